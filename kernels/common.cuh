@@ -8,7 +8,7 @@
 // No CUDA header is included and none is needed, so that a machine without a toolkit can compile this at run time, and
 // so that a C++ compiler can run it on the processor (tests/cuda_sim; CUSIM is defined there). The host joins this file
 // and all *.cu files of its folder into one source text, in the order of kernels/sources.rs. Records, kinds and constants
-// stand in abi.cuh, which src/op/record.rs generates. What a record's fields and places are stands in the op's file there.
+// stand in abi.cuh, which crates/engine/src/op/record.rs generates. What a record's fields and places are stands in the op's file there.
 //
 // Every kernel is right for any grid of one-dimensional blocks of a multiple of 32 threads (products: of 256).
 //

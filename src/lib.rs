@@ -12,8 +12,8 @@
 //!
 //! A layer uses only those that stand above it in this list; `tests/it/architecture.rs` holds the rule.
 //!
-//! What one core does with numbers (vector instructions, matrix products, elementwise functions) is a crate of its own,
-//! [`vector`]: its code is half of what the compiler has to do, and rarely changes.
+//! Layers are in five crates, which are compiled as their speed asks: [`vector`] (what one core does with numbers),
+//! `runner_base` (the first three), `runner_spec`, `runner_engine` (from [`collective`] to [`train`]), and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |
@@ -39,33 +39,14 @@
 // Tests may be tables.
 #![cfg_attr(test, allow(clippy::too_many_lines))]
 
-// `missing_docs` is allowed where only this program is the user: there a name that says enough has no doc.
 pub mod cli;
-#[allow(missing_docs)]
-pub mod collective;
-pub mod data;
-#[allow(missing_docs)]
-pub mod device;
-/// Public for `benches/` alone.
-#[doc(hidden)]
-pub mod event;
-#[allow(missing_docs)]
-pub mod host;
 mod lab;
-#[allow(missing_docs)]
-pub mod op;
-#[allow(missing_docs)]
-pub mod plan;
 mod predict;
-#[allow(missing_docs)]
-pub mod program;
-pub mod random;
 pub mod record;
 pub mod report;
 mod run;
-pub mod spec;
-#[allow(missing_docs)]
-pub mod train;
-pub mod units;
 
+pub use runner_base::{host, random, units};
+pub use runner_engine::{collective, data, device, event, op, plan, program, train};
+pub use runner_spec as spec;
 pub use runner_vector as vector;

@@ -13,7 +13,7 @@ mod transfer;
 use std::{path::Path, time::Duration};
 
 pub use device::Device;
-pub use tensor_file::TensorFile;
+pub use tensor_file::{Tensor, TensorFile};
 
 use crate::{
     device::DeviceError,

@@ -1,5 +1,7 @@
 //! Formats tensors like PyTorch's `print(tensor)` (digits, columns, summarization), always with the shape.
 
+use crate::{plan::lab::Value, spec::lab::DType};
+
 /// Tensors with more elements are summarized by their edges.
 const MOST_SHOWN: usize = 1000;
 
@@ -13,17 +15,16 @@ const LINE: usize = 80;
 const HEAD: &str = "tensor(";
 
 /// `tensor([[1., 1.]], shape=[1, 2], dtype=f32, device='virtual:0')`.
-pub fn show(values: &[f32], shape: &[usize], device: &str) -> String {
-    let summarized = values.len() > MOST_SHOWN;
-    let mut seen = Vec::new();
-    visit(values, shape, summarized, &mut |value| seen.push(value));
-    let style = Style::from_values(&seen);
-    let text = if values.is_empty() {
-        "[]".to_owned()
+pub fn show(words: &[f32], Value { device, shape, dtype, .. }: &Value) -> String {
+    let text = if *dtype == DType::F32 {
+        let style = Style::from_values(&seen(words, shape));
+        nested(words, shape, (HEAD.len(), style.width), &|value| style.bare(*value))
     } else {
-        nested(values, shape, HEAD.len(), summarized, style)
+        let numbers: Vec<i64> = words.chunks(dtype.words()).map(|words| dtype.decode(words)).collect();
+        let width = seen(&numbers, shape).iter().map(|i| i.to_string().len()).max().unwrap_or(0);
+        nested(&numbers, shape, (HEAD.len(), width), &|number| number.to_string())
     };
-    let tail = format!("shape={shape:?}, dtype=f32, device='{device}')");
+    let tail = format!("shape={shape:?}, dtype={}, device='{device}')", dtype.name());
     let last =
         text.lines().next_back().unwrap_or_default().len() + if text.contains('\n') { 0 } else { HEAD.len() };
     let between =
@@ -39,30 +40,53 @@ fn shown(length: usize, summarized: bool) -> Vec<Option<usize>> {
     (0..EDGE).map(Some).chain([None]).chain((length - EDGE..length).map(Some)).collect()
 }
 
-fn visit(values: &[f32], axes: &[usize], summarized: bool, take: &mut impl FnMut(f32)) {
-    match axes {
-        [] => values.iter().for_each(|v| take(*v)),
-        [length, inner @ ..] => {
-            let size = values.len().checked_div(*length).unwrap_or(0);
-            for i in shown(*length, summarized).into_iter().flatten() {
-                visit(&values[i * size..(i + 1) * size], inner, summarized, take);
+/// The elements that are shown.
+fn seen<T: Copy>(values: &[T], shape: &[usize]) -> Vec<T> {
+    fn visit<T: Copy>(values: &[T], axes: &[usize], summarized: bool, seen: &mut Vec<T>) {
+        match axes {
+            [] => seen.extend(values),
+            [length, inner @ ..] => {
+                let size = values.len().checked_div(*length).unwrap_or(0);
+                for i in shown(*length, summarized).into_iter().flatten() {
+                    visit(&values[i * size..(i + 1) * size], inner, summarized, seen);
+                }
             }
         }
     }
+    let mut all = Vec::new();
+    visit(values, shape, values.len() > MOST_SHOWN, &mut all);
+    all
 }
 
-fn nested(values: &[f32], axes: &[usize], indent: usize, summarized: bool, style: Style) -> String {
+/// The elements in brackets, `width` wide, further lines indented.
+fn nested<T>(
+    values: &[T],
+    axes: &[usize],
+    (indent, width): (usize, usize),
+    bare: &dyn Fn(&T) -> String,
+) -> String {
+    if values.is_empty() {
+        return "[]".to_owned();
+    }
+    part(values, axes, (indent, width, values.len() > MOST_SHOWN), bare)
+}
+
+fn part<T>(
+    values: &[T],
+    axes: &[usize],
+    (indent, width, summarized): (usize, usize, bool),
+    bare: &dyn Fn(&T) -> String,
+) -> String {
     let (length, inner) = match axes {
-        [] => return values.first().map(|v| style.number(*v).trim_start().to_owned()).unwrap_or_default(),
+        [] => return values.first().map(bare).unwrap_or_default(),
         [length, inner @ ..] => (*length, inner),
     };
     let below = format!("\n{}", " ".repeat(indent + 1));
     if inner.is_empty() {
-        let cells: Vec<String> = shown(length, summarized)
-            .into_iter()
-            .map(|i| i.map_or_else(|| "...".to_owned(), |i| style.number(values[i])))
-            .collect();
-        let per_line = (LINE.saturating_sub(indent) / (style.width + 2)).max(1);
+        let cell = |i: usize| format!("{:>width$}", bare(&values[i]));
+        let cells: Vec<String> =
+            shown(length, summarized).into_iter().map(|i| i.map_or_else(|| "...".to_owned(), cell)).collect();
+        let per_line = (LINE.saturating_sub(indent) / (width + 2)).max(1);
         let lines: Vec<String> = cells.chunks(per_line).map(|line| line.join(", ")).collect();
         return format!("[{}]", lines.join(&format!(",{below}")));
     }
@@ -70,7 +94,7 @@ fn nested(values: &[f32], axes: &[usize], indent: usize, summarized: bool, style
     let parts: Vec<String> = shown(length, summarized)
         .into_iter()
         .map(|i| match i {
-            Some(i) => nested(&values[i * size..(i + 1) * size], inner, indent + 1, summarized, style),
+            Some(i) => part(&values[i * size..(i + 1) * size], inner, (indent + 1, width, summarized), bare),
             None => "...".to_owned(),
         })
         .collect();
@@ -98,10 +122,6 @@ impl Style {
         style
     }
 
-    fn number(self, value: f32) -> String {
-        format!("{:>1$}", self.bare(value), self.width)
-    }
-
     fn bare(self, value: f32) -> String {
         match value {
             v if v.is_nan() => "nan".to_owned(),
@@ -121,9 +141,18 @@ impl Style {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{plan::DeviceId, spec::lab::Scalar};
 
     fn text(values: &[f32], axes: &[usize]) -> String {
-        show(values, axes, "cpu")
+        let (device, shape, len) = (DeviceId::Cpu, axes.to_vec(), values.len());
+        show(values, &Value { device, shape, dtype: DType::F32, len })
+    }
+
+    #[test]
+    fn whole_numbers_have_no_point() {
+        let words = [1, -20, 300].map(|i| DType::I64.encode(Scalar::Integer(i)).unwrap()).concat();
+        let value = Value { device: DeviceId::Cpu, shape: vec![3], dtype: DType::I64, len: 6 };
+        assert_eq!(show(&words, &value), "tensor([  1, -20, 300], shape=[3], dtype=i64, device='cpu')");
     }
 
     /// As PyTorch 2 prints it, but for the text after the values.

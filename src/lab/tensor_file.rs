@@ -7,22 +7,35 @@ use std::{
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-use crate::host::{Durability, open_regular, reason, write_atomically};
+use crate::{
+    host::{Durability, open_regular, reason, write_atomically},
+    spec::lab::DType,
+};
 
-/// A tensor with its name, its shape and its numbers.
-pub type Named = (String, Vec<usize>, Vec<f32>);
+/// A tensor off its device.
+pub struct Tensor {
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    /// Its numbers as 32-bit words.
+    pub words: Vec<f32>,
+}
 
-/// Writes tensors, whole or not at all.
+/// Formats that tensors and files share.
+const FORMATS: [(DType, Dtype); 3] =
+    [(DType::F32, Dtype::F32), (DType::I32, Dtype::I32), (DType::I64, Dtype::I64)];
+
+/// Writes tensors, each under its name, whole or not at all.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn save(path: &Path, tensors: &[Named]) -> Result<(), String> {
+pub fn save(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
     let content = |e: safetensors::SafeTensorError| format!("`{}`: {e}", path.display());
     let bytes: Vec<Vec<u8>> =
-        tensors.iter().map(|(.., values)| values.iter().flat_map(|v| v.to_le_bytes()).collect()).collect();
+        tensors.iter().map(|(_, t)| t.words.iter().flat_map(|w| w.to_le_bytes()).collect()).collect();
     let mut views = Vec::with_capacity(tensors.len());
-    for ((name, shape, _), bytes) in tensors.iter().zip(&bytes) {
-        views.push((name, TensorView::new(Dtype::F32, shape.clone(), bytes).map_err(content)?));
+    for ((name, Tensor { dtype, shape, .. }), bytes) in tensors.iter().zip(&bytes) {
+        let format = FORMATS.iter().find(|(own, _)| own == dtype).map_or(Dtype::F32, |(_, format)| *format);
+        views.push((name, TensorView::new(format, shape.clone(), bytes).map_err(content)?));
     }
     let bytes = safetensors::serialize(views, None).map_err(content)?;
     write_atomically(path, Durability::Power, |file| file.write_all(&bytes))
@@ -45,11 +58,9 @@ impl TensorFile {
         Ok(Self { path: path.to_owned(), bytes })
     }
 
-    /// A tensor's shape and numbers.
-    ///
     /// # Errors
-    /// There is none of that name, or it is not of f32.
-    pub fn get(&self, name: &str) -> Result<(Vec<usize>, Vec<f32>), String> {
+    /// There is none of that name, or it is of another format.
+    pub fn get(&self, name: &str) -> Result<Tensor, String> {
         let content = |message: String| format!("`{}`: {message}", self.path.display());
         let file = SafeTensors::deserialize(&self.bytes)
             .map_err(|e| content(format!("not a safetensors file: {e}")))?;
@@ -58,10 +69,10 @@ impl TensorFile {
             there.sort();
             return Err(content(format!("there is no `{name}`; there is {}", there.join(", "))));
         };
-        if view.dtype() != Dtype::F32 {
-            return Err(content(format!("`{name}` holds {:?}: expected F32", view.dtype())));
-        }
-        let values = view.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
-        Ok((view.shape().to_vec(), values))
+        let Some((dtype, _)) = FORMATS.iter().find(|(_, format)| *format == view.dtype()) else {
+            return Err(content(format!("`{name}` holds {:?}: expected F32, I32 or I64", view.dtype())));
+        };
+        let words = view.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        Ok(Tensor { dtype: *dtype, shape: view.shape().to_vec(), words })
     }
 }

@@ -11,7 +11,7 @@ use super::{
     Bench, LabError,
     device::{Device, two},
     show::show,
-    tensor_file::{self, TensorFile},
+    tensor_file::{self, Tensor, TensorFile},
 };
 use crate::{
     device::Purpose,
@@ -20,7 +20,7 @@ use crate::{
     plan::lab::{Action, NetParameter, Outlook, StepPlan, TensorsPlan, Value},
     program::{exported, initial_parameter},
     random,
-    spec::lab::{FileName, Start, Step, Tensors},
+    spec::lab::{DType, FileName, Scalar, Start, Step, Tensors},
 };
 
 impl Bench<'_> {
@@ -91,7 +91,7 @@ impl Tour<'_> {
             name: step.name.clone(),
             device: result.map(|value| value.device.to_string()),
             shape: result.map(|value| value.shape.clone()),
-            dtype: result.map(|_| "f32"),
+            dtype: result.map(|value| value.dtype.name()),
             bytes: result.map(|value| 4 * value.len as u64),
             copied_bytes,
             status,
@@ -110,9 +110,9 @@ impl Tour<'_> {
         }
         if let Some(result) = plan.result {
             match &plan.action {
-                Action::Random => {
-                    let values = uniform(self.seed, index as u64, self.plan.values[result].len);
-                    self.write(Purpose::Tensor, result, &values)?;
+                Action::Random(range) => {
+                    let words = random(self.seed, index as u64, *range, &self.plan.values[result]);
+                    self.write(Purpose::Tensor, result, &words)?;
                 }
                 Action::Numbers(values) => self.write(Purpose::Tensor, result, values)?,
                 Action::Copy(from) => self.copy(*from, result)?,
@@ -132,16 +132,16 @@ impl Tour<'_> {
         if let Action::Save(file, tensors) = &plan.action {
             let mut named = Vec::with_capacity(tensors.len());
             for (name, value) in tensors {
-                let Value { shape, len, .. } = &self.plan.values[*value];
-                let numbers = self.on(*value)?.values(Purpose::Checkpoint, BufferId(*value), *len)?;
-                named.push((name.clone(), shape.clone(), numbers));
+                let Value { shape, dtype, len, .. } = &self.plan.values[*value];
+                let words = self.on(*value)?.values(Purpose::Checkpoint, BufferId(*value), *len)?;
+                named.push((name.clone(), Tensor { dtype: *dtype, shape: shape.clone(), words }));
             }
             tensor_file::save(&self.folder.join(file), &named).map_err(LabError::File)?;
         }
         let Some(result) = plan.result else { return Ok(None) };
         let value = &self.plan.values[result];
         let values = self.on(result)?.values(Purpose::Log, BufferId(result), value.len)?;
-        Ok(Some(show(&values, &value.shape, &value.device.to_string())))
+        Ok(Some(show(&values, value)))
     }
 
     fn copied_bytes(&self) -> u64 {
@@ -199,20 +199,39 @@ impl Tour<'_> {
     }
 
     fn load(&mut self, file: &TensorFile, name: &str, to: usize) -> Result<(), LabError> {
-        let (shape, values) = file.get(name).map_err(LabError::File)?;
-        let wanted = &self.plan.values[to].shape;
-        if shape != *wanted {
-            let message =
-                format!("`{name}` has the shape {shape:?}, and had {wanted:?} when this was planned");
+        let Tensor { dtype, shape, words } = file.get(name).map_err(LabError::File)?;
+        let wanted = &self.plan.values[to];
+        if (dtype, &shape) != (wanted.dtype, &wanted.shape) {
+            let ([dtype, planned], wanted) = ([dtype, wanted.dtype].map(DType::name), &wanted.shape);
+            let message = format!(
+                "`{name}` has the shape {shape:?} in {dtype}, and had {wanted:?} in {planned} when this was planned"
+            );
             return Err(LabError::File(message));
         }
-        self.write(Purpose::Checkpoint, to, &values)
+        self.write(Purpose::Checkpoint, to, &words)
     }
 
     /// A file that an earlier step saved lies in the run's folder.
     fn path(&self, file: &FileName) -> PathBuf {
         if file.is_saved { self.folder.join(&file.text) } else { file.path.clone() }
     }
+}
+
+/// The words of numbers that are uniform in `low..high`.
+fn random(seed: u64, index: u64, [low, high]: [f64; 2], value: &Value) -> Vec<f32> {
+    if value.dtype == DType::F32 {
+        let below = (high as f32).next_down();
+        let spread = |u: f32| ((low + (high - low) * f64::from(u)) as f32).min(below);
+        return uniform(seed, index, value.len).into_iter().map(spread).collect();
+    }
+    let mut stream = random::stream(seed, random::Purpose::Tensor, index);
+    let count = (high - low) as u128;
+    let number = |_| {
+        // The upper half of the product of 64 random bits and the count; its bias is below 2^-64 of the count.
+        let above = (u128::from(stream.next_u64()) * count) >> 64;
+        value.dtype.encode(Scalar::Integer((low as i64).wrapping_add(above as i64))).unwrap_or_default()
+    };
+    (0..value.len / value.dtype.words()).flat_map(number).collect()
 }
 
 /// Uniform in [0, 1), a function of seed and index only: 24 bits, so that each value is exact in f32 and below 1.

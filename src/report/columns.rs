@@ -39,7 +39,9 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
         let loss = number("final_train_loss", units::number);
         move |run: &Run| if run.has_epoch_means() == means { loss(run) } else { String::new() }
     };
-    columns.words("status", |run| match comparison.original(run) {
+    let originals = comparison.originals();
+    let original = |run: &Run| originals.get(run.twin.as_deref()?);
+    columns.words("status", |run| match original(run) {
         Some(place) => format!("same as {thing} {}", place + first),
         None => run.status.clone(),
     });

@@ -1,5 +1,7 @@
 //! The comparison of runs: axes, figures, ratios, curves and differences, before any of it is printed.
 
+use std::{collections::HashMap, path::Path};
+
 use super::{
     ReportError,
     configurations::{Configuration, configurations},
@@ -10,7 +12,7 @@ use super::{
     find::{self, Found},
     grouping::distinct,
     lab::Findings,
-    machines::times_are_comparable,
+    machines::Machine,
     run::{DAMAGED, PLANNED, REPEAT, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
@@ -27,6 +29,7 @@ pub struct Comparison {
     /// Keys that tell the runs apart: the sweeps' axes, or what differs between the specs.
     pub(super) axes: Vec<String>,
     pub(super) runs: Vec<Run>,
+    is_one_sweep: bool,
     /// Per run: its speed over that of the first with the same work.
     pub(super) ratios: Vec<Option<Ratio>>,
     /// The run whose curve the others' are compared with.
@@ -98,9 +101,14 @@ impl Comparison {
         let environment = differing::environment(&runs);
         Self {
             axes: axes(&runs, &spec),
-            ratios: speeds::ratios(&runs.iter().map(speeds::speed).collect::<Vec<_>>(), |base, own| {
-                times_are_comparable(&runs[base], &runs[own])
-            }),
+            ratios: speeds::ratios(
+                &runs.iter().map(speeds::speed).collect::<Vec<_>>(),
+                &runs.iter().map(Machine::from_run).collect::<Vec<_>>(),
+            ),
+            is_one_sweep: {
+                let sweeps = distinct(runs.iter().map(|run| run.sweep.as_deref()));
+                sweeps.len() == 1 && sweeps[0].is_some()
+            },
             curve_reference: None,
             curves: vec![None; runs.len()],
             configurations: configurations(&runs),
@@ -112,10 +120,10 @@ impl Comparison {
         }
     }
 
-    /// The run that a trial is the same as, where it was not run itself.
-    pub(super) fn original(&self, run: &Run) -> Option<usize> {
-        let twin = run.twin.as_deref()?;
-        self.runs.iter().position(|other| other.twin.is_none() && other.folder.as_deref() == Some(twin))
+    /// The places of runs by their folders; a trial that was not run has that of another.
+    pub(super) fn originals(&self) -> HashMap<&Path, usize> {
+        let ran = self.runs.iter().enumerate().rev().filter(|(_, run)| run.twin.is_none());
+        ran.filter_map(|(place, run)| Some((run.folder.as_deref()?, place))).collect()
     }
 
     /// Whether these runs are about times: they differ in nothing that concerns what is learned, but for the last bits.
@@ -127,11 +135,15 @@ impl Comparison {
         !learn || !self.kinds().contains(&"train")
     }
 
+    /// Whether all runs are trials of two sweeps.
+    pub fn is_of_two_sweeps(&self) -> bool {
+        let sweeps = distinct(self.runs.iter().map(|run| run.sweep.as_deref()));
+        sweeps.len() == 2 && !sweeps.contains(&None)
+    }
+
     /// What a run is called: a sweep's trial by its number, a run among several by its place, from 1.
     pub(super) fn number(&self, place: usize) -> usize {
-        let sweep = self.runs[0].sweep.as_deref();
-        let is_one_sweep = sweep.is_some() && self.runs.iter().all(|run| run.sweep.as_deref() == sweep);
-        self.runs[place].trial.filter(|_| is_one_sweep).unwrap_or(place + 1)
+        self.runs[place].trial.filter(|_| self.is_one_sweep).unwrap_or(place + 1)
     }
 
     /// What is wrong with runs whose files cannot be read, a sentence each.

@@ -1,6 +1,6 @@
 //! Repeats of a configuration taken together.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     differences::file_name,
@@ -113,28 +113,31 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
 /// The configurations by job: those of a sweep, whose axes tell them apart, are one, together with other sweeps that ran
 /// some of the same; what was run on its own is another.
 pub(super) fn jobs(runs: &[Run], configurations: &[Configuration]) -> Vec<Vec<Configuration>> {
-    let mut jobs: Vec<(Vec<Option<&str>>, Vec<Configuration>)> = Vec::new();
-    for configuration in configurations {
-        let mut sweeps: Vec<Option<&str>> =
-            configuration.places.iter().map(|&place| runs[place].sweep.as_deref()).collect();
-        let shares =
-            |(known, _): &(Vec<Option<&str>>, Vec<_>)| known.iter().any(|sweep| sweeps.contains(sweep));
-        let (mut joined, others): (Vec<_>, Vec<_>) = jobs.drain(..).partition(shares);
-        jobs = others;
-        let mut members = Vec::new();
-        for (known, own) in joined.drain(..) {
-            sweeps.extend(known);
-            sweeps.sort_unstable();
-            sweeps.dedup();
-            members.extend(own);
+    // Sweeps that share a configuration are one job: each knows another of its job, and the last one itself.
+    let mut others: Vec<usize> = Vec::new();
+    let mut sweeps: HashMap<Option<&str>, usize> = HashMap::new();
+    let job = |others: &[usize], mut sweep: usize| {
+        while others[sweep] != sweep {
+            sweep = others[sweep];
         }
-        members.push(configuration.clone());
-        jobs.push((sweeps, members));
+        sweep
+    };
+    let mut first_sweeps = Vec::new();
+    for configuration in configurations {
+        let mut shared = None;
+        for sweep in distinct(configuration.places.iter().map(|&place| runs[place].sweep.as_deref())) {
+            let sweep = *sweeps.entry(sweep).or_insert_with(|| {
+                others.push(others.len());
+                others.len() - 1
+            });
+            let own = job(&others, sweep);
+            others[own] = *shared.get_or_insert(own);
+        }
+        first_sweeps.push(shared.unwrap_or(0));
     }
-    let first = |members: &[Configuration]| members.iter().flat_map(|c| c.places.first().copied()).min();
-    let mut jobs: Vec<_> = jobs.into_iter().map(|(_, members)| members).collect();
-    jobs.sort_by_key(|members| first(members));
-    jobs
+    let members =
+        first_sweeps.into_iter().map(|sweep| job(&others, sweep)).zip(configurations.iter().cloned());
+    grouped(members).into_iter().map(|(_, members)| members).collect()
 }
 
 /// The runs of one of several jobs: `, runs 1 to 4`; nothing where there is but one.

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use toml::Value;
 
-use super::{ReportError, grouping::grouped};
+use super::{
+    ReportError,
+    grouping::{distinct, grouped},
+};
 
 /// A table's leaves by dotted key; indices are keys for arrays that hold tables.
 pub(super) type Leaves = BTreeMap<String, String>;
@@ -68,15 +71,14 @@ pub(super) struct Difference {
 
 /// The keys that differ among the present tables.
 pub(super) fn differences(tables: &[(usize, &Leaves)]) -> Vec<Difference> {
-    let mut keys: Vec<&String> = tables.iter().flat_map(|(_, leaves)| leaves.keys()).collect();
+    let mut keys = distinct(tables.iter().flat_map(|(_, leaves)| leaves.keys()));
     keys.sort();
-    keys.dedup();
-    keys.into_iter()
-        .filter_map(|key| {
-            let values = grouped(tables.iter().map(|(place, leaves)| (leaves.get(key).cloned(), *place)));
-            (values.len() > 1).then(|| Difference { key: key.clone(), values })
-        })
-        .collect()
+    let difference = |key: &String| {
+        let values = grouped(tables.iter().map(|(place, leaves)| (leaves.get(key), *place)));
+        let values = values.into_iter().map(|(value, places)| (value.cloned(), places));
+        Difference { key: key.clone(), values: values.collect() }
+    };
+    keys.into_iter().map(difference).filter(|difference| difference.values.len() > 1).collect()
 }
 
 #[cfg(test)]

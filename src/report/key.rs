@@ -1,6 +1,6 @@
 //! What options name: axes, keys of the spec, columns of `summary.csv`, keys of the environment.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
     ReportError,
@@ -19,11 +19,12 @@ impl Key {
     /// # Errors
     /// No run has such a key, or one has several.
     pub(super) fn new(word: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        let of_runs: BTreeSet<&str> = runs.iter().flat_map(names).collect();
-        let known = || of_runs.iter().copied().chain(LEARNED);
-        if known().any(|name| name == word) {
+        if LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
             return Ok(Self(vec![word.to_owned()]));
         }
+        let of_runs: HashSet<&str> = runs.iter().flat_map(names).collect();
+        let of_runs: BTreeSet<&str> = of_runs.into_iter().collect();
+        let known = || of_runs.iter().copied().chain(LEARNED);
         let ending = format!(".{word}");
         let mut found: Vec<&str> = known().filter(|name| name.ends_with(&ending)).collect();
         let is_axis = |name: &&str| runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == name));

@@ -1,5 +1,7 @@
 //! What of a machine decides times.
 
+use std::collections::BTreeMap;
+
 use super::{
     differing::{AVAILABLE, THREADS},
     run::Run,
@@ -19,14 +21,32 @@ const DECIDES_TIMES: [&str; 7] = [
 /// As above, for runs with GPUs.
 const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
 
-/// Whether no known fact of the machines that decides times differs between two runs.
-pub(super) fn times_are_comparable(a: &Run, b: &Run) -> bool {
-    let differs =
-        |key: &str| environment(a, key).zip(environment(b, key)).is_some_and(|(value, other)| value != other);
-    let mut keys = a.environment.iter().flatten().map(|(key, _)| key.as_str());
-    let are_on_cpu = [a, b].iter().all(|run| run.figure("devices_used") == Some("cpu"));
-    !(keys.any(|key| is_decisive(key) && differs(key))
-        || (are_on_cpu && differs(THREADS) && differs(AVAILABLE)))
+/// The facts of a run's machine that decide times.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Machine<'a> {
+    facts: BTreeMap<&'a str, &'a str>,
+    is_on_cpu: bool,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn from_run(run: &'a Run) -> Self {
+        let is_fact = |key: &str| is_decisive(key) || [THREADS, AVAILABLE].contains(&key);
+        let facts = run.environment.iter().flatten().filter(|(key, _)| is_fact(key));
+        Self {
+            facts: facts.map(|(key, value)| (key.as_str(), value.as_str())).collect(),
+            is_on_cpu: run.figure("devices_used") == Some("cpu"),
+        }
+    }
+
+    /// Whether no known fact differs.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let differs = |key: &str| {
+            self.facts.get(key).zip(other.facts.get(key)).is_some_and(|(value, other)| value != other)
+        };
+        let are_on_cpu = self.is_on_cpu && other.is_on_cpu;
+        !(self.facts.keys().any(|key| is_decisive(key) && differs(key))
+            || (are_on_cpu && differs(THREADS) && differs(AVAILABLE)))
+    }
 }
 
 /// Whether a key of the environment decides times by itself.

@@ -5,7 +5,7 @@ use super::{
     differences::{self, Leaves},
     grid::{self, Column, Columns, EPOCH_MEAN, LAST_STEP},
     grouping::distinct,
-    machines::times_are_comparable,
+    machines::Machine,
     run::{REPEAT, Run},
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
@@ -108,11 +108,9 @@ fn of_run(configurations: &[Configuration]) -> Column {
 /// each, as the speed-up of devices and the cost of a policy are.
 fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) -> Column {
     let speeds: Vec<Option<Speed<'_>>> = configurations.iter().map(|c| speed(runs, c)).collect();
-    let alike = |base: usize, own: usize| {
-        let [base, own] = [base, own].map(|place| configurations[place].first(runs));
-        times_are_comparable(base, own)
-    };
-    let mut ratios = speeds::ratios(&speeds, alike);
+    let machines: Vec<Machine<'_>> =
+        configurations.iter().map(|c| Machine::from_run(c.first(runs))).collect();
+    let mut ratios = speeds::ratios(&speeds, &machines);
     for (own, ratio) in configurations.iter().zip(&mut ratios) {
         let Some(ratio) = ratio else { continue };
         let within =

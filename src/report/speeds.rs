@@ -4,6 +4,8 @@
 use super::{
     differences::file_name,
     grid::{self, Column},
+    grouping::grouped,
+    machines::Machine,
     run::Run,
 };
 use crate::units;
@@ -22,23 +24,23 @@ pub(super) struct Ratio {
     pub times: f64,
 }
 
-/// The ratio of each speed that is known to that of the first with like work whose times mean as much, as `are_alike` says
-/// of two places. One that stands alone has none.
-pub(super) fn ratios(
-    speeds: &[Option<Speed<'_>>],
-    are_alike: impl Fn(usize, usize) -> bool,
-) -> Vec<Option<Ratio>> {
-    let ratio = |place: usize| {
-        let own = speeds[place].as_ref()?;
-        let like = |other: &usize| {
-            speeds[*other].as_ref().is_some_and(|speed| speed.work == own.work) && are_alike(*other, place)
-        };
-        let base = (0..speeds.len()).find(like)?;
-        let is_alone = (0..speeds.len()).filter(like).count() < 2;
-        let times = own.rate / speeds[base].as_ref()?.rate;
-        (!is_alone).then_some(Ratio { base, times })
-    };
-    (0..speeds.len()).map(ratio).collect()
+/// The ratio of each speed that is known to that of the first with like work on a like machine. One that stands alone has none.
+pub(super) fn ratios(speeds: &[Option<Speed<'_>>], machines: &[Machine<'_>]) -> Vec<Option<Ratio>> {
+    let known = || speeds.iter().enumerate().filter_map(|(place, speed)| Some((place, speed.as_ref()?)));
+    let classes = grouped(known().map(|(place, speed)| ((&speed.work, &machines[place]), place)));
+    let mut ratios = vec![None; speeds.len()];
+    for ((work, machine), members) in &classes {
+        let is_like =
+            |(other, theirs): &(&WorkSize<'_>, &Machine<'_>)| other == work && theirs.is_like(machine);
+        let like = || classes.iter().filter(|(class, _)| is_like(class)).map(|(_, members)| members);
+        let Some(base) = like().map(|members| members[0]).min() else { continue };
+        let is_alone = like().map(Vec::len).sum::<usize>() < 2;
+        let rate = |place: usize| speeds[place].as_ref().map_or(f64::NAN, |speed| speed.rate);
+        for &place in members.iter().filter(|_| !is_alone) {
+            ratios[place] = Some(Ratio { base, times: rate(place) / rate(base) });
+        }
+    }
+    ratios
 }
 
 /// A column of ratios that names what they are of and what they are taken to: in the title, or in each cell where that is
@@ -96,7 +98,7 @@ pub(super) fn is_timed(run: &Run) -> bool {
 }
 
 /// What is worked on: runs that differ in it have rows of different sizes, whose rates say nothing of each other.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct WorkSize<'a> {
     keys: Vec<(&'a str, &'a str)>,
     /// Devices of the lab, whose work depends on them: how many, and whether they have the host's memory.

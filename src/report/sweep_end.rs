@@ -3,31 +3,82 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, best::best_trial, columns, comparability::is_debug, comparison::Comparison,
-    configurations::has_repeats, grid, grouping::grouped, lab::Findings, noise, policies, repeats::Repeats,
-    run::Run, sweep, text::status_in_words, verdict,
+    ReportError,
+    answer::{Question, TOP},
+    columns,
+    comparability::is_debug,
+    comparison::Comparison,
+    configurations::{FINISHED, has_repeats},
+    grid,
+    grouping::grouped,
+    lab::Findings,
+    noise, policies,
+    repeats::Repeats,
+    run::Run,
+    sweep,
+    text::status_in_words,
+    verdict,
 };
 use crate::{
     record::{VIRTUAL, of_build},
     units,
 };
 
-/// The final report of the sweep in `folder` for a terminal of `width` columns: trials with axes, status and key figures,
-/// scaling if the number of devices is an axis, reasons of unfinished trials, and the folder.
+/// Reasons of trials that did not finish.
+const MOST_REASONS: usize = 5;
+
+/// The final report of the sweep in `folder` for a terminal of `width` columns: the best setting as `compare` says it, or
+/// times where these are what the sweep is about, scaling if the number of devices is an axis, reasons of trials that did
+/// not finish, and the folder.
 ///
 /// # Errors
 /// A file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let mut runs = sweep::read(folder, &mut None)?;
     let findings = Findings::read(&mut runs, &mut None);
-    let comparison = Comparison::from_runs(runs);
+    let mut comparison = Comparison::from_runs(runs);
+    comparison.findings = findings;
     let Comparison { runs, configurations, .. } = &comparison;
+    let mut text = format!("{}\n\n", headline(folder, runs));
+    let is_about_times = comparison.is_about_times();
+    text += &match is_about_times {
+        true => times(&comparison, width),
+        false => comparison.answer(&Question { top: TOP, ..Question::default() }, width)? + "\n",
+    };
+    if let Some(costs) = policies::costs(runs, configurations) {
+        let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // a String takes every write
+    }
+    if is_about_times {
+        text += &doubts(&comparison, width);
+    }
+    if let Some(words) = of_build("debug").filter(|_| runs.iter().any(is_debug)) {
+        let _ = writeln!(text, "  build {words}"); // a String takes every write
+    }
+    text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
+    let is_explained = |run: &&Run| !run.reason.is_empty() && run.status != FINISHED;
+    let reasons =
+        grouped(runs.iter().filter(is_explained).map(|run| ((status_in_words(run), &run.reason), run.trial)));
+    for ((status, reason), trials) in reasons.iter().take(MOST_REASONS) {
+        let word = if trials.len() == 1 { "trial" } else { "trials" };
+        let trials = units::numbers(&trials.iter().filter_map(|trial| *trial).collect::<Vec<_>>());
+        let _ = writeln!(text, "  {word} {trials} {status}: {reason}"); // a String takes every write
+    }
+    if reasons.len() > MOST_REASONS {
+        let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // a String takes every write
+    }
+    let _ = writeln!(text, "  folder {}", folder.display());
+    Ok(text)
+}
+
+/// A table of trials, or of repeats taken together.
+fn times(comparison: &Comparison, width: u16) -> String {
+    let Comparison { runs, configurations, .. } = comparison;
     let table = if has_repeats(configurations) {
-        // Single repeats say little: `sweep.csv` has them, and `runner compare` lists them.
+        // Single repeats say little: `sweep.csv` has them, and `runner compare --times` lists them.
         Repeats::new(runs, configurations).table(width)
     } else {
         // Numbered as the trials' folders are, from 0.
-        let mut columns = columns::columns(&comparison, "trial", 0);
+        let mut columns = columns::columns(comparison, "trial", 0);
         let is_last = |run: &Run| {
             run.figure("best_step").is_none_or(|best_step| Some(best_step) == run.figure("steps"))
         };
@@ -40,13 +91,13 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         // A trial's axes identify it better than its number.
         grid::table(&columns, 1 + comparison.axes.len(), width)
     };
-    let mut text = format!("{}\n\n{table}\n", headline(folder, runs));
-    if let Some(best) = best_trial(runs, configurations, &comparison.tasks) {
-        let _ = writeln!(text, "  {best}"); // a String takes every write
-    }
-    if let Some(costs) = policies::costs(runs, configurations) {
-        let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // a String takes every write
-    }
+    format!("{table}\n")
+}
+
+/// Results of the lab, and what makes the times doubtful.
+fn doubts(comparison: &Comparison, width: u16) -> String {
+    let Comparison { runs, configurations, findings, .. } = comparison;
+    let mut text = String::new();
     if findings.has_figures() {
         let _ = writeln!(text, "{}", findings.text("trial", 0, width).trim_start()); // a String takes every write
         if runs.iter().any(Run::is_virtual) {
@@ -56,15 +107,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     for line in noise::warnings(runs, configurations, "trial", 0) {
         let _ = writeln!(text, "  noise: {line}");
     }
-    if let Some(words) = of_build("debug").filter(|_| runs.iter().any(is_debug)) {
-        let _ = writeln!(text, "  build {words}"); // a String takes every write
-    }
-    text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
-    for (trial, run) in comparison.runs.iter().enumerate().filter(|(_, run)| !run.reason.is_empty()) {
-        let _ = writeln!(text, "  trial {trial} {}: {}", status_in_words(run), run.reason); // a String takes every write
-    }
-    let _ = writeln!(text, "  folder {}", folder.display());
-    Ok(text)
+    text
 }
 
 /// `linreg: 4 trials, 3 finished, 1 diverged`.

@@ -34,7 +34,10 @@ impl Planned for LabTrial {
     }
 
     fn plan(spec: &LabSpec, (): &mut (), machine: &Machine, threads: usize) -> Result<Self, PlanError> {
-        let find_shape = |path: &Path, name: &str| Ok(lab::TensorFile::open(path)?.get(name)?.0);
+        let find_shape = |path: &Path, name: &str| {
+            let lab::Tensor { dtype, shape, .. } = lab::TensorFile::open(path)?.get(name)?;
+            Ok((dtype, shape))
+        };
         plan(spec, machine, threads, &find_shape)
     }
 

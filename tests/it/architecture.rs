@@ -30,15 +30,15 @@ const LAYERS: [&str; 18] = [
 
 /// The files that may hold `unsafe`.
 const UNSAFE: [&str; 9] = [
-    "src/host/huge_pages.rs",
-    "src/host/signals.rs",
-    "src/host/write_out.rs",
-    "src/device/cpu/arena.rs",
-    "src/device/cpu/pool.rs",
-    "src/device/cpu/pool_tests.rs",
-    "src/device/cpu/state.rs",
+    "crates/base/src/host/huge_pages.rs",
+    "crates/base/src/host/signals.rs",
+    "crates/base/src/host/write_out.rs",
+    "crates/engine/src/device/cpu/arena.rs",
+    "crates/engine/src/device/cpu/pool.rs",
+    "crates/engine/src/device/cpu/pool_tests.rs",
+    "crates/engine/src/device/cpu/state.rs",
     "crates/vector/src/simd/",
-    "src/device/cuda/",
+    "crates/engine/src/device/cuda/",
 ];
 
 #[test]
@@ -99,7 +99,7 @@ fn an_op_is_one_file_and_few_others_name_it() {
         if path.extension().is_some_and(|e| e == "cu")
             && fs::read_to_string(&path).unwrap().contains("void op_")
         {
-            let op = Path::new("src/op").join(path.with_extension("rs").file_name().unwrap());
+            let op = Path::new("crates/engine/src/op").join(path.with_extension("rs").file_name().unwrap());
             assert!(op.exists(), "{} has no {}", path.display(), op.display());
         }
     }
@@ -138,19 +138,27 @@ fn files_side_by_side_do_not_use_each_other_in_a_circle() {
         .collect();
     let folders: BTreeSet<_> = files.iter().filter_map(|(path, _)| path.parent()).collect();
     for inside in folders {
-        // The records of ops name the ops' own words, and the list of optimizers each of them.
-        if ["src", "src/op"].iter().any(|folder| inside == Path::new(folder)) || !inside.starts_with("src") {
+        let Some((root, name)) = crate_of(inside) else { continue };
+        // Layers have an order of their own. The records of ops name the ops' own words, and the list of optimizers each of
+        // them.
+        if (inside == root && name != "spec") || inside.ends_with("op") {
             continue;
         }
-        let folder = inside.strip_prefix("src").unwrap().to_str().unwrap().replace('/', "::");
+        let folder = inside.strip_prefix(&root).unwrap().to_str().unwrap().replace('/', "::");
+        let prefix = if folder.is_empty() { "crate::".to_owned() } else { format!("crate::{folder}::") };
         let child = |path: &Path| {
             let first = path.strip_prefix(inside).ok()?.iter().next()?.to_str()?;
-            Some(first.trim_end_matches(".rs").to_owned()).filter(|name| name != "mod")
+            Some(first.trim_end_matches(".rs").to_owned())
+                .filter(|name| !["mod", "lib"].contains(&name.as_str()))
         };
         let children: BTreeSet<_> = files.iter().filter_map(|(path, _)| child(path)).collect();
         // The file of each item that the folder's module re-exports.
         let mut owners = BTreeMap::new();
-        let is_parent = |path: &Path| path == inside.join("mod.rs") || path == inside.with_extension("rs");
+        let is_parent = |path: &Path| {
+            [inside.join("mod.rs"), inside.join("lib.rs"), inside.with_extension("rs")]
+                .iter()
+                .any(|p| p == path)
+        };
         let parent = files.iter().find(|(path, _)| is_parent(path)).unwrap();
         for (_, reexport) in parent.1.split(';').filter_map(|statement| statement.split_once("use ")) {
             let mut path = words(reexport);
@@ -160,7 +168,7 @@ fn files_side_by_side_do_not_use_each_other_in_a_circle() {
         let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (path, text) in &files {
             let Some(name) = child(path) else { continue };
-            let mut used = names_after(&format!("crate::{folder}::"), text);
+            let mut used = names_after(&prefix, text);
             let is_beside = |folder: &Path| folder.parent() == Some(inside) && path.ends_with("mod.rs");
             if path.parent().is_some_and(|folder| folder == inside || is_beside(folder)) {
                 used.extend(names_after("super::", text));
@@ -174,16 +182,29 @@ fn files_side_by_side_do_not_use_each_other_in_a_circle() {
             uses.remove(&leaf);
             uses.values_mut().for_each(|used| used.retain(|name| *name != leaf));
         }
-        assert!(uses.is_empty(), "a circle in {folder}, or behind one: {uses:?}");
+        assert!(uses.is_empty(), "a circle in {}, or behind one: {uses:?}", inside.display());
     }
 }
 
-/// The layer a file belongs to; `None` for `lib.rs` and `main.rs`, which see all, and for crates below this one.
+/// The layer a file belongs to; `None` for `lib.rs` and `main.rs`, which see all, and for `crates/vector`.
 fn layer_of(path: &Path) -> Option<String> {
-    let inner = path.strip_prefix("src").ok()?;
-    let first = inner.components().next()?.as_os_str().to_str()?;
+    let (root, name) = crate_of(path)?;
+    if name == "spec" {
+        return Some(name);
+    }
+    let first = path.strip_prefix(&root).ok()?.components().next()?.as_os_str().to_str()?;
     let name = first.strip_suffix(".rs").unwrap_or(first);
     (!matches!(name, "lib" | "main")).then(|| name.to_owned())
+}
+
+/// The folder of sources of a file's crate, and the crate's name; `None` in `crates/vector`, which has no layers.
+fn crate_of(path: &Path) -> Option<(PathBuf, String)> {
+    let mut parts = path.iter().map(|part| part.to_str().unwrap_or_default());
+    match [parts.next()?, parts.next().unwrap_or_default()] {
+        ["crates", "vector"] => None,
+        ["crates", name] => Some((Path::new("crates").join(name).join("src"), name.to_owned())),
+        _ => Some(("src".into(), "runner".to_owned())),
+    }
 }
 
 /// First names after `crate::`, also those in braces, as in `use crate::{spec, data::Task}`.
@@ -235,8 +256,8 @@ fn code(text: &str) -> String {
 }
 
 pub(super) fn sources() -> Vec<(PathBuf, String)> {
-    let (mut folders, mut files) =
-        (vec![PathBuf::from("src"), PathBuf::from("crates/vector/src")], Vec::new());
+    let crates = fs::read_dir("crates").unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let (mut folders, mut files) = (crates.chain(["src".into()]).collect::<Vec<_>>(), Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -243,10 +243,14 @@ fn the_tour_prints_what_the_textbook_does() {
         table.columns,
         ["step", "op", "name", "device", "shape", "dtype", "bytes", "copied_bytes", "status", "message"]
     );
-    assert_eq!(table.column("status"), ["done", "done", "raised", "done", "done", "same", "done", "done"]);
-    assert_eq!(table.column("copied_bytes"), ["0", "24", "0", "24", "0", "0", "24", "16"]);
+    assert_eq!(
+        table.column("status"),
+        ["done", "done", "raised", "done", "done", "same", "done", "done", "done"]
+    );
+    assert_eq!(table.column("copied_bytes"), ["0", "24", "0", "24", "0", "0", "24", "16", "48"]);
     assert_eq!(table.cell(3, "shape"), "[2, 3]");
     assert_eq!(table.cell(3, "bytes"), "24");
+    assert_eq!([table.cell(8, "dtype"), table.cell(8, "bytes")], ["i64", "48"]);
     assert_eq!(
         table.cell(2, "message"),
         "`X` is on virtual:0 and `Y` on virtual:1; copy one: `Z = X.copy(virtual:1)`"
@@ -255,6 +259,89 @@ fn the_tour_prints_what_the_textbook_does() {
     let d2d = |route| traffic(&moved, "d2d", "tensor", route);
     assert_eq!(d2d(["virtual:0", "virtual:1"]), Some(["1".into(), "0".into(), "24".into()]));
     assert_eq!(d2d(["virtual:1", "virtual:1"]), Some(["1".into(), "1".into(), "24".into()]));
+}
+
+const NUMBERS: &str = "\
+kind = \"tensors\"
+[[tensors.step]]
+name = \"big\"
+from = [[9007199254740993, -1], [0, 2]]
+dtype = \"i64\"
+[[tensors.step]]
+name = \"narrow\"
+from = [7, -2147483648]
+dtype = \"i32\"
+device = \"gpu:0\"
+[[tensors.step]]
+name = \"there\"
+copy = \"big\"
+device = \"gpu:0\"
+[[tensors.step]]
+name = \"ones\"
+ones = [3]
+dtype = \"i64\"
+[[tensors.step]]
+name = \"spread\"
+rand = [400]
+range = [-2, 2]
+[[tensors.step]]
+save = { tensors = [\"there\", \"narrow\"], file = \"numbers.safetensors\" }
+[[tensors.step]]
+name = \"again\"
+load = { file = \"numbers.safetensors\", tensor = \"there\" }
+";
+
+#[test]
+fn whole_numbers_keep_every_bit_on_their_way() {
+    let place = Sandbox::new(NUMBERS);
+    let ran = place.run(&["--virtual-gpus", "1"]);
+    let folder = ran.ended_by(0);
+    for shown in [
+        "tensor([[9007199254740993,               -1],\n        [               0,                2]], shape=[2, 2], dtype=i64, \
+         device='cpu')\n",
+        "tensor([          7, -2147483648], shape=[2], dtype=i32, device='virtual:0')\n",
+        "tensor([1, 1, 1], shape=[3], dtype=i64, device='cpu')\n",
+    ] {
+        assert!(
+            ran.ended.stdout.replace(",\n       shape", ", shape").contains(shown),
+            "{shown}{}",
+            ran.ended.stdout
+        );
+    }
+    // The tensor that was saved and loaded is the one that was written.
+    let tensors: Vec<&str> = ran.ended.stdout.split("tensor(").filter(|t| t.starts_with("[[9007")).collect();
+    assert_eq!(tensors.len(), 3, "{}", ran.ended.stdout);
+    let table = folder.table("tensors.csv");
+    assert_eq!(table.column("dtype"), ["i64", "i32", "i64", "i64", "f32", "", "i64"]);
+    assert_eq!(table.cell(0, "bytes"), "32");
+    // Its own resolved spec repeats it.
+    let repeat = Sandbox::with_spec(&folder.0.join("spec.toml"));
+    let again = repeat.run(&["--virtual-gpus", "1"]);
+    assert_eq!(again.ended_by(0).text("tensors.csv"), folder.text("tensors.csv"));
+}
+
+#[test]
+fn numbers_that_a_format_does_not_hold_and_sums_of_whole_ones_are_refused() {
+    for (steps, words) in [
+        ("name = \"X\"\nfrom = [1, 0.5]\ndtype = \"i32\"", "`i32` holds no 0.5"),
+        ("name = \"X\"\nfrom = [2147483648]\ndtype = \"i32\"", "`i32` holds no 2147483648"),
+        ("name = \"X\"\nrand = [2]\ndtype = \"i64\"", "whole numbers need a range"),
+        ("name = \"X\"\nrand = [2]\nrange = [1, 1]", "the first number must be below the second"),
+        (
+            "name = \"X\"\nrand = [2]\nrange = [0.5, 2]\ndtype = \"i32\"",
+            "`i32` takes whole numbers that it holds",
+        ),
+        ("name = \"X\"\nones = [2]\nrange = [0, 1]", "only `rand` takes one"),
+        (
+            "name = \"X\"\nones = [2]\ndtype = \"i32\"\n[[tensors.step]]\nname = \"Y\"\nadd = [\"X\", \"X\"]",
+            "`X` holds i32: devices compute with f32 alone",
+        ),
+    ] {
+        let place = Sandbox::new(&format!("kind = \"tensors\"\n[[tensors.step]]\n{steps}\n"));
+        let ended = place.runner(&["check", "spec.toml"]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
 }
 
 #[test]

@@ -352,7 +352,11 @@ fn the_best_trial_is_named() {
     runs.write("a/S/sweep.csv", &rows);
     let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
     let line = |head: &str| end.lines().find(|line| line.trim_start().starts_with(head)).unwrap_or_default();
-    assert_eq!(line("best:"), "  best: 2 settings alike, validation loss 0.1250");
+    assert_eq!(
+        line("best:"),
+        "best: #1 lr 0.01 policy off, validation loss 0.1250, n 2; not distinguishable from #5 (paired difference 0.0, -1.6 to \
+         1.6) and 1 other"
+    );
     let costs = end.split_once("what a logging policy costs").unwrap().1;
     let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();
     assert!(buffered.ends_with("1.00x   0.99x to 1.01x   within noise"), "{buffered}");
@@ -364,15 +368,12 @@ fn the_best_trial_is_named() {
         std::fs::remove_dir_all(runs.path(&format!("a/S/{trial}"))).unwrap();
     }
     let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
-    assert!(
-        end.contains("\n  best: trial 1, lr=0.01, policy=off, validation loss 0.1250 in epoch 7\n"),
-        "{end}"
-    );
+    assert!(end.contains("\nbest: #1 lr 0.01 policy off, validation loss 0.1250; one seed each "), "{end}");
 }
 
-/// A setting of which no repeat finished keeps its row; rows of one name have their runs' numbers.
+/// A setting without a finished repeat is named below the table.
 #[test]
-fn repeats_that_did_not_finish_keep_their_row() {
+fn settings_that_did_not_finish_are_named() {
     let runs = Runs::new();
     let mut rows = "trial,trainer.max_epochs,repeat,status,folder,reason\n".to_owned();
     for (trial, (epochs, repeat, status)) in [
@@ -392,11 +393,16 @@ fn repeats_that_did_not_finish_keep_their_row() {
     }
     runs.write("a/S/sweep.csv", &rows);
     let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
-    let table = end.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let table = end.split_once("\n\n").unwrap().1;
     insta::assert_snapshot!(table, @r"
-    trainer.max_epochs  runs      others  train time  50.0 % interval  steps/s  50.0 % interval  rows/s vs 3
-                     3     2                 3.00 ms  3.00 to 3.00 ms     1000     1000 to 1000        1.00x
-                     9     0  2 diverged
-                     4     1  1 diverged     3.00 ms                      1000                         1.00x
+    best: #0 max_epochs 3, validation loss 0.5000; one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+      RUNS/a/S/0
+
+     #  max_epochs  validation loss  vs best     time  steps/s
+     0           3           0.5000     best  3.00 ms     1000
+     4           4           0.5000        0  3.00 ms     1000
+      not ranked: 3 diverged (#1, 3, 5)
+
+      folder RUNS/a/S
     ");
 }

@@ -31,10 +31,11 @@ fn every_page_of_docs_is_linked_from_the_readme() {
     }
 }
 
-/// Paths in code type, such as `src/op/sgd.rs` or `docs/`, but for patterns and names to be filled in.
+/// Paths in code type, such as `crates/engine/src/op/sgd.rs` or `docs/`, but for patterns and names to be filled in.
 #[test]
 fn every_path_that_is_named_exists() {
-    let heads = ["src/", "kernels/", "tests/", "docs/", "experiments/", "benches/", "scripts/", ".ci/"];
+    let heads =
+        ["src/", "crates/", "kernels/", "tests/", "docs/", "experiments/", "benches/", "scripts/", ".ci/"];
     let mut wrong = Vec::new();
     for page in all_pages().into_iter().filter(|page| !page.ends_with("CHANGELOG.md")) {
         let text = fs::read_to_string(&page).unwrap();

@@ -1,0 +1,235 @@
+//! Facts about the host. All are optional: what the system does not report stays unknown.
+
+mod atomic;
+#[allow(unsafe_code)]
+mod huge_pages;
+pub mod load;
+pub mod nvml;
+pub mod processor;
+mod regular;
+#[allow(unsafe_code)]
+mod signals;
+#[allow(unsafe_code)]
+mod write_out;
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+pub use atomic::{Durability, sync_path, write_atomically};
+pub use huge_pages::prefer_huge_pages;
+pub use regular::open_regular;
+pub use signals::stop_on_signals;
+pub use write_out::start_writing;
+
+/// This program's build: `release`, or `debug`, which is several times slower.
+pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+/// Sets the folder for what is kept between runs, in place of the user's cache.
+pub const CACHE_VARIABLE: &str = "RUNNER_CACHE_DIR";
+
+/// A variable of the environment; `None` where it is empty.
+pub fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The folder that the environment names; `None` where it names none.
+pub fn cache_folder() -> Option<PathBuf> {
+    let user = || {
+        variable("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(Path::new(&variable("HOME")?).join(".cache")))
+    };
+    variable(CACHE_VARIABLE).map(PathBuf::from).or_else(|| Some(user()?.join("runner")))
+}
+
+pub fn cpu_model() -> Option<String> {
+    model_in(&cpuinfo_head()?)
+}
+
+/// The first core's part of `/proc/cpuinfo`: with a hundred cores, the whole file takes milliseconds to read.
+fn cpuinfo_head() -> Option<String> {
+    let mut head = vec![0; 4096];
+    let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
+    Some(String::from_utf8_lossy(head.get(..length)?).into_owned())
+}
+
+fn model_in(cpuinfo: &str) -> Option<String> {
+    let names = ["model name", "Processor", "cpu model", "uarch"];
+    let (_, value) = cpuinfo
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| names.contains(&key.trim()))?;
+    Some(value.trim().to_owned())
+}
+
+/// The first core's caches from L1 on, as `L1 data 48K`.
+pub fn caches() -> Vec<String> {
+    let read = |index: u32, what: &str| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
+        fs::read_to_string(path).ok().map(|text| text.trim().to_lowercase())
+    };
+    let cache = |index| {
+        let (level, kind, size) = (read(index, "level")?, read(index, "type")?, read(index, "size")?);
+        Some(format!("L{level} {kind} {}", size.to_uppercase()))
+    };
+    (0..).map_while(cache).collect()
+}
+
+/// Logical cores that this process may use.
+pub fn logical_cores() -> Option<usize> {
+    std::thread::available_parallelism().ok().map(usize::from)
+}
+
+/// An entry of `/proc/meminfo`, in bytes.
+pub fn memory(what: &str) -> Option<u64> {
+    meminfo(&fs::read_to_string("/proc/meminfo").ok()?, what)
+}
+
+fn meminfo(text: &str, what: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// An entry of this process's `/proc/self/status`, in bytes: `VmRSS`, its resident memory, or `VmHWM`, the most so far.
+pub fn process_memory(what: &str) -> Option<u64> {
+    meminfo(&fs::read_to_string("/proc/self/status").ok()?, what)
+}
+
+/// This process's cgroup memory limit in bytes, if it is below `total`.
+pub fn memory_limit(total: Option<u64>) -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    limit_in(&groups, Path::new("/sys/fs/cgroup")).filter(|&limit| total.is_none_or(|total| limit < total))
+}
+
+/// The lowest limit of the cgroup and its ancestors.
+fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
+    let folders = cgroup_folders(groups, mount, "memory").into_iter();
+    let files =
+        folders.flat_map(|folder| ["memory.max", "memory.limit_in_bytes"].map(|file| folder.join(file)));
+    files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
+}
+
+/// The folders of the cgroup and its ancestors (cgroup v2, or v1's tree of `controller`). In a container the group's own
+/// path may be hidden; the root of the tree is then there.
+fn cgroup_folders(groups: &str, mount: &Path, controller: &str) -> Vec<PathBuf> {
+    let folders = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let tree = match parts.next()? {
+            "" => mount.to_owned(),
+            list if list.split(',').any(|name| name == controller) => mount.join(controller),
+            _ => return None,
+        };
+        let group = tree.join(parts.next()?.trim_start_matches('/'));
+        let folders = group.ancestors().take_while(|folder| folder.starts_with(&tree));
+        Some(folders.map(Path::to_owned).collect::<Vec<_>>())
+    });
+    folders.flatten().collect()
+}
+
+/// Bytes that this process may still allocate: the least of available memory, cgroup limit and address space limit.
+/// `u64::MAX` if none is known.
+pub fn usable_memory() -> u64 {
+    let available = memory("MemAvailable").unwrap_or(u64::MAX);
+    let group = memory_limit(memory("MemTotal")).unwrap_or(u64::MAX);
+    let space = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
+    // The limit counts reserved address space, used or not.
+    let taken = || fs::read_to_string("/proc/self/status").ok().and_then(|text| meminfo(&text, "VmSize"));
+    let space = space.map_or(u64::MAX, |limit| limit.saturating_sub(taken().unwrap_or(0)));
+    available.min(group).min(space)
+}
+
+fn address_space(limits: &str) -> Option<u64> {
+    limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max address space"))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+/// Bytes of one core's L2 cache.
+pub fn second_level_cache() -> Option<u64> {
+    size_of_cache(&caches().into_iter().find(|c| c.starts_with("L2"))?)
+}
+
+/// Bytes of each of the first core's caches.
+pub fn cache_sizes() -> Vec<u64> {
+    caches().iter().filter_map(|cache| size_of_cache(cache)).collect()
+}
+
+fn size_of_cache(cache: &str) -> Option<u64> {
+    let size = cache.rsplit(' ').next()?;
+    let (number, unit) = match size.strip_suffix('M') {
+        Some(number) => (number, 1024),
+        None => (size.strip_suffix('K')?, 1),
+    };
+    Some(number.parse::<u64>().ok()? * unit * 1024)
+}
+
+pub fn kernel() -> Option<String> {
+    fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned())
+}
+
+/// A system error's text for messages: `permission denied`, not `Permission denied (os error 13)`.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error ").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    match letters.next() {
+        // An acronym such as `RPC` keeps its capitals.
+        Some(first) if letters.clone().next().is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_in_lower_case_and_without_numbers() {
+        let words = [2, 13, 28].map(|code| reason(&io::Error::from_raw_os_error(code)));
+        assert_eq!(words, ["no such file or directory", "permission denied", "no space left on device"]);
+        assert_eq!(reason(&io::Error::other("RPC failed")), "RPC failed");
+    }
+
+    #[test]
+    fn the_model_is_read_from_cpuinfo() {
+        let text = "processor\t: 0\nmodel\t\t: 207\nmodel name\t: INTEL(R) XEON(R)\nflags : a:b\n";
+        assert_eq!(model_in(text).as_deref(), Some("INTEL(R) XEON(R)"));
+        assert_eq!(model_in("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn memory_is_read_from_meminfo() {
+        let text = "MemTotal:        8000 kB\nMemFree:  1 kB\nMemAvailable:    4000 kB\n";
+        assert_eq!(meminfo(text, "MemTotal"), Some(8_192_000));
+        assert_eq!(meminfo(text, "MemAvailable"), Some(4_096_000));
+        assert_eq!(meminfo(text, "Mem"), None);
+    }
+
+    #[test]
+    fn the_least_limit_above_counts() {
+        let mount = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = mount.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("a/memory.max", "3000\n");
+        write("a/b/memory.max", "max\n");
+        assert_eq!(limit_in("0::/a/b\n", mount.path()), Some(3000));
+        write("memory/c/memory.limit_in_bytes", "2000\n");
+        assert_eq!(limit_in("5:cpu,memory:/c\n0::/\n", mount.path()), Some(2000));
+        assert_eq!(limit_in("3:cpuset:/\n", mount.path()), None);
+    }
+}

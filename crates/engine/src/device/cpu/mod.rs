@@ -1,0 +1,21 @@
+//! The CPU: one thread or a team runs programs over one arena of memory.
+
+// `unsafe` is denied to the crate but for the modules so marked.
+#[allow(unsafe_code)]
+mod arena;
+mod backend;
+mod executor;
+#[allow(unsafe_code)]
+mod pool;
+mod rates;
+mod stage;
+#[allow(unsafe_code)]
+mod state;
+mod team;
+mod thread_tuner;
+mod watch;
+
+pub use backend::HostBackend;
+pub use executor::{CpuExecutor, CpuSetup, Memory};
+pub use rates::measure as measure_rates;
+pub use thread_tuner::ThreadMode;

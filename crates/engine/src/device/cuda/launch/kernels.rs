@@ -1,0 +1,113 @@
+//! The kernels, compiled for one GPU or taken from the disk cache, loaded into its context.
+
+use std::{ffi::CString, ptr, sync::Arc};
+
+use cudarc::driver::sys::{CUfunction, CUmodule};
+
+use crate::{
+    device::{
+        DeviceError,
+        cuda::ffi::{Compiler, Context, cache},
+    },
+    op::Kind,
+};
+
+#[path = "../../../../../../kernels/sources.rs"]
+mod sources;
+
+pub struct Kernels {
+    module: Module,
+    /// By kind of instruction.
+    of_kind: Vec<CUfunction>,
+    /// Ends a step of single launches.
+    pub advance: CUfunction,
+    pub interpret: CUfunction,
+    pub interpret_grid: CUfunction,
+    pub digest: CUfunction,
+    /// The sum over GPUs that access each other's memory.
+    pub peer_sum: CUfunction,
+}
+
+// SAFETY: the handles are tokens that the driver takes from any thread.
+unsafe impl Send for Kernels {}
+
+/// Machine code in the context; unloaded when it is dropped.
+struct Module {
+    context: Arc<Context>,
+    handle: CUmodule,
+}
+
+impl Kernels {
+    pub fn load(context: &Arc<Context>) -> Result<Self, DeviceError> {
+        let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
+        let code = code(context).map_err(unusable)?;
+        let mut module = Module { context: Arc::clone(context), handle: ptr::null_mut() };
+        // SAFETY: the code is a complete image from the compiler.
+        let status =
+            unsafe { (context.driver.cuModuleLoadData)(&raw mut module.handle, code.as_ptr().cast()) };
+        context.check(status, || "loading its kernels".into())?;
+        Ok(Self {
+            of_kind: Kind::ALL.iter().map(|kind| module.function(kind.kernel())).collect::<Result<_, _>>()?,
+            advance: module.function("advance")?,
+            interpret: module.function("interpret")?,
+            interpret_grid: module.function("interpret_grid")?,
+            digest: module.function("digest")?,
+            peer_sum: module.function("peer_sum")?,
+            module,
+        })
+    }
+
+    /// The kernel of a kind of instruction.
+    pub fn get(&self, kind: Kind) -> CUfunction {
+        self.of_kind[kind as usize]
+    }
+
+    /// How many blocks of a kernel run on the GPU at the same time.
+    pub fn at_once(&self, kernel: CUfunction, threads: u32) -> Result<u64, DeviceError> {
+        let mut each = 0;
+        let context = &self.module.context;
+        let ask = context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+        // SAFETY: the kernel is loaded, the pointer to a live local.
+        let status = unsafe { ask(&raw mut each, kernel, threads as i32, 0, 0) };
+        context.check(status, || "asking how many blocks run at once".into())?;
+        Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(context.gpu.multiprocessors))
+    }
+
+    pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        self.module.function(name)
+    }
+}
+
+impl Module {
+    fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        let text = CString::new(name).unwrap_or_default();
+        let mut function = ptr::null_mut();
+        let get = self.context.driver.cuModuleGetFunction;
+        // SAFETY: the module is loaded, the name alive.
+        let status = unsafe { get(&raw mut function, self.handle, text.as_ptr()) };
+        self.context.check(status, || format!("looking up its kernel `{name}`"))?;
+        Ok(function)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if !self.handle.is_null() && self.context.enter_to_free() {
+            // SAFETY: loaded by `load`, unloaded once.
+            unsafe { (self.context.driver.cuModuleUnload)(self.handle) };
+        }
+    }
+}
+
+/// Machine code, from the cache or from the compiler.
+fn code(context: &Context) -> Result<Vec<u8>, String> {
+    let architecture = context.gpu.architecture();
+    let compiler = Compiler::open(context.driver.version / 1000, architecture)?;
+    let options = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".to_owned()];
+    let source = sources::joined();
+    let version = format!("{}.{}", compiler.version.0, compiler.version.1);
+    let parts = [source.as_bytes(), options[0].as_bytes(), options[1].as_bytes(), version.as_bytes()];
+    let made =
+        cache::get(cache::folder().as_deref(), &parts, || compiler.cubin("kernels.cu", &source, &options));
+    made.map(|(code, _)| code)
+}

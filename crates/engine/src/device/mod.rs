@@ -1,0 +1,252 @@
+//! Devices: memory, copies, running programs, and the ledger that counts every transfer and every wait.
+//!
+//! May use [`crate::spec`], [`crate::program`] and [`crate::plan`]'s pure types. A device is chosen by a value at run
+//! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
+//! door that knows purpose, direction and bytes.
+
+pub mod backend;
+mod clock;
+pub mod cpu;
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code)]
+pub mod cuda;
+mod error;
+mod ledger;
+mod probe;
+mod trace;
+
+use std::{sync::Arc, time::Duration};
+
+pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
+pub use clock::{Clock, ClockCost, PhaseSummary, Timer};
+pub use error::DeviceError;
+pub use ledger::{Kind, Ledger, Line, Purpose};
+pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
+
+use crate::{
+    collective::Collective,
+    program::{Accumulator, BufferId, Hyper, Slice},
+    random::{GOLDEN, mix},
+};
+
+/// How a device sums gradients with the others of its run.
+pub enum RankLink {
+    Alone,
+    /// Through the host's memory, with a wait in every step.
+    Host(Box<dyn Collective>),
+    /// Queued among a GPU's kernels, so that a graph may hold it.
+    #[cfg(feature = "cuda")]
+    Queued(cuda::QueuedSums),
+}
+
+/// Whether a copy moved anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    Bytes(u64),
+    /// After the host has waited for the device.
+    AfterWait {
+        bytes: u64,
+        wait: Duration,
+    },
+    /// The data already was there.
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassKind {
+    Train,
+    /// Chunks of validation rows.
+    Validate,
+}
+
+/// Consecutive steps that run without the host: one unit of dispatch.
+#[derive(Clone, Debug)]
+pub struct Block<'a> {
+    pub work: PassKind,
+    /// Optimizer steps done before this block.
+    pub step: u64,
+    /// First row of the global batch within the epoch (or the validation rows).
+    pub position: usize,
+    /// Rows of global batches that the bound chunk holds before this one, where data are streamed.
+    pub offset: usize,
+    /// Rows in the epoch (or the validation rows); the last step takes what is left.
+    pub rows: usize,
+    pub steps: usize,
+    /// One per step, for training.
+    pub hyper: &'a [Hyper],
+    /// First free row of the log.
+    pub slot: usize,
+}
+
+/// What the host knows of a device's steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ran {
+    /// The first step (1-based) whose loss was not finite, of all blocks so far.
+    pub non_finite: Option<u64>,
+    /// How long a step takes, where something new is known of it.
+    pub step_time: Option<Duration>,
+    /// How long the host has waited for steps since the last report.
+    pub waited: Duration,
+}
+
+/// Where a device records what it does.
+pub struct Meters<'a> {
+    pub clock: &'a mut Clock,
+    pub ledger: &'a mut Ledger,
+    /// Seconds since the clock's origin at the end of each training step, in order, as they become known.
+    pub ends: &'a mut Vec<f64>,
+}
+
+/// A device that holds a trial: its arena, its programs.
+pub trait Executor: Send {
+    /// One-time setup (library loading, collective initialization), on each device's own thread, before training and before
+    /// anything is written. It is no step and counts as none.
+    fn warm_up(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    /// Makes rows of data (`[rows, width]`) the contents of a data buffer.
+    fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError>;
+    /// Makes rows that stay in their file the contents of a buffer of features, for a device that works in the host's
+    /// memory and fetches them itself.
+    fn bind_file(&mut self, _: BufferId, _: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
+        Err(DeviceError::RowsInFile)
+    }
+    /// Makes `order` the order of the epoch's rows.
+    fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError>;
+    fn write(&mut self, to: Slice, from: &[f32]) -> Result<Moved, DeviceError>;
+    fn read(&mut self, from: Slice, to: &mut [f32]) -> Result<Moved, DeviceError>;
+    /// Copies between two slices of equal length on the device, after all work so far.
+    fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError>;
+    /// Reads the running sums and sets them to zero.
+    fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError>;
+    /// Sets the running sums, as [`Executor::take_sums`] read them.
+    fn write_sums(&mut self, sums: Accumulator, from: &[f64]) -> Result<Moved, DeviceError>;
+    /// A number made of the bits of `from`: equal for equal contents; see [`digest()`].
+    fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError>;
+    /// Runs a block of steps; it may return before they are done. Where the clock takes phases, theirs go to it; a whole
+    /// block's time is the caller's to take.
+    fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
+    /// Hands over the times of all steps so far, and whether a loss was not finite. Where the host has just read from the
+    /// device, all of them are done; else this waits for them, for that purpose. A device that hangs hands over those of
+    /// the steps that it has done.
+    fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
+    /// Bytes this trial holds on the device.
+    fn bytes(&self) -> u64;
+}
+
+/// A named device with its executor and ledger.
+pub struct Device {
+    pub name: String,
+    pub executor: Box<dyn Executor>,
+    /// Every transfer and wait so far.
+    pub ledger: Ledger,
+}
+
+impl Device {
+    /// Puts the ledger in front of an executor.
+    pub fn new(name: impl Into<String>, executor: Box<dyn Executor>) -> Self {
+        Self { name: name.into(), executor, ledger: Ledger::default() }
+    }
+
+    pub fn bind(
+        &mut self,
+        purpose: Purpose,
+        buffer: BufferId,
+        rows: &Arc<Vec<f32>>,
+    ) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, purpose, |e| e.bind(buffer, rows))
+    }
+
+    pub fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, Purpose::Batch, |e| e.bind_order(order))
+    }
+
+    pub fn write(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, purpose, |e| e.write(to, from))
+    }
+
+    pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
+        self.counted(Kind::DeviceToHost, purpose, |e| e.read(from, to))
+    }
+
+    pub fn copy(&mut self, purpose: Purpose, from: Slice, to: Slice) -> Result<(), DeviceError> {
+        self.counted(Kind::DeviceToDevice, purpose, |e| e.copy(from, to))
+    }
+
+    pub fn take_sums(
+        &mut self,
+        purpose: Purpose,
+        sums: Accumulator,
+        to: &mut [f64],
+    ) -> Result<(), DeviceError> {
+        self.counted(Kind::DeviceToHost, purpose, |e| e.take_sums(sums, to))
+    }
+
+    pub fn write_sums(
+        &mut self,
+        purpose: Purpose,
+        sums: Accumulator,
+        from: &[f64],
+    ) -> Result<(), DeviceError> {
+        self.counted(Kind::HostToDevice, purpose, |e| e.write_sums(sums, from))
+    }
+
+    pub fn digest(&mut self, of: Slice) -> Result<u64, DeviceError> {
+        let mut digest = 0;
+        self.counted(Kind::DeviceToHost, Purpose::Digest, |e| {
+            let (value, moved) = e.digest(of)?;
+            digest = value;
+            Ok(moved)
+        })?;
+        Ok(digest)
+    }
+
+    pub fn run(
+        &mut self,
+        block: &Block<'_>,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
+        self.executor.run(block, &mut Meters { clock, ledger: &mut self.ledger, ends })
+    }
+
+    pub fn settle(
+        &mut self,
+        purpose: Purpose,
+        clock: &mut Clock,
+        ends: &mut Vec<f64>,
+    ) -> Result<Ran, DeviceError> {
+        self.executor.settle(purpose, &mut Meters { clock, ledger: &mut self.ledger, ends })
+    }
+
+    fn counted(
+        &mut self,
+        kind: Kind,
+        purpose: Purpose,
+        copy: impl FnOnce(&mut dyn Executor) -> Result<Moved, DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let start = std::time::Instant::now();
+        let moved = copy(&mut *self.executor)?;
+        self.ledger.count(kind, purpose, moved, start);
+        Ok(())
+    }
+}
+
+/// The sum, modulo 2^64, of a mix of each number's bits and its place (SplitMix64's): equal contents have equal digests,
+/// and it may be summed in any order, hence by any number of threads.
+pub fn digest(numbers: &[f32]) -> u64 {
+    let mixed = |(i, v): (usize, &f32)| mix(u64::from(v.to_bits()) ^ (i as u64 + 1).wrapping_mul(GOLDEN));
+    numbers.iter().enumerate().map(mixed).fold(0, u64::wrapping_add)
+}
+
+/// How finely an executor times its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grain {
+    /// Every phase of every step.
+    Phases,
+    /// Blocks only: steps are so short that a clock would be most of what it measures.
+    Blocks,
+}
+
+/// Shorter than this, a step is timed by blocks.
+pub const SHORTEST_TIMED_STEP: Duration = Duration::from_micros(10);

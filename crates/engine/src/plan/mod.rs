@@ -1,0 +1,175 @@
+//! What will happen: a [`Spec`] with every choice made and every number counted, before anything runs.
+//!
+//! Planning is pure: it takes what the data are ([`DatasetInfo`]) and what the machine is ([`Machine`]), and touches neither
+//! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
+
+mod all_reduce;
+mod chunk_policy;
+mod chunks;
+mod dataset_info;
+mod devices;
+mod engine;
+mod engine_choice;
+mod footprint;
+mod gpu_rates;
+pub mod lab;
+mod lower;
+mod lower_bound;
+mod machine;
+mod memory;
+mod rates;
+mod read_cost;
+mod run_length;
+mod schedule;
+mod shapes;
+#[cfg(test)]
+mod testing;
+mod time_account;
+mod transfers;
+mod trial;
+
+pub use all_reduce::{AllReduceMethod, AllReducePlan, NcclFailure, PeerAccess, sum_of, summed};
+pub use chunks::Chunks;
+pub use dataset_info::DatasetInfo;
+pub use devices::{DeviceId, ResolvedDevices};
+pub use engine::{Engine, EngineReason};
+pub use footprint::Footprint;
+pub use gpu_rates::GpuRates;
+pub use lower_bound::{Bottleneck, LowerBound, StepWork, TimeBreakdown};
+pub use machine::{Gpu, GpuLimits, Machine};
+pub use rates::{AllReduceRates, MachineRates, Origin, Processor, Speed, are_sane};
+pub use read_cost::{BLOCK_BYTES, GAP_BYTES, READERS_AHEAD, ReadCost};
+pub use run_length::{global_batch, validation_rows};
+pub use schedule::update_rule;
+pub use shapes::LayerRow;
+pub use time_account::{FewerReads, Measured, TimeAccount, TimeShare};
+pub use transfers::FLAG;
+pub use transfers::{Movement, padding, transfers};
+pub use trial::Trial;
+
+use self::{
+    lower::Lowered,
+    run_length::{RunLength, validation_chunk},
+};
+use crate::spec::{Policy, Problem, Spec};
+
+const MOST_READERS: usize = 8;
+
+/// Numbers that a step may hold at one time, far more than any memory: sizes made of them stay within 64 bits.
+const MOST_NUMBERS: u64 = 1 << 48;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanError {
+    /// The spec and its data do not fit together.
+    Problems(Vec<Problem>),
+    /// A declared device is not there and `on_missing = "error"`.
+    Missing(Problem),
+}
+
+/// Plans one trial. `threads` is what the host may use.
+pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
+    let devices = devices::choose(&spec.devices.request, spec.devices.on_missing, machine)
+        .map_err(PlanError::Missing)?;
+    let Resolved { spec, layers, length } = Resolved::new(spec, facts, devices.used.len(), machine)?;
+    let batch = length.batch;
+    let on_cpu = devices.used == [DeviceId::Cpu];
+    let policy = chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, threads, machine };
+    let chunks = policy.chunks(batch);
+    let streamed = chunks.is_some();
+    let data_bytes = if streamed { 0 } else { facts.resident_bytes() };
+    let refused = |problem| PlanError::Problems(vec![problem]);
+    let lowered = Lowered::new(&policy, &devices, length.batch, data_bytes).map_err(refused)?;
+    let Lowered { programs, peers, fold_update, chosen, sums } = lowered;
+    let need = memory::Need { policy, fold_update, devices: &devices, data_bytes };
+    need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;
+    let all = || devices.used.iter().zip(std::iter::once(&programs).chain(&peers));
+    let footprint = Footprint::new(&policy.rows(&programs, chunks), all());
+    let resident = Footprint::new(&policy.resident().rows(&programs, None), all());
+    let resident = footprint.exceeds(&resident, &devices.used).then_some(resident);
+    // Devices that share a run, or that have a memory of their own, have one thread each. Beside a GPU the host's cores have
+    // nothing to do; virtual ones compute on them.
+    let (threads, readers) = match (on_cpu, &chosen) {
+        (true, _) => (threads, 1),
+        (false, Some(_)) => (1, threads.min(MOST_READERS)),
+        (false, None) => (1, 1),
+    };
+    let fetch = ReadCost::new(facts, &length, (spec.data.shuffle, chunks), &machine.rates);
+    let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
+    let by = chosen.as_ref().map(|(engine, _)| (*engine, spec.devices.precision, queued));
+    let lower_bound = by.and_then(|by| LowerBound::of_gpus(machine, all(), by, (data_bytes, fetch)));
+    let lower_bound =
+        lower_bound.unwrap_or_else(|| LowerBound::new(&programs, machine.speed(), (data_bytes, fetch)));
+    let (engine, engine_reason) = match chosen {
+        Some(chosen) => chosen,
+        None if on_cpu => engine_choice::on_the_cpu(spec.devices.engine, &lower_bound, threads),
+        None => (Engine::Serial, EngineReason::ThreadPerDevice),
+    };
+    Ok(Trial {
+        devices,
+        engine,
+        engine_reason,
+        sums,
+        threads: if engine == Engine::Team { threads } else { 1 },
+        layers,
+        facts,
+        programs,
+        peers,
+        steps_per_epoch: length.steps_per_epoch,
+        steps: length.steps,
+        chunks,
+        readers,
+        lower_bound,
+        data_bytes,
+        footprint,
+        resident,
+        spec,
+    })
+}
+
+/// A spec that fits its data, with shapes and length filled in.
+struct Resolved {
+    spec: Spec,
+    layers: Vec<LayerRow>,
+    length: RunLength,
+}
+
+impl Resolved {
+    fn new(spec: &Spec, facts: DatasetInfo, devices: usize, machine: &Machine) -> Result<Self, PlanError> {
+        let mut spec = spec.clone();
+        let mut problems = Vec::new();
+        let layers = shapes::infer(&mut spec.model, facts, &mut problems);
+        let batch = global_batch(&spec, devices).min(facts.train_rows);
+        let length = RunLength::new(&spec, facts, batch);
+        schedule::resolve(&mut spec, length.steps, length.steps_per_epoch, &mut problems);
+        let has_validation = facts.validation_rows > 0 && spec.trainer.validate_every_epochs > 0;
+        if let Some(key) = spec.trainer.needs_validation().filter(|_| !has_validation) {
+            let what =
+                if spec.trainer.early_stopping.is_some() { "early stopping watches" } else { "it needs" };
+            let problem = Problem::at_key(key, format!("{what} the validation, and there is none"));
+            problems.push(problem.hint("give the data validation rows, and validate every epoch"));
+        }
+        if !problems.is_empty() {
+            return Err(PlanError::Problems(problems));
+        }
+        if spec.logging.policy == Policy::Buffered {
+            spec.logging.flush_every.get_or_insert(length.steps_per_epoch);
+        }
+        let least = least_numbers(&layers, facts, batch);
+        if least > MOST_NUMBERS {
+            let needed = least.saturating_mul(4);
+            let parameter_bytes = 4 * layers.iter().map(|layer| layer.parameters).sum::<u64>();
+            let problem = memory::too_large(&spec, needed, parameter_bytes, machine);
+            return Err(PlanError::Problems(vec![problem]));
+        }
+        Ok(Self { spec, layers, length })
+    }
+}
+
+/// The least numbers that a step holds at one time; saturates.
+fn least_numbers(layers: &[LayerRow], facts: DatasetInfo, batch: usize) -> u64 {
+    let rows = batch.max(validation_chunk(facts, batch)) as u64;
+    let widths = layers.iter().map(|layer| layer.outputs as u64);
+    widths
+        .fold((facts.features as u64).saturating_add(facts.targets as u64), u64::saturating_add)
+        .saturating_mul(rows)
+}

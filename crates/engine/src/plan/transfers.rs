@@ -1,0 +1,154 @@
+//! What a trial will move between host and devices, and read from files, to the byte, by kind and purpose: what the ledger
+//! will have counted when the run has come to its planned end.
+//!
+//! To a device whose memory is the host's nothing moves. A run that ends early moves less. What is read ahead of steps that
+//! would wait for a disk comes on top: whether they would, only the run knows. So do copies of the best weights on the device:
+//! how often a validation is better, only the run knows. How many blocks of steps a GPU is given depends on the time that
+//! steps take, and each comes with 128 bytes of counters: here are those of the fewest blocks.
+
+use super::{
+    all_reduce::{AllReduceMethod, sum_of},
+    devices::DeviceId,
+    run_length::RunLength,
+    trial::Trial,
+};
+use crate::{
+    op::{Record, RunRecord},
+    program::{Hyper, Op, Program},
+    spec::Policy,
+};
+
+/// Bytes of one kind and purpose, over all devices, by the words of `transfers.csv`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Movement {
+    /// `h2d`, `d2h`, `all_reduce` or `read`.
+    pub kind: &'static str,
+    /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best` or `gradients`.
+    pub purpose: &'static str,
+    pub bytes: u64,
+    /// Whether time decides how much more it will be.
+    pub at_least: bool,
+}
+
+const NUMBER: u64 = 4;
+
+const SUM: u64 = 8;
+
+/// Bytes before the sums of an epoch on a GPU: whether a loss was not finite, apart from the sums.
+pub const FLAG: u64 = 64;
+
+/// Bytes of each copy for a purpose: as they move, and without what only aligns them. `[1, 1]` where these are equal.
+pub fn padding(trial: &Trial, purpose: &str) -> [u64; 2] {
+    let layout = &trial.programs.layout;
+    let values = [layout.buffers[layout.values.0].len as u64, layout.parameter_count()];
+    let sum = sum_of(&trial.programs.train).map(|sum| [sum.of.len as u64, sum.payload as u64]);
+    let epoch = layout.log_width as u64 * SUM;
+    match purpose {
+        "parameters" | "best" => values.map(|len| len.max(1)),
+        "gradients" => sum.unwrap_or([1, 1]),
+        "log" if flags(trial) => [FLAG + epoch, SUM + epoch],
+        _ => [1, 1],
+    }
+}
+
+/// Whether a flag is copied before the sums of an epoch.
+fn flags(trial: &Trial) -> bool {
+    trial.engine.is_gpu() && trial.spec.logging.policy == Policy::PerEpoch
+}
+
+/// All that moves, in the order of `transfers.csv`; what would be zero is left out.
+pub fn transfers(trial: &Trial) -> Vec<Movement> {
+    let length = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
+    let mut all = to_devices(trial, &length);
+    let row_bytes = trial.facts.file_row_bytes.unwrap_or(0);
+    let validation_rows = length.validations * trial.facts.validation_rows as u64;
+    all.push(movement("read", "batch", length.train_rows().saturating_mul(row_bytes)));
+    all.push(movement("read", "validation", validation_rows.saturating_mul(row_bytes)));
+    all.retain(|movement| movement.bytes > 0);
+    all
+}
+
+fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
+    Movement { kind, purpose, bytes, at_least: false }
+}
+
+fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
+    let devices = trial.devices.used.iter().filter(|place| **place != DeviceId::Cpu).count() as u64;
+    if devices == 0 {
+        return Vec::new();
+    }
+    // The first device keeps the log, and the final parameters are read from it.
+    let each = |bytes: u64| devices.saturating_mul(bytes);
+    let row_bytes = (trial.facts.features + trial.facts.targets) as u64 * NUMBER;
+    let (epochs, passes) = (length.epochs(), length.validations);
+    let steps = trial.steps;
+    let (train_rows, validation_rows) = (trial.facts.train_rows as u64, trial.facts.validation_rows as u64);
+    let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
+    let resident = if trial.chunks.is_some() { 0 } else { 1 };
+    let streamed = 1 - resident;
+    // Each device has all resident rows, but only its share of streamed ones.
+    let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);
+    let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
+    let batches = order + streamed * length.train_rows() * row_bytes;
+    let validation_batches = streamed * passes * validation_rows * row_bytes;
+    let layout = &trial.programs.layout;
+    let values = layout.parameter_count() * NUMBER;
+    let constants = steps * size_of::<Hyper>() as u64;
+    // Several devices compare what they hold once per epoch.
+    let digests = if devices > 1 { epochs * SUM } else { 0 };
+    let width = layout.log_width as u64;
+    let flag = if flags(trial) { SUM } else { 0 };
+    let log = match trial.spec.logging.policy {
+        Policy::Immediate | Policy::Buffered => steps * width * NUMBER,
+        Policy::PerEpoch => epochs * (flag + width * SUM),
+        Policy::Off => 0,
+    };
+    let sum = sum_of(&trial.programs.train).map_or(0, |sum| sum.payload as u64 * NUMBER);
+    let gradients = steps * sum;
+    let by_host = trial.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Host);
+    let through_host = if by_host { each(gradients) } else { 0 };
+    let (launch, at_least) = launches(trial, length);
+    vec![
+        movement("h2d", "batch", batches),
+        movement("h2d", "dataset", dataset),
+        movement("h2d", "parameters", each(values)),
+        movement("h2d", "constants", each(constants)),
+        Movement { at_least, ..movement("h2d", "launch", launch) },
+        movement("h2d", "gradients", through_host),
+        movement("h2d", "validation", validation_batches),
+        movement("d2h", "parameters", values),
+        movement("d2h", "log", log),
+        movement("d2h", "gradients", through_host),
+        // Loss and hits.
+        movement("d2h", "validation", each(passes * 2 * SUM)),
+        movement("d2h", "best", validates * passes.min(1) * values),
+        movement("d2h", "digest", each(digests)),
+        movement("all_reduce", "gradients", (trial.world_size() as u64).saturating_mul(gradients)),
+    ]
+}
+
+/// Bytes that launches of GPUs are given: the instructions once, and the counters of each block of steps. Whether more blocks
+/// may be needed.
+fn launches(trial: &Trial, length: &RunLength) -> (u64, bool) {
+    let is_record = |program: &Program| {
+        program.instructions.iter().filter(|i| !matches!(i.op, Op::AllReduce(_))).count() as u64
+    };
+    let records = |rank: &crate::program::Programs| {
+        let all = [
+            Some(&rank.train),
+            rank.train_last.as_ref(),
+            rank.validate.as_ref(),
+            rank.validate_last.as_ref(),
+        ];
+        all.into_iter().flatten().map(is_record).sum::<u64>()
+    };
+    let gpus =
+        || trial.devices.used.iter().zip(trial.ranks()).filter(|(id, _)| matches!(id, DeviceId::Gpu(_)));
+    let records: u64 = gpus().map(|(_, rank)| records(rank)).sum();
+    let each_step = trial.spec.logging.policy == Policy::Immediate;
+    let blocks = if each_step { length.steps } else { length.epochs() } + length.validations;
+    let counters = gpus().count() as u64 * blocks * size_of::<RunRecord>() as u64;
+    let chunk = trial.programs.validate.as_ref().map_or(usize::MAX, |validate| validate.batch);
+    let is_least = each_step && trial.facts.validation_rows <= chunk && trial.chunks.is_none();
+    (records * size_of::<Record>() as u64 + counters, !is_least)
+}

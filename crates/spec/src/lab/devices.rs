@@ -1,0 +1,25 @@
+//! `[devices]` of a lab: a list that may hold the CPU beside GPUs.
+
+use crate::{
+    devices::{OnMissing, Request},
+    reader::{Fields, table},
+};
+
+table! {
+    /// The table `[devices]`; absent, it means the CPU.
+    pub struct LabDevices {
+        /// `num_gpus` or `use`.
+        pub request: Request [flatten] = Request::CPU,
+        /// What to do when a requested device is not there.
+        pub on_missing: OnMissing = OnMissing::Error,
+    }
+    check check
+}
+
+impl LabDevices {
+    fn check(&mut self, t: &mut Fields<'_>) {
+        if let Request::Use(devices) = &self.request {
+            t.refuse_repeated("use", devices, "name each device once");
+        }
+    }
+}

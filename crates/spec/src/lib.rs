@@ -1,0 +1,225 @@
+//! What the user wrote, understood: one struct per table of the spec, defaults filled in.
+//!
+//! Each table lives in a file of its own that holds its type, its reader and so its schema. [`load()`] gives an
+//! [`Experiment`] or everything that is wrong with it; [`Spec::to_toml`] gives back the TOML that a spec was read from:
+//! that is the resolved spec of a run folder.
+//!
+//! ```text
+//! file, overrides -> tree (values with places) -> sweep -> one tree per trial -> reader -> Spec
+//! ```
+
+mod checkpoint;
+mod data;
+mod devices;
+mod diagnostic;
+mod duration;
+mod experiment;
+mod key;
+pub mod lab;
+mod load;
+mod logging;
+mod model;
+mod optimizer;
+mod overrides;
+mod problem;
+#[cfg(test)]
+mod properties;
+mod reader;
+mod resolved;
+mod schedule;
+mod schema;
+mod suggest;
+mod sweep;
+mod sweep_file;
+pub mod templates;
+mod trainer;
+mod tree;
+
+pub use checkpoint::{Checkpoint, Every};
+pub use data::{Csv, Data, Idx, Missing, Npy, Placement, Source, SyntheticRegression};
+pub use devices::{
+    DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
+};
+pub use diagnostic::Failure;
+pub use experiment::{Axis, Experiment, TrialSpec};
+pub use lab::{Lab, LabSpec};
+pub use load::{Loaded, load, read};
+pub use logging::{Logging, Metric, Policy};
+pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
+pub use optimizer::*;
+pub use problem::{Location, Problem};
+pub use schedule::{
+    Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,
+    Step,
+};
+pub use schema::schema;
+pub use suggest::nearest;
+pub use trainer::{EarlyStopping, Monitor, Trainer};
+
+use reader::{Fields, Item, table, words};
+use tree::Value;
+
+/// TOML's integers end here.
+const MAX_SEED: u64 = i64::MAX as u64;
+
+/// Leaves room for what a run's folder adds to it.
+const MAX_NAME_BYTES: usize = 100;
+
+table! {
+    /// A whole experiment of kind `train`, with every default filled in that does not depend on the data.
+    pub struct Spec {
+        /// Names the folder of the runs (the file's stem).
+        pub name: String => read_name, else String::new(),
+        /// Free text, kept with the run.
+        pub description: String = String::new(),
+        /// The source of every random number: weights, order of rows, dropout, synthetic data, the split.
+        pub seed: u64 = 0 => read_seed,
+        /// What is run.
+        pub kind: Kind = Kind::Train,
+        /// Where it runs; absent, the CPU.
+        pub devices: Devices [default],
+        /// What the run learns from.
+        pub data: Data,
+        /// What is learned: a Sequential of layers.
+        pub model: Model,
+        /// How weights are updated.
+        pub optimizer: Optimizer => |v| v.table(|t| t.one_of(None)),
+        /// How the learning rate moves; absent, it is constant.
+        pub schedule: Schedule [skip_serializing_if = "Schedule::is_constant"], else Schedule::CONSTANT,
+        /// How long, and what happens around the steps.
+        pub trainer: Trainer [default],
+        /// When the state of the training is saved; absent, only when a signal ends it.
+        pub checkpoint: Option<Checkpoint> = None,
+        /// What is recorded, and when it leaves the device.
+        pub logging: Logging [default],
+    }
+    check check
+}
+
+words! {
+    /// The kinds of experiment.
+    pub enum Kind {
+        /// Train a model.
+        Train = "train",
+        /// Multiply matrices, log their norms.
+        Matmul = "matmul",
+        /// Copy between memories.
+        Transfer = "transfer",
+        /// Make, move and apply tensors, step by step.
+        Tensors = "tensors",
+    }
+}
+
+impl Kind {
+    /// Those that try the machine itself; each has a table of its name.
+    pub const LABS: [Self; 3] = [Self::Matmul, Self::Transfer, Self::Tensors];
+}
+
+impl Spec {
+    /// Rules that span tables, and tables that are none of a trial.
+    fn check(&mut self, t: &mut Fields<'_>) {
+        // The loader has taken the table out; it is named here for the schema.
+        t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
+        // A spec of another kind is read elsewhere; here they are known to be suggested.
+        if t.is_sound("kind") {
+            Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), self.kind.name()));
+        } else {
+            t.ignore_the_rest();
+        }
+        if !t.has("model.loss") && matches!(self.data.source, Source::Idx(_)) {
+            self.model.loss = Loss::CrossEntropy;
+        }
+        let trainer = &mut self.trainer;
+        if let Some(stopping) = &mut trainer.early_stopping {
+            // One metric serves both, unless both are named.
+            if let Some(metric) = stopping.metric.filter(|_| !t.has("trainer.monitor")) {
+                trainer.monitor = metric;
+            }
+            stopping.metric.get_or_insert(trainer.monitor);
+            trainer.restore_best.get_or_insert(true);
+        }
+        self.check_classes(t);
+        self.check_validation(t);
+    }
+
+    /// Classes need a loss over classes, and data that has them.
+    fn check_classes(&self, t: &mut Fields<'_>) {
+        let loss = self.model.loss;
+        if !t.is_sound("model.loss") || !t.is_sound("data") {
+            return;
+        }
+        if loss.classifies() {
+            let numbers = "gives numbers to predict, not classes";
+            match &self.data.source {
+                Source::SyntheticRegression(_) => {
+                    let message =
+                        format!("`{loss}` needs classes, and `data.synthetic_regression` {numbers}");
+                    t.report("model.loss", message, "use `mse`, `l1` or `huber`");
+                }
+                Source::Csv(csv) if csv.standardize_target => {
+                    let message = format!("classes cannot be standardized, and the loss is `{loss}`");
+                    t.report(
+                        "data.csv.standardize_target",
+                        message,
+                        "remove it, or use `mse`, `l1` or `huber`",
+                    );
+                }
+                _ => {}
+            }
+            return;
+        }
+        let message = format!("accuracy needs classes, and the loss is `{loss}`");
+        let hint = "set `model.loss = \"cross_entropy\"`, or remove it";
+        if t.is_sound("logging.metrics") && self.logging.metrics.contains(&Metric::Accuracy) {
+            t.report("logging.metrics", message.clone(), hint);
+        }
+        let early = self.trainer.early_stopping.as_ref();
+        let watched = early.is_some_and(|e| e.metric == Some(Monitor::ValidationAccuracy));
+        if watched && t.has("trainer.early_stopping.metric") {
+            if t.is_sound("trainer.early_stopping") {
+                t.report("trainer.early_stopping.metric", message, hint);
+            }
+        } else if t.is_sound("trainer.monitor") && self.trainer.monitor == Monitor::ValidationAccuracy {
+            t.report("trainer.monitor", message, hint);
+        }
+    }
+
+    /// Early stopping and the best weights need validation.
+    fn check_validation(&self, t: &mut Fields<'_>) {
+        let sound = ["data", "trainer"].into_iter().all(|key| t.is_sound(key));
+        let Some(key) = self.trainer.needs_validation().filter(|_| sound) else { return };
+        if self.trainer.validate_every_epochs == 0 {
+            let message = "there is no validation to watch: `trainer.validate_every_epochs` is 0";
+            t.report(key, message, "set `validate_every_epochs = 1`");
+        } else if !self.data.source.has_validation() {
+            t.report(
+                key,
+                "there are no rows to validate on",
+                "set aside some, such as `validation_fraction = 0.2`",
+            );
+        }
+    }
+}
+
+/// Whether a character may stand in a name that becomes a folder's.
+fn fits_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '.' | '_' | '=' | '+' | '-')
+}
+
+fn read_seed(v: Item<'_>) -> u64 {
+    v.integer(0..=MAX_SEED)
+}
+
+fn read_name(v: Item<'_>) -> String {
+    // Looser than the rule: not every editor's regular expressions know letters beyond ASCII.
+    let pattern = r"^[^-./\\\s][^/\\\s]*$";
+    let schema = serde_json::json!({ "type": "string", "pattern": pattern, "maxLength": MAX_NAME_BYTES });
+    let hint = "it names a folder: at most 100 letters, digits and `.` `_` `=` `+` `-`, not beginning with `.` or `-`";
+    v.custom_hinted("a name", schema, "stand_in".to_owned(), Some(hint.to_owned()), |v| match v {
+        Value::String(s) => {
+            let fits = !s.is_empty() && s.len() <= MAX_NAME_BYTES && s.chars().all(fits_name);
+            (fits && !s.starts_with(['.', '-'])).then(|| s.clone())
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,296 @@
+//! From a file and overrides to an experiment: every trial read and checked.
+
+use std::{cell::OnceCell, fs::File, io::Read as _, path::Path};
+
+use super::{
+    Kind, LabSpec, Spec,
+    diagnostic::{Failure, Sources},
+    experiment::{Experiment, Found, TrialSpec, axes, locate},
+    key, overrides,
+    problem::{Location, Problem},
+    reader::{self, Item, Read, Reading},
+    schema,
+    sweep::{self, MAX_TRIALS, Sweep},
+    tree::{self, Node, Span, Table, Value},
+};
+use runner_base::host;
+
+/// A larger file is no spec.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// An experiment, by what its kind makes of a spec.
+#[derive(Clone, Debug)]
+pub enum Loaded {
+    /// `kind = "train"`.
+    Train(Box<Experiment>),
+    /// The others.
+    Lab(Box<Experiment<LabSpec>>),
+}
+
+/// Reads a spec file of training; see [`read`].
+///
+/// # Errors
+/// As [`read`], and where the spec is of another kind.
+pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
+    match read(path, overrides)? {
+        Loaded::Train(experiment) => Ok(*experiment),
+        Loaded::Lab(experiment) => {
+            let message = "parity needs `kind = \"train\"`";
+            Err(experiment.failure([(0, Problem::at_key("kind", message))]))
+        }
+    }
+}
+
+/// Reads a spec file, applies `overrides` and reads every trial.
+///
+/// # Errors
+/// All that is wrong, whether in the file or in an override; problems that several trials share are reported once.
+pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
+    let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
+    load_text(path, &folder, text, overrides)
+}
+
+/// Values in all trials together: each trial holds its own, so this bounds time and memory.
+const MAX_VALUES: usize = 20_000_000;
+
+/// As [`read`], with the file's text at hand; relative paths are taken from `folder`.
+pub(super) fn load_text(
+    path: &Path,
+    folder: &Path,
+    text: String,
+    overrides: &[String],
+) -> Result<Loaded, Failure> {
+    let parsed = tree::parse_document(&text, 0);
+    if parsed.is_err() && path.extension().is_some_and(|end| end == "csv" || end == "tsv") {
+        let message = format!("`{}` is a table, not a spec", path.display());
+        let hint = "`runner new csv` writes a spec for one";
+        return Err(Failure::new(vec![Problem::new(Location::Nowhere, message).hint(hint)]));
+    }
+    let sources = Sources::new(path, text, overrides);
+    let mut root = match parsed {
+        Ok(root) => root,
+        Err(problems) => return Err(Failure::from_problems(problems, sources)),
+    };
+    let (keys, mut problems) = overrides::apply(&mut root, overrides);
+    let sweep = take_sweep(&mut root, folder, &mut problems);
+    sweep.check_overrides(&keys, &mut problems);
+    let kind = kind_of(&root);
+    let loader = Loader { path, folder, base: root, sweep, schema: OnceCell::new() };
+    Ok(match kind {
+        Kind::Train => Loaded::Train(Box::new(loader.finish(Spec::read, problems, sources)?)),
+        lab => {
+            let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab));
+            Loaded::Lab(Box::new(loader.finish(read, problems, sources)?))
+        }
+    })
+}
+
+/// What a spec of any kind has.
+trait AnySpec: Clone {
+    fn name_and_seed(&mut self) -> (&mut String, &mut u64);
+}
+
+impl AnySpec for Spec {
+    fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
+        (&mut self.name, &mut self.seed)
+    }
+}
+
+impl AnySpec for LabSpec {
+    fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
+        (&mut self.name, &mut self.seed)
+    }
+}
+
+/// What kind of spec a tree is to be read as; one that names no kind that there is, as training, whose reader tells it.
+fn kind_of(root: &Table) -> Kind {
+    let Some(Value::String(kind)) = root.get("kind").map(|entry| &entry.node.value) else {
+        return Kind::Train;
+    };
+    Kind::LABS.into_iter().find(|lab| lab.name() == kind).unwrap_or(Kind::Train)
+}
+
+/// Reads the file, if it is text of a bearable size.
+fn read_text(path: &Path) -> Result<String, Box<Problem>> {
+    let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
+    let name = path.display();
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|e| refuse(format!("cannot read `{name}`: {}", host::reason(&e))))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(refuse(format!("`{name}` is larger than {} MiB: it is no spec", MAX_BYTES >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        let before = String::from_utf8_lossy(&e.as_bytes()[..at]);
+        let line = before.matches('\n').count() as u64 + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() as u64 + 1;
+        let place =
+            Location::File { path: path.to_owned(), line: Some(line), column: Some(column), text: None };
+        Box::new(Problem::new(place, "not TOML: the file is not UTF-8 text"))
+    })
+}
+
+/// Takes `[sweep]` out of the tree: trials have none.
+fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Sweep {
+    let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
+    entry.node.value.close_gaps();
+    let table = Table { entries: vec![entry] };
+    let mut reading = Reading::new(folder);
+    let sweep = reader::read(&node(table), &mut reading, |v| {
+        v.table(|t| t.section("sweep", sweep::DOC, |v| v.table(|t| Sweep::read(t, problems))))
+    });
+    problems.extend(reading.into_problems());
+    sweep
+}
+
+fn node(table: Table) -> Node {
+    Node { span: Span { source: 0, start: 0, end: 0 }, value: Value::Table(table) }
+}
+
+fn count_values(table: &Table) -> usize {
+    fn count(value: &Value) -> usize {
+        match value {
+            Value::Array(items) => items.iter().map(|n| 1 + count(&n.value)).sum(),
+            Value::Table(table) => count_values(table),
+            _ => 0,
+        }
+    }
+    table.entries.iter().map(|e| 1 + count(&e.node.value)).sum()
+}
+
+struct Loader<'a> {
+    path: &'a Path,
+    folder: &'a Path,
+    base: Table,
+    sweep: Sweep,
+    /// The schema of this kind of spec, once it was needed.
+    schema: OnceCell<reader::Json>,
+}
+
+impl Loader<'_> {
+    /// Reads every trial with `read`.
+    fn finish<S: AnySpec>(
+        self,
+        read: impl Fn(Item<'_>) -> S,
+        mut problems: Vec<Problem>,
+        sources: Sources,
+    ) -> Result<Experiment<S>, Failure> {
+        let trials = self.read_trials(&read, &mut problems);
+        if !problems.is_empty() {
+            return Err(Failure::from_problems(problems, sources));
+        }
+        Ok(Experiment {
+            path: self.path.to_owned(),
+            axes: axes(&self.sweep),
+            repeats: self.sweep.repeats,
+            trials,
+            base: self.base,
+            sweep: self.sweep,
+            sources,
+        })
+    }
+
+    fn read_trials<S: AnySpec>(
+        &self,
+        read: &impl Fn(Item<'_>) -> S,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<TrialSpec<S>> {
+        let (points, repeats, values) = (self.sweep.points(), self.sweep.repeats, count_values(&self.base));
+        let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
+            format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
+        } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
+            format!("the sweep has {points} points of a spec with {values} values: too many to plan")
+        } else {
+            String::new()
+        };
+        if !too_many.is_empty() {
+            let place = self.sweep.axes.first().map_or(Location::Nowhere, |axis| axis.key.place());
+            problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
+            return Vec::new();
+        }
+        let name = default_name(self.path);
+        let (mut specs, mut found) = (Vec::new(), Found::default());
+        for point in 0..points {
+            match self.read_point(read, point) {
+                Ok(mut spec) => {
+                    let (own, _) = spec.name_and_seed();
+                    if own.is_empty() {
+                        own.clone_from(&name);
+                    }
+                    specs.push(spec);
+                }
+                Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
+            }
+            if found.is_full() {
+                break;
+            }
+        }
+        problems.extend(found.into_problems(&self.sweep));
+        if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
+    }
+
+    fn read_point<S>(&self, read: &impl Fn(Item<'_>) -> S, point: usize) -> Result<S, Vec<Problem>> {
+        let (tree, mut problems) = self.sweep.apply(&self.base, point);
+        let mut reading = Reading::new(self.folder);
+        let root = node(tree);
+        let spec = reader::read(&root, &mut reading, read);
+        reading.suggest_elsewhere(|name| {
+            let schema = self.schema.get_or_init(|| reader::describe(read));
+            let Value::Table(tree) = &root.value else { return None };
+            schema::key_named(schema, name, |table| key::is_written(tree, table))
+        });
+        problems.extend(reading.into_problems());
+        if problems.is_empty() {
+            return Ok(spec);
+        }
+        let Value::Table(tree) = &root.value else { return Err(problems) };
+        Err(problems.into_iter().map(|p| locate(p, tree, self.path)).collect())
+    }
+}
+
+/// The trials of every repeat.
+fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
+    let seeds = sweep.axes.iter().find(|a| a.key.dotted() == "seed").filter(|_| sweep.repeats > 1);
+    if let Some(axis) = seeds.filter(|_| sweep.repeat_seeds) {
+        let message = "an axis on `seed` and repeats that count seeds up would run the same seeds twice";
+        let hint = "set `sweep.repeat_seeds = false`, or leave the axis out";
+        problems.push(Problem::new(axis.key.place(), message).hint(hint));
+        return Vec::new();
+    }
+    let mut trials = Vec::with_capacity(specs.len() * sweep.repeats as usize);
+    for repeat in 0..sweep.repeats {
+        for (point, spec) in specs.iter().enumerate() {
+            let mut spec = spec.clone();
+            let (_, seed) = spec.name_and_seed();
+            if sweep.repeat_seeds {
+                *seed += u64::from(repeat);
+            }
+            if *seed > super::MAX_SEED {
+                let message = "`seed` plus `sweep.repeats` is too large for a seed";
+                problems.push(Problem::new(Location::Nowhere, message));
+                return Vec::new();
+            }
+            let mut axes = sweep.pairs(point);
+            if sweep.repeats > 1 {
+                axes.push(("repeat".to_owned(), repeat.to_string()));
+            }
+            trials.push(TrialSpec { index: trials.len(), axes, repeat, spec });
+        }
+    }
+    trials
+}
+
+/// The file's stem, as far as it can name a folder.
+fn default_name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let fit: String = stem.chars().map(|c| if super::fits_name(c) { c } else { '_' }).collect();
+    let mut fit = fit.trim_start_matches(['.', '-']).to_owned();
+    while fit.len() > super::MAX_NAME_BYTES {
+        fit.pop();
+    }
+    if fit.is_empty() { "experiment".to_owned() } else { fit }
+}

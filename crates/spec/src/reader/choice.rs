@@ -1,0 +1,220 @@
+//! Reading one of several: a word of a list, a word or a table with one key.
+
+use serde_json::json;
+
+use super::{At, Item, Json, Reading, Segment, append_description, plain};
+use crate::{
+    problem::Problem,
+    suggest,
+    tree::{Node, Table, Value},
+};
+
+/// A string with a meaning.
+#[derive(Clone)]
+pub(crate) struct Word<T> {
+    pub name: &'static str,
+    pub value: T,
+    pub doc: &'static str,
+}
+
+/// Declared by [`words!`](super::words).
+pub(crate) trait Words: Sized + 'static {
+    const WORDS: &'static [Word<Self>];
+}
+
+/// One of several: a string, or a key that holds its settings, such as `[optimizer.sgd]`.
+pub(crate) struct Choice<T> {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub how: How<T>,
+}
+
+/// How a choice is written.
+pub(crate) enum How<T> {
+    /// As a string.
+    Word(T),
+    /// As a key with a value.
+    Settings(Settings<T>),
+}
+
+type Settings<T> = Box<dyn Fn(Item<'_>) -> T>;
+
+/// Declared by [`choices!`](super::choices).
+pub(crate) trait Choices: Sized {
+    fn choices() -> Vec<Choice<Self>>;
+}
+
+impl<T: 'static> Choice<T> {
+    /// The choice of a type that holds this one.
+    pub fn map<U: 'static>(self, wrap: fn(T) -> U) -> Choice<U> {
+        let how = match self.how {
+            How::Word(value) => How::Word(wrap(value)),
+            How::Settings(read) => How::Settings(Box::new(move |v| wrap(read(v)))),
+        };
+        Choice { name: self.name, doc: self.doc, how }
+    }
+
+    /// Reads the settings; a word has none.
+    pub(super) fn read(&self, v: Item<'_>) -> T
+    where
+        T: Clone,
+    {
+        match &self.how {
+            How::Word(value) => value.clone(),
+            How::Settings(read) => read(v),
+        }
+    }
+
+    fn is_word(&self) -> bool {
+        matches!(self.how, How::Word(_))
+    }
+
+    /// Its settings.
+    fn describe(&self, reading: &mut Reading) -> Json
+    where
+        T: Clone,
+    {
+        let mut schema = Json::new();
+        schema.insert("description".into(), plain(self.doc).into());
+        self.read(Item { at: At::Schema(&mut schema), doc: self.doc, reading });
+        schema
+    }
+}
+
+impl Item<'_> {
+    /// One of `words`.
+    pub fn word<T: Copy>(self, words: &[Word<T>]) -> T {
+        let names = || words.iter().map(|w| w.name);
+        let stand_in = words[0].value;
+        match self.at {
+            At::Schema(schema) => {
+                schema.insert("enum".into(), names().collect());
+                let meanings: Vec<String> =
+                    words.iter().map(|w| format!("`{}`: {}", w.name, plain(w.doc))).collect();
+                append_description(schema, &meanings.join("; "));
+                stand_in
+            }
+            At::Absent => stand_in,
+            At::Node(Node { value: Value::String(s), .. }) => {
+                if let Some(word) = words.iter().find(|w| w.name == s) {
+                    return word.value;
+                }
+                let listing = suggest::listing(names(), "or");
+                let hint = match suggest::nearest(s, names()) {
+                    Some(near) => format!("did you mean `{near}`? it is one of {listing}"),
+                    None => format!("it is {listing}"),
+                };
+                let message = format!("`{}`: unknown value `{s}`", self.reading.path_to(None));
+                let label = plain(self.doc);
+                self.report(|p| Problem { message, ..p }.label(label).hint(hint));
+                stand_in
+            }
+            At::Node(_) => {
+                let expected = suggest::listing(names(), "or");
+                self.custom(&expected, serde_json::Value::Null, stand_in, |value| match value {
+                    Value::String(s) => words.iter().find(|w| w.name == s).map(|w| w.value),
+                    _ => None,
+                })
+            }
+        }
+    }
+
+    /// A string of `choices`, or a table with one key of them; the name alone of one whose settings all have defaults.
+    /// `noun` is what is chosen, such as "layer".
+    pub fn variant<T: Clone + 'static>(self, noun: &str, choices: &[Choice<T>]) -> T {
+        let Self { at, doc, reading } = self;
+        let find = |name: &str, is_word| choices.iter().find(|c| c.name == name && c.is_word() == is_word);
+        let stand_in = |reading| choices[0].read(Item { at: At::Absent, doc, reading });
+        let node = match at {
+            At::Schema(schema) => {
+                let (mut one_of, mut tables) = (Vec::new(), Vec::new());
+                for choice in choices {
+                    let inner = choice.describe(reading);
+                    if choice.is_word() || has_defaults(&inner) {
+                        one_of.push(json!({ "const": choice.name, "description": plain(choice.doc) }));
+                    }
+                    if !choice.is_word() {
+                        tables.push(json!({
+                            "type": "object", "properties": { choice.name: inner },
+                            "required": [choice.name], "additionalProperties": false,
+                        }));
+                    }
+                }
+                one_of.append(&mut tables);
+                schema.insert("oneOf".into(), one_of.into());
+                return stand_in(reading);
+            }
+            At::Absent => return stand_in(reading),
+            At::Node(node) => node,
+        };
+        let entry = match &node.value {
+            Value::Table(table) => match &table.entries[..] {
+                [entry] => Some(entry),
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Value::String(name) = &node.value {
+            let with_defaults = |reading: &mut Reading| {
+                find(name, false).filter(|choice| has_defaults(&choice.describe(reading)))
+            };
+            if let Some(choice) = find(name, true).or_else(|| with_defaults(reading)) {
+                return choice.read(Item { at: At::Absent, doc, reading });
+            }
+        }
+        let given = entry.and_then(|entry| Some((find(&entry.key, false)?, &entry.node)));
+        if let Some((choice, node)) = given {
+            reading.path.push(Segment::Key(choice.name));
+            let value = choice.read(Item { at: At::Node(node), doc: choice.doc, reading });
+            reading.path.pop();
+            return value;
+        }
+        let item = Item { at: At::Node(node), doc, reading: &mut *reading };
+        match (&node.value, entry) {
+            (Value::String(name), _) => item.report_unknown_variant(noun, name, choices),
+            (_, Some(entry)) => item.report_unknown_variant(noun, &entry.key, choices),
+            (Value::Table(table), None) => item.report_not_one_key(noun, table),
+            _ => {
+                let expected = format!("a {noun}: its name, or a table with its name as the only key");
+                item.custom(&expected, serde_json::Value::Null, (), |_| None);
+            }
+        }
+        stand_in(reading)
+    }
+
+    fn report_not_one_key(self, noun: &str, table: &Table) {
+        let found = match &table.entries[..] {
+            [] => "an empty table".to_owned(),
+            entries => suggest::listing(entries.iter().map(|e| e.key.as_str()), "and"),
+        };
+        let message = format!("`{}`: a {noun} has one key, found {found}", self.reading.path_to(None));
+        let place = table.entries.last().map(|e| e.key_span.place());
+        self.report(|p| Problem { message, place: place.unwrap_or(p.place), ..p });
+    }
+
+    fn report_unknown_variant<T: 'static>(self, noun: &str, found: &str, choices: &[Choice<T>]) {
+        let path = self.reading.path_to(None);
+        let names = || choices.iter().map(|c| c.name);
+        let (message, hint) = match choices.iter().find(|c| c.name == found) {
+            Some(choice) if choice.is_word() => {
+                (format!("`{path}`: `{found}` takes no settings"), format!("write `\"{found}\"`"))
+            }
+            Some(_) => {
+                (format!("`{path}`: `{found}` needs its settings"), format!("write `{{ {found} = ... }}`"))
+            }
+            None => {
+                let hint = match suggest::nearest(found, names()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("known: {}", suggest::listing(names(), "and")),
+                };
+                (format!("`{path}`: unknown {noun} `{found}`"), hint)
+            }
+        };
+        self.report(|p| Problem { message, ..p }.hint(hint));
+    }
+}
+
+/// Whether these are settings that may all be left out, so that the choice's name alone will do.
+fn has_defaults(settings: &Json) -> bool {
+    settings.get("type") == Some(&"object".into()) && !settings.contains_key("required")
+}

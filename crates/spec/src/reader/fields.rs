@@ -1,0 +1,391 @@
+//! Reading the fields of one table: required ones, those with a default, those that exclude each other.
+
+use std::fmt::Display;
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::{
+    At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, append_description, item::in_table, plain,
+};
+use crate::{
+    problem::Problem,
+    suggest,
+    tree::{Entry, Node, Table, Value},
+};
+
+/// A table whose fields are being named.
+pub(crate) struct Fields<'a> {
+    at: At<'a>,
+    reading: &'a mut Reading,
+    known: Vec<&'static str>,
+    /// Names of which one would have had to be there, the words for it and the way out; told at the end, unless a mistyped key
+    /// explains it.
+    missing: Vec<(Vec<&'static str>, String, Option<String>)>,
+    /// A table of another kind, whose fields are not judged.
+    opaque: bool,
+}
+
+impl<'a> Item<'a> {
+    /// A table whose fields `read` names.
+    pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
+        let Self { at, doc, reading } = self;
+        if let At::Node(Node { value: Value::Table(_), .. }) | At::Absent | At::Schema(_) = at {
+            let mut fields = Fields::new(at, reading);
+            let value = read(&mut fields);
+            fields.finish();
+            return value;
+        }
+        let mut fields = Fields::new(At::Absent, reading);
+        let value = read(&mut fields);
+        let Fields { reading, known, .. } = fields;
+        let hint = match &at {
+            At::Node(node) => in_table(&reading.path_to(None), &node.value, &known),
+            _ => None,
+        };
+        Item { at, doc, reading }.custom_hinted("a table", serde_json::Value::Null, (), hint, |_| None);
+        value
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn new(at: At<'a>, reading: &'a mut Reading) -> Self {
+        let mut fields = Self { at, reading, known: Vec::new(), missing: Vec::new(), opaque: false };
+        if let At::Schema(schema) = &mut fields.at {
+            schema.insert("type".into(), "object".into());
+            schema.insert("properties".into(), json!({}));
+            schema.insert("additionalProperties".into(), false.into());
+        }
+        fields
+    }
+
+    /// A field that must be given.
+    pub fn required<T>(
+        &mut self,
+        name: &'static str,
+        doc: &'static str,
+        read: impl FnOnce(Item<'_>) -> T,
+    ) -> T {
+        if let At::Schema(schema) = &mut self.at {
+            push(schema, "required", name.into());
+        }
+        if let (At::Node(_), None) = (&self.at, self.entry(name)) {
+            let message = format!("`{}` is missing", self.reading.path_to(Some(name)));
+            self.missing.push((
+                vec![name],
+                message,
+                Some(given(&self.reading.path_to(None), name, &plain(doc))),
+            ));
+        }
+        self.read(name, doc, None, read)
+    }
+
+    /// A field that may be left out, and then means something of its own.
+    pub fn optional<T>(
+        &mut self,
+        name: &'static str,
+        doc: &'static str,
+        read: impl FnOnce(Item<'_>) -> T,
+    ) -> Option<T> {
+        let is_given = self.entry(name).is_some();
+        if is_given || matches!(self.at, At::Schema(_)) {
+            let value = self.read(name, doc, None, read);
+            return is_given.then_some(value);
+        }
+        self.known.push(name);
+        None
+    }
+
+    /// A field that has a value where it is left out.
+    pub fn default<T: Serialize>(
+        &mut self,
+        name: &'static str,
+        doc: &'static str,
+        default: T,
+        read: impl FnOnce(Item<'_>) -> T,
+    ) -> T {
+        let is_given = self.entry(name).is_some();
+        if is_given || matches!(self.at, At::Schema(_)) {
+            let shown = serde_json::to_value(&default).ok().filter(|shown| !shown.is_null());
+            return self.read(name, doc, shown, read);
+        }
+        self.known.push(name);
+        default
+    }
+
+    /// A table that may be left out: all its fields have defaults.
+    pub fn section<T>(
+        &mut self,
+        name: &'static str,
+        doc: &'static str,
+        read: impl FnOnce(Item<'_>) -> T,
+    ) -> T {
+        self.read(name, doc, None, read)
+    }
+
+    /// Keys of versions to come: refused by name, absent from the schema.
+    pub fn later(&mut self, names: &[&'static str]) {
+        for name in names {
+            if let Some(entry) = self.entry(name) {
+                let path = self.reading.path_to(Some(name));
+                let problem =
+                    Problem::new(entry.key_span.place(), format!("`{path}` is not in this version"));
+                self.reading.report(path, problem);
+                self.known.push(name);
+            }
+        }
+    }
+
+    /// A key of another kind of spec: refused with the kind it belongs to, absent from the schema.
+    pub fn foreign(&mut self, name: &'static str, its_kind: &str, kind: &str) {
+        let Some(entry) = self.entry(name) else { return };
+        let message =
+            format!("`{name}` belongs to `kind = \"{its_kind}\"`, and this spec's kind is `{kind}`");
+        let hint = format!("remove it, or set `kind = \"{its_kind}\"`");
+        self.reading.report(name.to_owned(), Problem::new(entry.key_span.place(), message).hint(hint));
+        self.known.push(name);
+    }
+
+    /// Leaves the keys that nobody named unjudged: the table is of a kind that this version does not know.
+    pub fn ignore_the_rest(&mut self) {
+        self.opaque = true;
+    }
+
+    /// Exactly one of the choices of a type, or `default` where none is given.
+    pub fn one_of<T: Choices + Clone + 'static>(&mut self, default: Option<T>) -> T {
+        let choices = T::choices();
+        let names: Vec<&'static str> = choices.iter().map(|c| c.name).collect();
+        let mut one_of = Vec::new();
+        let mut given: Vec<(Entry, T)> = Vec::new();
+        for choice in &choices {
+            if matches!(self.at, At::Schema(_)) {
+                self.read(choice.name, choice.doc, None, |v| choice.read(v));
+                one_of.push(json!({ "required": [choice.name] }));
+            } else if let Some(entry) = self.entry(choice.name).cloned() {
+                let value = self.read(choice.name, choice.doc, None, |v| choice.read(v));
+                given.push((entry, value));
+            }
+            self.known.push(choice.name);
+        }
+        if let At::Schema(schema) = &mut self.at {
+            if default.is_some() {
+                one_of.push(json!({ "not": { "anyOf": one_of.clone() } }));
+            }
+            push(schema, "allOf", json!({ "oneOf": one_of }));
+        }
+        given.sort_by_key(|(entry, _)| entry.key_span);
+        if let Some(((first, _), later)) = given.split_first() {
+            for (other, _) in later {
+                self.report_excluded(first, other);
+            }
+        } else if default.is_none() && matches!(self.at, At::Node(_)) {
+            let listing = suggest::listing(names.iter().copied(), "and");
+            let table = self.reading.path_to(None);
+            self.missing.push((names, format!("`{table}` needs exactly one of {listing}"), None));
+        }
+        let stand_in = || choices[0].read(Item { at: At::Absent, doc: "", reading: self.reading });
+        given.into_iter().next().map(|(_, value)| value).or(default).unwrap_or_else(stand_in)
+    }
+
+    /// Holds a rule between fields that were named.
+    pub fn rule(&mut self, rule: Rule) {
+        let (Rule::Exclude(a, b) | Rule::Together(a, b)) = rule;
+        match (&mut self.at, rule) {
+            (At::Schema(schema), Rule::Exclude(..)) => {
+                push(schema, "allOf", json!({ "not": { "required": [a, b] } }));
+            }
+            (At::Schema(schema), Rule::Together(..)) => {
+                push(schema, "allOf", json!({ "dependentRequired": { a: [b], b: [a] } }));
+            }
+            (At::Node(_), _) => match (self.entry(a).cloned(), self.entry(b).cloned(), rule) {
+                (Some(x), Some(y), Rule::Exclude(..)) => {
+                    let (first, later) = if x.key_span < y.key_span { (x, y) } else { (y, x) };
+                    self.report_excluded(&first, &later);
+                }
+                (Some(entry), None, Rule::Together(_, absent))
+                | (None, Some(entry), Rule::Together(absent, _)) => {
+                    let (path, other) =
+                        (self.reading.path_to(Some(&entry.key)), self.reading.path_to(Some(absent)));
+                    let problem =
+                        Problem::new(entry.key_span.place(), format!("`{path}` needs `{other}` beside it"));
+                    self.reading.report(path, problem);
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn report_excluded(&mut self, first: &Entry, later: &Entry) {
+        let path = |reading: &Reading, entry: &Entry| reading.path_to(Some(&entry.key));
+        let (a, b) = (path(self.reading, first), path(self.reading, later));
+        let hint = match first.key_span.source {
+            0 => format!("remove one of them; on the command line: `~{a}`"),
+            _ => "leave one of the two arguments out".to_owned(),
+        };
+        let message = format!("`{b}` and `{a}` exclude each other");
+        let mut problem = Problem::new(later.key_span.place(), message).hint(hint);
+        problem.related.push((first.key_span.place(), "the other is here".to_owned()));
+        self.reading.report(b, problem);
+    }
+
+    /// Whether a field was written; a dotted name leads into tables.
+    pub fn has(&self, name: &str) -> bool {
+        let mut parts = name.split('.');
+        let field = parts.next().and_then(|first| self.entry(first));
+        let inner = |entry: &'a Entry, part: &str| match &entry.node.value {
+            Value::Table(table) => table.get(part),
+            _ => None,
+        };
+        field.and_then(|field| parts.try_fold(field, inner)).is_some()
+    }
+
+    /// Refuses the value of a field for a reason that lies in another one. Told only where `because`, the other fields
+    /// of this table that the judgement rests on, and the field itself are sound.
+    pub fn refuse(&mut self, name: &str, because: &[&str], message: impl Into<String>, hint: &str) {
+        let At::Node(table) = self.at else { return };
+        let path = self.reading.path_to(Some(name));
+        let sound = |n: &&str| self.reading.is_sound(&self.reading.path_to(Some(n)));
+        if !sound(&name) || !because.iter().all(sound) {
+            return;
+        }
+        let span = self.entry(name).map_or(table.span, |e| e.node.span);
+        let problem = Problem::new(span.place(), format!("`{path}`: {}", message.into())).hint(hint);
+        self.reading.report(path, problem);
+    }
+
+    /// As [`Fields::refuse`], at one element of a field that is an array.
+    pub fn refuse_item(&mut self, name: &str, index: usize, message: impl Into<String>, hint: &str) {
+        let item = match self.entry(name).map(|e| &e.node.value) {
+            Some(Value::Array(items)) => items.get(index),
+            _ => None,
+        };
+        let Some(span) = item.map(|n| n.span) else { return };
+        let path = self.reading.path_to(Some(name));
+        let path = format!("{path}.{index}");
+        if self.reading.is_sound(&path) {
+            let problem = Problem::new(span.place(), format!("`{path}`: {}", message.into())).hint(hint);
+            self.reading.report(path, problem);
+        }
+    }
+
+    /// Refuses the elements of a list that equal an earlier one.
+    pub fn refuse_repeated<T: PartialEq + Display>(&mut self, name: &str, items: &[T], hint: &str) {
+        for (i, item) in items.iter().enumerate() {
+            if items[..i].contains(item) {
+                self.refuse_item(name, i, format!("`{item}` is named twice"), hint);
+            }
+        }
+    }
+
+    /// Whether nothing was told at, above or below a dotted key of the whole spec.
+    pub fn is_sound(&self, dotted: &str) -> bool {
+        self.reading.is_sound(dotted)
+    }
+
+    /// Tells a problem at a dotted key of the whole spec.
+    pub fn report(&mut self, key: &str, message: impl Into<String>, hint: &str) {
+        if matches!(self.at, At::Node(_)) {
+            let message = format!("`{key}`: {}", message.into());
+            self.reading.report(key.to_owned(), Problem::at_key(key, message).hint(hint));
+        }
+    }
+
+    fn entry(&self, name: &str) -> Option<&'a Entry> {
+        match &self.at {
+            At::Node(Node { value: Value::Table(table), .. }) => table.get(name),
+            _ => None,
+        }
+    }
+
+    fn read<T>(
+        &mut self,
+        name: &'static str,
+        doc: &'static str,
+        default: Option<serde_json::Value>,
+        read: impl FnOnce(Item<'_>) -> T,
+    ) -> T {
+        self.known.push(name);
+        let entry = self.entry(name);
+        self.reading.path.push(Segment::Key(name));
+        let value = match self.at.reborrow() {
+            At::Schema(schema) => {
+                let mut inner = Json::new();
+                if let Some(default) = default {
+                    inner.insert("default".into(), default);
+                }
+                append_description(&mut inner, &plain(doc));
+                let value = read(Item { at: At::Schema(&mut inner), doc, reading: self.reading });
+                if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
+                    properties.insert(name.to_owned(), inner.into());
+                }
+                value
+            }
+            At::Node(_) | At::Absent => {
+                let at = entry.map_or(At::Absent, |e| At::Node(&e.node));
+                read(Item { at, doc, reading: self.reading })
+            }
+        };
+        self.reading.path.pop();
+        value
+    }
+
+    /// Tells what was written and not named, and what was named and not written.
+    fn finish(mut self) {
+        let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
+        let meant = if self.opaque { Vec::new() } else { self.report_unknown(table) };
+        let path = self.reading.path_to(None);
+        for (names, message, hint) in std::mem::take(&mut self.missing) {
+            if !self.opaque && !names.iter().any(|n| meant.contains(n)) {
+                // The root has no key of its own to point at: the file is the place.
+                let place =
+                    if path.is_empty() { super::super::Location::Key(String::new()) } else { span.place() };
+                let key = self.reading.path_to(names.first().copied());
+                self.reading.report(key, Problem { hint, ..Problem::new(place, message) });
+            }
+        }
+    }
+
+    /// Returns the known names that the unknown ones were taken for.
+    fn report_unknown(&mut self, table: &Table) -> Vec<&'static str> {
+        let mut meant = Vec::new();
+        let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
+        let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
+        // More problems are not reported.
+        for entry in unknown.take(MAX_PROBLEMS) {
+            let near = suggest::nearest(&entry.key, free.iter().copied());
+            meant.extend(near);
+            let known = || self.known.iter().copied();
+            let near = near
+                .or_else(|| suggest::nearest(&entry.key, known()))
+                .or_else(|| suggest::longer(&entry.key, known()));
+            let hint = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => {
+                    self.reading.unknown.push((self.reading.problems.len(), entry.key.clone()));
+                    let mut names = self.known.clone();
+                    names.dedup();
+                    format!("known here: {}", suggest::listing(names.into_iter(), "and"))
+                }
+            };
+            let path = self.reading.path_to(Some(&entry.key));
+            let problem = Problem::new(entry.key_span.place(), format!("unknown key `{path}`")).hint(hint);
+            self.reading.report(path, problem);
+        }
+        meant
+    }
+}
+
+/// The way out where a field is missing.
+fn given(table: &str, name: &str, doc: &str) -> String {
+    match doc.starts_with("what ") || doc.starts_with("how ") {
+        true if table.is_empty() => format!("`[{name}]` says {doc}"),
+        _ => format!("it must be given: {doc}"),
+    }
+}
+
+fn push(schema: &mut Json, list: &str, value: serde_json::Value) {
+    if let serde_json::Value::Array(items) = schema.entry(list).or_insert_with(|| json!([])) {
+        items.push(value);
+    }
+}

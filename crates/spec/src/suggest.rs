@@ -1,0 +1,62 @@
+//! "did you mean": the known name nearest to a mistyped one.
+
+/// The nearest of `names`, where one is near enough to be meant. Case and `-` for `_` do not count.
+pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A word this long is no slip of a name, and would cost time to compare.
+    if typed.len() > 100 {
+        return None;
+    }
+    let typed = typed.to_lowercase().replace('-', "_");
+    let allowed = (typed.chars().count() / 3).max(1);
+    names
+        .map(|name| (strsim::osa_distance(&typed, &name.to_lowercase()), name))
+        .filter(|(distance, name)| *distance <= allowed && *distance < name.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// The shortest name that begins with `word` or ends in it: `trainer` for `train`.
+pub(super) fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let fits = |name: &&str| word.len() > 3 && (name.starts_with(word) || ends_in(name, word));
+    names.filter(fits).min_by_key(|name| name.len())
+}
+
+/// Whether `name` is a longer one for `word`: `max_epochs` for `epochs`.
+pub(super) fn ends_in(name: &str, word: &str) -> bool {
+    name.strip_suffix(word).is_some_and(|before| before.ends_with('_'))
+}
+
+/// "`a`, `b` and `c`", with the word of your choice.
+pub(super) fn listing<'a>(names: impl Iterator<Item = &'a str>, and: &str) -> String {
+    let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
+    match names.split_last() {
+        None => String::new(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} {and} {last}", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_are_recognized_and_strangers_are_not() {
+        let names = ["batch_size", "shuffle", "lr", "relu", "validate_every_epochs", "max_epochs", "trainer"];
+        let near = |t| nearest(t, names.into_iter());
+        assert_eq!(near("batchsize"), Some("batch_size"));
+        assert_eq!(near("batch-size"), Some("batch_size"));
+        assert_eq!(near("ReLU"), Some("relu"));
+        assert_eq!(near("lrr"), Some("lr"));
+        assert_eq!(longer("epochs", names.into_iter()), Some("max_epochs"));
+        assert_eq!(longer("train", names.into_iter()), Some("trainer"));
+        assert_eq!(near("sgd"), None);
+        assert_eq!(near("x"), None);
+    }
+
+    #[test]
+    fn lists_read_as_sentences() {
+        assert_eq!(listing(["a"].into_iter(), "or"), "`a`");
+        assert_eq!(listing(["a", "b", "c"].into_iter(), "or"), "`a`, `b` or `c`");
+    }
+}
