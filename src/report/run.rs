@@ -8,6 +8,7 @@ use std::{
 use super::{
     ReportError, csv_file, curve,
     differences::{self, Leaves},
+    find,
 };
 
 /// A row of a comparison: a run, or a sweep's trial that was not run.
@@ -82,6 +83,9 @@ impl Run {
     }
 
     fn read(folder: &Path) -> Result<Self, ReportError> {
+        if !find::is_run(folder) {
+            return Err(ReportError::NoRun(folder.display().to_string()));
+        }
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),

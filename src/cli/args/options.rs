@@ -25,6 +25,22 @@ pub enum Command {
     Devices(DevicesOptions),
     /// Put runs, sweeps or globs side by side
     Compare(CompareOptions),
+    /// List runs and sweeps, the newest last
+    List(ListOptions),
+    /// Print the folder of the newest run or sweep
+    Latest {
+        /// Where to look
+        #[arg(value_name = "PATH", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+        path: String,
+    },
+    /// Show a run's figures
+    Show {
+        /// The run's folder, or a folder or glob that holds one run
+        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        run: String,
+    },
+    /// Show what two runs differ in: spec, environment, loss curves, figures
+    Diff(DiffOptions),
     /// Draw the curves of runs
     Plot(PlotOptions),
     /// Apply a run's model to new rows; print a prediction for each
@@ -160,12 +176,44 @@ pub struct CompareOptions {
     /// Show also each run, where loss curves part, and what differs in spec and environment
     #[arg(long)]
     pub detail: bool,
+    /// Exit with 1 where this holds beyond doubt: `median(steps_per_s) < 0.95 * baseline`
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "by", "export"])]
+    pub fail_if: Option<String>,
+    /// What `--fail-if` holds the runs against [default: the first path]
+    #[arg(long, value_name = "PATH", requires = "fail_if", value_hint = clap::ValueHint::DirPath)]
+    pub baseline: Option<String>,
     /// Print one row per run in this format instead
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
     /// Say only whether the runs can be compared
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct ListOptions {
+    /// A folder or glob of runs and sweeps
+    #[arg(value_name = "PATH", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+    pub path: String,
+    /// Only these runs: `lr < 0.1 and status = finished`
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Order by a column; `-COLUMN` is descending [default: by time]
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// Print a JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct DiffOptions {
+    /// The run that the other is compared with
+    #[arg(value_name = "A", value_hint = clap::ValueHint::DirPath)]
+    pub first: String,
+    /// The other run
+    #[arg(value_name = "B", value_hint = clap::ValueHint::DirPath)]
+    pub second: String,
 }
 
 #[derive(Args)]
