@@ -11,7 +11,7 @@ use crate::spec::nearest;
 
 /// A folder that holds results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
     /// A run's folder.
     Run(PathBuf),
     /// A sweep's folder with its trials.
@@ -58,10 +58,17 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
 
 /// The only run of a path.
 pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
+    match find_one(path)? {
+        Found::Run(folder) => Ok(folder),
+        Found::Sweep(folder) => Err(ReportError::Sweep(folder.display().to_string())),
+    }
+}
+
+/// The only run or sweep of a path.
+pub fn find_one(path: &str) -> Result<Found, ReportError> {
     let mut found = find(&[path.to_owned()])?;
     match (found.len(), found.pop()) {
-        (1, Some(Found::Run(folder))) => Ok(folder),
-        (1, Some(Found::Sweep(folder))) => Err(ReportError::Sweep(folder.display().to_string())),
+        (1, Some(found)) => Ok(found),
         (count, last) => {
             let last = last.map(|(Found::Run(folder) | Found::Sweep(folder))| folder.display().to_string());
             Err(ReportError::Several { path: path.to_owned(), count, last: last.unwrap_or_default() })

@@ -46,7 +46,7 @@ pub use answer::{Question, TOP};
 pub use comparison::Comparison;
 pub(crate) use error::ReportError;
 pub use export::Format;
-pub(crate) use find::find_run;
+pub(crate) use find::{Found, find_one, find_run};
 pub use gate::gate;
 pub use listing::{ListRequest, latest, list};
 pub use matched::against;

@@ -54,6 +54,9 @@ pub(super) const UNFINISHED: &str = "unfinished";
 /// Status of a trial that equals another and was not run.
 pub(super) const SAME_AS: &str = "same_as";
 
+/// Status of a trial that has not begun.
+pub(super) const PLANNED: &str = "planned";
+
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 

@@ -1,4 +1,4 @@
-//! Command-line parsing. Commands and options of later versions are known by name, so that the error can say so.
+//! Command-line parsing. Commands of later versions are known by name, so that the error can say so.
 
 mod options;
 
@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    CheckOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ListOptions,
+    CheckOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, Jobs, ListOptions,
     ModelOptions, NewOptions, ParityOptions, PlotOptions, PredictOptions, RunOptions, StartOptions,
 };
 
@@ -45,9 +45,8 @@ enum Color {
     Never,
 }
 
-/// Commands and options that are specified but not built yet.
+/// Commands that are specified but not built yet.
 const LATER_COMMANDS: [&str; 8] = ["cancel", "clean", "export", "report", "serve", "status", "tag", "watch"];
-const LATER_OPTIONS: [&str; 2] = ["--jobs", "--fail-fast"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
@@ -158,14 +157,9 @@ fn refuse_later(name: &str) -> Exit {
 }
 
 fn later(arguments: &[OsString]) -> Option<String> {
-    let words: Vec<_> = arguments.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-    let is_later = |word: &&String| LATER_COMMANDS.contains(&word.as_str()) && !Path::new(word).is_file();
-    if let Some(command) = words.first().filter(is_later) {
-        return Some(format!("runner {command}"));
-    }
-    let options = words.iter().take_while(|w| *w != "--");
-    let named = options.filter_map(|w| LATER_OPTIONS.iter().find(|o| w.split('=').next() == Some(o)));
-    named.map(|o| (*o).to_owned()).next()
+    let word = arguments.get(1)?.to_string_lossy();
+    let is_later = LATER_COMMANDS.contains(&&*word) && !Path::new(&*word).is_file();
+    is_later.then(|| format!("runner {word}"))
 }
 
 /// Refuses a first word that is neither a file nor an override, and nearly the name of a command.

@@ -1,6 +1,9 @@
 //! Commands and their options.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -89,6 +92,41 @@ pub struct StartOptions {
     /// a spec: go on with the newest run of this spec, or begin one
     #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub resume: Option<String>,
+    /// Trials of a sweep that run side by side on the CPU, each with its share of the threads; `auto`: one per core
+    #[arg(long, value_name = "N|auto")]
+    pub jobs: Option<Jobs>,
+    /// End a sweep with its first trial that fails
+    #[arg(long)]
+    pub fail_fast: bool,
+}
+
+/// How many trials run side by side.
+#[derive(Clone, Copy, Debug)]
+pub enum Jobs {
+    Auto,
+    Count(u8),
+}
+
+impl Jobs {
+    /// Their number.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto => crate::host::logical_cores().unwrap_or(1),
+            Self::Count(count) => count.into(),
+        }
+    }
+}
+
+impl FromStr for Jobs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(count @ 1..) => Ok(Self::Count(count)),
+            _ => Err("expected a number from 1 to 255, or `auto`"),
+        }
+    }
 }
 
 impl RunOptions {

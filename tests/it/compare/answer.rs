@@ -50,7 +50,7 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
      11   0.1      8  6  0.0861 [0.0840, 0.0882]   0.0250 [0.0241, 0.0259]  <0.001  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 6 pairs
 
-    which axis matters: shares of the variance of the validation loss, means by value
+    which axis matters: shares of the variance, means by value
       lr        94.7 %  0.01: 0.06130, 0.1: 0.08360
       width     1.41 %  32: 0.07109, 8: 0.07381
       together  0.99 %  beyond each alone
@@ -122,12 +122,12 @@ fn sweeps_are_held_against_each_other() {
     let [a, b] = ["a", "b"].map(|name| runs.named(name));
     let ran = |more: &[&str]| place.runner(&[&["compare"], more].concat());
     insta::assert_snapshot!(ran(&[&a, &b]).stdout, @r"
-    second against first, 2 shared settings: validation loss better in 0, worse in 1, not distinguishable in 1
+    2 shared settings, validation loss: second better in 0, worse in 1, unclear in 1
 
        lr  width  n                    first                   second                difference       p
      0.01     32  6  0.0611 [0.0590, 0.0632]  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56
       0.1     32  6  0.0611 [0.0590, 0.0632]  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001
-      differences of means, paired by seed [95 %, Student]; p by Holm over the settings
+      differences of means, paired by seed [95 %, Student]; p by Holm
     ");
     let gate = |condition: &str, paths: &[&str]| {
         let ended = ran(&[paths, &["--fail-if", condition]].concat());
