@@ -12,7 +12,7 @@ use crate::event::Status;
 
 /// What became of a trial.
 #[derive(Clone, Debug)]
-pub(crate) enum TrialEnd {
+pub enum TrialEnd {
     /// It ran, and its folder holds a summary, unless it failed too early for one.
     Ran { status: Status, folder: String, reason: Option<String> },
     /// It could not run.
@@ -23,7 +23,7 @@ pub(crate) enum TrialEnd {
 }
 
 /// The writer of `sweep.csv`. Every row is in the file before [`SweepTable::append`] returns.
-pub(crate) struct SweepTable {
+pub struct SweepTable {
     file: RowFile,
     folder: PathBuf,
     axes: usize,
