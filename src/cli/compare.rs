@@ -2,19 +2,38 @@
 
 use super::{args::CompareOptions, run::terminal_width};
 use crate::{
-    report::{Comparison, Question, ReportError},
+    report::{Comparison, Question, ReportError, against, gate},
     run::{Exit, print, print_error, print_stderr},
 };
 
 /// Runs the command.
 pub fn compare(options: &CompareOptions) -> Exit {
-    match compared(options) {
-        Ok(text) => print(&text),
+    let compared = match &options.fail_if {
+        Some(condition) => held_against(condition, options),
+        None => compared(options).map(|text| print(&text)),
+    };
+    match compared {
+        Ok(exit) => exit,
         Err(e) => {
             print_error(&e, e.hint());
             Exit::Refused
         }
     }
+}
+
+/// `--fail-if`: the runs against a baseline, or against a number.
+fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, ReportError> {
+    let read = |paths: &[String]| Comparison::read(paths, options.filter.as_deref());
+    let (base, own) = match (&options.baseline, &options.paths[..]) {
+        (Some(baseline), own) => (Some(read(std::slice::from_ref(baseline))?), read(own)?),
+        (None, [first, rest @ ..]) if !rest.is_empty() => {
+            (Some(read(std::slice::from_ref(first))?), read(rest)?)
+        }
+        (None, own) => (None, read(own)?),
+    };
+    let verdict = gate(condition, &own, base.as_ref())?;
+    let exit = if verdict.fails { Exit::Failed } else { Exit::Done };
+    Ok(exit.more_severe(print(&verdict.text)))
 }
 
 fn compared(options: &CompareOptions) -> Result<String, ReportError> {
@@ -41,6 +60,11 @@ fn compared(options: &CompareOptions) -> Result<String, ReportError> {
         top: options.top,
         by: options.by.clone(),
     };
+    let is_plain = options.by.is_empty() && !options.times && !options.detail;
+    if let ([first, second], true) = (&options.paths[..], is_plain && comparison.is_of_two_sweeps()) {
+        let read = |path: &String| Comparison::read(std::slice::from_ref(path), options.filter.as_deref());
+        return against(&read(second)?, &read(first)?, options.metric.as_deref(), terminal_width());
+    }
     let is_asked = options.metric.is_some() || !options.by.is_empty();
     let mut text = match options.times || (comparison.is_about_times() && !is_asked) {
         true => comparison.times(terminal_width()),

@@ -67,16 +67,21 @@ impl Comparison {
         Ok(sections.join("\n"))
     }
 
-    /// A ranking for each task.
-    pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
-        let metric = match &question.metric {
-            Some(name) => Metric::new(name, &self.runs)?,
+    /// The named metric, or what the runs are judged by.
+    pub(super) fn metric(&self, name: Option<&str>) -> Result<Metric, ReportError> {
+        match name {
+            Some(name) => Metric::new(name, &self.runs),
             None => {
                 let message = "no run learned anything that could rank it".to_owned();
                 let hint = Some("`--metric` names another figure, such as `steps_per_s`".to_owned());
-                Metric::declared(&self.runs).ok_or(ReportError::Query { message, hint })?
+                Metric::declared(&self.runs).ok_or(ReportError::Query { message, hint })
             }
-        };
+        }
+    }
+
+    /// A ranking for each task.
+    pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
+        let metric = self.metric(question.metric.as_deref())?;
         let tasks = self.tasks.places(self.runs.len());
         tasks.iter().map(|places| Ranking::new(self, places, &metric, &question.by)).collect()
     }
@@ -216,12 +221,7 @@ impl Comparison {
             columns.push(numbers("vs best", &against));
         }
         if ranking.pairs > 0 {
-            let p = |setting: &Candidate| match setting.p {
-                None => String::new(),
-                Some(p) if p < 0.001 => "<0.001".to_owned(),
-                Some(p) => format!("{p:.2}"),
-            };
-            columns.push(numbers("p", &p));
+            columns.push(numbers("p", &|setting| setting.p.map(p_value).unwrap_or_default()));
         }
         columns
     }
@@ -277,6 +277,15 @@ impl Ranking {
         let values = short(&keys).into_iter().zip(&setting.values);
         let values: String = values.map(|(key, value)| format!(" {key} {value}")).collect();
         format!("#{}{values}", comparison.number(setting.places[0]))
+    }
+}
+
+/// `0.041`, `<0.001`.
+pub(super) fn p_value(p: f64) -> String {
+    match p {
+        p if p < 0.001 => "<0.001".to_owned(),
+        p if p < 0.1 => format!("{p:.3}"),
+        p => format!("{p:.2}"),
     }
 }
 

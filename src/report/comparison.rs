@@ -135,6 +135,12 @@ impl Comparison {
         !learn || !self.kinds().contains(&"train")
     }
 
+    /// Whether all runs are trials of two sweeps.
+    pub fn is_of_two_sweeps(&self) -> bool {
+        let sweeps = distinct(self.runs.iter().map(|run| run.sweep.as_deref()));
+        sweeps.len() == 2 && !sweeps.contains(&None)
+    }
+
     /// What a run is called: a sweep's trial by its number, a run among several by its place, from 1.
     pub(super) fn number(&self, place: usize) -> usize {
         self.runs[place].trial.filter(|_| self.is_one_sweep).unwrap_or(place + 1)

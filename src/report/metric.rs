@@ -64,7 +64,8 @@ impl Metric {
     }
 
     pub(super) fn word(&self, value: f64) -> String {
-        (self.word)(value)
+        // Rates and times have their units above 0.
+        if value < 0.0 { format!("-{}", (self.word)(-value)) } else { (self.word)(value) }
     }
 
     /// Lower is better.

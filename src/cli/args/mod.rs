@@ -50,7 +50,7 @@ const LATER_COMMANDS: [&str; 12] = [
     "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
     "watch",
 ];
-const LATER_OPTIONS: [&str; 4] = ["--jobs", "--fail-fast", "--pivot", "--fail-if"];
+const LATER_OPTIONS: [&str; 3] = ["--jobs", "--fail-fast", "--pivot"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";

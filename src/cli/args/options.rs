@@ -160,6 +160,12 @@ pub struct CompareOptions {
     /// Show also each run, where loss curves part, and what differs in spec and environment
     #[arg(long)]
     pub detail: bool,
+    /// Exit with 1 where this holds beyond doubt: `median(steps_per_s) < 0.95 * baseline`
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "by", "export"])]
+    pub fail_if: Option<String>,
+    /// What `--fail-if` holds the runs against [default: the first path]
+    #[arg(long, value_name = "PATH", requires = "fail_if", value_hint = clap::ValueHint::DirPath)]
+    pub baseline: Option<String>,
     /// Print one row per run in this format instead
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,

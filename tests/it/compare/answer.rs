@@ -1,9 +1,10 @@
 //! The answer: which setting is best, whether that is known, and the table below.
 
 use super::{FACTS, Facts, Runs};
+use crate::process::Sandbox;
 
 /// A sweep over learning rates and widths, with a best loss of each repeat.
-fn learned(runs: &Runs, settings: &[(&str, &str, &[f64])]) {
+fn learned(runs: &Runs, name: &str, settings: &[(&str, &str, &[f64])]) {
     let mut rows = "trial,optimizer.sgd.lr,model.width,repeat,status,folder,reason\n".to_owned();
     let mut trial = 0;
     for repeat in 0..settings[0].2.len() {
@@ -11,14 +12,14 @@ fn learned(runs: &Runs, settings: &[(&str, &str, &[f64])]) {
             let value = values[repeat];
             let columns = "run,status,devices_used,steps,train_s,best_value,best_epoch";
             let summary = format!("{columns}\n{trial},finished,cpu,100,0.5,{value},7\n");
-            runs.write(&format!("a/S/{trial:03}/summary.csv"), &summary);
+            runs.write(&format!("{name}/S/{trial:03}/summary.csv"), &summary);
             let spec = format!("seed = {repeat}\n[optimizer.sgd]\nlr = {lr}\n[model]\nwidth = {width}\n");
-            runs.write(&format!("a/S/{trial:03}/spec.toml"), &spec);
+            runs.write(&format!("{name}/S/{trial:03}/spec.toml"), &spec);
             rows += &format!("{trial},{lr},{width},{repeat},finished,{trial:03},\n");
             trial += 1;
         }
     }
-    runs.write("a/S/sweep.csv", &rows);
+    runs.write(&format!("{name}/S/sweep.csv"), &rows);
 }
 
 const BEST: [f64; 6] = [0.060, 0.062, 0.058, 0.061, 0.064, 0.0615];
@@ -34,6 +35,7 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
     let (near, far, farther) = (shifted(0.0004, 0.002), shifted(0.02, 0.001), shifted(0.025, 0.001));
     learned(
         &runs,
+        "a",
         &[("0.1", "32", &far), ("0.01", "32", &BEST), ("0.01", "8", &near), ("0.1", "8", &farther)],
     );
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
@@ -62,7 +64,7 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
 #[test]
 fn one_run_of_each_cannot_tell() {
     let runs = Runs::new();
-    learned(&runs, &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1]), ("0.01", "8", &[0.3])]);
+    learned(&runs, "a", &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1]), ("0.01", "8", &[0.3])]);
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
     best: #1 lr 0.01 width 32, validation loss 0.1000;
       one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
@@ -107,4 +109,47 @@ fn what_has_no_place_is_named() {
      #  validation loss     time  steps/s
      5           0.5000  3.00 ms     1000
     ");
+}
+
+/// Two sweeps are matched by the axes that both have, and by seed; a gate fails only beyond doubt.
+#[test]
+fn sweeps_are_held_against_each_other() {
+    let runs = Runs::new();
+    let (near, far) = (shifted(0.0004, 0.002), shifted(0.02, 0.001));
+    learned(&runs, "a", &[("0.1", "32", &BEST), ("0.01", "32", &BEST), ("0.01", "8", &BEST)]);
+    learned(&runs, "b", &[("0.1", "32", &far), ("0.01", "32", &near), ("0.5", "32", &near)]);
+    let place = Sandbox::new("");
+    let [a, b] = ["a", "b"].map(|name| runs.named(name));
+    let ran = |more: &[&str]| place.runner(&[&["compare"], more].concat());
+    insta::assert_snapshot!(ran(&[&a, &b]).stdout, @r"
+    second against first, 2 shared settings: validation loss better in 0, worse in 1, not distinguishable in 1
+
+       lr  width  n                    first                   second                difference       p
+     0.01     32  6  0.0611 [0.0590, 0.0632]  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56
+      0.1     32  6  0.0611 [0.0590, 0.0632]  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001
+      differences of means, paired by seed [95 %, Student]; p by Holm over the settings
+    ");
+    let gate = |condition: &str, paths: &[&str]| {
+        let ended = ran(&[paths, &["--fail-if", condition]].concat());
+        assert_eq!(ended.stderr, "", "{ended:?}");
+        (ended.stdout, ended.code)
+    };
+    let (text, code) = gate("mean(validation.loss) > 1.05 * baseline", &[&a, &b]);
+    insta::assert_snapshot!(text, @r"
+    fail if mean(validation.loss) > 1.05 * baseline
+      lr 0.01 width 32: 0.06152 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference -0.0026 [-0.0044, -0.0008]: passes
+      lr 0.1 width 32: 0.08110 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0170 [0.0160, 0.0179]: fails
+    failed, each setting held to 95 %
+    ");
+    assert_eq!(code, Some(1));
+    assert_eq!(gate("median(validation.loss) > 2 * baseline", &[&b, "--baseline", &a]).1, Some(0));
+    assert_eq!(gate("median(validation.loss) > 0.05", &[&a]).1, Some(1));
+    let few = Runs::new();
+    learned(&few, "a", &[("0.1", "32", &[0.1, 0.2])]);
+    let (text, code) = gate("median(validation.loss) > 0.05", &[&few.named("a")]);
+    assert!(text.contains("too few runs for an interval of the median: take 6 or more of each"), "{text}");
+    assert_eq!(code, Some(0));
+    let ended = ran(&[&a, "--fail-if", "mean(validation.loss) > baseline"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
 }

@@ -1,0 +1,126 @@
+//! Two groups of runs, setting by setting: matched by the axes that both have.
+
+use super::{
+    ReportError,
+    answer::p_value,
+    comparison::Comparison,
+    difference_of_means::MeanDifference,
+    grid::{self, Column},
+    key::short,
+    metric::Metric,
+    ranking::{Candidate, Ranking},
+    run::REPEAT,
+    student::holm,
+};
+use crate::units;
+
+/// Folds all runs where no axis is shared: those that are ranked have finished.
+const EVERYTHING: &str = "status";
+
+/// Settings that two groups share.
+pub(super) struct Matched {
+    pub(super) keys: Vec<String>,
+    pub(super) pairs: Vec<Pair>,
+}
+
+/// A setting of both groups.
+pub(super) struct Pair {
+    pub(super) own: Candidate,
+    pub(super) base: Candidate,
+    /// The first less the second.
+    pub(super) difference: MeanDifference,
+}
+
+impl Matched {
+    pub(super) fn new(own: &Comparison, base: &Comparison, metric: &Metric) -> Result<Self, ReportError> {
+        let is_shared = |key: &&String| base.axes.contains(key) && ![REPEAT, "seed"].contains(&key.as_str());
+        let mut keys: Vec<String> = own.axes.iter().filter(is_shared).cloned().collect();
+        if keys.is_empty() {
+            keys.push(EVERYTHING.to_owned());
+        }
+        let rank = |comparison: &Comparison| {
+            let places: Vec<usize> = (0..comparison.runs.len()).collect();
+            Ok(Ranking::new(comparison, &places, metric, &keys)?.settings)
+        };
+        let mut others: std::collections::HashMap<Vec<String>, Candidate> =
+            rank(base)?.into_iter().map(|setting| (setting.values.clone(), setting)).collect();
+        let pair = |own: Candidate| {
+            let base = others.remove(&own.values)?;
+            let difference = MeanDifference::new(&own.samples, &base.samples, 1.0);
+            Some(Pair { own, base, difference })
+        };
+        let pairs: Vec<Pair> = rank(own)?.into_iter().filter_map(pair).collect();
+        if pairs.is_empty() {
+            let message = format!("no finished runs of both share a setting of {}", keys.join(", "));
+            return Err(ReportError::Query { message, hint: None });
+        }
+        keys.retain(|key| key != EVERYTHING);
+        Ok(Self { keys, pairs })
+    }
+
+    /// `lr 0.01 width 32`; nothing where no axis is shared.
+    pub(super) fn name(&self, pair: &Pair) -> String {
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        let words =
+            short(&keys).into_iter().zip(&pair.own.values).map(|(key, value)| format!("{key} {value}"));
+        words.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The second group against the first, for a terminal of `width` columns.
+///
+/// # Errors
+/// No run has the metric, or no setting is shared.
+pub fn against(
+    own: &Comparison,
+    base: &Comparison,
+    metric: Option<&str>,
+    width: u16,
+) -> Result<String, ReportError> {
+    let metric = own.metric(metric)?;
+    let matched = Matched::new(own, base, &metric)?;
+    let p: Vec<f64> = matched.pairs.iter().map(|pair| pair.difference.p.unwrap_or(1.0)).collect();
+    let p = holm(&p, p.len());
+    let counted = units::counted(matched.pairs.len() as u64, "shared setting");
+    let better = |sign: f64| {
+        let differs =
+            |(pair, p): &(&Pair, &f64)| **p < 0.05 && sign * metric.cost(pair.difference.mean) < 0.0;
+        matched.pairs.iter().zip(&p).filter(differs).count()
+    };
+    let mut text = format!(
+        "second against first, {counted}: {} better in {}, worse in {}, not distinguishable in {}\n\n",
+        metric.name,
+        better(1.0),
+        better(-1.0),
+        matched.pairs.len() - better(1.0) - better(-1.0)
+    );
+    let keys: Vec<&str> = matched.keys.iter().map(String::as_str).collect();
+    let column = |title: &str, cell: &dyn Fn(&Pair) -> String| {
+        Column::of_numbers(title, matched.pairs.iter().map(cell))
+    };
+    let mut columns: Vec<Column> = short(&keys)
+        .into_iter()
+        .enumerate()
+        .map(|(key, title)| column(title, &|pair| pair.own.values[key].clone()))
+        .collect();
+    let count = |pair: &Pair| match (pair.base.samples.len(), pair.own.samples.len()) {
+        (base, own) if base == own => own.to_string(),
+        (base, own) => format!("{base}, {own}"),
+    };
+    columns.push(column("n", &count));
+    let value = |setting: &Candidate| metric.with_interval(setting.value, setting.interval);
+    columns.push(column("first", &|pair| value(&pair.base)));
+    columns.push(column("second", &|pair| value(&pair.own)));
+    columns.push(column("difference", &|pair| {
+        metric.with_interval(pair.difference.mean, pair.difference.interval)
+    }));
+    columns.push(Column::of_numbers("p", p.iter().copied().map(p_value)));
+    text += &grid::table(&columns, keys.len(), width);
+    let how = if matched.pairs.iter().all(|pair| pair.difference.is_paired) {
+        "paired by seed"
+    } else {
+        "unpaired"
+    };
+    text += &format!("  differences of means, {how} [95 %, Student]; p by Holm over the settings\n");
+    Ok(text)
+}
