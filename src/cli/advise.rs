@@ -220,10 +220,12 @@ fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
     }
     let cold_s = timing.iter().find(|row| row.phase == "warmup").map_or(0.0, |row| row.total_s);
     let batch = trial.programs.train.batch as u64;
-    match samples.and_then(|rows| rows.checked_sub(batch)) {
-        Some(rows @ 1..) if train_s > cold_s => Ok(rows as f64 / (train_s - cold_s)),
-        _ => Err(format!("one step took {}", units::seconds(train_s))),
-    }
+    let samples = samples.unwrap_or(0);
+    Ok(match samples.saturating_sub(batch) {
+        rows @ 1.. if train_s > cold_s => rows as f64 / (train_s - cold_s),
+        // There was time for one step alone.
+        _ => samples as f64 / train_s,
+    })
 }
 
 /// Both figures of each setting, what is faster, and what was not tried.

@@ -139,8 +139,10 @@ fn describe(rates: &MachineRates) -> String {
         ("barrier", units::seconds(rates.barrier_s)),
         ("block overhead", units::seconds(rates.block_s)),
     ];
+    let noise = format!("rates varied by {} from round to round", units::percent(rates.noise));
+    let noise = (rates.noise > 0.0).then_some(("noise", noise));
     let mut text = String::new();
-    for (name, value) in rows {
+    for (name, value) in rows.into_iter().chain(noise) {
         let _ = writeln!(text, "  {name:<12} {value}"); // a String takes every write
     }
     text

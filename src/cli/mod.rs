@@ -19,6 +19,7 @@ mod rate_cache;
 mod rates;
 mod resume;
 mod run;
+mod runs;
 mod templates;
 
 pub use crate::run::Exit;
@@ -41,6 +42,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Parity(options) => parity::parity(&options),
         Command::Devices(options) => devices::devices(&options),
         Command::Compare(options) => compare::compare(&options),
+        Command::List(options) => runs::list(&options),
+        Command::Latest { path } => runs::latest(&path),
+        Command::Show { run } => runs::show(&run),
+        Command::Diff(options) => runs::diff(&options),
         Command::Plot(options) => plot::plot(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),

@@ -3,7 +3,7 @@
 use super::args::{AUTO, StartOptions};
 use crate::{
     record::RunDir,
-    report::find_run,
+    report::{Found, find_one},
     run::{Exit, Resume, print_error, refuse},
     spec::{self, Loaded, Spec},
     units,
@@ -17,8 +17,9 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     match options.resume.as_deref() {
         None => Ok(Resume::No),
         Some(AUTO) => Ok(Resume::Auto),
-        Some(path) => match find_run(path) {
-            Ok(folder) => Ok(Resume::Run(RunDir::existing(folder))),
+        Some(path) => match find_one(path) {
+            Ok(Found::Run(folder)) => Ok(Resume::Run(RunDir::existing(folder))),
+            Ok(Found::Sweep(folder)) => Ok(Resume::Sweep(RunDir::existing(folder))),
             Err(e) => {
                 print_error(&e, e.hint());
                 Err(Exit::Refused)
@@ -31,27 +32,29 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
 ///
 /// # Errors
 /// The error has been printed.
-pub fn check(resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
+pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
     let (message, hint) = match (resume, loaded) {
-        (Resume::No, _) => return Ok(()),
-        (_, Loaded::Lab(_)) => (
-            "only a training can go on: others have no checkpoints",
-            "run the spec again, without `--resume`",
-        ),
-        (_, Loaded::Train(experiment)) if experiment.is_sweep() => {
-            ("a sweep cannot go on in this version", "name the folder of one of its trials")
+        (Resume::Sweep(_), _) if !options.run.words.is_empty() => {
+            ("a sweep goes on as it was begun", "leave the overrides out, or run the spec anew")
         }
-        (Resume::Auto, _) => return Ok(()),
+        (Resume::Run(_), Loaded::Train(experiment)) if experiment.is_sweep() => {
+            ("a run cannot go on as a sweep", "give each key one value")
+        }
         (Resume::Run(folder), Loaded::Train(experiment)) => {
             return experiment.trials.first().map_or(Ok(()), |trial| allowed(folder, &trial.spec));
         }
+        (Resume::Run(_), Loaded::Lab(_)) => (
+            "only a training can go on: others have no checkpoints",
+            "run the spec again, without `--resume`",
+        ),
+        _ => return Ok(()),
     };
     print_error(message, Some(hint));
     Err(Exit::Refused)
 }
 
 /// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
-const MAY_CHANGE: [&str; 14] = [
+const MAY_CHANGE: [&str; 15] = [
     "description",
     "devices.num_gpus",
     "devices.use",
@@ -64,6 +67,7 @@ const MAY_CHANGE: [&str; 14] = [
     "trainer.restore_best",
     "checkpoint",
     "logging.flush_every",
+    "logging.flush_every_s",
     "logging.trace",
     "logging.system_every_s",
 ];

@@ -9,16 +9,18 @@ use std::{
 use chrono::Utc;
 
 use super::{
-    args::{StartOptions, on_terminal},
+    args::{Jobs, StartOptions, on_terminal},
     machine::{machine, wants_gpu},
     resume,
 };
 use crate::{
     host::{load::Watch, stop_on_signals},
-    plan::{Trial, lab::LabTrial},
+    plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line},
     report,
-    run::{Datasets, Ended, Exit, Process, Resume, Session, print, print_error, refuse},
+    run::{
+        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse, sweep,
+    },
     spec::{self, Loaded},
     train::StopFlag,
 };
@@ -33,6 +35,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     };
     let (path, overrides) = match &resume {
         Resume::Run(folder) => (folder.file("spec.toml"), options.words.clone()),
+        Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
         Resume::Auto | Resume::No => (options.spec(), options.overrides()),
     };
     let git = GitQuery::start(&folder_of(&path));
@@ -40,16 +43,19 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         Ok(loaded) => loaded,
         Err(failure) => return refuse(&failure),
     };
-    if let Err(exit) = resume::check(&resume, &loaded) {
+    if let Err(exit) = resume::check(start, &resume, &loaded) {
         return exit;
     }
-    let recorded = if let Resume::Run(folder) = &resume { resume::virtual_gpus_of(folder) } else { None };
+    let recorded = match &resume {
+        Resume::Run(folder) => resume::virtual_gpus_of(folder),
+        Resume::Sweep(folder) => folder.trials().values().find_map(resume::virtual_gpus_of),
+        Resume::No | Resume::Auto => None,
+    };
     let virtual_gpus = options.virtual_gpus.or(recorded);
     let stop = StopFlag::default();
     stop_on_signals(&stop.number, &stop.save);
     let process = Process {
-        begun,
-        started,
+        start: Start { begun, at: started },
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
         resume,
@@ -64,24 +70,35 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         virtual_gpus,
         git,
         stop,
+        jobs: start.jobs.map_or(1, Jobs::count),
+        fail_fast: start.fail_fast,
         load: Watch::default(),
     };
     let ended = match &loaded {
         Loaded::Train(experiment) => {
             let machine = machine(virtual_gpus, wants_gpu(experiment));
-            Session::<Trial>::new(process, experiment, Datasets::new(&machine)).run(&machine)
+            execute(&Session::<Trial>::new(process, experiment, Datasets::new(&machine)), &machine)
         }
         Loaded::Lab(experiment) => {
             let machine = machine(virtual_gpus, true);
-            Session::<LabTrial>::new(process, experiment, ()).run(&machine)
+            execute(&Session::<LabTrial>::new(process, experiment, ()), &machine)
         }
     };
     close(ended, options.quiet)
 }
 
+/// Plans all trials, then runs them.
+fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine) -> Ended {
+    match session.prepare(machine) {
+        Ok(prepared) if session.is_sweep() => sweep(session, &prepared),
+        Ok(prepared) => session.single(&prepared).into(),
+        Err(exit) => exit.into(),
+    }
+}
+
 /// Prints what became of a sweep.
-fn close(Ended { exit, sweep }: Ended, quiet: bool) -> Exit {
-    let Some(folder) = sweep else { return exit };
+fn close(Ended { exit, folder }: Ended, quiet: bool) -> Exit {
+    let Some(folder) = folder else { return exit };
     if quiet {
         return exit.more_severe(print(&format!("{}\n", folder.display())));
     }

@@ -13,7 +13,7 @@ use super::{
     grouping::distinct,
     lab::Findings,
     machines::Machine,
-    run::{DAMAGED, REPEAT, Run, SAME_AS},
+    run::{DAMAGED, PLANNED, REPEAT, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
     tasks::Tasks,
@@ -154,7 +154,7 @@ impl Comparison {
 
 /// Whether a trial was never started.
 pub(super) fn is_not_run(run: &Run) -> bool {
-    matches!(run.status.as_str(), "skipped" | SAME_AS | DAMAGED)
+    matches!(run.status.as_str(), "skipped" | PLANNED | SAME_AS | DAMAGED)
 }
 
 /// The sweeps' axes in order; where a run of its own is among them, also what differs between the specs.

@@ -10,8 +10,9 @@ use crate::host::reason;
 /// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("`{0}` does not exist")]
-    NotFound(String),
+    /// With a hint at a folder that is nearly named.
+    #[error("`{path}` does not exist")]
+    NotFound { path: String, near: Option<String> },
     #[error("nothing matches `{0}`")]
     NoMatch(String),
     #[error("`{pattern}` is not a pattern: {message}")]
@@ -48,7 +49,8 @@ impl ReportError {
     /// A hint, if there is one.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::NotFound(_) | Self::NoMatch(_) | Self::NoRun(_) => Some(
+            Self::NotFound { near: Some(near), .. } => Some(near),
+            Self::NotFound { near: None, .. } | Self::NoMatch(_) | Self::NoRun(_) => Some(
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
             ),
             Self::NoValues { .. } => Some(

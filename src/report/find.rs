@@ -7,10 +7,11 @@ use std::{
 };
 
 use super::ReportError;
+use crate::spec::nearest;
 
 /// A folder that holds results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub enum Found {
     /// A run's folder.
     Run(PathBuf),
     /// A sweep's folder with its trials.
@@ -23,13 +24,13 @@ const DEPTH: u32 = 2;
 /// All runs and sweeps of the paths, in the given order without duplicates; those below a path are ordered by name, that
 /// is by time.
 pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
-    let mut found = Vec::new();
+    let (mut found, mut foreign) = (Vec::new(), Vec::new());
     for path in paths {
         let before = found.len();
         if Path::new(path).exists() {
             look(Path::new(path), DEPTH, &mut found)?;
             if found.len() == before {
-                return Err(ReportError::NoRun(path.clone()));
+                foreign.push(path.clone());
             }
         } else if path.contains(['*', '?', '[']) {
             for folder in matches(path)? {
@@ -39,8 +40,13 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
                 return Err(ReportError::NoMatch(path.clone()));
             }
         } else {
-            return Err(ReportError::NotFound(path.clone()));
+            return Err(ReportError::NotFound { path: path.clone(), near: near(Path::new(path)) });
         }
+    }
+    match foreign.first() {
+        Some(path) if found.is_empty() => return Err(ReportError::NoRun(path.clone())),
+        // Among others it is reported as damaged.
+        _ => found.extend(foreign.iter().map(|path| Found::Run(PathBuf::from(path)))),
     }
     let mut seen = HashSet::new();
     found.retain(|found| {
@@ -52,10 +58,17 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
 
 /// The only run of a path.
 pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
+    match find_one(path)? {
+        Found::Run(folder) => Ok(folder),
+        Found::Sweep(folder) => Err(ReportError::Sweep(folder.display().to_string())),
+    }
+}
+
+/// The only run or sweep of a path.
+pub fn find_one(path: &str) -> Result<Found, ReportError> {
     let mut found = find(&[path.to_owned()])?;
     match (found.len(), found.pop()) {
-        (1, Some(Found::Run(folder))) => Ok(folder),
-        (1, Some(Found::Sweep(folder))) => Err(ReportError::Sweep(folder.display().to_string())),
+        (1, Some(found)) => Ok(found),
         (count, last) => {
             let last = last.map(|(Found::Run(folder) | Found::Sweep(folder))| folder.display().to_string());
             Err(ReportError::Several { path: path.to_owned(), count, last: last.unwrap_or_default() })
@@ -102,4 +115,13 @@ pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
         entries.into_iter().map(|entry: fs::DirEntry| entry.path()).filter(|path| path.is_dir()).collect();
     folders.sort();
     Ok(folders)
+}
+
+/// The folder beside a path whose name is nearly that of the path.
+fn near(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside = folders_in(parent).ok()?;
+    let names = beside.iter().filter_map(|folder| folder.file_name()?.to_str());
+    Some(format!("did you mean `{}`?", path.with_file_name(nearest(name, names)?).display()))
 }

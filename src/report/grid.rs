@@ -100,6 +100,11 @@ pub(super) fn table(columns: &[Column], keys: usize, width: u16) -> String {
     }
 }
 
+/// A table with the runs side by side, whatever its width.
+pub(super) fn side_by_side(columns: &[Column]) -> String {
+    draw(&turned(columns))
+}
+
 /// Characters across a table of these columns.
 pub(super) fn width(columns: &[Column]) -> usize {
     columns.iter().map(Column::width).sum::<usize>().saturating_sub(1)

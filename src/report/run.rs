@@ -8,6 +8,7 @@ use std::{
 use super::{
     ReportError, csv_file, curve,
     differences::{self, Leaves},
+    find,
 };
 
 /// A row of a comparison: a run, or a sweep's trial that was not run.
@@ -53,6 +54,9 @@ pub(super) const UNFINISHED: &str = "unfinished";
 /// Status of a trial that equals another and was not run.
 pub(super) const SAME_AS: &str = "same_as";
 
+/// Status of a trial that has not begun.
+pub(super) const PLANNED: &str = "planned";
+
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
@@ -82,6 +86,9 @@ impl Run {
     }
 
     fn read(folder: &Path) -> Result<Self, ReportError> {
+        if !find::is_run(folder) {
+            return Err(ReportError::NoRun(folder.display().to_string()));
+        }
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),

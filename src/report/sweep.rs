@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     ReportError, csv_file, find,
-    run::{DAMAGED, Run, SAME_AS},
+    run::{DAMAGED, PLANNED, Run, SAME_AS},
 };
 
 /// Reads a sweep's trials in order; unreadable ones become damaged rows, and `fault` keeps the first error.
@@ -23,7 +23,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
     let mut listed = HashSet::new();
     for row in &file.rows {
         let cell = |column: usize| row.get(column).unwrap_or_default();
-        let ran = !matches!(cell(status), "skipped" | SAME_AS);
+        let ran = !matches!(cell(status), "skipped" | SAME_AS | PLANNED);
         let run_folder = folder.join(cell(own));
         let mut run = if ran && !cell(own).is_empty() && run_folder.is_dir() {
             listed.insert(cell(own).to_owned());
@@ -46,7 +46,14 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
         run.reason = cell(reason).to_owned();
         runs.push(run);
     }
-    runs.extend(unlisted(folder, &listed, &axes, fault)?);
+    // A row may lag behind its trial.
+    for begun in unlisted(folder, &listed, &axes, fault)? {
+        let row = runs.iter_mut().find(|run| run.status == PLANNED && run.trial == begun.trial);
+        match row {
+            Some(row) => *row = Run { axes: std::mem::take(&mut row.axes), ..begun },
+            None => runs.push(begun),
+        }
+    }
     if let Some(first) = runs.iter_mut().find(|run| run.folder.is_some()) {
         first.is_first_trial = true;
     }

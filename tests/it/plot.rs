@@ -33,7 +33,7 @@ fn both_splits_of_a_run() {
     run(&place, "one", &halving(16));
     let ended = place.runner(&["plot", "runs/one", "--width", "50", "--height", "10"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
-    insta::assert_snapshot!(ended.stdout, @"
+    insta::assert_snapshot!(ended.stdout, @r"
     runs/one
 
           │••••
@@ -49,8 +49,10 @@ fn both_splits_of_a_run() {
           └───────────────────────────────────────────
            1                  step                  16
 
-      •• train loss       last 0.0009766, lowest 0.0009766 at step 16, highest 32.00 at step 1
-      xx validation loss  last 0.001953, lowest 0.001953 at step 16, highest 8.000 at step 4
+      •• train loss
+         last 0.0009766, lowest 0.0009766 at step 16
+      xx validation loss
+         last 0.001953, lowest 0.001953 at step 16
     ");
 }
 
@@ -59,7 +61,7 @@ fn a_linear_axis_and_one_split() {
     let place = Sandbox::new(LINREG);
     run(&place, "one", &halving(8));
     let words = ["plot", "runs/one", "--linear", "--metric", "train.loss", "--width", "40", "--height", "6"];
-    insta::assert_snapshot!(place.runner(&words).stdout, @"
+    insta::assert_snapshot!(place.runner(&words).stdout, @r"
     runs/one
 
      40 ┤
@@ -71,7 +73,8 @@ fn a_linear_axis_and_one_split() {
         └───────────────────────────────────
          1              step               8
 
-      ⠤⠤ train loss  last 0.2500, lowest 0.2500 at step 8, highest 32.00 at step 1
+      ⠤⠤ train loss
+         last 0.2500
     ");
 }
 
@@ -84,7 +87,7 @@ fn several_runs() {
     run(&place, "b", "1,1,validation,8,2,,0.1\n9,1,validation,8,NaN,,0.1\n11,1,valid");
     run(&place, "c", "");
     let ended = place.runner(&["plot", "runs/*", "--width", "40", "--height", "6"]);
-    insta::assert_snapshot!(ended.stdout, @"
+    insta::assert_snapshot!(ended.stdout, @r"
     validation loss
 
      3 ┤••••••
@@ -96,8 +99,10 @@ fn several_runs() {
        └────────────────────────────────────
         1               step               9
 
-      •• runs/a  last 1.000, lowest 1.000 at step 9, highest 3.000 at step 1
-      xx runs/b  last 2.000, lowest 2.000 at step 1, highest 2.000 at step 1; 1 value not finite
+      •• runs/a
+         last 1.000, lowest 1.000 at step 9
+      xx runs/b
+         last 2.000; 1 value not finite
     ");
 }
 
@@ -143,4 +148,26 @@ fn colours_tell_curves_apart() {
         ended.stdout
     );
     assert!(ended.stdout.contains("\u{1b}[33m"), "{}", ended.stdout);
+}
+
+/// A narrow chart has a narrow legend; a curve under an equal one says so; a column of words has no values.
+#[test]
+fn legends_fit_and_name_what_is_hidden() {
+    let place = Sandbox::new(LINREG);
+    for name in ["one", "two", "three"] {
+        run(&place, name, &halving(if name == "three" { 8 } else { 16 }));
+    }
+    let ended = place.runner(&["plot", "runs/one", "runs/two", "runs/three", "--width", "44"]);
+    let (_, legend) = ended.stdout.rsplit_once("\n\n").unwrap();
+    assert!(legend.lines().all(|line| line.chars().count() <= 44), "{legend}");
+    insta::assert_snapshot!(legend, @r"
+    •• runs/one
+       hidden by an equal curve below
+    xx runs/two
+       last 0.001953
+    ++ runs/three
+       last 0.5000, lowest 0.5000 at step 8
+    ");
+    let ended = place.runner(&["plot", "runs/one", "--metric", "split"]);
+    assert!(ended.stderr.starts_with("error: no value of `split` in 1 run\n"), "{}", ended.stderr);
 }

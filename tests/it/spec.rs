@@ -83,6 +83,7 @@ monitor = "validation.loss"
 
 [logging]
 policy = "buffered"
+flush_every_s = 10.0
 metrics = ["loss"]
 trace = false
 "#

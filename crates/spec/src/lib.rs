@@ -30,6 +30,7 @@ mod schedule;
 mod schema;
 mod suggest;
 mod sweep;
+mod sweep_file;
 pub mod templates;
 mod trainer;
 mod tree;

@@ -10,6 +10,8 @@ table! {
         // Under another policy it has no effect, so that a sweep over the policies may set it once for all.
         /// Steps in a block of `buffered` (one epoch); else without effect.
         pub flush_every: Option<u64> = None => some(count),
+        /// Seconds after which `buffered` moves a block that is not full, so that a kill loses no more than these.
+        pub flush_every_s: f64 = 10.0 => interval,
         /// Columns of `metrics.csv`; loss always comes first.
         pub metrics: Vec<Metric> = vec![Metric::Loss] => |v| v.list(1..=100, Metric::read),
         /// Whether `trace.json` is written, a timeline for Perfetto and Chrome's tracing.

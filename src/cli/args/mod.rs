@@ -10,8 +10,8 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    CheckOptions, Command, CompareOptions, DevicesOptions, EvaluateOptions, ModelOptions, NewOptions,
-    ParityOptions, PlotOptions, PredictOptions, RunOptions, StartOptions,
+    CheckOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, Jobs, ListOptions,
+    ModelOptions, NewOptions, ParityOptions, PlotOptions, PredictOptions, RunOptions, StartOptions,
 };
 
 /// A parsed command line.
@@ -46,11 +46,8 @@ enum Color {
 }
 
 /// Commands and options that are specified but not built yet.
-const LATER_COMMANDS: [&str; 12] = [
-    "cancel", "clean", "diff", "export", "latest", "list", "report", "serve", "show", "status", "tag",
-    "watch",
-];
-const LATER_OPTIONS: [&str; 3] = ["--jobs", "--fail-fast", "--pivot"];
+const LATER_COMMANDS: [&str; 8] = ["cancel", "clean", "export", "report", "serve", "status", "tag", "watch"];
+const LATER_OPTIONS: [&str; 1] = ["--pivot"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";

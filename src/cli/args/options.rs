@@ -1,6 +1,9 @@
 //! Commands and their options.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -25,6 +28,22 @@ pub enum Command {
     Devices(DevicesOptions),
     /// Put runs, sweeps or globs side by side
     Compare(CompareOptions),
+    /// List runs and sweeps, the newest last
+    List(ListOptions),
+    /// Print the folder of the newest run or sweep
+    Latest {
+        /// Where to look
+        #[arg(value_name = "PATH", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+        path: String,
+    },
+    /// Show a run's figures
+    Show {
+        /// The run's folder, or a folder or glob that holds one run
+        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        run: String,
+    },
+    /// Show what two runs differ in: spec, environment, loss curves, figures
+    Diff(DiffOptions),
     /// Draw the curves of runs
     Plot(PlotOptions),
     /// Apply a run's model to new rows; print a prediction for each
@@ -73,6 +92,41 @@ pub struct StartOptions {
     /// a spec: go on with the newest run of this spec, or begin one
     #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub resume: Option<String>,
+    /// Trials of a sweep that run side by side on the CPU, each with its share of the threads; `auto`: one per core
+    #[arg(long, value_name = "N|auto")]
+    pub jobs: Option<Jobs>,
+    /// End a sweep with its first trial that fails
+    #[arg(long)]
+    pub fail_fast: bool,
+}
+
+/// How many trials run side by side.
+#[derive(Clone, Copy, Debug)]
+pub enum Jobs {
+    Auto,
+    Count(u8),
+}
+
+impl Jobs {
+    /// Their number.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto => crate::host::logical_cores().unwrap_or(1),
+            Self::Count(count) => count.into(),
+        }
+    }
+}
+
+impl FromStr for Jobs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(count @ 1..) => Ok(Self::Count(count)),
+            _ => Err("expected a number from 1 to 255, or `auto`"),
+        }
+    }
 }
 
 impl RunOptions {
@@ -172,6 +226,32 @@ pub struct CompareOptions {
     /// Say only whether the runs can be compared
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+#[derive(Args)]
+pub struct ListOptions {
+    /// A folder or glob of runs and sweeps
+    #[arg(value_name = "PATH", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+    pub path: String,
+    /// Only these runs: `lr < 0.1 and status = finished`
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Order by a column; `-COLUMN` is descending [default: by time]
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub sort: Option<String>,
+    /// Print a JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct DiffOptions {
+    /// The run that the other is compared with
+    #[arg(value_name = "A", value_hint = clap::ValueHint::DirPath)]
+    pub first: String,
+    /// The other run
+    #[arg(value_name = "B", value_hint = clap::ValueHint::DirPath)]
+    pub second: String,
 }
 
 #[derive(Args)]

@@ -162,22 +162,52 @@ fn mark(dots: char, curve: usize, curves: usize, style: &Style) -> String {
     }
 }
 
-/// A line for each curve: last, lowest and highest value.
+/// A line for each curve: its name, and last, lowest and highest value. Where that is wider than the chart, the values stand
+/// below, as many as fit.
 fn legend(text: &mut String, curves: &[Series], style: &Style) {
-    let name = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
+    let longest = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
+    let most = style.width.saturating_sub("  xx ".len()).max(8);
     for (number, curve) in curves.iter().enumerate() {
         let mark = mark('⠤', number, curves.len(), style);
-        let _ = write!(text, "  {mark}{mark} {:name$}", curve.name);
-        if let (Some((_, last)), Some(low), Some(high)) = (curve.last(), curve.lowest(), curve.highest()) {
-            let at = |(step, value): (f64, f64)| {
-                format!("{} at step {}", units::number(value), units::count(step as u64))
-            };
-            let _ = write!(text, "  last {}, lowest {}, highest {}", units::number(last), at(low), at(high));
-        }
-        if curve.not_finite > 0 {
-            let _ = write!(text, "; {} not finite", units::counted(curve.not_finite, "value"));
-        }
+        let name = shortened(&curve.name, most);
+        let words = match curves[number + 1..].iter().any(|other| other.is_drawn_as(curve)) {
+            true => vec!["hidden by an equal curve below".to_owned()],
+            false => figures(curve),
+        };
+        let width = longest.min(most);
+        let fits = |taken: usize| move |words: &&String| taken + words.chars().count() <= style.width;
+        let beside = words.first().filter(fits(width + 7)).map(|words| format!("{name:width$}  {words}"));
+        let below = || words.iter().find(fits(5)).map(|words| format!("{name}\n     {words}"));
+        let line = beside.or_else(below).unwrap_or(name);
+        let _ = write!(text, "  {mark}{mark} {}", line.trim_end()); // a String takes every write
         text.push('\n');
+    }
+}
+
+/// A curve's figures in words, from many to few.
+fn figures(curve: &Series) -> Vec<String> {
+    let lost = match curve.not_finite {
+        0 => String::new(),
+        count => format!("; {} not finite", units::counted(count, "value")),
+    };
+    let (Some((_, last)), Some(low), Some(high)) = (curve.last(), curve.lowest(), curve.highest()) else {
+        return vec![lost];
+    };
+    let at =
+        |(step, value): (f64, f64)| format!("{} at step {}", units::number(value), units::count(step as u64));
+    let last = format!("last {}", units::number(last));
+    [format!("{last}, lowest {}, highest {}", at(low), at(high)), format!("{last}, lowest {}", at(low)), last]
+        .map(|words| words + &lost)
+        .into()
+}
+
+/// The end of a name that is longer than `most` characters.
+fn shortened(name: &str, most: usize) -> String {
+    let count = name.chars().count();
+    if count <= most {
+        name.to_owned()
+    } else {
+        format!("…{}", name.chars().skip(count + 1 - most).collect::<String>())
     }
 }
 

@@ -126,7 +126,8 @@ impl Curves {
         let mut curves =
             Self { name: parts[from..].join("/"), train: Series::default(), validation: Series::default() };
         let path = folder.join("metrics.csv");
-        if !has_column(&path, column).map_err(|e| ReportError::read(&path, e))? {
+        // The split is a word.
+        if column == "split" || !has_column(&path, column).map_err(|e| ReportError::read(&path, e))? {
             return Ok(curves);
         }
         csv_file::for_each_row(&path, ["step", "split", column], |[step, split, value]| {

@@ -85,6 +85,11 @@ impl Series {
         })
     }
 
+    /// Whether the other's points are the same.
+    pub(super) fn is_drawn_as(&self, other: &Self) -> bool {
+        self.buckets == other.buckets && !self.buckets.is_empty()
+    }
+
     pub(super) fn last(&self) -> Option<(f64, f64)> {
         self.buckets.last().map(|bucket| bucket.last)
     }

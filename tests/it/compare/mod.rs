@@ -10,6 +10,7 @@ use runner::{
 mod answer;
 mod faults;
 mod lab;
+mod listing;
 mod machine;
 mod tables;
 

@@ -2,6 +2,7 @@
 
 mod kills;
 mod refusals;
+mod sweeps;
 
 use std::{
     fs,

@@ -42,7 +42,7 @@ fn a_run_goes_on_by_its_own_spec() {
         &place,
         &run,
         &["trainer.max_epochs=7,8"],
-        "error: a sweep cannot go on in this version\n  = hint: name the folder of one of its trials\n",
+        "error: a run cannot go on as a sweep\n  = hint: give each key one value\n",
     );
     // The schedule keeps the length that it had.
     let ended = resume(&place, &run, &[longer]);

@@ -4,6 +4,7 @@
 
 use std::{
     fs,
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -109,21 +110,23 @@ impl Use {
 }
 
 /// Samples taken at the start of each run.
-#[derive(Clone, Debug, Default)]
-pub struct Watch(Vec<Sample>);
+#[derive(Debug, Default)]
+pub struct Watch(Mutex<Vec<Sample>>);
 
 impl Watch {
-    pub fn mark(&mut self) {
-        if self.0.len() >= 1024 {
-            self.0.drain(..512);
+    pub fn mark(&self) {
+        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if samples.len() >= 1024 {
+            samples.drain(..512);
         }
-        self.0.extend(sample());
+        samples.extend(sample());
     }
 
     /// The load since the latest run start that is far enough back.
     pub fn load(&self) -> Option<Load> {
         let now = sample()?;
-        self.0.iter().rev().find_map(|before| Load::between(before, &now))
+        let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        samples.iter().rev().find_map(|before| Load::between(before, &now))
     }
 }
 
@@ -249,7 +252,7 @@ mod tests {
         let Some(mut sample) = sample() else { return };
         sample.at -= Duration::from_secs(3);
         let long = Sample { at: sample.at + Duration::from_secs(1), ..sample };
-        let mut watch = Watch(vec![sample, long]);
+        let watch = Watch(Mutex::new(vec![sample, long]));
         watch.mark();
         let window_s = watch.load().unwrap().window_s;
         assert!((2.0..3.0).contains(&window_s), "{window_s}");

@@ -88,6 +88,7 @@ impl GpuRates {
             instruction_s,
             barrier_s: 0.0,
             block_s: self.block_s,
+            noise: 0.0,
         };
         let upload_bytes_per_s = Some(self.h2d_bytes_per_s);
         Speed { rates, rows_bytes_per_s, cache_bytes: self.cache_bytes, sums: None, upload_bytes_per_s }

@@ -65,6 +65,9 @@ pub struct MachineRates {
     /// Cost of handing over a block of steps and waiting for it, beside the steps: what reading the loss after every step
     /// adds to it.
     pub block_s: f64,
+    /// How far the middle half of the rounds of the least steady rate lay apart, as a part of it; 0 where nothing was measured.
+    #[serde(default)]
+    pub noise: f64,
 }
 
 impl MachineRates {
@@ -87,6 +90,7 @@ impl MachineRates {
             instruction_s: 20e-9,
             barrier_s: 1e-6,
             block_s: 0.5e-6,
+            noise: 0.0,
         }
     }
 

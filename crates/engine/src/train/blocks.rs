@@ -155,8 +155,11 @@ impl TrainLoop<'_> {
             if let Some(prefetch) = prefetch {
                 prefetch.at(position);
             }
-            if self.metric_buffer.room() == 0 || self.trial.spec.logging.policy == Policy::Immediate {
-                self.flush()?;
+            let is_full = self.metric_buffer.room() == 0;
+            match self.trial.spec.logging.policy {
+                Policy::Immediate => self.flush()?,
+                Policy::Buffered if is_full || self.flush_is_overdue(start) => self.flush()?,
+                _ => {}
             }
             self.check()?;
             // The end of an epoch is saved after its validation.

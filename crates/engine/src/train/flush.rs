@@ -77,6 +77,12 @@ impl TrainLoop<'_> {
         self.flush_until(self.at.step)
     }
 
+    /// Whether rows of `buffered` have waited on the device for as long as they may.
+    pub(super) fn flush_is_overdue(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.outbox.last_flush).as_secs_f64()
+            >= self.trial.spec.logging.flush_every_s
+    }
+
     /// Reads the log from the device into the outbox; `send_events` sends it.
     pub(super) fn flush(&mut self) -> Result<(), Halt> {
         self.flush_until(u64::MAX)
@@ -85,6 +91,7 @@ impl TrainLoop<'_> {
     /// Like [`Self::flush`], without the rows of steps after `until`.
     fn flush_until(&mut self, until: u64) -> Result<(), Halt> {
         let start = Instant::now();
+        self.outbox.last_flush = start;
         let mut waited = Duration::ZERO;
         let layout = &self.trial.programs.layout;
         let len = self.metric_buffer.pending();

@@ -100,11 +100,14 @@ pub(super) struct Outbox<'a> {
     emit: Emit<'a>,
     pub events: Vec<Event>,
     pub last_report: Instant,
+    /// When the log was last read from the device.
+    pub last_flush: Instant,
 }
 
 impl<'a> Outbox<'a> {
     pub fn new(emit: Emit<'a>) -> Self {
-        Self { emit, events: Vec::new(), last_report: Instant::now() }
+        let now = Instant::now();
+        Self { emit, events: Vec::new(), last_report: now, last_flush: now }
     }
 
     pub fn send(&mut self) -> Result<(), Closed> {

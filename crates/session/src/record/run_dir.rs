@@ -2,6 +2,7 @@
 //! ever share one and nothing is ever overwritten.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
@@ -17,6 +18,9 @@ use crate::{
 
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
+
+/// Holds what earlier parts of a run left, a numbered folder for each.
+const EARLIER: &str = "earlier";
 
 /// Files that every part of a run writes for itself.
 const WRITTEN_ANEW: [&str; 7] = [
@@ -69,29 +73,57 @@ impl RunDir {
         runs.max().map(|(_, path)| Self { path })
     }
 
-    /// Whether the summary's row says so.
+    /// How the run ended, by its summary's row; `None` where it has none.
+    pub fn status(&self) -> Option<Status> {
+        let mut rows = csv::Reader::from_path(self.file("summary.csv")).ok()?;
+        let place = rows.headers().ok()?.iter().position(|name| name == "status")?;
+        let row = rows.records().flatten().last()?;
+        Status::ALL.into_iter().find(|status| row.get(place) == Some(status.name()))
+    }
+
     pub fn has_finished(&self) -> bool {
-        let Ok(mut rows) = csv::Reader::from_path(self.file("summary.csv")) else { return false };
-        let place = rows.headers().ok().and_then(|names| names.iter().position(|name| name == "status"));
-        let status = |row: &csv::StringRecord| Some(row.get(place?)? == Status::Finished.name());
-        rows.records().flatten().last().as_ref().and_then(status) == Some(true)
+        self.status() == Some(Status::Finished)
+    }
+
+    /// The folders of a sweep's trials that there are, by their numbers; of several with one number the newest.
+    pub fn trials(&self) -> BTreeMap<usize, Self> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        paths.sort();
+        let number = |path: &Path| path.file_name()?.to_str()?.split('-').next()?.parse::<usize>().ok();
+        paths.into_iter().filter_map(|path| Some((number(&path)?, Self { path }))).collect()
     }
 
     /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that
     /// the run cannot be without.
     pub fn set_aside(&self) -> Result<(), RecordError> {
-        let above = self.path.join("earlier");
-        fs::create_dir_all(&above).map_err(|e| RecordError::make_folder(&above, e))?;
-        let aside = make_numbered(&above)?;
+        let aside = self.aside()?;
         for name in ["spec.toml", "environment.toml"] {
             let copied = fs::copy(self.file(name), aside.join(name)).map(drop);
             unless_missing(copied).map_err(|e| RecordError::write(&aside.join(name), e))?;
         }
-        for name in WRITTEN_ANEW {
-            let moved = fs::rename(self.file(name), aside.join(name));
-            unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))?;
-        }
-        Ok(())
+        WRITTEN_ANEW.iter().try_for_each(|name| self.move_to(&aside, name))
+    }
+
+    /// Before a run begins anew in its folder: moves all its files to `earlier/N`.
+    pub fn clear(&self) -> Result<(), RecordError> {
+        let entries = fs::read_dir(&self.path).map_err(|e| RecordError::read(&self.path, e))?;
+        let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        let aside = self.aside()?;
+        let names = names.iter().filter_map(|name| name.to_str()).filter(|name| *name != EARLIER);
+        names.into_iter().try_for_each(|name| self.move_to(&aside, name))
+    }
+
+    /// Makes the next folder in `earlier`.
+    fn aside(&self) -> Result<PathBuf, RecordError> {
+        let above = self.path.join(EARLIER);
+        fs::create_dir_all(&above).map_err(|e| RecordError::make_folder(&above, e))?;
+        make_numbered(&above)
+    }
+
+    fn move_to(&self, aside: &Path, name: &str) -> Result<(), RecordError> {
+        let moved = fs::rename(self.file(name), aside.join(name));
+        unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))
     }
 
     /// Makes the folder of a sweep's trial `number` (from 0), named by its axes: `000-devices.num_gpus=0`.

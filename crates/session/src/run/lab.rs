@@ -20,6 +20,7 @@ use crate::{
 };
 
 impl Planned for LabTrial {
+    const SIDE_BY_SIDE: bool = false;
     type Spec = LabSpec;
     type Shared = ();
     type Ready<'a> = Vec<lab::Device>;

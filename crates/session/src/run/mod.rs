@@ -17,12 +17,14 @@ mod prepare;
 mod recording;
 mod resumed;
 mod session;
+mod sweep;
 mod training;
 mod warnings;
 
 pub use datasets::Datasets;
 pub use device_group::executor;
 pub use exit::{Exit, print, print_error, print_stderr, refuse};
-pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts};
+pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
-pub use session::{Ended, Session};
+pub use session::Session;
+pub use sweep::{Ended, sweep};

@@ -16,10 +16,16 @@ use crate::{
     train::StopFlag,
 };
 
+/// When a run began.
+#[derive(Clone, Copy)]
+pub struct Start {
+    pub begun: Instant,
+    pub at: DateTime<Utc>,
+}
+
 /// Options and state that all runs of the process share.
 pub struct Process {
-    pub begun: Instant,
-    pub started: DateTime<Utc>,
+    pub start: Start,
     /// The command line as typed.
     pub command: String,
     /// Where run folders are made.
@@ -38,6 +44,10 @@ pub struct Process {
     /// The pending query about the spec's folder.
     pub git: GitQuery,
     pub stop: StopFlag,
+    /// Trials of a sweep that run side by side.
+    pub jobs: usize,
+    /// Whether a sweep ends with its first trial that fails.
+    pub fail_fast: bool,
     /// Measures how much CPU time other processes use.
     pub load: Watch,
 }
@@ -50,6 +60,8 @@ pub enum Resume {
     /// The newest one of the spec; where that has no checkpoint, one begins.
     Auto,
     Run(RunDir),
+    /// The trials of a sweep that are not done.
+    Sweep(RunDir),
 }
 
 /// What the files of a run folder say about a planned trial.
@@ -96,10 +108,12 @@ pub enum ExecuteError {
 }
 
 /// A planned trial of any kind.
-pub trait Planned: Sized {
-    type Spec: serde::Serialize;
+pub trait Planned: Sized + Sync {
+    /// Whether trials may run side by side: others measure the machine.
+    const SIDE_BY_SIDE: bool;
+    type Spec: serde::Serialize + Sync;
     /// State that the trials of an experiment share, such as loaded data sets.
-    type Shared;
+    type Shared: Send;
     /// Resources acquired before the run folder exists, since acquiring them can fail: memory, threads, rows.
     type Ready<'a>
     where

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::planned::{ExecuteError, Process, RunFacts};
+use super::planned::{ExecuteError, Process, RunFacts, Start};
 use crate::{
     event::{Closed, Event, Level, Outcome, Status},
     host::{load::Watch, nvml::Monitor},
@@ -26,6 +26,7 @@ impl Recording {
     /// Begins all files in `folder`.
     pub fn begin(
         process: &Process,
+        start: Start,
         devices: &ResolvedDevices,
         facts: RunFacts<'_>,
         folder: &RunDir,
@@ -33,7 +34,7 @@ impl Recording {
     ) -> Result<Self, ExecuteError> {
         folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
         let environment = Environment {
-            started: rfc3339(process.started),
+            started: rfc3339(start.at),
             command: process.command.clone(),
             devices: Devices {
                 requested: devices.requested.clone(),
@@ -60,7 +61,7 @@ impl Recording {
         };
         let environment =
             EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;
-        let recorder = Recorder::start(open_sinks(folder, facts.files, process.begun, console)?)?;
+        let recorder = Recorder::start(open_sinks(folder, facts.files, start.begun, console)?)?;
         let sampler = facts.system.map(|every| sampler(&devices.gpus, every, folder)).transpose()?.flatten();
         Ok(Self { environment, recorder, sampler })
     }

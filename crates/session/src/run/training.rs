@@ -55,6 +55,7 @@ impl Ready<'_> {
 }
 
 impl Planned for Trial {
+    const SIDE_BY_SIDE: bool = true;
     type Spec = Spec;
     type Shared = Datasets;
     type Ready<'a> = Ready<'a>;

@@ -1,8 +1,9 @@
 //! Measures this machine's rates: products on one and all threads, elementwise functions, caches and memory, and the cost
 //! of an instruction, a block and a barrier.
 //!
-//! Each figure is the best of several rounds, as in STREAM (J. D. McCalpin, 1995): other processes can only make a round
-//! slower. Memory is measured with STREAM's triad, `a = b + s c`, counting three accesses per element, over more bytes than
+//! A rate is the median of many short rounds, and how far the middle half of them lies apart is the machine's noise. Costs of
+//! an instruction and of a block, of which little is left beside any disturbance, are the least of many. A barrier counts once
+//! two teams agree on it. Memory is measured with STREAM's triad (J. D. McCalpin, 1995), `a = b + s c`, counting three accesses per element, over more bytes than
 //! the caches hold.
 
 use std::{
@@ -28,10 +29,19 @@ use crate::{
     },
 };
 
-/// Rounds of a figure.
-const ROUNDS: usize = 6;
+/// Rounds of a rate.
+const ROUNDS: usize = 15;
 
-const ROUND: Duration = Duration::from_millis(40);
+const ROUND: Duration = Duration::from_millis(16);
+
+/// How long the least of a cost is looked for.
+const SEARCH: Duration = Duration::from_millis(80);
+
+/// Teams that measure a barrier at most.
+const TEAMS: usize = 6;
+
+/// Two teams agree on a barrier whose times are no further apart than this.
+const AGREEMENT: f64 = 1.5;
 
 /// Elements of the measured function: they stay in the L1 cache.
 const FEW: usize = 2048;
@@ -51,46 +61,56 @@ const MOST_BYTES: u64 = 1 << 30;
 pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     flush_denormals();
     let kernel = Kernel::detect();
-    let products = |threads: usize| {
-        let rates = PRODUCTS.map(|shape| together(threads, || product(kernel, shape)));
+    let mut noise = 0.0_f64;
+    let mut together = |threads: usize, make: &(dyn Fn() -> Repeated + Sync)| {
+        let (rate, spread) = together(threads, make)?;
+        noise = noise.max(spread);
+        Ok::<_, DeviceError>(rate)
+    };
+    let mut products = |threads: usize| {
+        let rates = PRODUCTS.map(|shape| together(threads, &|| product(kernel, shape)));
         rates.into_iter().try_fold(0.0_f64, |best, rate| Ok::<_, DeviceError>(best.max(rate?)))
     };
     let flops_per_s = products(1)?;
+    let all_flops_per_s = if threads > 1 { products(threads)? } else { flops_per_s };
     let cache_numbers = (host::second_level_cache().unwrap_or(1 << 20) / 2 / 12) as usize;
     let memory_numbers = |threads: usize| (beyond_caches() / 12) as usize / threads;
-    let memory_bytes_per_s = together(1, || triad(memory_numbers(1)))?;
-    let further = threads.saturating_sub(1).max(1) as f64;
-    let (product_scaling, memory_scaling) = if threads > 1 {
-        let products = products(threads)?;
-        let memory = together(threads, || triad(memory_numbers(threads)))?;
-        let added = |all: f64, one: f64| ((all / one - 1.0) / further).clamp(0.0, 1.0);
-        (added(products, flops_per_s), added(memory, memory_bytes_per_s))
-    } else {
-        (1.0, 1.0)
+    let memory_bytes_per_s = together(1, &|| triad(memory_numbers(1)))?;
+    let all_bytes_per_s = match threads {
+        1 => memory_bytes_per_s,
+        _ => together(threads, &|| triad(memory_numbers(threads)))?,
+    };
+    let elementwise_per_s = together(1, &function)?;
+    let cache_bytes_per_s = together(1, &|| triad(cache_numbers))?.max(memory_bytes_per_s);
+    let scaling = |all: f64, one: f64| match threads {
+        1 => 1.0,
+        _ => ((all / one - 1.0) / (threads - 1) as f64).clamp(0.0, 1.0),
     };
     let (instruction_s, block_s) = instruction()?;
     let typical = MachineRates::typical(kernel.name());
+    let barrier_s = if threads > 1 { barrier(threads)? } else { None };
     Ok(MachineRates {
         origin: Origin::Measured,
         processor: typical.processor,
         flops_per_s,
-        elementwise_per_s: together(1, function)?,
-        cache_bytes_per_s: together(1, || triad(cache_numbers))?.max(memory_bytes_per_s),
+        elementwise_per_s,
+        cache_bytes_per_s,
         memory_bytes_per_s,
-        product_scaling,
-        memory_scaling,
+        product_scaling: scaling(all_flops_per_s, flops_per_s),
+        memory_scaling: scaling(all_bytes_per_s, memory_bytes_per_s),
         instruction_s,
-        barrier_s: if threads > 1 { barrier(threads)? } else { typical.barrier_s },
+        barrier_s: barrier_s.unwrap_or(typical.barrier_s),
         block_s,
+        noise,
     })
 }
 
 /// A repeated piece of work and its amount per call.
 type Repeated = (Box<dyn FnMut()>, f64);
 
-/// The best round's total amount per second over `threads` threads, each with its own work.
-fn together(threads: usize, make: impl Fn() -> Repeated + Sync) -> Result<f64, DeviceError> {
-    let mut best = 0.0_f64;
+/// The median over the rounds of the total amount per second of `threads` threads, each with its own work; and how far the
+/// middle half of the rounds lies apart, as a part of it.
+fn together(threads: usize, make: &(dyn Fn() -> Repeated + Sync)) -> Result<(f64, f64), DeviceError> {
     let rates = thread::scope(|scope| {
         let one = || {
             flush_denormals();
@@ -106,10 +126,11 @@ fn together(threads: usize, make: impl Fn() -> Repeated + Sync) -> Result<f64, D
         all.extend(others.into_iter().filter_map(|thread| thread.join().ok()));
         Ok::<_, DeviceError>(all)
     })?;
-    for round in 0..ROUNDS {
-        best = best.max(rates.iter().filter_map(|rates| rates.get(round)).sum());
-    }
-    Ok(best)
+    let total = |round: usize| rates.iter().filter_map(|rates| rates.get(round)).sum();
+    let mut totals: Vec<f64> = (0..ROUNDS).map(total).collect();
+    totals.sort_unstable_by(f64::total_cmp);
+    let median = totals[ROUNDS / 2];
+    Ok((median, (totals[ROUNDS * 3 / 4] - totals[ROUNDS / 4]) / median))
 }
 
 fn no_thread(source: std::io::Error) -> DeviceError {
@@ -193,7 +214,7 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
         let blocks = (STEPS / steps) as u32;
         let mut least = f64::INFINITY;
         let begun = Instant::now();
-        while begun.elapsed() < 2 * ROUND {
+        while begun.elapsed() < SEARCH {
             let start = Instant::now();
             for _ in 0..blocks {
                 probe.run(steps, &mut meters)?;
@@ -207,17 +228,33 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     Ok((step_s, (least(1)? - step_s).max(0.0)))
 }
 
-fn barrier(threads: usize) -> Result<f64, DeviceError> {
+/// Seconds of a barrier, once two teams agree on it: a team whose threads were kept from their cores measures that. `None` where
+/// none agree.
+fn barrier(threads: usize) -> Result<Option<f64>, DeviceError> {
+    let mut taken: Vec<f64> = Vec::new();
+    for _ in 0..TEAMS {
+        let own = barrier_of_a_team(threads)?;
+        if let Some(other) = taken.iter().find(|other| other.max(own) <= AGREEMENT * other.min(own)) {
+            return Ok(Some(f64::midpoint(own, *other)));
+        }
+        taken.push(own);
+    }
+    Ok(None)
+}
+
+/// The median of a new team's runs.
+fn barrier_of_a_team(threads: usize) -> Result<f64, DeviceError> {
     let meet = |seat: super::team::WorkerToken<'_>| (0..MEETINGS).try_for_each(|_| seat.wait());
     let mut team = Team::new(threads, meet).map_err(no_thread)?;
-    let mut least = f64::INFINITY;
+    let mut times = Vec::new();
     let begun = Instant::now();
-    while begun.elapsed() < 2 * ROUND {
+    while begun.elapsed() < ROUND || times.len() < ROUNDS {
         let start = Instant::now();
         team.run(meet).map_err(|_| DeviceError::Lost { device: "cpu".into(), step: 0 })?;
-        least = least.min(start.elapsed().as_secs_f64() / MEETINGS as f64);
+        times.push(start.elapsed().as_secs_f64() / MEETINGS as f64);
     }
-    Ok(least)
+    times.sort_unstable_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
 }
 
 #[cfg(test)]
@@ -237,6 +274,7 @@ mod tests {
         within(rates.instruction_s, 1e-10, 1e-3);
         within(rates.barrier_s, 1e-9, 1.0);
         within(rates.block_s, 0.0, 1.0);
+        within(rates.noise, 0.0, 10.0);
         assert!(rates.cache_bytes_per_s >= rates.memory_bytes_per_s);
         assert!((0.0..=1.0).contains(&rates.product_scaling) && (0.0..=1.0).contains(&rates.memory_scaling));
     }

@@ -55,6 +55,8 @@ pub struct ConsoleOptions {
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal, so that a bar can be drawn.
     pub terminal: bool,
+    /// Whether no other trial runs beside it: where one does, only ends are shown.
+    pub is_alone: bool,
     /// Whether standard output takes colours.
     pub color: bool,
     /// The number of the trial, where it is one of a sweep. Its end is a line on standard error, as the sweep's table comes
@@ -126,7 +128,7 @@ impl Console {
 
     fn progress(&mut self, progress: &Progress) {
         let Some(header) = &self.header else { return };
-        if self.options.verbosity == Verbosity::Quiet {
+        if self.options.verbosity == Verbosity::Quiet || !self.options.is_alone {
             return;
         }
         if self.options.terminal {
@@ -186,7 +188,7 @@ impl Sink for Console {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
             Event::Started(header) => {
-                if self.options.verbosity > Verbosity::Quiet {
+                if self.options.verbosity > Verbosity::Quiet && self.options.is_alone {
                     // A trial is known by its folder, a run of its own by its name.
                     let name = match self.options.trial {
                         None => header.name.clone(),

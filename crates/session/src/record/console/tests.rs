@@ -29,7 +29,14 @@ impl Write for Broken {
 
 fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
     let trial = trial.map(|number| TrialNumber { number, of: 60 });
-    ConsoleOptions { verbosity, terminal: false, color: false, trial, warned: Warned::default() }
+    ConsoleOptions {
+        verbosity,
+        terminal: false,
+        is_alone: true,
+        color: false,
+        trial,
+        warned: Warned::default(),
+    }
 }
 
 fn printed(options: ConsoleOptions, events: &[Event]) -> String {

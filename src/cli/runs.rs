@@ -1,0 +1,49 @@
+//! `runner list`, `latest`, `show`, `diff`: finding a run, and reading it.
+
+use std::path::PathBuf;
+
+use super::{
+    args::{DiffOptions, ListOptions},
+    run::terminal_width,
+};
+use crate::{
+    report::{self, Comparison, ListRequest, ReportError},
+    run::{Exit, print, print_error},
+};
+
+pub fn list(options: &ListOptions) -> Exit {
+    let request = ListRequest {
+        path: &options.path,
+        filter: options.filter.as_deref(),
+        sort: options.sort.as_deref(),
+        json: options.json,
+    };
+    answer(report::list(&request, terminal_width()))
+}
+
+pub fn latest(path: &str) -> Exit {
+    answer(report::latest(path).map(|folder| format!("{}\n", folder.display())))
+}
+
+pub fn show(run: &str) -> Exit {
+    let read = |folder: PathBuf| Comparison::read(&[folder.display().to_string()], None);
+    answer(report::find_run(run).and_then(read).map(|comparison| comparison.figures()))
+}
+
+pub fn diff(options: &DiffOptions) -> Exit {
+    let paths = [options.first.clone(), options.second.clone()];
+    let compared = Comparison::read(&paths, None).and_then(Comparison::with_curves);
+    answer(compared.map(|comparison| {
+        format!("{}\n{}", comparison.detail().trim_start(), comparison.times(terminal_width()))
+    }))
+}
+
+fn answer(text: Result<String, ReportError>) -> Exit {
+    match text {
+        Ok(text) => print(&text),
+        Err(e) => {
+            print_error(&e, e.hint());
+            Exit::Refused
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The runs and sweeps of a folder, a line each; one run in figures; two runs side by side.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{
+    ReportError, columns,
+    comparison::Comparison,
+    configurations::FINISHED,
+    filter::Filter,
+    find::{self, Found},
+    grid::{self, Columns},
+    grouping::grouped,
+    key::Key,
+    run::Run,
+    sweep,
+    text::status_in_words,
+};
+use crate::units;
+
+/// A run, or a sweep with its trials.
+struct Entry {
+    folder: PathBuf,
+    runs: Vec<Run>,
+    is_sweep: bool,
+}
+
+impl Entry {
+    /// The run that stands for it: the best by what it monitors.
+    fn best(&self) -> &Run {
+        let cost = |run: &Run| {
+            let value = run.learned(run.monitor()).and_then(|text| text.parse::<f64>().ok());
+            let sign = if run.monitors_accuracy() { -1.0 } else { 1.0 };
+            value.filter(|_| run.status == FINISHED).map_or(f64::INFINITY, |value| sign * value)
+        };
+        let best = self.runs.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        best.unwrap_or(&self.runs[0])
+    }
+
+    /// `finished`; `58 finished, 2 diverged` for a sweep.
+    fn status(&self) -> String {
+        if !self.is_sweep {
+            return self.runs[0].status.clone();
+        }
+        let counts = grouped(self.runs.iter().map(|run| (status_in_words(run), ())));
+        counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect::<Vec<_>>().join(", ")
+    }
+
+    fn started(&self) -> &str {
+        let started = self.runs.iter().find_map(|run| run.environment.as_ref()?.get("started"));
+        started.map(String::as_str).unwrap_or_default()
+    }
+
+    fn value(&self) -> Option<f64> {
+        let best = self.best();
+        best.learned(best.monitor())?.parse().ok()
+    }
+}
+
+/// What `list` shows.
+pub struct ListRequest<'a> {
+    /// As `compare` takes it.
+    pub path: &'a str,
+    /// Only runs, and sweeps with a trial, for which this holds.
+    pub filter: Option<&'a str>,
+    /// A column; else the newest stand last.
+    pub sort: Option<&'a str>,
+    /// One JSON array instead of a table.
+    pub json: bool,
+}
+
+/// Lists runs and sweeps, the newest last, for a terminal of `width` columns.
+///
+/// # Errors
+/// The path holds no run, or an option names a column that no run has.
+pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError> {
+    let mut entries = entries(request.path)?;
+    let all: Vec<Run> = entries.iter().flat_map(|entry| entry.runs.iter().cloned()).collect();
+    if let Some(text) = request.filter {
+        let filter = Filter::new(text, &all)?;
+        entries.iter_mut().for_each(|entry| entry.runs.retain(|run| filter.holds(run)));
+        entries.retain(|entry| !entry.runs.is_empty());
+    }
+    entries.sort_by(|a, b| a.started().cmp(b.started()));
+    if let Some(word) = request.sort {
+        let (is_descending, word) = word.strip_prefix('-').map_or((false, word), |word| (true, word));
+        let key = Key::new(word, &all)?;
+        let number =
+            |entry: &Entry| key.value(entry.best()).and_then(|v| v.parse().ok()).unwrap_or(f64::INFINITY);
+        let text = |entry: &Entry| key.value(entry.best()).unwrap_or_default().to_owned();
+        entries.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(&text(b))));
+        if is_descending {
+            entries.reverse();
+        }
+    }
+    if request.json {
+        let object = |entry: &Entry| {
+            json!({
+                "path": entry.folder.display().to_string(),
+                "started": entry.started(),
+                "trials": entry.is_sweep.then_some(entry.runs.len()),
+                "status": entry.status(),
+                "metric": entry.best().monitor(),
+                "value": entry.value(),
+            })
+        };
+        let array = serde_json::Value::Array(entries.iter().map(object).collect());
+        return Ok(format!("{array:#}\n"));
+    }
+    let mut columns = Columns::new(&entries);
+    columns.words("started", |entry| entry.started().get(..16).unwrap_or_default().replace('T', " "));
+    columns.words("run", |entry| entry.folder.display().to_string());
+    columns.words("status", Entry::status);
+    columns.numbers("best", |entry| entry.value().map(units::number).unwrap_or_default());
+    columns.words("of", |entry| entry.value().map(|_| entry.best().monitor().to_owned()).unwrap_or_default());
+    Ok(grid::table(&columns.known(), 2, width))
+}
+
+fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
+    let mut fault = None;
+    let entry = |found| {
+        Ok(match found {
+            Found::Run(folder) => {
+                Entry { runs: vec![Run::read_or_report(&folder, &mut fault)], folder, is_sweep: false }
+            }
+            Found::Sweep(folder) => Entry { runs: sweep::read(&folder, &mut fault)?, folder, is_sweep: true },
+        })
+    };
+    let entries: Vec<Entry> =
+        find::find(&[path.to_owned()])?.into_iter().map(entry).collect::<Result<_, _>>()?;
+    Ok(entries.into_iter().filter(|entry| !entry.runs.is_empty()).collect())
+}
+
+/// The folder of the newest run or sweep of a path.
+///
+/// # Errors
+/// The path holds no run.
+pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
+    let entries = entries(path)?;
+    let newest = entries.into_iter().max_by(|a, b| a.started().cmp(b.started()));
+    newest.map(|entry| entry.folder).ok_or_else(|| ReportError::NoRun(path.to_owned()))
+}
+
+impl Comparison {
+    /// Figures of few runs, a column each, and their folders.
+    pub fn figures(&self) -> String {
+        let folders: String = self.runs.iter().map(|run| format!("{}\n", run.path)).collect();
+        let reasons = self.runs.iter().filter(|run| !run.reason.is_empty());
+        let reasons: String =
+            reasons.map(|run| format!("  {}: {}\n", status_in_words(run), run.reason)).collect();
+        format!("{folders}{reasons}\n{}", grid::side_by_side(&columns::columns(self, "run", 1)))
+    }
+}

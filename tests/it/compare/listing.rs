@@ -1,0 +1,58 @@
+//! `list`, `latest`, `show`, `diff`, and paths that are nearly right.
+
+use super::{FACTS, Facts, Runs, sweep};
+use crate::process::Sandbox;
+
+/// Two runs and a sweep. `started` is the rate in these facts: text that orders.
+fn runs() -> Runs {
+    let runs = Runs::new();
+    sweep(&runs);
+    runs.run("linreg/a", &FACTS);
+    runs.run("linreg/b", &Facts { epochs: 4, steps_per_s: "3000.0", losses: [4.0, 3.0, 2.0], ..FACTS });
+    runs
+}
+
+#[test]
+fn runs_are_listed_found_and_shown() {
+    let runs = runs();
+    let place = Sandbox::new("");
+    let ran = |words: &[&str]| {
+        let ended = place.runner(words);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{words:?}");
+        runs.masked(&ended.stdout)
+    };
+    let linreg = runs.named("linreg");
+    let shown = ran(&["list", &linreg]).replace(&runs.named(""), "RUNS/");
+    let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), 4, "{shown}");
+    assert!(lines[1].contains(&"RUNS/linreg/S") && lines[3].contains(&"RUNS/linreg/b"), "{shown}");
+    assert!(shown.contains("2 finished, 1 not run, 1 unfinished"), "{shown}");
+    let chosen = ran(&["list", &linreg, "--where", "max_epochs > 3", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&chosen).unwrap();
+    assert_eq!((json.as_array().unwrap().len(), &json[0]["value"]), (1, &serde_json::json!(0.5)));
+    assert_eq!(json[0]["path"], "RUNS/linreg/b");
+    assert_eq!(ran(&["latest", &linreg]), "RUNS/linreg/b\n");
+    let shown = ran(&["show", &runs.named("linreg/b")]);
+    assert!(shown.starts_with("RUNS/linreg/b\n\n run "), "{shown}");
+    assert!(shown.contains("\n steps/s                             3000\n"), "{shown}");
+    let shown = ran(&["diff", &runs.named("linreg/a"), &runs.named("linreg/b")]);
+    assert!(shown.contains("\n  trainer.max_epochs  3 (run 1)  4 (run 2)\n"), "{shown}");
+    assert!(shown.contains("parts at step 2: 2 and 3"), "{shown}");
+}
+
+/// A folder that is no run is skipped among others; a slip is met with the near name.
+#[test]
+fn foreign_folders_and_slips() {
+    let runs = runs();
+    runs.write("notes/readme.txt", "");
+    let place = Sandbox::new("");
+    let ended = place.runner(&["compare", &runs.named("linreg/a"), &runs.named("notes"), "-q"]);
+    assert_eq!(ended.code, Some(0));
+    assert!(
+        runs.masked(&ended.stderr).starts_with("warning: left out: `RUNS/notes` is no run: "),
+        "{ended:?}"
+    );
+    let ended = place.runner(&["show", &runs.named("linrge")]);
+    assert_eq!(ended.code, Some(2));
+    assert!(runs.masked(&ended.stderr).contains("hint: did you mean `RUNS/linreg`?"), "{ended:?}");
+}

@@ -1,0 +1,171 @@
+//! Sweeps that were interrupted or killed go on with the trials that are not done; trials side by side.
+
+use std::{fs, path::Path, thread, time::Duration};
+
+use super::{
+    super::{
+        cuda::Sim,
+        ends::{quiet, send, wait_until},
+        process::{Ended, Folder, Sandbox, Table},
+    },
+    SPEC, result,
+};
+
+const GRID: [&str; 3] = ["optimizer.adam.lr=0.01,0.1,0.02", "sweep.repeats=2", "trainer.max_epochs=400"];
+
+/// The folders of a sweep's trials, by number.
+fn trials(sweep: &Path) -> Vec<Folder> {
+    let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
+    table.column("folder").iter().map(|name| Folder(sweep.join(name))).collect()
+}
+
+fn statuses(sweep: &Path) -> Vec<String> {
+    let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
+    table.column("status").iter().map(|&status| status.to_owned()).collect()
+}
+
+fn are_equal(sweep: &Path, whole: &Path) {
+    let [own, whole] = [sweep, whole].map(trials);
+    assert_eq!(own.len(), whole.len());
+    for (own, whole) in own.iter().zip(&whole) {
+        assert!(result(own) == result(whole), "{}", own.0.display());
+    }
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on_side_by_side() {
+    let place = Sandbox::new(SPEC);
+    let whole = place.run(&GRID).ended_by(0).0;
+    let (command, runs) = place.prepared(&GRID);
+    let mut child = quiet(command);
+    wait_until(&mut child, || {
+        Folder::within(&runs)
+            .is_some_and(|sweep| sweep.0.join("001-optimizer.adam.lr=0.1+repeat=0/metrics.csv").exists())
+    });
+    let sweep = Folder::within(&runs).unwrap().0;
+    // Every trial has its row from the start.
+    assert_eq!(statuses(&sweep).len(), 6);
+    send("-INT", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let stopped = statuses(&sweep);
+    assert_eq!(stopped.iter().filter(|status| *status == "interrupted").count(), 1, "{stopped:?}");
+    assert!(stopped.contains(&"skipped".to_owned()));
+    let path = sweep.to_str().unwrap();
+    let ended = place.runner(&["run", "--resume", path, "--jobs", "2"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(statuses(&sweep), ["finished"; 6]);
+    are_equal(&sweep, &whole);
+    // Nothing is left to do, and no trial has a second folder.
+    let before = Folder(sweep.clone()).files();
+    let ended = place.runner(&["run", "-q", "--resume", path]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), &*format!("{path}\n")), "{ended:?}");
+    assert_eq!(Folder(sweep.clone()).files(), before);
+    let ended = place.runner(&["run", "--resume", path, "seed=1"]);
+    assert_eq!(ended.code, Some(2));
+    let expected =
+        "error: a sweep goes on as it was begun\n  = hint: leave the overrides out, or run the spec anew\n";
+    assert_eq!(ended.stderr, expected);
+}
+
+/// With `--resume auto`, until it is done.
+#[test]
+fn a_killed_sweep_goes_on() {
+    let place = Sandbox::new(SPEC);
+    let arguments = [&GRID[..], &["checkpoint.every_epochs=50"]].concat();
+    let whole = place.run(&arguments).ended_by(0).0;
+    let (_, runs) = place.prepared(&[]);
+    let again = [
+        &["run", "spec.toml", "-q", "--resume", "auto", "--runs-dir", runs.to_str().unwrap()],
+        &arguments[..],
+    ]
+    .concat();
+    for round in 0..4 {
+        let mut child = quiet(place.command(&again));
+        let file = format!(
+            "{:03}-optimizer.adam.lr={}+repeat={}/metrics.csv",
+            round,
+            ["0.01", "0.1", "0.02"][round % 3],
+            round / 3
+        );
+        let mut sweep = None;
+        wait_until(&mut child, || {
+            sweep = Folder::within(&runs);
+            sweep.as_ref().is_some_and(|sweep| sweep.0.join(&file).exists())
+        });
+        thread::sleep(Duration::from_millis(7 * round as u64));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let planned = statuses(&sweep.unwrap().0);
+        assert_eq!(planned.len(), 6, "{planned:?}");
+    }
+    let ended = Ended::from_output(place.command(&again).output().unwrap());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    are_equal(&Folder::within(&runs).unwrap().0, &whole);
+}
+
+/// A trial takes the steps that it takes alone; what measures the machine stays alone.
+#[test]
+fn trials_run_side_by_side() {
+    let place = Sandbox::new(SPEC);
+    let arguments = ["optimizer.adam.lr=0.01,0.1,0.02,0.03", "logging.policy=buffered,off"];
+    let alone = place.run(&arguments).ended_by(0).0;
+    for jobs in ["3", "auto"] {
+        let sweep = place.run(&[&arguments[..], &["--jobs", jobs]].concat()).ended_by(0).0;
+        are_equal(&sweep, &alone);
+    }
+    let ended = place.run(&[&arguments[..], &["--jobs", "0"]].concat()).ended;
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("expected a number from 1 to 255, or `auto`"), "{ended:?}");
+    let lab = Sandbox::new("kind = \"matmul\"\n[matmul]\nsizes = [8]\ncount = 2\n[sweep]\nrepeats = 2\n");
+    let refused = "error: `--jobs` runs trainings side by side; this kind measures the machine\n  = hint: leave `--jobs` out\n";
+    assert_eq!(lab.run(&["--jobs", "2"]).ended.stderr, refused);
+    let Some(sim) = Sim::get() else { return };
+    let ended = sim.run(&place, &["devices.num_gpus=0,1", "--jobs", "2"], &[]).ended;
+    let refused = "error: `--jobs` runs trials on the CPU side by side; trial 1 uses a GPU\n  = hint: leave `--jobs` out\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), refused));
+}
+
+#[test]
+fn a_failed_trial_ends_a_sweep_where_that_is_wanted() {
+    let place = Sandbox::new(SPEC);
+    let arguments = ["optimizer.adam.lr=0.1,1e30,0.2", "--fail-fast"];
+    let ran = place.run(&arguments);
+    assert_eq!(ran.ended.code, Some(1), "{:?}", ran.ended);
+    let sweep = ran.folder().0;
+    assert_eq!(statuses(&sweep), ["finished", "diverged", "skipped"]);
+    let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
+    assert_eq!(table.cell(2, "reason"), "an earlier trial failed");
+    // One that diverged would do so again; the rest is run.
+    let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(statuses(&sweep), ["finished", "diverged", "finished"]);
+}
+
+/// From any folder the same trials, by name and hash.
+#[test]
+fn a_sweep_is_repeated_by_its_own_file() {
+    let rows: String = (0..40).map(|row| format!("{row},{}\n", 2 * row)).collect();
+    let spec = "[data]\nbatch_size = 8\n[data.csv]\npath = \"rows.csv\"\ntarget = \"b\"\n[model]\n\
+                layers = [{ linear = { out_features = 4 } }, \"relu\", { linear = { out_features = 1 } }]\n\
+                [optimizer.sgd]\nlr = 0.0001\n[trainer]\nmax_epochs = 1\n";
+    let place = Sandbox::new(spec);
+    for name in ["rows.csv", "other.csv"] {
+        fs::write(place.path().join(name), format!("a,b\n{rows}")).unwrap();
+    }
+    let arguments = [
+        "data.csv.path=rows.csv,other.csv",
+        "optimizer={ sgd = { lr = 1e-5 } },{ adam = { lr = 1e-3 } }",
+        "model.layers.1=relu,tanh",
+        "sweep.repeats=2",
+        "description=\"a \\\"quoted\\\" word\"",
+    ];
+    let first = place.run(&arguments).ended_by(0).0;
+    let file = first.join("sweep.toml");
+    let other = Sandbox::with_spec(&file);
+    let again = other.run(&[]).ended_by(0).0;
+    let hash =
+        |folder: &Path| folder.file_name().unwrap().to_str().unwrap().rsplit('-').next().unwrap().to_owned();
+    assert_eq!(hash(&again), hash(&first));
+    assert_eq!(again.parent().unwrap().file_name(), first.parent().unwrap().file_name());
+    are_equal(&again, &first);
+}
