@@ -12,8 +12,9 @@
 //!
 //! A layer uses only those that stand above it in this list; `tests/it/architecture.rs` holds the rule.
 //!
-//! Layers are in five crates, which are compiled as their speed asks: [`vector`] (what one core does with numbers),
-//! `runner_base` (the first three), `runner_spec`, `runner_engine` (from [`collective`] to [`train`]), and this one.
+//! Layers are in six crates, which are compiled as their speed asks: [`vector`] (what one core does with numbers),
+//! `runner_base` (the first three), `runner_spec`, `runner_engine` (from [`collective`] to [`train`]), `runner_session` (from
+//! `lab` to `run`), and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |
@@ -40,13 +41,12 @@
 #![cfg_attr(test, allow(clippy::too_many_lines))]
 
 pub mod cli;
-mod lab;
 mod predict;
-pub mod record;
 pub mod report;
-mod run;
 
 pub use runner_base::{host, random, units};
 pub use runner_engine::{collective, data, device, event, op, plan, program, train};
+pub use runner_session::record;
+use runner_session::run;
 pub use runner_spec as spec;
 pub use runner_vector as vector;

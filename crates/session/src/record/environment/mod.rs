@@ -15,7 +15,7 @@ use std::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
-pub(crate) use self::{
+pub use self::{
     gpus::GpuFacts,
     machine::{Cpu, Memory, Os, Versions},
 };
@@ -28,7 +28,7 @@ use crate::host::{
 
 /// The content of `environment.toml`. An unknown value is absent.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Environment {
+pub struct Environment {
     /// When the process began: RFC 3339, UTC.
     pub started: String,
     /// The command line, as [`super::command_line`] writes it.
@@ -53,7 +53,7 @@ pub(crate) struct Environment {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Devices {
+pub struct Devices {
     /// What the spec asks for: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
     /// Names of the devices that train.
@@ -69,14 +69,14 @@ pub(crate) struct Devices {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct DataFacts {
+pub struct DataFacts {
     /// As in `summary.csv`.
     pub digest: String,
 }
 
 /// Options that concern the machine.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct HostOptions {
+pub struct HostOptions {
     /// `--virtual-gpus`.
     pub virtual_gpus: Option<u32>,
     /// Threads that compute.
@@ -86,7 +86,7 @@ pub(crate) struct HostOptions {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Git {
+pub struct Git {
     pub commit: String,
     /// Whether tracked files differ from it; absent until the end, or if git does not answer.
     pub dirty: Option<bool>,
@@ -94,7 +94,7 @@ pub(crate) struct Git {
 
 /// The machine's load during a run (and, if it was short, the runs before it).
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct MachineLoad {
+pub struct MachineLoad {
     #[serde(flatten)]
     load: Load,
     /// The one-minute load average, including this process.
@@ -102,12 +102,12 @@ pub(crate) struct MachineLoad {
 }
 
 /// A time as `2026-11-21T01:58:14.123Z`.
-pub(crate) fn rfc3339(time: DateTime<Utc>) -> String {
+pub fn rfc3339(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// An `environment.toml` that lacks what the end of the run knows.
-pub(crate) struct EnvironmentFile {
+pub struct EnvironmentFile {
     path: PathBuf,
     environment: Environment,
     git: GitQuery,

@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
 
 /// A heading and a line per row, without columns that are empty. Columns that `is_number` names stand on the right.
-pub(crate) fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> Vec<String> {
+pub fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> Vec<String> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
     for (place, column) in table.column_iter_mut().enumerate() {
@@ -19,6 +19,6 @@ pub(crate) fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(us
 }
 
 /// As [`lines()`], two columns in.
-pub(crate) fn text(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> String {
+pub fn text(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> String {
     lines(header, rows, is_number).iter().map(|line| format!("  {line}\n")).collect()
 }

@@ -24,11 +24,11 @@ use crate::host::{
 };
 
 /// Samples the GPUs of a run, with their names.
-pub(crate) type GpuProbe = Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>;
+pub type GpuProbe = Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>;
 
 /// What the samples of the GPUs show at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(crate) struct Findings {
+pub struct Findings {
     /// GPUs with reduced clocks and the reason: `gpu:0: power_cap`.
     pub throttled: Vec<String>,
     /// Energy of each GPU in joules, from the first to the last sample.
@@ -36,7 +36,7 @@ pub(crate) struct Findings {
 }
 
 /// The sampling thread.
-pub(crate) struct SystemSampler {
+pub struct SystemSampler {
     /// Dropping it ends the thread at once, even within an interval.
     stop: Sender<()>,
     thread: JoinHandle<Result<Findings, RecordError>>,

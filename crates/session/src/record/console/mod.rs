@@ -24,7 +24,7 @@ use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
 
 /// How much is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verbosity {
+pub enum Verbosity {
     /// `-q`: warnings and, at the end, the folder.
     Quiet,
     /// Progress, warnings and the table.
@@ -35,7 +35,7 @@ pub(crate) enum Verbosity {
 
 /// Warnings that were printed. The trials of a sweep share one, so that each is printed once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Warned(Arc<Mutex<BTreeSet<String>>>);
+pub struct Warned(Arc<Mutex<BTreeSet<String>>>);
 
 impl Warned {
     /// Takes note of one that was printed elsewhere.
@@ -51,7 +51,7 @@ impl Warned {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct ConsoleOptions {
+pub struct ConsoleOptions {
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal, so that a bar can be drawn.
     pub terminal: bool,
@@ -67,7 +67,7 @@ pub(crate) struct ConsoleOptions {
 
 /// A trial's place in its sweep.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TrialNumber {
+pub struct TrialNumber {
     /// From 0.
     pub number: usize,
     /// Trials of the sweep.
@@ -75,7 +75,7 @@ pub(crate) struct TrialNumber {
 }
 
 /// The sink that prints.
-pub(crate) struct Console {
+pub struct Console {
     options: ConsoleOptions,
     folder: PathBuf,
     begun: Instant,

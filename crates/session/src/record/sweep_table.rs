@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What became of a trial.
 #[derive(Clone, Debug)]
-pub(crate) enum TrialEnd {
+pub enum TrialEnd {
     /// It ran, and its folder holds a summary, unless it failed too early for one.
     Ran { status: Status, folder: String, reason: Option<String> },
     /// It could not run.
@@ -36,7 +36,7 @@ pub(crate) enum TrialEnd {
 }
 
 /// The writer of `sweep.csv`.
-pub(crate) struct SweepTable {
+pub struct SweepTable {
     folder: PathBuf,
     head: Vec<u8>,
     /// The lines of all trials, in order.

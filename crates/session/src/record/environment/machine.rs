@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::host::{self, processor};
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Cpu {
+pub struct Cpu {
     pub model: Option<String>,
     /// Logical cores that the process may use.
     pub logical_cores: Option<usize>,
@@ -29,7 +29,7 @@ pub(crate) struct Cpu {
 
 /// The host's memory.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Memory {
+pub struct Memory {
     pub total_bytes: Option<u64>,
     /// At the start.
     pub available_bytes: Option<u64>,
@@ -38,14 +38,14 @@ pub(crate) struct Memory {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Os {
+pub struct Os {
     pub name: &'static str,
     pub arch: &'static str,
     pub kernel: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Versions {
+pub struct Versions {
     /// This program's.
     pub runner: &'static str,
     /// `release`, or `debug`, which is several times slower.

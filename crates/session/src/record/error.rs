@@ -34,11 +34,11 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    pub(crate) fn make_folder(path: &Path, source: io::Error) -> Self {
+    pub fn make_folder(path: &Path, source: io::Error) -> Self {
         Self::MakeFolder { path: path.to_owned(), source }
     }
 
-    pub(crate) fn write(path: &Path, source: io::Error) -> Self {
+    pub fn write(path: &Path, source: io::Error) -> Self {
         Self::Write { path: path.to_owned(), source }
     }
 
@@ -51,15 +51,15 @@ impl RecordError {
         source.kind() == io::ErrorKind::NotFound
     }
 
-    pub(crate) fn read(path: &Path, source: io::Error) -> Self {
+    pub fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
     }
 
-    pub(crate) fn unusable(path: &Path, message: &'static str) -> Self {
+    pub fn unusable(path: &Path, message: &'static str) -> Self {
         Self::Unusable { path: path.to_owned(), message }
     }
 
-    pub(crate) fn encode(path: &Path, message: impl ToString) -> Self {
+    pub fn encode(path: &Path, message: impl ToString) -> Self {
         Self::Encode { path: path.to_owned(), message: message.to_string() }
     }
 

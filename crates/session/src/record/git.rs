@@ -74,7 +74,7 @@ fn is_hash(text: &str) -> bool {
 /// A question to git, asked in the background: best at the very start, so that the answer is there at the end. All runs
 /// of a process share one.
 #[derive(Clone)]
-pub(crate) struct GitQuery {
+pub struct GitQuery {
     pub(super) commit: Option<String>,
     dirty: Option<Arc<Mutex<Dirty>>>,
 }

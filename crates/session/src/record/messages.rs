@@ -52,7 +52,7 @@ pub(super) fn ended(outcome: &Outcome) -> String {
 }
 
 /// The warning wherever times of such a build are shown.
-pub(crate) fn of_build(build: &str) -> Option<&'static str> {
+pub fn of_build(build: &str) -> Option<&'static str> {
     (build == "debug").then_some("debug: its times say nothing of a release build (`cargo build --release`)")
 }
 
@@ -109,7 +109,7 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
 }
 
 /// What time goes into, in a word or two.
-pub(crate) fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
+pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
     match cause {
         Bottleneck::Arithmetic => "arithmetic",
         Bottleneck::Memory => "memory",
@@ -204,7 +204,7 @@ fn profiler_overhead(outcome: &Outcome) -> Option<String> {
 }
 
 /// The devices that train and, where it is something else, what was asked for.
-pub(crate) fn devices_in_words(asked: &str, devices_used: &[String]) -> String {
+pub fn devices_in_words(asked: &str, devices_used: &[String]) -> String {
     let used = devices_used.join(", ");
     let on_cpu = devices_used.iter().all(|device| device == "cpu");
     match asked.parse::<usize>() {

@@ -6,7 +6,7 @@ use crate::host::nvml::Monitor;
 
 /// A GPU of the run. Clocks, link and limit are those of the start; `_most` is the maximum.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct GpuFacts {
+pub struct GpuFacts {
     /// `gpu:0`.
     pub name: String,
     /// As `nvidia-smi` prints it.

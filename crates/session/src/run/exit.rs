@@ -2,7 +2,7 @@
 
 use std::process::{ExitCode, Termination};
 
-use clap::builder::styling::AnsiColor;
+use anstyle::AnsiColor;
 
 use crate::spec::Failure;
 

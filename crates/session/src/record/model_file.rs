@@ -14,7 +14,7 @@ use crate::host::{Durability, write_atomically};
 const CHUNK: usize = 4096;
 
 /// Writes a model that outlives a kill of the process; see [`write_tensors`].
-pub(crate) fn write_model(
+pub fn write_model(
     path: &Path,
     tensors: &[(String, Vec<usize>, &[f32])],
     metadata: &BTreeMap<String, String>,

@@ -35,7 +35,7 @@ const WRITTEN_ANEW: [&str; 7] = [
 
 /// The folder of one run or sweep, which exists and is its alone.
 #[derive(Clone, Debug)]
-pub(crate) struct RunDir {
+pub struct RunDir {
     path: PathBuf,
 }
 

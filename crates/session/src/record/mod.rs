@@ -32,7 +32,7 @@ mod summary;
 mod sweep_table;
 mod system;
 mod tables;
-pub(crate) mod text_table;
+pub mod text_table;
 mod trace;
 
 use std::time::Instant;
@@ -46,27 +46,27 @@ use crate::{event::Event, plan::Trial, spec::Kind};
 pub use metrics::MetricsCsv;
 pub use summary::summary_columns;
 
-pub(crate) use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};
-pub(crate) use command::command_line;
-pub(crate) use console::{Console, ConsoleOptions, TrialNumber, Verbosity, Warned};
-pub(crate) use environment::{
+pub use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};
+pub use command::command_line;
+pub use console::{Console, ConsoleOptions, TrialNumber, Verbosity, Warned};
+pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions,
     rfc3339,
 };
-pub(crate) use error::RecordError;
-pub(crate) use git::GitQuery;
+pub use error::RecordError;
+pub use git::GitQuery;
 use lab::LabTable;
-pub(crate) use lab::VIRTUAL;
-pub(crate) use lines::Lines;
-pub(crate) use messages::{cause, devices_in_words, of_build};
-pub(crate) use model_file::write_model;
-pub(crate) use plan_messages::{all_reduce, engine, weak_scaling};
-pub(crate) use recorder::{EventSender, Recorder};
-pub(crate) use remarks::{large_targets, remarks};
-pub(crate) use run_dir::RunDir;
-pub(crate) use run_log::RunLock;
-pub(crate) use sweep_table::{SweepTable, TrialEnd};
-pub(crate) use system::{Findings, GpuProbe, SystemSampler};
+pub use lab::VIRTUAL;
+pub use lines::Lines;
+pub use messages::{cause, devices_in_words, of_build};
+pub use model_file::write_model;
+pub use plan_messages::{all_reduce, engine, weak_scaling};
+pub use recorder::{EventSender, Recorder};
+pub use remarks::{large_targets, remarks};
+pub use run_dir::RunDir;
+pub use run_log::RunLock;
+pub use sweep_table::{SweepTable, TrialEnd};
+pub use system::{Findings, GpuProbe, SystemSampler};
 
 /// Consumes events.
 pub trait Sink: Send {
@@ -91,14 +91,14 @@ pub trait Sink: Send {
 }
 
 /// The files that are a kind's own.
-pub(crate) enum RunFiles<'a> {
+pub enum RunFiles<'a> {
     Training(TrainingFiles<'a>),
     /// Another kind; whether norms reach the host.
     Lab(Kind, bool),
 }
 
 /// What the files of a training are made of.
-pub(crate) struct TrainingFiles<'a> {
+pub struct TrainingFiles<'a> {
     pub trial: &'a Trial,
     pub identity: CheckpointIdentity,
     /// Where the run goes on from a checkpoint: its folder's log, which is locked, and the rows of `metrics.csv` that stay.
@@ -106,7 +106,7 @@ pub(crate) struct TrainingFiles<'a> {
 }
 
 /// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
-pub(crate) fn open_sinks(
+pub fn open_sinks(
     run: &RunDir,
     files: RunFiles<'_>,
     begun: Instant,

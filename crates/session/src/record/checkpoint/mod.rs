@@ -24,14 +24,14 @@ use crate::{
 
 /// What checkpoints of a run say besides its state.
 #[derive(Clone, Debug)]
-pub(crate) struct CheckpointIdentity {
+pub struct CheckpointIdentity {
     pub spec_hash: String,
     pub data_digest: String,
 }
 
 /// The newest whole checkpoint of a run.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub struct Found {
     pub state: SavedState,
     /// Rows of `metrics.csv` before it.
     pub metrics_rows: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Found {
 ///
 /// # Errors
 /// There are checkpoints, and none is whole: why the newest is not.
-pub(crate) fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
+pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
     let folder = run.join(FOLDER);
     let mut described = described(&folder);
     let mut damaged = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String>
 }
 
 /// Whether a run's folder has checkpoints.
-pub(crate) fn has_checkpoints(run: &Path) -> bool {
+pub fn has_checkpoints(run: &Path) -> bool {
     !described(&run.join(FOLDER)).is_empty()
 }
 
@@ -198,7 +198,7 @@ impl Sink for Checkpoints {
 }
 
 /// Removes what a kill has left of checkpoints that were never finished.
-pub(crate) fn remove_remnants(run: &Path) {
+pub fn remove_remnants(run: &Path) {
     let folder = run.join(FOLDER);
     let Ok(entries) = fs::read_dir(&folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {

@@ -16,7 +16,7 @@ pub(super) struct RunLog {
 }
 
 /// The log of a run that was begun earlier, locked: no other process writes to the run's folder.
-pub(crate) struct RunLock(RowFile);
+pub struct RunLock(RowFile);
 
 impl RunLock {
     /// Locks a run's folder; `None` where another process runs it.

@@ -26,7 +26,7 @@ enum Message {
 ///
 /// A sink that fails gets no more events, and every later [`EventSender::send`] reports it; the other sinks go on, so
 /// that a run that ends early for a full disk still has what could be kept.
-pub(crate) struct Recorder {
+pub struct Recorder {
     sender: EventSender,
     thread: JoinHandle<Result<(), RecordError>>,
 }
@@ -68,7 +68,7 @@ impl Recorder {
 
 /// Sends events to a [`Recorder`]; any number may exist.
 #[derive(Clone)]
-pub(crate) struct EventSender {
+pub struct EventSender {
     channel: SyncSender<Message>,
     failed: Arc<AtomicBool>,
 }

@@ -1,0 +1,17 @@
+//! Sessions: the trials of an experiment are prepared, run by the engine, and recorded in run folders.
+
+// Tests may be tables.
+#![cfg_attr(test, allow(clippy::too_many_lines))]
+
+// `missing_docs` is allowed where only this project is the user: there a name that says enough has no doc.
+#[allow(missing_docs)]
+pub mod lab;
+#[allow(missing_docs)]
+pub mod record;
+#[allow(missing_docs)]
+pub mod run;
+
+use runner_base::{host, random, units};
+use runner_engine::{collective, data, device, event, op, plan, program, train};
+use runner_spec as spec;
+use runner_vector as vector;
