@@ -37,6 +37,12 @@ fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, Repor
 }
 
 fn compared(options: &CompareOptions) -> Result<String, ReportError> {
+    let question = Question {
+        metric: options.metric.clone(),
+        sort: options.sort.clone(),
+        top: options.top,
+        by: [&options.by[..], &options.pivot].concat(),
+    };
     let mut comparison = Comparison::read(&options.paths, options.filter.as_deref())?;
     if options.detail || options.export.is_some() {
         comparison = comparison.with_curves()?;
@@ -52,14 +58,21 @@ fn compared(options: &CompareOptions) -> Result<String, ReportError> {
         for words in comparison.warning().into_iter().chain(comparison.builds()) {
             print_stderr(&format!("warning: {words}\n"));
         }
-        return Ok(comparison.export(format.into()));
+        let Some(format) = format.format() else {
+            let message = "`--export parquet` is not in this version".to_owned();
+            return Err(ReportError::Query {
+                message,
+                hint: Some("`--export csv` has the same columns".to_owned()),
+            });
+        };
+        return match question.by.is_empty() {
+            true => Ok(comparison.export(format)),
+            false => comparison.export_groups(&question, format),
+        };
     }
-    let question = Question {
-        metric: options.metric.clone(),
-        sort: options.sort.clone(),
-        top: options.top,
-        by: options.by.clone(),
-    };
+    if !options.pivot.is_empty() {
+        return comparison.pivot(&question, terminal_width());
+    }
     let is_plain = options.by.is_empty() && !options.times && !options.detail;
     if let ([first, second], true) = (&options.paths[..], is_plain && comparison.is_of_two_sweeps()) {
         let read = |path: &String| Comparison::read(std::slice::from_ref(path), options.filter.as_deref());

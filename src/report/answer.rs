@@ -139,7 +139,7 @@ impl Comparison {
                 let more = if more == 0 {
                     String::new()
                 } else {
-                    format!(" and {}", units::counted(more as u64, "other"))
+                    format!(" and {} more", units::count(more as u64))
                 };
                 format!("not distinguishable from #{}{}{more}", self.number(rival.places[0]), apart(rival))
             }
@@ -352,8 +352,7 @@ fn effects(ranking: &Ranking) -> String {
         lines.push([word.to_owned(), units::percent(share), String::new()]);
     }
     let [first, second] = [0, 1].map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0));
-    let mut text =
-        format!("\nwhich axis matters: shares of the variance of the {}, means by value\n", metric.name);
+    let mut text = "\nwhich axis matters: shares of the variance, means by value\n".to_owned();
     for [name, share, words] in lines {
         text += format!("  {name:<first$}  {share:>second$}  {words}").trim_end();
         text.push('\n');

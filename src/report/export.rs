@@ -3,10 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{
+    ReportError,
+    answer::Question,
     columns,
     comparison::Comparison,
     curve::CurveDifference,
     grid::{Column, Columns},
+    ranking::Candidate,
     run::Run,
 };
 use crate::record::{Lines, summary_columns};
@@ -20,6 +23,8 @@ pub enum Format {
     Json,
     /// The table of the screen, in GitHub's Markdown.
     Md,
+    /// The same, for LaTeX.
+    Latex,
 }
 
 /// Columns that hold words, even where they look like numbers.
@@ -38,13 +43,39 @@ const WORDS: [&str; 11] = [
 ];
 
 impl Comparison {
-    /// The comparison in a format for other programs.
+    /// The comparison in a format for other programs: a row for each run.
     pub fn export(&self, format: Format) -> String {
         match format {
-            Format::Csv => self.csv(),
-            Format::Json => self.json(),
-            Format::Md => self.markdown(),
+            Format::Csv | Format::Json => written(&self.data(), format),
+            Format::Md | Format::Latex => written(&columns::columns(self, "run", 1), format),
         }
+    }
+
+    /// The settings of a question, folded over everything but its keys: a row for each.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub fn export_groups(&self, question: &Question, format: Format) -> Result<String, ReportError> {
+        let rankings = self.rankings(question)?;
+        let settings: Vec<&Candidate> = rankings.iter().flat_map(|ranking| &ranking.settings).collect();
+        let mut columns = Columns::new(&settings);
+        for (place, key) in rankings.first().map_or(&[][..], |ranking| &ranking.keys).iter().enumerate() {
+            columns.words(key, |setting| setting.values[place].clone());
+        }
+        let ends = |interval: Option<[f64; 2]>| interval.map_or([None; 2], |ends| ends.map(Some));
+        let text = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+        columns.numbers("runs", |setting| setting.places.len().to_string());
+        columns.numbers("n", |setting| setting.samples.len().to_string());
+        columns.numbers("value", |setting| setting.value.to_string());
+        columns.numbers("low", |setting| text(ends(setting.interval)[0]));
+        columns.numbers("high", |setting| text(ends(setting.interval)[1]));
+        let difference = |setting: &&Candidate| setting.difference.map(|difference| difference.mean);
+        let interval = |setting: &&Candidate| ends(setting.difference.and_then(|d| d.interval));
+        columns.numbers("difference", |setting| text(difference(setting)));
+        columns.numbers("difference_low", |setting| text(interval(setting)[0]));
+        columns.numbers("difference_high", |setting| text(interval(setting)[1]));
+        columns.numbers("p", |setting| text(setting.p));
+        Ok(written(&columns.all(), format))
     }
 
     /// A column per figure of a run.
@@ -84,41 +115,69 @@ impl Comparison {
         let base = self.runs.get(base)?.number("steps_per_s")?;
         Some((run.number("steps_per_s")? / base).to_string())
     }
+}
 
-    fn csv(&self) -> String {
-        let columns = self.data();
-        let mut lines = Lines::new();
-        columns.iter().for_each(|column| _ = lines.text(&column.title));
+fn written(columns: &[Column], format: Format) -> String {
+    let rows = columns.first().map_or(0, |column| column.cells.len());
+    match format {
+        Format::Csv => csv(columns, rows),
+        Format::Json => json(columns, rows),
+        Format::Md => markdown(columns, rows),
+        Format::Latex => latex(columns, rows),
+    }
+}
+
+fn csv(columns: &[Column], rows: usize) -> String {
+    let mut lines = Lines::new();
+    columns.iter().for_each(|column| _ = lines.text(&column.title));
+    lines.end();
+    for row in 0..rows {
+        columns.iter().for_each(|column| _ = lines.text(&column.cells[row]));
         lines.end();
-        for row in 0..self.runs.len() {
-            columns.iter().for_each(|column| _ = lines.text(&column.cells[row]));
-            lines.end();
-        }
-        String::from_utf8_lossy(lines.bytes()).into_owned()
     }
+    String::from_utf8_lossy(lines.bytes()).into_owned()
+}
 
-    fn json(&self) -> String {
-        let columns = self.data();
-        let cell = |column: &Column, row: usize| {
-            (column.title.clone(), json_value(&column.title, column.cells[row].clone()))
+fn json(columns: &[Column], rows: usize) -> String {
+    let cell = |column: &Column, row: usize| {
+        (column.title.clone(), json_value(&column.title, column.cells[row].clone()))
+    };
+    let object = |row| Value::Object(columns.iter().map(|column| cell(column, row)).collect());
+    let array = Value::Array((0..rows).map(object).collect());
+    format!("{array:#}\n")
+}
+
+fn markdown(columns: &[Column], rows: usize) -> String {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let safe = |cell: &String| cell.replace('|', "\\|");
+    let mut text = line(columns.iter().map(|column| safe(&column.title)).collect());
+    let rule = |numeric: bool| if numeric { "---:" } else { "---" }.to_owned();
+    text += &line(columns.iter().map(|column| rule(column.numeric)).collect());
+    for row in 0..rows {
+        text += &line(columns.iter().map(|column| safe(&column.cells[row])).collect());
+    }
+    text
+}
+
+/// A `tabular` with the rules of the package `booktabs`.
+fn latex(columns: &[Column], rows: usize) -> String {
+    let safe = |cell: &String| -> String {
+        let escaped = |c: char| match c {
+            '\\' => "\\textbackslash{}".to_owned(),
+            '~' | '^' => format!("\\{c}{{}}"),
+            '&' | '%' | '$' | '#' | '_' | '{' | '}' => format!("\\{c}"),
+            c => c.to_string(),
         };
-        let object = |row| Value::Object(columns.iter().map(|column| cell(column, row)).collect());
-        let array = Value::Array((0..self.runs.len()).map(object).collect());
-        format!("{array:#}\n")
-    }
-
-    fn markdown(&self) -> String {
-        let columns = columns::columns(self, "run", 1);
-        let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let safe = |cell: &String| cell.replace('|', "\\|");
-        let mut text = line(columns.iter().map(|column| safe(&column.title)).collect());
-        let rule = |numeric: bool| if numeric { "---:" } else { "---" }.to_owned();
-        text += &line(columns.iter().map(|column| rule(column.numeric)).collect());
-        for row in 0..self.runs.len() {
-            text += &line(columns.iter().map(|column| safe(&column.cells[row])).collect());
-        }
-        text
-    }
+        cell.chars().map(escaped).collect()
+    };
+    let line = |cells: Vec<String>| format!("{} \\\\\n", cells.join(" & "));
+    let sides: String = columns.iter().map(|column| if column.numeric { 'r' } else { 'l' }).collect();
+    let head = line(columns.iter().map(|column| safe(&column.title)).collect());
+    let body: String =
+        (0..rows).map(|row| line(columns.iter().map(|column| safe(&column.cells[row])).collect())).collect();
+    format!(
+        "\\begin{{tabular}}{{{sides}}}\n\\toprule\n{head}\\midrule\n{body}\\bottomrule\n\\end{{tabular}}\n"
+    )
 }
 
 /// A cell by what it looks like: nothing, a truth, a number, a word.

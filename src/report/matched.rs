@@ -88,7 +88,7 @@ pub fn against(
         matched.pairs.iter().zip(&p).filter(differs).count()
     };
     let mut text = format!(
-        "second against first, {counted}: {} better in {}, worse in {}, not distinguishable in {}\n\n",
+        "{counted}, {}: second better in {}, worse in {}, unclear in {}\n\n",
         metric.name,
         better(1.0),
         better(-1.0),
@@ -121,6 +121,6 @@ pub fn against(
     } else {
         "unpaired"
     };
-    text += &format!("  differences of means, {how} [95 %, Student]; p by Holm over the settings\n");
+    text += &format!("  differences of means, {how} [95 %, Student]; p by Holm\n");
     Ok(text)
 }

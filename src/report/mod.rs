@@ -26,6 +26,7 @@ mod machines;
 mod matched;
 mod metric;
 mod noise;
+mod pivot;
 mod plot;
 mod policies;
 mod ranking;

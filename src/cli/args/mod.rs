@@ -1,4 +1,4 @@
-//! Command-line parsing. Commands and options of later versions are known by name, so that the error can say so.
+//! Command-line parsing. Commands of later versions are known by name, so that the error can say so.
 
 mod options;
 
@@ -45,9 +45,8 @@ enum Color {
     Never,
 }
 
-/// Commands and options that are specified but not built yet.
+/// Commands that are specified but not built yet.
 const LATER_COMMANDS: [&str; 8] = ["cancel", "clean", "export", "report", "serve", "status", "tag", "watch"];
-const LATER_OPTIONS: [&str; 1] = ["--pivot"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
@@ -158,14 +157,9 @@ fn refuse_later(name: &str) -> Exit {
 }
 
 fn later(arguments: &[OsString]) -> Option<String> {
-    let words: Vec<_> = arguments.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
-    let is_later = |word: &&String| LATER_COMMANDS.contains(&word.as_str()) && !Path::new(word).is_file();
-    if let Some(command) = words.first().filter(is_later) {
-        return Some(format!("runner {command}"));
-    }
-    let options = words.iter().take_while(|w| *w != "--");
-    let named = options.filter_map(|w| LATER_OPTIONS.iter().find(|o| w.split('=').next() == Some(o)));
-    named.map(|o| (*o).to_owned()).next()
+    let word = arguments.get(1)?.to_string_lossy();
+    let is_later = LATER_COMMANDS.contains(&&*word) && !Path::new(&*word).is_file();
+    is_later.then(|| format!("runner {word}"))
 }
 
 /// Refuses a first word that is neither a file nor an override, and nearly the name of a command.

@@ -208,6 +208,9 @@ pub struct CompareOptions {
     /// Fold over everything but these keys
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub by: Vec<String>,
+    /// A table of the metric by two keys
+    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "by")]
+    pub pivot: Vec<String>,
     /// Show times and costs instead
     #[arg(long, conflicts_with_all = ["metric", "sort", "by"])]
     pub times: bool,
@@ -220,7 +223,7 @@ pub struct CompareOptions {
     /// What `--fail-if` holds the runs against [default: the first path]
     #[arg(long, value_name = "PATH", requires = "fail_if", value_hint = clap::ValueHint::DirPath)]
     pub baseline: Option<String>,
-    /// Print one row per run in this format instead
+    /// Print one row per run in this format instead; with `--by`, one per group
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
     /// Say only whether the runs can be compared
@@ -330,14 +333,21 @@ pub enum ExportFormat {
     Csv,
     Json,
     Md,
+    Latex,
+    /// Refused by name.
+    #[value(hide = true)]
+    Parquet,
 }
 
-impl From<ExportFormat> for Format {
-    fn from(format: ExportFormat) -> Self {
-        match format {
-            ExportFormat::Csv => Self::Csv,
-            ExportFormat::Json => Self::Json,
-            ExportFormat::Md => Self::Md,
+impl ExportFormat {
+    /// None for a format of later versions.
+    pub fn format(self) -> Option<Format> {
+        match self {
+            Self::Csv => Some(Format::Csv),
+            Self::Json => Some(Format::Json),
+            Self::Md => Some(Format::Md),
+            Self::Latex => Some(Format::Latex),
+            Self::Parquet => None,
         }
     }
 }

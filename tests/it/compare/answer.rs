@@ -50,7 +50,7 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
      11   0.1      8  6  0.0861 [0.0840, 0.0882]   0.0250 [0.0241, 0.0259]  <0.001  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 6 pairs
 
-    which axis matters: shares of the variance of the validation loss, means by value
+    which axis matters: shares of the variance, means by value
       lr        94.7 %  0.01: 0.06130, 0.1: 0.08360
       width     1.41 %  32: 0.07109, 8: 0.07381
       together  0.99 %  beyond each alone
@@ -122,12 +122,12 @@ fn sweeps_are_held_against_each_other() {
     let [a, b] = ["a", "b"].map(|name| runs.named(name));
     let ran = |more: &[&str]| place.runner(&[&["compare"], more].concat());
     insta::assert_snapshot!(ran(&[&a, &b]).stdout, @r"
-    second against first, 2 shared settings: validation loss better in 0, worse in 1, not distinguishable in 1
+    2 shared settings, validation loss: second better in 0, worse in 1, unclear in 1
 
        lr  width  n                    first                   second                difference       p
      0.01     32  6  0.0611 [0.0590, 0.0632]  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56
       0.1     32  6  0.0611 [0.0590, 0.0632]  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001
-      differences of means, paired by seed [95 %, Student]; p by Holm over the settings
+      differences of means, paired by seed [95 %, Student]; p by Holm
     ");
     let gate = |condition: &str, paths: &[&str]| {
         let ended = ran(&[paths, &["--fail-if", condition]].concat());
@@ -152,4 +152,45 @@ fn sweeps_are_held_against_each_other() {
     let ended = ran(&[&a, "--fail-if", "mean(validation.loss) > baseline"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
+}
+
+#[test]
+fn groups_are_exported_and_pivoted() {
+    let runs = Runs::new();
+    let (near, far) = (shifted(0.0004, 0.002), shifted(0.02, 0.001));
+    learned(&runs, "a", &[("0.1", "32", &far), ("0.01", "32", &BEST), ("0.01", "8", &near)]);
+    let place = Sandbox::new("");
+    let ran = |more: &[&str]| place.runner(&[&["compare", &runs.named("a")], more].concat());
+    let pivoted = ran(&["--pivot", "lr,width"]).stdout;
+    insta::assert_snapshot!(pivoted.split_once("\n\n").unwrap().1, @r"
+      lr                  width 8                 width 32
+    0.01  0.0615 [0.0590, 0.0640]  0.0611 [0.0590, 0.0632]
+     0.1                           0.0811 [0.0790, 0.0832]
+    ");
+    let text = ran(&["--by", "lr", "--export", "csv"]).stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[0],
+        "optimizer.sgd.lr,runs,n,value,low,high,difference,difference_low,difference_high,p"
+    );
+    assert!(lines[1].starts_with("0.01,12,12,0.0613") && lines[2].starts_with("0.1,6,6,0.081"), "{text}");
+    insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
+    \begin{tabular}{rrrrllrrr}
+    \toprule
+    run & optimizer.sgd.lr & model.width & repeat & status & devices & steps & best & train time \\
+    \midrule
+    1 & 0.1 & 32 & 0 & finished & cpu & 100 & 0.08100 in epoch 7 & 500 ms \\
+    2 & 0.01 & 32 & 0 & finished & cpu & 100 & 0.06000 in epoch 7 & 500 ms \\
+    \bottomrule
+    \end{tabular}
+    ");
+    let refused = ran(&["--export", "parquet"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(
+        refused.stderr.starts_with("error: `--export parquet` is not in this version\n"),
+        "{}",
+        refused.stderr
+    );
+    let refused = ran(&["--pivot", "lr"]);
+    assert!(refused.stderr.starts_with("error: `--pivot` takes two keys"), "{}", refused.stderr);
 }

@@ -1,0 +1,52 @@
+//! `--pivot A,B`: a metric by two keys, folded over everything else.
+
+use super::{
+    ReportError,
+    answer::Question,
+    comparison::Comparison,
+    grid::{self, Column},
+    grouping::distinct,
+    key::short,
+};
+
+impl Comparison {
+    /// A table for each task: a row for each value of the first key of the question, a column for each of the second.
+    ///
+    /// # Errors
+    /// A key is unknown, or there are not two.
+    pub fn pivot(&self, question: &Question, width: u16) -> Result<String, ReportError> {
+        if question.by.len() != 2 {
+            let message = "`--pivot` takes two keys: `--pivot lr,out_features`".to_owned();
+            return Err(ReportError::Query { message, hint: None });
+        }
+        let mut sections = Vec::new();
+        for ranking in self.rankings(question)? {
+            let values = |key: usize| {
+                let mut values =
+                    distinct(ranking.settings.iter().map(|setting| setting.values[key].as_str()));
+                let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
+                values.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
+                values
+            };
+            let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
+            let names = short(&keys);
+            let cell = |row: &str, column: &str| {
+                let found = ranking.settings.iter().find(|setting| setting.values == [row, column]);
+                let words = found.map(|found| ranking.metric.with_interval(found.value, found.interval));
+                words.unwrap_or_default()
+            };
+            let rows = values(0);
+            let mut columns = vec![Column::of_numbers(names[0], rows.iter().map(|row| (*row).to_owned()))];
+            for value in values(1) {
+                let cells = rows.iter().map(|row| cell(row, value));
+                columns.push(Column::of_numbers(&format!("{} {value}", names[1]), cells));
+            }
+            sections.push(format!(
+                "{}\n{}\n",
+                self.verdict(&ranking, width),
+                grid::table(&columns, 1, width)
+            ));
+        }
+        Ok(sections.join("\n"))
+    }
+}
