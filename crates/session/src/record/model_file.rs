@@ -13,7 +13,7 @@ use crate::host::{Durability, write_atomically};
 /// Numbers that are turned to bytes at once.
 const CHUNK: usize = 4096;
 
-/// Writes a model that outlives a kill of the process; see [`write_tensors`].
+/// Writes a model that outlives a kill of the process; see `write_tensors`.
 pub fn write_model(
     path: &Path,
     tensors: &[(String, Vec<usize>, &[f32])],

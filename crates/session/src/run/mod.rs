@@ -4,8 +4,7 @@
 //! prepare (plan every trial) -> Session (one run or a sweep, each recorded in its folder) -> Planned::run (the work)
 //! ```
 //!
-//! A kind implements [`Planned`]: see [`training`] and [`lab`]. May use all layers but [`crate::report`] and
-//! [`crate::cli`].
+//! A kind implements [`Planned`]: see `training.rs` and `lab.rs`.
 
 mod announce;
 mod datasets;
