@@ -69,7 +69,9 @@ fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
         folders.sort();
         let run = Folder(folders.pop().unwrap());
         assert!(result(&run) == result(whole), "{case:?}: another result in {}", run.0.display());
-        assert!(checkpoints(&run).len() == 1, "{:?}", checkpoints(&run));
+        // A kill just after a checkpoint was written leaves the one before, too.
+        let left = checkpoints(&run);
+        assert!(left.len() <= 2 && left.last().is_some_and(|name| name.ends_with("1050")), "{left:?}");
     }
     assert!(killed > 0);
 }
