@@ -29,7 +29,7 @@ fn a_run_goes_on_by_its_own_spec() {
         &place,
         &run,
         &[],
-        "error: `RUN` has finished\n  = hint: for more of it, name a larger `trainer.max_epochs` or `trainer.max_steps` after it\n",
+        "error: `RUN` has finished\n  = hint: for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`\n",
     );
     refused(
         &place,
@@ -47,6 +47,13 @@ fn a_run_goes_on_by_its_own_spec() {
     // The schedule keeps the length that it had.
     let ended = resume(&place, &run, &[longer]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    refused(
+        &place,
+        &run,
+        &["trainer.max_epochs=7"],
+        "error: `RUN` has taken 63 steps, and would end after 49 steps\n  = hint: it was made longer: name that length, such as \
+         `trainer.max_epochs`, or a larger one\n",
+    );
     let plain = place.run(&[]).ended_by(0);
     refused(
         &place,
@@ -101,7 +108,7 @@ fn damaged_checkpoints_are_passed_over() {
     assert_eq!(
         ended.stderr,
         format!(
-            "{passed}{}`: is damaged: key with no value, expected `=`\n{passed}{}`: its arrays are not those \
+            "{passed}{}`: is damaged: its first line is not the digest of the others\n{passed}{}`: its arrays are not those \
              that were saved\n",
             names[2], names[3]
         )
@@ -133,8 +140,10 @@ fn lost_rows_are_noticed() {
     let metrics = run.0.join("metrics.csv");
     let text = fs::read_to_string(&metrics).unwrap();
     fs::write(&metrics, text.split_inclusive('\n').take(20).collect::<String>()).unwrap();
+    let before = run.files();
     let ended = resume(&place, &run, &[]);
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(run.files(), before, "a run that cannot go on is left as it is");
     let expected = format!(
         "error: cannot go on with `{}`: it has fewer rows than the checkpoint counted\n",
         metrics.display()
