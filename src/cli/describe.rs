@@ -223,7 +223,7 @@ fn checkpoints(page: &mut Page, trial: &Trial) {
     let layout = &trial.programs.layout;
     let numbers = [Role::Values, Role::State, Role::Best].into_iter().filter_map(|role| layout.of_role(role));
     let bytes = 4 * numbers.map(|slice| slice.len as u64).sum::<u64>();
-    page.row("checkpoints", format!("every {often}{count}; {} each", units::bytes(bytes)));
+    page.row("checkpoint", format!("every {often}{count}; {} each", units::bytes(bytes)));
 }
 
 fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {

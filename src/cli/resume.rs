@@ -1,6 +1,6 @@
 //! `--resume RUN` and `--resume auto`: which run goes on, and whether its spec lets it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::args::{AUTO, StartOptions};
 use crate::{
@@ -26,17 +26,23 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
         Some(AUTO) => Ok(Resume::Auto),
         // Also one that lost its table.
         Some(path) if Path::new(path).join("sweep.toml").is_file() => {
-            Ok(Resume::Sweep(RunDir::existing(path.into())))
+            Ok(Resume::Sweep(RunDir::existing(named(path.into()))))
         }
         Some(path) => match find_one(path) {
-            Ok(Found::Run(folder)) => Ok(Resume::Run(RunDir::existing(folder))),
-            Ok(Found::Sweep(folder)) => Ok(Resume::Sweep(RunDir::existing(folder))),
+            Ok(Found::Run(folder)) => Ok(Resume::Run(RunDir::existing(named(folder)))),
+            Ok(Found::Sweep(folder)) => Ok(Resume::Sweep(RunDir::existing(named(folder)))),
             Err(e) => {
                 print_error(&e, e.hint());
                 Err(Exit::Refused)
             }
         },
     }
+}
+
+/// A folder that is called by a name, not by dots.
+fn named(folder: PathBuf) -> PathBuf {
+    let is_named = folder.file_name().is_some();
+    if is_named { folder } else { folder.canonicalize().unwrap_or(folder) }
 }
 
 /// Whether what was read may go on.
@@ -65,7 +71,7 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
 }
 
 /// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
-const MAY_CHANGE: [&str; 15] = [
+const MAY_CHANGE: [&str; 16] = [
     "description",
     "devices.num_gpus",
     "devices.use",
@@ -74,7 +80,8 @@ const MAY_CHANGE: [&str; 15] = [
     "trainer.max_epochs",
     "trainer.max_steps",
     "trainer.max_time",
-    "trainer.early_stopping",
+    "trainer.early_stopping.patience",
+    "trainer.early_stopping.min_delta",
     "trainer.restore_best",
     "checkpoint",
     "logging.flush_every",

@@ -213,7 +213,7 @@ fn check_tells_of_checkpoints() {
     let place = Sandbox::new(SPEC);
     let line = |rule: &str| {
         let ended = place.runner(&["check", "spec.toml", rule]);
-        ended.stdout.lines().find(|line| line.trim_start().starts_with("checkpoints")).unwrap().to_owned()
+        ended.stdout.lines().find(|line| line.trim_start().starts_with("checkpoint ")).unwrap().to_owned()
     };
     assert!(
         line("checkpoint.every_epochs=2").contains("every 2 epochs, 3 in all; 1"),

@@ -152,3 +152,47 @@ fn lost_rows_are_noticed() {
     // The rows that are there stay.
     assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), 20);
 }
+
+/// `auto` goes on with, or stops at, a run of this very spec and these data alone.
+#[test]
+fn auto_knows_its_own_run() {
+    let rows: String = (0..40).map(|row| format!("{},{}\n", row, 2 * row)).collect();
+    let spec = "[data.csv]\npath = \"rows.csv\"\ntarget = \"b\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                [optimizer.sgd]\nlr = 0.0001\n[checkpoint]\n";
+    let place = Sandbox::new(spec);
+    let table = place.path().join("rows.csv");
+    fs::write(&table, format!("a,b\n{rows}")).unwrap();
+    let auto = || place.runner(&["run", "spec.toml", "-q", "--resume", "auto"]);
+    let first = auto().stdout;
+    let again = auto();
+    let expected = format!("`{}` has finished; there is nothing to go on with\n", first.trim());
+    assert_eq!((again.code, again.stdout), (Some(0), expected));
+    // Other rows under the old name; a run that was made longer.
+    fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
+    let second = auto().stdout;
+    assert_ne!(second, first);
+    let longer = place.runner(&["run", "-q", "--resume", second.trim(), "trainer.max_epochs=20"]);
+    assert_eq!(longer.code, Some(0), "{longer:?}");
+    let third = auto().stdout;
+    assert!(third != second && third.starts_with("runs/"), "{third}");
+}
+
+/// Where early stopping had ended a run, it does again; more patience lets it go on.
+#[test]
+fn early_stopping_stays_what_it_was() {
+    let place = Sandbox::new(SPEC);
+    let stopping = "trainer.early_stopping={ patience = 2 }";
+    let run =
+        place.run(&[stopping, "optimizer.adam.lr=0.5", "trainer.max_epochs=50", "checkpoint={}"]).ended_by(0);
+    let steps = run.summary("steps");
+    let was = result(&run);
+    // As a kill before the summary's row leaves it.
+    let killed = killed_after(&run, checkpoints(&run).last().unwrap(), place.path().join("copy"));
+    assert_eq!(resume(&place, &killed, &[]).code, Some(0));
+    assert!(result(&killed) == was);
+    let longer = resume(&place, &run, &["trainer.max_epochs=60"]);
+    assert_eq!((longer.code, run.summary("steps")), (Some(0), steps.clone()), "{longer:?}");
+    let more = resume(&place, &run, &["trainer.early_stopping.patience=9"]);
+    assert_eq!(more.code, Some(0), "{more:?}");
+    assert!(run.summary("steps").parse::<u64>().unwrap() > steps.parse().unwrap());
+}

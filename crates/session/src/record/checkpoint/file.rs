@@ -43,6 +43,11 @@ impl Description {
             return Err("is damaged: its first line is not the digest of the others".to_owned());
         }
         let read: Self = toml::from_str(text).map_err(|e| format!("is damaged: {}", e.message()))?;
+        let CheckpointFacts { epoch, batch, elapsed_s, train_s, logging_s, .. } = read.state;
+        let is_time = |seconds: f64| (0.0..1e12).contains(&seconds);
+        if epoch == 0 || batch == 0 || ![elapsed_s, train_s, logging_s].into_iter().all(is_time) {
+            return Err("is damaged: it counts what cannot be".to_owned());
+        }
         // A newer version may mean other things by the same words.
         if read.version == VERSION { Ok(read) } else { Err("was written by another version".to_owned()) }
     }
