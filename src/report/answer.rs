@@ -57,8 +57,12 @@ impl Comparison {
             text += &self.best_run(ranking);
             let _ = write!(text, "\n{}", self.ranked_table(ranking, question, width)?); // a String takes every write
             text += &notes(ranking);
+            text += &self.uneven(ranking);
             text += &self.left_out(ranking);
-            text += &effects(ranking);
+            // Folded axes would be taken for seeds.
+            if question.by.is_empty() {
+                text += &effects(ranking);
+            }
             text.extend(
                 self.warning().filter(|_| !ranking.metric.is_learned).map(|words| format!("  {words}\n")),
             );
@@ -120,30 +124,35 @@ impl Comparison {
             }
         };
         let each = if ranking.metric.is_learned { "seed" } else { "run" };
-        let mut rivals = ranking.rivals();
-        let first = rivals.next();
-        match first {
-            _ if ranking.pairs == 0 => {
-                format!("one {each} each cannot tell whether that is more than luck (`sweep.repeats=5` can)")
-            }
-            None => {
-                let next = &ranking.settings[1];
-                format!(
-                    "better than all others, of which #{} is next{}",
-                    self.number(next.places[0]),
-                    apart(next)
-                )
-            }
-            Some(rival) => {
-                let more = rivals.count();
-                let more = if more == 0 {
-                    String::new()
-                } else {
-                    format!(" and {} more", units::count(more as u64))
-                };
-                format!("not distinguishable from #{}{}{more}", self.number(rival.places[0]), apart(rival))
-            }
+        if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
+            return format!(
+                "one {each} each cannot tell whether that is more than luck (`sweep.repeats=5` can)"
+            );
         }
+        let and_more = |count: usize| match count {
+            0 => String::new(),
+            _ => format!(" and {} more", units::count(count as u64)),
+        };
+        let named = |setting: &Candidate| format!("#{}{}", self.number(setting.places[0]), apart(setting));
+        let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =
+            ranking.rivals().partition(|rival| rival.p.is_some());
+        let mut words = Vec::new();
+        if let [first, more @ ..] = &tested[..] {
+            words.push(format!("not distinguishable from {}{}", named(first), and_more(more.len())));
+        }
+        if let [first, more @ ..] = &untested[..] {
+            let why = match first.difference.is_some_and(|difference| difference.is_paired) {
+                true => format!("one shared {each} cannot tell"),
+                false => format!("too few {each}s to tell"),
+            };
+            words.push(format!("{why} it from {}{}", named(first), and_more(more.len())));
+        }
+        if words.is_empty() {
+            let next = &ranking.settings[1];
+            let number = self.number(next.places[0]);
+            words.push(format!("better than all others, of which #{number} is next{}", apart(next)));
+        }
+        words.join("; ")
     }
 
     /// The names of its specs, above one of several tasks.
@@ -244,6 +253,26 @@ impl Comparison {
             shown.reverse();
         }
         Ok(())
+    }
+
+    /// Settings that lack what others have.
+    fn uneven(&self, ranking: &Ranking) -> String {
+        let mut text = String::new();
+        let mut say = |what: &str, settings: &mut dyn Iterator<Item = &Candidate>| {
+            let numbers: Vec<usize> = settings.map(|setting| self.number(setting.places[0])).collect();
+            if !numbers.is_empty() {
+                let _ = writeln!(text, "  {what}: #{}", units::numbers(&numbers)); // a String takes every write
+            }
+        };
+        let all = || ranking.settings.iter();
+        say("fewer seeds, ranked last", &mut ranking.with_fewer_seeds());
+        let each = if ranking.metric.is_learned { "seeds" } else { "repeats" };
+        let incomplete =
+            format!("incomplete, {each} that lack a combination of the folded axes do not count");
+        say(&incomplete, &mut all().filter(|setting| setting.incomplete > 0));
+        let fewer = "fewer combinations of the folded axes than others, which may decide the difference";
+        say(fewer, &mut all().filter(|setting| setting.combinations[0] < setting.combinations[1]));
+        text
     }
 
     /// Runs without a place in the table, by how they ended.

@@ -7,6 +7,9 @@ use super::student::{quantile, two_sided_p};
 /// Intervals leave out this much.
 pub(super) const ALPHA: f64 = 0.05;
 
+/// A smaller relative spread is that of rounded sums.
+const ROUNDING: f64 = 1e-12;
+
 /// A value of a metric, with what it is paired by.
 pub(super) type Sample = (Option<String>, f64);
 
@@ -40,7 +43,7 @@ impl MeanDifference {
     /// How far the mean of some values is from 0.
     pub(super) fn from_values(values: &[f64]) -> Self {
         let moments = Moments::new(values);
-        if moments.variance == 0.0 && moments.count > 1 {
+        if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values tell the sign, and nothing of a spread: the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
             return Self { mean: moments.mean, interval: None, p: Some(p), is_paired: false };

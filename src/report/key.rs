@@ -51,6 +51,10 @@ impl Key {
     pub(super) fn name(&self) -> &str {
         &self.0[0]
     }
+
+    pub(super) fn stands_for(&self, name: &str) -> bool {
+        self.0.iter().any(|own| own == name)
+    }
 }
 
 /// Everything that a run may be asked for.

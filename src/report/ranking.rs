@@ -21,7 +21,12 @@ pub(super) struct Candidate {
     pub(super) values: Vec<String>,
     /// Its runs, the best first.
     pub(super) places: Vec<usize>,
+    /// A value for each seed, or each run of what was measured; where `--by` folds axes, their mean.
     pub(super) samples: Vec<Sample>,
+    /// Combinations of the folded axes, and the most of any setting.
+    pub(super) combinations: [usize; 2],
+    /// Seeds, or repeats, that lack a combination and do not count.
+    pub(super) incomplete: usize,
     /// The mean of what was learned, the median of what was measured.
     pub(super) value: f64,
     /// Student's at 95 % for a mean; order statistics for a median.
@@ -76,18 +81,29 @@ impl Ranking {
             Some(key) => key.value(run).map(str::to_owned),
             None => run.axis(&keys[key]).map(str::to_owned),
         };
+        let is_folded = |axis: &&String| is_told(axis) && !by.iter().any(|key| key.stands_for(axis));
+        let folded: Vec<&String> =
+            comparison.axes.iter().filter(|_| !by.is_empty()).filter(is_folded).collect();
         let setting = |places: Vec<usize>| {
             let values =
                 (0..keys.len()).map(|key| value(key, &runs[places[0]]).unwrap_or_else(|| "-".to_owned()));
-            Candidate::new(values.collect(), places, runs, metric, &keys)
+            Candidate::new(values.collect(), places, runs, metric, &folded)
         };
         let mut settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
-        settings.sort_by(|a, b| metric.cost(a.value).total_cmp(&metric.cost(b.value)));
+        let most = settings.iter().map(|setting| setting.combinations[0]).max().unwrap_or(1);
+        settings.iter_mut().for_each(|setting| setting.combinations[1] = most);
+        sort(&mut settings, metric);
         let pairs = compare_with_best(&mut settings);
         let is_ranked = |run: &Run| run.status == FINISHED && metric.value(run).is_some();
         let left_out = places.iter().copied().filter(|&place| !is_ranked(&runs[place]));
         let left_out = left_out.filter(|&place| runs[place].status != SAME_AS).collect();
         Ok(Self { metric: metric.clone(), keys, settings, pairs, left_out })
+    }
+
+    /// Settings with fewer seeds than the best: they are ranked last.
+    pub(super) fn with_fewer_seeds(&self) -> impl Iterator<Item = &Candidate> {
+        let most = self.settings.first().map_or(0, |best| best.samples.len());
+        self.settings.iter().filter(move |setting| self.metric.is_learned && setting.samples.len() < most)
     }
 
     /// Settings that the figures do not tell from the best.
@@ -103,11 +119,15 @@ impl Candidate {
         places: Vec<usize>,
         runs: &[Run],
         metric: &Metric,
-        keys: &[String],
+        folded: &[&String],
     ) -> Option<Self> {
         let known = places.into_iter().filter_map(|place| Some((place, metric.value(&runs[place])?)));
         let mut known: Vec<(usize, f64)> = known.collect();
-        let samples = samples(&known, runs, metric, keys);
+        let combination = |place: usize| folded.iter().map(|axis| runs[place].axis(axis)).collect::<Vec<_>>();
+        let combined = grouped(known.iter().map(|&(place, value)| (combination(place), (place, value))));
+        let of_combinations: Vec<Vec<Sample>> =
+            combined.iter().map(|(_, values)| samples(values, runs, metric)).collect();
+        let (samples, incomplete) = fold(&of_combinations);
         let of_samples: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
         let median = Estimate::from_values(&of_samples)?;
         let (value, interval) = if metric.is_learned {
@@ -118,22 +138,30 @@ impl Candidate {
         };
         known.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
         let places = known.into_iter().map(|(place, _)| place).collect();
-        Some(Self { values, places, samples, value, interval, difference: None, p: None })
+        let combinations = [of_combinations.len(); 2];
+        Some(Self {
+            values,
+            places,
+            samples,
+            combinations,
+            incomplete,
+            value,
+            interval,
+            difference: None,
+            p: None,
+        })
     }
 }
 
 /// Values with what they are paired by. What was learned is paired by seed, and equal seeds count once; what was measured is
 /// paired by the turn of a sweep.
-fn samples(values: &[(usize, f64)], runs: &[Run], metric: &Metric, keys: &[String]) -> Vec<Sample> {
+fn samples(values: &[(usize, f64)], runs: &[Run], metric: &Metric) -> Vec<Sample> {
     let key = |run: &Run| {
-        let folded = run.axes.iter().filter(|(axis, _)| axis != REPEAT && !keys.contains(axis));
-        let mut words: Vec<&str> = folded.map(|(_, value)| value.as_str()).collect();
-        if metric.is_learned {
-            words.push(run.axis("seed").unwrap_or_default());
-        } else {
-            words.extend([run.sweep.as_deref()?, run.repeat()?]);
+        let seed = run.axis("seed").unwrap_or_default();
+        match metric.is_learned {
+            true => Some(seed.to_owned()),
+            false => Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), seed].join("\n")),
         }
-        Some(words.join("\n"))
     };
     let keyed = values.iter().map(|(place, value)| (key(&runs[*place]), *value));
     if !metric.is_learned {
@@ -141,11 +169,42 @@ fn samples(values: &[(usize, f64)], runs: &[Run], metric: &Metric, keys: &[Strin
     }
     let mut seeds: BTreeMap<Option<String>, Vec<f64>> = BTreeMap::new();
     keyed.for_each(|(seed, value)| seeds.entry(seed).or_default().push(value));
-    let mean = |values: Vec<f64>| match values.windows(2).all(|pair| pair[0] == pair[1]) {
+    seeds.into_iter().map(|(seed, values)| (seed, mean(&values))).collect()
+}
+
+/// For each seed, or each turn of a sweep, the mean over the combinations of the folded axes, and how many of them lack a
+/// combination. Where all do, the mean of all is a single value, which tells nothing of a spread.
+fn fold(combinations: &[Vec<Sample>]) -> (Vec<Sample>, usize) {
+    if let [samples] = combinations {
+        return (samples.clone(), 0);
+    }
+    let all = combinations.iter().flatten().cloned();
+    let (complete, others): (Vec<_>, Vec<_>) = grouped(all)
+        .into_iter()
+        .partition(|(key, values)| key.is_some() && values.len() == combinations.len());
+    let incomplete = others.len();
+    if complete.is_empty() && incomplete > 0 {
+        let of_each =
+            |samples: &Vec<Sample>| mean(&samples.iter().map(|(_, value)| *value).collect::<Vec<_>>());
+        return (vec![(None, mean(&combinations.iter().map(of_each).collect::<Vec<_>>()))], incomplete);
+    }
+    (complete.into_iter().map(|(key, values)| (key, mean(&values))).collect(), incomplete)
+}
+
+/// Equal values have themselves as their mean, without rounding.
+fn mean(values: &[f64]) -> f64 {
+    match values.windows(2).all(|pair| pair[0] == pair[1]) {
         true => values[0],
         false => values.iter().sum::<f64>() / values.len() as f64,
-    };
-    seeds.into_iter().map(|(seed, values)| (seed, mean(values))).collect()
+    }
+}
+
+/// The best first. What was learned with fewer seeds than others comes last: the seeds that it lacks may be the hard ones.
+fn sort(settings: &mut [Candidate], metric: &Metric) {
+    let most = settings.iter().map(|setting| setting.samples.len()).max().unwrap_or(0);
+    let lacks = |setting: &Candidate| metric.is_learned && setting.samples.len() < most;
+    let cost = |setting: &Candidate| metric.cost(setting.value);
+    settings.sort_by(|a, b| lacks(a).cmp(&lacks(b)).then(cost(a).total_cmp(&cost(b))));
 }
 
 /// Takes the differences to the first setting, and returns the number of pairs that its place was found among.
@@ -195,6 +254,8 @@ mod tests {
             let setting = |values: Vec<f64>| Candidate {
                 values: Vec::new(),
                 places: Vec::new(),
+                combinations: [1; 2],
+                incomplete: 0,
                 value: values.iter().sum(),
                 interval: None,
                 samples: values.into_iter().enumerate().map(|(i, v)| (Some(i.to_string()), v)).collect(),

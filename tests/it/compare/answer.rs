@@ -1,5 +1,7 @@
 //! The answer: which setting is best, whether that is known, and the table below.
 
+use runner::report::{Question, TOP};
+
 use super::{FACTS, Facts, Runs};
 use crate::process::Sandbox;
 
@@ -7,9 +9,10 @@ use crate::process::Sandbox;
 fn learned(runs: &Runs, name: &str, settings: &[(&str, &str, &[f64])]) {
     let mut rows = "trial,optimizer.sgd.lr,model.width,repeat,status,folder,reason\n".to_owned();
     let mut trial = 0;
-    for repeat in 0..settings[0].2.len() {
+    let repeats = settings.iter().map(|(_, _, values)| values.len()).max().unwrap();
+    for repeat in 0..repeats {
         for (lr, width, values) in settings {
-            let value = values[repeat];
+            let Some(value) = values.get(repeat) else { continue };
             let columns = "run,status,devices_used,steps,train_s,best_value,best_epoch";
             let summary = format!("{columns}\n{trial},finished,cpu,100,0.5,{value},7\n");
             runs.write(&format!("{name}/S/{trial:03}/summary.csv"), &summary);
@@ -173,7 +176,7 @@ fn groups_are_exported_and_pivoted() {
         lines[0],
         "optimizer.sgd.lr,runs,n,value,low,high,difference,difference_low,difference_high,p"
     );
-    assert!(lines[1].starts_with("0.01,12,12,0.0613") && lines[2].starts_with("0.1,6,6,0.081"), "{text}");
+    assert!(lines[1].starts_with("0.01,12,6,0.06129") && lines[2].starts_with("0.1,6,6,0.0810"), "{text}");
     insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
     \begin{tabular}{rrrrllrrr}
     \toprule
@@ -193,4 +196,71 @@ fn groups_are_exported_and_pivoted() {
     );
     let refused = ran(&["--pivot", "lr"]);
     assert!(refused.stderr.starts_with("error: `--pivot` takes two keys"), "{}", refused.stderr);
+}
+
+/// Eight widths with two seeds are two values of a learning rate, not sixteen. By hand: 0.0082 and 0.0147, each the mean over
+/// the widths, are 0.01145 with 12.706 * 0.00325 on either side.
+#[test]
+fn folded_axes_are_no_seeds() {
+    let runs = Runs::new();
+    let widths = ["1", "2", "4", "8", "16", "32", "64", "128"];
+    let values: Vec<[Vec<f64>; 2]> = (0..8)
+        .map(|i| {
+            let own = [0.4 + 0.01 * f64::from(i), 0.41 + 0.01 * f64::from(i)];
+            let spread = 0.0005 * (f64::from(i) - 3.5);
+            [own.to_vec(), vec![own[0] + 0.0082 + spread, own[1] + 0.0147 - spread]]
+        })
+        .collect();
+    let settings: Vec<(&str, &str, &[f64])> = widths
+        .iter()
+        .zip(&values)
+        .flat_map(|(width, [near, far])| [("0.1", *width, &near[..]), ("0.01", *width, &far[..])])
+        .collect();
+    learned(&runs, "a", &settings);
+    let question = Question { top: TOP, by: vec!["lr".to_owned()], ..Question::default() };
+    let answer = |name: &str| runs.masked(&runs.read(&[name]).answer(&question, 120).unwrap());
+    insta::assert_snapshot!(answer("a"), @r"
+    best: #0 lr 0.1, validation loss 0.44 [0.38, 0.50], n 2;
+      not distinguishable from #1 (paired difference 0.011, -0.030 to 0.053)
+      RUNS/a/S/000
+
+     #    lr  n    validation loss                vs best     p    time
+     0   0.1  2  0.44 [0.38, 0.50]                   best        500 ms
+     1  0.01  2  0.45 [0.35, 0.56]  0.011 [-0.030, 0.053]  0.18  500 ms
+      means and paired differences over n seeds [95 %, Student]; p by Holm, 1 pair
+    ");
+    // A seed that lacks a width does not count.
+    let lacking: Vec<(&str, &str, &[f64])> =
+        settings.iter().enumerate().map(|(i, s)| (s.0, s.1, if i == 3 { &s.2[..1] } else { s.2 })).collect();
+    learned(&runs, "b", &lacking);
+    insta::assert_snapshot!(answer("b"), @r"
+    best: #0 lr 0.1, validation loss 0.44 [0.38, 0.50], n 2;
+      one shared seed cannot tell it from #1 (paired difference +0.008200)
+      RUNS/b/S/000
+
+     #    lr  n    validation loss    vs best    time
+     0   0.1  2  0.44 [0.38, 0.50]       best  500 ms
+     1  0.01  1             0.4432  +0.008200  500 ms
+      means over n seeds [95 %, Student]
+      fewer seeds, ranked last: #1
+      incomplete, seeds that lack a combination of the folded axes do not count: #1
+    ");
+}
+
+/// The setting with one seed has the lower mean, yet on that seed the other is better by 0.01867.
+#[test]
+fn fewer_seeds_are_not_the_best() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.4441]), ("0.01", "32", &[0.42543, 0.4800])]);
+    insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
+    best: #1 lr 0.01, validation loss 0.45 [0.11, 0.80], n 2;
+      one shared seed cannot tell it from #0 (paired difference +0.01867)
+      RUNS/a/S/001
+
+     #    lr  n    validation loss   vs best    time
+     1  0.01  2  0.45 [0.11, 0.80]      best  500 ms
+     0   0.1  1             0.4441  +0.01867  500 ms
+      means over n seeds [95 %, Student]
+      fewer seeds, ranked last: #0
+    ");
 }
