@@ -7,9 +7,10 @@ use crate::{
     data::Dataset,
     host,
     plan::{DeviceId, Machine, Movement, Trial, sum_of, transfers},
+    program::Role,
     record::{self, cause, devices_in_words, of_build, text_table},
     report::Estimate,
-    spec::Rule,
+    spec::{Every, Rule},
     units,
 };
 
@@ -26,6 +27,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     model(&mut page, trial);
     page.row("optimizer", optimizer(trial));
     steps(&mut page, trial);
+    checkpoints(&mut page, trial);
     cost(&mut page, trial, dataset);
     page.row("engine", record::engine(trial));
     moves(&mut page, trial);
@@ -205,6 +207,23 @@ fn steps(page: &mut Page, trial: &Trial) {
             units::count(trial.steps)
         ),
     );
+}
+
+/// How often the state is saved, and what each takes.
+fn checkpoints(page: &mut Page, trial: &Trial) {
+    let Some(rule) = &trial.spec.checkpoint else { return };
+    let (often, count) = match rule.every {
+        Every::Epochs(n) => {
+            (units::counted(n, "epoch"), Some(trial.steps / trial.steps_per_epoch.max(1) / n))
+        }
+        Every::Steps(n) => (units::counted(n, "step"), Some(trial.steps / n)),
+        Every::Minutes(n) => (format!("{} min", units::exact(n)), None),
+    };
+    let count = count.map_or(String::new(), |count| format!(", {} in all", units::count(count.max(1))));
+    let layout = &trial.programs.layout;
+    let numbers = [Role::Values, Role::State, Role::Best].into_iter().filter_map(|role| layout.of_role(role));
+    let bytes = 4 * numbers.map(|slice| slice.len as u64).sum::<u64>();
+    page.row("checkpoint", format!("every {often}{count}; {} each", units::bytes(bytes)));
 }
 
 fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {

@@ -1,5 +1,7 @@
 //! `--resume RUN` and `--resume auto`: which run goes on, and whether its spec lets it.
 
+use std::path::{Path, PathBuf};
+
 use super::args::{AUTO, StartOptions};
 use crate::{
     record::RunDir,
@@ -14,18 +16,33 @@ use crate::{
 /// # Errors
 /// The path leads to no run; the error has been printed.
 pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
+    let is_run = options.resume.as_deref().is_some_and(|run| run != AUTO);
+    if let Some(spec) = options.run.words.iter().find(|word| is_run && word.ends_with(".toml")) {
+        print_error("a run goes on by its own spec", Some(&format!("leave `{spec}` out")));
+        return Err(Exit::Refused);
+    }
     match options.resume.as_deref() {
         None => Ok(Resume::No),
         Some(AUTO) => Ok(Resume::Auto),
+        // Also one that lost its table.
+        Some(path) if Path::new(path).join("sweep.toml").is_file() => {
+            Ok(Resume::Sweep(RunDir::existing(named(path.into()))))
+        }
         Some(path) => match find_one(path) {
-            Ok(Found::Run(folder)) => Ok(Resume::Run(RunDir::existing(folder))),
-            Ok(Found::Sweep(folder)) => Ok(Resume::Sweep(RunDir::existing(folder))),
+            Ok(Found::Run(folder)) => Ok(Resume::Run(RunDir::existing(named(folder)))),
+            Ok(Found::Sweep(folder)) => Ok(Resume::Sweep(RunDir::existing(named(folder)))),
             Err(e) => {
                 print_error(&e, e.hint());
                 Err(Exit::Refused)
             }
         },
     }
+}
+
+/// A folder that is called by a name, not by dots.
+fn named(folder: PathBuf) -> PathBuf {
+    let is_named = folder.file_name().is_some();
+    if is_named { folder } else { folder.canonicalize().unwrap_or(folder) }
 }
 
 /// Whether what was read may go on.
@@ -54,7 +71,7 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
 }
 
 /// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
-const MAY_CHANGE: [&str; 15] = [
+const MAY_CHANGE: [&str; 16] = [
     "description",
     "devices.num_gpus",
     "devices.use",
@@ -63,7 +80,8 @@ const MAY_CHANGE: [&str; 15] = [
     "trainer.max_epochs",
     "trainer.max_steps",
     "trainer.max_time",
-    "trainer.early_stopping",
+    "trainer.early_stopping.patience",
+    "trainer.early_stopping.min_delta",
     "trainer.restore_best",
     "checkpoint",
     "logging.flush_every",
@@ -78,7 +96,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let Some(old) = old.trials.first() else { return Ok(()) };
     let changes = old.spec.changes(new);
     if changes.is_empty() && folder.has_finished() {
-        let hint = "for more of it, name a larger `trainer.max_epochs` or `trainer.max_steps` after it";
+        let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`";
         print_error(format!("`{}` has finished", folder.path().display()), Some(hint));
         return Err(Exit::Refused);
     }

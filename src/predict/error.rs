@@ -55,9 +55,9 @@ impl PredictError {
             {
                 Some("a run that diverged has only its best weights: leave out `--last`")
             }
-            Self::NoWeights { status, .. } if status == "unfinished" => {
-                Some("weights are written at the end of a run: one that was killed has none")
-            }
+            Self::NoWeights { status, .. } if status == "unfinished" => Some(
+                "weights are written at the end of a run; one that was killed goes on by `runner run --resume RUN`",
+            ),
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
             Self::IsOfRun { .. } | Self::IsInput { .. } => Some("write to another file"),
             Self::NoClasses => Some("leave out `--confusion`"),

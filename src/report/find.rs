@@ -95,7 +95,9 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     } else if is_run(folder) {
         found.push(Found::Run(folder.to_owned()));
     } else if depth > 0 && folder.is_dir() {
-        for inner in folders_in(folder)? {
+        // A run's own folders hold what its earlier parts left.
+        let is_own = |inner: &PathBuf| inner.ends_with("earlier") || inner.ends_with("checkpoints");
+        for inner in folders_in(folder)?.into_iter().filter(|inner| !is_own(inner)) {
             look(&inner, depth - 1, found)?;
         }
     }

@@ -206,3 +206,19 @@ fn old_checkpoints_are_removed() {
     wanted.dedup();
     assert_eq!(checkpoints(&run), wanted);
 }
+
+/// `runner check` says how often the state is saved, and how large it is.
+#[test]
+fn check_tells_of_checkpoints() {
+    let place = Sandbox::new(SPEC);
+    let line = |rule: &str| {
+        let ended = place.runner(&["check", "spec.toml", rule]);
+        ended.stdout.lines().find(|line| line.trim_start().starts_with("checkpoint ")).unwrap().to_owned()
+    };
+    assert!(
+        line("checkpoint.every_epochs=2").contains("every 2 epochs, 3 in all; 1"),
+        "{}",
+        line("checkpoint={}")
+    );
+    assert!(line("checkpoint.every_minutes=0.5").contains("every 0.5 min; "));
+}

@@ -29,7 +29,7 @@ fn a_run_goes_on_by_its_own_spec() {
         &place,
         &run,
         &[],
-        "error: `RUN` has finished\n  = hint: for more of it, name a larger `trainer.max_epochs` or `trainer.max_steps` after it\n",
+        "error: `RUN` has finished\n  = hint: for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`\n",
     );
     refused(
         &place,
@@ -47,6 +47,13 @@ fn a_run_goes_on_by_its_own_spec() {
     // The schedule keeps the length that it had.
     let ended = resume(&place, &run, &[longer]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    refused(
+        &place,
+        &run,
+        &["trainer.max_epochs=7"],
+        "error: `RUN` has taken 63 steps, and would end after 49 steps\n  = hint: it was made longer: name that length, such as \
+         `trainer.max_epochs`, or a larger one\n",
+    );
     let plain = place.run(&[]).ended_by(0);
     refused(
         &place,
@@ -101,7 +108,7 @@ fn damaged_checkpoints_are_passed_over() {
     assert_eq!(
         ended.stderr,
         format!(
-            "{passed}{}`: is damaged: key with no value, expected `=`\n{passed}{}`: its arrays are not those \
+            "{passed}{}`: is damaged: its first line is not the digest of the others\n{passed}{}`: its arrays are not those \
              that were saved\n",
             names[2], names[3]
         )
@@ -133,8 +140,10 @@ fn lost_rows_are_noticed() {
     let metrics = run.0.join("metrics.csv");
     let text = fs::read_to_string(&metrics).unwrap();
     fs::write(&metrics, text.split_inclusive('\n').take(20).collect::<String>()).unwrap();
+    let before = run.files();
     let ended = resume(&place, &run, &[]);
-    assert_eq!(ended.code, Some(1));
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(run.files(), before, "a run that cannot go on is left as it is");
     let expected = format!(
         "error: cannot go on with `{}`: it has fewer rows than the checkpoint counted\n",
         metrics.display()
@@ -142,4 +151,48 @@ fn lost_rows_are_noticed() {
     assert_eq!(ended.stderr, expected);
     // The rows that are there stay.
     assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), 20);
+}
+
+/// `auto` goes on with, or stops at, a run of this very spec and these data alone.
+#[test]
+fn auto_knows_its_own_run() {
+    let rows: String = (0..40).map(|row| format!("{},{}\n", row, 2 * row)).collect();
+    let spec = "[data.csv]\npath = \"rows.csv\"\ntarget = \"b\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                [optimizer.sgd]\nlr = 0.0001\n[checkpoint]\n";
+    let place = Sandbox::new(spec);
+    let table = place.path().join("rows.csv");
+    fs::write(&table, format!("a,b\n{rows}")).unwrap();
+    let auto = || place.runner(&["run", "spec.toml", "-q", "--resume", "auto"]);
+    let first = auto().stdout;
+    let again = auto();
+    let expected = format!("`{}` has finished; there is nothing to go on with\n", first.trim());
+    assert_eq!((again.code, again.stdout), (Some(0), expected));
+    // Other rows under the old name; a run that was made longer.
+    fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
+    let second = auto().stdout;
+    assert_ne!(second, first);
+    let longer = place.runner(&["run", "-q", "--resume", second.trim(), "trainer.max_epochs=20"]);
+    assert_eq!(longer.code, Some(0), "{longer:?}");
+    let third = auto().stdout;
+    assert!(third != second && third.starts_with("runs/"), "{third}");
+}
+
+/// Where early stopping had ended a run, it does again; more patience lets it go on.
+#[test]
+fn early_stopping_stays_what_it_was() {
+    let place = Sandbox::new(SPEC);
+    let stopping = "trainer.early_stopping={ patience = 2 }";
+    let run =
+        place.run(&[stopping, "optimizer.adam.lr=0.5", "trainer.max_epochs=50", "checkpoint={}"]).ended_by(0);
+    let steps = run.summary("steps");
+    let was = result(&run);
+    // As a kill before the summary's row leaves it.
+    let killed = killed_after(&run, checkpoints(&run).last().unwrap(), place.path().join("copy"));
+    assert_eq!(resume(&place, &killed, &[]).code, Some(0));
+    assert!(result(&killed) == was);
+    let longer = resume(&place, &run, &["trainer.max_epochs=60"]);
+    assert_eq!((longer.code, run.summary("steps")), (Some(0), steps.clone()), "{longer:?}");
+    let more = resume(&place, &run, &["trainer.early_stopping.patience=9"]);
+    assert_eq!(more.code, Some(0), "{more:?}");
+    assert!(run.summary("steps").parse::<u64>().unwrap() > steps.parse().unwrap());
 }

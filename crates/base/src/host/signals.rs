@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -21,12 +21,18 @@ const AT_ONCE: &[u8] =
     b"runner: ended at once by a second signal; rows that were still on a device are lost\n";
 
 /// The first of SIGINT, SIGTERM, SIGHUP and SIGXCPU stores its number in `stop`, and the run ends in order; one that comes
-/// two seconds later or more ends the process at once. SIGUSR1 sets `save`. A file that may not grow further (SIGXFSZ) is
+/// two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`. A file that may not grow further (SIGXFSZ) is
 /// an error of its write.
-pub fn stop_on_signals(stop: &Arc<AtomicUsize>, save: &Arc<AtomicBool>) {
+pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>) {
     // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
     let _ = flag::register(SIGXFSZ, Arc::default());
-    let _ = flag::register(SIGUSR1, Arc::clone(save));
+    let saves = Arc::clone(saves);
+    // SAFETY: the action changes an atomic, which a signal handler may do.
+    let _ = unsafe {
+        low_level::register(SIGUSR1, move || {
+            saves.fetch_add(1, Ordering::Relaxed);
+        })
+    };
     let (begun, asked_at) = (Instant::now(), Arc::new(AtomicU64::new(0)));
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
         if signal == SIGHUP && is_ignored(signal) {

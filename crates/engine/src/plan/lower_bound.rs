@@ -25,6 +25,8 @@ pub enum Bottleneck {
     File,
     /// Metrics on their way to the host.
     Log,
+    /// Waiting for checkpoints.
+    Checkpoint,
     /// A GPU that has nothing to do, for no measured reason.
     Idle,
     /// Nothing that was measured.

@@ -34,6 +34,8 @@ pub struct Measured {
     pub upload_s: f64,
     /// Reading metrics and handing them over, while a GPU may compute.
     pub log_s: f64,
+    /// Copying the state for checkpoints, and waiting until the one before is written.
+    pub checkpoint_s: f64,
     /// All-reduce, where it is timed by itself.
     pub all_reduce_s: f64,
     /// Times that the host waited for the device in order to log.
@@ -88,6 +90,7 @@ impl TimeAccount {
         let from_file = trial.facts.in_file();
         let streamed = trial.chunks.is_some() || from_file;
         let mut shares = step_shares(lower_bound, least, measured);
+        let checkpoints = TimeShare { cause: Bottleneck::Checkpoint, seconds: measured.checkpoint_s };
         let beside = if on_gpu {
             idle_shares(measured, lower_bound.rates.block_s, streamed, from_file)
         } else {
@@ -97,7 +100,7 @@ impl TimeAccount {
                 TimeShare { cause: Bottleneck::Log, seconds: measured.log_s },
             ]
         };
-        for share in beside {
+        for share in beside.into_iter().chain([checkpoints]) {
             match shares.iter_mut().find(|known| known.cause == share.cause) {
                 Some(known) => known.seconds += share.seconds,
                 None => shares.push(share),
@@ -162,7 +165,8 @@ fn step_shares(lower_bound: &LowerBound, least: TimeBreakdown, measured: &Measur
 
 /// What a GPU stood idle for.
 fn idle_shares(measured: &Measured, block_s: f64, streamed: bool, from_file: bool) -> Vec<TimeShare> {
-    let idle_s = (measured.train_s - measured.compute_s - measured.all_reduce_s).max(0.0);
+    let busy_s = measured.compute_s + measured.all_reduce_s + measured.checkpoint_s;
+    let idle_s = (measured.train_s - busy_s).max(0.0);
     let log_s = measured.log_s + measured.log_waits as f64 * block_s;
     let moved_s = measured.upload_s + measured.wait_s;
     let (log_s, rows_s) = if streamed {

@@ -16,6 +16,8 @@ use crate::{
 pub(super) struct Checkpoints {
     every: Option<Every>,
     pub last: Instant,
+    /// Requests by a signal that have been met.
+    pub requests: usize,
     /// The last state that was saved, or gone on from: its step, and whether its epoch was not over.
     pub saved: Option<(u64, bool)>,
     /// The arrays that the recorder has, and the time it needs to write them.
@@ -25,9 +27,17 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub fn new(rule: Option<&spec::Checkpoint>) -> Self {
+    pub fn new(rule: Option<&spec::Checkpoint>, requests: usize) -> Self {
         let every = rule.map(|rule| rule.every.clone());
-        Self { every, last: Instant::now(), saved: None, writing: None, count: 0, written: Duration::ZERO }
+        Self {
+            every,
+            last: Instant::now(),
+            requests,
+            saved: None,
+            writing: None,
+            count: 0,
+            written: Duration::ZERO,
+        }
     }
 
     /// Steps after `step` until the next checkpoint, at most.

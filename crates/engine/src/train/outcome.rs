@@ -36,7 +36,8 @@ impl TrainLoop<'_> {
             let train_s = train_time.as_secs_f64();
             let log_waits = log_waits(&first.device);
             let full_steps = self.at.step - self.earlier.steps - last_steps;
-            let measured = Measured { full_steps, last_steps, train_s, log_waits, ..work };
+            let checkpoint_s = self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64();
+            let measured = Measured { full_steps, last_steps, train_s, log_waits, checkpoint_s, ..work };
             // Virtual devices share one processor: their times say nothing about real ones.
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)

@@ -43,16 +43,22 @@ impl TrainLoop<'_> {
         self.validated.last = facts.validation.clone();
         if let Some(stopper) = &mut self.validated.stopper {
             stopper.seen = facts.early_stopping;
+            // Early stopping had ended it, and would again.
+            if !facts.in_epoch
+                && let Some(why) = stopper.exhausted()
+            {
+                self.ended = Some((Status::Finished, Some(why)));
+            }
         }
         Ok(())
     }
 
     /// Saves the state if it is time, or if SIGUSR1 asks for it.
     pub(super) fn save_if_due(&mut self) -> Result<(), Halt> {
-        if self.ended.is_none() && (self.stop.takes_save_request() || self.checkpoints.is_due(&self.at)) {
-            self.save()?;
-        }
-        Ok(())
+        let requests = self.stop.save_requests();
+        let is_asked = std::mem::replace(&mut self.checkpoints.requests, requests) != requests;
+        let saves = self.ended.is_none() && (is_asked || self.checkpoints.is_due(&self.at));
+        if saves { self.save() } else { Ok(()) }
     }
 
     /// Saves the state at the end of the run, for more epochs later, or for the rest of it after a signal.
@@ -86,6 +92,8 @@ impl TrainLoop<'_> {
         }
         let facts = self.facts()?;
         let waited = self.settle(Purpose::Checkpoint)?;
+        // Rows of changed files may be of either content.
+        self.check_files()?;
         if self.non_finite.is_some() {
             return self.check();
         }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 
 use crate::{
@@ -16,8 +16,8 @@ use crate::{
 pub struct StopFlag {
     /// The number of the signal that asks it to end; 0 for none.
     pub number: Arc<AtomicUsize>,
-    /// Whether a signal asks it to save its state and go on.
-    pub save: Arc<AtomicBool>,
+    /// How often a signal has asked to save the state and go on.
+    pub saves: Arc<AtomicUsize>,
 }
 
 impl StopFlag {
@@ -25,9 +25,9 @@ impl StopFlag {
         Some(self.number.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
 
-    /// Whether the state is to be saved; a request counts once.
-    pub fn takes_save_request(&self) -> bool {
-        self.save.load(Ordering::Relaxed) && self.save.swap(false, Ordering::Relaxed)
+    /// How often the state was to be saved so far.
+    pub fn save_requests(&self) -> usize {
+        self.saves.load(Ordering::Relaxed)
     }
 
     pub fn name(&self) -> &'static str {
@@ -54,7 +54,7 @@ impl EarlyStopper {
     /// The reason to stop, if this validation exhausts the patience.
     pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
         let metric = self.rule.metric.unwrap_or(Monitor::ValidationLoss);
-        let (name, value) = (metric.metric(), metric.cost(row.value(metric)?));
+        let value = metric.cost(row.value(metric)?);
         // A value that is not finite is no improvement and no reference.
         if value.is_finite() && self.seen.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.seen.best = Some(value);
@@ -62,6 +62,16 @@ impl EarlyStopper {
             return None;
         }
         self.seen.waited += 1;
+        self.exhausted()
+    }
+
+    /// The reason to stop, if what was seen so far exhausts the patience.
+    pub fn exhausted(&self) -> Option<String> {
+        if self.seen.waited == 0 {
+            return None;
+        }
+        let metric = self.rule.metric.unwrap_or(Monitor::ValidationLoss);
+        let name = metric.metric();
         // As in Lightning and Keras: a patience of 0 is one of 1.
         (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {
             Some(best) => {

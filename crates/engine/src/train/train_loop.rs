@@ -190,7 +190,7 @@ impl<'a> TrainLoop<'a> {
             pacing: Pacing::default(),
             inputs: Inputs::default(),
             replicas: ReplicaChecks::default(),
-            checkpoints: Checkpoints::new(trial.spec.checkpoint.as_ref()),
+            checkpoints: Checkpoints::new(trial.spec.checkpoint.as_ref(), stop.save_requests()),
             earlier,
             non_finite: None,
             ended: None,

@@ -122,6 +122,7 @@ pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
         Bottleneck::Transfer => "transfer",
         Bottleneck::File => "file reads",
         Bottleneck::Log => "log",
+        Bottleneck::Checkpoint => "checkpoints",
         Bottleneck::Idle => "an idle GPU",
         Bottleneck::Unexplained => "unexplained",
     }

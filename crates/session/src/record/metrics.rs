@@ -1,6 +1,10 @@
 //! `metrics.csv`: one row per step and split, append only, its header fixed before step 0.
 
-use std::{fs, path::Path};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+};
 
 use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
 use crate::{
@@ -11,6 +15,30 @@ use crate::{
 fn columns(metrics: &[Metric]) -> impl Iterator<Item = &'static str> {
     let names = metrics.iter().map(|metric| metric.name());
     ["step", "epoch", "split", "rows"].into_iter().chain(names).chain(["elapsed_s"])
+}
+
+/// Bytes of the header and the first `rows` rows of a file that was begun earlier.
+///
+/// # Errors
+/// Where it cannot be read, has fewer rows, or other columns.
+pub(crate) fn length_of(path: &Path, metrics: &[Metric], rows: u64) -> Result<u64, RecordError> {
+    let unreadable = |e| RecordError::read(path, e);
+    let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+    let wanted = columns(metrics).collect::<Vec<_>>().join(",") + "\n";
+    let mut line = Vec::new();
+    file.read_until(b'\n', &mut line).map_err(unreadable)?;
+    if line != wanted.as_bytes() {
+        return Err(RecordError::unusable(path, "its columns are not those of `logging.metrics`"));
+    }
+    let mut length = line.len() as u64;
+    for _ in 0..rows {
+        line.clear();
+        length += file.read_until(b'\n', &mut line).map_err(unreadable)? as u64;
+        if line.last() != Some(&b'\n') {
+            return Err(RecordError::unusable(path, "it has fewer rows than the checkpoint counted"));
+        }
+    }
+    Ok(length)
 }
 
 /// The sink of `metrics.csv`.
@@ -36,20 +64,8 @@ impl MetricsCsv {
     /// # Errors
     /// Where it cannot be read or written, has fewer rows, or other columns.
     pub fn resume(path: &Path, metrics: &[Metric], rows: u64) -> Result<Self, RecordError> {
-        let text = fs::read(path).map_err(|e| RecordError::read(path, e))?;
-        let mut ends = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-        let header = ends.next().map(|end| &text[..end]);
-        let wanted = columns(metrics).collect::<Vec<_>>().join(",") + "\n";
-        if header != Some(wanted.as_bytes()) {
-            return Err(RecordError::unusable(path, "its columns are not those of `logging.metrics`"));
-        }
-        let length = match usize::try_from(rows).unwrap_or(usize::MAX).checked_sub(1) {
-            None => wanted.len(),
-            Some(last) => ends.nth(last).ok_or_else(|| {
-                RecordError::unusable(path, "it has fewer rows than the checkpoint counted")
-            })?,
-        };
-        let file = RowFile::open_at(path, length as u64)?;
+        let length = length_of(path, metrics, rows)?;
+        let file = RowFile::open_at(path, length)?;
         Ok(Self { file, metrics: metrics.to_vec(), shared: Lines::new() })
     }
 

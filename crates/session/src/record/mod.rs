@@ -44,6 +44,7 @@ use self::{
 use crate::{event::Event, plan::Trial, spec::Kind};
 
 pub use metrics::MetricsCsv;
+pub(crate) use metrics::length_of;
 pub use summary::summary_columns;
 
 pub use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};

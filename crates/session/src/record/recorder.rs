@@ -99,8 +99,7 @@ impl RecorderThread {
             for event in events {
                 match event {
                     Event::Finished(outcome) => self.finished(outcome),
-                    // It would count rows that were not kept.
-                    Event::Checkpoint(_) if self.fault.is_some() => {}
+                    event @ Event::Checkpoint(_) => self.checkpoint(&event),
                     event => self.each_sink(|sink| sink.event(&event)),
                 }
             }
@@ -113,6 +112,14 @@ impl RecorderThread {
     fn each_sink(&mut self, what: impl Fn(&mut dyn Sink) -> Result<(), RecordError>) {
         for mut sink in std::mem::take(&mut self.sinks) {
             let done = what(sink.as_mut());
+            self.keep(sink, done);
+        }
+    }
+
+    /// A checkpoint counts rows: the sinks before the one that writes it must have kept them.
+    fn checkpoint(&mut self, event: &Event) {
+        for mut sink in std::mem::take(&mut self.sinks) {
+            let done = if self.fault.is_none() { sink.event(event) } else { Ok(()) };
             self.keep(sink, done);
         }
     }

@@ -40,10 +40,10 @@ impl RowFile {
         Ok(rows)
     }
 
-    /// Locks a file that was begun earlier, and cuts the torn line that a loss of power may have left. `None` where another
+    /// Locks a file, which it makes where it is missing, and cuts the torn line that a loss of power may have left. `None` where another
     /// process holds the lock.
     pub fn lock_and_append(path: &Path) -> Result<Option<Self>, RecordError> {
-        let opened = OpenOptions::new().append(true).open(path);
+        let opened = OpenOptions::new().append(true).create(true).open(path);
         let file = opened.map_err(|e| RecordError::write(path, e))?;
         let mut rows = Self { path: path.to_owned(), file, length: 0, lines: Lines::new() };
         if !rows.try_lock() {

@@ -57,8 +57,8 @@ impl RunDir {
         Self { path }
     }
 
-    /// The newest folder that [`RunDir::create`] made of this name and tail.
-    pub fn newest(runs_dir: &Path, name: &str, tail: &str) -> Option<Self> {
+    /// The newest folder that [`RunDir::create`] made of this name and tail, among those that `fits`.
+    pub fn newest(runs_dir: &Path, name: &str, tail: &str, fits: impl Fn(&Self) -> bool) -> Option<Self> {
         let entries = fs::read_dir(runs_dir.join(folder_name(name))).ok()?;
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let numbered = |path: &PathBuf| {
@@ -69,8 +69,20 @@ impl RunDir {
             };
             Some((time.to_owned(), number))
         };
-        let runs = paths.filter_map(|path| Some((numbered(&path)?, path)));
-        runs.max().map(|(_, path)| Self { path })
+        let mut runs: Vec<_> = paths.filter_map(|path| Some((numbered(&path)?, path))).collect();
+        runs.sort();
+        runs.into_iter().rev().map(|(_, path)| Self { path }).find(fits)
+    }
+
+    /// Whether the run is of this resolved spec and these data, as its files say.
+    pub fn is_of(&self, spec: &str, data_digest: Option<&str>) -> bool {
+        let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
+        let text = read("spec.toml");
+        // Comments stand above.
+        let mut own = text.split_inclusive('\n').skip_while(|line| line.starts_with('#'));
+        let environment = toml::from_str::<toml::Table>(&read("environment.toml")).unwrap_or_default();
+        let digest = environment.get("data").and_then(|data| data.get("digest")?.as_str());
+        own.by_ref().collect::<String>() == spec && digest == data_digest
     }
 
     /// How the run ended, by its summary's row; `None` where it has none.

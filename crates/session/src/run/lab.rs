@@ -71,6 +71,10 @@ impl Planned for LabTrial {
         Ok(lab::devices(self)?)
     }
 
+    fn is_of(&self, _: &Vec<lab::Device>, folder: &RunDir) -> bool {
+        folder.is_of(&self.spec.to_toml(), None)
+    }
+
     fn resume(&self, _: &mut Vec<lab::Device>, _: &RunDir) -> Result<(), ExecuteError> {
         let message = format!("a run of kind `{}` has no checkpoints to go on from", self.spec.kind.name());
         Err(ExecuteError::Resume { message, hint: "run its spec again" })

@@ -155,6 +155,9 @@ pub trait Planned: Sized + Sync {
     /// A resource is missing, or data changed since the trial was planned.
     fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
 
+    /// Whether the run of a folder is of this very spec and data.
+    fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
+
     /// Puts the newest checkpoint of a run's folder in the place of the start, and locks the folder.
     ///
     /// # Errors

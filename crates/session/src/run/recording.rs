@@ -49,6 +49,7 @@ impl Recording {
                 virtual_gpus: process.virtual_gpus,
                 threads: facts.threads,
                 available_threads: process.available_threads,
+                jobs: Some(process.jobs).filter(|jobs| *jobs > 1),
             },
             cpu: Cpu::here(Kernel::detect().name().to_owned()),
             memory: Memory::here(),

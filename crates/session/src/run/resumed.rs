@@ -50,11 +50,18 @@ impl Resumed {
             let hint = "use as many devices as before, or scale `strong`";
             return refuse(format!("a batch of `{path}` has {was} rows; here it would have {is}"), hint);
         }
-        if facts.step >= trial.steps && folder.has_finished() {
+        if facts.step > trial.steps {
+            let [taken, planned] = [facts.step, trial.steps].map(|steps| units::counted(steps, "step"));
+            let hint = "it was made longer: name that length, such as `trainer.max_epochs`, or a larger one";
+            return refuse(format!("`{path}` has taken {taken}, and would end after {planned}"), hint);
+        }
+        if facts.step == trial.steps && folder.has_finished() {
             let steps = units::counted(facts.step, "step");
-            let hint = "for more of them, name a larger `trainer.max_epochs` or `trainer.max_steps` after it";
+            let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`";
             return refuse(format!("`{path}` has taken all its steps: {steps}"), hint);
         }
+        // Before anything in the folder is touched.
+        record::length_of(&folder.file("metrics.csv"), &trial.spec.logging.metrics, metrics_rows)?;
         Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
     }
 

@@ -62,10 +62,17 @@ impl<'a, P: Planned> Session<'a, P> {
             }
             _ => return Exit::Done,
         };
+        let mut ready = match planned.ready(&mut *self.shared()) {
+            Ok(ready) => ready,
+            Err(e) => {
+                report_error(&e, None);
+                return Exit::Refused;
+            }
+        };
         let resumed = match self.process.resume.clone() {
             Resume::No | Resume::Sweep(_) => None,
             Resume::Run(folder) => Some(folder),
-            Resume::Auto => match self.newest(&**planned) {
+            Resume::Auto => match self.newest(&**planned, &ready) {
                 Newest::Finished(folder) => {
                     let path = folder.path().display();
                     return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
@@ -74,16 +81,10 @@ impl<'a, P: Planned> Session<'a, P> {
                 Newest::Nothing => None,
             },
         };
-        let ready = planned.ready(&mut *self.shared()).and_then(|mut ready| {
-            resumed.as_ref().map_or(Ok(()), |folder| planned.resume(&mut ready, folder)).map(|()| ready)
-        });
-        let mut ready = match ready {
-            Ok(ready) => ready,
-            Err(e) => {
-                report_error(&e, None);
-                return Exit::Refused;
-            }
-        };
+        if let Some(Err(e)) = resumed.as_ref().map(|folder| planned.resume(&mut ready, folder)) {
+            report_error(&e, None);
+            return Exit::Refused;
+        }
         let facts = planned.facts(&mut ready);
         let start = self.process.start;
         let folder = match resumed {
@@ -97,9 +98,10 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// The newest run of the planned spec.
-    fn newest(&self, planned: &P) -> Newest {
+    fn newest(&self, planned: &P, ready: &P::Ready<'_>) -> Newest {
         let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
-        match RunDir::newest(&self.process.runs_dir, name, &planned.hash8()) {
+        let fits = |folder: &RunDir| planned.is_of(ready, folder);
+        match RunDir::newest(&self.process.runs_dir, name, &planned.hash8(), fits) {
             Some(folder) if folder.has_finished() => Newest::Finished(folder),
             Some(folder) if has_checkpoints(folder.path()) => Newest::HasCheckpoints(folder),
             _ => Newest::Nothing,

@@ -34,8 +34,10 @@ const SPEC: &str = "sweep.toml";
 /// Why trials that have not begun are not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
-    /// The disk takes no more.
+    /// The disk takes no more: a trial could not be recorded.
     Full,
+    /// `sweep.csv` cannot be written.
+    Unlisted,
     /// A trial failed, and `--fail-fast` was given.
     Failed,
 }
@@ -89,7 +91,9 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let resumed = match &session.process.resume {
         Resume::No | Resume::Run(_) => None,
         Resume::Sweep(folder) => Some(folder.clone()),
-        Resume::Auto => RunDir::newest(&session.process.runs_dir, name, &tail),
+        Resume::Auto => {
+            RunDir::newest(&session.process.runs_dir, name, &tail, |folder| folder.file(SPEC).is_file())
+        }
     };
     let folder = match resumed {
         Some(folder) => {
@@ -192,7 +196,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let Progress { table, mut worst, stopped, fault, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
-            (Some(_), Some(Stopped::Full)) => return Ok(worst.into()), // the trial's error was printed
+            // The error of the trial that found the disk full was printed.
+            (Some(_), Some(Stopped::Full)) => return Ok(worst.into()),
             (Some(fault), _) => return Err(fault),
             (None, _) => table.finish()?,
         }
@@ -220,7 +225,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 _ if self.session.process.stop.signal().is_some() => {
                     (skipped("the sweep was interrupted before it began"), Exit::Done)
                 }
-                (_, Some(Stopped::Full)) => (skipped("an earlier trial could not be recorded"), Exit::Done),
+                (_, Some(Stopped::Full | Stopped::Unlisted)) => {
+                    (skipped("an earlier trial could not be recorded"), Exit::Done)
+                }
                 (_, Some(Stopped::Failed)) => (skipped("an earlier trial failed"), Exit::Done),
                 (Prepared::Missing(problem), _) => (self.skip(index, problem), Exit::Missing),
                 (Prepared::Run(planned), _) => self.trial(planned, trial),
@@ -256,7 +263,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 progress.stopped.get_or_insert(Stopped::Failed);
             }
             if let Err(fault) = progress.table.set(index, &end) {
-                progress.stopped.get_or_insert(Stopped::Full);
+                progress.stopped.get_or_insert(Stopped::Unlisted);
                 progress.fault.get_or_insert(fault);
             }
             progress.ends[index] = Some(end);
@@ -282,6 +289,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let folder = match self.begun.get(&trial.index) {
                 None => self.folder.trial(trial.index, &trial.axes)?,
                 Some(folder) if has_checkpoints(folder.path()) => {
+                    name = folder.name();
                     planned.resume(&mut ready, folder)?;
                     folder.set_aside()?;
                     folder.clone()

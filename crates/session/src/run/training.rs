@@ -127,6 +127,10 @@ impl Planned for Trial {
         Ok(Ready { trial: self, dataset, group, initial, resumed: None, sums, note, loading })
     }
 
+    fn is_of(&self, ready: &Ready<'_>, folder: &RunDir) -> bool {
+        folder.is_of(&self.spec.to_toml(), Some(&ready.dataset.digest))
+    }
+
     fn resume(&self, ready: &mut Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError> {
         let mut resumed = Resumed::new(self, folder, &ready.dataset.digest)?;
         ready.initial = std::mem::take(&mut resumed.state.arrays.values);

@@ -38,7 +38,17 @@ impl Description {
     pub fn read(folder: &Path, name: &str) -> Result<Self, String> {
         let path = folder.join(format!("{name}.toml"));
         let text = fs::read_to_string(&path).map_err(|e| format!("cannot be read: {}", reason(&e)))?;
-        let read: Self = toml::from_str(&text).map_err(|e| format!("is damaged: {}", e.message()))?;
+        let (first, text) = text.split_once('\n').unwrap_or_default();
+        if first != digest_line(text) {
+            return Err("is damaged: its first line is not the digest of the others".to_owned());
+        }
+        let read: Self = toml::from_str(text).map_err(|e| format!("is damaged: {}", e.message()))?;
+        let CheckpointFacts { epoch, batch, elapsed_s, train_s, logging_s, .. } = read.state;
+        let is_time = |seconds: f64| (0.0..1e12).contains(&seconds);
+        if epoch == 0 || batch == 0 || ![elapsed_s, train_s, logging_s].into_iter().all(is_time) {
+            return Err("is damaged: it counts what cannot be".to_owned());
+        }
+        // A newer version may mean other things by the same words.
         if read.version == VERSION { Ok(read) } else { Err("was written by another version".to_owned()) }
     }
 }
@@ -75,9 +85,15 @@ pub(super) fn write(
     };
     let path = folder.join(format!("{name}.toml"));
     let text = toml::to_string(&description).map_err(|e| RecordError::encode(&path, e))?;
+    let text = format!("{}\n{text}", digest_line(&text));
     write_atomically(&path, Durability::Power, |file| file.write_all(text.as_bytes()))
         .map_err(|e| RecordError::write(&path, e))?;
     Ok(description)
+}
+
+/// The first line of a description, of the lines after it.
+fn digest_line(text: &str) -> String {
+    format!("digest = \"{:016x}\"", XxHash3_64::oneshot(text.as_bytes()))
 }
 
 /// Each set of numbers that has one for each parameter, with the prefix of its names.

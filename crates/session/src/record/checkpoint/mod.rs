@@ -13,7 +13,7 @@ use std::{
 };
 
 use self::file::Description;
-use super::{RecordError, Sink};
+use super::{RecordError, Sink, durable::sync_files};
 use crate::{
     event::{Checkpoint, Event, SavedState},
     host::sync_path,
@@ -109,6 +109,8 @@ pub(super) struct Checkpoints {
     kept: Vec<Kept>,
     /// Rows of `metrics.csv`, which another sink writes.
     rows: u64,
+    /// Whether the disk has the files that the run begins with.
+    is_synced: bool,
 }
 
 impl Checkpoints {
@@ -129,6 +131,7 @@ impl Checkpoints {
             keep: keep.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             kept: kept.collect(),
             rows,
+            is_synced: false,
         }
     }
 
@@ -138,8 +141,11 @@ impl Checkpoints {
         sync_path(&metrics).map_err(|e| RecordError::write(&metrics, e))?;
         let folder = self.run.join(FOLDER);
         if !folder.is_dir() {
-            let made = fs::create_dir(&folder).and_then(|()| sync_path(&self.run));
-            made.map_err(|e| RecordError::make_folder(&folder, e))?;
+            fs::create_dir(&folder).map_err(|e| RecordError::make_folder(&folder, e))?;
+        }
+        if !std::mem::replace(&mut self.is_synced, true) {
+            // Without its spec a run cannot go on.
+            sync_files(&self.run)?;
         }
         let name = self.free_name(checkpoint.facts.step);
         let description =
@@ -160,14 +166,15 @@ impl Checkpoints {
 
     fn remove_old(&mut self, folder: &Path) {
         let [last, best] = self.keep;
-        let mut costs: Vec<f64> = self.kept.iter().filter_map(|kept| kept.cost).collect();
-        costs.sort_by(f64::total_cmp);
-        let bar = best.checked_sub(1).and_then(|place| costs.get(place.min(costs.len().saturating_sub(1))));
-        let bar = bar.copied().unwrap_or(f64::NEG_INFINITY);
+        // Of equal values the older one stays.
+        let mut by_cost: Vec<_> =
+            self.kept.iter().enumerate().filter_map(|(place, kept)| Some((kept.cost?, place))).collect();
+        by_cost.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        by_cost.truncate(best);
         let (mut place, count) = (0, self.kept.len());
         self.kept.retain(|kept| {
             place += 1;
-            let stays = place + last > count || kept.cost.is_some_and(|cost| cost <= bar);
+            let stays = place + last > count || by_cost.iter().any(|(_, best)| best + 1 == place);
             if !stays {
                 // One that cannot be removed costs space, no more. Without its description it is none.
                 let _ = fs::remove_file(folder.join(format!("{}.toml", kept.name)));

@@ -83,6 +83,8 @@ pub struct HostOptions {
     pub threads: usize,
     /// Available threads: `--threads`, or else all cores.
     pub available_threads: usize,
+    /// Trials that ran side by side, where there were several: times are of a shared machine.
+    pub jobs: Option<usize>,
 }
 
 #[derive(Clone, Debug, Serialize)]
