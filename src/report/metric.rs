@@ -32,9 +32,10 @@ impl Metric {
             _ => units::number,
         };
         let is_machines = has("_s") || has("share") || full.contains("bytes") || full == "syncs";
-        let words =
-            ["final_", "train."].iter().fold(full, |name, start| name.strip_prefix(start).unwrap_or(name));
-        let words = if full == "train.loss" { "train loss" } else { words };
+        let words = match full {
+            "train.loss" => "train loss",
+            _ => full.strip_prefix("train.").unwrap_or(full),
+        };
         let metric = Self {
             name: words.replace(['.', '_'], " ").replace("per s", "per second"),
             more_is_better: MORE.iter().any(|ending| has(ending)),
