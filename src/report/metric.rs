@@ -1,6 +1,6 @@
 //! The figure by which runs are ranked.
 
-use super::{ReportError, key::Key, repeats, run::Run, statistics::Estimate};
+use super::{ReportError, key::Key, run::Run};
 use crate::units;
 
 /// Endings of figures of which more is better; of all others less is.
@@ -32,9 +32,10 @@ impl Metric {
             _ => units::number,
         };
         let is_machines = has("_s") || has("share") || full.contains("bytes") || full == "syncs";
-        let words =
-            ["final_", "train."].iter().fold(full, |name, start| name.strip_prefix(start).unwrap_or(name));
-        let words = if full == "train.loss" { "train loss" } else { words };
+        let words = match full {
+            "train.loss" => "train loss",
+            _ => full.strip_prefix("train.").unwrap_or(full),
+        };
         let metric = Self {
             name: words.replace(['.', '_'], " ").replace("per s", "per second"),
             more_is_better: MORE.iter().any(|ending| has(ending)),
@@ -81,9 +82,8 @@ impl Metric {
             "12345" => (1.0, ""),
             "1234500.0 %" => (100.0, " %"),
             _ => {
-                let estimate = Estimate { count: 2, median: value, interval };
-                let words = repeats::interval(Some(estimate), self.word).replace(" to ", ", ");
-                return format!("{} [{words}]", self.word(value));
+                let [value, low, high] = in_one_unit([value, low, high], self.word);
+                return format!("{value} [{low}, {high}]");
             }
         };
         let width = scale * (high - low);
@@ -95,5 +95,54 @@ impl Metric {
         }
         let fixed = |value: f64| format!("{:.digits$}", scale * value);
         format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
+    }
+}
+
+/// Values in the unit and with the decimals that the largest has in words: `0.1 k`, `215.6 k`.
+pub(super) fn in_one_unit<const N: usize>(values: [f64; N], word: fn(f64) -> String) -> [String; N] {
+    let text = word(values.into_iter().map(f64::abs).fold(0.0, f64::max));
+    let (number, unit) = text.rsplit_once(' ').unwrap_or((&text, ""));
+    let scale = match unit {
+        "" | "s" | "B" => 1.0,
+        "µs" => 1e-6,
+        "ms" => 1e-3,
+        "min" => 60.0,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "P" => 1e15,
+        "KiB" => 1024.0,
+        "MiB" => 1024_f64.powi(2),
+        "GiB" => 1024_f64.powi(3),
+        "TiB" => 1024_f64.powi(4),
+        _ => f64::NAN,
+    };
+    if scale.is_nan() || number.contains('e') {
+        return values.map(|value| if value < 0.0 { format!("-{}", word(-value)) } else { word(value) });
+    }
+    let digits = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    values.map(|value| {
+        let fixed = format!("{:.digits$} {unit}", value / scale);
+        let is_zero = fixed.chars().all(|c| !('1'..='9').contains(&c));
+        fixed.trim_start_matches(if is_zero { "-" } else { "" }).trim_end().to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_has_one_unit() {
+        assert_eq!(in_one_unit([154.3e3, 51.72, 215.6e3], units::rate), ["154.3 k", "0.1 k", "215.6 k"]);
+        assert_eq!(
+            in_one_unit([-20_210.0, -208_696.0, 168_300.0], units::rate),
+            ["-20.2 k", "-208.7 k", "168.3 k"]
+        );
+        assert_eq!(in_one_unit([8000.0, -3.0, 9000.0], units::rate), ["8000", "-3", "9000"]);
+        assert_eq!(in_one_unit([0.5, 0.0002, 1.5], units::seconds), ["0.50 s", "0.00 s", "1.50 s"]);
+        assert_eq!(in_one_unit([302.0, 250.0, 355.0], units::seconds), ["302 s", "250 s", "355 s"]);
+        assert_eq!(in_one_unit([1e-9, 0.0, 2e-9], units::rate), ["1.000e-9", "0", "2.000e-9"]);
     }
 }

@@ -6,6 +6,7 @@ use super::{
     grid::{self, Column, Columns, EPOCH_MEAN, LAST_STEP},
     grouping::distinct,
     machines::Machine,
+    metric::in_one_unit,
     run::{REPEAT, Run},
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
@@ -187,9 +188,13 @@ pub(super) fn word(estimate: Option<Estimate>, word: fn(f64) -> String) -> Strin
 /// `2.31 to 2.55 ms`.
 pub(super) fn interval(estimate: Option<Estimate>, word: fn(f64) -> String) -> String {
     let Some([low, high]) = estimate.and_then(|estimate| estimate.interval) else { return String::new() };
+    let [in_one, _] = in_one_unit([low, high], word);
     let (low, high) = (word(low), word(high));
     // A unit that both have is written once.
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
+        (None, Some((_, unit))) if in_one.ends_with(unit) => {
+            format!("{} to {high}", in_one.trim_end_matches(unit).trim_end())
+        }
         (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
         _ => format!("{low} to {high}"),
     }
