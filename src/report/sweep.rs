@@ -38,12 +38,16 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
             runs.push(run);
             continue;
         }
-        if ran {
-            run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
-        }
         run.twin = (cell(status) == SAME_AS).then_some(run_folder);
-        run.status = cell(status).to_owned();
-        run.reason = cell(reason).to_owned();
+        // A trial may have gone on by itself since; a fault of its recording is known here alone.
+        let went_on = run.figure("status").is_some_and(|own| own != cell(status)) && cell(status) != "failed";
+        if !went_on {
+            if ran && run.figure("status").is_none() {
+                run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
+            }
+            run.status = cell(status).to_owned();
+            run.reason = cell(reason).to_owned();
+        }
         runs.push(run);
     }
     // A row may lag behind its trial.
