@@ -3,7 +3,7 @@
 use super::{
     ReportError,
     comparison::Comparison,
-    difference_of_means::{MeanDifference, Sample},
+    difference_of_means::{ALPHA, MeanDifference, Sample},
     filter::Operator,
     matched::Matched,
     metric::Metric,
@@ -59,7 +59,8 @@ impl Condition {
             Some(factor) if factor.trim().is_empty() => ("1", true),
             Some(factor) => (factor.trim().strip_suffix('*').ok_or_else(no_condition)?.trim(), true),
         };
-        let factor = factor.parse().map_err(|_| wrong(format!("expected a number, found `{factor}`")))?;
+        let number = factor.parse().ok().filter(|number: &f64| number.is_finite());
+        let factor = number.ok_or_else(|| wrong(format!("expected a number, found `{factor}`")))?;
         Ok(Self { statistic, metric, operator, factor, is_relative })
     }
 
@@ -105,10 +106,10 @@ impl Condition {
     /// An interval of 95 % for what the statistic is above the bound, where enough values tell.
     fn difference(&self, own: &[Sample], baseline: &[Sample]) -> Option<[f64; 2]> {
         match self.statistic {
-            Statistic::Mean if self.is_relative => MeanDifference::new(own, baseline, self.factor).interval,
+            Statistic::Mean if self.is_relative => known(MeanDifference::new(own, baseline, self.factor)),
             Statistic::Mean => {
                 let values: Vec<f64> = own.iter().map(|(_, value)| value - self.factor).collect();
-                MeanDifference::from_values(&values).interval
+                known(MeanDifference::from_values(&values))
             }
             Statistic::Median if self.is_relative => difference_of_medians(own, baseline, self.factor),
             Statistic::Median => median(own).map(|[low, high]| [low - self.factor, high - self.factor]),
@@ -137,9 +138,19 @@ pub fn gate(text: &str, own: &Comparison, base: Option<&Comparison>) -> Result<V
         verdict.text += &format!("  {name}{line}\n");
         verdict.fails |= fails;
     }
+    for lost in &matched.lost {
+        verdict.text += &format!("  {}: no run of it finished: fails\n", matched.words(&lost.values));
+        verdict.fails = true;
+    }
     let each = if matched.pairs.len() > 1 { ", each setting held to 95 %" } else { "" };
     verdict.text += &format!("{}{each}\n", if verdict.fails { "failed" } else { "passed" });
     Ok(verdict)
+}
+
+/// The interval of a difference. Values that do not vary have no spread: enough of them tell by their sign.
+fn known(difference: MeanDifference) -> Option<[f64; 2]> {
+    let is_certain = difference.p.is_some_and(|p| p < ALPHA);
+    difference.interval.or_else(|| is_certain.then_some([difference.mean; 2]))
 }
 
 /// An interval of 95 % for the median.

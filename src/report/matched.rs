@@ -9,7 +9,7 @@ use super::{
     key::short,
     metric::Metric,
     ranking::{Candidate, Ranking},
-    run::REPEAT,
+    run::{REPEAT, Run},
     student::holm,
 };
 use crate::units;
@@ -21,6 +21,8 @@ const EVERYTHING: &str = "status";
 pub(super) struct Matched {
     pub(super) keys: Vec<String>,
     pub(super) pairs: Vec<Pair>,
+    /// Settings of the baseline that were run, and of which no run can be ranked.
+    pub(super) lost: Vec<Candidate>,
 }
 
 /// A setting of both groups.
@@ -54,15 +56,26 @@ impl Matched {
             let message = format!("no finished runs of both share a setting of {}", keys.join(", "));
             return Err(ReportError::Query { message, hint: None });
         }
+        let was_run = |setting: &Candidate| {
+            let is_it =
+                |run: &Run| keys.iter().zip(&setting.values).all(|(key, value)| run.axis(key) == Some(value));
+            own.runs.iter().any(is_it)
+        };
+        let mut lost: Vec<_> = others.into_values().filter(was_run).collect();
+        lost.sort_by(|a, b| a.values.cmp(&b.values));
         keys.retain(|key| key != EVERYTHING);
-        Ok(Self { keys, pairs })
+        Ok(Self { keys, pairs, lost })
     }
 
     /// `lr 0.01 width 32`; nothing where no axis is shared.
     pub(super) fn name(&self, pair: &Pair) -> String {
+        self.words(&pair.own.values)
+    }
+
+    /// The values of a setting with their keys.
+    pub(super) fn words(&self, values: &[String]) -> String {
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let words =
-            short(&keys).into_iter().zip(&pair.own.values).map(|(key, value)| format!("{key} {value}"));
+        let words = short(&keys).into_iter().zip(values).map(|(key, value)| format!("{key} {value}"));
         words.collect::<Vec<_>>().join(" ")
     }
 }

@@ -1,5 +1,7 @@
 //! The answer: which setting is best, whether that is known, and the table below.
 
+use std::{fs, path::Path};
+
 use runner::report::{Question, TOP};
 
 use super::{FACTS, Facts, Runs};
@@ -152,6 +154,20 @@ fn sweeps_are_held_against_each_other() {
     let (text, code) = gate("median(validation.loss) > 0.05", &[&few.named("a")]);
     assert!(text.contains("too few runs for an interval of the median: take 6 or more of each"), "{text}");
     assert_eq!(code, Some(0));
+    // A setting of which no run finished any more.
+    learned(&runs, "c", &[("0.1", "32", &far), ("0.01", "32", &near)]);
+    let c = runs.named("c");
+    let table = Path::new(&c).join("S/sweep.csv");
+    let rows = fs::read_to_string(&table).unwrap();
+    let broken = rows.split_inclusive('\n').map(|row| {
+        if row.contains(",0.1,") { row.replace(",finished,", ",failed,") } else { row.to_owned() }
+    });
+    fs::write(&table, broken.collect::<String>()).unwrap();
+    let (text, code) = gate("mean(validation.loss) > 1.05 * baseline", &[&a, &c]);
+    assert!(text.contains("\n  lr 0.1 width 32: no run of it finished: fails\nfailed\n"), "{text}");
+    assert_eq!(code, Some(1));
+    let ended = ran(&[&a, "--fail-if", "mean(validation.loss) > nan"]);
+    assert!(ended.stderr.contains("expected a number, found `nan`"), "{ended:?}");
     let ended = ran(&[&a, "--fail-if", "mean(validation.loss) > baseline"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
