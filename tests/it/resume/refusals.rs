@@ -1,6 +1,6 @@
 //! What cannot go on, and why; nothing in its folder is touched then.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use super::{
     super::process::{Ended, Folder, Sandbox},
@@ -63,14 +63,20 @@ fn a_run_goes_on_by_its_own_spec() {
     );
 }
 
-#[test]
-fn other_data_are_refused() {
+/// A spec with checkpoints on a CSV file of 40 rows: where the file is, and its rows.
+fn on_a_table() -> (Sandbox, PathBuf, String) {
     let rows: String = (0..40).map(|row| format!("{},{}\n", row, 2 * row)).collect();
     let spec = "[data.csv]\npath = \"rows.csv\"\ntarget = \"b\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
                 [optimizer.sgd]\nlr = 0.0001\n[checkpoint]\n";
     let place = Sandbox::new(spec);
     let table = place.path().join("rows.csv");
     fs::write(&table, format!("a,b\n{rows}")).unwrap();
+    (place, table, rows)
+}
+
+#[test]
+fn other_data_are_refused() {
+    let (place, table, rows) = on_a_table();
     let run = place.run(&[]).ended_by(0);
     fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
     refused(
@@ -84,7 +90,7 @@ fn other_data_are_refused() {
     assert_eq!(resume(&place, &run, &["trainer.max_epochs=20"]).code, Some(0));
 }
 
-/// A checkpoint that is not whole is told and left; the one before it serves.
+/// A warning names each checkpoint that is not whole, and the run goes on from the one before it.
 #[test]
 fn damaged_checkpoints_are_passed_over() {
     let place = Sandbox::new(SPEC);
@@ -156,12 +162,7 @@ fn lost_rows_are_noticed() {
 /// `auto` goes on with, or stops at, a run of this very spec and these data alone.
 #[test]
 fn auto_knows_its_own_run() {
-    let rows: String = (0..40).map(|row| format!("{},{}\n", row, 2 * row)).collect();
-    let spec = "[data.csv]\npath = \"rows.csv\"\ntarget = \"b\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
-                [optimizer.sgd]\nlr = 0.0001\n[checkpoint]\n";
-    let place = Sandbox::new(spec);
-    let table = place.path().join("rows.csv");
-    fs::write(&table, format!("a,b\n{rows}")).unwrap();
+    let (place, table, rows) = on_a_table();
     let auto = || place.runner(&["run", "spec.toml", "-q", "--resume", "auto"]);
     let first = auto().stdout;
     let again = auto();
