@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_middle_half_is_the_spread() {
-        assert_eq!(spread(&mut [5.0, 1.0, 4.0, 100.0, 2.0, 3.0, 6.0, 0.0]), 0.75);
+        assert_eq!(spread(&mut [5.0, 1.0, 4.0, 100.0, 2.0, 3.0, 6.0, 0.0]), 1.0);
         assert_eq!(spread(&mut [1.0, 9.0]), 0.0);
     }
 }
