@@ -34,6 +34,7 @@ mod resume;
 mod run;
 mod spec;
 mod streamed;
+mod sweep_spaces;
 mod timeline;
 mod trials;
 mod weights;
