@@ -35,6 +35,7 @@ mod resume;
 mod run;
 mod spec;
 mod streamed;
+mod sweep_spaces;
 mod timeline;
 mod trials;
 mod weights;

@@ -12,7 +12,7 @@ use crate::process::Sandbox;
 type Case<'a> = (&'a str, &'a [(&'a str, f64)], &'a str);
 
 /// A GPU so fast that nothing it does takes any time.
-const FAST: [(&str, f64); 20] = [
+const FAST: [(&str, f64); 21] = [
     ("f32_flops_per_s", 1e18),
     ("tf32_flops_per_s", 1e18),
     ("bf16_flops_per_s", 1e18),
@@ -33,6 +33,7 @@ const FAST: [(&str, f64); 20] = [
     ("sync_s", 1e-9),
     ("block_s", 1e-9),
     ("cache_bytes", 52_428_800.0),
+    ("noise", 0.0),
 ];
 
 fn hex16(text: &str) -> String {
@@ -137,6 +138,7 @@ fn every_figure_is_measured_kept_and_told() {
         "instruction",
         "wait",
         "block",
+        "noise",
     ];
     let expected = [&of_gpu_rows[..], &of_gpu_rows, &["measured", "few numbers", "many"]].concat();
     assert_eq!(rows(reported), expected, "{reported}");
@@ -148,12 +150,22 @@ fn every_figure_is_measured_kept_and_told() {
         let rates = &table["rates"];
         for (name, _) in FAST {
             let value = rates[name].as_float().or_else(|| Some(rates[name].as_integer()? as f64)).unwrap();
-            let range = if name.ends_with("_s") && !name.contains("per_s") { 0.0..1.0 } else { 1e3..1e15 };
+            let range = match name {
+                "noise" => 0.0..100.0,
+                _ if name.ends_with("_s") && !name.contains("per_s") => 0.0..1.0,
+                _ => 1e3..1e15,
+            };
             assert!(range.contains(&value), "{name} {value}");
         }
         assert!(rates["cache_bytes_per_s"].as_float() >= rates["memory_bytes_per_s"].as_float());
         // A launch in a stream is no quicker than next to nothing, a product takes longer than its bytes.
         assert!(rates["launch_s"].as_float().unwrap() > 1e-8);
+    }
+    // Memory is more than the cache holds, and what lies in the cache is no more than a part of it.
+    let second_level_cache = 2 << 20;
+    for bytes in [8 * second_level_cache, second_level_cache / 4] {
+        let taken = format!("alloc {}", bytes / 12 * 12);
+        assert!(sim.calls().contains(&taken), "{taken}");
     }
     // Cached: reported again without measuring, unless the driver has changed.
     let again = sim.runner(&place, &["devices"], &two).stdout;
