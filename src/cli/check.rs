@@ -81,7 +81,7 @@ fn show<P: Planned>(
 /// A line per trial: its axes, and what becomes of it.
 fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]) -> String {
     let mut header = vec!["trial"];
-    header.extend(experiment.axes.iter().map(|axis| axis.key.as_str()));
+    header.extend(experiment.axes.iter().map(String::as_str));
     header.extend(["steps", "devices", "engine", "becomes"]);
     let numeric = header.len() - 3;
     let mut rows = Vec::new();
@@ -110,5 +110,9 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
     let runs = prepared.iter().filter(|p| matches!(p, Prepared::Run(_))).count();
     let all = units::counted(prepared.len() as u64, "trial");
     let name = experiment.trials.first().map_or("", |t| P::name(&t.spec));
-    format!("{name}: {all}, {}\n\n{table}", units::counted(runs as u64, "run"))
+    let excluded = match experiment.excluded {
+        0 => String::new(),
+        n => format!(" ({} excluded)", units::count(n as u64)),
+    };
+    format!("{name}: {all}{excluded}, {}\n\n{table}", units::counted(runs as u64, "run"))
 }

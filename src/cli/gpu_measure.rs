@@ -112,6 +112,7 @@ fn of_gpu(cached: Option<&Cached<GpuRates>>) -> String {
         ),
         ("wait", format!("{} for a kernel", units::seconds(r.sync_s))),
         ("block", format!("{} to hand it over and read a loss", units::seconds(r.block_s))),
+        ("noise", format!("rates varied by {} from round to round", units::percent(r.noise))),
     ];
     rows.iter().map(|(name, value)| format!("  {name:<12} {value}\n")).collect()
 }

@@ -1,13 +1,13 @@
 //! What options name: axes, keys of the spec, columns of `summary.csv`, keys of the environment.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::{
     ReportError,
-    grouping::distinct,
     run::{LEARNED, Run},
 };
 use crate::spec::nearest;
+pub(super) use crate::spec::short_keys as short;
 
 /// A name that was resolved: the full keys that it stands for, of which a run has one at most.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,16 +76,6 @@ fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
     }
 }
 
-/// The shortest endings that tell keys apart: `lr`, `0.linear.out_features`.
-pub(super) fn short<'a>(keys: &[&'a str]) -> Vec<&'a str> {
-    let endings = |key: &'a str| key.rmatch_indices('.').map(move |(at, _)| &key[at + 1..]).chain([key]);
-    let mut counts: HashMap<&str, usize> = HashMap::new();
-    for ending in distinct(keys.iter().copied()).into_iter().flat_map(endings) {
-        *counts.entry(ending).or_default() += 1;
-    }
-    keys.iter().map(|key| endings(key).find(|ending| counts[ending] == 1).unwrap_or(key)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,14 +108,5 @@ mod tests {
             error("width"),
             "`width` stands for several keys; name one of `layers.0.width`, `layers.2.width`"
         );
-    }
-
-    #[test]
-    fn keys_are_shortened_as_far_as_they_differ() {
-        assert_eq!(
-            short(&["optimizer.sgd.lr", "layers.0.width", "layers.2.width"]),
-            ["lr", "0.width", "2.width"]
-        );
-        assert_eq!(short(&["lr", "optimizer.lr"]), ["lr", "optimizer.lr"]);
     }
 }

@@ -143,7 +143,7 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
         case 33: *value = device + 1; break;       // PCI bus
         case 36: *value = 2619000; break;          // memory clock, kHz
         case 37: *value = 5120; break;             // bus width, bits
-        case 38: *value = 50 << 20; break;         // second-level cache
+        case 38: *value = 2 << 20; break;          // second-level cache
         case 39: *value = 2048; break;             // threads per multiprocessor
         case 40: *value = 3; break;                // copy engines
         case 41: *value = 1; break;                // unified addressing

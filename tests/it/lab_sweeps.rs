@@ -37,7 +37,7 @@ fn one_device_has_no_order() {
         let ran = place.run(&[devices, "devices.on_missing=clamp", order, "--virtual-gpus", "0"]);
         let table = ran.ended_by(0).table("sweep.csv");
         assert_eq!(table.column("status"), ["finished", "same_as"], "{table:?}");
-        assert_eq!(table.column("folder"), ["000-matmul.order=sequential"; 2]);
+        assert_eq!(table.column("folder"), ["000-order=sequential"; 2]);
     }
     let check = place.runner(&["check", "spec.toml", order]);
     assert!(check.stdout.starts_with("products: 2 trials, 1 run\n"), "{}", check.stdout);

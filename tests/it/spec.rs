@@ -195,10 +195,7 @@ fn a_grid_is_the_product_and_the_first_key_is_slowest() {
         ["optimizer.sgd.lr=3", "optimizer.sgd.lr=4"]
     );
     let experiment = load(&grid, &[]).unwrap();
-    assert_eq!(
-        experiment.axes[1],
-        Axis { key: "optimizer.sgd.lr".into(), values: vec!["0.1".into(), "1e-6".into()] }
-    );
+    assert_eq!(experiment.axes, ["devices.num_gpus", "optimizer.sgd.lr"]);
 }
 
 #[test]
@@ -331,7 +328,7 @@ fn the_schema_says_what_is_accepted() {
     let linear = &root("model")["properties"]["layers"]["items"]["oneOf"][5]["properties"]["linear"];
     assert_eq!(linear["required"], serde_json::json!(["out_features"]));
     let text = schema.to_string();
-    for later in ["zip", "tensorboard"] {
+    for later in ["stop", "tpe", "tensorboard"] {
         assert!(!text.contains(&format!("\"{later}\"")), "{later}");
     }
     every_property_is_described(&schema, "");

@@ -16,8 +16,7 @@ fn trials_that_equal_others_or_lack_devices() {
     assert_eq!(table.column("devices.num_gpus"), ["0", "0", "1", "1", "2", "2"]);
     assert_eq!(table.column("trainer.max_epochs"), ["1", "2", "1", "2", "1", "2"]);
     assert_eq!(table.column("status"), ["finished", "finished", "same_as", "same_as", "same_as", "same_as"]);
-    let folders =
-        ["000-devices.num_gpus=0+trainer.max_epochs=1", "001-devices.num_gpus=0+trainer.max_epochs=2"];
+    let folders = ["000-num_gpus=0-max_epochs=1", "001-num_gpus=0-max_epochs=2"];
     assert_eq!(table.column("folder"), [folders, folders, folders].concat());
     assert_eq!(table.column("steps"), ["6", "12", "", "", "", ""]);
     assert_eq!(sweep.files(), [folders[0], folders[1], "sweep.csv", "sweep.toml"]);

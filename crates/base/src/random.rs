@@ -24,6 +24,8 @@ pub enum Purpose {
     Data = 5,
     /// Tensors of lab experiments; indexed by tensor.
     Tensor = 6,
+    /// Values of a sweep that are drawn; indexed by axis.
+    Sampler = 7,
 }
 
 /// 2^64 over the golden ratio: SplitMix64's increment.

@@ -11,12 +11,12 @@ use sha2::{Digest, Sha256};
 use super::{
     Spec,
     diagnostic::{Failure, Sources},
-    key,
+    key::{self, Key},
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
     sweep::Sweep,
-    tree::{Node, Table},
+    tree::Table,
 };
 
 /// A spec and all its trials; one trial where nothing is swept.
@@ -24,8 +24,10 @@ use super::{
 pub struct Experiment<S = Spec> {
     /// The spec file as it was named.
     pub path: PathBuf,
-    /// What is swept, the slowest first; `repeat` comes last where there are repeats. Empty for a single run.
-    pub axes: Vec<Axis>,
+    /// The dotted keys that are swept, the slowest first; `repeat` comes last where there are repeats. Empty for a single run.
+    pub axes: Vec<String>,
+    /// Points of the grid that do not run.
+    pub excluded: usize,
     /// How often each point of the grid runs.
     pub repeats: u32,
     /// All trials in the order they run: a whole repeat before the next.
@@ -33,15 +35,6 @@ pub struct Experiment<S = Spec> {
     pub(super) base: Table,
     pub(super) sweep: Sweep,
     pub(super) sources: Sources,
-}
-
-/// A key and the values it takes over the trials.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Axis {
-    /// The dotted key, or `repeat`.
-    pub key: String,
-    /// The values as they are shown.
-    pub values: Vec<String>,
 }
 
 /// One trial of an experiment.
@@ -117,18 +110,10 @@ impl<S: Serialize> Experiment<S> {
     }
 }
 
-/// The axes as they are shown.
-pub(super) fn axes(sweep: &Sweep) -> Vec<Axis> {
-    let shown = |nodes: &[Node]| nodes.iter().map(|n| n.value.display()).collect();
-    let mut axes: Vec<Axis> =
-        sweep.axes.iter().map(|a| Axis { key: a.key.dotted(), values: shown(&a.values) }).collect();
-    if sweep.repeats > 1 {
-        axes.push(Axis {
-            key: "repeat".to_owned(),
-            values: (0..sweep.repeats).map(|r| r.to_string()).collect(),
-        });
-    }
-    axes
+/// The keys that are swept, as they are shown.
+pub(super) fn axes(sweep: &Sweep) -> Vec<String> {
+    let repeat = (sweep.repeats > 1).then(|| "repeat".to_owned());
+    sweep.keys().map(Key::dotted).chain(repeat).collect()
 }
 
 /// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.

@@ -1,5 +1,7 @@
 //! Dotted keys: reading them, and walking the tree by them.
 
+use std::collections::{HashMap, HashSet};
+
 use super::{
     problem::{Location, Problem},
     tree::{Node, Span, Table, Value},
@@ -228,6 +230,16 @@ pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
     find(root, key.split('.')).map(|(node, _)| node.span)
 }
 
+/// The shortest endings that tell keys apart: `lr`, `0.linear.out_features`.
+pub fn short_keys<'a>(keys: &[&'a str]) -> Vec<&'a str> {
+    let endings = |key: &'a str| key.rmatch_indices('.').map(move |(at, _)| &key[at + 1..]).chain([key]);
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    for ending in keys.iter().collect::<HashSet<_>>().into_iter().flat_map(|key| endings(key)) {
+        *counts.entry(ending).or_default() += 1;
+    }
+    keys.iter().map(|key| endings(key).find(|ending| counts[ending] == 1).unwrap_or(key)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +263,13 @@ mod tests {
         for bad in ["", ".", "a.", ".a", "a..b", "a b", "a.\"b", "\"a\"b", "ä", "\"\"", &"a.".repeat(99)] {
             assert!(Key::parse(bad, AT).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn keys_are_shortened_as_far_as_they_differ() {
+        let keys = ["optimizer.sgd.lr", "layers.0.width", "layers.2.width"];
+        assert_eq!(short_keys(&keys), ["lr", "0.width", "2.width"]);
+        assert_eq!(short_keys(&["lr", "optimizer.lr"]), ["lr", "optimizer.lr"]);
     }
 
     #[test]

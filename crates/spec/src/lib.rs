@@ -30,10 +30,10 @@ mod schedule;
 mod schema;
 mod suggest;
 mod sweep;
-mod sweep_file;
 pub mod templates;
 mod trainer;
 mod tree;
+mod typed;
 
 pub use checkpoint::{Checkpoint, Every};
 pub use data::{Csv, Data, Idx, Missing, Npy, Placement, Source, SyntheticRegression};
@@ -41,7 +41,8 @@ pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
 };
 pub use diagnostic::Failure;
-pub use experiment::{Axis, Experiment, TrialSpec};
+pub use experiment::{Experiment, TrialSpec};
+pub use key::short_keys;
 pub use lab::{Lab, LabSpec};
 pub use load::{Loaded, load, read};
 pub use logging::{Logging, Metric, Policy};

@@ -6,7 +6,8 @@ use super::{
     Kind, LabSpec, Spec,
     diagnostic::{Failure, Sources},
     experiment::{Experiment, Found, TrialSpec, axes, locate},
-    key, overrides,
+    key::{self, Key},
+    overrides,
     problem::{Location, Problem},
     reader::{self, Item, Read, Reading},
     schema,
@@ -138,12 +139,17 @@ fn read_text(path: &Path) -> Result<String, Box<Problem>> {
 fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Sweep {
     let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
     entry.node.value.close_gaps();
+    let written = match &entry.node.value {
+        Value::Table(table) => table.clone(),
+        _ => Table::default(),
+    };
     let table = Table { entries: vec![entry] };
     let mut reading = Reading::new(folder);
-    let sweep = reader::read(&node(table), &mut reading, |v| {
+    let mut sweep = reader::read(&node(table), &mut reading, |v| {
         v.table(|t| t.section("sweep", sweep::DOC, |v| v.table(|t| Sweep::read(t, problems))))
     });
     problems.extend(reading.into_problems());
+    sweep.written = written;
     sweep
 }
 
@@ -186,6 +192,7 @@ impl Loader<'_> {
         Ok(Experiment {
             path: self.path.to_owned(),
             axes: axes(&self.sweep),
+            excluded: self.sweep.excluded(),
             repeats: self.sweep.repeats,
             trials,
             base: self.base,
@@ -208,7 +215,7 @@ impl Loader<'_> {
             String::new()
         };
         if !too_many.is_empty() {
-            let place = self.sweep.axes.first().map_or(Location::Nowhere, |axis| axis.key.place());
+            let place = self.sweep.keys().next().map_or(Location::Nowhere, Key::place);
             problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
             return Vec::new();
         }
@@ -254,11 +261,11 @@ impl Loader<'_> {
 
 /// The trials of every repeat.
 fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
-    let seeds = sweep.axes.iter().find(|a| a.key.dotted() == "seed").filter(|_| sweep.repeats > 1);
-    if let Some(axis) = seeds.filter(|_| sweep.repeat_seeds) {
+    let seeds = sweep.keys().find(|key| key.dotted() == "seed").filter(|_| sweep.repeats > 1);
+    if let Some(key) = seeds.filter(|_| sweep.repeat_seeds) {
         let message = "an axis on `seed` and repeats that count seeds up would run the same seeds twice";
         let hint = "set `sweep.repeat_seeds = false`, or leave the axis out";
-        problems.push(Problem::new(axis.key.place(), message).hint(hint));
+        problems.push(Problem::new(key.place(), message).hint(hint));
         return Vec::new();
     }
     let mut trials = Vec::with_capacity(specs.len() * sweep.repeats as usize);

@@ -1,4 +1,4 @@
-//! Positional overrides, in Hydra's habit: `key=value` sets, `key=1,2,4` sweeps, `~key` deletes.
+//! Positional overrides, in Hydra's habit: `key=value` sets, `key=1,2,4` and `key=0..5` sweep, `~key` deletes.
 //!
 //! They act on the tree before anything is read from it, so an override is held to the same rules as the file and its
 //! mistakes are shown at the argument. An index means the array as it was written, whatever was deleted before it. No
@@ -8,7 +8,9 @@ use super::{
     key::{self, Key},
     problem::Problem,
     suggest,
-    tree::{self, Node, Span, Table, Value},
+    sweep::Space,
+    tree::{Node, Span, Table, Value},
+    typed::{split_at_commas, value},
 };
 
 /// Applies `arguments` to `root` in order; returns the keys that were set to one value, and all that is wrong.
@@ -104,15 +106,28 @@ fn apply_one(
         Span { start, end: start + piece.len(), ..whole }
     };
     let axis = axis_of(&key);
-    let is_swept = pieces.len() > 1 || axis.is_some();
+    let is_range = |piece: &&str| Space::is_meant_by(piece);
+    let is_swept = pieces.len() > 1 || axis.is_some() || pieces.iter().any(is_range);
     let meant = axis.unwrap_or_else(|| key.clone());
     refuse_twice(given, &meant, is_swept)?;
     let given = Given { key: meant, is_swept };
+    if let Some(range) = pieces.iter().copied().find(is_range) {
+        if pieces.len() > 1 {
+            let message = format!("`{range}` stands among other values of `{}`", given.key.dotted());
+            let hint = "a range is the whole axis; a list has its values";
+            return Err(Problem::new(span_of(range).place(), message).hint(hint).into());
+        }
+        let axis = Node { span: span_of(range), value: Value::String(range.to_owned()) };
+        sweep(root, &given.key, axis);
+        return Ok(Some(given));
+    }
     if let [piece] = pieces[..] {
         key::set(root, &key, value(piece, span_of(piece))?)?;
         // One value for a swept key: it is swept no more.
-        if let Some(grid) = grid(root) {
-            grid.entries.retain(|e| e.key != key.dotted());
+        for name in AXES {
+            if let Some(axes) = axes(root, name) {
+                axes.entries.retain(|e| e.key != key.dotted());
+            }
         }
         return Ok(Some(given));
     }
@@ -127,38 +142,23 @@ fn apply_one(
     Ok(Some(given))
 }
 
-/// TOML, or else a plain string; within brackets too, so that `[loss, lr]` needs no quotes.
-fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
-    let plain = || Node { span, value: Value::String(piece.to_owned()) };
-    match tree::parse_value(piece, span)? {
-        Some(Node { value: Value::Datetime(_), .. }) => return Ok(plain()),
-        Some(node) => return Ok(node),
-        None => {}
-    }
-    let Some(inner) = piece.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
-        return Ok(plain());
-    };
-    let items = split_at_commas(inner);
-    if items.iter().any(|item| item.is_empty()) {
-        return Ok(plain());
-    }
-    let item = |item: &&str| {
-        let start = span.start + (item.as_ptr() as usize - piece.as_ptr() as usize);
-        value(item, Span { start, end: start + item.len(), ..span })
-    };
-    let items = items.iter().map(item).collect::<Result<_, _>>()?;
-    Ok(Node { span, value: Value::Array(items) })
-}
+/// The tables of `[sweep]` that hold axes.
+const AXES: [&str; 2] = ["grid", "zip"];
 
-fn grid(root: &mut Table) -> Option<&mut Table> {
+fn axes<'a>(root: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     let Value::Table(sweep) = &mut root.get_mut("sweep")?.node.value else { return None };
-    let Value::Table(grid) = &mut sweep.get_mut("grid")?.node.value else { return None };
-    Some(grid)
+    let Value::Table(axes) = &mut sweep.get_mut(name)?.node.value else { return None };
+    Some(axes)
 }
 
-/// Adds an axis, or replaces the one of that key where it stands. The reader reports a `[sweep]` that is no table.
+/// Replaces the axis of that key where it stands, or adds one to the grid. The reader reports a `[sweep]` that is no table.
 fn sweep(root: &mut Table, key: &Key, axis: Node) {
     let Some(span) = key.span() else { return };
+    let name = key.dotted();
+    if let Some(zip) = axes(root, "zip").filter(|zip| zip.get(&name).is_some()) {
+        zip.insert(&name, span, axis);
+        return;
+    }
     let empty = || Node { span, value: Value::Table(Table::default()) };
     if root.get("sweep").is_none() {
         root.insert("sweep", span, empty());
@@ -169,14 +169,14 @@ fn sweep(root: &mut Table, key: &Key, axis: Node) {
     {
         sweep.insert("grid", span, empty());
     }
-    if let Some(grid) = grid(root) {
-        grid.insert(&key.dotted(), span, axis);
+    if let Some(grid) = axes(root, "grid") {
+        grid.insert(&name, span, axis);
     }
 }
 
 fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
-    let swept = grid(root).and_then(|grid| grid.remove(&key.dotted()));
-    if key::remove(root, key).is_some() || swept.is_some() {
+    let swept = AXES.map(|name| axes(root, name).and_then(|axes| axes.remove(&key.dotted())));
+    if key::remove(root, key).is_some() || swept.iter().any(Option::is_some) {
         return Ok(());
     }
     let name = key.dotted();
@@ -206,38 +206,9 @@ fn list_keys(above: &str, table: &Table, out: &mut Vec<String>) {
     }
 }
 
-/// Splits at commas outside brackets, braces and quotes, and trims the pieces. A quote opens a string only where a
-/// value may begin, or within brackets, so that `it's` is a word.
-fn split_at_commas(text: &str) -> Vec<&str> {
-    let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
-    let (mut quote, mut escaped, mut fresh) = (None, false, true);
-    for (i, c) in text.char_indices() {
-        match (quote, c) {
-            (Some('"'), '\\') => escaped = !escaped,
-            (Some(open), _) => {
-                if c == open && !escaped {
-                    quote = None;
-                }
-                escaped = false;
-            }
-            (None, '"' | '\'') if fresh => quote = Some(c),
-            (None, '[' | '{') => depth += 1,
-            (None, ']' | '}') => depth = depth.saturating_sub(1),
-            (None, ',') if depth == 0 => {
-                pieces.push(text[start..i].trim());
-                start = i + 1;
-            }
-            (None, _) => {}
-        }
-        fresh = depth > 0 || c == ',' || (fresh && c.is_whitespace());
-    }
-    pieces.push(text[start..].trim());
-    pieces
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::tree, *};
 
     fn applied(file: &str, arguments: &[&str]) -> (String, Vec<String>) {
         let mut root = tree::parse_document(file, 0).unwrap();
@@ -245,19 +216,6 @@ mod tests {
         let (_, problems) = apply(&mut root, &arguments);
         root.close_gaps();
         (Value::Table(root).to_toml().to_string(), problems.into_iter().map(|p| p.message).collect())
-    }
-
-    #[test]
-    fn commas_split_outside_brackets_braces_and_quotes() {
-        assert_eq!(split_at_commas("0, 1,2"), ["0", "1", "2"]);
-        assert_eq!(split_at_commas("[1,2],[3]"), ["[1,2]", "[3]"]);
-        assert_eq!(split_at_commas("{a={b=1},c=2},x"), ["{a={b=1},c=2}", "x"]);
-        assert_eq!(split_at_commas(r#""a, b""#), [r#""a, b""#]);
-        assert_eq!(split_at_commas(r#""a\", b",c"#), [r#""a\", b""#, "c"]);
-        assert_eq!(split_at_commas("it's, fine"), ["it's", "fine"]);
-        assert_eq!(split_at_commas("['a,b', 'c'],d"), ["['a,b', 'c']", "d"]);
-        assert_eq!(split_at_commas(""), [""]);
-        assert_eq!(split_at_commas("a,"), ["a", ""]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl ParityJob {
     ) -> Self {
         let is_virtual = machine.gpus.iter().any(|gpu| gpu.is_virtual);
         let mut notes = Vec::new();
-        if experiment.axes.iter().any(|axis| !axis.key.starts_with("devices.")) {
+        if experiment.axes.iter().any(|axis| !axis.starts_with("devices.")) {
             notes.push("uses the first trial of the sweep".to_owned());
         }
         let trainer = &mut spec.trainer;

@@ -161,7 +161,7 @@ fn trials_of_a_sweep_connect_one_after_the_other() {
     assert_eq!(ran.ended.code, Some(0), "{}", ran.ended.stderr);
     let sweep = ran.folder();
     for (trial, count) in [2, 4, 3].into_iter().enumerate() {
-        let name = format!("{trial:03}-devices.num_gpus={count}/environment.toml");
+        let name = format!("{trial:03}-num_gpus={count}/environment.toml");
         let environment: toml::Table = sweep.text(&name).parse().unwrap();
         assert_eq!(environment["devices"]["used"].as_array().map(Vec::len), Some(count), "{name}");
         let way = environment["devices"]["sums"].as_str().unwrap_or_default();

@@ -110,8 +110,8 @@ fn a_trial_whose_folder_is_removed_does_not_end_the_sweep() {
     let place = Sandbox::new(LINREG);
     let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000,1"]);
     let child = quiet(command);
-    let sweep = wait_for_lines_of("000-trainer.max_epochs=1000000000/metrics.csv", &runs, 20);
-    fs::remove_dir_all(sweep.0.join("000-trainer.max_epochs=1000000000")).unwrap();
+    let sweep = wait_for_lines_of("000-max_epochs=1000000000/metrics.csv", &runs, 20);
+    fs::remove_dir_all(sweep.0.join("000-max_epochs=1000000000")).unwrap();
     let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert_eq!(sweep.table("sweep.csv").column("status"), ["failed", "finished"]);

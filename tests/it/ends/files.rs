@@ -108,7 +108,7 @@ fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
     let sweep = ["--threads=1", "logging.policy=per_epoch", "optimizer.sgd.lr=1e-6,2e-6,3e-6,4e-6"];
     let (command, runs) = place.prepared(&sweep);
     let child = quiet(command);
-    let folder = wait_for_lines_of("000-optimizer.sgd.lr=1e-6/metrics.csv", &runs, 20);
+    let folder = wait_for_lines_of("000-lr=1e-6/metrics.csv", &runs, 20);
     let file = File::options().write(true).open(place.path().join("x.npy")).unwrap();
     file.write_all_at(&7.0_f32.to_le_bytes(), 128).unwrap();
     let ended = Ended::from_output(child.wait_with_output().unwrap());
@@ -122,9 +122,9 @@ fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
     assert_eq!(hint, "  = hint: start again once nothing writes to them, or on a copy");
     let table = folder.table("sweep.csv");
     assert_eq!(table.column("status"), ["failed"; 4]);
-    assert_eq!(table.column("folder"), ["000-optimizer.sgd.lr=1e-6", "", "", ""]);
+    assert_eq!(table.column("folder"), ["000-lr=1e-6", "", "", ""]);
     assert!(table.column("reason")[1..].iter().all(|reason| *reason == changed), "{table:?}");
-    assert_eq!(folder.files(), ["000-optimizer.sgd.lr=1e-6", "sweep.csv", "sweep.toml"]);
+    assert_eq!(folder.files(), ["000-lr=1e-6", "sweep.csv", "sweep.toml"]);
     // Equal reasons are one line.
     assert!(ended.stdout.contains(&format!("\n  trials 1 to 3 failed: {changed}\n")), "{ended:?}");
 }

@@ -122,7 +122,7 @@ fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
     let sweep = loop {
         assert!(begun.elapsed() < LIMIT);
         if let Some(folder) = Folder::within(&runs)
-            && fs::read_to_string(folder.0.join("000-matmul.norm=frobenius/norms.csv"))
+            && fs::read_to_string(folder.0.join("000-norm=frobenius/norms.csv"))
                 .is_ok_and(|text| text.lines().count() > 10)
         {
             break folder;
@@ -136,7 +136,7 @@ fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
     assert_eq!(table.column("status"), ["interrupted", "skipped"]);
     assert!(table.cell(0, "reason").starts_with("Ctrl-C (SIGINT) after "), "{table:?}");
     assert_eq!(table.cell(1, "reason"), "the sweep was interrupted before it began");
-    let own = Folder(sweep.0.join("000-matmul.norm=frobenius"));
+    let own = Folder(sweep.0.join("000-norm=frobenius"));
     assert_eq!(own.table("matmul.csv").cell(0, "count"), own.summary("steps"));
 }
 

@@ -123,7 +123,7 @@ fn a_signal_ends_a_sweep() {
     let sweep = loop {
         assert!(begun.elapsed() < LIMIT);
         if let Some(folder) = Folder::within(&runs)
-            && folder.0.join("000-optimizer.sgd.lr=0.01/metrics.csv").exists()
+            && folder.0.join("000-lr=.01/metrics.csv").exists()
         {
             break folder;
         }

@@ -39,8 +39,7 @@ fn an_interrupted_sweep_goes_on_side_by_side() {
     let (command, runs) = place.prepared(&GRID);
     let mut child = quiet(command);
     wait_until(&mut child, || {
-        Folder::within(&runs)
-            .is_some_and(|sweep| sweep.0.join("001-optimizer.adam.lr=0.1+repeat=0/metrics.csv").exists())
+        Folder::within(&runs).is_some_and(|sweep| sweep.0.join("001-lr=.1-repeat=0/metrics.csv").exists())
     });
     let sweep = Folder::within(&runs).unwrap().0;
     // Every trial has its row from the start.
@@ -81,12 +80,8 @@ fn a_killed_sweep_goes_on() {
     .concat();
     for round in 0..4 {
         let mut child = quiet(place.command(&again));
-        let file = format!(
-            "{:03}-optimizer.adam.lr={}+repeat={}/metrics.csv",
-            round,
-            ["0.01", "0.1", "0.02"][round % 3],
-            round / 3
-        );
+        let file =
+            format!("{:03}-lr={}-repeat={}/metrics.csv", round, [".01", ".1", ".02"][round % 3], round / 3);
         let mut sweep = None;
         wait_until(&mut child, || {
             sweep = Folder::within(&runs);

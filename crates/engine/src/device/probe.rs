@@ -13,6 +13,30 @@ pub const STEPS: usize = 64;
 /// instructions.
 pub const SHORT_AND_LONG: [usize; 2] = [2, 34];
 
+/// Two takes of a cost agree if they are no further apart than this.
+const AGREEMENT: f64 = 1.5;
+
+/// The middle of the first two takes that agree, since one that was held up agrees with none; else all of them.
+pub fn agreed<E>(most: usize, mut take: impl FnMut() -> Result<f64, E>) -> Result<Result<f64, Vec<f64>>, E> {
+    let mut taken: Vec<f64> = Vec::new();
+    for _ in 0..most {
+        let own = take()?;
+        let near = |other: &&f64| other.min(own) > 0.0 && other.max(own) <= AGREEMENT * other.min(own);
+        if let Some(other) = taken.iter().find(near) {
+            return Ok(Ok(f64::midpoint(own, *other)));
+        }
+        taken.push(own);
+    }
+    Ok(Err(taken))
+}
+
+/// How far the middle half of the values lies apart, as a part of their median; 0 of few.
+pub fn spread(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let (count, median) = (values.len(), values.get(values.len() / 2).copied().unwrap_or(0.0));
+    if count < 5 || median <= 0.0 { 0.0 } else { (values[count * 3 / 4] - values[count / 4]) / median }
+}
+
 /// A model on one number that does next to no work, of `activations` rectifiers.
 pub fn tiny(activations: usize) -> Programs {
     let mut layers = vec![linear(1, 1)];
@@ -76,4 +100,29 @@ fn programs(layers: &[Layer], features: usize, batch: usize) -> Programs {
         shard: Shard::WHOLE,
         fold_update: true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agree(takes: &[f64]) -> Result<f64, Vec<f64>> {
+        let mut takes = takes.iter();
+        agreed(3, || takes.next().copied().ok_or(())).unwrap_or(Err(Vec::new()))
+    }
+
+    #[test]
+    fn a_cost_counts_once_two_takes_agree() {
+        assert_eq!(agree(&[1.0, 1.2]), Ok(1.1));
+        assert_eq!(agree(&[4.56, 0.09, 0.11]), Ok(0.1));
+        assert_eq!(agree(&[0.09, 3700.0, 4.56]), Err(vec![0.09, 3700.0, 4.56]));
+        // A difference of two times that is none says nothing, however often.
+        assert_eq!(agree(&[-1.0, -1.0, 0.0]), Err(vec![-1.0, -1.0, 0.0]));
+    }
+
+    #[test]
+    fn the_middle_half_is_the_spread() {
+        assert_eq!(spread(&mut [5.0, 1.0, 4.0, 100.0, 2.0, 3.0, 6.0, 0.0]), 1.0);
+        assert_eq!(spread(&mut [1.0, 9.0]), 0.0);
+    }
 }

@@ -50,6 +50,9 @@ pub struct GpuRates {
     /// Seconds to hand over a block of one step and read its loss, without the step.
     pub block_s: f64,
     pub cache_bytes: u64,
+    /// As [`MachineRates::noise`].
+    #[serde(default)]
+    pub noise: f64,
 }
 
 impl GpuRates {
@@ -88,7 +91,7 @@ impl GpuRates {
             instruction_s,
             barrier_s: 0.0,
             block_s: self.block_s,
-            noise: 0.0,
+            noise: self.noise,
         };
         let upload_bytes_per_s = Some(self.h2d_bytes_per_s);
         Speed { rates, rows_bytes_per_s, cache_bytes: self.cache_bytes, sums: None, upload_bytes_per_s }

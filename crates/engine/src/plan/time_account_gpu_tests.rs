@@ -32,6 +32,7 @@ fn rates() -> GpuRates {
         sync_s: 8e-6,
         block_s: 15e-6,
         cache_bytes: 50 << 20,
+        noise: 0.0,
     }
 }
 

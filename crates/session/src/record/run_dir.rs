@@ -19,6 +19,9 @@ use crate::{
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
 
+/// As [`LONGEST_NAME`], of a trial's folder. Its number alone tells it from others.
+const LONGEST_TRIAL: usize = 60;
+
 /// Holds what earlier parts of a run left, a numbered folder for each.
 const EARLIER: &str = "earlier";
 
@@ -55,6 +58,19 @@ impl RunDir {
     /// The folder of a run that was begun earlier.
     pub fn existing(path: PathBuf) -> Self {
         Self { path }
+    }
+
+    /// The folders of this name, sweeps' trials among them, the newest first.
+    pub fn all(runs_dir: &Path, name: &str) -> Vec<Self> {
+        let entries = fs::read_dir(runs_dir.join(folder_name(name))).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        let with_trials = |path| {
+            let folder = Self { path };
+            let trials = folder.trials();
+            trials.into_values().chain([folder])
+        };
+        paths.into_iter().rev().flat_map(with_trials).collect()
     }
 
     /// The newest folder that [`RunDir::create`] made of this name and tail, among those that `fits`.
@@ -138,8 +154,13 @@ impl RunDir {
         unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))
     }
 
-    /// Makes the folder of a sweep's trial `number` (from 0), named by its axes: `000-devices.num_gpus=0`.
-    pub fn trial(&self, number: usize, axes: &[(String, String)]) -> Result<Self, RecordError> {
+    /// Makes the folder of a sweep's trial `number` (from 0), named by its axes under their short names:
+    /// `007-lr=.01-width=32`.
+    pub fn trial<'a>(
+        &self,
+        number: usize,
+        axes: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, RecordError> {
         make_new(&self.path, &trial_name(number, axes))
     }
 
@@ -165,12 +186,20 @@ impl RunDir {
     }
 }
 
-/// Several axes are joined by `+`.
-fn trial_name(number: usize, axes: &[(String, String)]) -> String {
-    let axes: Vec<String> = axes.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let name =
-        if axes.is_empty() { format!("{number:03}") } else { format!("{number:03}-{}", axes.join("+")) };
-    folder_name(&name)
+fn trial_name<'a>(number: usize, axes: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let axes = axes.map(|(key, value)| format!("-{key}={}", short_number(value)));
+    let mut name = folder_name(&format!("{number:03}{}", axes.collect::<String>()));
+    name.truncate(LONGEST_TRIAL);
+    name
+}
+
+/// `.01` for `0.01`.
+fn short_number(value: &str) -> String {
+    match value.parse::<f64>() {
+        Ok(0.0) => "0".to_owned(),
+        Ok(_) if value.starts_with("0.") || value.starts_with("-0.") => value.replacen("0.", ".", 1),
+        _ => value.to_owned(),
+    }
 }
 
 /// A text as the name of a folder: characters other than ASCII letters, digits and `. _ = + -` become `_`, at most
@@ -252,14 +281,12 @@ mod tests {
 
     #[test]
     fn trials_are_named_by_their_axes() {
-        let axes = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
-            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
-        };
-        assert_eq!(trial_name(0, &axes(&[("devices.num_gpus", "0")])), "000-devices.num_gpus=0");
-        let two = axes(&[("optimizer.sgd.lr", "1e-3"), ("devices.use", "[\"gpu:1\"]")]);
-        assert_eq!(trial_name(12, &two), "012-optimizer.sgd.lr=1e-3+devices.use=__gpu_1__");
-        assert_eq!(trial_name(7, &[]), "007");
-        assert_eq!(trial_name(1, &axes(&[("name", &"é".repeat(200))])).len(), 100);
+        let name = |number, axes: &[(&str, &str)]| trial_name(number, axes.iter().copied());
+        assert_eq!(name(0, &[("num_gpus", "0")]), "000-num_gpus=0");
+        assert_eq!(name(12, &[("lr", "0.001"), ("use", "[\"gpu:1\"]")]), "012-lr=.001-use=__gpu_1__");
+        assert_eq!(name(3, &[("a", "-0.5"), ("b", "0.0"), ("c", "10.5")]), "003-a=-.5-b=0-c=10.5");
+        assert_eq!(name(7, &[]), "007");
+        assert_eq!(name(1, &[("path", &"é".repeat(200))]).len(), 60);
         // A name stays in its folder.
         assert_eq!(folder_name("../../etc"), "_._.._etc");
         assert_eq!(folder_name(""), "_");

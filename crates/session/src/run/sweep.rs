@@ -24,7 +24,7 @@ use crate::{
     event::Status,
     plan::DeviceId,
     record::{RecordError, RunDir, SweepTable, TrialEnd, Verbosity, has_checkpoints},
-    spec::{Problem, TrialSpec},
+    spec::{Problem, TrialSpec, short_keys},
     units,
 };
 
@@ -56,6 +56,8 @@ struct Sweep<'s, 'a, P: Planned> {
     session: &'s Session<'a, P>,
     prepared: &'s [Prepared<P>],
     folder: RunDir,
+    /// The short names of the swept keys.
+    keys: Vec<&'s str>,
     /// Folders of trials that were begun before the sweep went on.
     begun: BTreeMap<usize, RunDir>,
     progress: Mutex<Progress>,
@@ -130,11 +132,12 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let ends: Vec<_> = (0..experiment.trials.len()).map(done).collect();
     let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
-    let axes: Vec<_> = experiment.axes.iter().map(|a| a.key.clone()).collect();
-    let table = SweepTable::create(folder.path(), &axes, rows)?;
+    let table = SweepTable::create(folder.path(), &experiment.axes, rows)?;
     let worst = if ends.iter().flatten().any(is_failure) { Exit::Failed } else { Exit::Done };
     let progress = Mutex::new(Progress { table, ends, worst, stopped: None, fault: None });
-    let sweep = Sweep { session, prepared, folder, begun, progress, next: AtomicUsize::new(0) };
+    let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
+    let keys = short_keys(&keys);
+    let sweep = Sweep { session, prepared, folder, keys, begun, progress, next: AtomicUsize::new(0) };
     sweep.run_all()
 }
 
@@ -287,7 +290,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let ready = planned.ready(&mut *session.shared());
         let result = ready.and_then(|mut ready| {
             let folder = match self.begun.get(&trial.index) {
-                None => self.folder.trial(trial.index, &trial.axes)?,
+                None => self.folder.trial(trial.index, self.short_axes(trial))?,
                 Some(folder) if has_checkpoints(folder.path()) => {
                     name = folder.name();
                     planned.resume(&mut ready, folder)?;
@@ -312,6 +315,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.disk_is_full();
         }
         (TrialEnd::Ran { status, folder: name, reason }, exit)
+    }
+
+    /// The values of a trial under the short names of their keys.
+    fn short_axes<'t>(&'t self, trial: &'t TrialSpec<P::Spec>) -> impl Iterator<Item = (&'t str, &'t str)> {
+        self.keys.iter().copied().zip(trial.axes.iter().map(|(_, value)| value.as_str()))
     }
 
     /// Later trials would fail, too.

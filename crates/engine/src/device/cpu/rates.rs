@@ -16,7 +16,7 @@ use super::{CpuExecutor, CpuSetup, ThreadMode, team::Team};
 use crate::{
     device::{
         Clock, DeviceError, Grain, Ledger, Meters,
-        probe::{Probe, SHORT_AND_LONG, STEPS, tiny},
+        probe::{Probe, SHORT_AND_LONG, STEPS, agreed, spread, tiny},
     },
     host,
     op::{Activation, FUNCTION, activate},
@@ -40,8 +40,8 @@ const SEARCH: Duration = Duration::from_millis(80);
 /// Teams that measure a barrier at most.
 const TEAMS: usize = 6;
 
-/// Two teams agree on a barrier whose times are no further apart than this.
-const AGREEMENT: f64 = 1.5;
+/// Barriers that take longer waited for a core, not for each other, in seconds.
+const LONGEST_BARRIER: f64 = 50e-6;
 
 /// Elements of the measured function: they stay in the L1 cache.
 const FEW: usize = 2048;
@@ -128,9 +128,8 @@ fn together(threads: usize, make: &(dyn Fn() -> Repeated + Sync)) -> Result<(f64
     })?;
     let total = |round: usize| rates.iter().filter_map(|rates| rates.get(round)).sum();
     let mut totals: Vec<f64> = (0..ROUNDS).map(total).collect();
-    totals.sort_unstable_by(f64::total_cmp);
-    let median = totals[ROUNDS / 2];
-    Ok((median, (totals[ROUNDS * 3 / 4] - totals[ROUNDS / 4]) / median))
+    let spread = spread(&mut totals);
+    Ok((totals[ROUNDS / 2], spread))
 }
 
 fn no_thread(source: std::io::Error) -> DeviceError {
@@ -228,18 +227,11 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     Ok((step_s, (least(1)? - step_s).max(0.0)))
 }
 
-/// Seconds of a barrier, once two teams agree on it: a team whose threads were kept from their cores measures that. `None` where
+/// Seconds of a barrier, on which two teams agree: one whose threads were kept from their cores measures that. `None` where
 /// none agree.
 fn barrier(threads: usize) -> Result<Option<f64>, DeviceError> {
-    let mut taken: Vec<f64> = Vec::new();
-    for _ in 0..TEAMS {
-        let own = barrier_of_a_team(threads)?;
-        if let Some(other) = taken.iter().find(|other| other.max(own) <= AGREEMENT * other.min(own)) {
-            return Ok(Some(f64::midpoint(own, *other)));
-        }
-        taken.push(own);
-    }
-    Ok(None)
+    let agreed = agreed(TEAMS, || barrier_of_a_team(threads))?;
+    Ok(agreed.ok().filter(|seconds| *seconds < LONGEST_BARRIER))
 }
 
 /// The median of a new team's runs.

@@ -3,7 +3,10 @@
 
 use std::time::Instant;
 
-use super::queue::median;
+use super::{
+    queue::{ENOUGH_S, ROUNDS, median},
+    settled,
+};
 use crate::{
     device::{
         Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink, Timer,
@@ -15,7 +18,6 @@ use crate::{
     spec::Precision,
 };
 
-const ROUNDS: usize = 5;
 /// Blocks of one step, each timed.
 const BLOCKS: usize = 100;
 /// Widths of products, tried as far as they fit, until a step takes this long.
@@ -33,32 +35,40 @@ pub struct Engines {
     pub grid_flops_per_s: Option<f64>,
     /// Seconds of a block beside its steps.
     pub block_s: f64,
+    /// As [`GpuRates::noise`](crate::plan::GpuRates::noise).
+    pub noise: f64,
 }
 
 pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
-    let block_barrier_s = instruction_s(gpu, Engine::Persistent)?;
-    let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, block_barrier_s)?;
+    let mut noise = 0.0;
+    let noise = &mut noise;
+    let block_barrier_s = instruction_s(gpu, Engine::Persistent, noise)?;
+    let block_flops_per_s = flops_per_s(gpu, Engine::Persistent, block_barrier_s, noise)?;
     let (mut barrier_s, mut grid_flops_per_s) = (None, None);
     if gpu.cooperative {
-        let seconds = instruction_s(gpu, Engine::Cooperative)?;
+        let seconds = instruction_s(gpu, Engine::Cooperative, noise)?;
         barrier_s = Some(seconds);
-        grid_flops_per_s = Some(flops_per_s(gpu, Engine::Cooperative, seconds)?);
+        grid_flops_per_s = Some(flops_per_s(gpu, Engine::Cooperative, seconds, noise)?);
     }
     let block_s = block_s(gpu)?;
-    Ok(Engines { block_barrier_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s })
+    Ok(Engines { block_barrier_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s, noise: *noise })
 }
 
 /// Seconds per instruction: what a longer program takes more.
-fn instruction_s(gpu: &Gpu, engine: Engine) -> Result<f64, DeviceError> {
+fn instruction_s(gpu: &Gpu, engine: Engine, noise: &mut f64) -> Result<f64, DeviceError> {
     let [short, long] = SHORT_AND_LONG.map(probe::tiny);
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
     let further = instructions(&long) - instructions(&short);
-    let (short_s, long_s) = (step_s(gpu, engine, short)?, step_s(gpu, engine, long)?);
-    Ok((long_s - short_s).max(0.0) / further)
+    let (name, what) = (format!("gpu:{}", gpu.ordinal), format!("an instruction of `{}`", engine.name()));
+    settled(&name, &what, || {
+        let (short_s, long_s) =
+            (step_s(gpu, engine, short.clone(), noise)?, step_s(gpu, engine, long.clone(), noise)?);
+        Ok((long_s - short_s) / further)
+    })
 }
 
 /// The best rate of products, without the cost of their instructions.
-fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, DeviceError> {
+fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64, noise: &mut f64) -> Result<f64, DeviceError> {
     let mut best = 0.0_f64;
     for width in WIDTHS {
         let programs = probe::wide(width);
@@ -68,7 +78,7 @@ fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, Dev
         }
         let train = &programs.train;
         let (flops, fixed_s) = (train.cost().flops, train.instructions.len() as f64 * instruction_s);
-        let seconds = step_s(gpu, engine, programs)?;
+        let seconds = step_s(gpu, engine, programs, noise)?;
         // Whatever the fixed costs, the work is most of a step that is long enough.
         best = best.max(flops / (seconds - fixed_s).max(0.5 * seconds));
         if seconds > LONG_S {
@@ -79,16 +89,16 @@ fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64) -> Result<f64, Dev
 }
 
 /// The median time of a step among many, by the device's clock.
-fn step_s(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<f64, DeviceError> {
+fn step_s(gpu: &Gpu, engine: Engine, programs: Programs, noise: &mut f64) -> Result<f64, DeviceError> {
     let mut probe = GpuProbe::new(gpu, engine, programs)?;
     // The first warms up.
-    let mut times = Vec::with_capacity(ROUNDS);
-    for round in 0..=ROUNDS {
+    probe.run(STEPS)?;
+    let (mut times, begun) = (Vec::with_capacity(ROUNDS), Instant::now());
+    while times.is_empty() || times.len() < ROUNDS && begun.elapsed().as_secs_f64() < ENOUGH_S {
         let clock = probe.run(STEPS)?;
-        if round > 0 {
-            times.push(clock.total(Timer::Device, Phase::Step).as_secs_f64() / STEPS as f64);
-        }
+        times.push(clock.total(Timer::Device, Phase::Step).as_secs_f64() / STEPS as f64);
     }
+    *noise = noise.max(probe::spread(&mut times));
     Ok(median(times))
 }
 

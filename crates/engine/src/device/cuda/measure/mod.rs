@@ -1,8 +1,9 @@
 //! A GPU's measured speeds: large products by the path that training takes, memory, launches, copies, waits, and the
 //! cost of an instruction in each engine.
 //!
-//! Times are by the device's events, those of a wait by the host's clock. Each figure is the median of several rounds
-//! after a warm-up. Sizes grow until a round is long enough to time, so they fit any GPU.
+//! Times are by the device's events, those of a wait by the host's clock. Each figure is the median of 15 rounds after a
+//! warm-up, and how far the middle half of them lies apart is the GPU's noise. A cost that is a difference of two times
+//! counts once two measurements agree on it. Sizes grow until a round is long enough to time, so they fit any GPU.
 
 mod engines;
 mod queue;
@@ -15,12 +16,14 @@ use crate::{
         cuda::{
             engines::{LaunchKind, Products},
             ffi::Gpu,
-            launch::{Graph, shape},
+            launch::shape,
             memory::{DeviceMemory, Pinned},
         },
+        probe,
     },
     op::{FLAG_BF16, FLAG_TF32, FUNCTION, Kind, NONE, Record},
     plan::GpuRates,
+    units,
 };
 use queue::Bench;
 
@@ -39,6 +42,12 @@ const LEAST: usize = 1 << 19;
 /// Bytes of the largest of both.
 const MOST_BYTES: usize = 1 << 30;
 const NODES: usize = 128;
+/// Sums over vectors in the cache, one after the other.
+const PASSES: usize = 16;
+/// Vectors in memory are together this many times as large as the cache.
+const BEYOND: usize = 8;
+/// Measurements of a cost, until two agree.
+const TAKES: usize = 6;
 
 /// Measures a GPU, which takes some seconds.
 pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
@@ -50,12 +59,15 @@ pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
     } else {
         (f32_flops_per_s, f32_flops_per_s)
     };
-    let (memory_bytes_per_s, cache_bytes_per_s) = memory(&mut bench, gpu.cache_bytes as usize)?;
-    let elementwise_per_s = functions(&mut bench, gpu.cache_bytes as usize)?;
+    let cache_bytes = gpu.cache_bytes as usize;
+    let (memory_bytes_per_s, cache_bytes_per_s) =
+        (memory(&mut bench, cache_bytes)?, cache(&mut bench, cache_bytes)?);
+    let elementwise_per_s = functions(&mut bench, cache_bytes)?;
     let (launch_s, node_s) = launches(&mut bench)?;
     let [h2d_bytes_per_s, d2h_bytes_per_s] = copies(&bench)?;
     let [h2d_latency_s, d2h_latency_s] = copies_s(&bench, 4)?;
     let sync_s = bench.wait_s()?;
+    let noise = bench.noise.get();
     drop(bench);
     let engines = engines::measure(gpu)?;
     Ok(GpuRates {
@@ -79,6 +91,7 @@ pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
         sync_s,
         block_s: engines.block_s,
         cache_bytes: u64::from(gpu.cache_bytes),
+        noise: noise.max(engines.noise),
     })
 }
 
@@ -109,24 +122,48 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
     Ok(best)
 }
 
-/// Bytes per second of `y = a + b`, with three accesses per element: from memory, and from the second-level cache.
-fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<(f64, f64), DeviceError> {
-    let cached = (cache_bytes / 2 / 12).clamp(1 << 10, LEAST);
-    let from_cache = 12.0 * cached as f64 / sum_s(bench, cached)?;
-    let mut elements = LEAST;
+/// Bytes per second from memory, by whichever is faster of our own sums of vectors and the driver's copies: more of both
+/// than the caches hold, so that next to nothing is left there from the last time.
+fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
+    let fits = |bench: &Bench, elements| {
+        Ok::<_, DeviceError>(12 * elements <= MOST_BYTES && bench.fits(12 * elements)?)
+    };
+    let mut elements = (BEYOND * cache_bytes / 12).max(LEAST);
+    while elements > LEAST && !fits(bench, elements)? {
+        elements /= 2;
+    }
     loop {
-        let seconds = sum_s(bench, elements)?;
-        let next = 2 * elements;
-        if seconds >= LONG_S || 12 * next > MOST_BYTES || !bench.fits(12 * next)? {
-            return Ok((12.0 * elements as f64 / seconds, from_cache));
+        bench.take(3 * elements)?;
+        let (sum_s, copy_s) =
+            (bench.seconds(|| bench.add(elements))?, bench.seconds(|| bench.copy(elements))?);
+        if sum_s >= LONG_S || !fits(bench, 2 * elements)? {
+            return Ok((12.0 * elements as f64 / sum_s).max(8.0 * elements as f64 / copy_s));
         }
-        elements = next;
+        elements *= 2;
     }
 }
 
-fn sum_s(bench: &mut Bench, elements: usize) -> Result<f64, DeviceError> {
-    bench.take(3 * elements)?;
-    bench.seconds(|| bench.add(elements))
+/// Bytes per second from the second-level cache, of sums of vectors: what some that fill a quarter of it take longer than
+/// shorter ones, since one from the cache is over sooner than it is launched.
+fn cache(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
+    let [few, many] = [16, 4].map(|part| (cache_bytes / part / 12).max(1 << 10));
+    bench.take(3 * many)?;
+    let s = |elements| bench.node_s(PASSES, || bench.add(elements));
+    let further_s = settled(&bench.gpu.context.name, "reading its cache", || Ok(s(many)? - s(few)?))?;
+    Ok(12.0 * (many - few) as f64 / further_s)
+}
+
+/// Seconds on which two measurements agree.
+fn settled(
+    device: &str,
+    what: &str,
+    take: impl FnMut() -> Result<f64, DeviceError>,
+) -> Result<f64, DeviceError> {
+    probe::agreed(TAKES, take)?.map_err(|taken| {
+        let taken: Vec<_> = taken.into_iter().map(units::seconds).collect();
+        let why = format!("no two measurements of {what} agree: {}; measure again", taken.join(", "));
+        DeviceError::Unusable { device: device.to_owned(), why }
+    })
 }
 
 /// Operations per second of hyperbolic tangents in the second-level cache.
@@ -144,11 +181,7 @@ fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> 
 /// Seconds of a nearly empty kernel: behind another in a stream, and as a node of a graph.
 fn launches(bench: &mut Bench) -> Result<(f64, f64), DeviceError> {
     bench.take(64)?;
-    let gpu = &bench.gpu;
-    let launch_s = bench.seconds(|| bench.add(1))?;
-    let graph = Graph::capture(&gpu.context, &gpu.stream, || (0..NODES).try_for_each(|_| bench.add(1)))?;
-    let graph_s = bench.seconds(|| graph.launch(&gpu.stream))?;
-    Ok((launch_s, graph_s / NODES as f64))
+    Ok((bench.seconds(|| bench.add(1))?, bench.node_s(NODES, || bench.add(1))?))
 }
 
 /// Bytes per second from and to pinned memory.

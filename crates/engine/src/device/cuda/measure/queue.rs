@@ -1,6 +1,6 @@
 //! Work that is queued repeatedly between two events.
 
-use std::time::Instant;
+use std::{cell::Cell, time::Instant};
 
 use crate::{
     device::{
@@ -8,28 +8,32 @@ use crate::{
         cuda::{
             engines::{GpuContext, LaunchKind, QueuedSums},
             ffi::{Context, Gpu},
-            launch::{Event, shape},
+            launch::{Event, Graph, shape},
             memory::{DeviceMemory, Staging},
         },
+        probe::spread,
     },
     op::{Kind, Record, counted},
 };
 
-const ROUNDS: usize = 5;
+/// Rounds of a figure.
+pub const ROUNDS: usize = 15;
 /// Rounds that took this long in all are enough: long ones are little disturbed.
-const ENOUGH_S: f64 = 0.2;
+pub const ENOUGH_S: f64 = 0.2;
 const ROUND_S: f64 = 1e-3;
 const MOST: usize = 4096;
 const WAITS: usize = 100;
-/// Random values that fill memory: products of zeros take less power, and clocks rise.
-const NOISE: usize = 1 << 18;
+/// Values that fill memory: products of zeros take less power, and clocks rise.
+const VALUES: usize = 1 << 18;
 
 pub struct Bench {
     pub gpu: GpuContext,
     begin: Event,
     end: Event,
-    noise: Vec<f32>,
+    values: Vec<f32>,
     staging: Staging,
+    /// How far the middle half of the rounds of the least steady figure lay apart, as a part of it.
+    pub noise: Cell<f64>,
 }
 
 impl Bench {
@@ -42,9 +46,9 @@ impl Bench {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
-        let noise = (0..NOISE).map(|_| next()).collect();
+        let values = (0..VALUES).map(|_| next()).collect();
         let [begin, end] = [Event::timed(&gpu.context)?, Event::timed(&gpu.context)?];
-        Ok(Self { gpu, begin, end, noise, staging: Staging::default() })
+        Ok(Self { gpu, begin, end, values, staging: Staging::default(), noise: Cell::default() })
     }
 
     /// Whether a quarter of the free memory holds this many bytes.
@@ -63,8 +67,8 @@ impl Bench {
         let mut at = gpu.arena.at;
         let mut left = elements;
         while left > 0 {
-            let part = left.min(self.noise.len());
-            self.staging.upload(gpu, at, &self.noise[..part])?;
+            let part = left.min(self.values.len());
+            self.staging.upload(gpu, at, &self.values[..part])?;
             at += 4 * part as u64;
             left -= part;
         }
@@ -118,7 +122,31 @@ impl Bench {
             times.push(round(count)? / count as f64);
         }
         // Shorter than the clock's resolution is not zero.
-        Ok(median(times).max(1e-9))
+        Ok(self.figure(times).max(1e-9))
+    }
+
+    /// The median, whose noise counts.
+    fn figure(&self, mut times: Vec<f64>) -> f64 {
+        self.noise.set(self.noise.get().max(spread(&mut times)));
+        median(times)
+    }
+
+    /// Seconds of one of `nodes` times the same work in a graph.
+    pub fn node_s(
+        &self,
+        nodes: usize,
+        queue: impl Fn() -> Result<(), DeviceError>,
+    ) -> Result<f64, DeviceError> {
+        let Self { gpu: GpuContext { context, stream, .. }, .. } = self;
+        let graph = Graph::capture(context, stream, || (0..nodes).try_for_each(|_| queue()))?;
+        Ok(self.seconds(|| graph.launch(stream))? / nodes as f64)
+    }
+
+    /// Queues the driver's copy of the first vector of the arena to the second.
+    pub fn copy(&self, elements: usize) -> Result<(), DeviceError> {
+        let GpuContext { arena, context, stream, .. } = &self.gpu;
+        let bytes = 4 * elements;
+        stream.copy_between(arena.at + bytes as u64, context, arena.at, context, bytes)
     }
 
     /// Seconds from the launch of a nearly empty kernel until the host knows that it is done.
@@ -130,7 +158,7 @@ impl Bench {
             self.gpu.wait(&self.end, || "measuring".into())?;
             Ok(start.elapsed().as_secs_f64())
         });
-        Ok(median(times.collect::<Result<_, DeviceError>>()?))
+        Ok(self.figure(times.collect::<Result<_, DeviceError>>()?))
     }
 }
 

@@ -1,0 +1,117 @@
+//! A sweep as a file of its own: `sweep.toml` in its folder, from which the sweep goes on or is run again.
+
+use std::path::Path;
+
+use toml::{Table, Value};
+
+use super::{
+    super::{experiment::Experiment, tree},
+    Space,
+};
+
+/// Keys of `[data]` and `[model]` whose values are paths.
+const PATHS: [&str; 9] = [
+    "path",
+    "validation_path",
+    "images",
+    "labels",
+    "validation_images",
+    "validation_labels",
+    "features",
+    "validation_features",
+    "file",
+];
+
+impl<S> Experiment<S> {
+    /// The spec as it was written, with all overrides, under `name`. It gives the same trials from any folder: paths are
+    /// absolute.
+    pub fn to_sweep_toml(&self, name: &str) -> String {
+        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let mut base = self.base.clone();
+        base.close_gaps();
+        let mut spec = match tree::Value::Table(base).to_toml() {
+            Value::Table(table) => table,
+            _ => Table::new(),
+        };
+        for key in ["data", "model"] {
+            spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, &folder));
+        }
+        // `name` leads, also where the spec has none and is called as its file.
+        let mut all = Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]);
+        for (key, value) in spec {
+            all.entry(key).or_insert(value);
+        }
+        format!("{all}\n[sweep]\n{}", sweep(&self.sweep.written, &folder))
+    }
+}
+
+/// The keys of the table, then the axes of `grid` and `zip`: a line for each keeps their order, whatever their values are.
+fn sweep(written: &tree::Table, folder: &Path) -> String {
+    let (mut fields, mut tables) = (String::new(), String::new());
+    for entry in &written.entries {
+        match &entry.node.value {
+            tree::Value::Table(axes) => {
+                let lines = axes.entries.iter().map(|axis| axis_line(axis, folder));
+                tables.push_str(&format!("\n[sweep.{}]\n{}", entry.key, lines.collect::<String>()));
+            }
+            tree::Value::Array(points) => {
+                let inline = |point: &tree::Node| match &point.value {
+                    tree::Value::Table(keys) => {
+                        let lines = keys.entries.iter().map(|key| axis_line(key, folder));
+                        let pairs: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+                        format!("    {{ {} }},\n", pairs.join(", "))
+                    }
+                    other => format!("    {},\n", other.to_toml()),
+                };
+                fields.push_str(&format!(
+                    "{} = [\n{}]\n",
+                    entry.key,
+                    points.iter().map(inline).collect::<String>()
+                ));
+            }
+            value => fields.push_str(&format!("{} = {}\n", entry.key, value.to_toml())),
+        }
+    }
+    fields + &tables
+}
+
+/// A swept key and its values, or its value in one point.
+fn axis_line(entry: &tree::Entry, folder: &Path) -> String {
+    let mut parts = entry.key.split('.');
+    let holds_paths = parts.next().is_some_and(|first| ["data", "model"].contains(&first));
+    let last = parts.next_back().unwrap_or_default();
+    let mut value = entry.node.value.to_toml();
+    if holds_paths {
+        // Paths within `choice(...)` are made absolute as those of an array.
+        if let Value::String(text) = &value
+            && let Ok(Space::Values(values)) = Space::parse(text)
+        {
+            value = Value::Array(values.iter().map(tree::Value::to_toml).collect());
+        }
+        match &mut value {
+            Value::Array(values) => values.iter_mut().for_each(|value| value_absolute(last, value, folder)),
+            value => value_absolute(last, value, folder),
+        }
+    }
+    format!("{} = {value}\n", Value::String(entry.key.clone()))
+}
+
+/// Paths are taken from the folder of a spec's file.
+fn make_absolute(value: &mut Value, folder: &Path) {
+    match value {
+        Value::Table(table) => table.iter_mut().for_each(|(key, value)| value_absolute(key, value, folder)),
+        Value::Array(items) => items.iter_mut().for_each(|item| make_absolute(item, folder)),
+        _ => {}
+    }
+}
+
+/// The value of a key within `[data]` or `[model]`.
+fn value_absolute(key: &str, value: &mut Value, folder: &Path) {
+    match value {
+        Value::String(path) if PATHS.contains(&key) => {
+            *path = folder.join(&*path).to_string_lossy().into_owned()
+        }
+        value => make_absolute(value, folder),
+    }
+}

@@ -1,0 +1,231 @@
+//! `[sweep]`: one spec, many trials.
+//!
+//! The points of a sweep are the product of its blocks: each axis of `grid`, then the rows of `zip`, then `points`. A
+//! sampler makes one block of all axes. `exclude` takes points out of the product.
+
+mod block;
+mod exclude;
+mod file;
+mod sampler;
+mod space;
+
+pub(super) use space::Space;
+
+use block::Block;
+use sampler::Sampler;
+use serde_json::json;
+
+use super::{
+    key::{self, Key},
+    problem::{Location, Problem},
+    read_seed,
+    reader::{Fields, Item, Read},
+    tree::{Node, Span, Table, Value},
+};
+
+/// What the table is for.
+pub(super) const DOC: &str = "many trials from one spec";
+
+/// More trials than anyone waits for; a larger grid is a slip.
+pub(super) const MAX_TRIALS: usize = 100_000;
+
+/// The table `[sweep]`, joined with the axes of the command line.
+#[derive(Clone, Debug)]
+pub(super) struct Sweep {
+    blocks: Vec<Block>,
+    /// The points of the product that are left after exclusions; without exclusions all.
+    left: Option<Vec<usize>>,
+    /// How often each point runs (1).
+    pub repeats: u32,
+    /// Whether repeat r runs with seed + r (true).
+    pub repeat_seeds: bool,
+    /// The table as it was written, with the axes of the command line.
+    pub written: Table,
+}
+
+impl Sweep {
+    pub(super) const NONE: Self = Self {
+        blocks: Vec::new(),
+        left: None,
+        repeats: 1,
+        repeat_seeds: true,
+        written: Table { entries: Vec::new() },
+    };
+
+    /// Reads the table. What is wrong within it goes to `problems` where keys are no fields.
+    pub(super) fn read(t: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Self {
+        let doc = "dotted keys and the values that each takes: an array, a range such as `logspace(1e-4, 1e-1, 7)`, or, \
+                   for a sampler, a distribution; the product of all, the first key slowest";
+        let grid = t.optional("grid", doc, axes);
+        let doc = "dotted keys whose values advance together: arrays or ranges of one length";
+        let zip = t.optional("zip", doc, axes);
+        let points = t.optional("points", "trials as tables of dotted keys, each with all of them", tables);
+        let doc = "trials of the grid to leave out: tables of swept keys and the value, or the values, that they have";
+        let exclude = t.optional("exclude", doc, tables);
+        let doc = "how trials are chosen from the values in `grid`";
+        let sampler = t.default("sampler", doc, Sampler::Grid, read_sampler);
+        let doc = "how many points a sampler draws";
+        let trials = t.optional("trials", doc, |v| v.integer(1..=MAX_TRIALS as u64));
+        let seed = t.default("sampler_seed", "the source of what a sampler draws", 0, read_seed);
+        let repeats =
+            t.default("repeats", "how often each point runs; whole repeats follow each other", 1, |v| {
+                v.integer(1..=MAX_TRIALS as u64)
+            });
+        let doc = "whether repeat r runs with seed + r";
+        let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
+        t.later(&["stop", "share"]);
+        let known = problems.len();
+        let grid = block::read_axes(&grid.unwrap_or_default(), problems);
+        let blocks = match (sampler, trials) {
+            (Sampler::Grid, trials) => {
+                if trials.is_some() {
+                    let hint = "set `sampler = \"random\"` or `\"sobol\"`, or leave `trials` out";
+                    t.refuse("trials", &["sampler"], "a grid has as many trials as it has points", hint);
+                }
+                let grid =
+                    grid.into_iter().filter_map(|axis| Block::of_axis(axis, problems)).collect::<Vec<_>>();
+                let zip = Block::zipped(block::read_axes(&zip.unwrap_or_default(), problems), problems);
+                let points = Block::of_points(&points.unwrap_or_default(), problems);
+                grid.into_iter().chain(zip).chain(points).collect()
+            }
+            (_, trials) => {
+                for name in ["zip", "points", "exclude"] {
+                    if t.has(name) {
+                        let message =
+                            format!("the sampler `{}` draws from `sweep.grid` alone", sampler.name());
+                        t.refuse(name, &["sampler"], message, "leave it out, or leave `sampler` out");
+                    }
+                }
+                if trials.is_none() {
+                    let message = format!("the sampler `{}` needs a number of trials", sampler.name());
+                    t.refuse("sampler", &["trials"], message, "set `sweep.trials`");
+                }
+                let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
+                Block::drawn(grid, (sampler, trials, seed), problems).into_iter().collect()
+            }
+        };
+        let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, ..Self::NONE };
+        block::check_keys(&sweep.blocks, problems);
+        if let (Sampler::Grid, Some(exclude)) = (sampler, exclude) {
+            sweep.left = Some(exclude::left(&sweep, &exclude, problems));
+        }
+        sweep
+    }
+
+    /// The swept keys, the slowest first.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.blocks.iter().flat_map(|block| &block.keys)
+    }
+
+    /// Points of the product, those included that exclusions take out.
+    pub(super) fn product(&self) -> usize {
+        self.blocks.iter().fold(1, |n, block| n.saturating_mul(block.rows.len()))
+    }
+
+    pub(super) fn points(&self) -> usize {
+        self.left.as_ref().map_or_else(|| self.product(), Vec::len)
+    }
+
+    pub(super) fn excluded(&self) -> usize {
+        self.product() - self.points()
+    }
+
+    /// The value of each key at a point.
+    pub(super) fn values_at(&self, point: usize) -> Vec<&Node> {
+        self.values_of(self.left.as_ref().map_or(point, |left| left[point]))
+    }
+
+    /// As [`Sweep::values_at`], by the number in the product.
+    fn values_of(&self, mut point: usize) -> Vec<&Node> {
+        let mut rows: Vec<&[Node]> = Vec::with_capacity(self.blocks.len());
+        for block in self.blocks.iter().rev() {
+            rows.push(&block.rows[point % block.rows.len()]);
+            point /= block.rows.len();
+        }
+        rows.into_iter().rev().flatten().collect()
+    }
+
+    /// Sets the values of a point in a copy of the spec, and only then closes the gaps of what was deleted; one that cannot
+    /// be set is reported and left out.
+    pub(super) fn apply(&self, base: &Table, point: usize) -> (Table, Vec<Problem>) {
+        let (mut tree, mut problems) = (base.clone(), Vec::new());
+        for (key, value) in self.keys().zip(self.values_at(point)) {
+            if let Err(problem) = key::set(&mut tree, key, value.clone()) {
+                problems.push(*problem);
+            }
+        }
+        tree.close_gaps();
+        (tree, problems)
+    }
+
+    /// The keys of a point and its values as they are shown.
+    pub(super) fn pairs(&self, point: usize) -> Vec<(String, String)> {
+        let shown = |(key, value): (&Key, &Node)| (key.dotted(), value.value.display());
+        self.keys().zip(self.values_at(point)).map(shown).collect()
+    }
+
+    /// Says in which trial a problem was found, unless its place is a key or a value of the sweep and says it.
+    pub(super) fn name_trial(&self, mut problem: Problem, point: usize) -> Problem {
+        let Location::Span { source, range } = &problem.place else { return self.with_pairs(problem, point) };
+        let holds = |s: Span| s.source == *source && s.start <= range.start && range.end <= s.end;
+        let is_said = self.keys().filter_map(Key::span).any(holds)
+            || self.values_at(point).iter().any(|value| holds(value.span));
+        if !is_said {
+            problem = self.with_pairs(problem, point);
+        }
+        problem
+    }
+
+    fn with_pairs(&self, mut problem: Problem, point: usize) -> Problem {
+        let pairs = self.pairs(point);
+        let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("`{key}` = `{value}`")).collect();
+        problem.related.push((Location::Nowhere, format!("in the trial where {}", pairs.join(", "))));
+        problem
+    }
+
+    /// A key that the command line sets must not be replaced silently: neither by an axis whose values are whole tables, nor
+    /// by `points`.
+    pub(super) fn check_overrides(&self, keys: &[Key], problems: &mut Vec<Problem>) {
+        for key in keys {
+            let name = key.dotted();
+            let is_lost = |axis: &&Key| axis.is_above(key) || axis.dotted() == name;
+            if let Some(axis) = self.keys().find(is_lost) {
+                let axis = axis.dotted();
+                let message = format!("`{name}` would be replaced by every value of the axis `{axis}`");
+                let hint = match axis == name {
+                    true => "delete the points with `~sweep.points`, or change them".to_owned(),
+                    false => format!("set `{axis}` instead, or change the values of the axis"),
+                };
+                problems.push(Problem::new(key.place(), message).hint(hint));
+            }
+        }
+    }
+}
+
+/// Axes by their keys: arrays, ranges, distributions.
+fn axes(v: Item<'_>) -> Table {
+    let values = json!({ "oneOf": [{ "type": "array", "minItems": 1 }, { "type": "string" }] });
+    let schema = json!({ "type": "object", "additionalProperties": values });
+    v.custom("a table of keys and their values", schema, Table::default(), |v| match v {
+        Value::Table(table) => Some(table.clone()),
+        _ => None,
+    })
+}
+
+fn tables(v: Item<'_>) -> Vec<Node> {
+    let schema = json!({ "type": "array", "minItems": 1, "items": { "type": "object", "minProperties": 1 } });
+    v.custom("an array of tables", schema, Vec::new(), |v| match v {
+        Value::Array(items) if !items.is_empty() => {
+            let is_table = |node: &Node| matches!(&node.value, Value::Table(t) if !t.entries.is_empty());
+            items.iter().all(is_table).then(|| items.clone())
+        }
+        _ => None,
+    })
+}
+
+fn read_sampler(v: Item<'_>) -> Sampler {
+    if v.text() == Some("tpe") {
+        return v.not_in_this_version(Sampler::Random);
+    }
+    Sampler::read(v)
+}

@@ -1,0 +1,253 @@
+//! The values of a swept key: a list, a range, or a distribution that a sampler draws from.
+
+use super::super::{
+    suggest,
+    tree::{self, Node, Span, Value},
+    typed::{FORMS, FUNCTIONS, split_at_commas, value},
+};
+
+/// More values than any sweep has trials.
+const MAX_VALUES: f64 = super::MAX_TRIALS as f64;
+
+/// What a key may be.
+#[derive(Clone, Debug)]
+pub(crate) enum Space {
+    /// One of these; all of them in a grid.
+    Values(Vec<Value>),
+    Uniform(f64, f64),
+    LogUniform(f64, f64),
+    /// Both ends are included.
+    Int(i64, i64),
+}
+
+/// What is wrong with a text, and the way out.
+pub(crate) struct NoSpace {
+    pub message: String,
+    pub hint: String,
+}
+
+/// A number as it was written.
+#[derive(Clone, Copy)]
+struct Number {
+    value: f64,
+    integer: Option<i64>,
+}
+
+impl Space {
+    /// Whether a text is meant as a range or a distribution.
+    pub fn is_meant_by(text: &str) -> bool {
+        let is_call = text.split_once('(').is_some_and(|(name, _)| FUNCTIONS.contains(&name.trim()));
+        is_call || ends(text).is_some()
+    }
+
+    /// Reads `logspace(1e-4, 1e-1, 7)` and its like.
+    pub fn parse(text: &str) -> Result<Self, NoSpace> {
+        if let Some((from, to)) = ends(text) {
+            return range([from, to, 1].map(|i| Number { value: i as f64, integer: Some(i) }), text);
+        }
+        let call = text.split_once('(').map(|(name, rest)| (name.trim(), rest.trim_end()));
+        let (name, Some(inner)) = call.map_or((text, None), |(name, rest)| (name, rest.strip_suffix(')')))
+        else {
+            return Err(unknown(text, text));
+        };
+        let arguments: Vec<&str> = split_at_commas(inner);
+        if name == "choice" {
+            let at = Span { source: 0, start: 0, end: 0 };
+            let choice = |piece: &&str| Some(value(piece, at).ok()?.value).filter(|_| !piece.is_empty());
+            let values: Option<Vec<Value>> = arguments.iter().map(choice).collect();
+            return values.map(Self::Values).ok_or_else(|| wrong(text, "an empty choice"));
+        }
+        if !FUNCTIONS.contains(&name) {
+            return Err(unknown(name, text));
+        }
+        let numbers: Option<Vec<Number>> = arguments.iter().map(|piece| number(piece)).collect();
+        let Some(numbers) = numbers else { return Err(wrong(text, "it takes finite numbers")) };
+        let ordered = |[a, b]: [Number; 2]| match a.value < b.value {
+            true => Ok((a.value, b.value)),
+            false => Err(wrong(text, "the first number is not below the second")),
+        };
+        match (name, &numbers[..]) {
+            ("range", [from, to]) => range([*from, *to, Number { value: 1.0, integer: Some(1) }], text),
+            ("range", [from, to, step]) => range([*from, *to, *step], text),
+            ("linspace", [from, to, n]) => spaced([*from, *to], count(*n, text)?, linear),
+            ("logspace", [a, b, ..]) | ("loguniform", [a, b]) if a.value.min(b.value) <= 0.0 => {
+                Err(wrong(text, "its ends are above 0"))
+            }
+            ("logspace", [from, to, n]) => spaced([*from, *to], count(*n, text)?, geometric),
+            ("uniform", [a, b]) => ordered([*a, *b]).map(|(a, b)| Self::Uniform(a, b)),
+            ("loguniform", [a, b]) => ordered([*a, *b]).map(|(a, b)| Self::LogUniform(a, b)),
+            ("int", [a, b]) => match (a.integer, b.integer, ordered([*a, *b])?) {
+                (Some(a), Some(b), _) => Ok(Self::Int(a, b)),
+                _ => Err(wrong(text, "it takes integers")),
+            },
+            _ => Err(wrong(text, &format!("{} arguments", numbers.len()))),
+        }
+    }
+
+    /// The value at `u` in [0, 1).
+    pub fn at(&self, u: f64) -> Value {
+        match self {
+            Self::Values(values) => values[(u * values.len() as f64) as usize].clone(),
+            Self::Uniform(a, b) => Value::Float(rounded(a + u * (b - a), b - a).clamp(*a, *b)),
+            Self::LogUniform(a, b) => Value::Float(six_digits(a * (b / a).powf(u)).clamp(*a, *b)),
+            Self::Int(a, b) => Value::Integer(a + (u * ((b - a) as f64 + 1.0)) as i64),
+        }
+    }
+}
+
+/// `0..5`: its ends.
+fn ends(text: &str) -> Option<(i64, i64)> {
+    let (from, to) = text.split_once("..")?;
+    Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
+}
+
+fn unknown(name: &str, text: &str) -> NoSpace {
+    let near = suggest::nearest(name, FUNCTIONS.into_iter()).filter(|_| name != text);
+    let hint = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("write an array, `0..5`, {}", suggest::listing(FORMS.into_iter(), "or")),
+    };
+    NoSpace { message: format!("`{text}` is no range"), hint }
+}
+
+fn wrong(text: &str, why: &str) -> NoSpace {
+    let form = FORMS.iter().find(|form| form.split('(').next() == text.split('(').next().map(str::trim));
+    NoSpace { message: format!("`{text}`: {why}"), hint: format!("write `{}`", form.unwrap_or(&"0..5")) }
+}
+
+fn number(piece: &str) -> Option<Number> {
+    let node: Node = tree::parse_value(piece, Span { source: 0, start: 0, end: 0 }).ok()??;
+    match node.value {
+        Value::Integer(i) => Some(Number { value: i as f64, integer: Some(i) }),
+        Value::Float(value) if value.is_finite() => Some(Number { value, integer: None }),
+        _ => None,
+    }
+}
+
+fn count(n: Number, text: &str) -> Result<usize, NoSpace> {
+    let whole = n.integer.filter(|n| (2..=super::MAX_TRIALS as i64).contains(n));
+    let count = whole.and_then(|n| usize::try_from(n).ok());
+    count.ok_or_else(|| wrong(text, "the last number counts values: an integer of at least 2"))
+}
+
+/// From the first number to before the second; exact in the decimals that were written.
+fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
+    let n = (to.value - from.value) / step.value;
+    // A quotient such as 2.9999999999999996 means 3.
+    let n = if (n - n.round()).abs() < 1e-9 { n.round() } else { n.ceil() };
+    if !(1.0..=MAX_VALUES).contains(&n) {
+        let why = if n > MAX_VALUES { "too many values" } else { "no values: the end is left out" };
+        return Err(wrong(text, why));
+    }
+    let decimals =
+        [from, step].map(|x| x.value.to_string().split_once('.').map_or(0, |(_, rest)| rest.len()));
+    let decimals = decimals[0].max(decimals[1]);
+    let at = |k: usize| match (from.integer, step.integer) {
+        (Some(from), Some(step)) => Value::Integer(from + k as i64 * step),
+        _ => Value::Float(parsed(format!("{:.decimals$}", from.value + k as f64 * step.value))),
+    };
+    Ok(Space::Values((0..n as usize).map(at).collect()))
+}
+
+/// `n` values from one end to the other; the ends as they were written. Ends that are integers and whole numbers between
+/// them give integers.
+fn spaced(
+    [from, to]: [Number; 2],
+    n: usize,
+    between: fn(f64, f64, usize, usize) -> f64,
+) -> Result<Space, NoSpace> {
+    let at = |k: usize| match k {
+        0 => from.value,
+        k if k + 1 == n => to.value,
+        k => between(from.value, to.value, k, n - 1),
+    };
+    let values: Vec<f64> = (0..n).map(at).collect();
+    let is_whole = from.integer.and(to.integer).is_some() && values.iter().all(|x| x.fract() == 0.0);
+    let value = |x: f64| if is_whole { Value::Integer(x as i64) } else { Value::Float(x) };
+    Ok(Space::Values(values.into_iter().map(value).collect()))
+}
+
+fn linear(from: f64, to: f64, k: usize, of: usize) -> f64 {
+    rounded(from + (to - from) * (k as f64 / of as f64), (to - from) / of as f64)
+}
+
+fn geometric(from: f64, to: f64, k: usize, of: usize) -> f64 {
+    six_digits(from * (to / from).powf(k as f64 / of as f64))
+}
+
+/// To six significant digits of `step`, so that what is round in decimals stays so.
+fn rounded(x: f64, step: f64) -> f64 {
+    let decimals = (5.0 - step.abs().log10().floor()).clamp(0.0, 300.0) as usize;
+    parsed(format!("{x:.decimals$}"))
+}
+
+fn six_digits(x: f64) -> f64 {
+    parsed(format!("{x:.5e}"))
+}
+
+/// What was just written.
+fn parsed(text: String) -> f64 {
+    text.parse().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        match Space::parse(text) {
+            Ok(Space::Values(values)) => values.iter().map(Value::display).collect::<Vec<_>>().join(" "),
+            Ok(space) => format!("{space:?}"),
+            Err(e) => e.message,
+        }
+    }
+
+    #[test]
+    fn ranges_are_round_in_decimals() {
+        for (text, want) in [
+            ("0..5", "0 1 2 3 4"),
+            ("-1 .. 2", "-1 0 1"),
+            ("range(0, 6)", "0 1 2 3 4 5"),
+            ("range(10, 0, -4)", "10 6 2"),
+            ("range(0, 1, 0.3)", "0.0 0.3 0.6 0.9"),
+            ("range(0.1, 0.4, 0.1)", "0.1 0.2 0.3"),
+            ("linspace(0, 1, 5)", "0.0 0.25 0.5 0.75 1.0"),
+            ("linspace(0, 1, 4)", "0.0 0.333333 0.666667 1.0"),
+            ("linspace(8, 32, 4)", "8 16 24 32"),
+            ("linspace(1000000, 1000001, 3)", "1000000.0 1000000.5 1000001.0"),
+            ("logspace(1e-4, 1e-1, 4)", "0.0001 0.001 0.01 0.1"),
+            ("logspace(1e-4, 1e-1, 7)", "0.0001 0.000316228 0.001 0.00316228 0.01 0.0316228 0.1"),
+            ("logspace(1, 1000, 4)", "1 10 100 1000"),
+            ("logspace(0.1, 1e-12, 3)", "0.1 3.16228e-7 1e-12"),
+            ("choice(a, 1, [2, b], \"x, y\")", "a 1 [2, \"b\"] x, y"),
+        ] {
+            assert_eq!(shown(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_range_is_said() {
+        for (text, want) in [
+            ("uniform(0, 1)", "Uniform(0.0, 1.0)"),
+            ("int(1, 3)", "Int(1, 3)"),
+            ("logspce(1, 2, 3)", "`logspce(1, 2, 3)` is no range"),
+            ("logspace(1, 2, 3", "`logspace(1, 2, 3` is no range"),
+            ("logspace(0, 1, 3)", "`logspace(0, 1, 3)`: its ends are above 0"),
+            ("logspace(1, 2)", "`logspace(1, 2)`: 2 arguments"),
+            ("linspace(1, 2)", "`linspace(1, 2)`: 2 arguments"),
+            ("linspace(1, x, 2)", "`linspace(1, x, 2)`: it takes finite numbers"),
+            (
+                "linspace(1, 2, 1)",
+                "`linspace(1, 2, 1)`: the last number counts values: an integer of at least 2",
+            ),
+            ("5..5", "`5..5`: no values: the end is left out"),
+            ("range(0, 1, 0)", "`range(0, 1, 0)`: too many values"),
+            ("0..999999", "`0..999999`: too many values"),
+            ("uniform(1, 1)", "`uniform(1, 1)`: the first number is not below the second"),
+            ("int(0.5, 2)", "`int(0.5, 2)`: it takes integers"),
+            ("choice()", "`choice()`: an empty choice"),
+        ] {
+            assert_eq!(shown(text), want, "{text}");
+        }
+    }
+}

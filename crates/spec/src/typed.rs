@@ -1,0 +1,99 @@
+//! Values as they are typed on the command line, and within `choice(...)`: TOML, or else plain text.
+
+use super::{
+    problem::Problem,
+    tree::{self, Node, Span, Value},
+};
+
+/// What may stand before `(` in a swept value; see [`super::sweep::Space`].
+pub(super) const FUNCTIONS: [&str; 7] =
+    ["range", "linspace", "logspace", "choice", "uniform", "loguniform", "int"];
+
+/// How each of [`FUNCTIONS`] is written.
+pub(super) const FORMS: [&str; 7] = [
+    "range(a, b, step)",
+    "linspace(a, b, n)",
+    "logspace(a, b, n)",
+    "choice(x, y, ...)",
+    "uniform(a, b)",
+    "loguniform(a, b)",
+    "int(a, b)",
+];
+
+/// TOML, or else a plain string; within brackets too, so that `[loss, lr]` needs no quotes.
+pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
+    let plain = || Node { span, value: Value::String(piece.to_owned()) };
+    match tree::parse_value(piece, span)? {
+        Some(Node { value: Value::Datetime(_), .. }) => return Ok(plain()),
+        Some(node) => return Ok(node),
+        None => {}
+    }
+    let Some(inner) = piece.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return Ok(plain());
+    };
+    let items = split_at_commas(inner);
+    if items.iter().any(|item| item.is_empty()) {
+        return Ok(plain());
+    }
+    let item = |item: &&str| {
+        let start = span.start + (item.as_ptr() as usize - piece.as_ptr() as usize);
+        value(item, Span { start, end: start + item.len(), ..span })
+    };
+    let items = items.iter().map(item).collect::<Result<_, _>>()?;
+    Ok(Node { span, value: Value::Array(items) })
+}
+
+/// Splits at commas outside brackets, braces, quotes and the parentheses of [`FUNCTIONS`], and trims the pieces. A quote
+/// opens a string only where a value may begin, or within brackets, so that `it's` is a word.
+pub(super) fn split_at_commas(text: &str) -> Vec<&str> {
+    let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
+    let (mut quote, mut escaped, mut fresh) = (None, false, true);
+    let mut in_call = false;
+    for (i, c) in text.char_indices() {
+        match (quote, c) {
+            (Some('"'), '\\') => escaped = !escaped,
+            (Some(open), _) => {
+                if c == open && !escaped {
+                    quote = None;
+                }
+                escaped = false;
+            }
+            (None, '"' | '\'') if fresh => quote = Some(c),
+            (None, '[' | '{') => depth += 1,
+            (None, '(') if depth == 0 && FUNCTIONS.contains(&text[start..i].trim()) => {
+                (depth, in_call) = (1, true)
+            }
+            (None, ']' | '}') => depth = depth.saturating_sub(1),
+            (None, ')') if in_call && depth == 1 => (depth, in_call) = (0, false),
+            (None, ',') if depth == 0 => {
+                pieces.push(text[start..i].trim());
+                start = i + 1;
+            }
+            (None, _) => {}
+        }
+        fresh = depth > 0 || c == ',' || (fresh && c.is_whitespace());
+    }
+    pieces.push(text[start..].trim());
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_split_outside_brackets_braces_quotes_and_calls() {
+        assert_eq!(split_at_commas("0, 1,2"), ["0", "1", "2"]);
+        assert_eq!(split_at_commas("[1,2],[3]"), ["[1,2]", "[3]"]);
+        assert_eq!(split_at_commas("{a={b=1},c=2},x"), ["{a={b=1},c=2}", "x"]);
+        assert_eq!(split_at_commas(r#""a, b""#), [r#""a, b""#]);
+        assert_eq!(split_at_commas(r#""a\", b",c"#), [r#""a\", b""#, "c"]);
+        assert_eq!(split_at_commas("it's, fine"), ["it's", "fine"]);
+        assert_eq!(split_at_commas("['a,b', 'c'],d"), ["['a,b', 'c']", "d"]);
+        assert_eq!(split_at_commas("range(0, 6)"), ["range(0, 6)"]);
+        assert_eq!(split_at_commas("choice([1,2],[3]), x"), ["choice([1,2],[3])", "x"]);
+        assert_eq!(split_at_commas("other(a, b)"), ["other(a", "b)"]);
+        assert_eq!(split_at_commas(""), [""]);
+        assert_eq!(split_at_commas("a,"), ["a", ""]);
+    }
+}

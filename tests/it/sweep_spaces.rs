@@ -1,0 +1,147 @@
+//! What a sweep's table and its overrides make of trials: ranges, `zip`, `points`, `exclude`, samplers.
+
+use runner::spec::{self, Experiment, TrialSpec};
+
+use super::{process::Sandbox, run::LINREG};
+
+fn load(sweep: &str, overrides: &[&str]) -> Experiment {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.toml");
+    std::fs::write(&path, format!("{LINREG}\n{sweep}")).unwrap();
+    let overrides: Vec<String> = overrides.iter().map(|s| s.to_string()).collect();
+    spec::load(&path, &overrides).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// The values of each trial, in the order of the axes.
+fn values(sweep: &str, overrides: &[&str]) -> Vec<String> {
+    let shown = |t: &TrialSpec| t.axes.iter().map(|(_, v)| v.as_str()).collect::<Vec<_>>().join(" ");
+    load(sweep, overrides).trials.iter().map(shown).collect()
+}
+
+const ALL: &str = r#"
+[sweep]
+points = [
+    { "logging.policy" = "off", "optimizer.sgd.momentum" = 0.5 },
+    { "logging.policy" = "buffered", "optimizer.sgd.momentum" = 0 },
+]
+exclude = [{ "seed" = [0, 5], "data.batch_size" = 16 }, { "seed" = 1, "logging.policy" = "off" }]
+[sweep.grid]
+seed = "0..2"
+[sweep.zip]
+"optimizer.sgd.lr" = "logspace(1e-3, 1e-2, 2)"
+"data.batch_size" = [8, 16]
+"#;
+
+#[test]
+fn trials_are_the_product_of_grid_zip_and_points_less_exclusions() {
+    let experiment = load(ALL, &[]);
+    assert_eq!(
+        experiment.axes,
+        ["seed", "optimizer.sgd.lr", "data.batch_size", "logging.policy", "optimizer.sgd.momentum"]
+    );
+    assert_eq!(experiment.excluded, 4);
+    assert_eq!(
+        values(ALL, &[]),
+        ["0 0.001 8 off 0.5", "0 0.001 8 buffered 0", "1 0.001 8 buffered 0", "1 0.01 16 buffered 0"]
+    );
+    let last = &experiment.trials[3].spec;
+    assert_eq!((last.seed, last.optimizer.lr(), last.data.batch_size), (1, 0.01, 16));
+}
+
+#[test]
+fn ranges_stand_on_the_command_line() {
+    assert_eq!(values("", &["seed=0..3"]), ["0", "1", "2"]);
+    assert_eq!(
+        values("", &["optimizer.sgd.lr=logspace(1e-4, 1e-1, 4)", "seed=range(0,4,2)"]),
+        ["0.0001 0", "0.0001 2", "0.001 0", "0.001 2", "0.01 0", "0.01 2", "0.1 0", "0.1 2"]
+    );
+    assert_eq!(values("", &["logging.policy=choice(off, buffered)"]), ["off", "buffered"]);
+    // In quotes it is a word.
+    assert_eq!(load("", &["description=\"0..3\""]).trials[0].spec.description, "0..3");
+    // An axis that advances with others stays among them; one value ends it.
+    let zip = "[sweep.zip]\nseed = [1, 2]\n\"data.batch_size\" = [8, 16]";
+    assert_eq!(values(zip, &["seed=7..9"]), ["7 8", "8 16"]);
+    assert_eq!(values(zip, &["seed=5"]), ["8", "16"]);
+    assert_eq!(values(zip, &["~seed"]), ["8", "16"]);
+}
+
+#[test]
+fn samplers_draw_the_trials_that_they_always_drew() {
+    let sweep = r#"
+[sweep]
+trials = 3
+[sweep.grid]
+"optimizer.sgd.lr" = "loguniform(1e-4, 1e-1)"
+"optimizer.sgd.momentum" = "uniform(0, 1)"
+"data.batch_size" = "int(8, 64)"
+"logging.policy" = ["off", "buffered"]
+"#;
+    let random = values(sweep, &["sweep.sampler=random"]);
+    insta::assert_snapshot!(random.join("\n"), @r"
+    0.0209976 0.67321 10 buffered
+    0.00180608 0.41836 26 buffered
+    0.00355856 0.4931 35 buffered
+    ");
+    let sobol = values(sweep, &["sweep.sampler=sobol"]);
+    insta::assert_snapshot!(sobol.join("\n"), @r"
+    0.000611591 0.53689 48 buffered
+    0.082024 0.4606 12 off
+    0.011162 0.77823 54 buffered
+    ");
+    assert_ne!(values(sweep, &["sweep.sampler=random", "sweep.sampler_seed=1"]), random);
+    let repeated = values(sweep, &["sweep.sampler=random", "sweep.repeats=2"]);
+    let numbered = |repeat| random.iter().map(move |values| format!("{values} {repeat}"));
+    assert_eq!(repeated, numbered(0).chain(numbered(1)).collect::<Vec<_>>());
+}
+
+/// `sweep.toml` gives the trials again, from its own folder.
+#[test]
+fn a_sweep_of_every_kind_runs_and_is_listed() {
+    let place = Sandbox::new(&format!("{LINREG}\n{ALL}"));
+    let checked = place.runner(&["check", "spec.toml", "--threads=1"]).stdout;
+    let table = checked.split("\n\ntrial 0").next().unwrap();
+    insta::assert_snapshot!(table, @r"
+    spec: 4 trials (4 excluded), 4 runs
+
+      trial  seed  optimizer.sgd.lr  data.batch_size  logging.policy  optimizer.sgd.momentum  steps  devices  engine  becomes
+          0     0             0.001                8             off                     0.5     52  cpu      serial  run
+          1     0             0.001                8        buffered                       0     52  cpu      serial  run
+          2     1             0.001                8        buffered                       0     52  cpu      serial  run
+          3     1              0.01               16        buffered                       0     28  cpu      serial  run
+    ");
+    let sweep = place.run(&["-q"]).ended_by(0);
+    assert_eq!(
+        sweep.files(),
+        [
+            "000-seed=0-lr=.001-batch_size=8-policy=off-momentum=.5",
+            "001-seed=0-lr=.001-batch_size=8-policy=buffered-momentum=0",
+            "002-seed=1-lr=.001-batch_size=8-policy=buffered-momentum=0",
+            "003-seed=1-lr=.01-batch_size=16-policy=buffered-momentum=0",
+            "sweep.csv",
+            "sweep.toml",
+        ]
+    );
+    let again = sweep.0.join("sweep.toml");
+    let text = std::fs::read_to_string(&again).unwrap();
+    insta::assert_snapshot!(text.split_once("[sweep]").unwrap().1.trim(), @r#"
+    points = [
+        { "logging.policy" = "off", "optimizer.sgd.momentum" = 0.5 },
+        { "logging.policy" = "buffered", "optimizer.sgd.momentum" = 0 },
+    ]
+    exclude = [
+        { "seed" = [0, 5], "data.batch_size" = 16 },
+        { "seed" = 1, "logging.policy" = "off" },
+    ]
+
+    [sweep.grid]
+    "seed" = "0..2"
+
+    [sweep.zip]
+    "optimizer.sgd.lr" = "logspace(1e-3, 1e-2, 2)"
+    "data.batch_size" = [8, 16]
+    "#);
+    let listed = place.runner(&["check", again.to_str().unwrap(), "--threads=1"]).stdout;
+    assert_eq!(listed.split("\n\ntrial 0").next().unwrap(), table);
+    let resumed = place.runner(&["run", "--resume", sweep.0.to_str().unwrap()]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+}
