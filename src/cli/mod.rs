@@ -17,6 +17,7 @@ mod plot;
 mod predict;
 mod rate_cache;
 mod rates;
+mod report;
 mod resume;
 mod run;
 mod runs;
@@ -47,6 +48,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Show { run } => runs::show(&run),
         Command::Diff(options) => runs::diff(&options),
         Command::Plot(options) => plot::plot(&options),
+        Command::Report(options) => report::report(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),
         Command::Schema => templates::schema(),

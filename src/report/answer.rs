@@ -156,7 +156,7 @@ impl Comparison {
     }
 
     /// The names of its specs, above one of several tasks.
-    fn task_name(&self, ranking: &Ranking) -> String {
+    pub(super) fn task_name(&self, ranking: &Ranking) -> String {
         let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
         let names = distinct(places.filter_map(|&place| self.runs[place].axis("name")));
         format!("{}\n", names.join(", "))
@@ -205,7 +205,7 @@ impl Comparison {
     }
 
     /// Number, keys, count, value with interval, difference to the best.
-    fn columns_of(&self, ranking: &Ranking, shown: &[&Candidate]) -> Vec<Column> {
+    pub(super) fn columns_of(&self, ranking: &Ranking, shown: &[&Candidate]) -> Vec<Column> {
         let numbers = |title: &str, cell: &dyn Fn(&Candidate) -> String| {
             Column::of_numbers(title, shown.iter().map(|setting| cell(setting)))
         };
@@ -256,7 +256,7 @@ impl Comparison {
     }
 
     /// Settings that lack what others have.
-    fn uneven(&self, ranking: &Ranking) -> String {
+    pub(super) fn uneven(&self, ranking: &Ranking) -> String {
         let mut text = String::new();
         let mut say = |what: &str, settings: &mut dyn Iterator<Item = &Candidate>| {
             let numbers: Vec<usize> = settings.map(|setting| self.number(setting.places[0])).collect();
@@ -276,7 +276,7 @@ impl Comparison {
     }
 
     /// Runs without a place in the table, by how they ended.
-    fn left_out(&self, ranking: &Ranking) -> String {
+    pub(super) fn left_out(&self, ranking: &Ranking) -> String {
         let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
         let word = |(status, places): &(&str, Vec<usize>)| {
             let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
@@ -301,7 +301,7 @@ impl Comparison {
 
 impl Ranking {
     /// `#12 lr 0.03 width 32`.
-    fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
+    pub(super) fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
         let values = short(&keys).into_iter().zip(&setting.values);
         let values: String = values.map(|(key, value)| format!(" {key} {value}")).collect();
@@ -324,7 +324,7 @@ fn signed(metric: &Metric, value: f64) -> String {
 }
 
 /// What the table's intervals and p-values are.
-fn notes(ranking: &Ranking) -> String {
+pub(super) fn notes(ranking: &Ranking) -> String {
     let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
     let Some(fewest) = counts.min() else { return String::new() };
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);

@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let (columns, _) = scan(
         path,
         |_| Ok(()),
-        |row| {
+        |_, row| {
             rows.push(row.clone());
             Ok(())
         },
@@ -49,7 +49,7 @@ pub(super) fn for_each_row<const N: usize>(
         Ok(())
     };
     let (_, torn) =
-        scan(path, find, |row| take(places.get().map(|place| row.get(place).unwrap_or_default())))?;
+        scan(path, find, |_, row| take(places.get().map(|place| row.get(place).unwrap_or_default())))?;
     Ok(torn)
 }
 
@@ -66,11 +66,12 @@ pub(super) fn find_columns<const N: usize>(
     Ok(places)
 }
 
-/// Goes through the header and the complete lines; returns the columns' names, and whether a torn line was left out.
-fn scan(
+/// Goes through the header and the complete lines, each with the columns' names; returns these, and whether a torn line was
+/// left out.
+pub(super) fn scan(
     path: &Path,
     header: impl FnOnce(&StringRecord) -> Result<(), String>,
-    mut take: impl FnMut(&StringRecord) -> Result<(), String>,
+    mut take: impl FnMut(&StringRecord, &StringRecord) -> Result<(), String>,
 ) -> Result<(StringRecord, bool), ReportError> {
     let unreadable = |e| ReportError::read(path, e);
     let mut file = File::open(path).map_err(unreadable)?;
@@ -81,7 +82,7 @@ fn scan(
     let mut row = StringRecord::new();
     while reader.read_record(&mut row).map_err(|e| malformed(path, &e))? {
         let line = row.position().map_or(0, csv::Position::line);
-        take(&row).map_err(|message| ReportError::malformed(path, line, message))?;
+        take(&columns, &row).map_err(|message| ReportError::malformed(path, line, message))?;
     }
     Ok((columns, whole < all))
 }

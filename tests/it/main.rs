@@ -30,6 +30,7 @@ mod predict;
 mod process;
 mod remarks;
 mod repeats;
+mod report;
 mod resume;
 mod run;
 mod spec;

@@ -11,7 +11,8 @@ use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
     CheckOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, Jobs, ListOptions,
-    ModelOptions, NewOptions, ParityOptions, PlotOptions, PredictOptions, RunOptions, StartOptions,
+    ModelOptions, NewOptions, ParityOptions, PlotOptions, PredictOptions, ReportOptions, RunOptions,
+    StartOptions,
 };
 
 /// A parsed command line.
@@ -46,7 +47,7 @@ enum Color {
 }
 
 /// Commands that are specified but not built yet.
-const LATER_COMMANDS: [&str; 8] = ["cancel", "clean", "export", "report", "serve", "status", "tag", "watch"];
+const LATER_COMMANDS: [&str; 7] = ["cancel", "clean", "export", "serve", "status", "tag", "watch"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";

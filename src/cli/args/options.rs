@@ -46,6 +46,8 @@ pub enum Command {
     Diff(DiffOptions),
     /// Draw the curves of runs
     Plot(PlotOptions),
+    /// Write one HTML page that shows runs and sweeps, and needs no network
+    Report(ReportOptions),
     /// Apply a run's model to new rows; print a prediction for each
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics
@@ -274,6 +276,22 @@ pub struct PlotOptions {
     /// Lines of the curves
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(4..=200))]
     pub height: u16,
+}
+
+#[derive(Args)]
+pub struct ReportOptions {
+    /// Run folders, sweep folders, or globs of them
+    #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
+    pub paths: Vec<String>,
+    /// The page [default: `report.html` in the folder of a single run or sweep, else in the current one]
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// Rank by this figure [default: what the runs monitor, else the training loss]
+    #[arg(long, value_name = "METRIC")]
+    pub metric: Option<String>,
+    /// Only these runs: `lr < 0.1 and status = finished`
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
 }
 
 #[derive(Args)]

@@ -4,11 +4,7 @@ mod canvas;
 mod chart;
 mod series;
 
-use std::{
-    fs::File,
-    io::{self, BufRead, BufReader},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
     ReportError, csv_file,
@@ -17,7 +13,7 @@ use super::{
 use crate::units;
 pub use chart::Style;
 use chart::draw;
-use series::Series;
+pub(super) use series::Series;
 
 /// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
@@ -123,25 +119,10 @@ impl Curves {
         let is_trial = folder.parent().is_some_and(|parent| parent.join("sweep.csv").is_file());
         let parts: Vec<_> = folder.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         let from = parts.len().saturating_sub(if is_trial { 1 } else { 2 });
-        let mut curves =
-            Self { name: parts[from..].join("/"), train: Series::default(), validation: Series::default() };
-        let path = folder.join("metrics.csv");
-        // The split is a word.
-        if column == "split" || !has_column(&path, column).map_err(|e| ReportError::read(&path, e))? {
-            return Ok(curves);
-        }
-        csv_file::for_each_row(&path, ["step", "split", column], |[step, split, value]| {
-            if value.is_empty() {
-                return Ok(());
-            }
-            let number = |text: &str, name: &str| {
-                text.parse::<f64>().map_err(|_| format!("`{text}` in column `{name}` is not a number"))
-            };
-            let series = if split == "train" { &mut curves.train } else { &mut curves.validation };
-            series.push(number(step, "step")?, number(value, column)?);
-            Ok(())
-        })?;
-        Ok(curves)
+        let name = parts[from..].join("/");
+        let read = read_metrics(&folder.join("metrics.csv"), |name| name == column)?;
+        let [train, validation] = read.into_iter().next().map(|(_, splits)| splits).unwrap_or_default();
+        Ok(Self { name, train, validation })
     }
 
     fn series(&self, split: &str) -> &Series {
@@ -153,12 +134,49 @@ impl Curves {
     }
 }
 
-/// Whether a CSV file is there and has a column of that name; a run of the lab has no `metrics.csv`.
-fn has_column(path: &Path, column: &str) -> io::Result<bool> {
+/// Columns of `metrics.csv` that are no metric.
+const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
+
+/// A metric's name, with its values in training and in validation.
+pub(super) type MetricCurves = (String, [Series; 2]);
+
+/// The chosen metrics of a `metrics.csv`; none where there is no such file, as in a run of the lab.
+pub(super) fn read_metrics(
+    path: &Path,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<MetricCurves>, ReportError> {
+    let mut curves: Vec<MetricCurves> = Vec::new();
     if !path.is_file() {
-        return Ok(false);
+        return Ok(curves);
     }
-    let mut header = String::new();
-    BufReader::new(File::open(path)?).read_line(&mut header)?;
-    Ok(header.trim_end().split(',').any(|name| name == column))
+    let mut places: Option<([usize; 2], Vec<usize>)> = None;
+    csv_file::scan(
+        path,
+        |_| Ok(()),
+        |columns, row| {
+            let ([step, split], metrics) = match &mut places {
+                Some(places) => places,
+                None => {
+                    let metrics = columns.iter().enumerate();
+                    let metrics = metrics.filter(|(_, name)| !NO_METRIC.contains(name) && is_wanted(name));
+                    let (found, names): (Vec<_>, Vec<_>) = metrics.unzip();
+                    curves.extend(names.into_iter().map(|name| (name.to_owned(), <[Series; 2]>::default())));
+                    places.insert((csv_file::find_columns(columns, ["step", "split"])?, found))
+                }
+            };
+            let number = |place: usize| {
+                let text = row.get(place).unwrap_or_default();
+                let column = columns.get(place).unwrap_or_default();
+                text.parse::<f64>().map_err(|_| format!("`{text}` in column `{column}` is not a number"))
+            };
+            let split = usize::from(row.get(*split) != Some("train"));
+            for (&metric, (_, series)) in metrics.iter().zip(&mut curves) {
+                if row.get(metric).is_some_and(|cell| !cell.is_empty()) {
+                    series[split].push(number(*step)?, number(metric)?);
+                }
+            }
+            Ok(())
+        },
+    )?;
+    Ok(curves)
 }

@@ -26,14 +26,14 @@ impl Bucket {
 
 /// A curve; values that are not finite are counted, not kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Series {
+pub(in crate::report) struct Series {
     pub(super) name: String,
     buckets: Vec<Bucket>,
     /// Points of a full bucket; 0 stands for 1.
     size: usize,
     /// Points in the last bucket.
     filled: usize,
-    pub(super) not_finite: u64,
+    pub(in crate::report) not_finite: u64,
 }
 
 impl Series {
@@ -72,12 +72,12 @@ impl Series {
         self.size *= 2;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::report) fn is_empty(&self) -> bool {
         self.buckets.is_empty() && self.not_finite == 0
     }
 
     /// Step and value of what is drawn, by rising step.
-    pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+    pub(in crate::report) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.buckets.iter().flat_map(|bucket| {
             let Bucket { first, low, high, last } = *bucket;
             let (a, b) = if low.0 <= high.0 { (low, high) } else { (high, low) };
@@ -90,7 +90,11 @@ impl Series {
         self.buckets == other.buckets && !self.buckets.is_empty()
     }
 
-    pub(super) fn last(&self) -> Option<(f64, f64)> {
+    pub(in crate::report) fn first(&self) -> Option<(f64, f64)> {
+        self.buckets.first().map(|bucket| bucket.first)
+    }
+
+    pub(in crate::report) fn last(&self) -> Option<(f64, f64)> {
         self.buckets.last().map(|bucket| bucket.last)
     }
 

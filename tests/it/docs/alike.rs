@@ -4,7 +4,7 @@
 //! set changes the last digits.
 
 /// Heads of lines whose presence or words depend on the machine.
-const DEPENDS: [&str; 3] = ["noise:", "bound by ", "instrument "];
+const DEPENDS: [&str; 4] = ["noise:", "bound by ", "instrument ", "a page of "];
 
 /// The first line that differs in more than it may.
 pub fn difference(shown: &[String], printed: &[String]) -> Option<String> {

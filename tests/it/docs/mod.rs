@@ -55,6 +55,7 @@ pages! {
     logging: "docs/logging.md",
     measurement: "docs/measurement.md",
     predict: "docs/predict.md",
+    report: "docs/report.md",
     run_folder: "docs/run-folder.md",
     sweeps: "docs/sweeps.md",
     training: "docs/training.md",

@@ -47,4 +47,11 @@ pub enum EngineReason {
         /// Whether they follow from measured rates.
         measured: bool,
     },
+    /// Seconds of a step on blank rows, in ascending order, and those of the trial.
+    Tried {
+        steps_s: Vec<(Engine, f64)>,
+        took_s: f64,
+    },
+    /// The run that goes on began with it.
+    Begun,
 }

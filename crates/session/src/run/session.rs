@@ -46,10 +46,20 @@ impl<'a, P: Planned> Session<'a, P> {
     pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
         // Trials side by side share the processor.
         let threads = (self.process.available_threads / self.jobs()).max(1);
+        P::goes_on(&mut *self.shared(), self.begun());
         let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, threads);
         let prepared = prepared.map_err(|problems| refuse(&self.experiment.failure(problems)))?;
         self.process.load.mark();
         if self.process.stop.signal().is_some() { Err(self.signal()) } else { Ok(prepared) }
+    }
+
+    /// The folders in which trials may go on, the newest first.
+    fn begun(&self) -> Vec<RunDir> {
+        match (&self.process.resume, self.experiment.trials.first()) {
+            (Resume::Sweep(folder), _) => folder.trials().into_values().collect(),
+            (Resume::Auto, Some(first)) => RunDir::all(&self.process.runs_dir, P::name(&first.spec)),
+            _ => Vec::new(),
+        }
     }
 
     /// Runs the only trial of an experiment that is no sweep.

@@ -1,0 +1,252 @@
+// Draws the page's curves, and lets a reader sort its tables. No network.
+"use strict";
+(() => {
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const COLOURS = 7;
+  const make = (tag, attributes, ...inner) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...inner);
+    return element;
+  };
+  const number = (value) => {
+    if (value === null || value === undefined) return "";
+    const size = Math.abs(value);
+    if (value === 0) return "0";
+    return size < 1e-4 || size >= 1e7 ? value.toExponential(3) : String(Number(value.toPrecision(5)));
+  };
+
+  const charts = JSON.parse(document.getElementById("charts").textContent);
+  const drawn = [];
+
+  // One chart: the lines of a few curves in colour, those of more in grey.
+  function chart(figure) {
+    const data = charts[figure.dataset.chart];
+    const place = figure.querySelector(".plot");
+    const few = data.lines.length <= COLOURS ? data.lines.length : COLOURS;
+    const state = { log: data.log, hidden: new Set(), zoom: null };
+    const shade = (line) => (line < few ? colour(`--c${line}`) : colour("--faint"));
+
+    // The library draws later series above earlier ones: the best are last.
+    const order = data.lines.map((_, line) => line).reverse();
+    const rows = [data.x];
+    const series = [{}];
+    const bands = [];
+    const members = data.lines.map(() => []);
+    for (const line of order) {
+      const { y, band } = data.lines[line];
+      const add = (values, options) => {
+        members[line].push(series.length);
+        rows.push(values);
+        series.push({ spanGaps: true, points: { show: false }, ...options });
+      };
+      if (band) {
+        bands.push({ series: [series.length + 1, series.length], fill: () => shade(line) + "26" });
+        add(band[0], { width: 0, stroke: "transparent" });
+        add(band[1], { width: 0, stroke: "transparent" });
+      }
+      const isShort = y.filter((value) => value !== null).length <= 40;
+      add(y, {
+        stroke: () => shade(line),
+        width: line < few ? 1.75 : 1,
+        points: isShort && line < few ? { show: true, size: 4, fill: () => shade(line) } : { show: false },
+      });
+      members[line].y = series.length - 1;
+    }
+    // Lines at the decades; within two of them also at 2 and 5.
+    const decades = (self, ticks) => {
+      if (!state.log) return ticks;
+      const { min, max } = self.scales.y;
+      const digits = max / min > 100 ? [1] : [1, 2, 5];
+      return ticks.map((tick) => (digits.includes(Math.round(tick / 10 ** Math.floor(Math.log10(tick) + 1e-9))) ? tick : null));
+    };
+    const range = (self, low, high) => {
+      if (low === null) return state.log ? [0.1, 1] : [0, 1];
+      if (state.log) {
+        const room = Math.max((high / low) ** 0.04, 1.02);
+        return [low / room, high * room];
+      }
+      const room = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
+      return [low - room, high + room];
+    };
+    const positive = (values) => values.map((value) => (value > 0 ? value : null));
+    const axis = {
+      stroke: () => colour("--soft"),
+      grid: { stroke: () => colour("--rule"), width: 1 },
+      ticks: { show: false },
+      font: "12px system-ui, sans-serif",
+    };
+
+    let plot = null;
+    function draw() {
+      const width = place.clientWidth;
+      if (width === 0) return;
+      if (plot) plot.destroy();
+      const shown = state.log && !data.positive ? [rows[0], ...rows.slice(1).map(positive)] : rows;
+      plot = new uPlot(
+        {
+          width,
+          height: Math.round(Math.min(360, Math.max(230, width * 0.42))),
+          scales: { x: { time: false }, y: { distr: state.log ? 3 : 1, range } },
+          axes: [
+            { ...axis, label: data.across, labelSize: 20, labelFont: "12px system-ui, sans-serif", labelGap: 0, size: 30 },
+            {
+              ...axis,
+              size: 62,
+              grid: { ...axis.grid, filter: decades },
+              filter: decades,
+              values: (self, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick))),
+            },
+          ],
+          series: series.map((one, at) => ({ ...one, show: !members.some((own, line) => own.includes(at) && state.hidden.has(line)) })),
+          bands,
+          legend: { show: false },
+          cursor: { drag: { x: true, y: false, dist: 6 }, focus: { prox: 24 }, points: { size: 6 } },
+          hooks: {
+            setCursor: [(self) => read(self.cursor.idx)],
+            setScale: [(self, key) => key === "x" && zoomed(self)],
+          },
+        },
+        shown,
+        place,
+      );
+      plot.root.setAttribute("aria-hidden", "true");
+      if (state.zoom) plot.setScale("x", state.zoom);
+    }
+
+    // Above the chart: its axis, and the way back from a zoom.
+    const log = make("button", { type: "button", "aria-pressed": String(state.log) }, "log");
+    const reset = make("button", { type: "button", disabled: "" }, "reset zoom");
+    log.addEventListener("click", () => {
+      state.log = !state.log;
+      log.setAttribute("aria-pressed", String(state.log));
+      draw();
+    });
+    reset.addEventListener("click", () => {
+      state.zoom = null;
+      draw();
+    });
+    function zoomed(self) {
+      const { min, max } = self.scales.x;
+      const isAll = min <= data.x[0] && max >= data.x[data.x.length - 1];
+      state.zoom = isAll ? null : { min, max };
+      reset.disabled = isAll;
+    }
+    figure.prepend(make("div", { class: "tools" }, log, reset));
+
+    // Below: a button for each curve, which hides and shows it, with its value under the cursor.
+    const legend = make("div", { class: "legend" });
+    const values = [];
+    const toggle = (name, lines, shadeOf) => {
+      const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      swatch.setAttribute("width", "16");
+      swatch.setAttribute("height", "4");
+      const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+      bar.setAttribute("width", "16");
+      bar.setAttribute("height", "4");
+      bar.setAttribute("fill", `var(${shadeOf})`);
+      swatch.append(bar);
+      const value = make("span", { class: "value" });
+      const button = make("button", { type: "button", "aria-pressed": "true" }, swatch, make("span", {}, name), value);
+      button.addEventListener("click", () => {
+        const hide = !state.hidden.has(lines[0]);
+        lines.forEach((line) => (hide ? state.hidden.add(line) : state.hidden.delete(line)));
+        button.setAttribute("aria-pressed", String(!hide));
+        draw();
+      });
+      legend.append(button);
+      return value;
+    };
+    for (let line = 0; line < few; line++) values.push(toggle(data.lines[line].name, [line], `--c${line}`));
+    const others = data.lines.map((_, line) => line).slice(few);
+    if (others.length > 0) toggle(`${others.length} others`, others, "--faint");
+    const readout = make("span", { class: "readout", "aria-live": "polite" });
+    figure.querySelector("figcaption").append(readout);
+    place.after(legend);
+
+    function read(at) {
+      const isOn = at !== null && at !== undefined;
+      readout.textContent = isOn ? `${data.across} ${number(data.x[at])}` : "";
+      values.forEach((value, line) => {
+        // Curves have values at other places: the nearest one to the left.
+        let own = at;
+        const y = data.lines[line].y;
+        while (isOn && own > 0 && y[own] === null) own--;
+        value.textContent = isOn ? number(y[own]) : "";
+      });
+    }
+
+    // By keys: the arrows move the cursor, + and - zoom around it, 0 goes back.
+    let at = 0;
+    place.addEventListener("keydown", (event) => {
+      if (!plot) return;
+      const last = data.x.length - 1;
+      const stride = event.shiftKey ? Math.max(1, Math.round(last / 20)) : 1;
+      const { min, max } = plot.scales.x;
+      if (event.key === "ArrowRight") at = Math.min(last, at + stride);
+      else if (event.key === "ArrowLeft") at = Math.max(0, at - stride);
+      else if (event.key === "Home") at = 0;
+      else if (event.key === "End") at = last;
+      else if (event.key === "+" || event.key === "-") {
+        const half = ((max - min) / 2) * (event.key === "+" ? 0.5 : 2);
+        plot.setScale("x", { min: Math.max(data.x[0], data.x[at] - half), max: Math.min(data.x[last], data.x[at] + half) });
+      } else if (event.key === "0" || event.key === "Escape") reset.click();
+      else return;
+      event.preventDefault();
+      plot.setCursor({ left: plot.valToPos(data.x[at], "x"), top: 10 });
+      read(at);
+    });
+
+    draw();
+    new ResizeObserver(() => plot === null || Math.abs(plot.width - place.clientWidth) > 1 ? draw() : null).observe(place);
+    drawn.push(draw);
+  }
+
+  const watched = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) {
+        watched.unobserve(entry.target);
+        chart(entry.target);
+      }
+    }
+  }, { rootMargin: "600px" });
+  document.querySelectorAll(".chart[data-chart]").forEach((figure) => watched.observe(figure));
+  const redraw = () => drawn.forEach((draw) => draw());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  addEventListener("beforeprint", redraw);
+  addEventListener("afterprint", redraw);
+
+  // A cell as a number, with its unit.
+  const UNITS = {
+    "%": 0.01, ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1, min: 60, h: 3600, k: 1e3, M: 1e6, G: 1e9, T: 1e12, B: 1,
+    KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4,
+  };
+  const parsed = (text) => {
+    const found = /^([-+<]?[\d.,]+(?:e[-+]?\d+)?)\s*([^\s\[]*)/.exec(text.trim());
+    return found ? Number(found[1].replace(/[,<+]/g, "")) * (UNITS[found[2]] ?? 1) : null;
+  };
+  function sortable(table) {
+    const body = table.tBodies[0];
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const button = make("button", { type: "button" }, ...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const isRising = head.getAttribute("aria-sort") !== "ascending";
+        heads.forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", isRising ? "ascending" : "descending");
+        const key = (row) => row.cells[column].textContent;
+        const compare = (a, b) => {
+          const [x, y] = [parsed(key(a)), parsed(key(b))];
+          if (x !== null && y !== null) return x - y;
+          // What is no number stands first: `best`, an empty cell.
+          if (x !== null || y !== null) return x === null ? -1 : 1;
+          return key(a).localeCompare(key(b));
+        };
+        const rows = [...body.rows].sort((a, b) => (isRising ? compare(a, b) : compare(b, a)));
+        body.append(...rows);
+      });
+    });
+  }
+  document.querySelectorAll("table.sortable").forEach(sortable);
+})();

@@ -1,0 +1,81 @@
+//! The page around its sections.
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{Content, html::Html};
+use crate::units;
+
+/// The beginning of every page: a file that begins otherwise is never replaced by one.
+pub const HEAD: &str = "<!doctype html>\n<!-- made by `runner report` -->\n";
+
+const STYLE: &str = concat!(include_str!("assets/uplot-1.6.32.min.css"), include_str!("assets/page.css"));
+
+/// With its licence, as that asks for.
+const LIBRARY: &str = concat!(
+    "/*\nuPlot 1.6.32\n",
+    include_str!("assets/uplot-LICENSE"),
+    "*/\n",
+    include_str!("assets/uplot-1.6.32.min.js")
+);
+
+const SCRIPT: &str = include_str!("assets/page.js");
+
+impl Content<'_> {
+    /// The whole page.
+    pub(super) fn document(self, title: &str, headline: Html) -> String {
+        let mut body = Html::default();
+        body.with("header", &[], |html| {
+            let runs = units::counted(self.comparison.runs.len() as u64, "run");
+            html.words("p", &[("class", &"kicker")], &format!("runner report · {runs}"));
+            html.words("h1", &[], title);
+            html.append(headline);
+        });
+        if self.sections.len() > 2 {
+            body.with("nav", &[("aria-label", &"Sections")], |html| {
+                for section in &self.sections {
+                    html.words("a", &[("href", &format!("#{}", section.id))], &section.title);
+                }
+            });
+        }
+        body.with("main", &[], |html| {
+            for section in self.sections {
+                html.with("section", &[("id", &section.id)], |html| {
+                    html.words("h2", &[], &section.title);
+                    html.append(section.body);
+                });
+            }
+        });
+        let made = format!(
+            "Made by runner {}. Curves are drawn by uPlot, \u{a9} 2022 Leon Sorokin, MIT licence.",
+            env!("CARGO_PKG_VERSION")
+        );
+        body.words("footer", &[], &made);
+        body.data("charts", &json!(self.charts).to_string());
+        with_head(title, body)
+    }
+}
+
+/// A complete file. What a run's files say cannot become a script: it is escaped, no script runs without the nonce, and the
+/// nonce is a digest of the page itself.
+fn with_head(title: &str, body: Html) -> String {
+    let body = body.into_string();
+    let nonce: String = Sha256::digest(&body).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let policy = format!(
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'"
+    );
+    let mut head = Html::default();
+    head.with("head", &[], |html| {
+        html.empty("meta", &[("charset", &"utf-8")]);
+        html.empty("meta", &[("http-equiv", &"Content-Security-Policy"), ("content", &policy)]);
+        html.empty("meta", &[("name", &"viewport"), ("content", &"width=device-width, initial-scale=1")]);
+        html.empty("meta", &[("name", &"color-scheme"), ("content", &"light dark")]);
+        html.words("title", &[], title);
+        html.code("style", &nonce, STYLE);
+    });
+    let mut scripts = Html::default();
+    scripts.code("script", &nonce, LIBRARY);
+    scripts.code("script", &nonce, SCRIPT);
+    let (head, scripts) = (head.into_string(), scripts.into_string());
+    format!("{HEAD}<html lang=\"en\">{head}<body>\n{body}\n{scripts}</body></html>\n")
+}

@@ -1,0 +1,161 @@
+//! What was learned: the verdict, curves, the ranking.
+
+use super::{Content, curves::Chart, html::Html, table};
+use crate::report::{
+    ReportError,
+    answer::{self, Question},
+    best::best,
+    grouping::distinct,
+    plot::Series,
+    ranking::{Candidate, Ranking},
+};
+use crate::units;
+
+/// Values in all curves of a page: some megabytes of text.
+const MOST_VALUES: usize = 300_000;
+
+/// Points across a chart: at least those of a narrow one, at most those of a wide screen.
+const POINTS: [usize; 2] = [200, 2000];
+
+/// Curves in one chart; of more the best are drawn.
+const MOST_CURVES: usize = 100;
+
+/// The splits, in their order in a run's curves.
+const SPLITS: [&str; 2] = ["train", "validation"];
+
+/// Runs whose curves are one line, with its name.
+type Group = (String, Vec<usize>);
+
+impl Content<'_> {
+    /// Adds curves and ranking of each task; returns the verdicts.
+    pub(super) fn learned(&mut self, metric: Option<&str>) -> Result<Html, ReportError> {
+        let question = Question { metric: metric.map(str::to_owned), top: usize::MAX, ..Question::default() };
+        let rankings = match self.comparison.rankings(&question) {
+            Err(e) if metric.is_some() => return Err(e),
+            // The lab's runs learn nothing.
+            rankings => rankings.unwrap_or_default(),
+        };
+        let mut headline = Html::default();
+        for (number, ranking) in rankings.iter().enumerate() {
+            let (suffix, of) = match rankings.len() {
+                1 => (String::new(), String::new()),
+                _ => (format!("-{number}"), format!(": {}", self.comparison.task_name(ranking).trim())),
+            };
+            self.verdict(&mut headline, ranking);
+            self.section(&format!("curves{suffix}"), &format!("Curves{of}"), |content, html| {
+                content.curves(html, ranking);
+            });
+            if ranking.settings.len() > 1 {
+                self.section(&format!("ranking{suffix}"), &format!("Ranking{of}"), |content, html| {
+                    content.ranking(html, ranking);
+                });
+            }
+        }
+        if self.comparison.runs.len() == 1 {
+            table::facts(&mut headline, &self.runs()[1..]);
+        } else {
+            headline.words("p", &[("class", &"note")], &self.comparison.comparability());
+        }
+        let warnings: Vec<String> =
+            self.comparison.warning().into_iter().chain(self.comparison.builds()).collect();
+        warnings.iter().for_each(|words| headline.words("p", &[("class", &"warning")], words));
+        Ok(headline)
+    }
+
+    fn verdict(&self, html: &mut Html, ranking: &Ranking) {
+        if let [run] = &self.comparison.runs[..] {
+            let best = best(run);
+            let words = match (best.is_empty(), run.number("final_train_loss")) {
+                (false, _) => format!("{}: best {} {best}", run.status, ranking.metric.name),
+                (true, Some(loss)) => format!("{}: train loss {}", run.status, units::number(loss)),
+                (true, None) => run.status.clone(),
+            };
+            html.words("p", &[("class", &"verdict")], &words);
+            return;
+        }
+        let verdict = self.comparison.verdict(ranking, 0);
+        let (answer, doubt) = verdict.split_once(";\n").unwrap_or((&verdict, ""));
+        html.words("p", &[("class", &"verdict")], answer.trim());
+        if !doubt.is_empty() {
+            html.words("p", &[("class", &"doubt")], doubt.trim());
+        }
+    }
+
+    /// The settings, the best first, then the runs without a place.
+    fn groups(&self, ranking: &Ranking) -> Vec<Group> {
+        let name = |setting: &Candidate| ranking.name(self.comparison, setting);
+        let settings = ranking.settings.iter().map(|setting| (name(setting), setting.places.clone()));
+        let rest = ranking.left_out.iter().map(|&place| {
+            let name = format!("#{} {}", self.comparison.number(place), self.comparison.runs[place].status);
+            (name, vec![place])
+        });
+        let has_curves = |(_, places): &Group| places.iter().any(|&place| !self.metrics[place].is_empty());
+        settings.chain(rest).filter(has_curves).collect()
+    }
+
+    fn curves(&mut self, html: &mut Html, ranking: &Ranking) {
+        let mut groups = self.groups(ranking);
+        let all = groups.len();
+        groups.truncate(MOST_CURVES);
+        let places = groups.iter().flat_map(|(_, places)| places);
+        let mut metrics =
+            distinct(places.flat_map(|&place| self.metrics[place].iter().map(|(name, _)| name.clone())));
+        // The figure by which they are ranked comes first.
+        metrics.sort_by_key(|name| !ranking.metric.full_name().ends_with(name.as_str()));
+        let charts = self.charts_of(&groups, &metrics);
+        let first = metrics.first().map(String::as_str).unwrap_or_default();
+        let (main, others): (Vec<&Chart>, Vec<&Chart>) =
+            charts.iter().partition(|chart| chart.title.ends_with(first));
+        main.into_iter().for_each(|chart| self.chart(html, chart));
+        if all > groups.len() {
+            let words = format!("The best {} of {all} curves are drawn.", groups.len());
+            html.words("p", &[("class", &"note")], &words);
+        }
+        if !others.is_empty() {
+            let names: Vec<&str> = others.iter().map(|chart| chart.title.as_str()).collect();
+            table::folded(html, &format!("More: {}", names.join(", ")), true, |html| {
+                others.into_iter().for_each(|chart| self.chart(html, chart));
+            });
+        }
+    }
+
+    /// For one run a chart with both splits of each metric, for several one for each split, validation first.
+    fn charts_of(&self, groups: &[Group], metrics: &[String]) -> Vec<Chart> {
+        let series = |places: &[usize], metric: &str, split: usize| -> Vec<&Series> {
+            let of_places = places.iter().flat_map(|&place| &self.metrics[place]);
+            let splits = of_places.filter(|(name, _)| name == metric).map(|(_, splits)| &splits[split]);
+            splits.filter(|series| !series.is_empty()).collect()
+        };
+        let mut wanted: Vec<(String, Vec<(String, Vec<&Series>)>)> = Vec::new();
+        for metric in metrics {
+            if let [(_, places)] = groups
+                && places.len() == 1
+            {
+                let lines = [1, 0].map(|split| (SPLITS[split].to_owned(), series(places, metric, split)));
+                wanted.push((metric.clone(), lines.into()));
+                continue;
+            }
+            for split in [1, 0] {
+                let lines = groups.iter().map(|(name, places)| (name.clone(), series(places, metric, split)));
+                wanted.push((format!("{} {metric}", SPLITS[split]), lines.collect()));
+            }
+        }
+        wanted.iter_mut().for_each(|(_, lines)| lines.retain(|(_, runs)| !runs.is_empty()));
+        wanted.retain(|(_, lines)| !lines.is_empty());
+        let values = |lines: &Vec<(String, Vec<&Series>)>| -> usize {
+            lines.iter().map(|(_, runs)| if runs.len() > 1 { 3 } else { 1 }).sum()
+        };
+        let curves: usize = wanted.iter().map(|(_, lines)| values(lines)).sum();
+        let most = (MOST_VALUES / curves.max(1)).clamp(POINTS[0], POINTS[1]);
+        wanted.into_iter().map(|(title, lines)| Chart::new(title, "steps", &lines, most)).collect()
+    }
+
+    fn ranking(&self, html: &mut Html, ranking: &Ranking) {
+        let all: Vec<&Candidate> = ranking.settings.iter().collect();
+        let columns = self.comparison.columns_of(ranking, &all);
+        table::table(html, &format!("Settings by {}, the best first", ranking.metric.name), &columns);
+        let notes =
+            answer::notes(ranking) + &self.comparison.uneven(ranking) + &self.comparison.left_out(ranking);
+        notes.lines().for_each(|line| html.words("p", &[("class", &"note")], line.trim()));
+    }
+}

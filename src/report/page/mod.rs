@@ -1,0 +1,158 @@
+//! `runner report`: runs and sweeps as one page of HTML that needs no network. It answers first, then shows.
+
+mod curves;
+mod document;
+mod html;
+mod learned;
+mod setup;
+mod table;
+
+use serde_json::Value;
+
+use self::{curves::Chart, html::Html};
+use super::{
+    ReportError, columns,
+    comparison::Comparison,
+    grid::Column,
+    grouping::distinct,
+    key::short,
+    plot::{MetricCurves, read_metrics},
+};
+use crate::units;
+pub use document::HEAD;
+
+/// Rows of a table that is open at first.
+const MOST_ROWS: usize = 12;
+
+/// What is shown.
+pub struct PageRequest<'a> {
+    /// As `compare` takes them.
+    pub paths: &'a [String],
+    /// Ranks by it; else by what the runs are judged by.
+    pub metric: Option<&'a str>,
+    /// Only runs for which this holds.
+    pub filter: Option<&'a str>,
+}
+
+/// A page, and what to say beside it.
+pub struct Page {
+    /// The page.
+    pub html: String,
+    /// Why runs were left out.
+    pub left_out: Vec<String>,
+}
+
+/// Makes the page.
+///
+/// # Errors
+/// There is no run, or no run has the metric.
+pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
+    let comparison = Comparison::read(request.paths, request.filter)?;
+    let mut left_out: Vec<String> = comparison.damaged().map(str::to_owned).collect();
+    let mut curves = |path: &std::path::PathBuf| {
+        read_metrics(path, |_| true).unwrap_or_else(|e| {
+            left_out.push(e.to_string());
+            Vec::new()
+        })
+    };
+    let metrics = comparison.runs.iter().map(|run| run.metrics.as_ref().map(&mut curves).unwrap_or_default());
+    let metrics = metrics.collect();
+    let mut content = Content { comparison: &comparison, metrics, sections: Vec::new(), charts: Vec::new() };
+    let headline = content.learned(request.metric)?;
+    if comparison.runs.len() > 1 {
+        content.section("runs", "Runs", |content, html| {
+            let count = units::counted(comparison.runs.len() as u64, "run");
+            table::folded(html, &count, comparison.runs.len() > MOST_ROWS, |html| {
+                table::table(html, "Every run with its figures", &content.runs());
+            });
+        });
+    }
+    content.setup();
+    let title = distinct(comparison.runs.iter().filter_map(|run| run.axis("name"))).join(", ");
+    let html = content.document(if title.is_empty() { "runs" } else { &title }, headline);
+    Ok(Page { html, left_out })
+}
+
+/// A page as it grows.
+struct Content<'a> {
+    comparison: &'a Comparison,
+    /// The curves of each run.
+    metrics: Vec<Vec<MetricCurves>>,
+    sections: Vec<Section>,
+    /// What the page's script draws.
+    charts: Vec<Value>,
+}
+
+/// A part with a heading.
+struct Section {
+    id: String,
+    title: String,
+    body: Html,
+}
+
+impl Content<'_> {
+    /// Adds a section, unless it is empty.
+    fn section(&mut self, id: &str, title: &str, write: impl FnOnce(&mut Self, &mut Html)) {
+        let mut body = Html::default();
+        write(self, &mut body);
+        if !body.is_empty() {
+            self.sections.push(Section { id: id.to_owned(), title: title.to_owned(), body });
+        }
+    }
+
+    /// A chart that the script draws.
+    fn chart(&mut self, html: &mut Html, chart: &Chart) {
+        let number = self.charts.len();
+        html.with("figure", &[("class", &"chart"), ("data-chart", &number)], |html| {
+            html.words("figcaption", &[], &chart.title);
+            let label = label(chart);
+            html.empty(
+                "div",
+                &[("class", &"plot"), ("role", &"img"), ("tabindex", &0), ("aria-label", &label)],
+            );
+            notes(chart).iter().for_each(|words| html.words("p", &[("class", &"note")], words));
+        });
+        self.charts.push(chart.json());
+    }
+
+    /// The figures of every run, in words.
+    fn runs(&self) -> Vec<Column> {
+        let runs = &self.comparison.runs;
+        let mut columns = columns::columns(self.comparison, "run", 1);
+        columns.push(table::words("reason", runs.iter().map(|run| run.reason.clone())));
+        columns.push(table::words("folder", runs.iter().map(|run| run.path.clone())));
+        columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
+        let titles: Vec<String> = columns.iter().map(|column| column.title.clone()).collect();
+        let titles = short(&titles.iter().map(String::as_str).collect::<Vec<_>>());
+        let titles: Vec<String> = titles.into_iter().map(str::to_owned).collect();
+        columns.iter_mut().zip(titles).for_each(|(column, title)| column.title = title);
+        columns
+    }
+}
+
+/// What a chart shows, for those who do not see it.
+fn label(chart: &Chart) -> String {
+    let names: Vec<&str> = chart.lines.iter().take(8).map(|line| line.name.as_str()).collect();
+    let values =
+        |[low, high]: [f64; 2]| format!("; values from {} to {}", units::number(low), units::number(high));
+    let lines = units::counted(chart.lines.len() as u64, "line");
+    let values = chart.ends().map(values).unwrap_or_default();
+    format!("{} over {}, {lines}: {}{values}", chart.title, chart.across, names.join(", "))
+}
+
+/// What the lines do not show.
+fn notes(chart: &Chart) -> Vec<String> {
+    let thinned = chart.thinned.map(|width| {
+        let width = format!("{} {}", units::number(width), chart.across);
+        format!("Thinned: every {width} share two points, their lowest and their highest value.")
+    });
+    let lost: u64 = chart.lines.iter().map(|line| line.not_finite).sum();
+    let lost = (lost > 0).then(|| {
+        let verb = if lost == 1 { "is" } else { "are" };
+        format!("{} {verb} not finite, and not drawn.", units::counted(lost, "value"))
+    });
+    let is_band = chart.lines.iter().any(|line| line.band.is_some());
+    let band =
+        is_band.then(|| "Lines are means over seeds; bands reach from the lowest to the highest.".to_owned());
+    band.into_iter().chain(thinned).chain(lost).collect()
+}

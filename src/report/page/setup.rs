@@ -1,0 +1,74 @@
+//! What was asked for, and on what it ran: specs and environments, with what differs between the runs marked.
+
+use super::{Content, html::Html};
+use crate::report::{
+    differences::{Difference, Leaves},
+    run::Run,
+};
+use crate::units;
+
+impl Content<'_> {
+    /// Adds both.
+    pub(super) fn setup(&mut self) {
+        let comparison = self.comparison;
+        self.section("spec", "Spec", |_, html| {
+            leaves(html, "Spec", &comparison.runs, |run| run.spec.as_ref(), &comparison.spec);
+        });
+        self.section("environment", "Environment", |_, html| {
+            leaves(
+                html,
+                "Environment",
+                &comparison.runs,
+                |run| run.environment.as_ref(),
+                &comparison.environment,
+            );
+        });
+    }
+}
+
+/// The keys of the first run that has any, and of each key that differs its values with their runs.
+fn leaves(
+    html: &mut Html,
+    title: &str,
+    runs: &[Run],
+    of: fn(&Run) -> Option<&Leaves>,
+    differences: &[Difference],
+) {
+    let Some(shared) = runs.iter().find_map(of) else { return };
+    let differs = |key: &String| differences.iter().any(|difference| &difference.key == key);
+    if !differences.is_empty() {
+        keys(
+            html,
+            &format!("{title}: what differs"),
+            differences.iter().map(|difference| (&difference.key, values(difference))),
+        );
+    }
+    let equal = || shared.iter().filter(|(key, value)| !differs(key) && !value.is_empty());
+    html.with("details", &[], |html| {
+        let count = units::counted(equal().count() as u64, "key");
+        let words = if runs.len() > 1 { format!("{count} of the first run") } else { count };
+        html.words("summary", &[], &words);
+        keys(html, title, equal().map(|(key, value)| (key, value.clone())));
+    });
+}
+
+fn keys<'a>(html: &mut Html, caption: &str, lines: impl Iterator<Item = (&'a String, String)>) {
+    html.with("table", &[("class", &"keys")], |html| {
+        html.words("caption", &[], caption);
+        for (key, words) in lines {
+            html.with("tr", &[], |html| {
+                html.words("th", &[("scope", &"row")], key);
+                html.words("td", &[], &words);
+            });
+        }
+    });
+}
+
+/// `0.03 (runs 1, 3), 0.1 (run 2)`.
+fn values(difference: &Difference) -> String {
+    let words = |(value, runs): &(Option<String>, Vec<usize>)| {
+        let word = if runs.len() == 1 { "run" } else { "runs" };
+        format!("{} ({word} {})", value.as_deref().unwrap_or("absent"), units::numbers(runs))
+    };
+    difference.values.iter().map(words).collect::<Vec<_>>().join(", ")
+}
