@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::super::{LabTable, messages, summary::per_second};
-use super::TrialNumber;
+use super::TrialOfSweep;
 use crate::{
     event::{Best, Header, Outcome, Status},
     spec::Monitor,
@@ -52,7 +52,7 @@ pub(super) fn line(outcome: &Outcome, name: &str) -> String {
 }
 
 /// `007-lr=0.1 (8 of 60)`.
-pub(super) fn trial_name(folder: &Path, trial: TrialNumber) -> String {
+pub(super) fn trial_name(folder: &Path, trial: &TrialOfSweep) -> String {
     format!(
         "{} ({} of {})",
         folder_name(folder),
