@@ -244,7 +244,7 @@ fn a_run_without_a_model_says_why_and_how_to_get_one() {
     assert_eq!(kept.split(' ').count(), good);
     assert!(good > 1 && whole.starts_with(&kept), "{whole}\n{kept}");
     // One line for a trial.
-    let sweep = place.run(&["optimizer.sgd.lr=0.01,1e10"]);
+    let sweep = place.run(&["-v", "optimizer.sgd.lr=0.01,1e10"]);
     assert_eq!(sweep.ended.code, Some(1));
     let lines: Vec<&str> =
         sweep.ended.stderr.lines().filter(|line| line.ends_with("no model was written")).collect();

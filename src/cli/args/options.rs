@@ -220,7 +220,7 @@ pub struct CompareOptions {
     #[arg(long)]
     pub detail: bool,
     /// Exit with 1 where this holds beyond doubt: `median(steps_per_s) < 0.95 * baseline`
-    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "by", "export"])]
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "pivot", "detail", "export"])]
     pub fail_if: Option<String>,
     /// What `--fail-if` holds the runs against [default: the first path]
     #[arg(long, value_name = "PATH", requires = "fail_if", value_hint = clap::ValueHint::DirPath)]

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, RunDir, TrialNumber, Warned, has_checkpoints},
+    record::{ConsoleOptions, RunDir, TrialOfSweep, Warned, has_checkpoints},
     spec::Experiment,
 };
 
@@ -178,13 +178,13 @@ impl<'a, P: Planned> Session<'a, P> {
         Exit::Signal(self.process.stop.signal().map_or(2, |s| s as u8))
     }
 
-    pub(super) fn console(&self, trial: Option<usize>) -> ConsoleOptions {
+    pub(super) fn console(&self, trial: Option<TrialOfSweep>) -> ConsoleOptions {
         ConsoleOptions {
             verbosity: self.process.verbosity,
             terminal: self.process.terminal,
             is_alone: self.jobs() == 1,
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
-            trial: trial.map(|number| TrialNumber { number, of: self.experiment.trials.len() }),
+            trial,
             warned: self.warned.clone(),
         }
     }
