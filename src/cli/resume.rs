@@ -45,6 +45,14 @@ fn named(folder: PathBuf) -> PathBuf {
     if is_named { folder } else { folder.canonicalize().unwrap_or(folder) }
 }
 
+/// The overrides of a run that goes on. Other devices may not have the engine that its spec names: the plan picks one.
+pub fn overrides(words: &[String]) -> Vec<String> {
+    let sets = |key: &str| words.iter().any(|word| word.split_once('=').is_some_and(|(own, _)| own == key));
+    let others = ["devices.num_gpus", "devices.use", "devices.on_missing"].into_iter().any(sets);
+    let engine = (others && !sets("devices.engine")).then(|| "devices.engine=auto".to_owned());
+    words.iter().cloned().chain(engine).collect()
+}
+
 /// Whether what was read may go on.
 ///
 /// # Errors

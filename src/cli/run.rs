@@ -34,7 +34,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         Err(exit) => return exit,
     };
     let (path, overrides) = match &resume {
-        Resume::Run(folder) => (folder.file("spec.toml"), options.words.clone()),
+        Resume::Run(folder) => (folder.file("spec.toml"), resume::overrides(&options.words)),
         Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
         Resume::Auto | Resume::No => (options.spec(), options.overrides()),
     };

@@ -3,7 +3,7 @@
 use super::{
     best::best,
     comparison::Comparison,
-    grid::{Column, Columns, EPOCH_MEAN, LAST_STEP, done},
+    grid::{Column, Columns, done},
     run::Run,
     speeds,
 };
@@ -35,10 +35,6 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     }
     let kinds = comparison.kinds();
     let [steps, time, rate] = done(&kinds);
-    let train_loss = |means: bool| {
-        let loss = number("final_train_loss", units::number);
-        move |run: &Run| if run.has_epoch_means() == means { loss(run) } else { String::new() }
-    };
     let originals = comparison.originals();
     let original = |run: &Run| originals.get(run.twin.as_deref()?);
     columns.words("status", |run| match original(run) {
@@ -47,8 +43,7 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     });
     columns.words("devices", Run::devices);
     columns.numbers(steps, number("steps", |value| units::count(value as u64)));
-    columns.numbers(LAST_STEP, train_loss(false));
-    columns.numbers(EPOCH_MEAN, train_loss(true));
+    columns.numbers("train loss", number("epoch_train_loss", units::number));
     columns.numbers("validation loss", number("final_validation_loss", units::number));
     columns.numbers("best", best);
     columns.numbers("validation accuracy", number("final_validation_accuracy", units::percent));

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{ReportError, csv_file};
+use crate::event::EpochLoss;
 
 /// The end of a `metrics.csv`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,6 +12,7 @@ pub(super) struct Tail {
     pub(super) last: Option<(u64, u64)>,
     /// The last training loss.
     pub(super) last_loss: Option<f32>,
+    pub(super) epoch_loss: EpochLoss,
     /// The last validation loss, as written.
     pub(super) last_validation: Option<String>,
     /// Whether the file ends in a torn line, which is ignored.
@@ -23,15 +25,16 @@ pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail,
         text.parse::<u64>().map_err(|_| format!("`{text}` in column `{name}` is not an integer"))
     };
     let mut tail = Tail::default();
-    let columns = ["step", "epoch", "split", "loss"];
-    let torn = csv_file::for_each_row(path, columns, |[step, epoch, split, loss]| {
-        let step = whole("step", step)?;
-        tail.last = Some((step, whole("epoch", epoch)?));
+    let columns = ["step", "epoch", "split", "rows", "loss"];
+    let torn = csv_file::for_each_row(path, columns, |[step, epoch, split, rows, loss]| {
+        let (step, epoch) = (whole("step", step)?, whole("epoch", epoch)?);
+        tail.last = Some((step, epoch));
         match split {
             "train" if loss.is_empty() => {}
             "train" => {
                 let loss = loss.parse().map_err(|_| format!("`{loss}` in column `loss` is not a number"))?;
                 tail.last_loss = Some(loss);
+                tail.epoch_loss.add(epoch, whole("rows", rows)?, loss);
                 point(step, loss);
             }
             "validation" => tail.last_validation = Some(loss.to_owned()),

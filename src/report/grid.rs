@@ -2,12 +2,6 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Above the training loss of the last step that was logged.
-pub(super) const LAST_STEP: &str = "train loss, last step";
-
-/// Above the mean that `logging.policy = "per_epoch"` logs.
-pub(super) const EPOCH_MEAN: &str = "train loss, epoch mean";
-
 /// What a run's steps are called, above their number, their time and their rate.
 pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
     match kinds {

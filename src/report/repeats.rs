@@ -3,7 +3,7 @@
 use super::{
     configurations::Configuration,
     differences::{self, Leaves},
-    grid::{self, Column, Columns, EPOCH_MEAN, LAST_STEP},
+    grid::{self, Column, Columns},
     grouping::distinct,
     machines::Machine,
     metric::in_one_unit,
@@ -71,20 +71,16 @@ impl Repeats {
         times.numbers(rate, |c| word(c.estimate(runs, "steps_per_s"), units::rate));
         times.numbers(&title, |c| interval(c.estimate(runs, "steps_per_s"), units::rate));
         times.extend([ratio_column(runs, configurations, &kinds)]);
-        let mut loss =
-            |title: &str, unit: fn(f64) -> String, column: &str, is_known: &dyn Fn(&Run) -> bool| {
-                let estimate =
-                    |c: &Configuration| c.estimate_loss(runs, column).filter(|_| is_known(c.first(runs)));
-                let varying = |c: &Configuration| varying(estimate(c));
-                let counts =
-                    configurations.iter().filter_map(|c| Some(varying(c)?.count)).collect::<Vec<_>>();
-                losses.numbers(title, |c| word(estimate(c), unit));
-                losses.numbers(&interval_title(counts.into_iter()), |c| interval(varying(c), unit));
-            };
-        loss(LAST_STEP, units::number, "final_train_loss", &|run| !run.has_epoch_means());
-        loss(EPOCH_MEAN, units::number, "final_train_loss", &Run::has_epoch_means);
-        loss("validation loss", units::number, "final_validation_loss", &|_| true);
-        loss("validation accuracy", units::percent, "final_validation_accuracy", &|_| true);
+        let mut loss = |title: &str, unit: fn(f64) -> String, column: &str| {
+            let estimate = |c: &Configuration| c.estimate_loss(runs, column);
+            let varying = |c: &Configuration| varying(estimate(c));
+            let counts = configurations.iter().filter_map(|c| Some(varying(c)?.count)).collect::<Vec<_>>();
+            losses.numbers(title, |c| word(estimate(c), unit));
+            losses.numbers(&interval_title(counts.into_iter()), |c| interval(varying(c), unit));
+        };
+        loss("train loss", units::number, "epoch_train_loss");
+        loss("validation loss", units::number, "final_validation_loss");
+        loss("validation accuracy", units::percent, "final_validation_accuracy");
         Self { times: times.known(), losses: losses.known(), keys: keys.len() }
     }
 

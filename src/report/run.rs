@@ -128,6 +128,7 @@ impl Run {
             known.extend(tail.last.map(|(step, _)| ("steps", step.to_string())));
             known.extend(tail.last.map(|(_, epoch)| ("epochs", epoch.to_string())));
             known.extend(tail.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
+            known.extend(tail.epoch_loss.mean().map(|loss| ("epoch_train_loss", loss.to_string())));
             known.extend(tail.last_validation.map(|loss| ("final_validation_loss", loss)));
         }
         known.extend(self.best_so_far().into_iter().flatten());
@@ -220,7 +221,7 @@ impl Run {
         let last = match name {
             "validation.loss" => "final_validation_loss",
             "validation.accuracy" => "final_validation_accuracy",
-            "train.loss" => "final_train_loss",
+            "train.loss" => "epoch_train_loss",
             _ => return None,
         };
         let best = self.figure("best_value").filter(|_| self.monitor() == name);

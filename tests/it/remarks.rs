@@ -316,7 +316,7 @@ fn virtual_gpus_compute_on_the_cpu() {
             "the engine `graph` runs on a real GPU, and virtual GPUs compute on the CPU",
             16,
             5,
-            "leave it out: the plan picks one of the CPU's",
+            "leave it out, or `auto`: the plan picks one of the CPU's",
         ),
     ] {
         let (bars, marks) = (" ".repeat(column), "^".repeat(length));

@@ -3,7 +3,9 @@
 mod checkpoint;
 mod lab;
 
-pub use checkpoint::{BestSoFar, Checkpoint, CheckpointFacts, EarlyStoppingState, SavedState, StateArrays};
+pub use checkpoint::{
+    BestSoFar, Checkpoint, CheckpointFacts, EarlyStoppingState, EpochLoss, SavedState, StateArrays,
+};
 pub use lab::{CopyRow, Norms, ProductRow, StepRow, StepStatus, Together};
 
 use serde::{Deserialize, Serialize};
@@ -73,8 +75,6 @@ pub struct Header {
     pub metrics: Vec<Metric>,
     /// Whether the task has classes, hence accuracy.
     pub classifies: bool,
-    /// Whether a row of the log stands for an epoch, whose mean it has.
-    pub epoch_means: bool,
     /// Equal for equal data.
     pub data_digest: String,
     /// What weak scaling makes of batch and rate.
@@ -214,8 +214,10 @@ pub struct Outcome {
     pub samples: Option<u64>,
     /// Loss of the last training row; `None` under `off`.
     pub final_train_loss: Option<f32>,
-    /// Rows that it is the mean of.
-    pub final_train_rows: u64,
+    /// Mean training loss of the last epoch, by rows; `None` under `off`.
+    pub epoch_train_loss: Option<f64>,
+    /// Rows that it is the mean of: fewer than all where the run ended within the epoch.
+    pub epoch_train_rows: u64,
     pub final_validation_loss: Option<f64>,
     pub final_validation_accuracy: Option<f64>,
     /// What `best.safetensors` holds.
@@ -247,7 +249,8 @@ impl Outcome {
     /// Leaves out what concerns steps after `last`, whose rows were lost.
     pub fn forget_after(&mut self, last: u64) {
         self.steps = last;
-        (self.epochs, self.samples, self.final_train_loss) = (None, None, None);
+        (self.epochs, self.samples) = (None, None);
+        (self.final_train_loss, self.epoch_train_loss) = (None, None);
         (self.final_validation_loss, self.final_validation_accuracy) = (None, None);
         self.best = self.best.filter(|best| best.step <= last);
         self.account = None;

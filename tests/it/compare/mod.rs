@@ -172,6 +172,7 @@ impl Facts {
             "1",
             "1",
             self.digest,
+            &self.losses[2].to_string(),
         ];
         format!("{}\n{}\n", summary_columns().join(","), cells.join(","))
     }

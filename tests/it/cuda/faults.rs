@@ -310,7 +310,7 @@ fn what_only_a_gpu_has_is_refused_on_the_cpu_and_the_other_way_round() {
             "the engine `graph` runs on a GPU, and this run uses the CPU",
             16,
             5,
-            "leave it out: the plan picks one of the CPU's",
+            "leave it out, or `auto`: the plan picks one of the CPU's",
         ),
         (
             "devices.engine=team",
@@ -318,7 +318,7 @@ fn what_only_a_gpu_has_is_refused_on_the_cpu_and_the_other_way_round() {
             "the engine `team` runs on the CPU, and this run uses a GPU",
             16,
             4,
-            "leave `devices.engine` out: the plan picks one that fits",
+            "leave `devices.engine` out, or `auto`: the plan picks one that fits",
         ),
     ];
     for (argument, gpus, what, column, length, hint) in cases {

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::{LINREG, Sim};
-use crate::process::Sandbox;
+use super::{LINREG, Sim, plus};
+use crate::process::{Folder, Sandbox};
 
 /// An engine, planted rates, what bounds the run by them, and the advice.
 type Case<'a> = (&'a str, &'a [(&'a str, f64)], &'a str);
@@ -244,6 +244,105 @@ fn the_plan_picks_the_engine_by_measured_rates() {
     for (engine, got) in picked {
         assert_eq!(got, format!("{engine}:"));
     }
+}
+
+/// Two engines are near each other by these rates, and the third is not.
+const NEAR: [(&str, f64); 3] = [("block_barrier_s", 1e-3), ("node_s", 1e-3), ("barrier_s", 1.0)];
+
+/// The engine of a run, why, and that of its resolved spec.
+fn engine(run: &Folder) -> (String, String, String) {
+    let environment: toml::Table = run.text("environment.toml").parse().unwrap();
+    let spec: toml::Table = run.text("spec.toml").parse().unwrap();
+    let why = environment["devices"]["engine"].as_str().unwrap().to_owned();
+    assert!(run.text("run.log").contains(&format!("engine {why}")), "{why}");
+    (run.summary("engine"), why, spec["devices"]["engine"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn engines_that_estimates_do_not_tell_apart_are_tried() {
+    let Some(all) = Sim::get() else { return };
+    let long = "trainer.max_epochs=100";
+    for (slow, chosen, other) in
+        [("launch interpret", "graph", "persistent"), ("graph", "persistent", "graph")]
+    {
+        let sim = Sim::at(&all.libraries);
+        plant(&sim, 0, &NEAR);
+        let slow = format!("{slow}:4000");
+        let place = Sandbox::new(LINREG);
+        let run = sim.run(&place, &[long], &[("RUNNER_SIM_SLOW", &slow)]).ended_by(0);
+        let (used, why, in_spec) = engine(&run);
+        assert_eq!((used.as_str(), in_spec.as_str()), (chosen, chosen), "{why}");
+        let words = format!("{chosen}: on blank rows a step took `{chosen}` ");
+        assert!(why.starts_with(&words) && why.contains(&format!(", `{other}` ")), "{why}");
+        assert!(why.contains("; the trial took ") && !why.contains("cooperative"), "{why}");
+    }
+}
+
+#[test]
+fn no_engine_is_tried_where_that_costs_more_than_it_brings() {
+    let Some(all) = Sim::get() else { return };
+    let far = [("block_barrier_s", 1e-3), ("node_s", 3e-3), ("barrier_s", 1.0)];
+    let cases: [(&[(&str, f64)], &str, &str, &str); 3] = [
+        (&NEAR, "trainer.max_epochs=3", "persistent", "a step may take, by measured rates: "),
+        (&far, "trainer.max_epochs=100", "persistent", "a step may take, by measured rates: "),
+        (&NEAR, "devices.engine=graph", "graph", "the spec asks for it"),
+    ];
+    for (rates, argument, chosen, words) in cases {
+        let sim = Sim::at(&all.libraries);
+        plant(&sim, 0, rates);
+        let place = Sandbox::new(LINREG);
+        let run = sim.run(&place, &[argument], &[]).ended_by(0);
+        let (used, why, in_spec) = engine(&run);
+        assert_eq!((used.as_str(), in_spec.as_str()), (chosen, chosen), "{argument}");
+        assert!(why.starts_with(&format!("{chosen}: {words}")), "{why}");
+    }
+}
+
+/// Another engine has other last digits.
+#[test]
+fn repeats_have_one_engine_and_a_run_goes_on_with_its_own() {
+    let Some(all) = Sim::get() else { return };
+    let sim = Sim::at(&all.libraries);
+    plant(&sim, 0, &NEAR);
+    let place = Sandbox::new(LINREG);
+    let arguments =
+        ["spec.toml", "trainer.max_epochs=100", "checkpoint.every_epochs=70", "--runs-dir", "runs"];
+    let [persistent, graph] = ["launch interpret:4000", "graph:4000"].map(|slow| [("RUNNER_SIM_SLOW", slow)]);
+    let ended = sim.runner(&place, &arguments, &persistent);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let run = || Folder::within(&place.path().join("runs")).unwrap();
+    assert_eq!(engine(&run()).0, "graph");
+    let whole = (run().numbers(), run().model());
+    // As if it had been killed; now its engine is the slower one.
+    for resume in [&plus(&arguments, "--resume=auto")[..], &["run", "--resume", "runs/linreg"]] {
+        fs::remove_file(run().0.join("summary.csv")).unwrap();
+        let ended = sim.runner(&place, resume, &graph);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(engine(&run()).0, "graph");
+        assert!((run().numbers(), run().model()) == whole);
+    }
+    assert!(
+        run().text("run.log").contains("engine graph: the run began with it"),
+        "{}",
+        run().text("run.log")
+    );
+    let ended = sim.runner(
+        &place,
+        &plus(
+            &[&arguments[..2], &["sweep.repeats=2", "--runs-dir", "sweeps", "-q"]].concat(),
+            "checkpoint.every_epochs=70",
+        ),
+        &graph,
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let sweep = Folder::within(&place.path().join("sweeps")).unwrap();
+    let mut reasons = Vec::new();
+    for trial in ["000-repeat=0", "001-repeat=1"] {
+        let (used, why, _) = engine(&Folder(sweep.0.join(trial)));
+        assert_eq!(used, "persistent");
+        reasons.push(why);
+    }
+    assert_eq!(reasons[0], reasons[1], "tried once");
 }
 
 #[test]

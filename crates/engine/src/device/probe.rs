@@ -106,23 +106,23 @@ fn programs(layers: &[Layer], features: usize, batch: usize) -> Programs {
 mod tests {
     use super::*;
 
-    fn of(takes: &[f64]) -> Result<f64, Vec<f64>> {
+    fn agree(takes: &[f64]) -> Result<f64, Vec<f64>> {
         let mut takes = takes.iter();
         agreed(3, || takes.next().copied().ok_or(())).unwrap_or(Err(Vec::new()))
     }
 
     #[test]
     fn a_cost_counts_once_two_takes_agree() {
-        assert_eq!(of(&[1.0, 1.2]), Ok(1.1));
-        assert_eq!(of(&[4.56, 0.09, 0.11]), Ok(0.1));
-        assert_eq!(of(&[0.09, 3700.0, 4.56]), Err(vec![0.09, 3700.0, 4.56]));
+        assert_eq!(agree(&[1.0, 1.2]), Ok(1.1));
+        assert_eq!(agree(&[4.56, 0.09, 0.11]), Ok(0.1));
+        assert_eq!(agree(&[0.09, 3700.0, 4.56]), Err(vec![0.09, 3700.0, 4.56]));
         // A difference of two times that is none says nothing, however often.
-        assert_eq!(of(&[-1.0, -1.0, 0.0]), Err(vec![-1.0, -1.0, 0.0]));
+        assert_eq!(agree(&[-1.0, -1.0, 0.0]), Err(vec![-1.0, -1.0, 0.0]));
     }
 
     #[test]
     fn the_middle_half_is_the_spread() {
-        assert_eq!(spread(&mut [5.0, 1.0, 4.0, 100.0, 2.0, 3.0, 6.0, 0.0]), 0.75);
+        assert_eq!(spread(&mut [5.0, 1.0, 4.0, 100.0, 2.0, 3.0, 6.0, 0.0]), 1.0);
         assert_eq!(spread(&mut [1.0, 9.0]), 0.0);
     }
 }

@@ -57,8 +57,7 @@ pub struct CheckpointFacts {
     pub logging_s: f64,
     /// The loss of the last row that reached the host.
     pub last_loss: Option<f64>,
-    /// Rows that it is the mean of.
-    pub last_loss_rows: u64,
+    pub epoch_loss: EpochLoss,
     /// Rows of the epoch that its mean has not been taken of.
     pub epoch_rows: u64,
     /// Under `per_epoch`, the running sums over these rows.
@@ -66,6 +65,32 @@ pub struct CheckpointFacts {
     pub validation: Option<ValidationRow>,
     pub best: Option<BestSoFar>,
     pub early_stopping: EarlyStoppingState,
+}
+
+/// The training losses of the last epoch that reached the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EpochLoss {
+    pub epoch: u64,
+    /// Training rows seen in it.
+    pub rows: u64,
+    /// Each step's loss times its rows.
+    pub sum: f64,
+}
+
+impl EpochLoss {
+    /// Adds a step's loss, the mean of its rows.
+    pub fn add(&mut self, epoch: u64, rows: u64, loss: f32) {
+        if epoch != self.epoch {
+            *self = Self { epoch, ..Self::default() };
+        }
+        self.rows += rows;
+        self.sum += f64::from(loss) * rows as f64;
+    }
+
+    /// The mean over rows, where there were any.
+    pub fn mean(&self) -> Option<f64> {
+        (self.rows > 0).then(|| self.sum / self.rows as f64)
+    }
 }
 
 /// The best validation so far, by `trainer.monitor`.

@@ -18,7 +18,7 @@ use crate::{
 /// A team must promise at least this much, since it suffers from every other process on the machine.
 const TEAM_MARGIN: f64 = 0.75;
 
-const LEAVE_OUT: &str = "leave `devices.engine` out: the plan picks one that fits";
+const LEAVE_OUT: &str = "leave `devices.engine` out, or `auto`: the plan picks one that fits";
 
 /// An engine and why it was chosen.
 pub type Chosen = (Engine, EngineReason);
@@ -155,7 +155,7 @@ pub fn refuse_on_cpu(spec: &Spec, used: &[DeviceId]) -> Result<(), Problem> {
         EngineChoice::Auto | EngineChoice::Serial | EngineChoice::Team => Ok(()),
         other => {
             let message = format!("the engine `{}` runs on a {real}GPU, and {why}", other.name());
-            Err(refused(message, "leave it out: the plan picks one of the CPU's"))
+            Err(refused(message, "leave it out, or `auto`: the plan picks one of the CPU's"))
         }
     }
 }

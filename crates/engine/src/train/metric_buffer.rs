@@ -4,7 +4,7 @@
 //! between two flushes waits as well, so that rows are recorded in order of steps.
 
 use crate::{
-    event::{CheckpointFacts, Event, TrainRows, ValidationRow},
+    event::{CheckpointFacts, EpochLoss, Event, TrainRows, ValidationRow},
     program::Layout,
     spec::{Logging, Metric, Policy},
 };
@@ -42,8 +42,7 @@ pub struct MetricBuffer {
     epoch_rows: u64,
     /// Loss of the last row that reached the host.
     pub last_loss: Option<f32>,
-    /// Rows that `last_loss` is the mean of.
-    pub last_loss_rows: u64,
+    pub epoch_loss: EpochLoss,
 }
 
 impl MetricBuffer {
@@ -61,7 +60,7 @@ impl MetricBuffer {
             done: 0,
             epoch_rows: 0,
             last_loss: None,
-            last_loss_rows: 0,
+            epoch_loss: EpochLoss::default(),
         }
     }
 
@@ -75,14 +74,14 @@ impl MetricBuffer {
             self.ends.push(facts.elapsed_s);
         }
         self.last_loss = facts.last_loss.map(|loss| loss as f32);
-        self.last_loss_rows = facts.last_loss_rows;
+        self.epoch_loss = facts.epoch_loss;
     }
 
     /// Its own part of a state.
     pub fn facts(&self) -> CheckpointFacts {
         CheckpointFacts {
             last_loss: self.last_loss.map(f64::from),
-            last_loss_rows: self.last_loss_rows,
+            epoch_loss: self.epoch_loss,
             epoch_rows: self.epoch_rows,
             ..CheckpointFacts::default()
         }
@@ -165,8 +164,11 @@ impl MetricBuffer {
                     let kept = rows.start..rows.start + count;
                     let block = &values[kept.start * self.width..kept.end * self.width];
                     let last_rows = if count == s.count { s.last_rows } else { s.rows };
-                    self.last_loss = Some(block[(count - 1) * self.width]);
-                    self.last_loss_rows = last_rows.into();
+                    for (place, row) in block.chunks_exact(self.width).enumerate() {
+                        let rows = if place + 1 == count { last_rows } else { s.rows };
+                        self.epoch_loss.add(s.epoch, rows.into(), row[0]);
+                        self.last_loss = Some(row[0]);
+                    }
                     events.push(Event::Train(TrainRows {
                         epoch: s.epoch,
                         first_step: s.first,
@@ -200,7 +202,8 @@ impl MetricBuffer {
             return None;
         }
         let values: Vec<f32> = sums.iter().map(|s| (s / rows as f64) as f32).collect();
-        (self.last_loss, self.last_loss_rows) = (values.first().copied(), rows);
+        self.last_loss = values.first().copied();
+        self.epoch_loss = EpochLoss { epoch, rows, sum: sums.first().copied().unwrap_or_default() };
         let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let ended_s = self.ends.last().copied();
         self.drop_ends(self.ends.len());

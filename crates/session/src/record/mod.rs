@@ -49,7 +49,7 @@ pub use summary::summary_columns;
 
 pub use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};
 pub use command::command_line;
-pub use console::{Console, ConsoleOptions, TrialNumber, Verbosity, Warned};
+pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions,
     rfc3339,

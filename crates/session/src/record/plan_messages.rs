@@ -1,7 +1,7 @@
 //! A plan's choices in words, for `runner check` and the log.
 
 use crate::{
-    plan::{AllReduceMethod, AllReducePlan, Engine, EngineReason, NcclFailure, PeerAccess, Trial},
+    plan::{AllReduceMethod, AllReducePlan, Engine, EngineReason, NcclFailure, PeerAccess, Trial, Tried},
     spec::{Curve, LrScaling, Rule, Scaling},
     units,
 };
@@ -31,6 +31,23 @@ pub fn engine(trial: &Trial) -> String {
             let steps: Vec<_> = steps_s.iter().map(step).collect();
             format!("a step may take, {by}: {}", steps.join(", "))
         }
+        EngineReason::Tried { tried, held, took_s } => {
+            let step = |Tried { engine, threads, step_s }: &Tried| {
+                let step = units::seconds(*step_s);
+                match engine.is_gpu() {
+                    true => format!("`{}` {step}", engine.name()),
+                    false => format!("{step} by {}", units::counted(*threads as u64, "thread")),
+                }
+            };
+            let steps: Vec<_> = tried.iter().map(step).collect();
+            let held = match held {
+                0 => String::new(),
+                held => format!("; others held {} meanwhile", units::counted(*held as u64, "core")),
+            };
+            let took = units::seconds(*took_s);
+            format!("on blank rows a step took {}{held}; the trial took {took}", steps.join(", "))
+        }
+        EngineReason::Begun => "the run began with it".to_owned(),
     };
     format!("{}: {why}", trial.engine.name())
 }

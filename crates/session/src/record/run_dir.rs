@@ -60,6 +60,19 @@ impl RunDir {
         Self { path }
     }
 
+    /// The folders of this name, sweeps' trials among them, the newest first.
+    pub fn all(runs_dir: &Path, name: &str) -> Vec<Self> {
+        let entries = fs::read_dir(runs_dir.join(folder_name(name))).into_iter().flatten().flatten();
+        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        let with_trials = |path| {
+            let folder = Self { path };
+            let trials = folder.trials();
+            trials.into_values().chain([folder])
+        };
+        paths.into_iter().rev().flat_map(with_trials).collect()
+    }
+
     /// The newest folder that [`RunDir::create`] made of this name and tail, among those that `fits`.
     pub fn newest(runs_dir: &Path, name: &str, tail: &str, fits: impl Fn(&Self) -> bool) -> Option<Self> {
         let entries = fs::read_dir(runs_dir.join(folder_name(name))).ok()?;

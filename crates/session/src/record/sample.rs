@@ -21,7 +21,6 @@ pub(super) fn header() -> Header {
         engine: "serial".to_owned(),
         metrics: vec![Metric::Loss, Metric::Lr, Metric::Accuracy, Metric::GradNorm],
         classifies: true,
-        epoch_means: false,
         weak_scaling: None,
         monitor: Some(Monitor::ValidationLoss),
         data_digest: "0123456789abcdef".to_owned(),
@@ -108,7 +107,8 @@ pub(super) fn outcome() -> Outcome {
         steps: 6,
         samples: Some(160),
         final_train_loss: Some(1.5),
-        final_train_rows: 16,
+        epoch_train_loss: Some(1.75),
+        epoch_train_rows: 80,
         final_validation_loss: Some(0.1),
         final_validation_accuracy: Some(0.95),
         best: Some(Best {

@@ -10,7 +10,7 @@ use crate::{
     host,
     plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
     record::{self, EventSender},
-    spec::{Layer, Policy},
+    spec::Layer,
     train, units,
     vector::matmul::Kernel,
 };
@@ -47,7 +47,6 @@ pub fn begin(
         engine: trial.engine.name().into(),
         metrics: trial.spec.logging.metrics.clone(),
         classifies: trial.spec.model.loss.classifies(),
-        epoch_means: trial.spec.logging.policy == Policy::PerEpoch,
         weak_scaling: record::weak_scaling(trial),
         monitor: Some(trial.spec.trainer.monitor),
         data_digest: dataset.digest.clone(),

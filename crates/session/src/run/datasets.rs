@@ -1,7 +1,8 @@
-//! The data of an experiment's trials: opened once for all that share them, and the same contents for all.
+//! What an experiment's trials share: their data, opened once and with the same contents for all, and engines that were tried.
 
 use std::sync::Arc;
 
+use super::engine_trials::EngineTrials;
 use crate::{
     data::{self, Dataset, FileChange, FileFingerprint, Task},
     plan::Machine,
@@ -21,11 +22,17 @@ pub struct Datasets {
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
     /// Fingerprints of all opened files.
     seen: Vec<FileFingerprint>,
+    pub(super) engines: EngineTrials,
 }
 
 impl Datasets {
     pub fn new(machine: &Machine) -> Self {
-        Self { memory_available: machine.memory_available, kept: Vec::new(), seen: Vec::new() }
+        Self {
+            memory_available: machine.memory_available,
+            kept: Vec::new(),
+            seen: Vec::new(),
+            engines: EngineTrials::default(),
+        }
     }
 
     /// The rows that a spec names.
@@ -105,7 +112,7 @@ mod tests {
         std::fs::write(&path, text).expect("a spec");
         std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
         let experiment = spec::load(&path, &["seed=1,2,3".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
-        let mut datasets = Datasets { memory_available: 1 << 30, kept: Vec::new(), seen: Vec::new() };
+        let mut datasets = Datasets::new(&Machine::typical(Vec::new(), 1 << 30));
         for trial in &experiment.trials {
             assert!(datasets.open(&trial.spec).is_ok());
         }

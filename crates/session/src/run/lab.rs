@@ -88,6 +88,7 @@ impl Planned for LabTrial {
             threads: self.threads,
             precision: "f32",
             timed_by: "operations",
+            engine: None,
             data_digest: None,
             sums: None,
             libraries: [false; 2],

@@ -78,6 +78,8 @@ pub struct RunFacts<'a> {
     pub precision: &'static str,
     /// How finely steps are timed, and why.
     pub timed_by: &'static str,
+    /// The engine of a training, and why.
+    pub engine: Option<String>,
     /// Digest of the data; of training alone.
     pub data_digest: Option<String>,
     /// How gradients are summed, and why; only with several devices that include GPUs.
@@ -123,6 +125,9 @@ pub trait Planned: Sized + Sync {
 
     /// First 8 hex digits of SHA-256 of the resolved spec.
     fn hash8(&self) -> String;
+
+    /// Trials that may go on in one of these folders, the newest first, keep what was chosen by trial there.
+    fn goes_on(_: &mut Self::Shared, _: Vec<RunDir>) {}
 
     /// Plans a trial.
     ///

@@ -42,6 +42,7 @@ impl Recording {
                 virtual_devices: devices.any_virtual(),
                 precision: facts.precision.to_owned(),
                 timed_by: facts.timed_by.to_owned(),
+                engine: facts.engine,
                 sums: facts.sums,
             },
             data: facts.data_digest.map(|digest| DataFacts { digest }),

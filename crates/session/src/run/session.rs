@@ -11,7 +11,7 @@ use super::{
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, RunDir, TrialNumber, Warned, has_checkpoints},
+    record::{ConsoleOptions, RunDir, TrialOfSweep, Warned, has_checkpoints},
     spec::Experiment,
 };
 
@@ -46,10 +46,20 @@ impl<'a, P: Planned> Session<'a, P> {
     pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
         // Trials side by side share the processor.
         let threads = (self.process.available_threads / self.jobs()).max(1);
+        P::goes_on(&mut *self.shared(), self.begun());
         let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, threads);
         let prepared = prepared.map_err(|problems| refuse(&self.experiment.failure(problems)))?;
         self.process.load.mark();
         if self.process.stop.signal().is_some() { Err(self.signal()) } else { Ok(prepared) }
+    }
+
+    /// The folders in which trials may go on, the newest first.
+    fn begun(&self) -> Vec<RunDir> {
+        match (&self.process.resume, self.experiment.trials.first()) {
+            (Resume::Sweep(folder), _) => folder.trials().into_values().collect(),
+            (Resume::Auto, Some(first)) => RunDir::all(&self.process.runs_dir, P::name(&first.spec)),
+            _ => Vec::new(),
+        }
     }
 
     /// Runs the only trial of an experiment that is no sweep.
@@ -168,13 +178,13 @@ impl<'a, P: Planned> Session<'a, P> {
         Exit::Signal(self.process.stop.signal().map_or(2, |s| s as u8))
     }
 
-    pub(super) fn console(&self, trial: Option<usize>) -> ConsoleOptions {
+    pub(super) fn console(&self, trial: Option<TrialOfSweep>) -> ConsoleOptions {
         ConsoleOptions {
             verbosity: self.process.verbosity,
             terminal: self.process.terminal,
             is_alone: self.jobs() == 1,
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
-            trial: trial.map(|number| TrialNumber { number, of: self.experiment.trials.len() }),
+            trial,
             warned: self.warned.clone(),
         }
     }

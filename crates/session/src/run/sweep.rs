@@ -3,9 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{File, TryLockError},
+    io,
     path::{Path, PathBuf},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -23,7 +24,10 @@ use super::{
 use crate::{
     event::Status,
     plan::DeviceId,
-    record::{RecordError, RunDir, SweepTable, TrialEnd, Verbosity, has_checkpoints},
+    record::{
+        LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
+        has_checkpoints,
+    },
     spec::{Problem, TrialSpec, short_keys},
     units,
 };
@@ -58,6 +62,7 @@ struct Sweep<'s, 'a, P: Planned> {
     folder: RunDir,
     /// The short names of the swept keys.
     keys: Vec<&'s str>,
+    line: Arc<SweepLine>,
     /// Folders of trials that were begun before the sweep went on.
     begun: BTreeMap<usize, RunDir>,
     progress: Mutex<Progress>,
@@ -133,11 +138,19 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     let table = SweepTable::create(folder.path(), &experiment.axes, rows)?;
+    let repeats = prepared.iter().filter(|prepared| matches!(prepared, Prepared::SameAs(..))).count();
+    let settled = repeats + ends.iter().flatten().count();
+    let mode = match (session.process.verbosity, session.process.terminal) {
+        (Verbosity::Normal, true) => LineMode::Redrawn,
+        (Verbosity::Normal, false) => LineMode::Lines,
+        _ => LineMode::Hidden,
+    };
+    let line = Arc::new(SweepLine::new(ends.len(), settled, mode));
     let worst = if ends.iter().flatten().any(is_failure) { Exit::Failed } else { Exit::Done };
     let progress = Mutex::new(Progress { table, ends, worst, stopped: None, fault: None });
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let keys = short_keys(&keys);
-    let sweep = Sweep { session, prepared, folder, keys, begun, progress, next: AtomicUsize::new(0) };
+    let sweep = Sweep { session, prepared, folder, keys, line, begun, progress, next: AtomicUsize::new(0) };
     sweep.run_all()
 }
 
@@ -193,6 +206,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 .for_each(|_| drop(thread::Builder::new().name("trial".into()).spawn_scoped(scope, work)));
             work();
         });
+        self.line.apart(&mut io::stderr(), |_| {});
         self.repeat_ends();
         let folder = self.folder.path().to_owned();
         let session = self.session;
@@ -269,6 +283,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 progress.stopped.get_or_insert(Stopped::Unlisted);
                 progress.fault.get_or_insert(fault);
             }
+            if let TrialEnd::Skipped { .. } = &end {
+                self.line.skipped();
+            }
             progress.ends[index] = Some(end);
         });
     }
@@ -304,9 +321,14 @@ impl<P: Planned> Sweep<'_, '_, P> {
             };
             name = folder.name();
             let facts = planned.facts(&mut ready);
-            session.run_recorded(start, (planned, ready, facts), &folder, session.console(Some(trial.index)))
+            let console = session.console(Some(self.of_sweep(trial)));
+            session.run_recorded(start, (planned, ready, facts), &folder, console)
         });
-        let exit = session.ended(result.as_ref(), Some(trial.index));
+        let exit = match &result {
+            Ok(outcome) if outcome.status == Status::Finished => Exit::Done,
+            _ => self.line.apart(&mut io::stderr(), |_| session.ended(result.as_ref(), Some(trial.index))),
+        };
+        self.line.ended(trial.index, exit == Exit::Failed, &mut io::stderr());
         let (status, reason) = match &result {
             Ok(outcome) => (outcome.status, outcome.reason.clone()),
             Err(e) => (Status::Failed, Some(e.to_string())),
@@ -320,6 +342,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
     /// The values of a trial under the short names of their keys.
     fn short_axes<'t>(&'t self, trial: &'t TrialSpec<P::Spec>) -> impl Iterator<Item = (&'t str, &'t str)> {
         self.keys.iter().copied().zip(trial.axes.iter().map(|(_, value)| value.as_str()))
+    }
+
+    fn of_sweep(&self, trial: &TrialSpec<P::Spec>) -> TrialOfSweep {
+        let values: Vec<String> =
+            self.short_axes(trial).map(|(key, value)| format!("{key} {value}")).collect();
+        TrialOfSweep {
+            number: trial.index,
+            of: self.prepared.len(),
+            values: values.join(" "),
+            line: Arc::clone(&self.line),
+        }
     }
 
     /// Later trials would fail, too.

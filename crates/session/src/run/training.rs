@@ -75,9 +75,14 @@ impl Planned for Trial {
         threads: usize,
     ) -> Result<Self, PlanError> {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-        let planned = plan::plan(spec, dataset.facts(), machine, threads)?;
+        let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, threads);
+        let planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
+    }
+
+    fn goes_on(datasets: &mut Datasets, folders: Vec<RunDir>) {
+        datasets.engines.begun = folders;
     }
 
     /// Whether the two differ only in the requested devices and use equal ones.
@@ -147,6 +152,7 @@ impl Planned for Trial {
             threads: self.threads,
             precision: self.spec.devices.precision.name(),
             timed_by: timed_by(self),
+            engine: Some(record::engine(self)),
             data_digest: Some(ready.dataset.digest.clone()),
             sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],

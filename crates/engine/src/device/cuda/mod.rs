@@ -30,7 +30,9 @@ pub use all_reduce::{Communicator, PeerAllReduce, connect, reaches};
 pub use backend::CudaBackend;
 pub use engines::QueuedSums;
 pub use executor::CudaExecutor;
-pub use ffi::{Gpu, LibraryRow, Nccl, driver_looked_for, gpu, gpus, libraries, products_library, versions};
+pub use ffi::{
+    Context, Gpu, LibraryRow, Nccl, driver_looked_for, gpu, gpus, libraries, products_library, versions,
+};
 pub use launch::hang_timeout::least_set as least_wait_set;
 pub use load::CudaSetup;
 pub use measure::{measure as measure_rates, measure_sums};

@@ -12,13 +12,13 @@ use crate::event::{Header, Progress};
 const PATIENCE_S: f64 = 0.25;
 
 /// Seconds between two drawings.
-const REDRAW_S: f64 = 0.1;
+pub(super) const REDRAW_S: f64 = 0.1;
 
 /// Width of the bar itself in cells.
 const CELLS: u64 = 24;
 
 /// Carriage return and erase line.
-const CLEAR: &str = "\r\x1b[2K";
+pub(super) const CLEAR: &str = "\r\x1b[2K";
 
 /// A bar, drawn or not.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::super::{LabTable, messages, summary::per_second};
-use super::TrialNumber;
+use super::TrialOfSweep;
 use crate::{
     event::{Best, Header, Outcome, Status},
     spec::Monitor,
@@ -52,7 +52,7 @@ pub(super) fn line(outcome: &Outcome, name: &str) -> String {
 }
 
 /// `007-lr=0.1 (8 of 60)`.
-pub(super) fn trial_name(folder: &Path, trial: TrialNumber) -> String {
+pub(super) fn trial_name(folder: &Path, trial: &TrialOfSweep) -> String {
     format!(
         "{} ({} of {})",
         folder_name(folder),
@@ -116,16 +116,14 @@ fn best_in_words(outcome: &Outcome) -> Option<String> {
     (last != Some(value)).then(|| format!("best {words} in epoch {}", units::count(epoch)))
 }
 
-/// The last training loss; where rows stand for epochs, what it is the mean of.
+/// The training loss of the last epoch.
 fn train_loss(header: &Header, outcome: &Outcome) -> Option<String> {
-    let loss = units::number(outcome.final_train_loss?.into());
-    Some(match header.epoch_means {
-        true if outcome.final_train_rows < header.train_rows => {
-            let [some, all] = [outcome.final_train_rows, header.train_rows].map(units::count);
-            format!("{loss}, the mean of {some} of {all} rows of the last epoch")
-        }
-        true => format!("{loss}, the mean of the last epoch"),
-        false => format!("{loss}, last step"),
+    let loss = units::number(outcome.epoch_train_loss?);
+    Some(if outcome.epoch_train_rows < header.train_rows {
+        let [some, all] = [outcome.epoch_train_rows, header.train_rows].map(units::count);
+        format!("{loss}, the mean of {some} of {all} rows of the last epoch")
+    } else {
+        format!("{loss}, the mean of the last epoch")
     })
 }
 
@@ -153,7 +151,7 @@ mod tests {
 
           steps            6 in 2 epochs, 400 ms
           speed            15.00 steps/s, 400.0 rows/s
-          train loss       1.500, last step
+          train loss       1.750, the mean of the last epoch
           validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1
           bound by         log, 64.0 % of the training time
           folder           runs/linreg/20270115T080000Z-0123abcd
@@ -176,7 +174,7 @@ mod tests {
         let outcome = Outcome {
             status: Status::Diverged,
             reason: Some("the loss of step 5 is NaN: lower `optimizer.sgd.lr`".to_owned()),
-            final_train_loss: None,
+            epoch_train_loss: None,
             final_validation_loss: None,
             final_validation_accuracy: None,
             steps: 5,
@@ -233,16 +231,18 @@ mod tests {
     #[test]
     fn lines_that_depend_on_the_run() {
         let line = |header: &Header, rows: u64, start: &str| {
-            let outcome = Outcome { final_train_rows: rows, ..sample::outcome() };
+            let outcome = Outcome { epoch_train_rows: rows, ..sample::outcome() };
             let text = table(header, &outcome, 0.0123, Path::new(FOLDER), false);
             text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default().trim().to_owned()
         };
         // A part of an epoch is called one.
-        let means = Header { epoch_means: true, ..sample::header() };
-        assert_eq!(line(&means, 80, "train"), "train loss       1.500, the mean of the last epoch");
         assert_eq!(
-            line(&means, 48, "train"),
-            "train loss       1.500, the mean of 48 of 80 rows of the last epoch"
+            line(&sample::header(), 80, "train"),
+            "train loss       1.750, the mean of the last epoch"
+        );
+        assert_eq!(
+            line(&sample::header(), 48, "train"),
+            "train loss       1.750, the mean of 48 of 80 rows of the last epoch"
         );
         let pose = Header { virtual_devices: true, ..sample::header() };
         assert_eq!(

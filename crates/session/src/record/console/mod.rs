@@ -6,6 +6,7 @@
 mod bar;
 mod closing;
 mod plain;
+mod sweep_line;
 
 use std::{
     collections::BTreeSet,
@@ -17,6 +18,7 @@ use std::{
 
 use bar::Bar;
 use plain::PrintInterval;
+pub use sweep_line::{LineMode, SweepLine};
 use terminal_size::terminal_size_of;
 
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
@@ -55,23 +57,26 @@ pub struct ConsoleOptions {
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal, so that a bar can be drawn.
     pub terminal: bool,
-    /// Whether no other trial runs beside it: where one does, only ends are shown.
+    /// Whether no other trial runs beside it: where one does, `-v` shows only ends.
     pub is_alone: bool,
     /// Whether standard output takes colours.
     pub color: bool,
-    /// The number of the trial, where it is one of a sweep. Its end is a line on standard error, as the sweep's table comes
-    /// later; a run of its own ends with a table on standard output.
-    pub trial: Option<TrialNumber>,
+    /// The trial, where it is one of a sweep. The sweep has a line and, later, a table; with `-v` each trial has lines of
+    /// its own. A run of its own ends with a table on standard output.
+    pub trial: Option<TrialOfSweep>,
     pub warned: Warned,
 }
 
 /// A trial's place in its sweep.
-#[derive(Clone, Copy, Debug)]
-pub struct TrialNumber {
+#[derive(Clone, Debug)]
+pub struct TrialOfSweep {
     /// From 0.
     pub number: usize,
     /// Trials of the sweep.
     pub of: usize,
+    /// Its values, such as `lr 0.01 width 32`.
+    pub values: String,
+    pub line: Arc<SweepLine>,
 }
 
 /// The sink that prints.
@@ -123,17 +128,31 @@ impl Console {
     /// A line on standard error. Nobody being there to read it is no reason to end a run.
     fn print_line(&mut self, line: &str) {
         self.bar.clear(&mut self.err);
-        let _ = writeln!(self.err, "{line}");
+        match &self.options.trial {
+            Some(trial) => trial.line.apart(&mut self.err, |err| drop(writeln!(err, "{line}"))),
+            None => drop(writeln!(self.err, "{line}")),
+        }
+    }
+
+    /// Whether lines are printed about this run or trial itself.
+    fn is_shown(&self) -> bool {
+        match self.options.verbosity {
+            Verbosity::Quiet => false,
+            Verbosity::Normal => self.options.trial.is_none(),
+            Verbosity::Verbose => self.options.is_alone,
+        }
     }
 
     fn progress(&mut self, progress: &Progress) {
         let Some(header) = &self.header else { return };
-        if self.options.verbosity == Verbosity::Quiet || !self.options.is_alone {
+        if let Some(trial) = &self.options.trial {
+            trial.line.progress(trial.number, plain::share(header, progress), &mut self.err);
+        }
+        if !self.is_shown() {
             return;
         }
         if self.options.terminal {
-            let width = terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
-            self.bar.show(header, (progress, self.best), width, &mut self.err);
+            self.bar.show(header, (progress, self.best), width(), &mut self.err);
         } else if self.pace.progress_is_due(header, progress) {
             let line = plain::progress(header, progress, self.best);
             self.print_line(&line);
@@ -144,13 +163,16 @@ impl Console {
         let Some(monitor) = self.header.as_ref().and_then(|header| header.monitor) else { return };
         let values = self.best.into_iter().chain(row.value(monitor));
         self.best = values.min_by(|a, b| monitor.cost(*a).total_cmp(&monitor.cost(*b)));
+        if let (Some(trial), Some(value)) = (&self.options.trial, row.value(monitor)) {
+            trial.line.validated((trial.number, &trial.values), monitor, value);
+        }
     }
 
     fn validation(&mut self, row: &ValidationRow) {
         let Some(header) = &self.header else { return };
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,
-            // A bar says enough, and of a trial its last line does.
+            // A bar or the sweep's line says enough.
             Verbosity::Normal if self.options.terminal || self.options.trial.is_some() => false,
             Verbosity::Normal => self.pace.validation_is_due(header, row),
             Verbosity::Verbose => true,
@@ -170,7 +192,7 @@ impl Console {
         let wall_s = outcome.earlier_s + self.begun.elapsed().as_secs_f64();
         let color = self.options.color;
         if self.options.trial.is_some() {
-            if !quiet {
+            if self.options.verbosity == Verbosity::Verbose {
                 self.print_line(&closing::line(outcome, &closing::folder_name(&self.folder)));
             }
         } else if quiet {
@@ -184,17 +206,25 @@ impl Console {
     }
 }
 
+/// Columns of the terminal that standard error is.
+fn width() -> usize {
+    terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
+}
+
 impl Sink for Console {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
             Event::Started(header) => {
-                if self.options.verbosity > Verbosity::Quiet && self.options.is_alone {
+                if self.is_shown() {
                     // A trial is known by its folder, a run of its own by its name.
-                    let name = match self.options.trial {
+                    let name = match &self.options.trial {
                         None => header.name.clone(),
                         Some(trial) => closing::trial_name(&self.folder, trial),
                     };
                     self.print_line(&messages::started(&name, header));
+                }
+                if let Some(trial) = &self.options.trial {
+                    trial.line.progress(trial.number, 0.0, &mut self.err);
                 }
                 // With `-v` it comes as a notice.
                 if let (Some(words), Verbosity::Normal) = (&header.weak_scaling, self.options.verbosity) {
@@ -209,7 +239,8 @@ impl Sink for Console {
             }
             Event::Notice(Level::Warning, message) => {
                 if self.options.warned.is_new(message) {
-                    let of = self.options.trial.map(|trial| format!("first in trial {}: ", trial.number));
+                    let of =
+                        self.options.trial.as_ref().map(|trial| format!("first in trial {}: ", trial.number));
                     self.print_line(&format!("warning: {}{message}", of.unwrap_or_default()));
                 }
             }

@@ -64,6 +64,8 @@ pub struct Devices {
     pub precision: String,
     /// How finely steps are timed, and why.
     pub timed_by: String,
+    /// What runs the steps of a training, and why.
+    pub engine: Option<String>,
     /// How the devices sum their gradients, and why, where GPUs are among several.
     pub sums: Option<String>,
 }

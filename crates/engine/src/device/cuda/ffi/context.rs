@@ -68,6 +68,11 @@ impl Context {
         Ok(context)
     }
 
+    /// Keeps a GPU's context until the process ends.
+    pub fn keep(gpu: Gpu) -> Result<(), DeviceError> {
+        Self::open(gpu).map(std::mem::forget)
+    }
+
     /// Makes it the calling thread's current context.
     pub fn enter(&self) -> Result<(), DeviceError> {
         // SAFETY: the handle is alive until this is dropped.

@@ -1,6 +1,10 @@
 //! The kernels, compiled for one GPU or taken from the disk cache, loaded into its context.
 
-use std::{ffi::CString, ptr, sync::Arc};
+use std::{
+    ffi::CString,
+    ptr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
 
@@ -99,15 +103,23 @@ impl Drop for Module {
     }
 }
 
+/// Machine code that this process has had already, and for which architecture.
+static CODE: Mutex<Option<(i32, Vec<u8>)>> = Mutex::new(None);
+
 /// Machine code, from the cache or from the compiler.
 fn code(context: &Context) -> Result<Vec<u8>, String> {
     let architecture = context.gpu.architecture();
+    let mut known = CODE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, code)) = known.as_ref().filter(|(own, _)| *own == architecture) {
+        return Ok(code.clone());
+    }
     let compiler = Compiler::open(context.driver.version / 1000, architecture)?;
     let options = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".to_owned()];
     let source = sources::joined();
     let version = format!("{}.{}", compiler.version.0, compiler.version.1);
     let parts = [source.as_bytes(), options[0].as_bytes(), options[1].as_bytes(), version.as_bytes()];
-    let made =
-        cache::get(cache::folder().as_deref(), &parts, || compiler.cubin("kernels.cu", &source, &options));
-    made.map(|(code, _)| code)
+    let (code, _) =
+        cache::get(cache::folder().as_deref(), &parts, || compiler.cubin("kernels.cu", &source, &options))?;
+    *known = Some((architecture, code.clone()));
+    Ok(code)
 }

@@ -1,0 +1,204 @@
+//! How far a sweep is, on one line that its trials share: redrawn on a terminal, printed now and then elsewhere.
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use super::bar::{CLEAR, REDRAW_S};
+use crate::{spec::Monitor, units};
+
+/// Without a terminal, seconds between two lines of a short sweep; a long one prints after each twentieth of its time.
+const QUIET_S: f64 = 5.0;
+
+/// How the line is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineMode {
+    /// Not at all.
+    Hidden,
+    /// Redrawn on a terminal.
+    Redrawn,
+    /// As lines of a text.
+    Lines,
+}
+
+/// The line of a sweep.
+#[derive(Debug)]
+pub struct SweepLine {
+    trials: usize,
+    /// They ended before this process began, or repeat others.
+    settled: usize,
+    mode: LineMode,
+    begun: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Trials that were not run after all.
+    skipped: usize,
+    ended: usize,
+    failed: usize,
+    /// The share of each running trial that is done.
+    running: BTreeMap<usize, f64>,
+    best: Option<Best>,
+    is_drawn: bool,
+    last_s: f64,
+}
+
+#[derive(Debug)]
+struct Best {
+    monitor: Monitor,
+    value: f64,
+    trial: usize,
+    /// Its values, such as `lr 0.01 width 32`.
+    values: String,
+}
+
+impl SweepLine {
+    /// For a sweep of `trials`; `settled` ones need no time.
+    pub fn new(trials: usize, settled: usize, mode: LineMode) -> Self {
+        Self { trials, settled, mode, begun: Instant::now(), state: Mutex::default() }
+    }
+
+    /// How much of a running trial is done.
+    pub fn progress(&self, trial: usize, share: f64, err: &mut dyn Write) {
+        let mut state = self.state();
+        state.running.insert(trial, share);
+        self.show(&mut state, err);
+    }
+
+    /// A value of the monitored metric.
+    pub fn validated(&self, (trial, values): (usize, &str), monitor: Monitor, value: f64) {
+        let best = &mut self.state().best;
+        let is_better = |best: &Best| monitor.cost(value) < monitor.cost(best.value);
+        if value.is_finite() && best.as_ref().is_none_or(is_better) {
+            *best = Some(Best { monitor, value, trial, values: values.to_owned() });
+        }
+    }
+
+    pub fn ended(&self, trial: usize, is_failure: bool, err: &mut dyn Write) {
+        let mut state = self.state();
+        state.running.remove(&trial);
+        state.ended += 1;
+        state.failed += usize::from(is_failure);
+        self.show(&mut state, err);
+    }
+
+    pub fn skipped(&self) {
+        self.state().skipped += 1;
+    }
+
+    /// Erases the line and does what prints something else, undisturbed by it.
+    pub fn apart<R>(&self, err: &mut dyn Write, print: impl FnOnce(&mut dyn Write) -> R) -> R {
+        let mut state = self.state();
+        if std::mem::take(&mut state.is_drawn) {
+            let _ = write!(err, "{CLEAR}"); // nobody being there to read it is no reason to end a run
+            let _ = err.flush();
+        }
+        print(err)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, state: &mut State, err: &mut dyn Write) {
+        let elapsed_s = self.begun.elapsed().as_secs_f64();
+        let between_s = match self.mode {
+            LineMode::Hidden => return,
+            LineMode::Redrawn => REDRAW_S,
+            LineMode::Lines => QUIET_S.max(elapsed_s / 20.0),
+        };
+        if elapsed_s - state.last_s < between_s {
+            return;
+        }
+        state.last_s = elapsed_s;
+        let text = self.text(state, elapsed_s);
+        if self.mode == LineMode::Redrawn {
+            let line: String = text.chars().take(super::width().saturating_sub(3)).collect();
+            let _ = write!(err, "{CLEAR}{line}");
+            state.is_drawn = true;
+        } else {
+            let _ = writeln!(err, "{text}");
+        }
+        let _ = err.flush();
+    }
+
+    /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`.
+    fn text(&self, state: &State, elapsed_s: f64) -> String {
+        let settled = self.settled + state.skipped;
+        let [ended, trials] = [settled + state.ended, self.trials].map(|n| units::count(n as u64));
+        let mut words = vec![format!("{ended}/{trials}")];
+        if state.failed > 0 {
+            words.push(format!("{} failed", units::count(state.failed as u64)));
+        }
+        if !state.running.is_empty() {
+            words.push(format!("{} running", state.running.len()));
+        }
+        if let Some(Best { monitor, value, trial, values }) = &state.best {
+            let value = match monitor {
+                Monitor::ValidationAccuracy => units::percent(*value),
+                Monitor::ValidationLoss => units::number(*value),
+            };
+            words.push(format!("best {value} (#{trial}: {values})"));
+        }
+        let done = state.ended as f64 + state.running.values().sum::<f64>();
+        let left = (self.trials - settled.min(self.trials)) as f64 - done;
+        if done > 0.0 && left > 0.0 {
+            words.push(format!("{} left", units::seconds(elapsed_s / done * left)));
+        }
+        words.join("  ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn text(line: &SweepLine, elapsed_s: f64) -> String {
+        line.text(&line.state(), elapsed_s)
+    }
+
+    #[test]
+    fn the_line_counts_what_is_left() {
+        let line = SweepLine::new(60, 10, LineMode::Lines);
+        let mut page = Vec::new();
+        assert_eq!(text(&line, 0.0), "10/60");
+        (0..9).for_each(|trial| line.ended(trial, trial == 4, &mut page));
+        line.skipped();
+        line.progress(12, 0.5, &mut page);
+        line.progress(13, 0.5, &mut page);
+        line.validated((12, "lr 0.01 width 32"), Monitor::ValidationLoss, 0.0615);
+        line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, f64::NAN);
+        line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, 0.07);
+        // Ten of 49 took 10 s.
+        assert_eq!(
+            text(&line, 10.0),
+            "20/60  1 failed  2 running  best 0.06150 (#12: lr 0.01 width 32)  39.0 s left"
+        );
+        line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, 0.06);
+        assert!(text(&line, 10.0).contains("(#13: lr 0.1 width 32)"));
+        // No line for what took no time.
+        assert!(page.is_empty());
+    }
+
+    #[test]
+    fn a_terminal_has_one_line() {
+        let line = SweepLine::new(2, 0, LineMode::Redrawn);
+        let line = SweepLine { begun: line.begun - Duration::from_secs(9), ..line };
+        let mut page = Vec::new();
+        line.progress(0, 0.5, &mut page);
+        line.progress(0, 0.6, &mut page);
+        line.apart(&mut page, |page| page.write_all(b"warning: x\n").unwrap());
+        line.apart(&mut page, |_| {});
+        assert_eq!(
+            String::from_utf8(page).unwrap(),
+            "\r\x1b[2K0/2  1 running  27.0 s left\r\x1b[2Kwarning: x\n"
+        );
+    }
+}

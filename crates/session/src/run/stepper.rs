@@ -1,0 +1,120 @@
+//! Steps of a trial on blank rows, or on those of its file, which leave the weights as they are: by them the program
+//! measures what a step takes.
+
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{
+    data::epoch_order,
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RowReader},
+    plan::Trial,
+    program::Hyper,
+    random,
+    spec::Policy,
+};
+
+/// Batches per block at most.
+const MOST_STEPS: usize = 64;
+
+/// Runs blocks over blank rows or those of a file, each where the last one ended, so that rows come from where a run's come
+/// from.
+pub struct Stepper {
+    executor: Box<dyn Executor>,
+    batch: usize,
+    rows: usize,
+    position: usize,
+    hyper: Vec<Hyper>,
+}
+
+impl Stepper {
+    /// Over as many rows as the run has, if these are no more than `numbers`.
+    pub fn new(
+        trial: &Trial,
+        mut executor: Box<dyn Executor>,
+        steps: usize,
+        numbers: usize,
+    ) -> Result<Self, DeviceError> {
+        let (layout, facts, batch) = (&trial.programs.layout, trial.facts, trial.programs.train.batch);
+        let whole = if trial.chunks.is_some() || facts.in_file() { 0 } else { facts.train_rows };
+        let rows = whole.min(numbers / facts.features.max(1)).max(batch * steps);
+        // Not zero: zeros that were never written all lie in one page.
+        executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * facts.features]))?;
+        executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * facts.targets]))?;
+        let mut order: Vec<u32> = Vec::new();
+        epoch_order(trial.spec.seed, 1, rows as u32, &mut order);
+        executor.bind_order(&Arc::new(order))?;
+        Ok(Self { executor, batch, rows, position: 0, hyper: blank(steps) })
+    }
+
+    /// Over rows of the file, drawn anew for a hundred blocks where they come in any order: more than time is for.
+    pub fn from_file(
+        trial: &Trial,
+        mut executor: Box<dyn Executor>,
+        steps: usize,
+        numbers: usize,
+        (rows, targets): (&Arc<dyn RowReader>, &Arc<Vec<f32>>),
+    ) -> Result<Self, DeviceError> {
+        let (layout, batch) = (&trial.programs.layout, trial.programs.train.batch);
+        let all = trial.facts.train_rows;
+        executor.bind_file(layout.train_features, rows)?;
+        executor.bind(layout.train_targets, targets)?;
+        let whole = all / batch * batch;
+        let steps = steps.min(whole / batch);
+        let mut rows = whole;
+        if trial.spec.data.shuffle {
+            rows = (100 * steps * batch).min(numbers);
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+            let draw = |i: usize| (random::mix(since.wrapping_add(i as u64)) % all as u64) as u32;
+            executor.bind_order(&Arc::new((0..rows).map(draw).collect()))?;
+        }
+        Ok(Self { executor, batch, rows, position: 0, hyper: blank(steps) })
+    }
+
+    /// The most steps of a block: a policy with a row per step has room in its log for so many.
+    pub fn most_steps(trial: &Trial) -> usize {
+        match trial.spec.logging.policy {
+            Policy::Immediate | Policy::Buffered => MOST_STEPS.min(trial.programs.layout.log_slots),
+            Policy::PerEpoch | Policy::Off => MOST_STEPS,
+        }
+    }
+
+    pub fn steps(&self) -> usize {
+        self.hyper.len()
+    }
+
+    pub fn set_steps(&mut self, steps: usize) {
+        self.hyper = blank(steps);
+    }
+
+    /// Seconds of a block.
+    pub fn block(&mut self, grain: Grain) -> Result<f64, DeviceError> {
+        let steps = self.hyper.len();
+        if self.position + steps * self.batch > self.rows {
+            self.position = 0;
+        }
+        let block = Block {
+            work: PassKind::Train,
+            step: 0,
+            position: self.position,
+            offset: 0,
+            rows: self.rows,
+            steps,
+            hyper: &self.hyper,
+            slot: 0,
+        };
+        self.position += steps * self.batch;
+        let (mut clock, mut ends, mut ledger) = (Clock::new(grain), Vec::new(), Ledger::default());
+        let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
+        let start = Instant::now();
+        self.executor.run(&block, &mut meters)?;
+        self.executor.settle(Purpose::Log, &mut meters)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+/// A rate of 0 leaves the weights as they are.
+fn blank(steps: usize) -> Vec<Hyper> {
+    vec![Hyper { correction: 1.0, decay_factor: 1.0, ..Hyper::default() }; steps]
+}
