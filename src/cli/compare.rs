@@ -31,7 +31,10 @@ fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, Repor
         }
         (None, own) => (None, read(own)?),
     };
-    let verdict = gate(condition, &own, base.as_ref())?;
+    let verdict = gate(condition, &own, base.as_ref(), &options.by)?;
+    for words in &verdict.warnings {
+        print_stderr(&format!("warning: {words}\n"));
+    }
     let exit = if verdict.fails { Exit::Failed } else { Exit::Done };
     Ok(exit.more_severe(print(&verdict.text)))
 }

@@ -22,9 +22,22 @@ pub(super) struct MeanDifference {
     /// Two-sided.
     pub(super) p: Option<f64>,
     pub(super) is_paired: bool,
+    /// Its standard error and the degrees of freedom; none where the interval is.
+    error: Option<(f64, usize)>,
 }
 
 impl MeanDifference {
+    /// The interval that leaves out `alpha`. Values that do not vary have no spread: enough of them tell by their sign.
+    pub(super) fn interval_at(&self, alpha: f64) -> Option<[f64; 2]> {
+        match self.error {
+            Some((error, degrees)) => {
+                let half = quantile(alpha, degrees) * error;
+                Some([self.mean - half, self.mean + half])
+            }
+            None => self.p.is_some_and(|p| p < alpha).then_some([self.mean; 2]),
+        }
+    }
+
     /// `own` less `other` times `factor`.
     pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64) -> Self {
         let keys: HashMap<&str, f64> =
@@ -46,7 +59,7 @@ impl MeanDifference {
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values tell the sign, and nothing of a spread: the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
-            return Self { mean: moments.mean, interval: None, p: Some(p), is_paired: false };
+            return Self { mean: moments.mean, interval: None, p: Some(p), is_paired: false, error: None };
         }
         Self::student(moments.mean, moments.error_squared().sqrt(), moments.count.saturating_sub(1))
     }
@@ -69,6 +82,7 @@ impl MeanDifference {
             interval: is_known.then(|| [mean - half(), mean + half()]),
             p: is_known.then(|| two_sided_p(mean / error, degrees)),
             is_paired: false,
+            error: is_known.then_some((error, degrees)),
         }
     }
 }

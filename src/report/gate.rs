@@ -8,8 +8,9 @@ use super::{
     matched::Matched,
     metric::Metric,
     ranking::Candidate,
-    statistics::{Estimate, are_too_few},
+    statistics::{Estimate, fewest},
 };
+use crate::units;
 
 /// `median(steps_per_s) < 0.95 * baseline`.
 struct Condition {
@@ -33,6 +34,8 @@ pub struct Verdict {
     pub text: String,
     /// Whether the condition holds beyond doubt somewhere.
     pub fails: bool,
+    /// Why times may not be compared.
+    pub warnings: Vec<String>,
 }
 
 impl Condition {
@@ -65,7 +68,8 @@ impl Condition {
     }
 
     /// What is compared with what, and whether the condition holds beyond doubt.
-    fn line(&self, own: &Candidate, base: &Candidate) -> (String, bool) {
+    /// Its interval leaves out `alpha`.
+    fn line(&self, own: &Candidate, base: &Candidate, alpha: f64) -> (String, bool) {
         let statistic = |setting: &Candidate| {
             let values: Vec<f64> = setting.samples.iter().map(|(_, value)| *value).collect();
             match self.statistic {
@@ -84,14 +88,15 @@ impl Condition {
         };
         let compared = format!("{} of n {} against {}{of_base}", word(value), own.samples.len(), word(bound));
         let holds = self.operator.holds(value, bound);
-        let interval = self.difference(&own.samples, &base.samples);
+        let interval = self.difference(&own.samples, &base.samples, alpha);
         let excludes = interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0);
         let difference = match interval {
             Some(interval) => {
                 format!("; difference {}", self.metric.with_interval(value - bound, Some(interval)))
             }
             None if self.statistic == Statistic::Median => {
-                "; too few runs for an interval of the median: take 6 or more of each".to_owned()
+                let fewest = fewest(1.0 - alpha);
+                format!("; too few runs for an interval of the median: take {fewest} or more of each")
             }
             None => "; too few runs for an interval".to_owned(),
         };
@@ -100,39 +105,70 @@ impl Condition {
             (true, false) => "passes: the interval does not exclude equality",
             (false, _) => "passes",
         };
-        (format!("{compared}{difference}: {outcome}"), holds && excludes)
+        let uneven = match [own, base].map(|setting| setting.combinations[0]) {
+            [own, base] if own != base && self.is_relative => {
+                format!(
+                    "; means over {own} combinations of the other axes against {base}, which may decide it"
+                )
+            }
+            _ => String::new(),
+        };
+        (format!("{compared}{difference}{uneven}: {outcome}"), holds && excludes)
     }
 
-    /// An interval of 95 % for what the statistic is above the bound, where enough values tell.
-    fn difference(&self, own: &[Sample], baseline: &[Sample]) -> Option<[f64; 2]> {
+    /// An interval for what the statistic is above the bound, which leaves out `alpha`, where enough values tell.
+    fn difference(&self, own: &[Sample], baseline: &[Sample], alpha: f64) -> Option<[f64; 2]> {
+        let factor = self.factor;
         match self.statistic {
-            Statistic::Mean if self.is_relative => known(MeanDifference::new(own, baseline, self.factor)),
-            Statistic::Mean => {
-                let values: Vec<f64> = own.iter().map(|(_, value)| value - self.factor).collect();
-                known(MeanDifference::from_values(&values))
+            Statistic::Mean if self.is_relative => {
+                MeanDifference::new(own, baseline, factor).interval_at(alpha)
             }
-            Statistic::Median if self.is_relative => difference_of_medians(own, baseline, self.factor),
-            Statistic::Median => median(own).map(|[low, high]| [low - self.factor, high - self.factor]),
+            Statistic::Mean => {
+                let values: Vec<f64> = own.iter().map(|(_, value)| value - factor).collect();
+                MeanDifference::from_values(&values).interval_at(alpha)
+            }
+            // It lies between the differences of their intervals' ends. Each interval misses on one side with half of what
+            // it does not cover, so that both together mislead in no more than `alpha`.
+            Statistic::Median if self.is_relative => {
+                let ([low, high], [base_low, base_high]) = (median(own, alpha)?, median(baseline, alpha)?);
+                Some([low - factor * base_high, high - factor * base_low])
+            }
+            Statistic::Median => median(own, alpha).map(|ends| ends.map(|end| end - factor)),
         }
     }
 }
 
-/// Holds the runs against the condition; `base` has the baseline's.
+/// Holds the runs against the condition, folded over everything but the keys of `by` where there are any; `base` has the
+/// baseline's.
 ///
 /// # Errors
 /// The condition cannot be read, or needs a baseline that is not there.
-pub fn gate(text: &str, own: &Comparison, base: Option<&Comparison>) -> Result<Verdict, ReportError> {
+pub fn gate(
+    text: &str,
+    own: &Comparison,
+    base: Option<&Comparison>,
+    by: &[String],
+) -> Result<Verdict, ReportError> {
     let condition = Condition::new(text, own)?;
     if condition.is_relative && base.is_none() {
         let message = format!("`{text}` needs a baseline");
         let hint = Some("`--baseline PATH`, or a second path: the first is the baseline".to_owned());
         return Err(ReportError::Query { message, hint });
     }
-    let matched =
-        Matched::new(own, base.filter(|_| condition.is_relative).unwrap_or(own), &condition.metric)?;
-    let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false };
+    let base = base.filter(|_| condition.is_relative);
+    let mut warnings = Vec::new();
+    if !condition.metric.is_learned {
+        let runs = own.runs.iter().chain(base.iter().flat_map(|base| &base.runs));
+        let all = Comparison::from_runs(runs.cloned().collect());
+        warnings.extend(all.warning().into_iter().chain(all.builds()));
+    }
+    let matched = Matched::new(own, base.unwrap_or(own), &condition.metric, by)?;
+    let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false, warnings };
+    // Of many settings that are equal one differs by chance sooner than of one (Bonferroni).
+    let count = matched.pairs.len();
+    let alpha = ALPHA / count as f64;
     for pair in &matched.pairs {
-        let (line, fails) = condition.line(&pair.own, &pair.base);
+        let (line, fails) = condition.line(&pair.own, &pair.base, alpha);
         let name = matched.name(pair);
         let name = if name.is_empty() { name } else { format!("{name}: ") };
         verdict.text += &format!("  {name}{line}\n");
@@ -142,26 +178,19 @@ pub fn gate(text: &str, own: &Comparison, base: Option<&Comparison>) -> Result<V
         verdict.text += &format!("  {}: no run of it finished: fails\n", matched.words(&lost.values));
         verdict.fails = true;
     }
-    let each = if matched.pairs.len() > 1 { ", each setting held to 95 %" } else { "" };
-    verdict.text += &format!("{}{each}\n", if verdict.fails { "failed" } else { "passed" });
+    let covered = if count > 1 {
+        let each = units::percent(1.0 - alpha);
+        format!(": the intervals of {count} settings cover {each} each, 95 % together")
+    } else {
+        String::new()
+    };
+    verdict.text += &format!("{}{covered}\n", if verdict.fails { "failed" } else { "passed" });
     Ok(verdict)
 }
 
-/// The interval of a difference. Values that do not vary have no spread: enough of them tell by their sign.
-fn known(difference: MeanDifference) -> Option<[f64; 2]> {
-    let is_certain = difference.p.is_some_and(|p| p < ALPHA);
-    difference.interval.or_else(|| is_certain.then_some([difference.mean; 2]))
-}
-
-/// An interval of 95 % for the median.
-fn median(samples: &[Sample]) -> Option<[f64; 2]> {
+/// An interval for the median that leaves out `alpha`.
+fn median(samples: &[Sample], alpha: f64) -> Option<[f64; 2]> {
     let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
-    Estimate::from_values(&values)?.interval.filter(|_| !are_too_few(values.len()))
-}
-
-/// The difference of two medians lies between the differences of their intervals' ends. Each interval misses on one side with
-/// half of what it does not cover, so that both together mislead in no more than 5 %.
-fn difference_of_medians(own: &[Sample], baseline: &[Sample], factor: f64) -> Option<[f64; 2]> {
-    let ([low, high], [base_low, base_high]) = (median(own)?, median(baseline)?);
-    Some([low - factor * base_high, high - factor * base_low])
+    let is_enough = values.len() >= fewest(1.0 - alpha);
+    Estimate::covering(1.0 - alpha, &values)?.interval.filter(|_| is_enough)
 }

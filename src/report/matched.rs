@@ -6,7 +6,7 @@ use super::{
     comparison::Comparison,
     difference_of_means::MeanDifference,
     grid::{self, Column},
-    key::short,
+    key::{Key, short},
     metric::Metric,
     ranking::{Candidate, Ranking},
     run::{REPEAT, Run},
@@ -34,9 +34,24 @@ pub(super) struct Pair {
 }
 
 impl Matched {
-    pub(super) fn new(own: &Comparison, base: &Comparison, metric: &Metric) -> Result<Self, ReportError> {
+    /// Matches settings by the keys of `by`, or by the axes that both groups have where there are none.
+    ///
+    /// # Errors
+    /// A key of `by` is unknown, or no setting is shared.
+    pub(super) fn new(
+        own: &Comparison,
+        base: &Comparison,
+        metric: &Metric,
+        by: &[String],
+    ) -> Result<Self, ReportError> {
         let is_shared = |key: &&String| base.axes.contains(key) && ![REPEAT, "seed"].contains(&key.as_str());
-        let mut keys: Vec<String> = own.axes.iter().filter(is_shared).cloned().collect();
+        let mut keys: Vec<String> = match by {
+            [] => own.axes.iter().filter(is_shared).cloned().collect(),
+            by => {
+                let full = |word: &String| Ok(Key::new(word, &own.runs)?.name().to_owned());
+                by.iter().map(full).collect::<Result<_, ReportError>>()?
+            }
+        };
         if keys.is_empty() {
             keys.push(EVERYTHING.to_owned());
         }
@@ -91,7 +106,7 @@ pub fn against(
     width: u16,
 ) -> Result<String, ReportError> {
     let metric = own.metric(metric)?;
-    let matched = Matched::new(own, base, &metric)?;
+    let matched = Matched::new(own, base, &metric, &[])?;
     let p: Vec<f64> = matched.pairs.iter().map(|pair| pair.difference.p.unwrap_or(1.0)).collect();
     let p = holm(&p, p.len());
     let counted = units::counted(matched.pairs.len() as u64, "shared setting");

@@ -23,12 +23,17 @@ pub struct Estimate {
 impl Estimate {
     /// `None` without values, or with one that is no number.
     pub fn from_values(values: &[f64]) -> Option<Self> {
+        Self::covering(COVERAGE, values)
+    }
+
+    /// The interval covers the true median with this probability, where there are enough values for that.
+    pub(super) fn covering(coverage: f64, values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {
             return None;
         }
         let mut sorted = values.to_vec();
         sorted.sort_unstable_by(f64::total_cmp);
-        let (count, outside) = (sorted.len(), outside(sorted.len()));
+        let (count, outside) = (sorted.len(), outside(sorted.len(), coverage));
         let interval = (count > 1).then(|| [sorted[outside], sorted[count - 1 - outside]]);
         Some(Self { count, median: median(&sorted), interval })
     }
@@ -42,20 +47,25 @@ impl Estimate {
 
 /// How often the interval of `count` values covers the true median.
 pub(super) fn coverage(count: usize) -> f64 {
-    covered(count, outside(count))
+    covered(count, outside(count, COVERAGE))
 }
 
 /// Whether `count` values are too few for an interval to cover the median as often as it should.
 pub(super) fn are_too_few(count: usize) -> bool {
-    coverage(count) < COVERAGE
+    count < fewest(COVERAGE)
+}
+
+/// How many values an interval needs that covers the median with this probability, less than 1.
+pub(super) fn fewest(coverage: f64) -> usize {
+    (2..).find(|&count| covered(count, 0) >= coverage).unwrap_or(usize::MAX)
 }
 
 /// Values on either side that the interval leaves out.
-fn outside(count: usize) -> usize {
+fn outside(count: usize, coverage: f64) -> usize {
     let covered = below(count).map(|below| 1.0 - 2.0 * below).enumerate().skip(1);
     covered
         .take(count.div_ceil(2).saturating_sub(1))
-        .take_while(|(_, covered)| *covered >= COVERAGE)
+        .take_while(|(_, covered)| *covered >= coverage)
         .last()
         .map_or(0, |(outside, _)| outside)
 }
@@ -104,7 +114,7 @@ mod tests {
     /// Tables of the sign test: the ranks and the coverage of the interval of the median.
     #[test]
     fn ranks_and_coverage_are_those_of_tables() {
-        let places = |count: usize| outside(count) + 1;
+        let places = |count: usize| outside(count, COVERAGE) + 1;
         assert_eq!([2, 5, 6, 8, 9, 10, 15, 20, 25].map(places), [1, 1, 1, 1, 2, 2, 4, 6, 8]);
         let percent = |count| (coverage(count) * 1e4).round() / 100.0;
         assert_eq!([2, 3, 5, 6].map(percent), [50.0, 75.0, 93.75, 96.88]);
@@ -113,6 +123,7 @@ mod tests {
         assert_eq!([2000, 10_000].map(places), [956, 4902]);
         assert!((0.95..0.952).contains(&coverage(10_000)));
         assert_eq!([2, 3, 4, 5, 6, 7].map(are_too_few), [true, true, true, true, false, false]);
+        assert_eq!([0.5, 0.95, 0.99].map(fewest), [2, 6, 8]);
     }
 
     /// Over many experiments with a known median the interval covers it as often as it says, for few and for many values of

@@ -36,6 +36,7 @@ mod run;
 mod spec;
 mod streamed;
 mod sweep_spaces;
+mod thread_trials;
 mod timeline;
 mod trials;
 mod weights;

@@ -142,13 +142,25 @@ fn sweeps_are_held_against_each_other() {
     let (text, code) = gate("mean(validation.loss) > 1.05 * baseline", &[&a, &b]);
     insta::assert_snapshot!(text, @r"
     fail if mean(validation.loss) > 1.05 * baseline
-      lr 0.01 width 32: 0.06152 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference -0.0026 [-0.0044, -0.0008]: passes
-      lr 0.1 width 32: 0.08110 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0170 [0.0160, 0.0179]: fails
-    failed, each setting held to 95 %
+      lr 0.01 width 32: 0.06152 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference -0.0026 [-0.0048, -0.0004]: passes
+      lr 0.1 width 32: 0.08110 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0170 [0.0158, 0.0181]: fails
+    failed: the intervals of 2 settings cover 97.5 % each, 95 % together
     ");
     assert_eq!(code, Some(1));
+    let (text, code) = gate("mean(validation.loss) > 1.05 * baseline", &[&a, &b, "--by", "width"]);
+    insta::assert_snapshot!(text, @"
+    fail if mean(validation.loss) > 1.05 * baseline
+      width 32: 0.06804 of n 6 against 0.06414 = 1.05 * 0.06108 of n 6; difference 0.0039 [0.0024, 0.0054]; means over 3 combinations of the other axes against 2, which may decide it: fails
+    failed
+    ");
+    assert_eq!(code, Some(1));
+    // Intervals of two medians that cover 97.5 % need seven runs; folded into one setting six are enough.
+    let condition = "median(validation.loss) > 1.05 * baseline";
+    let (text, code) = gate(condition, &[&a, &b]);
+    assert!(text.contains("take 7 or more of each") && code == Some(0), "{text}");
+    assert_eq!(gate(condition, &[&a, &b, "--where", "lr = 0.1"]).1, Some(1));
     assert_eq!(gate("median(validation.loss) > 2 * baseline", &[&b, "--baseline", &a]).1, Some(0));
-    assert_eq!(gate("median(validation.loss) > 0.05", &[&a]).1, Some(1));
+    assert_eq!(gate("median(validation.loss) > 0.05", &[&a, "--where", "lr = 0.1"]).1, Some(1));
     let few = Runs::new();
     learned(&few, "a", &[("0.1", "32", &[0.1, 0.2])]);
     let (text, code) = gate("median(validation.loss) > 0.05", &[&few.named("a")]);

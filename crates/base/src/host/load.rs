@@ -150,6 +150,19 @@ pub fn average_1m() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
+/// Threads of the machine that run or wait for a core at this moment, this one among them; `None` if this process may use
+/// a part of its cores only.
+pub fn running() -> Option<usize> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let all = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
+    let running = running_in(&fs::read_to_string("/proc/loadavg").ok()?);
+    running.filter(|_| super::logical_cores() == Some(all))
+}
+
+fn running_in(loadavg: &str) -> Option<usize> {
+    loadavg.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
 /// The processors of a status file's `Cpus_allowed_list`: `0-2,5`.
 fn allowed_in(status: &str) -> Option<Vec<usize>> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -222,6 +235,7 @@ mod tests {
         assert_eq!(machine_in(STAT, Some(&[0, 1])), Some([116, 40, 5007]));
         assert_eq!(machine_in("cpu0 1 2\n", Some(&[0])), None);
         assert_eq!(allowed_in("Name:\tx\nCpus_allowed_list:\t0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(running_in("1.53 1.40 1.53 3/345 28836\n"), Some(3));
         let own = "7 (a b) c) R 1 1 1 0 -1 4194304 99 0 0 0 11 22 3 4 20 0 1 0 116914";
         assert_eq!(own_in(own), Some(40));
         assert_eq!(withheld_in("usage_usec 1\nthrottled_usec 2500\n"), Some(2500));

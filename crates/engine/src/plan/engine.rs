@@ -47,11 +47,30 @@ pub enum EngineReason {
         /// Whether they follow from measured rates.
         measured: bool,
     },
-    /// Seconds of a step on blank rows, in ascending order, and those of the trial.
+    /// A trial on blank rows.
     Tried {
-        steps_s: Vec<(Engine, f64)>,
+        tried: Vec<Tried>,
+        /// Cores that other processes held meanwhile.
+        held: usize,
         took_s: f64,
     },
     /// The run that goes on began with it.
     Begun,
+}
+
+impl EngineReason {
+    /// Seconds of a step by one thread and by a team, if both were tried.
+    pub fn tried_s(&self, threads: usize) -> Option<[f64; 2]> {
+        let Self::Tried { tried, .. } = self else { return None };
+        let step_s = |threads| tried.iter().find(|own| own.threads == threads).map(|own| own.step_s);
+        Some([step_s(1)?, step_s(threads)?])
+    }
+}
+
+/// What a trial found of an engine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tried {
+    pub engine: Engine,
+    pub threads: usize,
+    pub step_s: f64,
 }

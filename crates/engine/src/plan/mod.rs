@@ -32,7 +32,7 @@ pub use all_reduce::{AllReduceMethod, AllReducePlan, NcclFailure, PeerAccess, su
 pub use chunks::Chunks;
 pub use dataset_info::DatasetInfo;
 pub use devices::{DeviceId, ResolvedDevices};
-pub use engine::{Engine, EngineReason};
+pub use engine::{Engine, EngineReason, Tried};
 pub use footprint::Footprint;
 pub use gpu_rates::GpuRates;
 pub use lower_bound::{Bottleneck, LowerBound, StepWork, TimeBreakdown};

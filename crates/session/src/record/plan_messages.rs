@@ -1,16 +1,10 @@
 //! A plan's choices in words, for `runner check` and the log.
 
 use crate::{
-    plan::{AllReduceMethod, AllReducePlan, Engine, EngineReason, NcclFailure, PeerAccess, Trial},
+    plan::{AllReduceMethod, AllReducePlan, Engine, EngineReason, NcclFailure, PeerAccess, Trial, Tried},
     spec::{Curve, LrScaling, Rule, Scaling},
     units,
 };
-
-/// `` `graph` 81 µs, `launch` 122 µs ``
-fn steps(steps_s: &[(Engine, f64)]) -> String {
-    let step = |(engine, step_s): &(Engine, f64)| format!("`{}` {}", engine.name(), units::seconds(*step_s));
-    steps_s.iter().map(step).collect::<Vec<_>>().join(", ")
-}
 
 /// `serial: the spec asks for it`.
 pub fn engine(trial: &Trial) -> String {
@@ -32,14 +26,26 @@ pub fn engine(trial: &Trial) -> String {
         }
         EngineReason::Fastest { steps_s, measured } => {
             let by = if *measured { "by measured rates" } else { "as estimated" };
-            format!("a step may take, {by}: {}", steps(steps_s))
+            let step =
+                |(engine, step_s): &(Engine, f64)| format!("`{}` {}", engine.name(), units::seconds(*step_s));
+            let steps: Vec<_> = steps_s.iter().map(step).collect();
+            format!("a step may take, {by}: {}", steps.join(", "))
         }
-        EngineReason::Tried { steps_s, took_s } => {
-            format!(
-                "on blank rows a step took {}; the trial took {}",
-                steps(steps_s),
-                units::seconds(*took_s)
-            )
+        EngineReason::Tried { tried, held, took_s } => {
+            let step = |Tried { engine, threads, step_s }: &Tried| {
+                let step = units::seconds(*step_s);
+                match engine.is_gpu() {
+                    true => format!("`{}` {step}", engine.name()),
+                    false => format!("{step} by {}", units::counted(*threads as u64, "thread")),
+                }
+            };
+            let steps: Vec<_> = tried.iter().map(step).collect();
+            let held = match held {
+                0 => String::new(),
+                held => format!("; others held {} meanwhile", units::counted(*held as u64, "core")),
+            };
+            let took = units::seconds(*took_s);
+            format!("on blank rows a step took {}{held}; the trial took {took}", steps.join(", "))
         }
         EngineReason::Begun => "the run began with it".to_owned(),
     };

@@ -161,6 +161,7 @@ pub fn executor(
         collective: if let RankLink::Host(ranks) = link { Some(ranks) } else { None },
         memory,
         sharing: sharing(trial),
+        tried: trial.engine_reason.tried_s(trial.threads),
     };
     Ok(Box::new(CpuExecutor::new(setup)?))
 }

@@ -1,28 +1,35 @@
-//! The engine of a GPU by trial: where estimates do not tell two apart, each runs a few steps on blank rows. What was chosen
-//! stands in the resolved spec, since another engine has other last digits: a run that is repeated or goes on keeps it.
+//! Engines and numbers of threads by trial: where estimates do not tell, each runs a few steps on blank rows. A GPU's engine
+//! that was chosen stands in the resolved spec, since another has other last digits: a run that is repeated or goes on keeps
+//! it. Numbers of threads change no digit.
 
 use std::time::Instant;
 
 use super::{Stepper, executor};
 use crate::{
     device::{DeviceError, Grain, RankLink},
-    plan::{DeviceId, Engine, EngineReason, PlanError, Trial},
+    host::load,
+    plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
     program::Programs,
     record::RunDir,
     spec::{EngineChoice, Spec},
 };
 
-/// Engines are tried whose estimates are no further apart than this.
+/// Engines are tried whose estimates are no further apart than this, and teams that promise a step of one thread's time
+/// times this.
 const NEAR: f64 = 2.0;
 
-/// Blocks of each engine that are timed, after one to warm up.
+/// A larger team takes at most this part of the time of a smaller one.
+const WORTH: f64 = 0.93;
+
+/// Blocks of each candidate that are timed, after one to warm up.
 const ROUNDS: usize = 7;
 
 /// A block takes this long, or one step, in seconds.
 const BLOCK_S: f64 = 0.5e-3;
 
-/// What loading an engine takes, about, in seconds.
-const LOADING_S: f64 = 0.01;
+/// What loading an engine takes, about, on a GPU and on the CPU, in seconds; and each byte of its memory.
+const LOADING_S: [f64; 2] = [10e-3, 0.5e-3];
+const BYTE_S: f64 = 0.5e-9;
 
 /// A trial takes at most this part of the time that the run is expected to take.
 const PART: f64 = 0.1;
@@ -30,23 +37,53 @@ const PART: f64 = 0.1;
 /// Numbers of blank rows.
 const NUMBERS: usize = 1 << 20;
 
+/// Bytes of the host's memory that candidates take together, at most.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// What the trials of an experiment share.
 #[derive(Default)]
 pub struct EngineTrials {
     /// Folders of runs that may go on, the newest first.
     pub begun: Vec<RunDir>,
-    tried: Vec<(Vec<DeviceId>, Programs, Engine, EngineReason)>,
+    known: Vec<Known>,
+}
+
+/// What was tried for these programs, of which the fastest is the first.
+struct Known {
+    used: Vec<DeviceId>,
+    programs: Programs,
+    most_threads: usize,
+    reason: EngineReason,
+    chosen: (Engine, usize),
 }
 
 impl EngineTrials {
-    /// Writes the engine into the spec of a trial whose engine was left to estimates.
+    /// Chooses the engine of a trial that was left to estimates; `threads` is what the host may use.
     pub fn settle(
         &mut self,
-        mut trial: Trial,
+        trial: Trial,
+        threads: usize,
         data_digest: &str,
         plan: impl Fn(&Spec) -> Result<Trial, PlanError>,
     ) -> Result<Trial, PlanError> {
-        let EngineReason::Fastest { steps_s, .. } = &trial.engine_reason else { return Ok(trial) };
+        match &trial.engine_reason {
+            EngineReason::Fastest { steps_s, .. } => {
+                let steps_s = steps_s.clone();
+                self.on_gpu(trial, &steps_s, data_digest, plan)
+            }
+            EngineReason::Threads { .. } if !trial.facts.in_file() => Ok(self.on_cpu(trial, threads)),
+            _ => Ok(trial),
+        }
+    }
+
+    /// Writes the engine into the spec.
+    fn on_gpu(
+        &mut self,
+        mut trial: Trial,
+        steps_s: &[(Engine, f64)],
+        data_digest: &str,
+        plan: impl Fn(&Spec) -> Result<Trial, PlanError>,
+    ) -> Result<Trial, PlanError> {
         let with = |engine: Engine| {
             let mut spec = trial.spec.clone();
             spec.devices.engine = choice(engine);
@@ -59,36 +96,87 @@ impl EngineTrials {
         if let Some(engine) = steps_s.iter().map(|(engine, _)| *engine).find(is_begun) {
             return Ok(Trial { engine_reason: EngineReason::Begun, ..plan(&with(engine))? });
         }
-        let is_same = |(used, programs, ..): &&(Vec<DeviceId>, Programs, Engine, EngineReason)| {
-            *used == trial.devices.used && *programs == trial.programs
-        };
-        if let Some((.., engine, reason)) = self.tried.iter().find(is_same) {
+        if let Some(Known { chosen: (engine, _), reason, .. }) = self.known(&trial, 1) {
             return Ok(Trial { engine_reason: reason.clone(), ..plan(&with(*engine))? });
         }
         let least_s = steps_s.first().map_or(0.0, |(_, step_s)| *step_s);
-        let near: Vec<_> = steps_s.iter().take_while(|(_, step_s)| *step_s <= NEAR * least_s).collect();
-        let each_s = |step_s: f64| LOADING_S + (1 + ROUNDS) as f64 * step_s.max(BLOCK_S);
-        let cost_s: f64 = near.iter().map(|(_, step_s)| each_s(*step_s)).sum();
-        if near.len() < 2 || cost_s > PART * least_s * trial.steps as f64 {
+        let near = steps_s.iter().take_while(|(_, step_s)| *step_s <= NEAR * least_s);
+        let near: Vec<_> = near.copied().collect();
+        if near.len() < 2 || !pays(&trial, LOADING_S[0], near.iter().map(|(_, step_s)| *step_s)) {
             trial.spec.devices.engine = choice(trial.engine);
             return Ok(trial);
         }
-        let begun = Instant::now();
         let all = near.iter().map(|(engine, _)| plan(&with(*engine))).collect::<Result<Vec<_>, _>>()?;
-        let mut steps_s = time(&all);
-        steps_s.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let begun = Instant::now();
+        keep_context(&trial);
+        let mut tried = time(&all);
+        tried.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
         // Where none could be loaded, the run itself says why.
-        let engine = steps_s.first().map_or(trial.engine, |(engine, _)| *engine);
-        let reason = EngineReason::Tried { steps_s, took_s: begun.elapsed().as_secs_f64() };
-        self.tried.push((trial.devices.used.clone(), trial.programs.clone(), engine, reason.clone()));
+        let engine = tried.first().map_or(trial.engine, |fastest| fastest.engine);
+        let reason = EngineReason::Tried { tried, held: 0, took_s: begun.elapsed().as_secs_f64() };
+        self.keep(&trial, 1, (engine, 1), reason.clone());
         Ok(Trial { engine_reason: reason, ..plan(&with(engine))? })
+    }
+
+    fn on_cpu(&mut self, trial: Trial, threads: usize) -> Trial {
+        let with =
+            |(engine, threads), engine_reason| Trial { engine, threads, engine_reason, ..trial.clone() };
+        if let Some(Known { chosen, reason, .. }) = self.known(&trial, threads) {
+            return with(*chosen, reason.clone());
+        }
+        // This thread runs, too.
+        let held = load::running().map_or(0, |running| running.saturating_sub(1)).min(threads - 1);
+        let step_s = |threads: usize| trial.lower_bound.settled_s(threads);
+        let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|n| *n < threads).collect();
+        counts.extend([threads - held, threads]);
+        counts.sort_unstable();
+        counts.dedup();
+        counts.retain(|n| *n == 1 || step_s(*n) <= NEAR * step_s(1));
+        let bytes = trial.programs.arena_bytes() * counts.len() as u64;
+        let loading_s = LOADING_S[1] + trial.programs.arena_bytes() as f64 * BYTE_S;
+        let estimates = counts.iter().map(|n| step_s(*n));
+        if counts.len() < 2 || bytes > MOST_BYTES || !pays(&trial, loading_s, estimates) {
+            return trial;
+        }
+        let engine = |n: usize| if n == 1 { Engine::Serial } else { Engine::Team };
+        let all: Vec<_> =
+            counts.iter().map(|n| with((engine(*n), *n), trial.engine_reason.clone())).collect();
+        let begun = Instant::now();
+        let tried = time(&all);
+        // Once others release their cores, a team is faster; until then its trial runs by one thread where that is faster.
+        let is_kept = |own: &&Tried| held == 0 || trial.engine == Engine::Serial || own.threads > 1;
+        let faster = |best: Tried, own: Tried| if own.step_s < WORTH * best.step_s { own } else { best };
+        let Some(best) = tried.iter().filter(is_kept).copied().reduce(faster) else { return trial };
+        let chosen = (best.engine, best.threads);
+        let reason = EngineReason::Tried { tried, held, took_s: begun.elapsed().as_secs_f64() };
+        self.keep(&trial, threads, chosen, reason.clone());
+        with(chosen, reason)
+    }
+
+    fn known(&self, trial: &Trial, most_threads: usize) -> Option<&Known> {
+        self.known.iter().find(|known| {
+            (known.most_threads, &known.used) == (most_threads, &trial.devices.used)
+                && known.programs == trial.programs
+        })
+    }
+
+    fn keep(&mut self, trial: &Trial, most_threads: usize, chosen: (Engine, usize), reason: EngineReason) {
+        let (used, programs) = (trial.devices.used.clone(), trial.programs.clone());
+        self.known.push(Known { used, programs, most_threads, reason, chosen });
     }
 }
 
-/// Seconds of a step on blank rows: the medians of blocks that the engines run in turns, so that clocks which rise serve all
-/// of them. One that cannot be loaded beside the others is left out.
-fn time(trials: &[Trial]) -> Vec<(Engine, f64)> {
-    keep_context(&trials[0]);
+/// Whether the run is long enough for a trial of candidates whose steps take so long.
+fn pays(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + Clone) -> bool {
+    let least_s = steps_s.clone().fold(f64::INFINITY, f64::min);
+    let cost_s: f64 = steps_s.map(|step_s| loading_s + (3 + ROUNDS) as f64 * step_s.max(BLOCK_S)).sum();
+    let longest_s = trial.spec.trainer.max_time.map_or(f64::INFINITY, |most| most.as_secs_f64());
+    cost_s <= PART * longest_s.min(least_s * trial.steps as f64)
+}
+
+/// A step's time on blank rows: the medians of blocks that the candidates run in turns, so that clocks which rise and
+/// neighbours who come serve all of them. One that cannot be loaded beside the others is left out.
+fn time(trials: &[Trial]) -> Vec<Tried> {
     let ready = |trial| Some((trial, stepper(trial).ok()?, Vec::with_capacity(ROUNDS)));
     let mut ready: Vec<_> = trials.iter().filter_map(ready).collect();
     for round in 0..=ROUNDS {
@@ -102,9 +190,9 @@ fn time(trials: &[Trial]) -> Vec<(Engine, f64)> {
     }
     let median = |(trial, _, mut times): (&Trial, Stepper, Vec<f64>)| {
         times.sort_unstable_by(f64::total_cmp);
-        (trial.engine, times[times.len() / 2])
+        Tried { engine: trial.engine, threads: trial.threads, step_s: times[times.len() / 2] }
     };
-    ready.into_iter().map(median).filter(|(_, step_s)| step_s.is_finite()).collect()
+    ready.into_iter().map(median).filter(|tried| tried.step_s.is_finite()).collect()
 }
 
 fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {

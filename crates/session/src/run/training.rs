@@ -76,7 +76,7 @@ impl Planned for Trial {
     ) -> Result<Self, PlanError> {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
         let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, threads);
-        let planned = datasets.engines.settle(plan(spec)?, &dataset.digest, plan)?;
+        let planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
     }

@@ -44,13 +44,15 @@ pub struct CpuSetup {
     pub memory: Memory,
     /// Whether single steps may run on one thread while the team is slower.
     pub sharing: ThreadMode,
+    /// Seconds of a step on one thread and on the team, where a trial found them.
+    pub tried: Option<[f64; 2]>,
 }
 
 impl CpuSetup {
     /// The host CPU as the only device.
     pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: ThreadMode) -> Self {
         let (device, collective, memory) = ("cpu".to_owned(), None, Memory::Host);
-        Self { device, programs, threads, seed, collective, memory, sharing }
+        Self { device, programs, threads, seed, collective, memory, sharing, tried: None }
     }
 }
 
@@ -94,7 +96,7 @@ impl CpuExecutor {
         } else {
             None
         };
-        let tuner = ThreadTuner::new(job.threads, job.sharing);
+        let tuner = ThreadTuner::new(job.threads, job.sharing, job.tried);
         let Programs { layout, train, validate, .. } = job.programs;
         let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
         let worker = WorkerState { collective: job.collective, ..WorkerState::default() };

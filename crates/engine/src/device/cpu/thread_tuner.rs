@@ -17,9 +17,14 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(20);
 /// A probe takes 1/16 of a block.
 const PROBE_DIVISOR: usize = 16;
 
-/// Probe only if its cost is under 1/50 of the time since the last probe. Long steps suffer least from a busy core
-/// and are the most expensive to probe.
+/// Probe only if its cost is under 1/50 of the time since the last probe: long steps are the most expensive to probe.
 const PROBE_WAIT: u32 = 50;
+
+/// The same while little is known: one thread was not timed yet, or steps have become slow.
+const EAGER_WAIT: u32 = 8;
+
+/// Steps that take this many times as long as they once did have become slow: others need the cores.
+const SLOW: f64 = 1.5;
 
 /// One thread takes over only if it is faster by this factor. A disturbance that slows both modes equally ends sooner or
 /// later, and only the team profits at once.
@@ -57,6 +62,8 @@ impl Seen {
 struct Selection {
     /// Step times on one thread and on the team.
     seen: [Seen; 2],
+    /// The least step time on the team.
+    least_s: Option<f64>,
     since: Duration,
     interval: Duration,
     trying: bool,
@@ -68,6 +75,13 @@ impl Selection {
     fn seconds(&self, threads: usize) -> Option<[f64; 2]> {
         let [alone, together] = self.seen.map(|seen| seen.median());
         together.map(|together| [alone.unwrap_or(threads as f64 * together), together])
+    }
+
+    /// How many times as long as a probe takes must have passed since the last.
+    fn wait(&self) -> u32 {
+        let [alone, together] = self.seen.map(|seen| seen.median());
+        let is_slow = together.zip(self.least_s).is_some_and(|(now, least)| now > SLOW * least);
+        if alone.is_none() || is_slow { EAGER_WAIT } else { PROBE_WAIT }
     }
 }
 
@@ -94,9 +108,13 @@ pub struct ThreadTuner {
 }
 
 impl ThreadTuner {
-    /// `threads` is the team's size; 1 means no team.
-    pub fn new(threads: usize, sharing: ThreadMode) -> Self {
-        Self { threads, sharing, turn: false, selections: Default::default() }
+    /// `threads` is the team's size; 1 means no team. `tried`: seconds of a training step on one thread and on the team, where
+    /// a trial found them.
+    pub fn new(threads: usize, sharing: ThreadMode, tried: Option<[f64; 2]>) -> Self {
+        let mut tuner = Self { threads, sharing, turn: false, selections: Default::default() };
+        let seen = &mut tuner.selections[PassKind::Train as usize].seen;
+        seen.iter_mut().zip(tried.iter().flatten()).for_each(|(seen, step_s)| seen.add(*step_s));
+        tuner
     }
 
     /// Whether the team runs next, and how many of `steps` steps until the next call.
@@ -116,7 +134,7 @@ impl ThreadTuner {
         let is_team = is_team(seconds);
         let part = steps.div_ceil(PROBE_DIVISOR).max(SHORTEST_PROBE).min(steps);
         let probe = Duration::from_secs_f64(seconds[usize::from(!is_team)] * part as f64);
-        choice.trying = choice.since >= choice.interval.max(PROBE_WAIT * probe);
+        choice.trying = choice.since >= choice.interval.max(choice.wait() * probe);
         if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
@@ -128,7 +146,11 @@ impl ThreadTuner {
             // Measurements of an earlier probe are out of date.
             *seen = Seen::default();
         }
-        seen.add(time.as_secs_f64() / steps.max(1) as f64);
+        let step_s = time.as_secs_f64() / steps.max(1) as f64;
+        seen.add(step_s);
+        if together {
+            choice.least_s = Some(choice.least_s.map_or(step_s, |least| least.min(step_s)));
+        }
         choice.since += time;
         if choice.trying {
             let won = choice.seconds(threads).is_none_or(|seconds| together == is_team(seconds));
@@ -163,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
         assert!(share(&mut pace, [100, 60], 20) > 0.98);
         // Another process takes a core: the team is twenty times slower, and rests.
         assert!(share(&mut pace, [100, 2000], 20) < 0.05);
@@ -173,7 +195,7 @@ mod tests {
 
     #[test]
     fn long_steps_are_not_spent_on_probes() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
         let (mut spent, mut lost) = (0.0, 0.0);
         while spent < 60.0 {
             // Blocks of one step of a fifth of a second, or of two fifths by one thread.
@@ -187,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_slow_start_of_the_team_is_no_verdict() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
         assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
         pace.took(PassKind::Train, true, 48, Duration::from_millis(200));
         assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
@@ -197,7 +219,7 @@ mod tests {
 
     #[test]
     fn one_hold_up_is_no_verdict_nor_are_two_ways_as_slow() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
         assert!(share(&mut pace, [1900, 1000], 3) > 0.9);
         for round in 0..400 {
             let (team, steps) = pace.next(PassKind::Train, 10);
@@ -216,8 +238,29 @@ mod tests {
     }
 
     #[test]
+    fn steps_begin_as_a_trial_found_them_and_long_ones_are_probed_soon_once_slow() {
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, Some([0.1, 0.3]));
+        assert_eq!(pace.next(PassKind::Train, 100), (false, 100));
+        // Steps of 7 ms; a neighbour comes after some seconds, for whom three seconds are too long a wait.
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, Some([0.012, 0.007]));
+        let mut run = |together: u64, seconds: f64| {
+            let (mut spent, mut alone) = (0.0, 0.0);
+            while spent < seconds {
+                let (team, steps) = pace.next(PassKind::Train, 7);
+                let time = Duration::from_millis(if team { together } else { 12 }) * steps as u32;
+                pace.took(PassKind::Train, team, steps, time);
+                spent += time.as_secs_f64();
+                alone += if team { 0.0 } else { time.as_secs_f64() };
+            }
+            alone / spent
+        };
+        assert!(run(7, 10.0) < 0.03);
+        assert!(run(25, 4.0) > 0.75);
+    }
+
+    #[test]
     fn without_a_choice_there_is_none() {
-        assert_eq!(ThreadTuner::new(1, ThreadMode::Adaptive).next(PassKind::Train, 7), (false, 7));
-        assert_eq!(ThreadTuner::new(2, ThreadMode::Team).next(PassKind::Train, 7), (true, 7));
+        assert_eq!(ThreadTuner::new(1, ThreadMode::Adaptive, None).next(PassKind::Train, 7), (false, 7));
+        assert_eq!(ThreadTuner::new(2, ThreadMode::Team, None).next(PassKind::Train, 7), (true, 7));
     }
 }

@@ -190,7 +190,6 @@ mod tests {
           reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
           steps            5 in 1 epoch, 400 ms
           speed            12.50 steps/s, 400.0 rows/s
-          train loss       1.750, the mean of the last epoch
           build            debug: its times say nothing of a release build (`cargo build --release`)
           model            none was written. For the weights after step 3: runner runs/linreg/20270115T080000Z-0123abcd/spec.toml trainer.max_steps=3
           folder           runs/linreg/20270115T080000Z-0123abcd
