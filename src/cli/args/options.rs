@@ -298,6 +298,12 @@ pub struct ReportOptions {
     /// Only these runs: `lr < 0.1 and status = finished`
     #[arg(long = "where", value_name = "EXPR")]
     pub filter: Option<String>,
+    /// Write also each chart as an SVG file to DIR
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub svg: Option<PathBuf>,
+    /// Refused by name.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub png: Option<PathBuf>,
 }
 
 #[derive(Args)]
