@@ -16,7 +16,7 @@ use super::{
     problem::{Location, Problem},
     reader::{self, Item, Read, Reading},
     schema,
-    sweep::{self, MAX_TRIALS, Sweep},
+    sweep::{self, Judged, MAX_TRIALS, Sweep},
     tree::{self, Node, Span, Table, Value},
 };
 use runner_base::host;
@@ -95,7 +95,7 @@ pub(super) fn load_text(
 }
 
 /// What a spec of any kind has.
-trait AnySpec: Clone {
+trait AnySpec: Clone + Judged {
     fn name_and_seed(&mut self) -> (&mut String, &mut u64);
 }
 
@@ -208,6 +208,7 @@ impl Loader<'_> {
             path: self.path.to_owned(),
             axes: axes(&self.sweep),
             excluded: self.sweep.excluded(),
+            stop: self.sweep.stop,
             repeats: self.sweep.repeats,
             trials,
             base: self.base,
@@ -243,6 +244,11 @@ impl Loader<'_> {
                     if own.is_empty() {
                         own.clone_from(&name);
                     }
+                    if let Some(Err([why, hint])) = self.sweep.stop.map(|halving| spec.check(&halving)) {
+                        let problem =
+                            Problem::new(self.place_of_stop(), format!("`sweep.stop`: {why}")).hint(hint);
+                        found.add(problem, point);
+                    }
                     specs.push(spec);
                 }
                 Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
@@ -253,6 +259,10 @@ impl Loader<'_> {
         }
         problems.extend(found.into_problems(&self.sweep));
         if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
+    }
+
+    fn place_of_stop(&self) -> Location {
+        self.sweep.written.get("stop").map_or(Location::Nowhere, |entry| entry.key_span.place())
     }
 
     fn read_point<S>(&self, read: &impl Fn(Item<'_>) -> S, point: usize) -> Result<S, Vec<Problem>> {
