@@ -114,5 +114,23 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         0 => String::new(),
         n => format!(" ({} excluded)", units::count(n as u64)),
     };
-    format!("{name}: {all}{excluded}, {}\n\n{table}", units::counted(runs as u64, "run"))
+    let epochs = prepared.iter().filter_map(|own| match own {
+        Prepared::Run(planned) => planned.epochs(),
+        _ => None,
+    });
+    let halving = match experiment.stop {
+        Some(halving) => rungs(&halving.plan(runs, epochs.max().unwrap_or(0))),
+        None => String::new(),
+    };
+    format!("{name}: {all}{excluded}, {}{halving}\n\n{table}", units::counted(runs as u64, "run"))
+}
+
+/// `; all for 1 epoch, the best 3 for 3, the best for 9`
+fn rungs(plan: &[(u64, usize)]) -> String {
+    let part = |(i, (epochs, trials)): (usize, &(u64, usize))| match (i, trials) {
+        (0, _) => format!("; all for {}", units::counted(*epochs, "epoch")),
+        (_, 1) => format!(", the best for {}", units::count(*epochs)),
+        _ => format!(", the best {} for {}", units::count(*trials as u64), units::count(*epochs)),
+    };
+    plan.iter().enumerate().map(part).collect()
 }

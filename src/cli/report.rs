@@ -1,15 +1,16 @@
 //! `runner report PATH ...`: runs and sweeps as one page of HTML.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Write},
+    iter,
     path::{Path, PathBuf},
 };
 
 use super::args::ReportOptions;
 use crate::{
     host::{Durability, reason, write_atomically},
-    report::{self, Found, HEAD, PageRequest, find_one},
+    report::{self, Found, HEAD, PageRequest, SVG, find_one},
     run::{Exit, print, print_error, print_stderr},
     units,
 };
@@ -20,6 +21,10 @@ const NAME: &str = "report.html";
 /// Runs the command.
 pub fn report(options: &ReportOptions) -> Exit {
     let ReportOptions { paths, metric, filter, .. } = options;
+    if options.png.is_some() {
+        print_error("`--png` is not in this version", Some("`--svg DIR` writes drawings of any size"));
+        return Exit::Refused;
+    }
     let request = PageRequest { paths, metric: metric.as_deref(), filter: filter.as_deref() };
     let page = match report::page(&request) {
         Ok(page) => page,
@@ -28,28 +33,43 @@ pub fn report(options: &ReportOptions) -> Exit {
             return Exit::Refused;
         }
     };
-    for reason in page.left_out {
+    for reason in &page.left_out {
         print_stderr(&format!("warning: left out: {reason}\n"));
     }
     let path = options.out.clone().unwrap_or_else(|| default_path(paths));
-    match is_replaceable(&path) {
-        Ok(true) => {}
-        Ok(false) => {
-            let message =
-                format!("`{}` was not made by `runner report`, and is not replaced", path.display());
-            print_error(message, Some("`-o FILE` names another file"));
-            return Exit::Refused;
+    let drawings = options.svg.iter().flat_map(|folder| {
+        page.drawings.iter().map(|(name, text)| (folder.join(format!("{name}.svg")), text, SVG))
+    });
+    let files: Vec<_> = iter::once((path.clone(), &page.html, HEAD)).chain(drawings).collect();
+    for (path, _, head) in &files {
+        match is_replaceable(path, head) {
+            Ok(true) => {}
+            Ok(false) => {
+                let message =
+                    format!("`{}` was not made by `runner report`, and is not replaced", path.display());
+                print_error(message, Some("`-o FILE` and `--svg DIR` name other places"));
+                return Exit::Refused;
+            }
+            Err(e) => return unwritable(path, &e),
         }
-        Err(e) => return unwritable(&path, &e),
     }
-    let written = write_atomically(&path, Durability::Process, |file| file.write_all(page.html.as_bytes()));
-    match written {
-        Ok(()) => {
-            print_stderr(&format!("a page of {}\n", units::bytes(page.html.len() as u64)));
-            print(&format!("{}\n", path.display()))
+    if let Some(folder) = &options.svg
+        && let Err(e) = fs::create_dir_all(folder)
+    {
+        return unwritable(folder, &e);
+    }
+    for (path, text, _) in &files {
+        let written = write_atomically(path, Durability::Process, |file| file.write_all(text.as_bytes()));
+        if let Err(e) = written {
+            return unwritable(path, &e);
         }
-        Err(e) => unwritable(&path, &e),
     }
+    let drawings = match files.len() {
+        1 => String::new(),
+        count => format!(", {}", units::counted(count as u64 - 1, "drawing")),
+    };
+    print_stderr(&format!("a page of {}{drawings}\n", units::bytes(page.html.len() as u64)));
+    print(&format!("{}\n", path.display()))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Exit {
@@ -68,16 +88,16 @@ fn default_path(paths: &[String]) -> PathBuf {
     }
 }
 
-/// Whether there is no such file, or only an earlier page.
-fn is_replaceable(path: &Path) -> io::Result<bool> {
+/// Whether there is no such file, or only an earlier one that begins alike.
+fn is_replaceable(path: &Path, head: &str) -> io::Result<bool> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         Err(e) => return Err(e),
     };
-    let mut head = [0; HEAD.len()];
-    match file.read_exact(&mut head) {
-        Ok(()) => Ok(head == HEAD.as_bytes()),
+    let mut found = vec![0; head.len()];
+    match file.read_exact(&mut found) {
+        Ok(()) => Ok(found == head.as_bytes()),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(e) => Err(e),
     }

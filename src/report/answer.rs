@@ -289,7 +289,8 @@ impl Comparison {
             };
             let values = places.iter().filter_map(|&place| ranking.metric.value(&self.runs[place]));
             let best = values.min_by(|a, b| ranking.metric.cost(*a).total_cmp(&ranking.metric.cost(*b)));
-            let so_far = best.filter(|_| [UNFINISHED, "interrupted", "running"].contains(&status.as_str()));
+            let so_far =
+                best.filter(|_| [UNFINISHED, "interrupted", "running", "stopped"].contains(&status.as_str()));
             let so_far =
                 so_far.map(|best| format!(", best so far {}", ranking.metric.word(best))).unwrap_or_default();
             format!("{} {status} (#{numbers}{more}{so_far})", places.len())
@@ -346,10 +347,15 @@ pub(super) fn notes(ranking: &Ranking) -> String {
     text + "\n"
 }
 
-/// Which axis matters, where there are several or repeats.
-fn effects(ranking: &Ranking) -> String {
+/// Whether there is something to tell apart: several axes, or one and repeats.
+pub(super) fn has_effects(ranking: &Ranking) -> bool {
     let repeated = ranking.settings.iter().any(|setting| setting.samples.len() > 1);
-    if ranking.settings.len() < 3 || ranking.keys.is_empty() || (ranking.keys.len() < 2 && !repeated) {
+    ranking.settings.len() > 2 && (ranking.keys.len() > 1 || (ranking.keys.len() == 1 && repeated))
+}
+
+/// Which axis matters.
+fn effects(ranking: &Ranking) -> String {
+    if !has_effects(ranking) {
         return String::new();
     }
     let metric = &ranking.metric;

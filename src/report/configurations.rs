@@ -90,7 +90,8 @@ const OUTCOME: [&str; 4] =
 pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     let has_ended = |run: &Run| {
         run.status == FINISHED
-            || (run.spec.is_some() && ["diverged", "failed", "interrupted"].contains(&&*run.status))
+            || (run.spec.is_some()
+                && ["diverged", "failed", "interrupted", "stopped"].contains(&&*run.status))
     };
     let ended = runs.iter().enumerate().filter(|(_, run)| has_ended(run));
     let mut known = HashSet::new();

@@ -44,7 +44,8 @@ impl Table {
         self.rows.iter_mut().for_each(|(_, figures)| figures.resize(before + 1, None));
     }
 
-    fn draw(&self, keys: &[&str], (thing, first): (&str, usize), width: u16) -> String {
+    /// Columns, of which the first tell the rows apart, and how many these are.
+    fn columns(&self, keys: &[&str], (thing, first): (&str, usize)) -> (Vec<Column>, usize) {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
             let cells = self.rows.iter().map(|(key, _)| key[place].clone()).collect();
@@ -58,7 +59,7 @@ impl Table {
             let cells = self.rows.iter().map(|(_, figures)| word(figures[place]));
             columns.push(Column::of_numbers(&format!("{thing} {}", run - 1 + first), cells));
         }
-        grid::table(&columns, keys, width)
+        (columns, keys)
     }
 }
 
@@ -92,16 +93,28 @@ impl Findings {
         !self.products.rows.is_empty() || !self.copies.rows.is_empty()
     }
 
-    /// A table per kind of measurement, for a terminal of `width` columns. Runs are called `thing`, and counted from `first`.
+    /// A table per kind of measurement: its title, its columns, and how many of these tell the rows apart. Runs are called
+    /// `thing`, and counted from `first`.
+    pub(super) fn tables(&self, thing: &str, first: usize) -> Vec<(&'static str, Vec<Column>, usize)> {
+        let of_copies: &[&str] = &["from", "to", "memory of the host", "size"];
+        let kinds = [
+            ("products, GFLOP/s", &self.products, &["device", "order", "product"][..]),
+            ("copies, GB/s", &self.copies, of_copies),
+        ];
+        let measured = kinds.into_iter().filter(|(_, table, _)| !table.rows.is_empty());
+        measured
+            .map(|(title, table, keys)| {
+                let (columns, keys) = table.columns(keys, (thing, first));
+                (title, columns, keys)
+            })
+            .collect()
+    }
+
+    /// The same for a terminal of `width` columns.
     pub(super) fn text(&self, thing: &str, first: usize, width: u16) -> String {
         let mut text = String::new();
-        if !self.products.rows.is_empty() {
-            text += "\nproducts, GFLOP/s\n\n";
-            text += &self.products.draw(&["device", "order", "product"], (thing, first), width);
-        }
-        if !self.copies.rows.is_empty() {
-            text += "\ncopies, GB/s\n\n";
-            text += &self.copies.draw(&["from", "to", "memory of the host", "size"], (thing, first), width);
+        for (title, columns, keys) in self.tables(thing, first) {
+            text += &format!("\n{title}\n\n{}", grid::table(&columns, keys, width));
         }
         if !self.tours.is_empty() {
             let runs = units::numbers(&self.tours);

@@ -51,7 +51,7 @@ pub(crate) use find::{Found, find_one, find_run};
 pub use gate::gate;
 pub use listing::{ListRequest, latest, list};
 pub use matched::against;
-pub use page::{HEAD, Page, PageRequest, page};
+pub use page::{HEAD, Page, PageRequest, SVG, page};
 pub use plot::{PlotRequest, Style, plot};
 pub(crate) use run::run_status;
 pub use statistics::Estimate;

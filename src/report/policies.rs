@@ -22,7 +22,7 @@ const NOTHING: &str = "off";
 /// A table and what stands above it.
 pub(super) struct Costs {
     pub(super) title: String,
-    columns: Vec<Column>,
+    pub(super) columns: Vec<Column>,
     /// Columns that tell the rows apart.
     keys: usize,
 }

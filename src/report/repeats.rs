@@ -27,11 +27,11 @@ const LONG: usize = 24;
 
 /// Repeats taken together.
 pub(super) struct Repeats {
-    times: Vec<Column>,
+    pub(super) times: Vec<Column>,
     /// Apart from the times, so that what is measured does not decide where a table is folded.
-    losses: Vec<Column>,
+    pub(super) losses: Vec<Column>,
     /// Columns that tell the rows apart, of both.
-    keys: usize,
+    pub(super) keys: usize,
 }
 
 impl Repeats {

@@ -30,14 +30,58 @@ const VIRTUAL: &str =
 /// CPU ran.
 pub(super) fn verdict(runs: &[Run], width: u16) -> Result<Option<String>, ReportError> {
     let mut text = String::new();
-    for (others, members) in groups(runs) {
-        let points = points(&members)?;
-        if points.iter().any(|point| point.kind != Kind::Cpu) {
-            let of = if others.is_empty() { String::new() } else { format!(", {others}") };
-            let _ = write!(text, "more devices{of}\n\n{}", section(&points, width)); // a String takes every write
-        }
+    for scaling in DeviceSweep::read(runs)? {
+        let others = &scaling.others;
+        let of = if others.is_empty() { String::new() } else { format!(", {others}") };
+        let _ = write!(text, "more devices{of}\n\n{}", section(&scaling, width)); // a String takes every write
     }
     Ok((!text.is_empty()).then_some(text))
+}
+
+/// Trials that differ in nothing but their devices.
+pub(super) struct DeviceSweep {
+    /// The values of all other axes.
+    pub(super) others: String,
+    pub(super) points: Vec<Point>,
+}
+
+impl DeviceSweep {
+    /// One for each combination of the other axes, but for those where only the CPU ran.
+    pub(super) fn read(runs: &[Run]) -> Result<Vec<Self>, ReportError> {
+        let mut sweeps = Vec::new();
+        for (others, members) in groups(runs) {
+            sweeps.push(Self { others, points: points(&members)? });
+        }
+        sweeps.retain(|sweep| sweep.points.iter().any(|point| point.kind != Kind::Cpu));
+        Ok(sweeps)
+    }
+
+    pub(super) fn is_virtual(&self) -> bool {
+        self.points.iter().any(|point| point.kind == Kind::Virtual)
+    }
+
+    /// The point that speed-ups are of; virtual devices have none.
+    pub(super) fn one(&self) -> Option<&Point> {
+        let one = self.points.iter().find(|point| point.kind == Kind::Gpu && point.devices == 1);
+        one.filter(|_| !self.is_virtual())
+    }
+
+    pub(super) fn columns(&self) -> Vec<Column> {
+        columns(&self.points, self.one())
+    }
+
+    /// What the table means.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let one = self.one();
+        let several = self.points.iter().filter(|point| point.devices > 1);
+        let note = match one {
+            _ if self.is_virtual() => VIRTUAL,
+            Some(_) => MODEL,
+            None => "no speed-up is shown: no trial ran on one GPU to compare the others with",
+        };
+        let sentences = several.map(|point| sentence(point, one)).chain([note.to_owned()]);
+        sentences.chain(one.map(|_| how_sure(&self.points))).collect()
+    }
 }
 
 /// Finished trials of a sweep over devices that differ in nothing else, by the values of all other axes.
@@ -137,27 +181,11 @@ impl Seconds {
     }
 }
 
-/// Table and sentences of points that differ only in their devices.
-fn section(points: &[Point], width: u16) -> String {
-    let any_virtual = points.iter().any(|point| point.kind == Kind::Virtual);
-    let one = points.iter().find(|point| point.kind == Kind::Gpu && point.devices == 1);
-    let one = one.filter(|_| !any_virtual);
-    let mut text = grid::table(&columns(points, one), 1, width);
-    text.push('\n');
-    for point in points.iter().filter(|point| point.devices > 1) {
-        let _ = writeln!(text, "  {}", sentence(point, one)); // a String takes every write
-    }
-    let note = match one {
-        _ if any_virtual => VIRTUAL,
-        Some(_) => MODEL,
-        None => "no speed-up is shown: no trial ran on one GPU to compare the others with",
-    };
-    let _ = writeln!(text, "  {note}");
-    if one.is_some() {
-        let _ = writeln!(text, "  {}", how_sure(points));
-    }
-    text.push('\n');
-    text
+/// Table and sentences.
+fn section(sweep: &DeviceSweep, width: u16) -> String {
+    let table = grid::table(&sweep.columns(), 1, width);
+    let sentences: String = sweep.sentences().iter().map(|sentence| format!("  {sentence}\n")).collect();
+    format!("{table}\n{sentences}\n")
 }
 
 /// What the figures rest on.

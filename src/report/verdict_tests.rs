@@ -8,7 +8,7 @@ use super::{
 };
 
 fn shown(points: &[Point]) -> String {
-    section(points, 200)
+    section(&DeviceSweep { others: String::new(), points: points.to_vec() }, 200)
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Sandbox {
         let mut command = Command::new(binary);
         command.args(arguments).current_dir(self.path());
         // This machine's cached rates must not affect tests.
-        command.env("RUNNER_CACHE_DIR", self.path().join("cache"));
+        command.env("RUNNER_CACHE_DIR", self.path().join("cache")).env_remove("RUNNER_RUNS_DIR");
         command
     }
 

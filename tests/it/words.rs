@@ -115,6 +115,29 @@ fn options_before_the_command() {
     assert!(ended.stdout.starts_with("runs/spec/") && ended.stdout.lines().count() == 1, "{ended:?}");
 }
 
+/// A spec from standard input, into the runs folder that the environment names; the run is repeated by its own spec.
+#[test]
+fn a_spec_from_standard_input() {
+    let place = Sandbox::new(LINREG);
+    let piped = |arguments: &[&str], text: &str| {
+        std::fs::write(place.path().join("piped"), text).unwrap();
+        let mut command = place.command(arguments);
+        command.env("RUNNER_RUNS_DIR", "elsewhere");
+        let input = std::fs::File::open(place.path().join("piped")).unwrap();
+        Ended::from_output(command.stdin(input).output().unwrap())
+    };
+    let ended = piped(&["-", "name=piped", "-q"], LINREG);
+    let folder = ended.stdout.trim_end();
+    assert!(folder.starts_with("elsewhere/piped/"), "{ended:?}");
+    assert_eq!(piped(&["latest"], "").stdout.trim_end(), folder);
+    let again = piped(&[&format!("{folder}/spec.toml"), "-q"], "");
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert_eq!(
+        piped(&["check", "-"], "lr = [").stderr,
+        "error: not TOML: unclosed array, expected `]`\n --> stdin:1:7\n  |\n1 | lr = [\n  |       ^\n"
+    );
+}
+
 /// A pipe would be waited for, a device read without end: neither is opened.
 #[test]
 fn data_that_are_no_file() {

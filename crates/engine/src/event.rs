@@ -185,6 +185,8 @@ named! {
         Interrupted = "interrupted",
         /// The loss is no longer a finite number.
         Diverged = "diverged",
+        /// By its sweep, at a rung of successive halving.
+        Stopped = "stopped",
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
-    sweep::Sweep,
+    sweep::{Halving, Sweep},
     tree::Table,
 };
 
@@ -30,6 +30,8 @@ pub struct Experiment<S = Spec> {
     pub excluded: usize,
     /// How often each point of the grid runs.
     pub repeats: u32,
+    /// How trials end early.
+    pub stop: Option<Halving>,
     /// All trials in the order they run: a whole repeat before the next.
     pub trials: Vec<TrialSpec<S>>,
     pub(super) base: Table,

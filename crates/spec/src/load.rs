@@ -1,6 +1,11 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
-use std::{cell::OnceCell, fs::File, io::Read as _, path::Path};
+use std::{
+    cell::OnceCell,
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
 
 use super::{
     Kind, LabSpec, Spec,
@@ -11,7 +16,7 @@ use super::{
     problem::{Location, Problem},
     reader::{self, Item, Read, Reading},
     schema,
-    sweep::{self, MAX_TRIALS, Sweep},
+    sweep::{self, Judged, MAX_TRIALS, Sweep},
     tree::{self, Node, Span, Table, Value},
 };
 use runner_base::host;
@@ -42,12 +47,13 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
     }
 }
 
-/// Reads a spec file, applies `overrides` and reads every trial.
+/// Reads a spec file, or standard input where it is called `-`, applies `overrides` and reads every trial.
 ///
 /// # Errors
 /// All that is wrong, whether in the file or in an override; problems that several trials share are reported once.
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
+    let path = if is_standard_input(path) { Path::new("stdin") } else { path };
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
     load_text(path, &folder, text, overrides)
@@ -89,7 +95,7 @@ pub(super) fn load_text(
 }
 
 /// What a spec of any kind has.
-trait AnySpec: Clone {
+trait AnySpec: Clone + Judged {
     fn name_and_seed(&mut self) -> (&mut String, &mut u64);
 }
 
@@ -113,12 +119,21 @@ fn kind_of(root: &Table) -> Kind {
     Kind::LABS.into_iter().find(|lab| lab.name() == kind).unwrap_or(Kind::Train)
 }
 
+fn is_standard_input(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// Reads the file, if it is text of a bearable size.
 fn read_text(path: &Path) -> Result<String, Box<Problem>> {
     let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
     let name = path.display();
     let mut bytes = Vec::new();
-    File::open(path)
+    let opened: io::Result<Box<dyn io::Read>> = if is_standard_input(path) {
+        Ok(Box::new(io::stdin()))
+    } else {
+        File::open(path).map(|file| Box::new(file) as _)
+    };
+    opened
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|e| refuse(format!("cannot read `{name}`: {}", host::reason(&e))))?;
     if bytes.len() as u64 > MAX_BYTES {
@@ -193,6 +208,7 @@ impl Loader<'_> {
             path: self.path.to_owned(),
             axes: axes(&self.sweep),
             excluded: self.sweep.excluded(),
+            stop: self.sweep.stop,
             repeats: self.sweep.repeats,
             trials,
             base: self.base,
@@ -228,6 +244,11 @@ impl Loader<'_> {
                     if own.is_empty() {
                         own.clone_from(&name);
                     }
+                    if let Some(Err([why, hint])) = self.sweep.stop.map(|halving| spec.check(&halving)) {
+                        let problem =
+                            Problem::new(self.place_of_stop(), format!("`sweep.stop`: {why}")).hint(hint);
+                        found.add(problem, point);
+                    }
                     specs.push(spec);
                 }
                 Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
@@ -238,6 +259,10 @@ impl Loader<'_> {
         }
         problems.extend(found.into_problems(&self.sweep));
         if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
+    }
+
+    fn place_of_stop(&self) -> Location {
+        self.sweep.written.get("stop").map_or(Location::Nowhere, |entry| entry.key_span.place())
     }
 
     fn read_point<S>(&self, read: &impl Fn(Item<'_>) -> S, point: usize) -> Result<S, Vec<Problem>> {

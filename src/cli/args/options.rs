@@ -16,6 +16,12 @@ use crate::{
 /// Each has a memory of its own; more than this is a slip.
 pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;
 
+/// `RUNNER_RUNS_DIR`, or `runs` in the current folder.
+fn runs_dir() -> PathBuf {
+    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
+    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
+}
+
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a spec: one run, or every trial of its sweep
@@ -33,7 +39,7 @@ pub enum Command {
     /// Print the folder of the newest run or sweep
     Latest {
         /// Where to look
-        #[arg(value_name = "PATH", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+        #[arg(value_name = "PATH", default_value_t = runs_dir().to_string_lossy().into_owned(), value_hint = clap::ValueHint::DirPath)]
         path: String,
     },
     /// Show a run's figures
@@ -65,11 +71,11 @@ pub enum Command {
 
 #[derive(Args, Clone)]
 pub struct RunOptions {
-    /// The spec, then overrides such as `trainer.max_epochs=3`
+    /// The spec, or `-` for standard input, then overrides such as `trainer.max_epochs=3`
     #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
     pub words: Vec<String>,
-    /// Where run folders are made
-    #[arg(long, value_name = "DIR", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+    /// Where run folders are made; RUNNER_RUNS_DIR is the default where it is set
+    #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
     pub runs_dir: PathBuf,
     /// CPU threads that compute [default: all cores]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -236,7 +242,7 @@ pub struct CompareOptions {
 #[derive(Args)]
 pub struct ListOptions {
     /// A folder or glob of runs and sweeps
-    #[arg(value_name = "PATH", default_value = "runs", value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "PATH", default_value_t = runs_dir().to_string_lossy().into_owned(), value_hint = clap::ValueHint::DirPath)]
     pub path: String,
     /// Only these runs: `lr < 0.1 and status = finished`
     #[arg(long = "where", value_name = "EXPR")]
@@ -292,6 +298,12 @@ pub struct ReportOptions {
     /// Only these runs: `lr < 0.1 and status = finished`
     #[arg(long = "where", value_name = "EXPR")]
     pub filter: Option<String>,
+    /// Write also each chart as an SVG file to DIR
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub svg: Option<PathBuf>,
+    /// Refused by name.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub png: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -339,6 +351,12 @@ pub struct NewOptions {
     pub template: String,
     /// Where to write it [default: standard output]
     pub file: Option<PathBuf>,
+    /// With `csv`: draft the spec for this table, by what its columns hold
+    #[arg(long, value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    pub from: Option<PathBuf>,
+    /// The column to predict [default: the last one]
+    #[arg(long, value_name = "COLUMN", requires = "from")]
+    pub target: Option<String>,
 }
 
 fn template_names() -> clap::builder::PossibleValuesParser {

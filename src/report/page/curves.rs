@@ -4,10 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::report::plot::Series;
-
-/// A logarithmic axis from this ratio of the largest to the smallest value on, as in `runner plot`.
-const LOG_FROM: f64 = 50.0;
+use crate::report::plot::{LOG_FROM, Series};
 
 /// Curves over one axis.
 pub(super) struct Chart {

@@ -9,7 +9,7 @@ pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 const EMPTY: [&str; 8] = ["meta", "line", "rect", "circle", "path", "polyline", "br", "col"];
 
 /// A piece of a page.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Html(String);
 
 impl Html {

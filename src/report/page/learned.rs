@@ -1,6 +1,11 @@
 //! What was learned: the verdict, curves, the ranking.
 
-use super::{Content, curves::Chart, html::Html, table};
+use super::{
+    Content,
+    curves::Chart,
+    html::{Attributes, Html},
+    table,
+};
 use crate::report::{
     ReportError,
     answer::{self, Question},
@@ -10,6 +15,9 @@ use crate::report::{
     ranking::{Candidate, Ranking},
 };
 use crate::units;
+
+/// Intervals side by side.
+const MOST_INTERVALS: usize = 12;
 
 /// Values in all curves of a page: some megabytes of text.
 const MOST_VALUES: usize = 300_000;
@@ -36,25 +44,44 @@ impl Content<'_> {
             rankings => rankings.unwrap_or_default(),
         };
         let mut headline = Html::default();
+        // Runs that learn the same are not ranked by it.
+        let is_about_times = metric.is_none() && self.comparison.is_about_times();
         for (number, ranking) in rankings.iter().enumerate() {
             let (suffix, of) = match rankings.len() {
                 1 => (String::new(), String::new()),
                 _ => (format!("-{number}"), format!(": {}", self.comparison.task_name(ranking).trim())),
             };
-            self.verdict(&mut headline, ranking);
+            if !is_about_times || self.comparison.runs.len() == 1 {
+                self.verdict(&mut headline, ranking);
+            }
             self.section(&format!("curves{suffix}"), &format!("Curves{of}"), |content, html| {
-                content.curves(html, ranking);
+                let groups = content.groups(ranking);
+                content.curves(html, groups, ranking.metric.full_name());
             });
+            if is_about_times {
+                continue;
+            }
             if ranking.settings.len() > 1 {
                 self.section(&format!("ranking{suffix}"), &format!("Ranking{of}"), |content, html| {
                     content.ranking(html, ranking);
                 });
             }
+            if ranking.settings.len() > 2 && !ranking.keys.is_empty() {
+                self.section(&format!("axes{suffix}"), &format!("What the axes do{of}"), |content, html| {
+                    content.axes(html, ranking);
+                });
+            }
+        }
+        if rankings.is_empty() {
+            let runs = (0..self.comparison.runs.len()).map(|place| (self.name(place), vec![place]));
+            let groups = runs.filter(|(_, places)| !self.metrics[places[0]].is_empty()).collect();
+            self.section("curves", "Curves", |content, html| content.curves(html, groups, "loss"));
         }
         if self.comparison.runs.len() == 1 {
             table::facts(&mut headline, &self.runs()[1..]);
         } else {
-            headline.words("p", &[("class", &"note")], &self.comparison.comparability());
+            let class = if is_about_times { "verdict" } else { "note" };
+            headline.words("p", &[("class", &class)], &self.comparison.comparability());
         }
         let warnings: Vec<String> =
             self.comparison.warning().into_iter().chain(self.comparison.builds()).collect();
@@ -93,15 +120,14 @@ impl Content<'_> {
         settings.chain(rest).filter(has_curves).collect()
     }
 
-    fn curves(&mut self, html: &mut Html, ranking: &Ranking) {
-        let mut groups = self.groups(ranking);
+    /// A chart for each metric, that one first whose name `figure` ends with; the others are folded.
+    fn curves(&mut self, html: &mut Html, mut groups: Vec<Group>, figure: &str) {
         let all = groups.len();
         groups.truncate(MOST_CURVES);
         let places = groups.iter().flat_map(|(_, places)| places);
         let mut metrics =
             distinct(places.flat_map(|&place| self.metrics[place].iter().map(|(name, _)| name.clone())));
-        // The figure by which they are ranked comes first.
-        metrics.sort_by_key(|name| !ranking.metric.full_name().ends_with(name.as_str()));
+        metrics.sort_by_key(|name| !figure.ends_with(name.as_str()));
         let charts = self.charts_of(&groups, &metrics);
         let first = metrics.first().map(String::as_str).unwrap_or_default();
         let (main, others): (Vec<&Chart>, Vec<&Chart>) =
@@ -151,11 +177,47 @@ impl Content<'_> {
     }
 
     fn ranking(&self, html: &mut Html, ranking: &Ranking) {
+        self.intervals(html, ranking);
         let all: Vec<&Candidate> = ranking.settings.iter().collect();
         let columns = self.comparison.columns_of(ranking, &all);
         table::table(html, &format!("Settings by {}, the best first", ranking.metric.name), &columns);
         let notes =
             answer::notes(ranking) + &self.comparison.uneven(ranking) + &self.comparison.left_out(ranking);
         notes.lines().for_each(|line| html.words("p", &[("class", &"note")], line.trim()));
+    }
+
+    /// The values of the best settings with their intervals, where they have some.
+    fn intervals(&self, html: &mut Html, ranking: &Ranking) {
+        let shown: Vec<&Candidate> = ranking.settings.iter().take(MOST_INTERVALS).collect();
+        let ends = shown.iter().filter_map(|setting| setting.interval).flatten();
+        let (low, high) = ends
+            .chain(shown.iter().map(|setting| setting.value))
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), end| (low.min(end), high.max(end)));
+        if shown.iter().all(|setting| setting.interval.is_none()) || low >= high {
+            return;
+        }
+        let at = |value: f64| format!("{:.2}%", 2.0 + 96.0 * (value - low) / (high - low));
+        html.with("div", &[("class", &"bars")], |html| {
+            for setting in shown {
+                let words = ranking.metric.with_interval(setting.value, setting.interval);
+                html.words("span", &[], &ranking.name(self.comparison, setting));
+                let size: Attributes<'_> =
+                    &[("width", &"100%"), ("height", &18), ("role", &"img"), ("aria-label", &words)];
+                html.with("svg", size, |html| {
+                    if let Some([low, high]) = setting.interval {
+                        let (from, to) = (at(low), at(high));
+                        html.empty(
+                            "line",
+                            &[("class", &"c0 main"), ("x1", &from), ("x2", &to), ("y1", &9), ("y2", &9)],
+                        );
+                    }
+                    html.empty(
+                        "circle",
+                        &[("class", &"f0"), ("cx", &at(setting.value)), ("cy", &9), ("r", &4.5)],
+                    );
+                });
+                html.words("span", &[("class", &"number")], &words);
+            }
+        });
     }
 }

@@ -1,15 +1,22 @@
 //! `runner report`: runs and sweeps as one page of HTML that needs no network. It answers first, then shows.
 
+mod axes;
+mod confusion;
 mod curves;
 mod document;
+mod drawn;
 mod html;
 mod learned;
+mod scaling;
 mod setup;
+mod svg;
+mod system;
 mod table;
+mod times;
 
 use serde_json::Value;
 
-use self::{curves::Chart, html::Html};
+use self::{curves::Chart, html::Html, svg::Svg};
 use super::{
     ReportError, columns,
     comparison::Comparison,
@@ -17,12 +24,14 @@ use super::{
     grouping::distinct,
     key::short,
     plot::{MetricCurves, read_metrics},
+    run::REPEAT,
 };
 use crate::units;
 pub use document::HEAD;
+pub use svg::HEAD as SVG;
 
 /// Rows of a table that is open at first.
-const MOST_ROWS: usize = 12;
+const MOST_ROWS: usize = 16;
 
 /// What is shown.
 pub struct PageRequest<'a> {
@@ -38,9 +47,14 @@ pub struct PageRequest<'a> {
 pub struct Page {
     /// The page.
     pub html: String,
+    /// Its charts, each as a file's name and the text of an SVG.
+    pub drawings: Vec<Drawing>,
     /// Why runs were left out.
     pub left_out: Vec<String>,
 }
+
+/// The name of an SVG file, without its ending, and its text.
+pub type Drawing = (String, String);
 
 /// Makes the page.
 ///
@@ -57,8 +71,23 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     };
     let metrics = comparison.runs.iter().map(|run| run.metrics.as_ref().map(&mut curves).unwrap_or_default());
     let metrics = metrics.collect();
-    let mut content = Content { comparison: &comparison, metrics, sections: Vec::new(), charts: Vec::new() };
+    let mut content = Content {
+        comparison: &comparison,
+        metrics,
+        sections: Vec::new(),
+        charts: Vec::new(),
+        drawings: Vec::new(),
+        left_out,
+    };
     let headline = content.learned(request.metric)?;
+    let learned = content.sections.len();
+    content.confusion();
+    content.scaling();
+    content.times();
+    if comparison.runs.len() > 1 && request.metric.is_none() && comparison.is_about_times() {
+        content.sections.rotate_left(learned);
+    }
+    content.system();
     if comparison.runs.len() > 1 {
         content.section("runs", "Runs", |content, html| {
             let count = units::counted(comparison.runs.len() as u64, "run");
@@ -69,8 +98,9 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     }
     content.setup();
     let title = distinct(comparison.runs.iter().filter_map(|run| run.axis("name"))).join(", ");
+    let (left_out, drawings) = (std::mem::take(&mut content.left_out), std::mem::take(&mut content.drawings));
     let html = content.document(if title.is_empty() { "runs" } else { &title }, headline);
-    Ok(Page { html, left_out })
+    Ok(Page { html, drawings, left_out })
 }
 
 /// A page as it grows.
@@ -81,6 +111,8 @@ struct Content<'a> {
     sections: Vec<Section>,
     /// What the page's script draws.
     charts: Vec<Value>,
+    drawings: Vec<Drawing>,
+    left_out: Vec<String>,
 }
 
 /// A part with a heading.
@@ -113,12 +145,39 @@ impl Content<'_> {
             notes(chart).iter().for_each(|words| html.words("p", &[("class", &"note")], words));
         });
         self.charts.push(chart.json());
+        let name: String =
+            chart.title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let file = chart.drawing().map(|drawing| drawing.file(&chart.title));
+        self.drawings.extend(file.map(|file| (format!("{number:02}-{}", name.trim_matches('-')), file)));
+    }
+
+    /// A chart that is a drawing: its name among files, its title, and what it shows in words.
+    fn figure(&mut self, html: &mut Html, (name, title, label): (&str, &str, &str), drawing: Svg) {
+        html.with("figure", &[("class", &"drawn")], |html| {
+            html.words("figcaption", &[], title);
+            self.drawings.push((name.to_owned(), drawing.file(title)));
+            drawing.inline(html, label);
+        });
+    }
+
+    /// What runs are called, and the number of the first: trials of one sweep are counted from 0, as in its folder.
+    fn counted(&self) -> (&'static str, usize) {
+        let is_trial = |place: usize| self.comparison.number(place) == place;
+        if (0..self.comparison.runs.len()).all(is_trial) { ("trial", 0) } else { ("run", 1) }
+    }
+
+    /// `#7 0.03 32`: a run's number and the values of its axes.
+    fn name(&self, place: usize) -> String {
+        let axes = self.comparison.runs[place].axes.iter().filter(|(key, _)| key != REPEAT);
+        let values: String = axes.map(|(_, value)| format!(" {value}")).collect();
+        format!("#{}{values}", self.comparison.number(place))
     }
 
     /// The figures of every run, in words.
     fn runs(&self) -> Vec<Column> {
         let runs = &self.comparison.runs;
-        let mut columns = columns::columns(self.comparison, "run", 1);
+        let (thing, first) = self.counted();
+        let mut columns = columns::columns(self.comparison, thing, first);
         columns.push(table::words("reason", runs.iter().map(|run| run.reason.clone())));
         columns.push(table::words("folder", runs.iter().map(|run| run.path.clone())));
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));

@@ -2,6 +2,7 @@
 
 use super::{Content, html::Html};
 use crate::report::{
+    comparison::Comparison,
     differences::{Difference, Leaves},
     run::Run,
 };
@@ -12,16 +13,10 @@ impl Content<'_> {
     pub(super) fn setup(&mut self) {
         let comparison = self.comparison;
         self.section("spec", "Spec", |_, html| {
-            leaves(html, "Spec", &comparison.runs, |run| run.spec.as_ref(), &comparison.spec);
+            leaves(html, "Spec", comparison, |run| run.spec.as_ref(), &comparison.spec);
         });
         self.section("environment", "Environment", |_, html| {
-            leaves(
-                html,
-                "Environment",
-                &comparison.runs,
-                |run| run.environment.as_ref(),
-                &comparison.environment,
-            );
+            leaves(html, "Environment", comparison, |run| run.environment.as_ref(), &comparison.environment);
         });
     }
 }
@@ -30,23 +25,23 @@ impl Content<'_> {
 fn leaves(
     html: &mut Html,
     title: &str,
-    runs: &[Run],
+    comparison: &Comparison,
     of: fn(&Run) -> Option<&Leaves>,
     differences: &[Difference],
 ) {
-    let Some(shared) = runs.iter().find_map(of) else { return };
+    let Some(shared) = comparison.runs.iter().find_map(of) else { return };
     let differs = |key: &String| differences.iter().any(|difference| &difference.key == key);
     if !differences.is_empty() {
         keys(
             html,
             &format!("{title}: what differs"),
-            differences.iter().map(|difference| (&difference.key, values(difference))),
+            differences.iter().map(|difference| (&difference.key, values(difference, comparison))),
         );
     }
     let equal = || shared.iter().filter(|(key, value)| !differs(key) && !value.is_empty());
     html.with("details", &[], |html| {
         let count = units::counted(equal().count() as u64, "key");
-        let words = if runs.len() > 1 { format!("{count} of the first run") } else { count };
+        let words = if comparison.runs.len() > 1 { format!("{count} of the first run") } else { count };
         html.words("summary", &[], &words);
         keys(html, title, equal().map(|(key, value)| (key, value.clone())));
     });
@@ -64,11 +59,11 @@ fn keys<'a>(html: &mut Html, caption: &str, lines: impl Iterator<Item = (&'a Str
     });
 }
 
-/// `0.03 (runs 1, 3), 0.1 (run 2)`.
-fn values(difference: &Difference) -> String {
+/// `0.03 (#1, 3), 0.1 (#2)`.
+fn values(difference: &Difference, comparison: &Comparison) -> String {
     let words = |(value, runs): &(Option<String>, Vec<usize>)| {
-        let word = if runs.len() == 1 { "run" } else { "runs" };
-        format!("{} ({word} {})", value.as_deref().unwrap_or("absent"), units::numbers(runs))
+        let runs: Vec<usize> = runs.iter().map(|run| comparison.number(run - 1)).collect();
+        format!("{} (#{})", value.as_deref().unwrap_or("absent"), units::numbers(&runs))
     };
     difference.values.iter().map(words).collect::<Vec<_>>().join(", ")
 }

@@ -61,3 +61,39 @@ pub(super) fn folded(html: &mut Html, summary: &str, is_much: bool, inner: impl 
         inner(html);
     });
 }
+
+/// The darkest shade of a heat map.
+pub(super) const SHADES: f64 = 9.0;
+
+/// A table whose cells are shaded: the words of a cell, and its shade from 0 to 9.
+pub(super) fn heat_map(
+    html: &mut Html,
+    caption: &str,
+    (corner, rows, columns): (&str, &[&str], &[&str]),
+    cell: impl Fn(&str, &str) -> Option<(String, usize)>,
+) {
+    let scroll: super::html::Attributes<'_> =
+        &[("class", &"wide"), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
+    html.with("div", scroll, |html| {
+        html.with("table", &[("class", &"heat")], |html| {
+            html.words("caption", &[], caption);
+            html.with("tr", &[], |html| {
+                html.words("th", &[("scope", &"col")], corner);
+                columns.iter().for_each(|column| html.words("th", &[("scope", &"col")], column));
+            });
+            for row in rows {
+                html.with("tr", &[], |html| {
+                    html.words("th", &[("scope", &"row")], row);
+                    for column in columns {
+                        match cell(row, column) {
+                            Some((words, shade)) => {
+                                html.words("td", &[("class", &format!("h{shade}"))], &words)
+                            }
+                            None => html.words("td", &[], ""),
+                        }
+                    }
+                });
+            }
+        });
+    });
+}

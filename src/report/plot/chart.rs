@@ -19,7 +19,7 @@ pub struct Style {
 }
 
 /// A logarithmic axis from this ratio of the largest to the smallest value on.
-const LOG_FROM: f64 = 50.0;
+pub(in crate::report) const LOG_FROM: f64 = 50.0;
 
 /// The terminal's colours, in an order in which neighbours differ also for colour-blind readers.
 const COLORS: [u8; 8] = [34, 33, 36, 31, 35, 32, 94, 93];
@@ -37,25 +37,26 @@ pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
     let high = ends(f64::max, |p| p.1, f64::NEG_INFINITY);
     if low <= high {
         let steps = [ends(f64::min, |p| p.0, f64::INFINITY), ends(f64::max, |p| p.0, f64::NEG_INFINITY)];
-        axes(&mut text, curves, style, &Axis::new(low, high, style), steps);
+        let axis = Axis::new(low, high, (style.height / 3).max(2), style.linear);
+        axes(&mut text, curves, style, &axis, steps);
     }
     legend(&mut text, curves, style);
     text
 }
 
-/// The vertical axis.
-struct Axis {
+/// An axis from its lower to its upper end.
+pub(in crate::report) struct Axis {
     is_log: bool,
-    /// Bottom and top, as logarithms on a logarithmic axis.
+    /// Both ends, as logarithms on a logarithmic axis.
     ends: [f64; 2],
     /// Values that have a label.
-    ticks: Vec<f64>,
+    pub(in crate::report) ticks: Vec<f64>,
 }
 
 impl Axis {
-    fn new(low: f64, high: f64, style: &Style) -> Self {
-        let most = (style.height / 3).max(2);
-        if !style.linear && low > 0.0 && high / low >= LOG_FROM {
+    /// With about `most` labels; logarithmic where values span decades, unless it is to be linear.
+    pub(in crate::report) fn new(low: f64, high: f64, most: usize, linear: bool) -> Self {
+        if !linear && low > 0.0 && high / low >= LOG_FROM {
             return Self::logarithmic(low, high, most);
         }
         // A constant curve lies in the middle.
@@ -74,7 +75,7 @@ impl Axis {
         Self { is_log: false, ends, ticks: (first..=last).map(|i| i as f64 * step).collect() }
     }
 
-    fn logarithmic(low: f64, high: f64, most: usize) -> Self {
+    pub(in crate::report) fn logarithmic(low: f64, high: f64, most: usize) -> Self {
         let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
         let within = |digits: &[f64], every: usize| -> Vec<f64> {
             let all =
@@ -90,8 +91,8 @@ impl Axis {
         Self { is_log: true, ends: [low.log10(), high.log10()], ticks }
     }
 
-    /// Where a value lies, from 0 at the bottom to 1 at the top.
-    fn place(&self, value: f64) -> f64 {
+    /// Where a value lies, from 0 at the lower end to 1 at the upper.
+    pub(in crate::report) fn place(&self, value: f64) -> f64 {
         let value = if self.is_log { value.log10() } else { value };
         (value - self.ends[0]) / (self.ends[1] - self.ends[0])
     }
@@ -145,7 +146,7 @@ fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first
 }
 
 /// As `0.001`, or `1e-5` where that is shorter.
-fn tick_label(value: f64) -> String {
+pub(in crate::report) fn tick_label(value: f64) -> String {
     // Ticks are sums: their last digits are noise.
     let rounded = format!("{value:.3e}").parse().unwrap_or(value);
     let [plain, short] = [format!("{rounded}"), format!("{rounded:e}")];
@@ -217,9 +218,8 @@ mod tests {
 
     #[test]
     fn ticks_are_round_numbers() {
-        let style = Style { width: 80, height: 16, color: false, linear: false };
         let labels = |low, high| -> Vec<String> {
-            Axis::new(low, high, &style).ticks.iter().map(|tick| tick_label(*tick)).collect()
+            Axis::new(low, high, 5, false).ticks.iter().map(|tick| tick_label(*tick)).collect()
         };
         assert_eq!(labels(0.0, 1e-4), ["0", "2e-5", "4e-5", "6e-5", "8e-5", "1e-4"]);
         assert_eq!(labels(-0.1, 0.2), ["-0.1", "0", "0.1", "0.2"]);

@@ -13,6 +13,7 @@ use super::{
 use crate::units;
 pub use chart::Style;
 use chart::draw;
+pub(super) use chart::{Axis, LOG_FROM, tick_label};
 pub(super) use series::Series;
 
 /// More curves than this cannot be distinguished.

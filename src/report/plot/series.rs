@@ -41,7 +41,7 @@ impl Series {
         Self { name, ..self }
     }
 
-    pub(super) fn push(&mut self, step: f64, value: f64) {
+    pub(in crate::report) fn push(&mut self, step: f64, value: f64) {
         if !value.is_finite() {
             self.not_finite += 1;
             return;

@@ -51,7 +51,7 @@ fn run(place: &Path, name: &str, spec: &str, rows: &str) {
     let folder = place.join("runs").join(name);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("metrics.csv"), format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
-    let summary = format!("run,name,status,final_train_loss\n{name},x,finished,0.5\n");
+    let summary = format!("run,name,status,epoch_train_loss\n{name},x,finished,0.5\n");
     fs::write(folder.join("summary.csv"), summary).unwrap();
     fs::write(folder.join("spec.toml"), spec).unwrap();
 }
@@ -181,7 +181,7 @@ fn files() {
         assert_eq!(
             ended.stderr,
             format!(
-                "error: `{other}` was not made by `runner report`, and is not replaced\n  = hint: `-o FILE` names another file\n"
+                "error: `{other}` was not made by `runner report`, and is not replaced\n  = hint: `-o FILE` and `--svg DIR` name other places\n"
             )
         );
         assert_eq!(fs::read(place.path().join(other)).unwrap(), before);
@@ -194,6 +194,60 @@ fn files() {
     let names: Vec<String> =
         left.into_iter().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!(names, ["metrics.csv", "report.html", "spec.toml", "summary.csv"]);
+}
+
+/// Each chart is also a file, which holds no script; a file of another kind is not replaced.
+#[test]
+fn drawings() {
+    let place = Sandbox::new(SWEEP);
+    assert_eq!(place.runner(&["spec.toml", "optimizer.sgd.lr=0.01,0.03,0.1", "-q"]).code, Some(0));
+    let page = page(&place, &["runs", "--svg", "figures"]);
+    for title in ["Where the time went", "Transfers", "What the axes do", "lr, "] {
+        assert!(page.contains(title), "{title}");
+    }
+    let mut names: Vec<String> = fs::read_dir(place.path().join("figures"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["00-validation-loss.svg", "01-train-loss.svg", "effect-0.svg"]);
+    for name in &names {
+        let text = fs::read_to_string(place.path().join("figures").join(name)).unwrap();
+        assert!(text.starts_with("<!-- made by `runner report` -->\n<svg xmlns="), "{text}");
+        assert_eq!(text.matches("<polyline").count() > 0, !text.contains("<script"), "{name}");
+    }
+    fs::write(place.path().join("figures/effect-0.svg"), "mine").unwrap();
+    let ended = place.runner(&["report", "runs", "--svg", "figures"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert_eq!(place.runner(&["report", "runs", "--png", "figures"]).code, Some(2));
+}
+
+/// Virtual devices have a chart without an ideal line, and no speed-up.
+#[test]
+fn more_devices() {
+    let place = Sandbox::new(SWEEP);
+    let words = ["spec.toml", "~sweep", "devices.num_gpus=1,2", "--virtual-gpus", "2", "-q"];
+    assert_eq!(place.runner(&words).code, Some(0));
+    let page = page(&place, &["runs"]);
+    assert!(page.contains("Rows per second by number of devices, on virtual devices"));
+    assert!(
+        page.contains("no speed-up is shown") && !page.contains(">ideal<") && !page.contains("speed-up</th>")
+    );
+    let moved = table(&page, "What moved: bytes, and in how many copies");
+    assert!(moved.iter().any(|row| row[..2] == ["h2d", "batch"]), "{moved:?}");
+}
+
+/// A matrix in the run's folder is a table whose shades are shares of the actual class.
+#[test]
+fn confusion() {
+    let place = Sandbox::new("");
+    run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
+    fs::write(place.path().join("runs/a/confusion.csv"), "actual,<a>,b\n<a>,9,1\nb,0,2\n").unwrap();
+    let page = page(&place, &["runs/a"]);
+    let cells =
+        ["<td class=\"h8\">9</td><td class=\"h0\">1</td>", "<td class=\"h0\">0</td><td class=\"h9\">2</td>"];
+    cells.iter().for_each(|cells| assert!(page.contains(cells), "{cells}"));
+    assert!(page.contains("<th scope=\"row\">&lt;a&gt;</th>"));
 }
 
 /// A damaged run is named and left out.

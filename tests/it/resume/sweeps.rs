@@ -14,12 +14,12 @@ use super::{
 const GRID: [&str; 3] = ["optimizer.adam.lr=0.01,0.1,0.02", "sweep.repeats=2", "trainer.max_epochs=400"];
 
 /// The folders of a sweep's trials, by number.
-fn trials(sweep: &Path) -> Vec<Folder> {
+pub fn trials(sweep: &Path) -> Vec<Folder> {
     let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
     table.column("folder").iter().map(|name| Folder(sweep.join(name))).collect()
 }
 
-fn statuses(sweep: &Path) -> Vec<String> {
+pub fn statuses(sweep: &Path) -> Vec<String> {
     let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
     table.column("status").iter().map(|&status| status.to_owned()).collect()
 }

@@ -50,6 +50,9 @@ impl TrainLoop<'_> {
                 self.ended = Some((Status::Finished, Some(why)));
             }
         }
+        if self.ended.is_none() && !facts.in_epoch && facts.step < self.trial.steps {
+            self.ended = self.stop.at_rung(facts.epoch);
+        }
         Ok(())
     }
 
@@ -65,7 +68,7 @@ impl TrainLoop<'_> {
     pub(super) fn save_at_end(&mut self) -> Result<(), Halt> {
         let saves = match self.ended {
             None | Some((Status::Finished, _)) => self.trial.spec.checkpoint.is_some(),
-            Some((Status::Interrupted, _)) => self.at.step > 0,
+            Some((Status::Interrupted | Status::Stopped, _)) => self.at.step > 0,
             Some((Status::Failed | Status::Diverged, _)) => false,
         };
         if saves { self.save() } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! What ends a run early: a signal, or a metric that no longer improves.
+//! What ends a run early: a signal, a rung of its sweep, or a metric that no longer improves.
 
 use std::sync::{
     Arc,
@@ -6,18 +6,20 @@ use std::sync::{
 };
 
 use crate::{
-    event::{EarlyStoppingState, ValidationRow},
+    event::{EarlyStoppingState, Status, ValidationRow},
     spec::{EarlyStopping, Monitor},
     units,
 };
 
-/// What signals ask of a run.
+/// What signals and a sweep ask of a run.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
     /// The number of the signal that asks it to end; 0 for none.
     pub number: Arc<AtomicUsize>,
     /// How often a signal has asked to save the state and go on.
     pub saves: Arc<AtomicUsize>,
+    /// The epoch after which the run stops, with a checkpoint, unless it ends there anyway.
+    pub stop_after: Option<u64>,
 }
 
 impl StopFlag {
@@ -28,6 +30,13 @@ impl StopFlag {
     /// How often the state was to be saved so far.
     pub fn save_requests(&self) -> usize {
         self.saves.load(Ordering::Relaxed)
+    }
+
+    /// How a run ends whose epochs so far are these and whole, where its sweep stops it there.
+    pub(super) fn at_rung(&self, epochs: u64) -> Option<(Status, Option<String>)> {
+        let is_due = self.stop_after.is_some_and(|most| epochs >= most);
+        let reason = || format!("stopped by the sweep after {}", units::counted(epochs, "epoch"));
+        is_due.then(|| (Status::Stopped, Some(reason())))
     }
 
     pub fn name(&self) -> &'static str {

@@ -255,7 +255,10 @@ impl<'a> TrainLoop<'a> {
         }
         self.at.in_epoch = false;
         let is_last = self.at.step >= self.trial.steps || self.ended.is_some();
-        if is_last { self.save_at_end() } else { self.save_if_due() }
+        if !is_last {
+            self.ended = self.stop.at_rung(self.at.epoch);
+        }
+        if is_last || self.ended.is_some() { self.save_at_end() } else { self.save_if_due() }
     }
 
     /// A run ends with a validation, also within an epoch. A longer run would not have it here, so that what was saved does

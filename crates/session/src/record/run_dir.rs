@@ -103,10 +103,15 @@ impl RunDir {
 
     /// How the run ended, by its summary's row; `None` where it has none.
     pub fn status(&self) -> Option<Status> {
+        let name = self.figure("status")?;
+        Status::ALL.into_iter().find(|status| name == status.name())
+    }
+
+    /// A cell of its summary.
+    pub fn figure(&self, column: &str) -> Option<String> {
         let mut rows = csv::Reader::from_path(self.file("summary.csv")).ok()?;
-        let place = rows.headers().ok()?.iter().position(|name| name == "status")?;
-        let row = rows.records().flatten().last()?;
-        Status::ALL.into_iter().find(|status| row.get(place) == Some(status.name()))
+        let place = rows.headers().ok()?.iter().position(|name| name == column)?;
+        rows.records().flatten().last()?.get(place).map(str::to_owned)
     }
 
     pub fn has_finished(&self) -> bool {

@@ -16,9 +16,12 @@ mod planned;
 mod prepare;
 mod recording;
 mod resumed;
+mod rungs;
 mod session;
 mod stepper;
 mod sweep;
+mod sweep_folder;
+mod sweep_progress;
 mod training;
 mod warnings;
 

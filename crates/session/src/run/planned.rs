@@ -151,6 +151,11 @@ pub trait Planned: Sized + Sync {
         None
     }
 
+    /// Planned epochs, where there are any.
+    fn epochs(&self) -> Option<u64> {
+        None
+    }
+
     /// Warnings besides the note on its devices.
     fn remarks(&self) -> Vec<String>;
 

@@ -13,6 +13,7 @@ use crate::{
     plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Warned, has_checkpoints},
     spec::Experiment,
+    train::StopFlag,
 };
 
 pub struct Session<'a, P: Planned> {
@@ -102,7 +103,7 @@ impl<'a, P: Planned> Session<'a, P> {
             None => RunDir::create(&self.process.runs_dir, facts.name, start.at, &planned.hash8()),
         };
         let result = folder.map_err(ExecuteError::from).and_then(|folder| {
-            self.run_recorded(start, (&**planned, ready, facts), &folder, self.console(None))
+            self.run_recorded(start, (&**planned, ready, facts), &folder, self.console(None), None)
         });
         self.ended(result.as_ref(), None)
     }
@@ -138,9 +139,11 @@ impl<'a, P: Planned> Session<'a, P> {
         (planned, ready, facts): (&'p P, P::Ready<'p>, RunFacts<'p>),
         folder: &RunDir,
         console: ConsoleOptions,
+        stop_after: Option<u64>,
     ) -> Result<Outcome, ExecuteError> {
         let recording = Recording::begin(&self.process, start, planned.devices(), facts, folder, console)?;
-        let outcome = planned.run(ready, folder, &self.process.stop, &recording.sender());
+        let stop = StopFlag { stop_after, ..self.process.stop.clone() };
+        let outcome = planned.run(ready, folder, &stop, &recording.sender());
         recording.end(outcome, &self.process.load)
     }
 
@@ -148,7 +151,7 @@ impl<'a, P: Planned> Session<'a, P> {
     pub(super) fn ended(&self, result: Result<&Outcome, &ExecuteError>, trial: Option<usize>) -> Exit {
         match result {
             Ok(outcome) => match outcome.status {
-                Status::Finished => Exit::Done,
+                Status::Finished | Status::Stopped => Exit::Done,
                 Status::Failed | Status::Diverged => {
                     print_error(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None);
                     Exit::Failed

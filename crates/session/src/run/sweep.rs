@@ -1,14 +1,9 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    fs::{File, TryLockError},
     io,
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     thread,
     time::Instant,
 };
@@ -16,45 +11,24 @@ use std::{
 use chrono::Utc;
 
 use super::{
-    exit::{Exit, print_error},
-    planned::{ExecuteError, Planned, Resume, Start},
+    exit::{Exit, print_error, print_stderr},
+    planned::{ExecuteError, Planned, Start},
     prepare::{Prepared, warnings},
+    rungs::{self, Reached, Rungs},
     session::{Session, named, report_error},
+    sweep_folder,
+    sweep_progress::{Phase, Progress, Stopped, is_at_rung, is_failure},
 };
 use crate::{
-    event::Status,
+    event::{Outcome, Status},
     plan::DeviceId,
     record::{
         LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
         has_checkpoints,
     },
-    spec::{Problem, TrialSpec, short_keys},
+    spec::{Halving, Problem, TrialSpec, short_keys},
     units,
 };
-
-/// The sweep's own file in its folder; locked while the sweep runs.
-const SPEC: &str = "sweep.toml";
-
-/// Why trials that have not begun are not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopped {
-    /// The disk takes no more: a trial could not be recorded.
-    Full,
-    /// `sweep.csv` cannot be written.
-    Unlisted,
-    /// A trial failed, and `--fail-fast` was given.
-    Failed,
-}
-
-/// What trials that run side by side share.
-struct Progress {
-    table: SweepTable,
-    ends: Vec<Option<TrialEnd>>,
-    worst: Exit,
-    stopped: Option<Stopped>,
-    /// The first error of the table.
-    fault: Option<RecordError>,
-}
 
 struct Sweep<'s, 'a, P: Planned> {
     session: &'s Session<'a, P>,
@@ -63,10 +37,7 @@ struct Sweep<'s, 'a, P: Planned> {
     /// The short names of the swept keys.
     keys: Vec<&'s str>,
     line: Arc<SweepLine>,
-    /// Folders of trials that were begun before the sweep went on.
-    begun: BTreeMap<usize, RunDir>,
     progress: Mutex<Progress>,
-    next: AtomicUsize,
 }
 
 /// How a sweep ended.
@@ -89,73 +60,57 @@ pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> 
 
 fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
-    let Some(first) = experiment.trials.first() else { return Ok(Exit::Done.into()) };
     if let Some(exit) = refuse_jobs(session, prepared) {
         return Ok(exit.into());
     }
-    let name = P::name(&first.spec);
-    let tail = format!("sweep-{}", experiment.hash8());
-    let resumed = match &session.process.resume {
-        Resume::No | Resume::Run(_) => None,
-        Resume::Sweep(folder) => Some(folder.clone()),
-        Resume::Auto => {
-            RunDir::newest(&session.process.runs_dir, name, &tail, |folder| folder.file(SPEC).is_file())
-        }
-    };
-    let folder = match resumed {
-        Some(folder) => {
-            if !folder.name().contains(&tail) {
-                let path = folder.file(SPEC);
-                print_error(format!("`{}` no longer gives the trials that it gave", path.display()), None);
-                return Ok(Exit::Refused.into());
-            }
-            folder
-        }
-        None => {
-            let folder = RunDir::create(&session.process.runs_dir, name, session.process.start.at, &tail)?;
-            folder.write(SPEC, &experiment.to_sweep_toml(name))?;
-            folder
-        }
-    };
-    let Some(_lock) = lock(&folder)? else {
-        let message = format!("`{}` is under way in another process", folder.path().display());
-        print_error(message, Some("wait for its end, or end it"));
-        return Ok(Exit::Refused.into());
-    };
+    let Some((folder, _lock)) = sweep_folder::open(session)? else { return Ok(Exit::Refused.into()) };
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
     let begun = folder.trials();
-    let reasons = reasons(&folder.file("sweep.csv"));
-    let done = |index: usize| {
-        let folder = begun.get(&index)?;
-        // One that diverged would do so again.
-        let status = folder.status().filter(|s| matches!(s, Status::Finished | Status::Diverged))?;
-        let reason = reasons.get(&folder.name()).filter(|reason| !reason.is_empty()).cloned();
-        Some(TrialEnd::Ran { status, folder: folder.name(), reason })
-    };
-    let ends: Vec<_> = (0..experiment.trials.len()).map(done).collect();
+    let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len());
     let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     let table = SweepTable::create(folder.path(), &experiment.axes, rows)?;
+    let halving = experiment.stop;
+    let reached = |index: usize| {
+        let folder = begun.get(&index).filter(|_| ends[index].is_some());
+        halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
+    };
+    let reached = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
+    let line = Arc::new(line(session, prepared, &ends));
+    let worst = if ends.iter().flatten().any(is_failure) { Exit::Failed } else { Exit::Done };
+    let progress = Mutex::new(Progress { table, ends, reached, begun, worst, stopped: None, fault: None });
+    let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
+    let keys = short_keys(&keys);
+    let sweep = Sweep { session, prepared, folder, keys, line, progress };
+    sweep.run_all()
+}
+
+/// The line that says how far the sweep is, where `ends` are known.
+fn line<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    ends: &[Option<TrialEnd>],
+) -> SweepLine {
     let repeats = prepared.iter().filter(|prepared| matches!(prepared, Prepared::SameAs(..))).count();
-    let settled = repeats + ends.iter().flatten().count();
+    let settled = repeats + ends.iter().flatten().filter(|end| !is_at_rung(end)).count();
+    let work = rungs::work(session.experiment.stop, ends.len() - settled, longest(prepared));
     let mode = match (session.process.verbosity, session.process.terminal) {
         (Verbosity::Normal, true) => LineMode::Redrawn,
         (Verbosity::Normal, false) => LineMode::Lines,
         _ => LineMode::Hidden,
     };
-    let line = Arc::new(SweepLine::new(ends.len(), settled, mode));
-    let worst = if ends.iter().flatten().any(is_failure) { Exit::Failed } else { Exit::Done };
-    let progress = Mutex::new(Progress { table, ends, worst, stopped: None, fault: None });
-    let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
-    let keys = short_keys(&keys);
-    let sweep = Sweep { session, prepared, folder, keys, line, begun, progress, next: AtomicUsize::new(0) };
-    sweep.run_all()
+    SweepLine::new(ends.len(), settled, work, mode)
 }
 
-fn is_failure(end: &TrialEnd) -> bool {
-    matches!(end, TrialEnd::Ran { status: Status::Failed | Status::Diverged, .. })
+/// The epochs of the trial that has the most.
+fn longest<P: Planned>(prepared: &[Prepared<P>]) -> u64 {
+    let epochs = |own: &Prepared<P>| match own {
+        Prepared::Run(planned) => planned.epochs(),
+        _ => None,
+    };
+    prepared.iter().filter_map(epochs).max().unwrap_or(0)
 }
 
 /// Trials beside each other need devices that they do not share.
@@ -177,35 +132,13 @@ fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -
     Some(Exit::Refused)
 }
 
-/// Locks a sweep until its file is closed; `None` where another process holds it.
-fn lock(folder: &RunDir) -> Result<Option<File>, RecordError> {
-    let path = folder.file(SPEC);
-    let file = File::open(&path).map_err(|e| RecordError::read(&path, e))?;
-    // A file system without locks has none to hold.
-    let is_held = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-    Ok((!is_held).then_some(file))
-}
-
-/// The reasons of an earlier `sweep.csv`, by the trials' folders.
-fn reasons(path: &Path) -> HashMap<String, String> {
-    let Ok(mut reader) = csv::Reader::from_path(path) else { return HashMap::new() };
-    let place = |name: &str, columns: &csv::StringRecord| columns.iter().position(|column| column == name);
-    let places = reader.headers().ok().and_then(|all| Some((place("folder", all)?, place("reason", all)?)));
-    let Some((folder, reason)) = places else { return HashMap::new() };
-    let rows = reader.records().flatten();
-    rows.filter_map(|row| Some((row.get(folder)?.to_owned(), row.get(reason)?.to_owned()))).collect()
-}
-
 impl<P: Planned> Sweep<'_, '_, P> {
     fn run_all(self) -> Result<Ended, RecordError> {
-        let jobs = self.session.jobs();
-        thread::scope(|scope| {
-            // Where a thread cannot be started, the others do its work.
-            let work = || self.work();
-            (1..jobs)
-                .for_each(|_| drop(thread::Builder::new().name("trial".into()).spawn_scoped(scope, work)));
-            work();
-        });
+        let all = (0..self.prepared.len()).collect();
+        match self.session.experiment.stop {
+            Some(halving) => self.halve(halving, all)?,
+            None => self.phase(all, None),
+        }
         self.line.apart(&mut io::stderr(), |_| {});
         self.repeat_ends();
         let folder = self.folder.path().to_owned();
@@ -224,17 +157,91 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(Ended { exit: worst, folder: Some(folder) })
     }
 
+    /// Runs trials up to a rung, or to their end.
+    fn phase(&self, trials: Vec<usize>, stop_after: Option<u64>) {
+        let phase = Phase::new(trials, stop_after);
+        thread::scope(|scope| {
+            // Where a thread cannot be started, the others do its work.
+            let work = || self.work(&phase);
+            (1..self.session.jobs())
+                .for_each(|_| drop(thread::Builder::new().name("trial".into()).spawn_scoped(scope, work)));
+            work();
+        });
+    }
+
+    /// Runs all trials to the first rung, the best of them to the next, and the last ones to their end.
+    fn halve(&self, halving: Halving, mut trials: Vec<usize>) -> Result<(), RecordError> {
+        let mut rungs = Rungs::new(halving, &self.folder);
+        for epochs in halving.rungs(longest(self.prepared)) {
+            let mut go_on = rungs.decided(epochs);
+            if go_on.is_none() {
+                self.phase(trials.clone(), Some(epochs));
+                if self.is_cut() {
+                    return Ok(());
+                }
+                let at_rung = self.with(|progress| {
+                    let value = |&trial: &usize| (trial, progress.reached[trial].value);
+                    trials.iter().filter(|trial| progress.is_at_rung(**trial)).map(value).collect::<Vec<_>>()
+                });
+                if at_rung.is_empty() {
+                    return Ok(());
+                }
+                let (count, decided) = (at_rung.len(), rungs.decide(epochs, at_rung)?);
+                let [best, epochs] = [decided.len() as u64, epochs];
+                let reason =
+                    format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"));
+                trials
+                    .iter()
+                    .filter(|trial| !decided.contains(trial))
+                    .for_each(|trial| self.leave(*trial, &reason));
+                go_on = Some(decided);
+            }
+            let is_left = |trial: &usize| go_on.as_ref().is_some_and(|go_on| go_on.contains(trial));
+            trials.iter().filter(|trial| !is_left(trial)).for_each(|_| self.line.stopped());
+            trials.retain(is_left);
+        }
+        self.phase(trials, None);
+        self.report_epochs();
+        Ok(())
+    }
+
+    /// A trial that is at a rung stays there.
+    fn leave(&self, trial: usize, why: &str) {
+        let end = self.with(|progress| progress.ends[trial].clone().filter(is_at_rung));
+        if let Some(TrialEnd::Ran { status, folder, .. }) = end {
+            self.set(trial, TrialEnd::Ran { status, folder, reason: Some(why.to_owned()) }, Exit::Done);
+        }
+    }
+
+    /// Whether trials are left that nothing but the end of the sweep keeps from running.
+    fn is_cut(&self) -> bool {
+        self.session.process.stop.signal().is_some() || self.with(|progress| progress.stopped.is_some())
+    }
+
+    /// Says what successive halving saved.
+    fn report_epochs(&self) {
+        if self.session.process.verbosity == Verbosity::Quiet || self.is_cut() {
+            return;
+        }
+        let epochs = |own: &Prepared<P>| match own {
+            Prepared::Run(planned) => planned.epochs().unwrap_or(0),
+            _ => 0,
+        };
+        let planned = units::count(self.prepared.iter().map(epochs).sum());
+        let taken = self.with(|progress| progress.reached.iter().map(|reached| reached.epochs).sum());
+        let text = format!("successive halving ran {} of {planned} epochs\n", units::count(taken));
+        self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
+    }
+
     /// Takes one trial after the other.
-    fn work(&self) {
+    fn work(&self, phase: &Phase) {
         loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some((trial, prepared)) =
-                self.session.experiment.trials.get(index).zip(self.prepared.get(index))
-            else {
-                return;
-            };
-            let (is_done, stopped) = self.with(|progress| (progress.ends[index].is_some(), progress.stopped));
-            if is_done {
+            let next = phase.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&index) = phase.trials.get(next) else { return };
+            let (trial, prepared) = (&self.session.experiment.trials[index], &self.prepared[index]);
+            let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
+            // One that waits at a rung stays there where the sweep is cut.
+            if is_done || (self.is_cut() && self.with(|progress| progress.is_at_rung(index))) {
                 continue;
             }
             let (end, exit) = match (prepared, stopped) {
@@ -247,7 +254,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 }
                 (_, Some(Stopped::Failed)) => (skipped("an earlier trial failed"), Exit::Done),
                 (Prepared::Missing(problem), _) => (self.skip(index, problem), Exit::Missing),
-                (Prepared::Run(planned), _) => self.trial(planned, trial),
+                (Prepared::Run(planned), _) => self.trial(planned, trial, phase),
             };
             self.set(index, end, exit);
         }
@@ -299,44 +306,53 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Runs a trial in its own folder: from its newest checkpoint where it has one, else from the start.
-    fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>) -> (TrialEnd, Exit) {
+    fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
         let start = Start { begun: Instant::now(), at: Utc::now() };
         let mut name = String::new();
         let ready = planned.ready(&mut *session.shared());
         let result = ready.and_then(|mut ready| {
-            let folder = match self.begun.get(&trial.index) {
+            let begun = self.with(|progress| progress.begun.remove(&trial.index));
+            let folder = match begun {
                 None => self.folder.trial(trial.index, self.short_axes(trial))?,
                 Some(folder) if has_checkpoints(folder.path()) => {
                     name = folder.name();
-                    planned.resume(&mut ready, folder)?;
+                    planned.resume(&mut ready, &folder)?;
                     folder.set_aside()?;
-                    folder.clone()
+                    folder
                 }
                 Some(folder) => {
                     folder.clear()?;
-                    folder.clone()
+                    folder
                 }
             };
             name = folder.name();
             let facts = planned.facts(&mut ready);
             let console = session.console(Some(self.of_sweep(trial)));
-            session.run_recorded(start, (planned, ready, facts), &folder, console)
+            let ran =
+                session.run_recorded(start, (planned, ready, facts), &folder, console, phase.stop_after);
+            if phase.stop_after.is_some() {
+                self.with(|progress| progress.begun.insert(trial.index, folder));
+            }
+            ran
         });
+        if let (Ok(outcome), Some(halving)) = (&result, session.experiment.stop) {
+            self.with(|progress| progress.reached[trial.index] = Reached::new(outcome, halving.metric));
+        }
+        if matches!(&result, Ok(outcome) if outcome.status == Status::Stopped) {
+            self.line.waits(trial.index);
+            return (ran(&result, name), Exit::Done);
+        }
         let exit = match &result {
             Ok(outcome) if outcome.status == Status::Finished => Exit::Done,
             _ => self.line.apart(&mut io::stderr(), |_| session.ended(result.as_ref(), Some(trial.index))),
         };
         self.line.ended(trial.index, exit == Exit::Failed, &mut io::stderr());
-        let (status, reason) = match &result {
-            Ok(outcome) => (outcome.status, outcome.reason.clone()),
-            Err(e) => (Status::Failed, Some(e.to_string())),
-        };
         if matches!(&result, Err(ExecuteError::Record(e)) if !e.is_of_one_folder()) {
-            self.disk_is_full();
+            self.disk_is_full(phase);
         }
-        (TrialEnd::Ran { status, folder: name, reason }, exit)
+        (ran(&result, name), exit)
     }
 
     /// The values of a trial under the short names of their keys.
@@ -356,14 +372,22 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Later trials would fail, too.
-    fn disk_is_full(&self) {
+    fn disk_is_full(&self, phase: &Phase) {
         let is_new = self.with(|progress| progress.stopped.replace(Stopped::Full) != Some(Stopped::Full));
-        let left = self.prepared.len().saturating_sub(self.next.load(Ordering::Relaxed));
+        let left = phase.trials.len().saturating_sub(phase.next.load(Ordering::Relaxed));
         if is_new && left > 0 {
             let trials = units::counted(left as u64, "trial");
             print_error(format!("{trials} not run: the disk takes no more"), None);
         }
     }
+}
+
+fn ran(result: &Result<Outcome, ExecuteError>, folder: String) -> TrialEnd {
+    let (status, reason) = match result {
+        Ok(outcome) => (outcome.status, outcome.reason.clone()),
+        Err(e) => (Status::Failed, Some(e.to_string())),
+    };
+    TrialEnd::Ran { status, folder, reason }
 }
 
 fn skipped(reason: &str) -> TrialEnd {

@@ -110,6 +110,10 @@ impl Planned for Trial {
         Some((self.steps, self.engine.name()))
     }
 
+    fn epochs(&self) -> Option<u64> {
+        Some(self.steps.div_ceil(self.steps_per_epoch.max(1)))
+    }
+
     fn remarks(&self) -> Vec<String> {
         record::remarks(self)
     }

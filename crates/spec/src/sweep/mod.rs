@@ -8,8 +8,11 @@ mod exclude;
 mod file;
 mod sampler;
 mod space;
+mod stop;
 
 pub(super) use space::Space;
+pub(super) use stop::Judged;
+pub use stop::{Halving, Stop};
 
 use block::Block;
 use sampler::Sampler;
@@ -39,6 +42,7 @@ pub(super) struct Sweep {
     pub repeats: u32,
     /// Whether repeat r runs with seed + r (true).
     pub repeat_seeds: bool,
+    pub stop: Option<Halving>,
     /// The table as it was written, with the axes of the command line.
     pub written: Table,
 }
@@ -49,6 +53,7 @@ impl Sweep {
         left: None,
         repeats: 1,
         repeat_seeds: true,
+        stop: None,
         written: Table { entries: Vec::new() },
     };
 
@@ -73,7 +78,18 @@ impl Sweep {
             });
         let doc = "whether repeat r runs with seed + r";
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
-        t.later(&["stop", "share"]);
+        let doc = "when trials that promise little end early";
+        let stop = t.optional("stop", doc, Stop::read);
+        if stop.is_some() && repeats > 1 {
+            let message = "successive halving judges single trials";
+            t.refuse(
+                "stop",
+                &["repeats"],
+                message,
+                "leave `repeats` out, and repeat the best trial afterwards",
+            );
+        }
+        t.later(&["share"]);
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
         let blocks = match (sampler, trials) {
@@ -104,7 +120,8 @@ impl Sweep {
                 Block::drawn(grid, (sampler, trials, seed), problems).into_iter().collect()
             }
         };
-        let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, ..Self::NONE };
+        let stop = stop.map(|Stop::Asha(halving)| halving);
+        let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, stop, ..Self::NONE };
         block::check_keys(&sweep.blocks, problems);
         if let (Sampler::Grid, Some(exclude)) = (sampler, exclude) {
             sweep.left = Some(exclude::left(&sweep, &exclude, problems));

@@ -89,7 +89,7 @@
           height: Math.round(Math.min(360, Math.max(230, width * 0.42))),
           scales: { x: { time: false }, y: { distr: state.log ? 3 : 1, range } },
           axes: [
-            { ...axis, label: data.across, labelSize: 20, labelFont: "12px system-ui, sans-serif", labelGap: 0, size: 30 },
+            { ...axis, grid: { show: false }, label: data.across, labelSize: 20, labelFont: "12px system-ui, sans-serif", labelGap: 0, size: 30 },
             {
               ...axis,
               size: 62,
@@ -202,15 +202,8 @@
     drawn.push(draw);
   }
 
-  const watched = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) {
-        watched.unobserve(entry.target);
-        chart(entry.target);
-      }
-    }
-  }, { rootMargin: "600px" });
-  document.querySelectorAll(".chart[data-chart]").forEach((figure) => watched.observe(figure));
+  // What is folded has no width, and is drawn once it is opened.
+  document.querySelectorAll(".chart[data-chart]").forEach(chart);
   const redraw = () => drawn.forEach((draw) => draw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   addEventListener("beforeprint", redraw);

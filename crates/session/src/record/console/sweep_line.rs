@@ -1,7 +1,7 @@
 //! How far a sweep is, on one line that its trials share: redrawn on a terminal, printed now and then elsewhere.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::Write,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
@@ -30,6 +30,8 @@ pub struct SweepLine {
     trials: usize,
     /// They ended before this process began, or repeat others.
     settled: usize,
+    /// What the others take together, in units of a whole trial.
+    work: f64,
     mode: LineMode,
     begun: Instant,
     state: Mutex<State>,
@@ -41,8 +43,9 @@ struct State {
     skipped: usize,
     ended: usize,
     failed: usize,
-    /// The share of each running trial that is done.
-    running: BTreeMap<usize, f64>,
+    running: BTreeSet<usize>,
+    /// The share that is done of each trial that has begun.
+    shares: BTreeMap<usize, f64>,
     best: Option<Best>,
     is_drawn: bool,
     last_s: f64,
@@ -58,15 +61,16 @@ struct Best {
 }
 
 impl SweepLine {
-    /// For a sweep of `trials`; `settled` ones need no time.
-    pub fn new(trials: usize, settled: usize, mode: LineMode) -> Self {
-        Self { trials, settled, mode, begun: Instant::now(), state: Mutex::default() }
+    /// For a sweep of `trials`; `settled` ones need no time, the others `work` whole trials.
+    pub fn new(trials: usize, settled: usize, work: f64, mode: LineMode) -> Self {
+        Self { trials, settled, work, mode, begun: Instant::now(), state: Mutex::default() }
     }
 
     /// How much of a running trial is done.
     pub fn progress(&self, trial: usize, share: f64, err: &mut dyn Write) {
         let mut state = self.state();
-        state.running.insert(trial, share);
+        state.running.insert(trial);
+        state.shares.insert(trial, share);
         self.show(&mut state, err);
     }
 
@@ -82,9 +86,20 @@ impl SweepLine {
     pub fn ended(&self, trial: usize, is_failure: bool, err: &mut dyn Write) {
         let mut state = self.state();
         state.running.remove(&trial);
+        state.shares.insert(trial, 1.0);
         state.ended += 1;
         state.failed += usize::from(is_failure);
         self.show(&mut state, err);
+    }
+
+    /// A trial waits at a rung.
+    pub fn waits(&self, trial: usize) {
+        self.state().running.remove(&trial);
+    }
+
+    /// A trial that waited at a rung does not go on.
+    pub fn stopped(&self) {
+        self.state().ended += 1;
     }
 
     pub fn skipped(&self) {
@@ -112,7 +127,8 @@ impl SweepLine {
             LineMode::Redrawn => REDRAW_S,
             LineMode::Lines => QUIET_S.max(elapsed_s / 20.0),
         };
-        if elapsed_s - state.last_s < between_s {
+        let is_over = self.settled + state.skipped + state.ended >= self.trials;
+        if elapsed_s - state.last_s < between_s || is_over {
             return;
         }
         state.last_s = elapsed_s;
@@ -145,8 +161,8 @@ impl SweepLine {
             };
             words.push(format!("best {value} (#{trial}: {values})"));
         }
-        let done = state.ended as f64 + state.running.values().sum::<f64>();
-        let left = (self.trials - settled.min(self.trials)) as f64 - done;
+        let done = state.shares.values().sum::<f64>();
+        let left = self.work - state.skipped as f64 - done;
         if done > 0.0 && left > 0.0 {
             words.push(format!("{} left", units::seconds(elapsed_s / done * left)));
         }
@@ -166,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_line_counts_what_is_left() {
-        let line = SweepLine::new(60, 10, LineMode::Lines);
+        let line = SweepLine::new(60, 10, 50.0, LineMode::Lines);
         let mut page = Vec::new();
         assert_eq!(text(&line, 0.0), "10/60");
         (0..9).for_each(|trial| line.ended(trial, trial == 4, &mut page));
@@ -189,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_terminal_has_one_line() {
-        let line = SweepLine::new(2, 0, LineMode::Redrawn);
+        let line = SweepLine::new(2, 0, 2.0, LineMode::Redrawn);
         let line = SweepLine { begun: line.begun - Duration::from_secs(9), ..line };
         let mut page = Vec::new();
         line.progress(0, 0.5, &mut page);

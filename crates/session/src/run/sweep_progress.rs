@@ -1,0 +1,71 @@
+//! What the trials of a sweep share while they run.
+
+use std::{collections::BTreeMap, sync::atomic::AtomicUsize};
+
+use super::{exit::Exit, rungs::Reached};
+use crate::{
+    event::Status,
+    record::{RecordError, RunDir, SweepTable, TrialEnd},
+};
+
+/// Why trials that have not begun are not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// The disk takes no more: a trial could not be recorded.
+    Full,
+    /// `sweep.csv` cannot be written.
+    Unlisted,
+    /// A trial failed, and `--fail-fast` was given.
+    Failed,
+}
+
+/// What trials that run side by side share.
+pub(super) struct Progress {
+    pub table: SweepTable,
+    pub ends: Vec<Option<TrialEnd>>,
+    /// How far each trial came.
+    pub reached: Vec<Reached>,
+    /// Folders of trials that were begun: before the sweep went on, or up to a rung.
+    pub begun: BTreeMap<usize, RunDir>,
+    pub worst: Exit,
+    pub stopped: Option<Stopped>,
+    /// The first error of the table.
+    pub fault: Option<RecordError>,
+}
+
+impl Progress {
+    pub fn is_at_rung(&self, trial: usize) -> bool {
+        self.ends[trial].as_ref().is_some_and(is_at_rung)
+    }
+
+    /// Whether a trial is where the phase ends.
+    pub fn is_done(&self, trial: usize, phase: &Phase) -> bool {
+        match phase.stop_after {
+            Some(epochs) if self.is_at_rung(trial) => self.reached[trial].epochs >= epochs,
+            _ => self.ends[trial].is_some() && !self.is_at_rung(trial),
+        }
+    }
+}
+
+/// Trials that run up to a rung, or to their end.
+pub(super) struct Phase {
+    pub trials: Vec<usize>,
+    pub next: AtomicUsize,
+    /// The epochs of the rung.
+    pub stop_after: Option<u64>,
+}
+
+impl Phase {
+    pub fn new(trials: Vec<usize>, stop_after: Option<u64>) -> Self {
+        Self { trials, next: AtomicUsize::new(0), stop_after }
+    }
+}
+
+pub(super) fn is_failure(end: &TrialEnd) -> bool {
+    matches!(end, TrialEnd::Ran { status: Status::Failed | Status::Diverged, .. })
+}
+
+/// Whether a trial was stopped at a rung, and may go on.
+pub(super) fn is_at_rung(end: &TrialEnd) -> bool {
+    matches!(end, TrialEnd::Ran { status: Status::Stopped, .. })
+}

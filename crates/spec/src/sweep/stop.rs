@@ -1,0 +1,85 @@
+//! `sweep.stop`: trials that promise little end early.
+
+use super::super::{
+    LabSpec, Spec,
+    reader::{choices, count, table},
+    trainer::Monitor,
+};
+
+choices! {
+    /// When trials stop before their last epoch.
+    pub enum Stop as "rule" {
+        /// Successive halving: at `min_epochs`, and at each multiple of that by powers of `factor`, the best of the trials go on.
+        Asha(Halving) = "asha",
+    }
+}
+
+table! {
+    /// Successive halving.
+    #[derive(Copy)]
+    pub struct Halving {
+        /// What trials are judged by, at the validation after the last epoch before the rung.
+        pub metric: Monitor = Monitor::ValidationLoss,
+        /// Epochs until the first rung.
+        pub min_epochs: u64 = 1 => count,
+        /// One trial of this number goes on, with this number of times the epochs.
+        pub factor: u64 = 3 => |v| v.integer(2..=1000),
+    }
+}
+
+impl Halving {
+    /// The epochs after which trials stop, below `epochs`.
+    pub fn rungs(self, epochs: u64) -> impl Iterator<Item = u64> {
+        let next = move |rung: &u64| rung.checked_mul(self.factor);
+        std::iter::successors(Some(self.min_epochs), next).take_while(move |rung| *rung < epochs)
+    }
+
+    /// How many of the trials at a rung go on.
+    pub fn promoted(self, trials: usize) -> usize {
+        (trials / self.factor as usize).max(1)
+    }
+
+    /// Up to which epoch how many of `trials` run, where all have this number of epochs.
+    pub fn plan(self, trials: usize, epochs: u64) -> Vec<(u64, usize)> {
+        let next = |left: &mut usize, rung| {
+            let here = *left;
+            *left = self.promoted(here);
+            Some((rung, here))
+        };
+        self.rungs(epochs).chain([epochs]).scan(trials, next).collect()
+    }
+}
+
+/// Whether trials of a kind can be judged at their rungs.
+pub(crate) trait Judged {
+    /// # Errors
+    /// Why not, and the way out.
+    fn check(&self, halving: &Halving) -> Result<(), [String; 2]>;
+}
+
+impl Judged for Spec {
+    fn check(&self, halving: &Halving) -> Result<(), [String; 2]> {
+        let refuse = |why: String, hint: &str| Err([why, hint.to_owned()]);
+        let every = self.trainer.validate_every_epochs;
+        if !self.data.source.has_validation() {
+            return refuse(
+                "trials have no rows to validate on".to_owned(),
+                "set aside some, such as `validation_fraction = 0.2`",
+            );
+        }
+        if every == 0 || !halving.min_epochs.is_multiple_of(every) {
+            let why = format!("no validation stands at epoch {}", halving.min_epochs);
+            return refuse(why, "set `trainer.validate_every_epochs = 1`");
+        }
+        if halving.metric == Monitor::ValidationAccuracy && !self.model.loss.classifies() {
+            return refuse("accuracy needs classes".to_owned(), "set `metric = \"validation.loss\"`");
+        }
+        Ok(())
+    }
+}
+
+impl Judged for LabSpec {
+    fn check(&self, _: &Halving) -> Result<(), [String; 2]> {
+        Err(["only trainings have epochs".to_owned(), "leave `sweep.stop` out".to_owned()])
+    }
+}

@@ -1,0 +1,281 @@
+//! What a sweep's axes do: each one alone, two of them together, all of them at once.
+
+use super::{
+    Content,
+    html::{Attributes, Html},
+    svg::{self, Frame, px},
+    table,
+};
+use crate::{
+    report::{
+        answer::{self, Question},
+        effects::Effects,
+        grouping::distinct,
+        key::short,
+        plot::Axis,
+        ranking::{Candidate, Ranking},
+    },
+    units,
+};
+
+/// Values of an axis that have a place each; more numbers share a scale.
+const MOST_LEVELS: usize = 8;
+
+impl Content<'_> {
+    /// Adds what is known of the axes of a ranking.
+    pub(super) fn axes(&mut self, html: &mut Html, ranking: &Ranking) {
+        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
+        let names = short(&keys);
+        let effects = Effects::new(ranking);
+        let known = effects.as_ref().ok().filter(|_| answer::has_effects(ranking));
+        let scales: Vec<Scale> = (0..keys.len()).map(|key| Scale::new(ranking, key)).collect();
+        html.with("div", &[("class", &"panels")], |html| {
+            for (key, scale) in scales.iter().enumerate() {
+                let share = known.map(|effects| effects.axes[key].share);
+                let levels = known.map(|effects| &effects.axes[key].levels[..]).unwrap_or_default();
+                self.main_effect(html, ranking, (key, names[key], scale), share, levels);
+            }
+        });
+        if let Some(effects) = known {
+            let mut words = Vec::new();
+            if keys.len() > 1 {
+                words.push(format!("together, beyond each alone: {}", units::percent(effects.interaction)));
+            }
+            let what = if ranking.metric.is_learned { "seeds" } else { "noise" };
+            words.extend(effects.seeds.map(|share| format!("{what}: {}", units::percent(share))));
+            html.words(
+                "p",
+                &[("class", &"note")],
+                &format!("Shares of the variance. {}.", capitalized(&words.join("; "))),
+            );
+        } else if let (Err(reason), true) = (&effects, answer::has_effects(ranking)) {
+            html.words(
+                "p",
+                &[("class", &"note")],
+                &format!("Shares of the variance are not known: {reason}."),
+            );
+        }
+        if keys.len() > 1 {
+            parallel(html, ranking, &names, &scales);
+            let mut order: Vec<usize> = (0..keys.len()).collect();
+            if let Some(effects) = known {
+                order.sort_by(|a, b| effects.axes[*b].share.total_cmp(&effects.axes[*a].share));
+            }
+            self.heat_map(html, ranking, [keys[order[0]], keys[order[1]]]);
+        }
+    }
+
+    /// Each setting's value over those of an axis, and the means of these.
+    fn main_effect(
+        &mut self,
+        html: &mut Html,
+        ranking: &Ranking,
+        (key, name, scale): (usize, &str, &Scale),
+        share: Option<f64>,
+        levels: &[(String, f64)],
+    ) {
+        let metric = &ranking.metric;
+        let Some(y) = axis_of(ranking) else { return };
+        let frame = Frame::new(300.0, 210.0, Axis::new(0.0, 1.0, 2, true), y);
+        let place = |value: &str| frame.at(scale.place(value));
+        let ticks: Vec<(f64, String)> =
+            scale.labels().into_iter().map(|(share, label)| (frame.at(share), label)).collect();
+        let drawing = frame.draw([name, &metric.name], &ticks, |html| {
+            for setting in &ranking.settings {
+                let value = &setting.values[key];
+                let title =
+                    format!("{}: {}", ranking.name(self.comparison, setting), metric.word(setting.value));
+                svg::dot(html, "dot", [place(value), frame.up(setting.value)], 3.0, &title);
+            }
+            let mut means: Vec<[f64; 2]> =
+                levels.iter().map(|(level, mean)| [place(level), frame.up(*mean)]).collect();
+            means.sort_by(|a, b| a[0].total_cmp(&b[0]));
+            svg::polyline(html, "c0 main", means.iter().copied());
+            for (level, mean) in levels {
+                let title = format!("{name} {level}: mean {}", metric.word(*mean));
+                svg::dot(html, "f0", [place(level), frame.up(*mean)], 4.0, &title);
+            }
+        });
+        let share = share.map(|share| format!(", {} of the variance", units::percent(share)));
+        let title = format!("{name}{}", share.unwrap_or_default());
+        let means: Vec<String> =
+            levels.iter().map(|(level, mean)| format!("{level}: {}", metric.word(*mean))).collect();
+        let label = format!("{} by {name}; means: {}", metric.name, means.join(", "));
+        self.figure(html, (&format!("effect-{key}"), &title, &label), drawing);
+    }
+
+    /// The metric by two axes, folded over the others.
+    fn heat_map(&self, html: &mut Html, ranking: &Ranking, by: [&str; 2]) {
+        let metric = &ranking.metric;
+        let question = Question {
+            metric: Some(metric.full_name().to_owned()),
+            by: by.map(str::to_owned).to_vec(),
+            ..Question::default()
+        };
+        let places = ranking.settings.iter().flat_map(|setting| setting.places.iter().copied());
+        let Ok(folded) = Ranking::new(self.comparison, &places.collect::<Vec<_>>(), metric, &question.by)
+        else {
+            return;
+        };
+        let [rows, columns] = [0, 1].map(|key| levels(&folded, key));
+        if rows.len().max(columns.len()) > 24 {
+            return;
+        }
+        let values = folded.settings.iter().map(|setting| metric.cost(setting.value));
+        let (low, high) = ends(values).unwrap_or((0.0, 1.0));
+        let names = short(&by);
+        let caption = format!("{} by {} and {}: the darker the better", metric.name, names[0], names[1]);
+        let cell = |row: &str, column: &str| {
+            let setting = folded.settings.iter().find(|setting| setting.values == [row, column])?;
+            let share = (high - metric.cost(setting.value)) / (high - low).max(f64::MIN_POSITIVE);
+            Some((metric.word(setting.value), (share * table::SHADES) as usize))
+        };
+        table::heat_map(html, &caption, (&format!("{} \\ {}", names[0], names[1]), &rows, &columns), cell);
+    }
+}
+
+/// All settings over all axes: a line for each, the best in colour.
+fn parallel(html: &mut Html, ranking: &Ranking, names: &[&str], scales: &[Scale]) {
+    let metric = &ranking.metric;
+    let Some(y) = axis_of(ranking) else { return };
+    let count = scales.len();
+    let at = |axis: usize| 11.0 + 78.0 * axis as f64 / count as f64;
+    let (top, height) = (26.0, 250.0);
+    let up = |share: f64| px(top + (1.0 - share) * (height - top - 14.0));
+    let label = format!(
+        "Parallel coordinates: {} settings over {}, and {}",
+        ranking.settings.len(),
+        names.join(", "),
+        metric.name
+    );
+    html.with("figure", &[("class", &"drawn")], |html| {
+        html.words("figcaption", &[], "All settings at once");
+        let size: Attributes<'_> =
+            &[("width", &"100%"), ("height", &height), ("role", &"img"), ("aria-label", &label)];
+        html.with("svg", size, |html| {
+            // The best is drawn last, above the others.
+            for (place, setting) in ranking.settings.iter().enumerate().rev() {
+                let class = match place {
+                    0 => "c0 best",
+                    place if place * 5 < ranking.settings.len() => "c0",
+                    _ => "faint",
+                };
+                let heights: Vec<f64> = (0..count)
+                    .map(|axis| up(scales[axis].place(&setting.values[axis])))
+                    .chain([up(y.place(setting.value))])
+                    .collect();
+                html.with("g", &[("class", &class)], |html| {
+                    html.words(
+                        "title",
+                        &[],
+                        &format!("{}: {}", words(names, setting), metric.word(setting.value)),
+                    );
+                    for (axis, pair) in heights.windows(2).enumerate() {
+                        let [from, to] = [axis, axis + 1].map(|axis| format!("{:.1}%", at(axis)));
+                        html.empty("line", &[("x1", &from), ("y1", &pair[0]), ("x2", &to), ("y2", &pair[1])]);
+                    }
+                });
+            }
+            let labels = scales.iter().map(Scale::labels).chain([metric_labels(&y)]);
+            for (axis, (labels, name)) in
+                labels.zip(names.iter().copied().chain([metric.name.as_str()])).enumerate()
+            {
+                let x = format!("{:.1}%", at(axis));
+                html.empty(
+                    "line",
+                    &[("class", &"axis"), ("x1", &x), ("x2", &x), ("y1", &up(1.0)), ("y2", &up(0.0))],
+                );
+                html.words("text", &[("x", &x), ("y", &12), ("text-anchor", &"middle")], name);
+                for (share, label) in labels {
+                    let place: Attributes<'_> =
+                        &[("x", &x), ("dx", &6), ("y", &(up(share) + 4.0)), ("class", &"soft halo")];
+                    html.words("text", place, &label);
+                }
+            }
+        });
+        html.words(
+            "p",
+            &[("class", &"note")],
+            "A line for each setting: the best one thick, the best fifth in colour.",
+        );
+    });
+}
+
+fn metric_labels(y: &Axis) -> Vec<(f64, String)> {
+    let within = y.ticks.iter().map(|&tick| (y.place(tick), crate::report::plot::tick_label(tick)));
+    within.filter(|(share, _)| (0.0..=1.0).contains(share)).collect()
+}
+
+fn words(names: &[&str], setting: &Candidate) -> String {
+    names
+        .iter()
+        .zip(&setting.values)
+        .map(|(name, value)| format!("{name} {value}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn capitalized(words: &str) -> String {
+    let mut characters = words.chars();
+    characters
+        .next()
+        .map(|first| first.to_uppercase().collect::<String>() + characters.as_str())
+        .unwrap_or_default()
+}
+
+/// The axis of a ranking's metric.
+fn axis_of(ranking: &Ranking) -> Option<Axis> {
+    let (low, high) = ends(ranking.settings.iter().map(|setting| setting.value))?;
+    Some(Axis::new(low, high, 4, false))
+}
+
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.filter(|value| value.is_finite()).fold(None, |ends, value| {
+        Some(ends.map_or((value, value), |(low, high): (f64, f64)| (low.min(value), high.max(value))))
+    })
+}
+
+/// The values of an axis, numbers by size.
+fn levels(ranking: &Ranking, key: usize) -> Vec<&str> {
+    let mut levels = distinct(ranking.settings.iter().map(|setting| setting.values[key].as_str()));
+    let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
+    levels.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
+    levels
+}
+
+/// Where the values of an axis stand: side by side where they are few, else by their size.
+enum Scale<'a> {
+    Levels(Vec<&'a str>),
+    Numbers(Axis),
+}
+
+impl<'a> Scale<'a> {
+    fn new(ranking: &'a Ranking, key: usize) -> Self {
+        let levels = levels(ranking, key);
+        let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
+        match numbers.filter(|_| levels.len() > MOST_LEVELS).and_then(|numbers| ends(numbers.into_iter())) {
+            Some((low, high)) => Self::Numbers(Axis::new(low, high, 4, false)),
+            None => Self::Levels(levels),
+        }
+    }
+
+    /// From 0 to 1.
+    fn place(&self, value: &str) -> f64 {
+        match self {
+            Self::Levels(levels) => {
+                let place = levels.iter().position(|level| *level == value).unwrap_or(0);
+                (place as f64 + 0.5) / levels.len() as f64
+            }
+            Self::Numbers(axis) => value.parse().map_or(0.0, |value| axis.place(value)),
+        }
+    }
+
+    fn labels(&self) -> Vec<(f64, String)> {
+        match self {
+            Self::Levels(levels) => {
+                levels.iter().map(|level| (self.place(level), (*level).to_owned())).collect()
+            }
+            Self::Numbers(axis) => metric_labels(axis),
+        }
+    }
+}

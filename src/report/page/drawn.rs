@@ -1,0 +1,58 @@
+//! Curves as a drawing, for papers.
+
+use super::{
+    curves::{Chart, Line},
+    html::Html,
+    svg::{self, Frame, Svg, px},
+};
+use crate::report::plot::Axis;
+
+/// Curves in colour; of more the best.
+const COLORS: usize = 7;
+
+/// Size without the legend, and the height of one of its lines.
+const SIZE: [f64; 3] = [640.0, 340.0, 18.0];
+
+impl Chart {
+    /// As the page draws it; `None` where there is no value.
+    pub(super) fn drawing(&self) -> Option<Svg> {
+        let [low, high] = self.ends()?;
+        let (first, last) = (self.x.first().copied()?, self.x.last().copied()?);
+        let few = self.lines.len().min(COLORS);
+        let legend = few + usize::from(self.lines.len() > few);
+        let [width, height, line_height] = SIZE;
+        let x = Axis::new(first, if last > first { last } else { first + 1.0 }, 6, true);
+        let frame = Frame::new(width, height, x, Axis::new(low, high, 6, false));
+        let drawing = frame.draw([self.across, &self.title], &frame.ticks(), |html| {
+            for (place, line) in self.lines.iter().enumerate().rev() {
+                let color = if place < few { format!("{place}") } else { String::new() };
+                self.curve(html, line, &frame, &color);
+            }
+            for place in 0..legend {
+                let y = height + line_height * place as f64 + 6.0;
+                let (class, name) = match self.lines.get(place).filter(|_| place < few) {
+                    Some(line) => (format!("c{place} main"), line.name.clone()),
+                    None => ("faint".to_owned(), format!("{} others", self.lines.len() - few)),
+                };
+                svg::line(html, &class, [58.0, y, 82.0, y]);
+                svg::text(html, [90.0, y + 4.0], "start", &name);
+            }
+        });
+        Some(drawing.with_height(height + line_height * legend as f64 + 6.0))
+    }
+
+    fn curve(&self, html: &mut Html, line: &Line, frame: &Frame, color: &str) {
+        let point = |(x, y): (&f64, &Option<f64>)| y.map(|y| [frame.across(*x), frame.up(y)]);
+        let points = |values: &[Option<f64>]| self.x.iter().zip(values).filter_map(point).collect::<Vec<_>>();
+        if let Some([low, high]) = line.band.as_ref().filter(|_| !color.is_empty()) {
+            let (mut around, mut back) = (points(high), points(low));
+            back.reverse();
+            around.append(&mut back);
+            let around: Vec<String> = around.iter().map(|[x, y]| format!("{x},{y}")).collect();
+            let class = format!("f{color} band");
+            html.empty("path", &[("class", &class), ("d", &format!("M{}Z", around.join("L")))]);
+        }
+        let class = if color.is_empty() { "faint".to_owned() } else { format!("c{color} main") };
+        svg::polyline(html, &class, points(&line.y).into_iter().map(|[x, y]| [px(x), px(y)]));
+    }
+}

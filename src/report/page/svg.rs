@@ -1,0 +1,153 @@
+//! Charts as SVG: a frame with axes, and marks in it. Colours are classes, so that screens and print have their own.
+
+use super::html::{Attributes, Html};
+use crate::report::plot::{Axis, tick_label};
+
+/// The beginning of every file: one that begins otherwise is never replaced.
+pub const HEAD: &str = "<!-- made by `runner report` -->\n";
+
+/// What a figure in a file of its own looks like: Okabe and Ito's colours, on white.
+const STYLE: &str = "text{font:12px Helvetica,Arial,sans-serif;fill:#222}.soft{fill:#555}line,polyline{fill:none}\
+.grid{stroke:#ddd}.axis{stroke:#333}.f0{fill:#0072b2}.f1{fill:#d55e00}.f2{fill:#009e73}.f3{fill:#cc79a7}.f4{fill:#e69f00}\
+.f5{fill:#56b4e9}.f6{fill:#5c5c5c}.c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#cc79a7}\
+.c4{stroke:#e69f00}.c5{stroke:#56b4e9}.c6{stroke:#5c5c5c}.faint{stroke:#ccc}.dot{fill:#999}.band{stroke:none;opacity:.2}\
+.ideal{stroke:#777;stroke-dasharray:5 4}.main{stroke-width:1.6}";
+
+/// A rectangle with two axes.
+pub(super) struct Frame {
+    width: f64,
+    height: f64,
+    x: Axis,
+    y: Axis,
+}
+
+/// Room around a frame: above, right, below, left.
+const ROOM: [f64; 4] = [10.0, 16.0, 44.0, 58.0];
+
+impl Frame {
+    pub(super) fn new(width: f64, height: f64, x: Axis, y: Axis) -> Self {
+        Self { width, height, x, y }
+    }
+
+    /// Where a value stands across.
+    pub(super) fn across(&self, value: f64) -> f64 {
+        self.at(self.x.place(value))
+    }
+
+    /// Where a share of the axis is.
+    pub(super) fn at(&self, share: f64) -> f64 {
+        px(ROOM[3] + share * (self.width - ROOM[1] - ROOM[3]))
+    }
+
+    /// Where a value stands up.
+    pub(super) fn up(&self, value: f64) -> f64 {
+        px(self.height - ROOM[2] - self.y.place(value) * (self.height - ROOM[0] - ROOM[2]))
+    }
+
+    /// The chart: axes with their names, then the marks. `ticks` are the labels across, with their places.
+    pub(super) fn draw(
+        &self,
+        [across, up]: [&str; 2],
+        ticks: &[(f64, String)],
+        marks: impl FnOnce(&mut Html),
+    ) -> Svg {
+        let mut html = Html::default();
+        let (left, right) = (self.at(0.0), self.at(1.0));
+        let (top, bottom) = (ROOM[0], self.height - ROOM[2]);
+        for &tick in self.y.ticks.iter().filter(|tick| (-1e-9..=1.0 + 1e-9).contains(&self.y.place(**tick))) {
+            let y = self.up(tick);
+            line(&mut html, "grid", [left, y, right, y]);
+            text(&mut html, [left - 8.0, y + 4.0], "end", &tick_label(tick));
+        }
+        line(&mut html, "axis", [left, bottom, right, bottom]);
+        for (x, label) in ticks {
+            line(&mut html, "axis", [*x, bottom, *x, bottom + 4.0]);
+            text(&mut html, [*x, bottom + 18.0], "middle", label);
+        }
+        text(&mut html, [px(f64::midpoint(left, right)), self.height - 6.0], "middle", across);
+        let place = format!("translate(12 {}) rotate(-90)", px(f64::midpoint(top, bottom)));
+        let attributes: Attributes<'_> =
+            &[("transform", &place), ("text-anchor", &"middle"), ("class", &"soft")];
+        html.words("text", attributes, up);
+        marks(&mut html);
+        Svg { width: self.width, height: self.height, marks: html }
+    }
+
+    /// The labels of the axis across.
+    pub(super) fn ticks(&self) -> Vec<(f64, String)> {
+        let ticks = self.x.ticks.iter().filter(|tick| (-1e-9..=1.0 + 1e-9).contains(&self.x.place(**tick)));
+        ticks.map(|&tick| (self.across(tick), tick_label(tick))).collect()
+    }
+}
+
+/// A drawing.
+pub(super) struct Svg {
+    width: f64,
+    height: f64,
+    marks: Html,
+}
+
+impl Svg {
+    pub(super) fn with_height(self, height: f64) -> Self {
+        Self { height, ..self }
+    }
+
+    /// As a part of a page.
+    pub(super) fn inline(self, html: &mut Html, label: &str) {
+        let view = format!("0 0 {} {}", self.width, self.height);
+        let attributes: Attributes<'_> = &[
+            ("viewBox", &view),
+            ("width", &self.width),
+            ("height", &self.height),
+            ("role", &"img"),
+            ("aria-label", &label),
+        ];
+        html.with("svg", attributes, |html| html.append(self.marks));
+    }
+
+    /// As a file.
+    pub(super) fn file(&self, title: &str) -> String {
+        let mut html = Html::default();
+        let (width, height) = (self.width, self.height);
+        let view = format!("0 0 {width} {height}");
+        let attributes: Attributes<'_> = &[
+            ("xmlns", &"http://www.w3.org/2000/svg"),
+            ("viewBox", &view),
+            ("width", &width),
+            ("height", &height),
+        ];
+        html.with("svg", attributes, |html| {
+            html.words("title", &[], title);
+            html.words("style", &[], STYLE);
+            html.empty("rect", &[("width", &width), ("height", &height), ("fill", &"#fff")]);
+            html.append(self.marks.clone());
+        });
+        format!("{HEAD}{}\n", html.into_string())
+    }
+}
+
+pub(super) fn line(html: &mut Html, class: &str, [x1, y1, x2, y2]: [f64; 4]) {
+    html.empty("line", &[("class", &class), ("x1", &x1), ("y1", &y1), ("x2", &x2), ("y2", &y2)]);
+}
+
+/// A point; its title is shown beside the cursor.
+pub(super) fn dot(html: &mut Html, class: &str, [x, y]: [f64; 2], radius: f64, title: &str) {
+    html.with("circle", &[("class", &class), ("cx", &x), ("cy", &y), ("r", &radius)], |html| {
+        html.words("title", &[], title);
+    });
+}
+
+pub(super) fn text(html: &mut Html, [x, y]: [f64; 2], anchor: &str, words: &str) {
+    html.words("text", &[("x", &x), ("y", &y), ("text-anchor", &anchor), ("class", &"soft")], words);
+}
+
+/// Lines through some points.
+pub(super) fn polyline(html: &mut Html, class: &str, points: impl Iterator<Item = [f64; 2]>) {
+    let points: Vec<String> = points.map(|[x, y]| format!("{x},{y}")).collect();
+    html.empty("polyline", &[("class", &class), ("points", &points.join(" "))]);
+}
+
+/// A coordinate with the digits that a screen can show.
+pub(super) fn px(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}

@@ -1,0 +1,118 @@
+//! Successive halving: trials stop at rungs, and those that go on are what they would be alone.
+
+use std::fs;
+
+use super::{
+    super::{
+        ends::{quiet, send, wait_until},
+        process::{Ended, Folder, Sandbox},
+    },
+    SPEC, result,
+    sweeps::{statuses, trials},
+};
+
+const GRID: [&str; 3] = [
+    "optimizer.adam.lr=logspace(1e-4, 1, 9)",
+    "trainer.max_epochs=9",
+    "data.synthetic_regression.train_rows=3000",
+];
+
+const STOP: &str = "sweep.stop={ asha = { min_epochs = 1, factor = 3 } }";
+
+#[test]
+fn trials_that_go_on_are_what_they_are_alone() {
+    let place = Sandbox::new(SPEC);
+    let whole = place.run(&GRID).ended_by(0).0;
+    let ran = place.run(&[&GRID[..], &[STOP]].concat());
+    let halved = ran.ended_by(0).0;
+    assert!(ran.ended.stdout.starts_with("spec: 9 trials, 8 stopped, 1 finished\n"), "{}", ran.ended.stdout);
+    assert_eq!(ran.ended.stderr, "successive halving ran 21 of 81 epochs\n");
+    // Six stop after one epoch, two after three, one goes to the end.
+    let own = trials(&halved);
+    let epochs: Vec<String> = own.iter().map(|trial| trial.summary("epochs")).collect();
+    assert_eq!(["1", "3", "9"].map(|n| epochs.iter().filter(|own| *own == n).count()), [6, 2, 1]);
+    let rungs = fs::read_to_string(halved.join("rungs.csv")).unwrap();
+    assert_eq!(rungs.lines().count(), 1 + 9 + 3);
+    for ((own, whole), epochs) in own.iter().zip(&trials(&whole)).zip(&epochs) {
+        if epochs == "9" {
+            assert!(result(own) == result(whole), "{}", own.0.display());
+        } else {
+            assert!(whole.numbers().starts_with(own.numbers().trim_end()), "{}", own.0.display());
+            assert_eq!(own.summary("status"), "stopped");
+        }
+    }
+    let reasons = Folder(halved.clone()).table("sweep.csv");
+    let count = |reason: &str| reasons.column("reason").iter().filter(|own| **own == reason).count();
+    assert_eq!(count("not among the best 3 of 9 after 1 epoch"), 6);
+    assert_eq!(count("not among the best 1 of 3 after 3 epochs"), 2);
+    // Side by side it is the same choice, and one that was stopped goes on by itself.
+    let beside = place.run(&[&GRID[..], &[STOP, "-q", "--jobs=3"]].concat()).ended_by(0).0;
+    assert_eq!(fs::read_to_string(beside.join("rungs.csv")).unwrap(), rungs);
+    let stopped = epochs.iter().position(|own| own == "3").unwrap();
+    let folder = &trials(&beside)[stopped];
+    let ended = place.runner(&["run", "-q", "--resume", folder.0.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(result(folder) == result(&trials(&whole)[stopped]));
+}
+
+/// Whether it was killed before a rung, after it, or interrupted by a signal.
+#[test]
+fn a_cut_sweep_makes_the_same_choice() {
+    let place = Sandbox::new(SPEC);
+    let arguments = [&GRID[..], &[STOP, "-q"]].concat();
+    let whole = place.run(&arguments).ended_by(0).0;
+    let rungs = |sweep: &std::path::Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap_or_default();
+    for (signal, file) in [("-KILL", "004"), ("-INT", "008"), ("-KILL", "rungs.csv"), ("-INT", "rungs.csv")] {
+        let (command, runs) = place.prepared(&arguments);
+        let mut child = quiet(command);
+        let mut sweep = None;
+        wait_until(&mut child, || {
+            sweep = Folder::within(&runs);
+            let files = sweep.iter().flat_map(|sweep| fs::read_dir(&sweep.0).into_iter().flatten().flatten());
+            files.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(file))
+        });
+        send(signal, &child);
+        child.wait().unwrap();
+        let sweep = sweep.unwrap().0;
+        let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+        assert_eq!(ended.code, Some(0), "{signal} {file}: {ended:?}");
+        assert_eq!(rungs(&sweep), rungs(&whole), "{signal} {file}");
+        assert_eq!(statuses(&sweep), statuses(&whole), "{signal} {file}");
+        for (own, whole) in trials(&sweep).iter().zip(&trials(&whole)) {
+            assert!(result(own) == result(whole), "{signal} {file}: {}", own.0.display());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_judged_is_refused() {
+    let place = Sandbox::new(SPEC);
+    let refused = |more: &[&str]| -> Vec<String> {
+        let ended: Ended = place.runner(&[&["check", "spec.toml", "seed=0..3", STOP], more].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        ended
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("error") || line.contains("hint"))
+            .map(str::to_owned)
+            .collect()
+    };
+    insta::assert_debug_snapshot!(refused(&["sweep.repeats=2", "sweep.repeat_seeds=false"]), @r#"
+    [
+        "error: `sweep.stop`: successive halving judges single trials",
+        "  = hint: leave `repeats` out, and repeat the best trial afterwards",
+    ]
+    "#);
+    insta::assert_debug_snapshot!(refused(&["trainer.validate_every_epochs=2"]), @r#"
+    [
+        "error: `sweep.stop`: no validation stands at epoch 1",
+        "  = hint: set `trainer.validate_every_epochs = 1`",
+    ]
+    "#);
+    insta::assert_debug_snapshot!(refused(&["data.synthetic_regression.validation_rows=0"]), @r#"
+    [
+        "error: `sweep.stop`: trials have no rows to validate on",
+        "  = hint: set aside some, such as `validation_fraction = 0.2`",
+    ]
+    "#);
+}
