@@ -24,6 +24,9 @@ const WORTH: f64 = 0.93;
 /// Blocks of each candidate that are timed, after one to warm up.
 const ROUNDS: usize = 7;
 
+/// The same, on a machine that is too busy for more.
+const LEAST_ROUNDS: usize = 2;
+
 /// A block takes this long, or one step, in seconds.
 const BLOCK_S: f64 = 0.5e-3;
 
@@ -102,14 +105,15 @@ impl EngineTrials {
         let least_s = steps_s.first().map_or(0.0, |(_, step_s)| *step_s);
         let near = steps_s.iter().take_while(|(_, step_s)| *step_s <= NEAR * least_s);
         let near: Vec<_> = near.copied().collect();
-        if near.len() < 2 || !pays(&trial, LOADING_S[0], near.iter().map(|(_, step_s)| *step_s)) {
+        let budget_s = budget_s(&trial, LOADING_S[0], near.iter().map(|(_, step_s)| *step_s));
+        let Some(budget_s) = budget_s.filter(|_| near.len() > 1) else {
             trial.spec.devices.engine = choice(trial.engine);
             return Ok(trial);
-        }
+        };
         let all = near.iter().map(|(engine, _)| plan(&with(*engine))).collect::<Result<Vec<_>, _>>()?;
         let begun = Instant::now();
         keep_context(&trial);
-        let mut tried = time(&all);
+        let mut tried = time(&all, budget_s);
         tried.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
         // Where none could be loaded, the run itself says why.
         let engine = tried.first().map_or(trial.engine, |fastest| fastest.engine);
@@ -134,15 +138,15 @@ impl EngineTrials {
         counts.retain(|n| *n == 1 || step_s(*n) <= NEAR * step_s(1));
         let bytes = trial.programs.arena_bytes() * counts.len() as u64;
         let loading_s = LOADING_S[1] + trial.programs.arena_bytes() as f64 * BYTE_S;
-        let estimates = counts.iter().map(|n| step_s(*n));
-        if counts.len() < 2 || bytes > MOST_BYTES || !pays(&trial, loading_s, estimates) {
+        let budget_s = budget_s(&trial, loading_s, counts.iter().map(|n| step_s(*n)));
+        let Some(budget_s) = budget_s.filter(|_| counts.len() > 1 && bytes <= MOST_BYTES) else {
             return trial;
-        }
+        };
         let engine = |n: usize| if n == 1 { Engine::Serial } else { Engine::Team };
         let all: Vec<_> =
             counts.iter().map(|n| with((engine(*n), *n), trial.engine_reason.clone())).collect();
         let begun = Instant::now();
-        let tried = time(&all);
+        let tried = time(&all, budget_s);
         // Once others release their cores, a team is faster; until then its trial runs by one thread where that is faster.
         let is_kept = |own: &&Tried| held == 0 || trial.engine == Engine::Serial || own.threads > 1;
         let faster = |best: Tried, own: Tried| if own.step_s < WORTH * best.step_s { own } else { best };
@@ -166,20 +170,25 @@ impl EngineTrials {
     }
 }
 
-/// Whether the run is long enough for a trial of candidates whose steps take so long.
-fn pays(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + Clone) -> bool {
+/// Seconds that a trial of candidates with these steps takes; `None` where the run is too short for it.
+fn budget_s(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     let least_s = steps_s.clone().fold(f64::INFINITY, f64::min);
     let cost_s: f64 = steps_s.map(|step_s| loading_s + (3 + ROUNDS) as f64 * step_s.max(BLOCK_S)).sum();
     let longest_s = trial.spec.trainer.max_time.map_or(f64::INFINITY, |most| most.as_secs_f64());
-    cost_s <= PART * longest_s.min(least_s * trial.steps as f64)
+    (cost_s <= PART * longest_s.min(least_s * trial.steps as f64)).then_some(cost_s)
 }
 
-/// A step's time on blank rows: the medians of blocks that the candidates run in turns, so that clocks which rise and
-/// neighbours who come serve all of them. One that cannot be loaded beside the others is left out.
-fn time(trials: &[Trial]) -> Vec<Tried> {
+/// A step's time on blank rows: the medians of blocks that the candidates run in turns, so that rising clocks and busy
+/// neighbours meet all of them. One that cannot be loaded beside the others is left out.
+fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
+    let begun = Instant::now();
     let ready = |trial| Some((trial, stepper(trial).ok()?, Vec::with_capacity(ROUNDS)));
     let mut ready: Vec<_> = trials.iter().filter_map(ready).collect();
     for round in 0..=ROUNDS {
+        // A busy machine takes longer than was expected.
+        if round > LEAST_ROUNDS && begun.elapsed().as_secs_f64() > budget_s {
+            break;
+        }
         for (_, stepper, times) in &mut ready {
             match stepper.block(Grain::Blocks) {
                 Ok(seconds) if round > 0 => times.push(seconds / stepper.steps() as f64),
