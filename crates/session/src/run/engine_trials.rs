@@ -37,6 +37,9 @@ const BYTE_S: f64 = 0.5e-9;
 /// A trial takes at most this part of the time that the run is expected to take.
 const PART: f64 = 0.1;
 
+/// Steps for which it would take longer, in seconds, are so long that estimates of their work tell.
+const MOST_S: f64 = 1.0;
+
 /// Numbers of blank rows.
 const NUMBERS: usize = 1 << 20;
 
@@ -170,12 +173,13 @@ impl EngineTrials {
     }
 }
 
-/// Seconds that a trial of candidates with these steps takes; `None` where the run is too short for it.
+/// Seconds that a trial of candidates with these steps takes; `None` where it is not worth them.
 fn budget_s(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     let least_s = steps_s.clone().fold(f64::INFINITY, f64::min);
     let cost_s: f64 = steps_s.map(|step_s| loading_s + (3 + ROUNDS) as f64 * step_s.max(BLOCK_S)).sum();
     let longest_s = trial.spec.trainer.max_time.map_or(f64::INFINITY, |most| most.as_secs_f64());
-    (cost_s <= PART * longest_s.min(least_s * trial.steps as f64)).then_some(cost_s)
+    let most_s = (PART * longest_s.min(least_s * trial.steps as f64)).min(MOST_S);
+    (cost_s <= most_s).then_some(cost_s)
 }
 
 /// A step's time on blank rows: the medians of blocks that the candidates run in turns, so that rising clocks and busy
