@@ -11,6 +11,9 @@ use crate::process::{Folder, Sandbox};
 /// An engine, planted rates, what bounds the run by them, and the advice.
 type Case<'a> = (&'a str, &'a [(&'a str, f64)], &'a str);
 
+/// Planted rates, an argument, the engine that runs, and why.
+type Choice<'a> = (&'a [(&'a str, f64)], &'a str, &'a str, &'a str);
+
 /// A GPU so fast that nothing it does takes any time.
 const FAST: [(&str, f64); 21] = [
     ("f32_flops_per_s", 1e18),
@@ -282,7 +285,7 @@ fn engines_that_estimates_do_not_tell_apart_are_tried() {
 fn no_engine_is_tried_where_that_costs_more_than_it_brings() {
     let Some(all) = Sim::get() else { return };
     let far = [("block_barrier_s", 1e-3), ("node_s", 3e-3), ("barrier_s", 1.0)];
-    let cases: [(&[(&str, f64)], &str, &str, &str); 3] = [
+    let cases: [Choice<'_>; 3] = [
         (&NEAR, "trainer.max_epochs=3", "persistent", "a step may take, by measured rates: "),
         (&far, "trainer.max_epochs=100", "persistent", "a step may take, by measured rates: "),
         (&NEAR, "devices.engine=graph", "graph", "the spec asks for it"),
