@@ -92,33 +92,20 @@ impl Sweep {
         t.later(&["share"]);
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
-        let blocks = match (sampler, trials) {
-            (Sampler::Grid, trials) => {
-                if trials.is_some() {
-                    let hint = "set `sampler = \"random\"` or `\"sobol\"`, or leave `trials` out";
-                    t.refuse("trials", &["sampler"], "a grid has as many trials as it has points", hint);
-                }
-                let grid =
-                    grid.into_iter().filter_map(|axis| Block::of_axis(axis, problems)).collect::<Vec<_>>();
-                let zip = Block::zipped(block::read_axes(&zip.unwrap_or_default(), problems), problems);
-                let points = Block::of_points(&points.unwrap_or_default(), problems);
-                grid.into_iter().chain(zip).chain(points).collect()
+        let blocks: Vec<Block> = if sampler == Sampler::Grid {
+            if trials.is_some() {
+                let hint = "set `sampler = \"random\"` or `\"sobol\"`, or leave `trials` out";
+                t.refuse("trials", &["sampler"], "a grid has as many trials as it has points", hint);
             }
-            (_, trials) => {
-                for name in ["zip", "points", "exclude"] {
-                    if t.has(name) {
-                        let message =
-                            format!("the sampler `{}` draws from `sweep.grid` alone", sampler.name());
-                        t.refuse(name, &["sampler"], message, "leave it out, or leave `sampler` out");
-                    }
-                }
-                if trials.is_none() {
-                    let message = format!("the sampler `{}` needs a number of trials", sampler.name());
-                    t.refuse("sampler", &["trials"], message, "set `sweep.trials`");
-                }
-                let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
-                Block::drawn(grid, (sampler, trials, seed), problems).into_iter().collect()
-            }
+            let grid: Vec<Block> =
+                grid.into_iter().filter_map(|axis| Block::of_axis(axis, problems)).collect();
+            let zip = Block::zipped(block::read_axes(&zip.unwrap_or_default(), problems), problems);
+            let points = Block::of_points(&points.unwrap_or_default(), problems);
+            grid.into_iter().chain(zip).chain(points).collect()
+        } else {
+            check_drawn(t, sampler, trials.is_some());
+            let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
+            Block::drawn(grid, (sampler, trials, seed), problems).into_iter().collect()
         };
         let stop = stop.map(|Stop::Asha(halving)| halving);
         let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, stop, ..Self::NONE };
@@ -216,6 +203,20 @@ impl Sweep {
                 problems.push(Problem::new(key.place(), message).hint(hint));
             }
         }
+    }
+}
+
+/// What a sampler needs, and what it cannot take.
+fn check_drawn(t: &mut Fields<'_>, sampler: Sampler, has_trials: bool) {
+    for name in ["zip", "points", "exclude"] {
+        if t.has(name) {
+            let message = format!("the sampler `{}` draws from `sweep.grid` alone", sampler.name());
+            t.refuse(name, &["sampler"], message, "leave it out, or leave `sampler` out");
+        }
+    }
+    if !has_trials {
+        let message = format!("the sampler `{}` needs a number of trials", sampler.name());
+        t.refuse("sampler", &["trials"], message, "set `sweep.trials`");
     }
 }
 
