@@ -7,6 +7,7 @@ mod compare;
 mod describe;
 mod describe_lab;
 mod devices;
+mod draft;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
 mod gpus;

@@ -2,10 +2,11 @@
 
 use std::{fs::OpenOptions, io::Write};
 
-use super::args::NewOptions;
+use super::{args::NewOptions, draft::draft};
 use crate::{
-    run::{Exit, print, print_error, print_stderr},
-    spec,
+    host::reason,
+    run::{Exit, print, print_error, print_stderr, refuse},
+    spec::{self, Failure},
 };
 
 /// Prints the JSON Schema of the spec.
@@ -22,9 +23,19 @@ pub fn schema() -> Exit {
 /// Writes a starter spec, never over a file that is there.
 pub fn new(options: &NewOptions) -> Exit {
     let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
-    let text = template.text;
+    let text = match &options.from {
+        None => template.text.to_owned(),
+        Some(_) if template.name != "csv" => {
+            print_error("only `csv` is drafted from a table", Some("`runner new csv FILE --from DATA`"));
+            return Exit::Refused;
+        }
+        Some(data) => match draft(data, options.target.as_deref(), options.file.as_deref()) {
+            Ok(text) => text,
+            Err(problem) => return refuse(&Failure::new(vec![*problem])),
+        },
+    };
     let Some(path) = &options.file else {
-        print(text);
+        print(&text);
         return Exit::Done;
     };
     let written = OpenOptions::new()
@@ -45,7 +56,7 @@ pub fn new(options: &NewOptions) -> Exit {
             Exit::Refused
         }
         Err(e) => {
-            print_error(format!("cannot write `{}`: {e}", path.display()), None);
+            print_error(format!("cannot write `{}`: {}", path.display(), reason(&e)), None);
             Exit::Failed
         }
     }

@@ -24,6 +24,7 @@ mod lab;
 mod lab_sweeps;
 mod language;
 mod moved;
+mod new_csv;
 mod parity;
 mod plot;
 mod predict;

@@ -55,7 +55,15 @@ impl Failure {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let mut out = String::new();
         for problem in self.problems.iter().take(MAX_PROBLEMS) {
-            out += &renderer.render(&[self.group(problem)]);
+            let rendered = renderer.render(&[self.group(problem)]);
+            if self.elements(problem).is_empty() {
+                // The bar that leads from a source line to a hint, where there is no source line.
+                let is_bar = |line: &str| line.trim_end_matches("\u{1b}[0m").ends_with('|');
+                let lines = rendered.lines().enumerate().filter(|(place, line)| *place != 1 || !is_bar(line));
+                out += &lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n");
+            } else {
+                out += &rendered;
+            }
             out += "\n\n";
         }
         let count = self.problems.len();

@@ -351,6 +351,12 @@ pub struct NewOptions {
     pub template: String,
     /// Where to write it [default: standard output]
     pub file: Option<PathBuf>,
+    /// With `csv`: draft the spec for this table, by what its columns hold
+    #[arg(long, value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    pub from: Option<PathBuf>,
+    /// The column to predict [default: the last one]
+    #[arg(long, value_name = "COLUMN", requires = "from")]
+    pub target: Option<String>,
 }
 
 fn template_names() -> clap::builder::PossibleValuesParser {

@@ -29,6 +29,7 @@ use crate::{
 };
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
+pub use csv::{ColumnProfile, CsvProfile};
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, TrainedData};
 pub use order::epoch_order;

@@ -12,6 +12,7 @@ mod faults;
 mod fit;
 mod new_rows;
 mod parts;
+mod profile;
 mod stored;
 mod table;
 mod target;
@@ -23,6 +24,7 @@ use self::{
 use super::{Dataset, Part, Task, split::Split};
 use crate::spec::{Csv, Problem};
 pub(super) use new_rows::{CsvModel, CsvRows};
+pub use profile::{ColumnProfile, CsvProfile};
 
 pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
     let text = Text::read(&spec.path, "data.csv.path", spec.delimiter)?;

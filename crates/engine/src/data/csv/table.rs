@@ -94,14 +94,14 @@ impl Words {
 }
 
 /// Whether a cell, already trimmed, counts as missing: empty, or `NA`, `n/a`, `NaN` or `null` in any case.
-fn is_missing(cell: &str) -> bool {
+pub(super) fn is_missing(cell: &str) -> bool {
     cell.is_empty()
         || (cell.len() <= 4
             && ["na", "n/a", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word)))
 }
 
 /// A cell as a finite f32.
-fn number(cell: &str) -> Result<f64, Kind> {
+pub(super) fn number(cell: &str) -> Result<f64, Kind> {
     match cell.parse::<f64>() {
         _ if is_missing(cell) => Err(Kind::Missing),
         Ok(value) if (value as f32).is_finite() => Ok(value),

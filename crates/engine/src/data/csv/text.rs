@@ -74,6 +74,11 @@ impl Text {
         Ok(Self { path: path.into(), body, delimiter: delimiter as u8, lines_before })
     }
 
+    /// The text with another separator of cells.
+    pub(super) fn separated_by(self, delimiter: char) -> Self {
+        Self { delimiter: delimiter as u8, ..self }
+    }
+
     /// A reader from the first line; records may differ in length.
     pub(super) fn reader(&self) -> csv::Reader<&[u8]> {
         csv::ReaderBuilder::new()

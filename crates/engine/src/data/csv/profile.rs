@@ -1,0 +1,145 @@
+//! What a file seems to hold, before there is a spec for it.
+
+use std::{collections::HashSet, path::Path};
+
+use super::{
+    table::{is_missing, number},
+    text::Text,
+};
+use crate::{data::file, spec::Problem};
+
+/// Separators that are looked for.
+const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
+
+/// Records by which the separator is found.
+const FIRST: usize = 50;
+
+/// Distinct values are counted up to this number.
+const MOST_DISTINCT: usize = 1000;
+
+/// A CSV file by its columns.
+#[derive(Debug)]
+pub struct CsvProfile {
+    /// The separator of cells.
+    pub delimiter: char,
+    /// Whether the first line names the columns; else they are named `0`, `1` and so on.
+    pub header: bool,
+    /// Without the header.
+    pub rows: usize,
+    /// In the order of the file.
+    pub columns: Vec<ColumnProfile>,
+}
+
+/// The cells of a column.
+#[derive(Debug, Default)]
+pub struct ColumnProfile {
+    /// As in the header, trimmed.
+    pub name: String,
+    /// Empty, or a word for it.
+    pub missing: usize,
+    /// Finite numbers that f32 holds.
+    pub numbers: usize,
+    /// Whether all numbers are whole.
+    pub is_whole: bool,
+    /// Whether the numbers are those of the rows: each is one more than that before.
+    pub counts_rows: bool,
+    /// The first cell that is neither missing nor a number.
+    pub text: Option<String>,
+    /// Different values but missing ones, up to a thousand.
+    distinct: HashSet<String>,
+    last: f64,
+}
+
+impl CsvProfile {
+    /// Reads the whole file, gzipped or not.
+    ///
+    /// # Errors
+    /// It cannot be read, is no table, or has no rows.
+    pub fn read(path: &Path) -> Result<Self, Problem> {
+        let mut text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
+        // The separator that gives the most cells, all records as many if there is one.
+        let (mut delimiter, mut most) = (DELIMITERS[0], (false, 0));
+        for candidate in DELIMITERS {
+            text = text.separated_by(candidate);
+            let records = text.reader().into_records().take(FIRST).map_while(Result::ok);
+            let lengths: Vec<usize> = records.map(|record| record.len()).collect();
+            let cells = lengths.first().copied().unwrap_or(0);
+            let found = (cells > 1 && lengths.iter().all(|&length| length == cells), cells);
+            if found > most {
+                (delimiter, most) = (candidate, found);
+            }
+        }
+        text = text.separated_by(delimiter);
+        Self::of_text(&text)
+    }
+
+    fn of_text(text: &Text) -> Result<Self, Problem> {
+        let first = text.first_record().ok_or_else(|| file::problem(&text.path, "it is empty"))?;
+        // Names are no numbers, and none is missing or there twice.
+        let names: HashSet<&String> = first.iter().collect();
+        let is_name = |cell: &String| cell.parse::<f64>().is_err() && !is_missing(cell);
+        let header = first.iter().all(is_name) && names.len() == first.len();
+        let names = first.iter().enumerate().map(|(place, cell)| match header {
+            true => cell.clone(),
+            false => place.to_string(),
+        });
+        let mut columns: Vec<ColumnProfile> = names
+            .map(|name| ColumnProfile { name, is_whole: true, counts_rows: true, ..Default::default() })
+            .collect();
+        let (mut reader, mut record, mut records) = (text.reader(), csv::StringRecord::new(), 0);
+        let unreadable = |e| file::problem(&text.path, format!("cannot be read: {e}"));
+        while reader.read_record(&mut record).map_err(unreadable)? {
+            records += 1;
+            if header && records == 1 {
+                continue;
+            }
+            if record.len() != columns.len() {
+                let start = record.position().map_or(0, |position| position.byte()) as usize;
+                let message =
+                    format!("expected {} cells, as in the first line, found {}", columns.len(), record.len());
+                return Err(Problem::new(text.line(start), message));
+            }
+            for (column, cell) in columns.iter_mut().zip(&record) {
+                column.take(cell.trim());
+            }
+        }
+        let rows = records - usize::from(header);
+        if rows == 0 {
+            return Err(file::problem(&text.path, "a header and no rows"));
+        }
+        Ok(Self { delimiter: text.delimiter(), header, rows, columns })
+    }
+}
+
+impl ColumnProfile {
+    fn take(&mut self, cell: &str) {
+        if is_missing(cell) {
+            self.missing += 1;
+            return;
+        }
+        if self.distinct.len() < MOST_DISTINCT && !self.distinct.contains(cell) {
+            self.distinct.insert(cell.to_owned());
+        }
+        match number(cell) {
+            Ok(value) => {
+                self.is_whole &= value.fract() == 0.0;
+                self.counts_rows &= self.is_whole && (self.numbers == 0 || value == self.last + 1.0);
+                self.numbers += 1;
+                self.last = value;
+            }
+            Err(_) => {
+                self.text.get_or_insert_with(|| cell.to_owned());
+            }
+        }
+    }
+
+    /// Different values, missing ones apart; a thousand stands for more.
+    pub fn distinct(&self) -> usize {
+        self.distinct.len()
+    }
+
+    /// Whether every cell that is there is a number.
+    pub fn is_numeric(&self) -> bool {
+        self.text.is_none() && self.numbers > 0
+    }
+}

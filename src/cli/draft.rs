@@ -1,0 +1,227 @@
+//! `runner new csv --from DATA`: a spec for a table, by what its columns hold.
+
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    data::{ColumnProfile, CsvProfile},
+    spec::{Location, Problem, nearest},
+    units,
+};
+
+/// Text with more categories than this is taken for names or prose.
+const MOST_CATEGORIES: usize = 50;
+
+/// Whole numbers with more values than this are no classes.
+const MOST_CLASSES: usize = 20;
+
+/// Rows that a class or a category has on average, at least.
+const ROWS_EACH: usize = 5;
+
+/// What a column is used for.
+#[derive(Clone, Copy, PartialEq)]
+enum Use {
+    Number,
+    Category,
+    /// Left out, for this reason.
+    Ignored(&'static str),
+}
+
+/// The text of a spec for the table at `data`, to be written to `file`.
+///
+/// # Errors
+/// The table cannot be read, has no such target, or no column that a model could learn from.
+pub fn draft(data: &Path, target: Option<&str>, file: Option<&Path>) -> Result<String, Box<Problem>> {
+    let profile = CsvProfile::read(data)?;
+    let CsvProfile { columns, rows, .. } = &profile;
+    let refuse = |message: String| Problem::new(Location::Nowhere, message);
+    let names = || columns.iter().map(|column| column.name.as_str());
+    let place = match target {
+        None => columns.len() - 1,
+        Some(name) => names().position(|own| own == name).ok_or_else(|| {
+            let listed = names().collect::<Vec<_>>().join("`, `");
+            let near = nearest(name, names()).map(|near| format!("did you mean `{near}`? "));
+            let hint = format!("{}its columns are `{listed}`", near.unwrap_or_default());
+            refuse(format!("`{}` has no column `{name}`", data.display())).hint(hint)
+        })?,
+    };
+    let target_column = &columns[place];
+    let is_class = is_class(target_column, *rows);
+    if target_column.distinct() < 2 {
+        let message =
+            format!("there is nothing to predict in `{}`: all its values are equal", target_column.name);
+        return Err(refuse(message).hint("`--target COLUMN` names another column").into());
+    }
+    if is_class && target_column.distinct() > rows / 2 {
+        let message =
+            format!("`{}` cannot be predicted: nearly every row has another text", target_column.name);
+        return Err(refuse(message).hint("`--target COLUMN` names another column").into());
+    }
+    let others = columns.iter().enumerate().filter(|(own, _)| *own != place);
+    let mut uses: Vec<(&ColumnProfile, Use)> =
+        others.map(|(_, column)| (column, use_of(column, *rows))).collect();
+    let has_feature = uses.iter().any(|(_, purpose)| !matches!(purpose, Use::Ignored(_)));
+    // Where there is nothing else, the number of a row may be a time.
+    if let Some((_, purpose)) = uses.iter_mut().find(|(column, _)| !has_feature && column.counts_rows) {
+        *purpose = Use::Number;
+    } else if !has_feature {
+        let message = format!("`{}` has no column to predict `{}` from", data.display(), target_column.name);
+        return Err(refuse(message).into());
+    }
+    Ok(Draft { data, file, profile: &profile, target: target_column, is_class, uses }.text())
+}
+
+/// Whether a target holds classes: text, or few whole numbers.
+fn is_class(column: &ColumnProfile, rows: usize) -> bool {
+    let distinct = column.distinct();
+    !column.is_numeric() || (column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows)
+}
+
+fn use_of(column: &ColumnProfile, rows: usize) -> Use {
+    match column.distinct() {
+        0 => Use::Ignored("it is empty"),
+        1 => Use::Ignored("all its values are equal"),
+        _ if column.is_numeric() && column.counts_rows => Use::Ignored("it counts the rows"),
+        _ if column.is_numeric() => Use::Number,
+        _ if column.numbers > rows / 2 => Use::Ignored("some of its cells are no numbers"),
+        distinct if distinct <= MOST_CATEGORIES && distinct * ROWS_EACH <= rows => Use::Category,
+        _ => Use::Ignored("its texts are names or prose, not categories"),
+    }
+}
+
+struct Draft<'a> {
+    data: &'a Path,
+    file: Option<&'a Path>,
+    profile: &'a CsvProfile,
+    target: &'a ColumnProfile,
+    is_class: bool,
+    uses: Vec<(&'a ColumnProfile, Use)>,
+}
+
+impl Draft<'_> {
+    fn text(&self) -> String {
+        let CsvProfile { rows, columns, .. } = self.profile;
+        let stem = self.data.file_name().unwrap_or_default().to_string_lossy();
+        let name = stem.split('.').next().filter(|name| !name.is_empty()).unwrap_or("table");
+        let outputs = if self.is_class { self.target.distinct() } else { 1 };
+        let hidden = match rows {
+            0..500 => 16,
+            500..5000 => 32,
+            _ => 64,
+        };
+        // About 30 steps in an epoch.
+        let batch = (rows / 32).next_power_of_two().clamp(16, 256);
+        let (loss, other) = if self.is_class {
+            ("cross_entropy", "the target holds classes")
+        } else {
+            ("mse", "\"l1\" and \"huber\" mind outliers less")
+        };
+        format!(
+            "# Drafted for {}: {}, {}. Every line may be changed.\n\
+             name = {}\n\n\
+             [data]\n\
+             batch_size = {batch}\n\n\
+             [data.csv]\n{}\n\
+             [model]\n\
+             layers = [\n    {{ linear = {{ out_features = {hidden} }} }},\n    \"relu\",\n    \
+             {{ linear = {{ out_features = {outputs} }} }},\n]\n\
+             loss = \"{loss}\"    # {other}\n\n\
+             [optimizer.adamw]\n\
+             lr = 0.003\n\n\
+             [trainer]\n\
+             max_epochs = 100\n\
+             early_stopping = {{ patience = 10 }}    # epochs without a better validation; the best weights are kept\n{}",
+            stem.escape_debug(),
+            units::counted(*rows as u64, "row"),
+            units::counted(columns.len() as u64, "column"),
+            quoted(name),
+            self.source(),
+            if self.is_class { "\n[logging]\nmetrics = [\"loss\", \"accuracy\"]\n" } else { "" },
+        )
+    }
+
+    /// The keys of `[data.csv]`.
+    fn source(&self) -> String {
+        let mut text = String::new();
+        let mut line = |words: std::fmt::Arguments<'_>| {
+            let _ = writeln!(text, "{words}"); // a String takes every write
+        };
+        line(format_args!("path = {}", quoted(&self.path().to_string_lossy())));
+        let target = &self.target;
+        let about = match (self.is_class, target.is_numeric()) {
+            (true, false) => format!("{} classes", target.distinct()),
+            (true, true) => {
+                format!(
+                    "{} whole numbers, taken for classes; as a quantity: loss = \"mse\" and out_features = 1",
+                    target.distinct()
+                )
+            }
+            (false, _) => "a quantity".to_owned(),
+        };
+        line(format_args!("target = {}    # {about}", quoted(&target.name)));
+        let named = |wanted: &dyn Fn(&Use) -> bool| -> Vec<String> {
+            self.uses.iter().filter(|(_, purpose)| wanted(purpose)).map(|(c, _)| quoted(&c.name)).collect()
+        };
+        let categories = named(&|purpose| *purpose == Use::Category);
+        if !categories.is_empty() {
+            line(format_args!(
+                "categorical = [{}]    # text, a column of 0 and 1 for each value",
+                categories.join(", ")
+            ));
+        }
+        let ignored = named(&|purpose| matches!(purpose, Use::Ignored(_)));
+        if !ignored.is_empty() {
+            for (column, purpose) in &self.uses {
+                if let Use::Ignored(why) = purpose {
+                    let example = column.text.as_ref().filter(|_| column.numbers > 0);
+                    let example = example.map(|cell| format!(", such as `{}`", cell.escape_debug()));
+                    let name = column.name.escape_debug();
+                    line(format_args!("# `{name}` is left out: {why}{}", example.unwrap_or_default()));
+                }
+            }
+            line(format_args!("ignore = [{}]", ignored.join(", ")));
+        }
+        let is_used = |(_, purpose): &&(&ColumnProfile, Use)| !matches!(purpose, Use::Ignored(_));
+        let missing: usize = self.uses.iter().filter(is_used).map(|(column, _)| column.missing).sum();
+        let cells = |count: usize| units::counted(count as u64, "missing cell");
+        match (target.missing, missing) {
+            (0, 0) => {}
+            (0, filled) => line(format_args!(
+                "missing = \"mean\"    # fills {}; \"drop\" leaves their rows out",
+                cells(filled)
+            )),
+            (lost, _) => {
+                line(format_args!("missing = \"drop\"    # {} of the target cannot be filled", cells(lost)))
+            }
+        }
+        if self.profile.delimiter != ',' {
+            line(format_args!("delimiter = {}", quoted(&self.profile.delimiter.to_string())));
+        }
+        if !self.profile.header {
+            line(format_args!("header = false    # columns are named \"0\", \"1\" and so on"));
+        }
+        line(format_args!("standardize = true    # features to mean 0 and deviation 1"));
+        if !self.is_class {
+            line(format_args!("standardize_target = true    # losses are in the target's deviations"));
+        }
+        line(format_args!("validation_fraction = 0.2"));
+        text
+    }
+
+    /// The table's path, as seen from the spec's folder.
+    fn path(&self) -> PathBuf {
+        let is_beside = self.file.and_then(Path::parent).is_none_or(|folder| folder.as_os_str().is_empty());
+        if is_beside {
+            self.data.to_owned()
+        } else {
+            std::path::absolute(self.data).unwrap_or_else(|_| self.data.to_owned())
+        }
+    }
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}

@@ -1,0 +1,155 @@
+//! `runner new csv --from DATA`: specs drafted from tables, which check and train at once.
+
+use std::fs;
+
+use super::process::{Ended, Sandbox};
+
+const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
+const DIABETES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/diabetes.csv");
+
+/// The drafted spec, which must pass `check`.
+fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
+    let _ = fs::remove_file(place.path().join("spec.toml"));
+    let ended = place.runner(&[&["new", "csv", "spec.toml", "--from"], arguments].concat());
+    assert_eq!(ended.stderr, "wrote spec.toml; next: runner check spec.toml\n");
+    let checked = place.runner(&["check", "spec.toml"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    fs::read_to_string(place.path().join("spec.toml")).unwrap()
+}
+
+#[test]
+fn a_table_with_text_and_missing_cells() {
+    let place = Sandbox::new("");
+    fs::copy(PENGUINS, place.path().join("penguins.csv")).unwrap();
+    insta::assert_snapshot!(drafted(&place, &["penguins.csv", "--target", "species"]), @r#"
+    # Drafted for penguins.csv: 344 rows, 8 columns. Every line may be changed.
+    name = "penguins"
+
+    [data]
+    batch_size = 16
+
+    [data.csv]
+    path = "penguins.csv"
+    target = "species"    # 3 classes
+    categorical = ["island", "sex"]    # text, a column of 0 and 1 for each value
+    missing = "mean"    # fills 19 missing cells; "drop" leaves their rows out
+    standardize = true    # features to mean 0 and deviation 1
+    validation_fraction = 0.2
+
+    [model]
+    layers = [
+        { linear = { out_features = 16 } },
+        "relu",
+        { linear = { out_features = 3 } },
+    ]
+    loss = "cross_entropy"    # the target holds classes
+
+    [optimizer.adamw]
+    lr = 0.003
+
+    [trainer]
+    max_epochs = 100
+    early_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept
+
+    [logging]
+    metrics = ["loss", "accuracy"]
+    "#);
+    let ran = place.run(&["-q", "data.batch_size=64"]).ended_by(0);
+    assert!(ran.summary("final_validation_accuracy").parse::<f64>().unwrap() > 0.95);
+}
+
+#[test]
+fn a_quantity() {
+    let place = Sandbox::new("");
+    let text = drafted(&place, &[DIABETES]);
+    let expected = "target = \"progression\"    # a quantity\nstandardize = true ";
+    assert!(text.contains(expected) && text.contains("standardize_target = true"), "{text}");
+    let ran = place.run(&["-q"]).ended_by(0);
+    assert!(ran.summary("best_value").parse::<f64>().unwrap() < 0.6);
+}
+
+/// Semicolons, no header, a counter, a constant, prose, odd cells, a target with gaps, names that need quotes.
+#[test]
+fn columns_that_do_not_help_are_left_out() {
+    let place = Sandbox::new("");
+    let row = |n: usize| {
+        let odd = if n == 7 { "n.k.".to_owned() } else { format!("{}.5", n % 13) };
+        let target = if n.is_multiple_of(9) { "" } else { ["1", "2"][n % 2] };
+        format!("{n};5;word {n};{odd};{};{target}\n", n * n % 17)
+    };
+    fs::write(place.path().join("a.csv"), (1..=60).map(row).collect::<String>()).unwrap();
+    let text = drafted(&place, &["a.csv"]);
+    insta::assert_snapshot!(text.split("\n[model]").next().unwrap(), @r#"
+    # Drafted for a.csv: 60 rows, 6 columns. Every line may be changed.
+    name = "a"
+
+    [data]
+    batch_size = 16
+
+    [data.csv]
+    path = "a.csv"
+    target = "5"    # 2 whole numbers, taken for classes; as a quantity: loss = "mse" and out_features = 1
+    # `0` is left out: it counts the rows
+    # `1` is left out: all its values are equal
+    # `2` is left out: its texts are names or prose, not categories
+    # `3` is left out: some of its cells are no numbers, such as `n.k.`
+    ignore = ["0", "1", "2", "3"]
+    missing = "drop"    # 6 missing cells of the target cannot be filled
+    delimiter = ";"
+    header = false    # columns are named "0", "1" and so on
+    standardize = true    # features to mean 0 and deviation 1
+    validation_fraction = 0.2
+    "#);
+    let named: String = (1..=20).map(|n| format!("{n}.5\t\"{}\"\n", ["a", "b"][n % 2])).collect();
+    fs::write(place.path().join("b.csv"), format!("\"a \"\"b\"\"\"\t\"c\\d\"\n{named}")).unwrap();
+    let text = drafted(&place, &["b.csv"]);
+    assert!(text.contains("target = 'c\\d'") && text.contains("delimiter = \"\\t\""), "{text}");
+}
+
+#[test]
+fn what_cannot_be_drafted() {
+    let place = Sandbox::new("");
+    fs::write(place.path().join("one.csv"), "a,b\n1,2\n").unwrap();
+    fs::write(place.path().join("uneven.csv"), "a,b\n1,2\n3\n").unwrap();
+    fs::write(place.path().join("names.csv"), "a,b\n1,x\n2,y\n3,z\n").unwrap();
+    fs::write(place.path().join("empty.csv"), "").unwrap();
+    let refused = |arguments: &[&str]| {
+        let Ended { code, stderr, stdout } = place.runner(&[&["new", "csv", "--from"], arguments].concat());
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
+        stderr
+    };
+    let all = [
+        refused(&["one.csv"]),
+        refused(&["uneven.csv"]),
+        refused(&["names.csv"]),
+        refused(&["names.csv", "--target", "A"]),
+        refused(&["empty.csv"]),
+        refused(&["nowhere.csv"]),
+        place.runner(&["new", "mlp", "--from", "one.csv"]).stderr,
+    ];
+    insta::assert_snapshot!(all.join("\n"), @r#"
+    error: there is nothing to predict in `b`: all its values are equal
+     = hint: `--target COLUMN` names another column
+
+    error: expected 2 cells, as in the first line, found 1
+     --> uneven.csv:3:1
+      |
+    3 | 3
+      | ^
+
+    error: `b` cannot be predicted: nearly every row has another text
+     = hint: `--target COLUMN` names another column
+
+    error: `names.csv` has no column `A`
+     = hint: did you mean `a`? its columns are `a`, `b`
+
+    error: it is empty
+    --> empty.csv
+
+    error: cannot read `nowhere.csv`: no such file or directory
+     = hint: a relative path is taken from the folder of the spec
+
+    error: only `csv` is drafted from a table
+      = hint: `runner new csv FILE --from DATA`
+    "#);
+}
