@@ -21,9 +21,6 @@ use crate::{
 /// Values of an axis that have a place each; more numbers share a scale.
 const MOST_LEVELS: usize = 8;
 
-/// Shades of a heat map.
-const SHADES: f64 = 9.0;
-
 impl Content<'_> {
     /// Adds what is known of the axes of a ranking.
     pub(super) fn axes(&mut self, html: &mut Html, ranking: &Ranking) {
@@ -131,7 +128,7 @@ impl Content<'_> {
         let cell = |row: &str, column: &str| {
             let setting = folded.settings.iter().find(|setting| setting.values == [row, column])?;
             let share = (high - metric.cost(setting.value)) / (high - low).max(f64::MIN_POSITIVE);
-            Some((metric.word(setting.value), (share * SHADES) as usize))
+            Some((metric.word(setting.value), (share * table::SHADES) as usize))
         };
         table::heat_map(html, &caption, (&format!("{} \\ {}", names[0], names[1]), &rows, &columns), cell);
     }

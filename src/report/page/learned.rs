@@ -55,7 +55,8 @@ impl Content<'_> {
                 self.verdict(&mut headline, ranking);
             }
             self.section(&format!("curves{suffix}"), &format!("Curves{of}"), |content, html| {
-                content.curves(html, ranking);
+                let groups = content.groups(ranking);
+                content.curves(html, groups, ranking.metric.full_name());
             });
             if is_about_times {
                 continue;
@@ -70,6 +71,11 @@ impl Content<'_> {
                     content.axes(html, ranking);
                 });
             }
+        }
+        if rankings.is_empty() {
+            let runs = (0..self.comparison.runs.len()).map(|place| (self.name(place), vec![place]));
+            let groups = runs.filter(|(_, places)| !self.metrics[places[0]].is_empty()).collect();
+            self.section("curves", "Curves", |content, html| content.curves(html, groups, "loss"));
         }
         if self.comparison.runs.len() == 1 {
             table::facts(&mut headline, &self.runs()[1..]);
@@ -114,15 +120,14 @@ impl Content<'_> {
         settings.chain(rest).filter(has_curves).collect()
     }
 
-    fn curves(&mut self, html: &mut Html, ranking: &Ranking) {
-        let mut groups = self.groups(ranking);
+    /// A chart for each metric, that one first whose name `figure` ends with; the others are folded.
+    fn curves(&mut self, html: &mut Html, mut groups: Vec<Group>, figure: &str) {
         let all = groups.len();
         groups.truncate(MOST_CURVES);
         let places = groups.iter().flat_map(|(_, places)| places);
         let mut metrics =
             distinct(places.flat_map(|&place| self.metrics[place].iter().map(|(name, _)| name.clone())));
-        // The figure by which they are ranked comes first.
-        metrics.sort_by_key(|name| !ranking.metric.full_name().ends_with(name.as_str()));
+        metrics.sort_by_key(|name| !figure.ends_with(name.as_str()));
         let charts = self.charts_of(&groups, &metrics);
         let first = metrics.first().map(String::as_str).unwrap_or_default();
         let (main, others): (Vec<&Chart>, Vec<&Chart>) =

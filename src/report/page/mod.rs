@@ -1,6 +1,7 @@
 //! `runner report`: runs and sweeps as one page of HTML that needs no network. It answers first, then shows.
 
 mod axes;
+mod confusion;
 mod curves;
 mod document;
 mod drawn;
@@ -80,6 +81,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     };
     let headline = content.learned(request.metric)?;
     let learned = content.sections.len();
+    content.confusion();
     content.scaling();
     content.times();
     if comparison.runs.len() > 1 && request.metric.is_none() && comparison.is_about_times() {

@@ -62,6 +62,9 @@ pub(super) fn folded(html: &mut Html, summary: &str, is_much: bool, inner: impl 
     });
 }
 
+/// The darkest shade of a heat map.
+pub(super) const SHADES: f64 = 9.0;
+
 /// A table whose cells are shaded: the words of a cell, and its shade from 0 to 9.
 pub(super) fn heat_map(
     html: &mut Html,

@@ -97,7 +97,9 @@ fn words(line: &str) -> Vec<Word> {
         return product.split_whitespace().map(|word| Word::Exact(word.to_owned())).collect();
     }
     let mut found: Vec<Word> = Vec::new();
-    for word in without_rate(line).split_whitespace() {
+    // In a sparkline the last digits may move a level.
+    let is_curve = |word: &str| word.chars().all(|c| ('\u{2581}'..='\u{2588}').contains(&c));
+    for word in without_rate(line).split_whitespace().filter(|word| !is_curve(word)) {
         let bare = word.trim_end_matches([',', ';', ':']);
         let is_unit = UNITS.contains(&bare);
         match found.last_mut() {

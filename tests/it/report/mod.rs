@@ -51,7 +51,7 @@ fn run(place: &Path, name: &str, spec: &str, rows: &str) {
     let folder = place.join("runs").join(name);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("metrics.csv"), format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
-    let summary = format!("run,name,status,final_train_loss\n{name},x,finished,0.5\n");
+    let summary = format!("run,name,status,epoch_train_loss\n{name},x,finished,0.5\n");
     fs::write(folder.join("summary.csv"), summary).unwrap();
     fs::write(folder.join("spec.toml"), spec).unwrap();
 }
@@ -235,6 +235,19 @@ fn more_devices() {
     );
     let moved = table(&page, "What moved: bytes, and in how many copies");
     assert!(moved.iter().any(|row| row[..2] == ["h2d", "batch"]), "{moved:?}");
+}
+
+/// A matrix in the run's folder is a table whose shades are shares of the actual class.
+#[test]
+fn confusion() {
+    let place = Sandbox::new("");
+    run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
+    fs::write(place.path().join("runs/a/confusion.csv"), "actual,<a>,b\n<a>,9,1\nb,0,2\n").unwrap();
+    let page = page(&place, &["runs/a"]);
+    let cells =
+        ["<td class=\"h8\">9</td><td class=\"h0\">1</td>", "<td class=\"h0\">0</td><td class=\"h9\">2</td>"];
+    cells.iter().for_each(|cells| assert!(page.contains(cells), "{cells}"));
+    assert!(page.contains("<th scope=\"row\">&lt;a&gt;</th>"));
 }
 
 /// A damaged run is named and left out.

@@ -202,15 +202,8 @@
     drawn.push(draw);
   }
 
-  const watched = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting) {
-        watched.unobserve(entry.target);
-        chart(entry.target);
-      }
-    }
-  }, { rootMargin: "600px" });
-  document.querySelectorAll(".chart[data-chart]").forEach((figure) => watched.observe(figure));
+  // What is folded has no width, and is drawn once it is opened.
+  document.querySelectorAll(".chart[data-chart]").forEach(chart);
   const redraw = () => drawn.forEach((draw) => draw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   addEventListener("beforeprint", redraw);

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::super::{LabTable, messages, summary::per_second};
-use super::TrialOfSweep;
+use super::{TrialOfSweep, sparkline::sparkline};
 use crate::{
     event::{Best, Header, Outcome, Status},
     spec::Monitor,
@@ -14,11 +14,18 @@ use crate::{
 const NAME: usize = 16;
 
 /// The summary at the end: at most eight lines, but for what went wrong. The rest is in `run.log`, and is shown with `-v`.
-pub(super) fn table(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path, color: bool) -> String {
+/// `curve` has every validation loss.
+pub(super) fn table(
+    header: &Header,
+    (outcome, curve): (&Outcome, &[f64]),
+    wall_s: f64,
+    folder: &Path,
+    color: bool,
+) -> String {
     let devices = messages::devices_in_words(&header.devices_requested, &header.devices_used);
     let status = painted(outcome.status, color);
     let mut text = format!("{} {status} in {} on {devices}\n\n", header.name, units::seconds(wall_s));
-    for (name, value) in rows(header, outcome, wall_s, folder) {
+    for (name, value) in rows(header, (outcome, curve), wall_s, folder) {
         let _ = writeln!(text, "  {name:<NAME$} {value}"); // a String takes every write
     }
     text
@@ -66,7 +73,12 @@ pub(super) fn folder_name(folder: &Path) -> String {
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(&'static str, String)> {
+fn rows(
+    header: &Header,
+    (outcome, curve): (&Outcome, &[f64]),
+    wall_s: f64,
+    folder: &Path,
+) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     if let Some(reason) = &outcome.reason {
         rows.push(("reason", reason.clone()));
@@ -89,7 +101,8 @@ fn rows(header: &Header, outcome: &Outcome, wall_s: f64, folder: &Path) -> Vec<(
         let accuracy = outcome.final_validation_accuracy;
         let accuracy = accuracy.map(|a| format!(", accuracy {}", units::percent(a))).unwrap_or_default();
         let best = best_in_words(outcome).map(|best| format!("; {best}")).unwrap_or_default();
-        rows.push(("validation loss", format!("{}{accuracy}{best}", units::number(loss))));
+        let curve = sparkline(curve).map(|curve| format!("  {curve}")).unwrap_or_default();
+        rows.push(("validation loss", format!("{}{accuracy}{best}{curve}", units::number(loss))));
     }
     rows.extend(messages::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.extend(messages::of_build(header.build).map(|words| ("build", words.to_owned())));
@@ -145,14 +158,20 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), false);
+        let text = table(
+            &sample::header(),
+            (&sample::outcome(), &[0.4, 0.05, 0.1]),
+            0.0123,
+            Path::new(FOLDER),
+            false,
+        );
         insta::assert_snapshot!(text, @r"
         linreg finished in 12.3 ms on cpu (asked for 1 GPU)
 
           steps            6 in 2 epochs, 400 ms
           speed            15.00 steps/s, 400.0 rows/s
           train loss       1.750, the mean of the last epoch
-          validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1
+          validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1  █▁▂
           bound by         log, 64.0 % of the training time
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
@@ -184,7 +203,7 @@ mod tests {
             ..sample::outcome()
         };
         let header = Header { build: "debug", ..sample::header() };
-        insta::assert_snapshot!(table(&header, &outcome, 75.0, Path::new(FOLDER), false), @r"
+        insta::assert_snapshot!(table(&header, (&outcome, &[]), 75.0, Path::new(FOLDER), false), @r"
         linreg diverged in 1 min 15 s on cpu (asked for 1 GPU)
 
           reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
@@ -232,7 +251,7 @@ mod tests {
     fn lines_that_depend_on_the_run() {
         let line = |header: &Header, rows: u64, start: &str| {
             let outcome = Outcome { epoch_train_rows: rows, ..sample::outcome() };
-            let text = table(header, &outcome, 0.0123, Path::new(FOLDER), false);
+            let text = table(header, (&outcome, &[]), 0.0123, Path::new(FOLDER), false);
             text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default().trim().to_owned()
         };
         // A part of an epoch is called one.
@@ -250,7 +269,7 @@ mod tests {
             "speed            15.00 steps/s, 400.0 rows/s, of virtual devices"
         );
         // Only the status is painted.
-        let text = table(&sample::header(), &sample::outcome(), 0.0123, Path::new(FOLDER), true);
+        let text = table(&sample::header(), (&sample::outcome(), &[]), 0.0123, Path::new(FOLDER), true);
         assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms on cpu (asked for 1 GPU)\n"));
         assert_eq!(text.matches('\x1b').count(), 2);
     }

@@ -6,6 +6,7 @@
 mod bar;
 mod closing;
 mod plain;
+mod sparkline;
 mod sweep_line;
 
 use std::{
@@ -92,6 +93,8 @@ pub struct Console {
     bar: Bar,
     /// The best value of the monitored metric.
     best: Option<f64>,
+    /// Every validation loss.
+    curve: Vec<f64>,
     pace: PrintInterval,
     /// For standard output, once the other sinks have written their files.
     waiting: String,
@@ -120,6 +123,7 @@ impl Console {
             err,
             bar: Bar::default(),
             best: None,
+            curve: Vec::new(),
             pace: PrintInterval::default(),
             waiting: String::new(),
         }
@@ -201,7 +205,13 @@ impl Console {
             let table = std::mem::take(&mut self.table);
             self.waiting.push_str(&closing::lab(&header, outcome, (table, wall_s), &self.folder, color));
         } else {
-            self.waiting.push_str(&closing::table(&header, outcome, wall_s, &self.folder, color));
+            self.waiting.push_str(&closing::table(
+                &header,
+                (outcome, &self.curve),
+                wall_s,
+                &self.folder,
+                color,
+            ));
         }
     }
 }
@@ -235,6 +245,7 @@ impl Sink for Console {
             Event::Progress(progress) => self.progress(progress),
             Event::Validation(row) => {
                 self.see_best(row);
+                self.curve.push(row.loss);
                 self.validation(row);
             }
             Event::Notice(Level::Warning, message) => {

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Opens pages of `runner report` in headless Chromium: tests/browser/report.py RUNNER [FOLDER FOR PICTURES]
+
+Each page is opened wide and narrow, light and dark. Nothing may be written to the console, nothing may be asked of the network,
+nothing may be wider than the window, and every chart must be drawn. Then keys, buttons, zoom and sorting are tried.
+Needs Chromium and Python's standard library.
+"""
+
+import base64
+import itertools
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDTHS = {1280: 900, 400: 800}
+
+# Opens what is folded, whose charts are drawn with the next frames.
+SHOW_ALL = """(async () => {
+  document.querySelectorAll("details").forEach((one) => { one.open = true; });
+  for (let frame = 0; frame < 4; frame++) await new Promise((done) => requestAnimationFrame(done));
+})()"""
+
+# What is wrong with a page, as sentences.
+PROBLEMS = """(() => {
+  const problems = [];
+  const say = (element, words) => problems.push(`${words}: ${element.outerHTML.slice(0, 120)}`);
+  const drawn = (canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((v) => v !== 0);
+  if (document.documentElement.scrollWidth > innerWidth) {
+    const isWide = (one) => !one.closest(".wide") && one.getBoundingClientRect().right > innerWidth;
+    say([...document.body.querySelectorAll("*")].find(isWide) ?? document.body, "wider than the window");
+  }
+  for (const figure of document.querySelectorAll(".chart")) {
+    const canvas = figure.querySelector("canvas");
+    if (!canvas || !drawn(canvas)) say(figure, "not drawn");
+    if (!figure.querySelector(".plot[role=img][aria-label][tabindex]")) say(figure, "no name");
+    if (!figure.querySelector(".legend button[aria-pressed]")) say(figure, "no legend");
+  }
+  for (const svg of document.querySelectorAll("main svg")) {
+    if (svg.getAttribute("aria-hidden") || svg.closest("button")) continue;
+    if (svg.getAttribute("role") !== "img" || !svg.getAttribute("aria-label")) say(svg, "no name");
+    const { width, height } = svg.getBoundingClientRect();
+    if (width < 20 || height < 10 || svg.childElementCount === 0) say(svg, "empty");
+    for (const text of svg.querySelectorAll("text")) {
+      if (text.textContent.includes("NaN")) say(text, "no number");
+    }
+  }
+  for (const table of document.querySelectorAll("table")) {
+    if (!table.caption || !table.querySelector("th[scope]")) say(table, "no caption or heads");
+  }
+  const levels = [...document.querySelectorAll("h1, h2, h3")].map((head) => Number(head.tagName[1]));
+  if (levels.filter((level) => level === 1).length !== 1) problems.push("not one h1");
+  for (const link of document.querySelectorAll("nav a")) {
+    if (!document.querySelector(link.getAttribute("href"))) say(link, "leads nowhere");
+  }
+  return problems;
+})()"""
+
+
+class Browser:
+    """Chromium by its debugging protocol, over pipes."""
+
+    def __init__(self, profile):
+        self.down_read, self.down = os.pipe()
+        self.up, up_write = os.pipe()
+        # The protocol's pipes are 3 and 4.
+        command = "exec chromium --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run "
+        command += f"--user-data-dir={profile} --remote-debugging-pipe 3<&{self.down_read} 4>&{up_write}"
+        self.process = subprocess.Popen(
+            ["bash", "-c", command], pass_fds=[self.down_read, up_write], stderr=subprocess.DEVNULL
+        )
+        os.close(up_write)
+        self.numbers, self.buffer, self.events, self.session = itertools.count(1), b"", [], None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def message(self, timeout):
+        while b"\0" not in self.buffer:
+            if not select.select([self.up], [], [], timeout)[0]:
+                return None
+            data = os.read(self.up, 1 << 20)
+            if not data:
+                raise RuntimeError("Chromium ended")
+            self.buffer += data
+        text, self.buffer = self.buffer.split(b"\0", 1)
+        return json.loads(text)
+
+    def call(self, method, **parameters):
+        number = next(self.numbers)
+        message = {"id": number, "method": method, "params": parameters}
+        if self.session:
+            message["sessionId"] = self.session
+        os.write(self.down, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self.message(60)
+            if answer is None:
+                raise RuntimeError(f"no answer to {method}")
+            if answer.get("id") == number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.events.append(answer)
+
+    def evaluate(self, script):
+        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", script))
+        return answer["result"].get("value")
+
+    def open(self, path, width, scheme):
+        self.events.clear()
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=WIDTHS[width], deviceScaleFactor=1, mobile=False
+        )
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Page.navigate", url=path.as_uri())
+        end = time.monotonic() + 30
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            message = self.message(max(0.1, end - time.monotonic()))
+            if message is None:
+                raise RuntimeError(f"{path} does not load")
+            self.events.append(message)
+
+    def complaints(self):
+        """What the page said, and what it asked for."""
+        found = []
+        for event in self.events:
+            method, parameters = event.get("method"), event.get("params", {})
+            if method == "Runtime.consoleAPICalled":
+                found.append(f"console: {[argument.get('value') for argument in parameters['args']]}")
+            elif method == "Runtime.exceptionThrown":
+                found.append(f"exception: {parameters['exceptionDetails']['text']}")
+            elif method == "Log.entryAdded":
+                found.append(f"log: {parameters['entry']['text']}")
+            elif method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith("file:"):
+                found.append(f"request: {parameters['request']['url'][:100]}")
+        return found
+
+    def picture(self, path):
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        data = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+    def press(self, key):
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def drag(self, begin, end, y):
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=begin, y=y)
+        self.call("Input.dispatchMouseEvent", type="mousePressed", x=begin, y=y, button="left", clickCount=1)
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=(begin + end) / 2, y=y, button="left", buttons=1)
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=end, y=y, button="left", buttons=1)
+        self.call("Input.dispatchMouseEvent", type="mouseReleased", x=end, y=y, button="left", clickCount=1)
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def make_pages(runner, folder):
+    """Pages of a run, of sweeps, of devices, of the lab, and of a run whose names are scripts."""
+
+    def run(*words):
+        done = subprocess.run([runner, *words], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, (words, done.stderr)
+        return done.stdout
+
+    examples = ROOT / "experiments"
+    run(examples / "digits.toml", "trainer.max_epochs=5", "logging.system_every_s=0.02", "-q")
+    sweep = ["optimizer.adamw.lr=0.003,0.03,0.3", "model.layers.0.linear.out_features=8,32", "sweep.repeats=3"]
+    run(examples / "diabetes.toml", *sweep, "trainer.max_epochs=8", "-q")
+    run(examples / "num_gpus_sweep.toml", "devices.num_gpus=0,1,2", "--virtual-gpus", "2", "-q")
+    run(examples / "matmul.toml", "matmul.count=3", "-q")
+    evil = "</script><script>console.log('bad')</script><img src=x onerror=console.log(1)>"
+    for name, loss in [("<b>a", 3), ("b", 2)]:
+        place = folder / "evil" / name
+        place.mkdir(parents=True)
+        rows = "".join(f"{step},1,train,8,{loss / step},0.1\n" for step in range(1, 40))
+        (place / "metrics.csv").write_text(f"step,epoch,split,rows,loss,elapsed_s\n{rows}")
+        (place / "summary.csv").write_text(f"run,status,epoch_train_loss\n{loss},finished,{loss / 39}\n")
+        (place / "spec.toml").write_text(f"name = {json.dumps(evil)}\nx = {json.dumps(evil + str(loss))}\n")
+    pages = {}
+    for name, path in [(name, f"runs/{name}") for name in ("digits", "diabetes", "num_gpus_sweep", "matmul")] + [
+        ("evil", "evil"),
+        ("all", "runs/*"),
+    ]:
+        run("report", path, "-o", f"{name}.html")
+        pages[name] = folder / f"{name}.html"
+    return pages
+
+
+def use(browser):
+    """Keys, buttons, zoom, sorting: what does not work, as sentences."""
+    problems = []
+
+    def expect(words, script):
+        if browser.evaluate(script) is not True:
+            problems.append(words)
+
+    reset = "document.querySelector('.tools button:last-child')"
+    expect("zoom is reset at first", f"{reset}.disabled")
+    browser.evaluate("document.querySelector('.chart .plot').scrollIntoView({ block: 'center' })")
+    box = browser.evaluate("(({ left, top, width, height }) => [left, top, width, height])"
+                           "(document.querySelector('.u-over').getBoundingClientRect().toJSON())")
+    browser.drag(box[0] + box[2] * 0.3, box[0] + box[2] * 0.6, box[1] + box[3] / 2)
+    expect("dragging zooms", f"!{reset}.disabled")
+    expect("the cursor reads values", "document.querySelector('.legend .value').textContent !== ''")
+    browser.evaluate("document.querySelector('.chart .plot').focus()")
+    browser.press("Escape")
+    expect("Escape resets the zoom", f"{reset}.disabled")
+    browser.press("End")
+    last = browser.evaluate("document.querySelector('.readout').textContent")
+    browser.press("ArrowLeft")
+    expect("arrows move the cursor", f"document.querySelector('.readout').textContent !== {json.dumps(last)}")
+    browser.press("+")
+    expect("+ zooms", f"!{reset}.disabled")
+    button = "document.querySelector('.legend button')"
+    browser.evaluate(f"{button}.click()")
+    expect("a curve is hidden", f"{button}.getAttribute('aria-pressed') === 'false'")
+    log = "document.querySelector('.tools button')"
+    before = browser.evaluate(f"{log}.getAttribute('aria-pressed')")
+    browser.evaluate(f"{log}.click()")
+    expect("the axis changes", f"{log}.getAttribute('aria-pressed') !== {json.dumps(before)}")
+    head = "document.querySelector('#ranking th button')"
+    browser.evaluate(f"{head}.click()")
+    cells = "[...document.querySelectorAll('#ranking tbody tr')].map((row) => Number(row.cells[0].textContent))"
+    expect("a table is sorted", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] <= value)")
+    browser.evaluate(f"{head}.click()")
+    expect("and back", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] >= value)")
+    return problems
+
+
+def main():
+    runner = Path(sys.argv[1]).resolve()
+    pictures = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    passed, failed = 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        pages = make_pages(runner, Path(folder))
+        browser = Browser(Path(folder) / "profile")
+        try:
+            for (name, path), width, scheme in itertools.product(pages.items(), WIDTHS, ("light", "dark")):
+                browser.open(path, width, scheme)
+                browser.evaluate(SHOW_ALL)
+                problems = browser.evaluate(PROBLEMS)
+                if pictures:
+                    pictures.mkdir(parents=True, exist_ok=True)
+                    browser.picture(pictures / f"{name}-{width}-{scheme}.png")
+                if name == "diabetes":
+                    problems += use(browser)
+                problems += browser.complaints()
+                passed, failed = passed + (not problems), failed + bool(problems)
+                for problem in problems:
+                    print(f"{name}, {width} pixels, {scheme}: {problem}")
+        finally:
+            browser.close()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
