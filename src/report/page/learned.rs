@@ -2,7 +2,7 @@
 
 use super::{
     Content,
-    curves::Chart,
+    curves::{COLORS, Chart},
     html::{Attributes, Html},
     table,
 };
@@ -168,9 +168,8 @@ impl Content<'_> {
         }
         wanted.iter_mut().for_each(|(_, lines)| lines.retain(|(_, runs)| !runs.is_empty()));
         wanted.retain(|(_, lines)| !lines.is_empty());
-        let values = |lines: &Vec<(String, Vec<&Series>)>| -> usize {
-            lines.iter().map(|(_, runs)| if runs.len() > 1 { 3 } else { 1 }).sum()
-        };
+        let values =
+            |lines: &Vec<(String, Vec<&Series>)>| -> usize { lines.len() + 2 * lines.len().min(COLORS) };
         let curves: usize = wanted.iter().map(|(_, lines)| values(lines)).sum();
         let most = (MOST_VALUES / curves.max(1)).clamp(POINTS[0], POINTS[1]);
         wanted.into_iter().map(|(title, lines)| Chart::new(title, "steps", &lines, most)).collect()

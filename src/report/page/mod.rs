@@ -210,14 +210,14 @@ fn label(chart: &Chart) -> String {
 fn notes(chart: &Chart) -> Vec<String> {
     let thinned = chart.thinned.map(|width| {
         let width = format!("{} {}", units::number(width), chart.across);
-        format!("Thinned: every {width} share two points, their lowest and their highest value.")
+        format!("Thinned: a point stands for {width}. Lines are means, bands reach from the lowest to the highest value.")
     });
     let lost: u64 = chart.lines.iter().map(|line| line.not_finite).sum();
     let lost = (lost > 0).then(|| {
         let verb = if lost == 1 { "is" } else { "are" };
         format!("{} {verb} not finite, and not drawn.", units::counted(lost, "value"))
     });
-    let is_band = chart.lines.iter().any(|line| line.band.is_some());
+    let is_band = thinned.is_none() && chart.lines.iter().any(|line| line.band.is_some());
     let band =
         is_band.then(|| "Lines are means over seeds; bands reach from the lowest to the highest.".to_owned());
     band.into_iter().chain(thinned).chain(lost).collect()

@@ -150,13 +150,17 @@ fn extremes_survive() {
     run(place.path(), "long", "", &rows);
     let page = page(&place, &["runs/long", "-o", "page.html"]);
     let chart = &charts(&page)[0];
-    let values: Vec<f64> =
-        chart["lines"][0]["y"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
-    let steps = chart["x"].as_array().unwrap();
-    assert!(values.len() <= 2000 && values.contains(&99.0) && values.contains(&0.25), "{}", values.len());
-    let at = chart["lines"][0]["y"].as_array().unwrap().iter().position(|value| *value == 99.0).unwrap();
-    assert!((steps[at].as_f64().unwrap() - 54_321.0).abs() <= 200.0);
-    assert!(page.contains("Thinned: every 100.0 steps share two points"));
+    let steps: Vec<f64> = chart["x"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert!(steps.len() <= 2000, "{}", steps.len());
+    let [low, high] = [0, 1].map(|end| chart["lines"][0]["band"][end].as_array().unwrap());
+    for (values, extreme, step) in [(low, 0.25, 12_345.0), (high, 99.0, 54_321.0)] {
+        let at = values.iter().position(|value| *value == extreme).unwrap();
+        assert!((steps[at] - step).abs() <= 200.0, "{extreme} at {}", steps[at]);
+    }
+    // The mean of the others is 1.3.
+    let mean = chart["lines"][0]["y"][0].as_f64().unwrap();
+    assert!((mean - 1.3).abs() < 0.02, "{mean}");
+    assert!(page.contains("Thinned: a point stands for 100.0 steps."));
     assert!(page.len() < 200_000, "{}", page.len());
 }
 
