@@ -93,7 +93,7 @@ pub struct StepFacts {
 }
 
 impl StepFacts {
-    /// Of a trial, by all its threads.
+    /// The step of a trial, by all its threads.
     pub fn new(trial: &Trial) -> Self {
         let LowerBound { rates, cost, .. } = &trial.lower_bound;
         let is_own = trial.engine.is_gpu() == rates.processor.is_gpu() && !trial.devices.any_virtual();
