@@ -58,8 +58,8 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
         _ => DeviceId::Cpu,
     };
     let grain = train::grain(trial);
-    // Pairs of short blocks tell more than few long ones.
-    let short = (LONG.as_secs_f64() / 16.0 / about_s) as usize; // a float as an integer saturates
+    // Many short blocks tell more than few long ones: of those that others held up, the median knows nothing.
+    let short = (LONG.as_secs_f64() / 128.0 / about_s) as usize; // a float as an integer saturates
     let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, trial.programs.clone(), RankLink::Alone)?;
     let file = match (&dataset.train.features, trial.lower_bound.fetch) {

@@ -53,8 +53,17 @@ impl Clock {
 
     /// One whose origin lies back by the time that earlier parts of a run took.
     pub fn after(earlier: Duration, grain: Grain) -> Self {
-        let clock = Self::new(grain);
-        Self { origin: clock.origin.checked_sub(earlier).unwrap_or(clock.origin), ..clock }
+        let mut clock = Self::at(Instant::now(), grain);
+        // To make them within a short run would be a good part of it, and of no phase.
+        let of_steps: &[Phase] = match grain {
+            Grain::Blocks => &[Phase::Step],
+            Grain::Phases => &[Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer],
+        };
+        for phase in [Phase::Data, Phase::Upload, Phase::Validation, Phase::Log].iter().chain(of_steps) {
+            clock.samples[Timer::Host as usize][*phase as usize].make_histogram();
+        }
+        let now = Instant::now();
+        Self { origin: now.checked_sub(earlier).unwrap_or(now), ..clock }
     }
 
     pub fn at(origin: Instant, grain: Grain) -> Self {
@@ -187,11 +196,16 @@ struct Samples {
     mean_s: f64,
     min: Duration,
     max: Duration,
-    /// Made with the first sample.
+    /// Made with the first sample at the latest.
     histogram: Option<Histogram<u32>>,
 }
 
 impl Samples {
+    fn make_histogram(&mut self) {
+        // Cannot fail with these bounds.
+        self.histogram = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok();
+    }
+
     fn add(&mut self, time: Duration, count: u64) {
         let each = if count == 1 { time } else { Duration::from_secs_f64(time.as_secs_f64() / count as f64) };
         self.min = if self.count == 0 { each } else { self.min.min(each) };
@@ -204,8 +218,7 @@ impl Samples {
         self.squares += delta * (each_s - self.mean_s) * count as f64;
         self.max = self.max.max(each);
         if self.histogram.is_none() {
-            // Cannot fail with these bounds.
-            self.histogram = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok();
+            self.make_histogram();
         }
         if let Some(histogram) = &mut self.histogram {
             let ns = u64::try_from(each.as_nanos()).unwrap_or(LONGEST_NS);

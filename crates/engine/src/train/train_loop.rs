@@ -175,13 +175,12 @@ impl<'a> TrainLoop<'a> {
         let (at, earlier) = resumed
             .map(|saved| (Position::from(&saved.facts), Earlier::from(&saved.facts)))
             .unwrap_or_default();
+        let elapsed_s = earlier.elapsed_s;
         Self {
             trial,
             dataset,
             group,
             stop,
-            clock: Clock::after(Duration::from_secs_f64(earlier.elapsed_s), grain(trial))
-                .traced(logging.trace),
             outbox: Outbox::new(emit),
             lr_scheduler: LrScheduler::new(&optimizer, &schedule),
             metric_buffer: MetricBuffer::new(logging, &trial.programs.layout),
@@ -194,6 +193,8 @@ impl<'a> TrainLoop<'a> {
             earlier,
             non_finite: None,
             ended: None,
+            // The last: it runs from here on.
+            clock: Clock::after(Duration::from_secs_f64(elapsed_s), grain(trial)).traced(logging.trace),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::{
     collective::{self, Abort},
     device::{
         Device, DeviceError, Executor, RankLink,
-        cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
+        cpu::{CpuExecutor, CpuSetup, KnownTimes, Memory, ThreadMode},
     },
     plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, NcclFailure, Trial},
     program::Programs,
@@ -161,7 +161,10 @@ pub fn executor(
         collective: if let RankLink::Host(ranks) = link { Some(ranks) } else { None },
         memory,
         sharing: sharing(trial),
-        tried: trial.engine_reason.tried_s(trial.threads),
+        known: KnownTimes {
+            estimate_s: Some(trial.lower_bound.settled_s(1)),
+            tried_s: trial.engine_reason.tried_s(trial.threads),
+        },
     };
     Ok(Box::new(CpuExecutor::new(setup)?))
 }

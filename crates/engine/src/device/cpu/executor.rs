@@ -8,7 +8,7 @@ use std::{
 use super::{
     state::{Fault, State},
     team::{Lost, Team, WorkerToken},
-    thread_tuner::{ThreadMode, ThreadTuner},
+    thread_tuner::{KnownTimes, ThreadMode, ThreadTuner},
     watch::{PhaseWatch, Unwatched, Watcher},
 };
 use crate::{
@@ -44,15 +44,14 @@ pub struct CpuSetup {
     pub memory: Memory,
     /// Whether single steps may run on one thread while the team is slower.
     pub sharing: ThreadMode,
-    /// Seconds of a step on one thread and on the team, where a trial found them.
-    pub tried: Option<[f64; 2]>,
+    pub known: KnownTimes,
 }
 
 impl CpuSetup {
     /// The host CPU as the only device.
     pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: ThreadMode) -> Self {
         let (device, collective, memory) = ("cpu".to_owned(), None, Memory::Host);
-        Self { device, programs, threads, seed, collective, memory, sharing, tried: None }
+        Self { device, programs, threads, seed, collective, memory, sharing, known: KnownTimes::default() }
     }
 }
 
@@ -96,7 +95,7 @@ impl CpuExecutor {
         } else {
             None
         };
-        let tuner = ThreadTuner::new(job.threads, job.sharing, job.tried);
+        let tuner = ThreadTuner::new(job.threads, job.sharing, job.known);
         let Programs { layout, train, validate, .. } = job.programs;
         let batch = [[train.batch, train.rows], validate.map_or([1, 0], |p| [p.batch, p.rows])];
         let worker = WorkerState { collective: job.collective, ..WorkerState::default() };

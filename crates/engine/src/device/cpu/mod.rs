@@ -18,4 +18,4 @@ mod watch;
 pub use backend::HostBackend;
 pub use executor::{CpuExecutor, CpuSetup, Memory};
 pub use rates::measure as measure_rates;
-pub use thread_tuner::ThreadMode;
+pub use thread_tuner::{KnownTimes, ThreadMode};

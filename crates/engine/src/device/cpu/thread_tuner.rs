@@ -30,6 +30,9 @@ const SLOW: f64 = 1.5;
 /// later, and only the team profits at once.
 const MARGIN: f64 = 1.25;
 
+/// One thread that was not timed yet takes at most this many times what the plan estimates, which is the least that it can.
+const ESTIMATE_SLACK: f64 = 4.0;
+
 /// Measurements per mode; their median counts, so a single delay decides nothing.
 const REMEMBERED: usize = 5;
 
@@ -64,6 +67,8 @@ struct Selection {
     seen: [Seen; 2],
     /// The least step time on the team.
     least_s: Option<f64>,
+    /// As in [`KnownTimes`].
+    estimate_s: Option<f64>,
     since: Duration,
     interval: Duration,
     trying: bool,
@@ -71,10 +76,11 @@ struct Selection {
 
 impl Selection {
     /// Seconds per step on one thread and on the team, once the team has run. If one thread was not timed, it is taken to be
-    /// slower by the number of threads.
+    /// slower by the number of threads, unless it is expected to take less.
     fn seconds(&self, threads: usize) -> Option<[f64; 2]> {
         let [alone, together] = self.seen.map(|seen| seen.median());
-        together.map(|together| [alone.unwrap_or(threads as f64 * together), together])
+        let most = self.estimate_s.map_or(f64::INFINITY, |estimate| ESTIMATE_SLACK * estimate);
+        together.map(|together| [alone.unwrap_or((threads as f64 * together).min(most)), together])
     }
 
     /// How many times as long as a probe takes must have passed since the last.
@@ -99,6 +105,15 @@ pub enum ThreadMode {
     InTurns,
 }
 
+/// What is known of a training step's seconds before the first.
+#[derive(Clone, Copy, Default)]
+pub struct KnownTimes {
+    /// By one thread, as the plan estimates.
+    pub estimate_s: Option<f64>,
+    /// By one thread and by the team, as a trial found.
+    pub tried_s: Option<[f64; 2]>,
+}
+
 pub struct ThreadTuner {
     threads: usize,
     sharing: ThreadMode,
@@ -108,12 +123,12 @@ pub struct ThreadTuner {
 }
 
 impl ThreadTuner {
-    /// `threads` is the team's size; 1 means no team. `tried`: seconds of a training step on one thread and on the team, where
-    /// a trial found them.
-    pub fn new(threads: usize, sharing: ThreadMode, tried: Option<[f64; 2]>) -> Self {
+    /// `threads` is the team's size; 1 means no team.
+    pub fn new(threads: usize, sharing: ThreadMode, known: KnownTimes) -> Self {
         let mut tuner = Self { threads, sharing, turn: false, selections: Default::default() };
-        let seen = &mut tuner.selections[PassKind::Train as usize].seen;
-        seen.iter_mut().zip(tried.iter().flatten()).for_each(|(seen, step_s)| seen.add(*step_s));
+        let train = &mut tuner.selections[PassKind::Train as usize];
+        train.estimate_s = known.estimate_s;
+        train.seen.iter_mut().zip(known.tried_s.iter().flatten()).for_each(|(seen, s)| seen.add(*s));
         tuner
     }
 
@@ -185,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         assert!(share(&mut pace, [100, 60], 20) > 0.98);
         // Another process takes a core: the team is twenty times slower, and rests.
         assert!(share(&mut pace, [100, 2000], 20) < 0.05);
@@ -195,7 +210,7 @@ mod tests {
 
     #[test]
     fn long_steps_are_not_spent_on_probes() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         let (mut spent, mut lost) = (0.0, 0.0);
         while spent < 60.0 {
             // Blocks of one step of a fifth of a second, or of two fifths by one thread.
@@ -209,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_slow_start_of_the_team_is_no_verdict() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
         pace.took(PassKind::Train, true, 48, Duration::from_millis(200));
         assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
@@ -219,7 +234,7 @@ mod tests {
 
     #[test]
     fn one_hold_up_is_no_verdict_nor_are_two_ways_as_slow() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, None);
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         assert!(share(&mut pace, [1900, 1000], 3) > 0.9);
         for round in 0..400 {
             let (team, steps) = pace.next(PassKind::Train, 10);
@@ -239,10 +254,11 @@ mod tests {
 
     #[test]
     fn steps_begin_as_a_trial_found_them_and_long_ones_are_probed_soon_once_slow() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, Some([0.1, 0.3]));
+        let tried = |tried_s| KnownTimes { tried_s: Some(tried_s), estimate_s: None };
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.1, 0.3]));
         assert_eq!(pace.next(PassKind::Train, 100), (false, 100));
         // Steps of 7 ms; a neighbour comes after some seconds, for whom three seconds are too long a wait.
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, Some([0.012, 0.007]));
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.012, 0.007]));
         let mut run = |together: u64, seconds: f64| {
             let (mut spent, mut alone) = (0.0, 0.0);
             while spent < seconds {
@@ -259,8 +275,26 @@ mod tests {
     }
 
     #[test]
+    fn a_team_that_takes_many_times_what_one_thread_needs_is_left_at_once() {
+        let known = KnownTimes { estimate_s: Some(50e-6), tried_s: None };
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, known);
+        assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
+        pace.took(PassKind::Train, true, 23, Duration::from_micros(23 * 841));
+        assert_eq!(pace.next(PassKind::Train, 23), (false, 23));
+        // Where one thread proves slow, too, the team is back.
+        pace.took(PassKind::Train, false, 23, Duration::from_micros(23 * 1500));
+        assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
+    }
+
+    #[test]
     fn without_a_choice_there_is_none() {
-        assert_eq!(ThreadTuner::new(1, ThreadMode::Adaptive, None).next(PassKind::Train, 7), (false, 7));
-        assert_eq!(ThreadTuner::new(2, ThreadMode::Team, None).next(PassKind::Train, 7), (true, 7));
+        assert_eq!(
+            ThreadTuner::new(1, ThreadMode::Adaptive, KnownTimes::default()).next(PassKind::Train, 7),
+            (false, 7)
+        );
+        assert_eq!(
+            ThreadTuner::new(2, ThreadMode::Team, KnownTimes::default()).next(PassKind::Train, 7),
+            (true, 7)
+        );
     }
 }
