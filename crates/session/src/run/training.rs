@@ -161,6 +161,7 @@ impl Planned for Trial {
             precision: self.spec.devices.precision.name(),
             timed_by: timed_by(self),
             engine: Some(record::engine(self)),
+            step: Some(record::StepFacts::new(self)),
             data_digest: Some(ready.dataset.digest.clone()),
             sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],

@@ -63,7 +63,7 @@ impl Judged for Spec {
     fn check(&self, epochs: u64, metric: Option<Monitor>) -> Result<(), [String; 2]> {
         let refuse = |why: String, hint: &str| Err([why, hint.to_owned()]);
         let every = self.trainer.validate_every_epochs;
-        if !self.data.source.has_validation() {
+        if !self.data.has_validation() {
             return refuse(
                 "trials have no rows to validate on".to_owned(),
                 "set aside some, such as `validation_fraction = 0.2`",
