@@ -70,6 +70,8 @@ pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
             && !NOT_THE_MACHINE.contains(&key)
             && !key.starts_with("load.")
             && !key.starts_with("during.")
+            // The work of a step follows from the spec; rates are those of the last measurement.
+            && !key.starts_with("step.")
     });
     let mut threads = of(&|run| run.figure("devices_used") == Some("cpu"));
     threads.retain(|difference| [THREADS, AVAILABLE].contains(&difference.key.as_str()));

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use crate::report::plot::{LOG_FROM, Series};
 
+/// Curves in colour, the best; others are grey, and have no band.
+pub(super) const COLORS: usize = 7;
+
 /// Curves over one axis.
 pub(super) struct Chart {
     pub(super) title: String,
@@ -22,7 +25,7 @@ pub(super) struct Line {
     pub(super) name: String,
     /// Values, by place across.
     pub(super) y: Vec<Option<f64>>,
-    /// The lowest and the highest of several runs; the line is their mean.
+    /// The lowest and the highest of several runs, or of the steps that share a point; the line is their mean.
     pub(super) band: Option<[Vec<Option<f64>>; 2]>,
     /// Values that cannot be drawn.
     pub(super) not_finite: u64,
@@ -48,7 +51,9 @@ impl Chart {
             let x: Vec<f64> = steps.into_iter().map(f64::from_bits).collect();
             let place = |step: f64| x.binary_search_by(|known| known.total_cmp(&step)).unwrap_or_default();
             let lines = groups.iter().map(|(name, runs)| Line::new(name, runs, x.len(), &place));
-            return Self { lines: lines.collect(), title, across, x, thinned: None };
+            let mut lines: Vec<Line> = lines.collect();
+            lines.iter_mut().skip(COLORS).for_each(|line| line.band = None);
+            return Self { lines, title, across, x, thinned: None };
         }
         let ends = series().flat_map(|run| run.first().into_iter().chain(run.last())).map(|(step, _)| step);
         let (first, last) =
@@ -56,11 +61,13 @@ impl Chart {
         let cells = most / 2;
         let width = (last - first) / cells as f64;
         let place = |step: f64| (((step - first) / width) as usize).min(cells - 1);
-        // Two points for each cell: the lowest and the highest value stand one after the other, as they came.
+        // Two points for each cell, for the lines that go up and down between its lowest and its highest value.
         let at = |place: usize| first + width * place as f64 / 2.0;
         let x = (0..2 * cells).map(|place| if width < 2.0 { at(place) } else { at(place).round() });
-        let lines = groups.iter().map(|(name, runs)| Line::thinned(name, runs, cells, &place));
-        Self { lines: lines.collect(), x: x.collect(), title, across, thinned: Some(width) }
+        let mut lines: Vec<Line> =
+            groups.iter().map(|(name, runs)| Line::thinned(name, runs, cells, &place)).collect();
+        lines.iter_mut().skip(COLORS).for_each(Line::without_band);
+        Self { lines, x: x.collect(), title, across, thinned: Some(width) }
     }
 
     /// The lowest and the highest value.
@@ -115,28 +122,45 @@ impl Line {
         Self { name: name.to_owned(), y, band, not_finite: not_finite(runs) }
     }
 
+    /// A mean for each cell, in a band from its lowest to its highest value.
     fn thinned(name: &str, runs: &[&Series], cells: usize, place: &dyn Fn(f64) -> usize) -> Self {
         let mut low: Vec<Option<f64>> = vec![None; 2 * cells];
-        let (mut high, mut sums) = (low.clone(), vec![(0.0, 0.0); cells]);
-        let mut pairs = low.clone();
+        let mut high = low.clone();
+        let mut means = vec![Vec::new(); cells];
         for run in runs {
-            for (cell, [lowest, highest, last]) in extremes(run, place) {
-                let at = 2 * cell;
-                low[at] = Some(low[at].map_or(lowest.1, |v: f64| v.min(lowest.1)));
-                high[at] = Some(high[at].map_or(highest.1, |v: f64| v.max(highest.1)));
-                sums[cell] = (sums[cell].0 + last.1, sums[cell].1 + 1.0);
-                let (a, b) = if lowest.0 <= highest.0 { (lowest, highest) } else { (highest, lowest) };
-                (pairs[at], pairs[at + 1]) = (Some(a.1), (a != b).then_some(b.1));
+            let mut sums = vec![(0.0, 0.0); cells];
+            for bucket in run.buckets() {
+                let sum = &mut sums[place(bucket.first.0)];
+                *sum = (sum.0 + bucket.sum, sum.1 + bucket.count);
+                let [lowest, highest] =
+                    [bucket.low, bucket.high].map(|(step, value)| (2 * place(step), value));
+                low[lowest.0] = Some(low[lowest.0].map_or(lowest.1, |known| known.min(lowest.1)));
+                high[highest.0] = Some(high[highest.0].map_or(highest.1, |known| known.max(highest.1)));
+            }
+            for (means, (sum, count)) in means.iter_mut().zip(sums) {
+                means.extend((count > 0.0).then(|| sum / count));
             }
         }
+        // A bucket at the border of two cells has its mean in one of them, an extreme perhaps in the other.
         let mean = |at: usize| {
-            let (sum, count) = sums[at / 2];
-            (at % 2 == 0 && count > 0.0).then(|| sum / count)
+            let own: &[f64] = if at.is_multiple_of(2) { &means[at / 2] } else { &[] };
+            let mean = (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64);
+            mean.or(low[at]).or(high[at])
         };
-        let is_single = runs.len() < 2;
-        let y = if is_single { pairs } else { (0..2 * cells).map(mean).collect() };
-        let band = (!is_single).then_some([low, high]);
-        Self { name: name.to_owned(), y, band, not_finite: not_finite(runs) }
+        let y: Vec<Option<f64>> = (0..2 * cells).map(mean).collect();
+        for at in 0..2 * cells {
+            low[at] = low[at].or(y[at]).map(|low| y[at].map_or(low, |mean| low.min(mean)));
+            high[at] = high[at].or(y[at]).map(|high| y[at].map_or(high, |mean| high.max(mean)));
+        }
+        Self { name: name.to_owned(), y, band: Some([low, high]), not_finite: not_finite(runs) }
+    }
+
+    /// A grey line has no band: it goes through its lowest and its highest values.
+    fn without_band(&mut self) {
+        let Some([low, high]) = self.band.take() else { return };
+        for at in (0..self.y.len()).step_by(2) {
+            (self.y[at], self.y[at + 1]) = (low[at], high[at]);
+        }
     }
 }
 
@@ -148,24 +172,6 @@ fn not_finite(runs: &[&Series]) -> u64 {
 fn distinct_points(run: &Series) -> impl Iterator<Item = (f64, f64)> + '_ {
     let mut last = None;
     run.points().filter(move |point| last.replace(point.0) != Some(point.0))
-}
-
-/// The lowest, the highest and the last point in each cell.
-fn extremes<'a>(
-    run: &'a Series,
-    place: &'a dyn Fn(f64) -> usize,
-) -> impl Iterator<Item = (usize, [(f64, f64); 3])> + 'a {
-    let mut points = run.points().map(|point| (place(point.0), point)).peekable();
-    std::iter::from_fn(move || {
-        let (cell, point) = points.next()?;
-        let [mut low, mut high, mut last] = [point; 3];
-        while let Some((_, point)) = points.next_if(|(next, _)| *next == cell) {
-            low = if point.1 < low.1 { point } else { low };
-            high = if point.1 > high.1 { point } else { high };
-            last = point;
-        }
-        Some((cell, [low, high, last]))
-    })
 }
 
 /// Six digits, more than a screen can show.

@@ -1,14 +1,11 @@
 //! Curves as a drawing, for papers.
 
 use super::{
-    curves::{Chart, Line},
+    curves::{COLORS, Chart, Line},
     html::Html,
     svg::{self, Frame, Svg, px},
 };
 use crate::report::plot::Axis;
-
-/// Curves in colour; of more the best.
-const COLORS: usize = 7;
 
 /// Size without the legend, and the height of one of its lines.
 const SIZE: [f64; 3] = [640.0, 340.0, 18.0];

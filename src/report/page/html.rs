@@ -41,6 +41,15 @@ impl Html {
         self.with(tag, attributes, |html| html.text(text));
     }
 
+    /// An element that holds sentences, in which `code` stands between backticks.
+    pub(super) fn prose(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
+        self.with(tag, attributes, |html| {
+            for (place, part) in text.split('`').enumerate() {
+                if place % 2 == 1 { html.words("code", &[], part) } else { html.text(part) }
+            }
+        });
+    }
+
     /// An element without content.
     pub(super) fn empty(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.with(tag, attributes, |_| {});

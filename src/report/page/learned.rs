@@ -2,7 +2,7 @@
 
 use super::{
     Content,
-    curves::Chart,
+    curves::{COLORS, Chart},
     html::{Attributes, Html},
     table,
 };
@@ -81,11 +81,11 @@ impl Content<'_> {
             table::facts(&mut headline, &self.runs()[1..]);
         } else {
             let class = if is_about_times { "verdict" } else { "note" };
-            headline.words("p", &[("class", &class)], &self.comparison.comparability());
+            headline.prose("p", &[("class", &class)], &self.comparison.comparability());
         }
         let warnings: Vec<String> =
             self.comparison.warning().into_iter().chain(self.comparison.builds()).collect();
-        warnings.iter().for_each(|words| headline.words("p", &[("class", &"warning")], words));
+        warnings.iter().for_each(|words| headline.prose("p", &[("class", &"warning")], words));
         Ok(headline)
     }
 
@@ -97,14 +97,14 @@ impl Content<'_> {
                 (true, Some(loss)) => format!("{}: train loss {}", run.status, units::number(loss)),
                 (true, None) => run.status.clone(),
             };
-            html.words("p", &[("class", &"verdict")], &words);
+            html.prose("p", &[("class", &"verdict")], &words);
             return;
         }
         let verdict = self.comparison.verdict(ranking, 0);
         let (answer, doubt) = verdict.split_once(";\n").unwrap_or((&verdict, ""));
-        html.words("p", &[("class", &"verdict")], answer.trim());
+        html.prose("p", &[("class", &"verdict")], answer.trim());
         if !doubt.is_empty() {
-            html.words("p", &[("class", &"doubt")], doubt.trim());
+            html.prose("p", &[("class", &"doubt")], doubt.trim());
         }
     }
 
@@ -135,7 +135,7 @@ impl Content<'_> {
         main.into_iter().for_each(|chart| self.chart(html, chart));
         if all > groups.len() {
             let words = format!("The best {} of {all} curves are drawn.", groups.len());
-            html.words("p", &[("class", &"note")], &words);
+            html.prose("p", &[("class", &"note")], &words);
         }
         if !others.is_empty() {
             let names: Vec<&str> = others.iter().map(|chart| chart.title.as_str()).collect();
@@ -168,9 +168,8 @@ impl Content<'_> {
         }
         wanted.iter_mut().for_each(|(_, lines)| lines.retain(|(_, runs)| !runs.is_empty()));
         wanted.retain(|(_, lines)| !lines.is_empty());
-        let values = |lines: &Vec<(String, Vec<&Series>)>| -> usize {
-            lines.iter().map(|(_, runs)| if runs.len() > 1 { 3 } else { 1 }).sum()
-        };
+        let values =
+            |lines: &Vec<(String, Vec<&Series>)>| -> usize { lines.len() + 2 * lines.len().min(COLORS) };
         let curves: usize = wanted.iter().map(|(_, lines)| values(lines)).sum();
         let most = (MOST_VALUES / curves.max(1)).clamp(POINTS[0], POINTS[1]);
         wanted.into_iter().map(|(title, lines)| Chart::new(title, "steps", &lines, most)).collect()
@@ -183,7 +182,7 @@ impl Content<'_> {
         table::table(html, &format!("Settings by {}, the best first", ranking.metric.name), &columns);
         let notes =
             answer::notes(ranking) + &self.comparison.uneven(ranking) + &self.comparison.left_out(ranking);
-        notes.lines().for_each(|line| html.words("p", &[("class", &"note")], line.trim()));
+        notes.lines().for_each(|line| html.prose("p", &[("class", &"note")], line.trim()));
     }
 
     /// The values of the best settings with their intervals, where they have some.

@@ -7,6 +7,7 @@ mod document;
 mod drawn;
 mod html;
 mod learned;
+mod roofline;
 mod scaling;
 mod setup;
 mod svg;
@@ -29,6 +30,9 @@ use super::{
 use crate::units;
 pub use document::HEAD;
 pub use svg::HEAD as SVG;
+
+/// Values in a run's name.
+const MOST_VALUES: usize = 4;
 
 /// Rows of a table that is open at first.
 const MOST_ROWS: usize = 16;
@@ -84,6 +88,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     content.confusion();
     content.scaling();
     content.times();
+    content.roofline();
     if comparison.runs.len() > 1 && request.metric.is_none() && comparison.is_about_times() {
         content.sections.rotate_left(learned);
     }
@@ -142,7 +147,7 @@ impl Content<'_> {
                 "div",
                 &[("class", &"plot"), ("role", &"img"), ("tabindex", &0), ("aria-label", &label)],
             );
-            notes(chart).iter().for_each(|words| html.words("p", &[("class", &"note")], words));
+            notes(chart).iter().for_each(|words| html.prose("p", &[("class", &"note")], words));
         });
         self.charts.push(chart.json());
         let name: String =
@@ -166,10 +171,12 @@ impl Content<'_> {
         if (0..self.comparison.runs.len()).all(is_trial) { ("trial", 0) } else { ("run", 1) }
     }
 
-    /// `#7 0.03 32`: a run's number and the values of its axes.
+    /// `#7 0.03 32`: a run's number and what sets it apart.
     fn name(&self, place: usize) -> String {
-        let axes = self.comparison.runs[place].axes.iter().filter(|(key, _)| key != REPEAT);
-        let values: String = axes.map(|(_, value)| format!(" {value}")).collect();
+        let is_told = |key: &&String| ![REPEAT, "seed", "name"].contains(&key.as_str());
+        let run = &self.comparison.runs[place];
+        let values = self.comparison.axes.iter().filter(is_told).filter_map(|key| run.axis(key));
+        let values: String = values.take(MOST_VALUES).map(|value| format!(" {value}")).collect();
         format!("#{}{values}", self.comparison.number(place))
     }
 
@@ -203,14 +210,14 @@ fn label(chart: &Chart) -> String {
 fn notes(chart: &Chart) -> Vec<String> {
     let thinned = chart.thinned.map(|width| {
         let width = format!("{} {}", units::number(width), chart.across);
-        format!("Thinned: every {width} share two points, their lowest and their highest value.")
+        format!("Thinned: a point stands for {width}. Lines are means, bands reach from the lowest to the highest value.")
     });
     let lost: u64 = chart.lines.iter().map(|line| line.not_finite).sum();
     let lost = (lost > 0).then(|| {
         let verb = if lost == 1 { "is" } else { "are" };
         format!("{} {verb} not finite, and not drawn.", units::counted(lost, "value"))
     });
-    let is_band = chart.lines.iter().any(|line| line.band.is_some());
+    let is_band = thinned.is_none() && chart.lines.iter().any(|line| line.band.is_some());
     let band =
         is_band.then(|| "Lines are means over seeds; bands reach from the lowest to the highest.".to_owned());
     band.into_iter().chain(thinned).chain(lost).collect()

@@ -3,6 +3,9 @@
 use super::html::Html;
 use crate::report::grid::Column;
 
+/// A longer table is scrolled.
+const MOST_ROWS: usize = 25;
+
 /// A column of words.
 pub(super) fn words(title: &str, cells: impl Iterator<Item = String>) -> Column {
     Column { title: title.to_owned(), numeric: false, cells: cells.collect() }
@@ -13,8 +16,9 @@ pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let class = |column: &Column| if column.numeric { "number" } else { "words" };
     // A wide table is scrolled, also by keys.
+    let class_of_all = if rows > MOST_ROWS { "wide tall" } else { "wide" };
     let scroll: super::html::Attributes<'_> =
-        &[("class", &"wide"), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
+        &[("class", &class_of_all), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
     html.with("div", scroll, |html| {
         html.with("table", &[("class", &"sortable")], |html| {
             html.words("caption", &[], caption);

@@ -61,10 +61,15 @@ impl Content<'_> {
             }
         });
         self.section("repeats", "Repeats taken together", |content, html| content.repeats(html));
-        let firsts = comparison.configurations.iter().map(|configuration| configuration.places[0]);
-        let places: Vec<usize> = if comparison.runs.len() == 1 { vec![0] } else { firsts.collect() };
+        let places = self.firsts();
         self.section("time", "Where the time went", |content, html| content.phases(html, &places));
         self.section("transfers", "Transfers", |content, html| content.transfers(html, &places));
+    }
+
+    /// The first run of each configuration.
+    pub(super) fn firsts(&self) -> Vec<usize> {
+        let firsts = self.comparison.configurations.iter().map(|configuration| configuration.places[0]);
+        if self.comparison.runs.len() == 1 { vec![0] } else { firsts.collect() }
     }
 
     /// Speeds and losses of repeats, where nothing but speeds tells the settings apart; what logging costs; noise.
@@ -86,7 +91,7 @@ impl Content<'_> {
             let noise = noise::warnings(&comparison.runs, &comparison.configurations, thing, first);
             noise
                 .iter()
-                .for_each(|words| html.words("p", &[("class", &"note")], &format!("Noise: {words}.")));
+                .for_each(|words| html.prose("p", &[("class", &"note")], &format!("Noise: {words}.")));
         }
     }
 
@@ -132,14 +137,14 @@ impl Content<'_> {
             }
         });
         if all > bars.len() {
-            html.words("p", &[("class", &"note")], &format!("The first {} of {all} bars.", bars.len()));
+            html.prose("p", &[("class", &"note")], &format!("The first {} of {all} bars.", bars.len()));
         }
         if places.len() < self.comparison.runs.len() {
-            html.words("p", &[("class", &"note")], "Of repeats the first one is shown.");
+            html.prose("p", &[("class", &"note")], "Of repeats the first one is shown.");
         }
         if places.iter().any(|&place| self.comparison.runs[place].is_virtual()) {
             let words = "Virtual devices share the host's processor: their times say nothing of real ones.";
-            html.words("p", &[("class", &"warning")], words);
+            html.prose("p", &[("class", &"warning")], words);
         }
         if let [(_, _, phases)] = &bars[..] {
             table::table(html, "Phases of the training loop", &phase_columns(phases));

@@ -5,11 +5,13 @@ const MOST: usize = 4096;
 
 /// Some points that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Bucket {
-    first: (f64, f64),
-    low: (f64, f64),
-    high: (f64, f64),
+pub(in crate::report) struct Bucket {
+    pub(in crate::report) first: (f64, f64),
+    pub(in crate::report) low: (f64, f64),
+    pub(in crate::report) high: (f64, f64),
     last: (f64, f64),
+    pub(in crate::report) sum: f64,
+    pub(in crate::report) count: f64,
 }
 
 impl Bucket {
@@ -21,6 +23,8 @@ impl Bucket {
             self.high = later.high;
         }
         self.last = later.last;
+        self.sum += later.sum;
+        self.count += later.count;
     }
 }
 
@@ -47,7 +51,7 @@ impl Series {
             return;
         }
         let point = (step, value);
-        let single = Bucket { first: point, low: point, high: point, last: point };
+        let single = Bucket { first: point, low: point, high: point, last: point, sum: value, count: 1.0 };
         self.size = self.size.max(1);
         match self.buckets.last_mut().filter(|_| self.filled < self.size) {
             Some(last) => last.join(&single),
@@ -76,10 +80,14 @@ impl Series {
         self.buckets.is_empty() && self.not_finite == 0
     }
 
+    pub(in crate::report) fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
     /// Step and value of what is drawn, by rising step.
     pub(in crate::report) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.buckets.iter().flat_map(|bucket| {
-            let Bucket { first, low, high, last } = *bucket;
+            let Bucket { first, low, high, last, .. } = *bucket;
             let (a, b) = if low.0 <= high.0 { (low, high) } else { (high, low) };
             [first, a, b, last]
         })

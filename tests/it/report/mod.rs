@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, path::Path};
 
 use serde_json::Value;
 
-use super::process::Sandbox;
+use super::process::{Folder, Sandbox};
 
 /// A sweep of two learning rates with three seeds each.
 const SWEEP: &str = r#"
@@ -150,13 +150,17 @@ fn extremes_survive() {
     run(place.path(), "long", "", &rows);
     let page = page(&place, &["runs/long", "-o", "page.html"]);
     let chart = &charts(&page)[0];
-    let values: Vec<f64> =
-        chart["lines"][0]["y"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
-    let steps = chart["x"].as_array().unwrap();
-    assert!(values.len() <= 2000 && values.contains(&99.0) && values.contains(&0.25), "{}", values.len());
-    let at = chart["lines"][0]["y"].as_array().unwrap().iter().position(|value| *value == 99.0).unwrap();
-    assert!((steps[at].as_f64().unwrap() - 54_321.0).abs() <= 200.0);
-    assert!(page.contains("Thinned: every 100.0 steps share two points"));
+    let steps: Vec<f64> = chart["x"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    assert!(steps.len() <= 2000, "{}", steps.len());
+    let [low, high] = [0, 1].map(|end| chart["lines"][0]["band"][end].as_array().unwrap());
+    for (values, extreme, step) in [(low, 0.25, 12_345.0), (high, 99.0, 54_321.0)] {
+        let at = values.iter().position(|value| *value == extreme).unwrap();
+        assert!((steps[at] - step).abs() <= 200.0, "{extreme} at {}", steps[at]);
+    }
+    // The mean of the others is 1.3.
+    let mean = chart["lines"][0]["y"][0].as_f64().unwrap();
+    assert!((mean - 1.3).abs() < 0.02, "{mean}");
+    assert!(page.contains("Thinned: a point stands for 100.0 steps."));
     assert!(page.len() < 200_000, "{}", page.len());
 }
 
@@ -248,6 +252,29 @@ fn confusion() {
         ["<td class=\"h8\">9</td><td class=\"h0\">1</td>", "<td class=\"h0\">0</td><td class=\"h9\">2</td>"];
     cells.iter().for_each(|cells| assert!(page.contains(cells), "{cells}"));
     assert!(page.contains("<th scope=\"row\">&lt;a&gt;</th>"));
+}
+
+/// A run says what its steps work; a page shows it where the machine was measured.
+#[test]
+fn a_roofline_of_measured_rates() {
+    let place = Sandbox::new(SWEEP);
+    assert_eq!(place.runner(&["spec.toml", "~sweep", "-q"]).code, Some(0));
+    assert!(!page(&place, &["runs"]).contains("Roofline"), "typical rates are none of this machine");
+    let folder = Folder::within(&place.path().join("runs")).unwrap();
+    let environment = folder.text("environment.toml");
+    let (before, step) = environment.split_once("[step]\n").unwrap();
+    // 32 rows of 2 features and a bias, forward and backward.
+    assert!(
+        step.starts_with("flops = ") && step.contains("\nbytes = ") && !step.contains("_per_s"),
+        "{step}"
+    );
+    let rates = "flops_per_s = 1e11\ncache_bytes_per_s = 1e11\nmemory_bytes_per_s = 2e10\n";
+    fs::write(folder.0.join("environment.toml"), format!("{before}[step]\n{rates}{step}")).unwrap();
+    let page = page(&place, &["runs", "--svg", "figures"]);
+    assert!(page.contains("<h2>Roofline</h2>") && page.contains("FLOP per byte</p>"));
+    assert!(page.contains("<code>runner devices --measure</code>"));
+    let drawing = fs::read_to_string(place.path().join("figures/roofline.svg")).unwrap();
+    assert_eq!((drawing.matches("<circle").count(), drawing.contains("NaN")), (1, false), "{drawing}");
 }
 
 /// A damaged run is named and left out.

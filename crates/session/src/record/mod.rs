@@ -51,8 +51,8 @@ pub use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use environment::{
-    Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, Versions,
-    rfc3339,
+    Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,
+    Versions, rfc3339,
 };
 pub use error::RecordError;
 pub use git::GitQuery;

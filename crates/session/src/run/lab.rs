@@ -89,6 +89,7 @@ impl Planned for LabTrial {
             precision: "f32",
             timed_by: "operations",
             engine: None,
+            step: None,
             data_digest: None,
             sums: None,
             libraries: [false; 2],

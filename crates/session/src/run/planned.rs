@@ -12,7 +12,8 @@ use crate::{
     event::{Closed, Outcome},
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
-    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, Verbosity},
+    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
+    spec::Monitor,
     train::StopFlag,
 };
 
@@ -80,6 +81,8 @@ pub struct RunFacts<'a> {
     pub timed_by: &'static str,
     /// The engine of a training, and why.
     pub engine: Option<String>,
+    /// The work of a step; of training alone.
+    pub step: Option<StepFacts>,
     /// Digest of the data; of training alone.
     pub data_digest: Option<String>,
     /// How gradients are summed, and why; only with several devices that include GPUs.
@@ -153,6 +156,11 @@ pub trait Planned: Sized + Sync {
 
     /// Planned epochs, where there are any.
     fn epochs(&self) -> Option<u64> {
+        None
+    }
+
+    /// The metric that chooses its best weights.
+    fn monitor(&self) -> Option<Monitor> {
         None
     }
 

@@ -46,6 +46,7 @@ impl Recording {
                 sums: facts.sums,
             },
             data: facts.data_digest.map(|digest| DataFacts { digest }),
+            step: facts.step,
             host: HostOptions {
                 virtual_gpus: process.virtual_gpus,
                 threads: facts.threads,

@@ -20,7 +20,7 @@ use crate::{
     record::{
         self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
     },
-    spec::{GpuCount, Init, OnMissing, Problem, Request, Spec},
+    spec::{GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, exported, initial_values},
 };
 
@@ -114,6 +114,10 @@ impl Planned for Trial {
         Some(self.steps.div_ceil(self.steps_per_epoch.max(1)))
     }
 
+    fn monitor(&self) -> Option<Monitor> {
+        Some(self.spec.trainer.monitor)
+    }
+
     fn remarks(&self) -> Vec<String> {
         record::remarks(self)
     }
@@ -157,6 +161,7 @@ impl Planned for Trial {
             precision: self.spec.devices.precision.name(),
             timed_by: timed_by(self),
             engine: Some(record::engine(self)),
+            step: Some(record::StepFacts::new(self)),
             data_digest: Some(ready.dataset.digest.clone()),
             sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],

@@ -41,7 +41,7 @@
         series.push({ spanGaps: true, points: { show: false }, ...options });
       };
       if (band) {
-        bands.push({ series: [series.length + 1, series.length], fill: () => shade(line) + "26" });
+        bands.push({ series: [series.length + 1, series.length], fill: () => shade(line) + (few > 3 ? "12" : "26") });
         add(band[0], { width: 0, stroke: "transparent" });
         add(band[1], { width: 0, stroke: "transparent" });
       }

@@ -20,10 +20,13 @@ pub use self::{
     machine::{Cpu, Memory, Os, Versions},
 };
 use super::{Findings, RecordError, git::GitQuery};
-use crate::host::{
-    Durability,
-    load::{self, Load},
-    write_atomically,
+use crate::{
+    host::{
+        Durability,
+        load::{self, Load},
+        write_atomically,
+    },
+    plan::{LowerBound, Origin, Trial},
 };
 
 /// The content of `environment.toml`. An unknown value is absent.
@@ -36,6 +39,8 @@ pub struct Environment {
     pub devices: Devices,
     /// The rows of a training.
     pub data: Option<DataFacts>,
+    /// The steps of a training.
+    pub step: Option<StepFacts>,
     pub host: HostOptions,
     pub cpu: Cpu,
     pub memory: Memory,
@@ -74,6 +79,37 @@ pub struct Devices {
 pub struct DataFacts {
     /// As in `summary.csv`.
     pub digest: String,
+}
+
+/// The work of a step on one device, and what that device can do, where it was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepFacts {
+    pub flops: f64,
+    /// Bytes that pass between instructions and memory if nothing stays in a cache.
+    pub bytes: f64,
+    pub flops_per_s: Option<f64>,
+    pub cache_bytes_per_s: Option<f64>,
+    pub memory_bytes_per_s: Option<f64>,
+}
+
+impl StepFacts {
+    /// The step of a trial, by all its threads.
+    pub fn new(trial: &Trial) -> Self {
+        let LowerBound { rates, cost, .. } = &trial.lower_bound;
+        let is_own = trial.engine.is_gpu() == rates.processor.is_gpu() && !trial.devices.any_virtual();
+        let is_known = is_own && rates.origin == Origin::Measured;
+        let (products, memory) = match rates.processor.is_gpu() {
+            true => (1.0, 1.0),
+            false => (rates.product_speedup(trial.threads), rates.memory_speedup(trial.threads)),
+        };
+        Self {
+            flops: cost.flops,
+            bytes: cost.bytes,
+            flops_per_s: is_known.then_some(rates.flops_per_s * products),
+            cache_bytes_per_s: is_known.then_some(rates.cache_bytes_per_s * products),
+            memory_bytes_per_s: is_known.then_some(rates.memory_bytes_per_s * memory),
+        }
+    }
 }
 
 /// Options that concern the machine.

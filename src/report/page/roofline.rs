@@ -1,0 +1,107 @@
+//! The roofline: what steps reach, beside what the machine was measured to be able to.
+
+use super::{
+    Content,
+    svg::{self, Frame, px},
+};
+use crate::{
+    report::{plot::Axis, run::Run},
+    units,
+};
+
+/// A run's steps, and its machine.
+struct Point {
+    place: usize,
+    flops_per_byte: f64,
+    flops_per_s: f64,
+    roof: Roof,
+}
+
+/// Measured rates of a device.
+#[derive(PartialEq)]
+struct Roof {
+    flops_per_s: f64,
+    cache_bytes_per_s: f64,
+    memory_bytes_per_s: f64,
+}
+
+impl Point {
+    /// `None` where a rate was not measured.
+    fn new(run: &Run, place: usize) -> Option<Self> {
+        let step = |key: &str| run.environment_number(&format!("step.{key}")).filter(|figure| *figure > 0.0);
+        let flops = step("flops")?;
+        Some(Self {
+            place,
+            flops_per_byte: flops / step("bytes")?,
+            flops_per_s: flops * run.number("steps_per_s")?,
+            roof: Roof {
+                flops_per_s: step("flops_per_s")?,
+                cache_bytes_per_s: step("cache_bytes_per_s")?,
+                memory_bytes_per_s: step("memory_bytes_per_s")?,
+            },
+        })
+    }
+}
+
+impl Content<'_> {
+    /// Adds the settings that ran on the machine of the first of them.
+    pub(super) fn roofline(&mut self) {
+        let runs = &self.comparison.runs;
+        let places = self.firsts().into_iter().filter(|&place| !runs[place].is_virtual());
+        let mut points: Vec<Point> = places.filter_map(|place| Point::new(&runs[place], place)).collect();
+        let Some(first) = points.pop() else { return };
+        points.retain(|point| point.roof == first.roof);
+        points.push(first);
+        self.section("roofline", "Roofline", |content, html| {
+            let words: Vec<String> = points.iter().map(|point| content.point_in_words(point)).collect();
+            let drawing = content.draw_roofline(&points);
+            let title = "Arithmetic of a step beside the measured rates of its device";
+            content.figure(html, ("roofline", title, &format!("{title}; {}", words.join("; "))), drawing);
+            let note = "Bytes are those that pass between instructions and memory if no cache keeps them. Rates were measured by \
+                        `runner devices --measure`.";
+            words.iter().take(8).for_each(|words| html.prose("p", &[("class", &"note")], words));
+            html.prose("p", &[("class", &"note")], note);
+        });
+    }
+
+    /// `#0 0.1: 11.0 GFLOP/s, 6.9 % of the peak, at 3.60 FLOP per byte`.
+    fn point_in_words(&self, point: &Point) -> String {
+        format!(
+            "{}: {}FLOP/s, {} of the peak, at {} FLOP per byte",
+            self.name(point.place),
+            units::rate(point.flops_per_s),
+            units::percent(point.flops_per_s / point.roof.flops_per_s),
+            units::number(point.flops_per_byte)
+        )
+    }
+
+    fn draw_roofline(&self, points: &[Point]) -> svg::Svg {
+        let Roof { flops_per_s: peak, cache_bytes_per_s: cache, memory_bytes_per_s: memory } = points[0].roof;
+        let fold = |figure: fn(&Point) -> f64, end: fn(f64, f64) -> f64, start: f64| {
+            points.iter().map(figure).fold(start, end)
+        };
+        let from = fold(|point| point.flops_per_byte, f64::min, peak / cache) / 4.0;
+        let to = fold(|point| point.flops_per_byte, f64::max, peak / memory) * 4.0;
+        let low = fold(|point| point.flops_per_s, f64::min, from * memory) / 2.0;
+        let high = fold(|point| point.flops_per_s, f64::max, peak) * 2.0;
+        let frame = Frame::new(520.0, 320.0, Axis::logarithmic(from, to, 6), Axis::logarithmic(low, high, 6));
+        frame.draw(["FLOP per byte", "FLOP per second"], &frame.ticks(), |html| {
+            let roofs = [(memory, "memory", "c1 main"), (cache, "cache", "c0 main")];
+            // Two lines that lie on each other are one.
+            for (bytes_per_s, name, class) in roofs.into_iter().take(if cache > 1.1 * memory { 2 } else { 1 })
+            {
+                let bend = (peak / bytes_per_s).min(to);
+                let line = [(from, from * bytes_per_s), (bend, (bend * bytes_per_s).min(peak)), (to, peak)];
+                svg::polyline(html, class, line.into_iter().map(|(x, y)| [frame.across(x), frame.up(y)]));
+                let middle = (from * bend).sqrt();
+                let [x, y] = [frame.across(middle), frame.up(middle * bytes_per_s)];
+                svg::text(html, [px(x - 8.0), px(y - 6.0)], "end", name);
+            }
+            svg::text(html, [frame.at(1.0), px(frame.up(peak) - 7.0)], "end", "arithmetic");
+            for point in points {
+                let at = [frame.across(point.flops_per_byte), frame.up(point.flops_per_s)];
+                svg::dot(html, "f2", at, 5.0, &self.point_in_words(point));
+            }
+        })
+    }
+}
