@@ -12,7 +12,7 @@ use crate::{
 /// Prints predictions, or writes them to a file.
 pub fn predict(options: &PredictOptions) -> Exit {
     let result = open(&options.model).and_then(|trained| {
-        let input = input(&options.model);
+        let input = input(&options.data);
         predicted(&trained, &input, options.out.as_deref(), &mut warn).map(|()| Exit::Done)
     });
     result.unwrap_or_else(|e| report(&e))
@@ -22,8 +22,9 @@ pub fn predict(options: &PredictOptions) -> Exit {
 pub fn evaluate(options: &EvaluateOptions) -> Exit {
     let EvaluateOptions { labels, confusion, .. } = options;
     let result = open(&options.model).and_then(|trained| {
-        let input = input(&options.model);
-        let evaluation = evaluated(&trained, &input, labels.as_deref(), confusion.as_deref(), &mut warn)?;
+        let input = options.data.as_deref().map(input);
+        let evaluation =
+            evaluated(&trained, input.as_ref(), labels.as_deref(), confusion.as_deref(), &mut warn)?;
         Ok(print(&if options.json { evaluation.json(&trained) } else { evaluation.table() }))
     });
     result.unwrap_or_else(|e| report(&e))
@@ -36,11 +37,8 @@ fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
     Ok(trained)
 }
 
-fn input(options: &ModelOptions) -> Input {
-    match &options.data {
-        path if path == Path::new("-") => Input::StandardInput,
-        path => Input::File(path.clone()),
-    }
+fn input(path: &Path) -> Input {
+    if path == Path::new("-") { Input::StandardInput } else { Input::File(path.to_owned()) }
 }
 
 fn warn(words: String) {

@@ -26,6 +26,10 @@ pub enum PredictError {
     IsOfRun { file: PathBuf },
     #[error("`{}` is a file that is read", file.display())]
     IsInput { file: PathBuf },
+    #[error("`{}` set no rows aside for a test", folder.display())]
+    NoTestRows { folder: PathBuf },
+    #[error("the data of `{}` are not what the run was trained on: their digest is {found}, and was {recorded}", folder.display())]
+    OtherData { folder: PathBuf, found: String, recorded: String },
     #[error("numbers have no confusion matrix")]
     NoClasses,
     #[error(transparent)]
@@ -60,6 +64,10 @@ impl PredictError {
             ),
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
             Self::IsOfRun { .. } | Self::IsInput { .. } => Some("write to another file"),
+            Self::NoTestRows { .. } => {
+                Some("name the rows after the run, or train with `data.split.test=0.1`")
+            }
+            Self::OtherData { .. } => Some("its test rows may have been trained on: train again"),
             Self::NoClasses => Some("leave out `--confusion`"),
             _ => None,
         }

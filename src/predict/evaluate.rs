@@ -5,7 +5,11 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::{PredictError, Trained, forward::forward, output_file::OutputFile, scores::Scores};
-use crate::{data::Input, record::Lines, units};
+use crate::{
+    data::{Input, NewRows},
+    record::Lines,
+    units,
+};
 
 /// Metrics by name, in the order in which they are shown.
 pub struct Evaluation {
@@ -17,21 +21,22 @@ pub struct Evaluation {
     scores: Scores,
 }
 
-/// Evaluates all rows of `input`; labels of arrays are in a file of their own. The confusion matrix is written to a file
+/// Evaluates all rows of `input`, or those that the run set aside for a test where there is none; labels of arrays are in a
+/// file of their own. The confusion matrix is written to a file
 /// where one is named. `warn` takes warnings about the rows.
 ///
 /// # Errors
 /// What is wrong with the rows, or with the file of the matrix.
 pub fn evaluate(
     trained: &Trained,
-    input: &Input,
+    input: Option<&Input>,
     labels: Option<&Path>,
     confusion: Option<&Path>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
     let Some(path) = confusion else { return evaluated(trained, input, labels, warn) };
     let names = trained.data.class_names().ok_or(PredictError::NoClasses)?;
-    let file = OutputFile::new(path, &trained.folder, input.path().into_iter().chain(labels))?;
+    let file = OutputFile::new(path, &trained.folder, input.and_then(Input::path).into_iter().chain(labels))?;
     let evaluation = evaluated(trained, input, labels, warn)?;
     let matrix = evaluation.confusion(&names);
     file.write(|out| {
@@ -42,11 +47,14 @@ pub fn evaluate(
 
 fn evaluated(
     trained: &Trained,
-    input: &Input,
+    input: Option<&Input>,
     labels: Option<&Path>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
-    let mut rows = trained.data.labelled_rows(input, labels)?;
+    let mut rows = match input {
+        Some(input) => trained.data.labelled_rows(input, labels)?,
+        None => NewRows::from_part(trained.test_rows()?),
+    };
     let mut scores = Scores::new(&trained.data, trained.outputs);
     let mut take = |predictions: &[f32], targets: &[f32]| {
         scores.add(&trained.data, predictions, targets);

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::PredictError;
 use crate::{
-    data::{TrainedData, Weights, read_metadata, read_weights},
-    report::{find_run, run_status},
-    spec::{self, Loaded, Spec},
+    data::{self, Part, Task, TrainedData, Weights, read_metadata, read_weights},
+    report::{find_run, run_digest, run_status},
+    spec::{self, Loaded, Placement, Spec},
 };
 
 /// Which of a run's weights are used.
@@ -68,6 +68,25 @@ impl Trained {
         let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
         let (step, epoch) = (text("step"), text("epoch"));
         Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights })
+    }
+
+    /// The rows that `data.split.test` kept from the run, as the model takes them.
+    ///
+    /// # Errors
+    /// There are none, or the data are no longer those of the run.
+    pub fn test_rows(&self) -> Result<Part, PredictError> {
+        let folder = self.folder.clone();
+        let data = spec::Data { placement: Placement::Auto, ..self.spec.data.clone() };
+        if data.split.as_ref().is_none_or(|split| split.test == 0.0) {
+            return Err(PredictError::NoTestRows { folder });
+        }
+        let classifies = self.spec.model.loss.classifies();
+        let task = if classifies { Task::Classification } else { Task::Regression };
+        let dataset = data::open_test(&data, task, self.spec.seed)?;
+        match run_digest(&folder).filter(|recorded| *recorded != dataset.digest) {
+            Some(recorded) => Err(PredictError::OtherData { folder, found: dataset.digest, recorded }),
+            None => dataset.validation.ok_or(PredictError::NoTestRows { folder }),
+        }
     }
 
     /// Which weights these are, in words.

@@ -130,7 +130,7 @@ impl Comparison {
     pub fn is_about_times(&self) -> bool {
         let concerns = |key: &String| key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other));
         let is_alone = self.axes.iter().all(|key| key == REPEAT);
-        let seeds = || distinct(self.runs.iter().filter_map(|run| run.axis("seed"))).len();
+        let seeds = || distinct(self.runs.iter().filter_map(Run::seed)).len();
         let learn = self.axes.iter().any(concerns) || (is_alone && seeds() > 1);
         !learn || !self.kinds().contains(&"train")
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{
     differences::file_name,
     grouping::{distinct, grouped},
-    run::{REPEAT, Run},
+    run::{REPEAT, Run, SEEDS},
     statistics::Estimate,
 };
 use crate::units;
@@ -71,7 +71,7 @@ impl Configuration {
         let values = self.places.iter().map(|&place| {
             let run = &runs[place];
             let bits = OUTCOME.map(|column| run.figure(column));
-            Some((run.axis("seed"), bits, run.number(column).filter(|_| self.is_finished)?.to_bits()))
+            Some((run.seed(), bits, run.number(column).filter(|_| self.is_finished)?.to_bits()))
         });
         let values: Option<Vec<_>> = values.collect();
         let values: Vec<f64> =
@@ -98,7 +98,7 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     let ended = ended.filter(|(_, run)| known.insert(&run.figures) || run.folder.is_none());
     let groups = grouped(ended.map(|(place, run)| (identity(run), place)));
     let configuration = |(_, places): (_, Vec<usize>)| {
-        let is_setting = |(key, _): &&(String, String)| key != REPEAT && key != "seed";
+        let is_setting = |(key, _): &&(String, String)| key != REPEAT && !SEEDS.contains(&key.as_str());
         let axes = runs[places[0]].axes.iter().filter(is_setting).cloned().collect();
         let (finished, others): (Vec<usize>, Vec<usize>) =
             places.into_iter().partition(|&place| runs[place].status == FINISHED);
@@ -156,8 +156,8 @@ pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
 type Identity<'a> = Vec<(&'a str, &'a str)>;
 
 fn identity(run: &Run) -> Identity<'_> {
-    let axes = run.axes.iter().filter(|(key, _)| key != REPEAT && key != "seed");
-    let is_free = |key: &str| key == "description" || key == "seed";
+    let axes = run.axes.iter().filter(|(key, _)| key != REPEAT && !SEEDS.contains(&key.as_str()));
+    let is_free = |key: &str| key == "description" || SEEDS.contains(&key);
     let spec = run.spec.iter().flatten().filter(|(key, _)| !is_free(key));
     let machine = run.environment.iter().flatten().filter(|(key, _)| THE_MACHINE.contains(&key.as_str()));
     let pairs = axes.map(|(key, value)| (key, value)).chain(spec).chain(machine);

@@ -9,7 +9,7 @@ use super::{
     key::{Key, short},
     metric::Metric,
     ranking::{Candidate, Ranking},
-    run::{REPEAT, Run},
+    run::{REPEAT, Run, SEEDS},
     student::holm,
 };
 use crate::units;
@@ -44,7 +44,8 @@ impl Matched {
         metric: &Metric,
         by: &[String],
     ) -> Result<Self, ReportError> {
-        let is_shared = |key: &&String| base.axes.contains(key) && ![REPEAT, "seed"].contains(&key.as_str());
+        let is_shared =
+            |key: &&String| base.axes.contains(key) && *key != REPEAT && !SEEDS.contains(&key.as_str());
         let mut keys: Vec<String> = match by {
             [] => own.axes.iter().filter(is_shared).cloned().collect(),
             by => {

@@ -53,6 +53,6 @@ pub use listing::{ListRequest, latest, list};
 pub use matched::against;
 pub use page::{HEAD, Page, PageRequest, SVG, page};
 pub use plot::{PlotRequest, Style, plot};
-pub(crate) use run::run_status;
+pub(crate) use run::{run_digest, run_status};
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

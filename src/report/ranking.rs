@@ -10,7 +10,7 @@ use super::{
     grouping::{distinct, grouped},
     key::Key,
     metric::Metric,
-    run::{REPEAT, Run, SAME_AS},
+    run::{REPEAT, Run, SAME_AS, SEEDS},
     statistics::Estimate,
     student::holm,
 };
@@ -63,7 +63,8 @@ impl Ranking {
         let runs = &comparison.runs;
         let by: Vec<Key> = by.iter().map(|word| Key::new(word, runs)).collect::<Result<_, _>>()?;
         let mut groups = comparison.settings(places);
-        let is_told = |key: &&String| ![REPEAT, "seed", "name"].contains(&key.as_str());
+        let is_told =
+            |key: &&String| ![REPEAT, "name"].contains(&key.as_str()) && !SEEDS.contains(&key.as_str());
         let mut keys: Vec<String> = comparison.axes.iter().filter(is_told).cloned().collect();
         if by.is_empty() {
             let differs =
@@ -157,10 +158,10 @@ impl Candidate {
 /// paired by the turn of a sweep.
 fn samples(values: &[(usize, f64)], runs: &[Run], metric: &Metric) -> Vec<Sample> {
     let key = |run: &Run| {
-        let seed = run.axis("seed").unwrap_or_default();
+        let seed = run.seed().unwrap_or_default();
         match metric.is_learned {
-            true => Some(seed.to_owned()),
-            false => Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), seed].join("\n")),
+            true => Some(seed),
+            false => Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed].join("\n")),
         }
     };
     let keyed = values.iter().map(|(place, value)| (key(&runs[*place]), *value));

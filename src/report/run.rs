@@ -45,6 +45,9 @@ pub(super) struct Run {
 /// The axis that numbers a sweep's repeats.
 pub(super) const REPEAT: &str = "repeat";
 
+/// Keys that choose rows and random numbers, over which a setting is averaged.
+pub(super) const SEEDS: [&str; 2] = ["seed", "data.fold"];
+
 /// Figures of what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
 
@@ -63,6 +66,11 @@ pub(super) const DAMAGED: &str = "damaged";
 /// How a run ended: the status in its summary, or `unfinished`.
 pub fn run_status(folder: &Path) -> String {
     Run::read_or_report(folder, &mut None).status
+}
+
+/// The digest of the data that a run read, where it is known.
+pub fn run_digest(folder: &Path) -> Option<String> {
+    Run::read_or_report(folder, &mut None).digest().map(str::to_owned)
 }
 
 impl Run {
@@ -226,6 +234,12 @@ impl Run {
         };
         let best = self.figure("best_value").filter(|_| self.monitor() == name);
         best.or_else(|| self.figure(last))
+    }
+
+    /// Its seed, and the fold that it validated on.
+    pub(super) fn seed(&self) -> Option<String> {
+        let seed = self.axis("seed")?;
+        Some(self.axis("data.fold").map_or_else(|| seed.to_owned(), |fold| format!("{seed} fold {fold}")))
     }
 
     /// Which repeat of a sweep it is.

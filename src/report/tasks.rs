@@ -8,8 +8,14 @@ use super::{
 use crate::units;
 
 /// Keys of `[data]` that leave rows and targets as they are.
-const HARMLESS: [&str; 5] =
-    ["data.batch_size", "data.placement", "data.shuffle", "data.csv.standardize", "data.idx.scale"];
+const HARMLESS: [&str; 6] = [
+    "data.batch_size",
+    "data.fold",
+    "data.placement",
+    "data.shuffle",
+    "data.csv.standardize",
+    "data.idx.scale",
+];
 
 /// Keys that choose features; where rows with missing cells are dropped, they choose rows, too.
 const FEATURES: [&str; 3] = ["data.csv.features", "data.csv.ignore", "data.csv.categorical"];

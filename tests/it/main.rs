@@ -35,6 +35,7 @@ mod report;
 mod resume;
 mod run;
 mod spec;
+mod split;
 mod streamed;
 mod sweep_spaces;
 mod thread_trials;

@@ -27,9 +27,31 @@ table! {
         pub shuffle: bool = true,
         /// Where the rows live while training.
         pub placement: Placement = Placement::Auto,
+        /// How the rows of a file are divided, in place of `validation_fraction`.
+        pub split: Option<SplitRule> = None,
+        /// Parts of a cross-validation; each run validates on one of them and trains on the others.
+        pub folds: Option<u32> = None => some(|v| v.integer(2..=1000) as u32),
+        /// The part that validates, from 0: an axis of a sweep, as in `data.fold=0..5`.
+        pub fold: Option<u32> = None => some(|v| v.integer(0..=999) as u32),
         /// Exactly one source of rows.
         pub source: Source [flatten],
     }
+    check check
+}
+
+table! {
+    /// Parts of the rows of a file, drawn by a seed.
+    pub struct SplitRule {
+        /// Fraction of the rows to validate on (0.2 without `data.folds`).
+        pub validation: Option<f64> = None => some(below_one),
+        /// Fraction that no run sees, for `runner evaluate RUN`.
+        pub test: f64 = 0.0 => below_one,
+        /// Whether each class has its share in every part.
+        pub stratify: bool = false,
+        /// What draws the parts; by default the seed of the run.
+        pub seed: Option<u64> = None => some(super::read_seed),
+    }
+    check check
 }
 
 words! {
@@ -153,26 +175,90 @@ table! {
     check check
 }
 
-impl Source {
+/// Keys of sources that set rows apart by themselves.
+const OWN_SPLIT: [&str; 8] = [
+    "csv.validation_path",
+    "csv.validation_fraction",
+    "idx.validation_images",
+    "idx.validation_labels",
+    "idx.validation_fraction",
+    "npy.validation_features",
+    "npy.validation_labels",
+    "npy.validation_fraction",
+];
+
+impl Data {
+    fn check(&mut self, t: &mut Fields<'_>) {
+        t.rule(Rule::Together("folds", "fold"));
+        let Some(key) = ["split", "folds"].into_iter().find(|key| t.has(key)) else { return };
+        if matches!(self.source, Source::SyntheticRegression(_)) {
+            let hint = "`train_rows` and `validation_rows` set their numbers";
+            t.refuse(key, &[], "synthetic rows are made for each part", hint);
+        }
+        for own in OWN_SPLIT.into_iter().filter(|own| t.has(own)).collect::<Vec<_>>() {
+            let message = format!("`data.{own}` sets rows apart, too");
+            t.refuse(key, &[], message, "keep one of the two");
+        }
+        if let (Some(folds), Some(fold)) = (self.folds, self.fold)
+            && fold >= folds
+        {
+            let hint = format!("`data.fold=0..{folds}` sweeps all of them");
+            t.refuse("fold", &["folds"], format!("the folds are 0 to {}", folds - 1), &hint);
+        }
+        if t.has("split.validation") && self.folds.is_some() {
+            let message = "`data.folds` says how many rows validate";
+            t.refuse("split", &["folds"], message, "leave `validation` out of it");
+        }
+        let by_folds = self.folds.is_some();
+        if let Some(split) = self.split.as_mut().filter(|_| !by_folds) {
+            split.validation.get_or_insert(DEFAULT_FRACTION);
+        }
+        match &mut self.source {
+            Source::SyntheticRegression(_) => {}
+            Source::Csv(s) => s.validation_fraction = None,
+            Source::Idx(s) => s.validation_fraction = None,
+            Source::Npy(s) => s.validation_fraction = None,
+        }
+    }
+
     /// Whether there are rows to validate on.
     pub fn has_validation(&self) -> bool {
-        match self {
-            Self::SyntheticRegression(s) => s.validation_rows > 0,
+        match &self.source {
+            Source::SyntheticRegression(s) => s.validation_rows > 0,
+            _ if self.folds.is_some() => true,
             _ => self.validation_fraction().is_none_or(|(_, fraction)| fraction != 0.0),
         }
     }
 
-    /// The part of the rows that validates, with its key; `None` where those rows are given apart.
+    /// The part of the rows that validates, with its key; `None` where those rows are given apart, or are a fold.
     pub fn validation_fraction(&self) -> Option<(&'static str, f64)> {
-        let (key, fraction) = match self {
-            Self::SyntheticRegression(_) => return None,
-            Self::Csv(s) => ("data.csv.validation_fraction", s.validation_fraction),
-            Self::Idx(s) => ("data.idx.validation_fraction", s.validation_fraction),
-            Self::Npy(s) => ("data.npy.validation_fraction", s.validation_fraction),
+        let (key, fraction) = match &self.source {
+            Source::SyntheticRegression(_) => return None,
+            _ if self.split.is_some() => {
+                ("data.split.validation", self.split.as_ref().and_then(|split| split.validation))
+            }
+            Source::Csv(s) => ("data.csv.validation_fraction", s.validation_fraction),
+            Source::Idx(s) => ("data.idx.validation_fraction", s.validation_fraction),
+            Source::Npy(s) => ("data.npy.validation_fraction", s.validation_fraction),
         };
         Some((key, fraction?))
     }
+}
 
+/// Rows to validate on where nothing is said.
+const DEFAULT_FRACTION: f64 = 0.2;
+
+impl SplitRule {
+    fn check(&mut self, t: &mut Fields<'_>) {
+        let validation = self.validation.unwrap_or(DEFAULT_FRACTION);
+        if validation + self.test >= 1.0 {
+            let message = format!("with {validation} to validate on, no row is left to train on");
+            t.refuse("test", &["validation"], message, "the two fractions must add up to less than 1");
+        }
+    }
+}
+
+impl Source {
     /// The files that rows are read from.
     pub fn files(&self) -> Vec<&Path> {
         let (needed, more) = match self {
@@ -197,7 +283,7 @@ fn check_validation(t: &mut Fields<'_>, files: &[&'static str], fraction: &mut O
     if let [features, labels] = *files {
         t.rule(Rule::Together(features, labels));
     }
-    *fraction = if files.iter().any(|f| t.has(f)) { None } else { fraction.or(Some(0.2)) };
+    *fraction = if files.iter().any(|f| t.has(f)) { None } else { fraction.or(Some(DEFAULT_FRACTION)) };
 }
 
 impl Idx {

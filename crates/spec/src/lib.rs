@@ -36,7 +36,7 @@ mod tree;
 mod typed;
 
 pub use checkpoint::{Checkpoint, Every};
-pub use data::{Csv, Data, Idx, Missing, Npy, Placement, Source, SyntheticRegression};
+pub use data::{Csv, Data, Idx, Missing, Npy, Placement, Source, SplitRule, SyntheticRegression};
 pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
 };
@@ -55,7 +55,7 @@ pub use schedule::{
 };
 pub use schema::schema;
 pub use suggest::nearest;
-pub use sweep::Halving;
+pub use sweep::{GROUP, Halving, Proposer, STARTUP};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
 use reader::{Fields, Item, table, words};
@@ -193,7 +193,7 @@ impl Spec {
         if self.trainer.validate_every_epochs == 0 {
             let message = "there is no validation to watch: `trainer.validate_every_epochs` is 0";
             t.report(key, message, "set `validate_every_epochs = 1`");
-        } else if !self.data.source.has_validation() {
+        } else if !self.data.has_validation() {
             t.report(
                 key,
                 "there are no rows to validate on",

@@ -117,7 +117,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// What the schema does not say: how fields depend on each other.
-const RULES: [&str; 18] = [
+const RULES: [&str; 23] = [
     "needs exactly one of",
     "nesterov momentum requires",
     "does not come after",
@@ -131,6 +131,11 @@ const RULES: [&str; 18] = [
     "classes cannot be standardized",
     "there is no validation to watch",
     "there are no rows to validate on",
+    "sets rows apart, too",
+    "synthetic rows are made for each part",
+    "the folds are 0 to",
+    "`data.folds` says how many rows validate",
+    "no row is left to train on",
     "is already in",
     "there must be at least one column",
     "as f32, and leaves no unit",

@@ -311,10 +311,6 @@ pub struct ModelOptions {
     /// The run's folder, or a folder or glob that holds one run
     #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
     pub run: String,
-    /// The rows: a CSV file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
-    /// model trained on arrays, an npy or IDX file
-    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
-    pub data: PathBuf,
     /// Use the last weights, not those of the best validation
     #[arg(long)]
     pub last: bool,
@@ -324,6 +320,10 @@ pub struct ModelOptions {
 pub struct PredictOptions {
     #[command(flatten)]
     pub model: ModelOptions,
+    /// The rows: a CSV file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
+    /// model trained on arrays, an npy or IDX file
+    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    pub data: PathBuf,
     /// Write to FILE, which is replaced once all is written [default: standard output]
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     pub out: Option<PathBuf>,
@@ -333,8 +333,11 @@ pub struct PredictOptions {
 pub struct EvaluateOptions {
     #[command(flatten)]
     pub model: ModelOptions,
+    /// The rows, as for `predict`, with their labels [default: those that `data.split.test` kept from the run]
+    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    pub data: Option<PathBuf>,
     /// The labels of arrays
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
     pub labels: Option<PathBuf>,
     /// Write the confusion matrix to FILE as CSV, a line for each actual class
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]

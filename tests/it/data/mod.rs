@@ -19,7 +19,8 @@ use runner::{
 const MUCH: u64 = 1 << 40;
 
 fn data(source: Source) -> Data {
-    Data { batch_size: 32, shuffle: true, placement: Placement::Auto, source }
+    let (split, folds, fold) = (None, None, None);
+    Data { batch_size: 32, shuffle: true, placement: Placement::Auto, split, folds, fold, source }
 }
 
 fn read(source: Source, task: Task) -> Result<Dataset, Vec<Problem>> {

@@ -8,7 +8,7 @@ use super::{
     file, memory,
     raw::Fault,
     rows::{Array, Rows},
-    split::Split,
+    split::{Division, Member, Split},
 };
 use crate::spec::{Placement, Problem};
 
@@ -21,8 +21,6 @@ pub(super) struct Arrays<'a> {
     /// Features and labels.
     pub(super) train: [Named<'a>; 2],
     pub(super) validation: Option<[Named<'a>; 2]>,
-    /// Key and value of the validation fraction.
-    pub(super) fraction: (&'static str, f64),
     /// Checks beyond the headers.
     pub(super) check: fn(&Pair<'_>, Task) -> Result<(), Problem>,
     /// Placement and memory limit in bytes; `None` for files that may be gzipped, which are always read into memory.
@@ -38,7 +36,7 @@ pub(super) struct Pair<'a> {
 }
 
 impl Arrays<'_> {
-    pub(super) fn open(&self, task: Task, seed: u64) -> Result<Dataset, Problem> {
+    pub(super) fn open(&self, task: Task, division: &Division) -> Result<Dataset, Problem> {
         let train = self.pair(self.train, task)?;
         let validation = self.validation.map(|files| self.pair(files, task)).transpose()?;
         if let Some(pair) = &validation {
@@ -46,18 +44,19 @@ impl Arrays<'_> {
             same_width(&pair.labels, &train.labels, "targets")?;
         }
         let rows = train.features.rows;
-        let split = Split::by_fraction(seed, rows, self.fraction.1, self.fraction.0)?;
         let bytes = train.bytes() + validation.as_ref().map_or(0, Pair::bytes);
         let stay = self.stays_in_file(bytes)?;
         let notes =
             stay.then(|| format!("features ({} as f32) are read from their file", memory::size(bytes)));
         let (features, targets) = (train.features.width, train.labels.width);
         let (labels, classes) = train.labels.labels(task, None)?;
+        let codes = (task == Task::Classification).then(|| labels.iter().map(|&class| class as u32));
+        let split = Split::new(division, rows, codes)?;
         let (train_labels, rest_labels) = split.apply(labels, targets);
         let (train, rest) = self.features(train.features, &split, stay)?;
         let part = |rows, features, targets| Part { rows, features, targets: Arc::new(targets) };
         let validation = match validation {
-            None => rest.map(|rest| part(split.validation_rows(), rest, rest_labels)),
+            None => rest.map(|rest| part(split.held_rows(), rest, rest_labels)),
             Some(Pair { features, labels }) => {
                 let rows = features.rows;
                 let (targets, _) = labels.labels(task, classes)?;
@@ -103,7 +102,7 @@ impl Arrays<'_> {
         split: &Split,
         stay: bool,
     ) -> Result<(Store, Option<Store>), Problem> {
-        let has_validation = split.validation_rows() > 0;
+        let has_held = split.held_rows() > 0;
         let (path, declared) = (features.path, features.declared());
         if !stay {
             let read = match self.scale {
@@ -119,19 +118,20 @@ impl Arrays<'_> {
                 if streams { problem.hint(hint) } else { problem }
             })?;
             let store = |values| Store::Memory(Arc::new(values));
-            return Ok((store(train), has_validation.then(|| store(validation))));
+            return Ok((store(train), has_held.then(|| store(validation))));
         }
         let (layout, width, offset) = (features.header.layout, features.width, features.header.offset);
         let (file, stamp) = features.into_file()?;
         let array = Arc::new(Array { file, path: path.into(), layout, width, offset, stamp });
-        let store = |validation: bool| {
+        let is_divided = split.train_rows() < split.rows();
+        let store = |part: Member| {
             // At most u32::MAX rows: checked with the shape.
-            let chosen = has_validation
-                .then(|| split.rows_of(validation).map(|row| row as u32).collect::<Arc<[u32]>>());
-            let rows = if validation { split.validation_rows() } else { split.train_rows() };
+            let chosen =
+                is_divided.then(|| split.rows_of(part).map(|row| row as u32).collect::<Arc<[u32]>>());
+            let rows = if part == Member::Held { split.held_rows() } else { split.train_rows() };
             Store::File(Arc::new(Rows::new(array.clone(), rows as u32, chosen)))
         };
-        Ok((store(false), has_validation.then(|| store(true))))
+        Ok((store(Member::Train), has_held.then(|| store(Member::Held))))
     }
 }
 

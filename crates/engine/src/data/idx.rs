@@ -13,10 +13,11 @@ use super::{
     arrays::{Arrays, Pair},
     file,
     raw::{self, Element, Endian, Layout},
+    split::Division,
 };
 use crate::spec::{Idx, Problem};
 
-pub(super) fn open(spec: &Idx, task: Task, seed: u64) -> Result<Dataset, Problem> {
+pub(super) fn open(spec: &Idx, task: Task, division: &Division) -> Result<Dataset, Problem> {
     let validation = spec.validation_images.as_deref().zip(spec.validation_labels.as_deref());
     let arrays = Arrays {
         read_header,
@@ -24,13 +25,12 @@ pub(super) fn open(spec: &Idx, task: Task, seed: u64) -> Result<Dataset, Problem
         validation: validation.map(|(images, labels)| {
             [("data.idx.validation_images", images), ("data.idx.validation_labels", labels)]
         }),
-        fraction: ("data.idx.validation_fraction", spec.validation_fraction.unwrap_or(0.0)),
         check,
         placement: None,
         scale: Some(spec.scale),
     };
     let preprocessing = json!({ "source": "idx", "features": { "scale": spec.scale } });
-    Ok(Dataset { preprocessing, ..arrays.open(task, seed)? })
+    Ok(Dataset { preprocessing, ..arrays.open(task, division)? })
 }
 
 fn check(Pair { features, labels }: &Pair<'_>, _: Task) -> Result<(), Problem> {

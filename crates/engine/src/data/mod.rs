@@ -23,6 +23,7 @@ mod weights;
 
 use std::{path::Path, sync::Arc};
 
+use self::split::Division;
 use crate::{
     plan::DatasetInfo,
     spec::{self, Problem, Source},
@@ -44,12 +45,21 @@ pub enum Task {
     Classification,
 }
 
+/// Which rows are kept beside those to train on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Held {
+    /// Those to validate on.
+    Validation,
+    /// Those that `data.split.test` sets apart.
+    Test,
+}
+
 /// A dataset as read.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     /// Rows to train on; at least one.
     pub train: Part,
-    /// Rows to validate on; `None` where there are none.
+    /// Rows to validate on, or those that were held in their place; `None` where there are none.
     pub validation: Option<Part>,
     /// Features per row.
     pub features: usize,
@@ -98,12 +108,33 @@ pub struct RowBlock {
 /// # Errors
 /// Up to about twenty problems, with file, line and column if known.
 pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Result<Dataset, Vec<Problem>> {
+    open_with(data, task, seed, Held::Validation, memory_limit)
+}
+
+/// As [`open`], with the rows that `data.split.test` sets aside in the place of those to validate on.
+///
+/// # Errors
+/// As of [`open`].
+pub fn open_test(data: &spec::Data, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
+    open_with(data, task, seed, Held::Test, u64::MAX)
+}
+
+fn open_with(
+    data: &spec::Data,
+    task: Task,
+    seed: u64,
+    held: Held,
+    memory_limit: u64,
+) -> Result<Dataset, Vec<Problem>> {
+    let division = Division::new(data, seed, held);
     let before = fingerprint::Before::reading(&data.source.files());
     let dataset = match &data.source {
         Source::SyntheticRegression(source) => synthetic::open(source, seed).map_err(Vec::from),
-        Source::Csv(source) => csv::open(source, task, seed),
-        Source::Idx(source) => idx::open(source, task, seed).map_err(Vec::from),
-        Source::Npy(source) => npy::open(source, task, seed, data.placement, memory_limit).map_err(Vec::from),
+        Source::Csv(source) => csv::open(source, task, &division),
+        Source::Idx(source) => idx::open(source, task, &division).map_err(Vec::from),
+        Source::Npy(source) => {
+            npy::open(source, task, &division, data.placement, memory_limit).map_err(Vec::from)
+        }
     };
     let digest = dataset.as_ref().map(|dataset| digest::digest(&data.source, dataset));
     // A file that changes while it is read is the first problem to report.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    RowBlock, Task,
+    Part, RowBlock, Store, Task,
     array_file::ArrayFile,
     arrays::same_rows,
     csv::{CsvModel, CsvRows},
@@ -50,6 +50,19 @@ pub struct TrainedData {
 enum Kind {
     Csv(Box<CsvModel>),
     Array { width: Option<usize>, scale: Option<f32>, is_idx: bool },
+}
+
+impl Part {
+    /// Rows from `next` on, which moves behind them; none at the end, or where the rows stay in their file.
+    fn block_from(&self, next: &mut usize) -> Option<RowBlock> {
+        let Store::Memory(features) = &self.features else { return None };
+        let [width, targets] = [features.len(), self.targets.len()].map(|all| all / self.rows.max(1));
+        let rows = (BLOCK / width.max(1)).max(1).min(self.rows - *next);
+        let of = |values: &[f32], width: usize| values[*next * width..(*next + rows) * width].to_vec();
+        let block = RowBlock { rows, features: of(features, width), targets: of(&self.targets, targets) };
+        *next += rows;
+        (rows > 0).then_some(block)
+    }
 }
 
 impl TrainedData {
@@ -231,11 +244,23 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
 pub struct NewRows<'a>(Rows<'a>);
 
 enum Rows<'a> {
+    /// Rows that a run set aside, and the next of them.
+    Held(Part, usize),
     Csv(&'a CsvModel, Box<CsvRows>),
-    Array { array: ArrayFile<'a>, scale: Option<f32>, labels: Vec<f32>, targets: usize },
+    Array {
+        array: ArrayFile<'a>,
+        scale: Option<f32>,
+        labels: Vec<f32>,
+        targets: usize,
+    },
 }
 
 impl NewRows<'_> {
+    /// Rows in memory, as the model takes them.
+    pub fn from_part(part: Part) -> Self {
+        Self(Rows::Held(part, 0))
+    }
+
     /// The next rows; `None` at the end.
     ///
     /// # Errors
@@ -244,6 +269,7 @@ impl NewRows<'_> {
         let (array, scale, labels, targets) = match &mut self.0 {
             Rows::Csv(model, rows) => return rows.next_block(model),
             Rows::Array { array, scale, labels, targets } => (array, *scale, labels, *targets),
+            Rows::Held(part, next) => return Ok(part.block_from(next)),
         };
         let most = (BLOCK / array.width).max(1);
         let finish = |block: &mut [f32]| {

@@ -8,13 +8,14 @@ use super::{
     arrays::{Arrays, Pair},
     file, npy_header,
     raw::Element,
+    split::Division,
 };
 use crate::spec::{Npy, Placement, Problem};
 
 pub(super) fn open(
     spec: &Npy,
     task: Task,
-    seed: u64,
+    division: &Division,
     placement: Placement,
     memory_limit: u64,
 ) -> Result<Dataset, Problem> {
@@ -25,12 +26,11 @@ pub(super) fn open(
         validation: validation.map(|(features, labels)| {
             [("data.npy.validation_features", features), ("data.npy.validation_labels", labels)]
         }),
-        fraction: ("data.npy.validation_fraction", spec.validation_fraction.unwrap_or(0.0)),
         check,
         placement: Some((placement, memory_limit)),
         scale: None,
     };
-    arrays.open(task, seed)
+    arrays.open(task, division)
 }
 
 fn check(Pair { features, labels }: &Pair<'_>, task: Task) -> Result<(), Problem> {

@@ -2,7 +2,10 @@
 
 use std::io::{self, Read};
 
-use super::{memory, split::Split};
+use super::{
+    memory,
+    split::{Member, Split},
+};
 use crate::vector::vectorized;
 
 /// The type of an array's elements.
@@ -136,11 +139,11 @@ pub(super) fn read_split(
     finish: impl Fn(&mut [f32]),
 ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
     // The error names the bytes of all rows: which of the two parts did not fit does not matter.
-    let whole = (split.train_rows() as u128 + split.validation_rows() as u128) * width as u128 * 4;
+    let whole = split.rows() as u128 * width as u128 * 4;
     let room =
         |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(|_| Fault::Memory(whole));
-    let (mut train, mut validation) = (room(split.train_rows())?, room(split.validation_rows())?);
-    let total = (split.train_rows() + split.validation_rows()) as u64 * width as u64;
+    let (mut train, mut held) = (room(split.train_rows())?, room(split.held_rows())?);
+    let total = split.rows() as u64 * width as u64;
     let mut block = vec![0.0_f32; BLOCK / layout.element.bytes()];
     let mut bytes = vec![0_u8; BLOCK];
     let mut done = 0_u64;
@@ -164,15 +167,21 @@ pub(super) fn read_split(
         while !rest.is_empty() {
             let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
             let (head, tail) = rest.split_at((width - column).min(rest.len()));
-            let part = if split.validates(row) { &mut validation } else { &mut train };
-            memory::grow(part, head.len()).map_err(|()| Fault::Memory(whole))?;
-            part.extend_from_slice(head);
+            let part = match split.member(row) {
+                Member::Train => Some(&mut train),
+                Member::Held => Some(&mut held),
+                Member::Neither => None,
+            };
+            if let Some(part) = part {
+                memory::grow(part, head.len()).map_err(|()| Fault::Memory(whole))?;
+                part.extend_from_slice(head);
+            }
             done += head.len() as u64;
             rest = tail;
         }
     }
     match fill(reader, &mut [0]).map_err(Fault::Io)? {
-        0 => Ok((train, validation)),
+        0 => Ok((train, held)),
         _ => Err(Fault::Long),
     }
 }
@@ -214,7 +223,7 @@ pub(super) fn fill(reader: &mut dyn Read, bytes: &mut [u8]) -> io::Result<usize>
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::split::Division, *};
 
     #[test]
     fn decodes_every_element() {
@@ -245,7 +254,8 @@ mod tests {
     fn reads_rows_across_blocks() {
         let (rows, width) = (40_000, 7);
         let bytes: Vec<u8> = (0..rows * width).map(|i| (i % 251) as u8).collect();
-        let split = Split::by_fraction(1, rows, 0.3, "").expect("a split");
+        let split =
+            Split::new(&Division::of_fraction(1, 0.3), rows, None::<std::iter::Empty<u32>>).expect("a split");
         let layout = Layout { element: Element::U8, endian: Endian::Big };
         let read = read_split(&mut &bytes[..], layout, width, &split, false, |block| {
             block.iter_mut().for_each(|x| *x /= 2.0);
@@ -258,7 +268,8 @@ mod tests {
     #[test]
     fn what_memory_does_not_hold_is_all_of_it() {
         let layout = Layout { element: Element::U8, endian: Endian::Little };
-        let split = Split::by_fraction(1, 10, 0.2, "").expect("a split");
+        let split =
+            Split::new(&Division::of_fraction(1, 0.2), 10, None::<std::iter::Empty<u32>>).expect("a split");
         for trusted in [true, false] {
             let width = if trusted { 1 << 58 } else { 3 };
             let read = read_split(&mut &[0; 30][..], layout, width, &split, trusted, |_| {});

@@ -1,80 +1,184 @@
-//! The seeded split into training and validation rows.
+//! The seeded split into rows to train on, rows held for validation or for a test, and rows that are left out.
 
+use std::collections::BTreeMap;
+
+use super::Held;
 use crate::{
     host::prefer_huge_pages,
     random::{self, Purpose},
-    spec::Problem,
+    spec::{self, Problem},
 };
 
-/// A split into training and validation rows; both keep the order of the file.
+/// What becomes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Train,
+    /// Validates, or tests.
+    Held,
+    Neither,
+}
+
+/// How rows are to be divided.
+#[derive(Clone, Debug)]
+pub(super) struct Division {
+    seed: u64,
+    validation: f64,
+    test: f64,
+    /// Their number, and the one that validates.
+    folds: Option<[u32; 2]>,
+    pub(super) stratify: bool,
+    /// The key that messages name.
+    key: &'static str,
+    held: Held,
+}
+
+impl Division {
+    /// As the spec has it; `seed` is that of the run.
+    pub(super) fn new(data: &spec::Data, seed: u64, held: Held) -> Self {
+        let split = data.split.as_ref();
+        let folds = data.folds.zip(data.fold).map(|(folds, fold)| [folds, fold]);
+        let (key, validation) = data.validation_fraction().unwrap_or(("data", 0.0));
+        Self {
+            seed: split.and_then(|split| split.seed).unwrap_or(seed),
+            validation,
+            test: split.map_or(0.0, |split| split.test),
+            folds,
+            stratify: split.is_some_and(|split| split.stratify),
+            key: if folds.is_some() { "data.folds" } else { key },
+            held,
+        }
+    }
+
+    /// A fraction to validate on.
+    #[cfg(test)]
+    pub(super) fn of_fraction(seed: u64, validation: f64) -> Self {
+        let (test, folds, stratify, held) = (0.0, None, false, Held::Validation);
+        Self { seed, validation, test, folds, stratify, key: "data.csv.validation_fraction", held }
+    }
+}
+
+/// A split of rows; all parts keep the order of the file.
 #[derive(Debug)]
 pub(super) struct Split {
-    /// Whether each row belongs to validation; empty if none does.
-    validates: Vec<bool>,
+    /// What becomes of each row; empty if all train.
+    members: Vec<Member>,
     rows: usize,
-    validation_rows: usize,
+    train_rows: usize,
+    held_rows: usize,
 }
 
 impl Split {
     /// All rows belong to training.
     pub(super) fn none(rows: usize) -> Self {
-        Self { validates: Vec::new(), rows, validation_rows: 0 }
+        Self { members: Vec::new(), rows, train_rows: rows, held_rows: 0 }
     }
 
-    /// `round(fraction * rows)` rows belong to validation, chosen by the seed. `key` is the fraction's key; the spec has
-    /// checked that it is below 1.
-    pub(super) fn by_fraction(seed: u64, rows: usize, fraction: f64, key: &str) -> Result<Self, Problem> {
-        let validation_rows = (fraction * rows as f64).round() as usize;
-        if validation_rows == 0 {
+    /// Each fraction is rounded to whole rows, in each class where the division is stratified by `classes`.
+    pub(super) fn new(
+        division: &Division,
+        rows: usize,
+        classes: Option<impl Iterator<Item = u32>>,
+    ) -> Result<Self, Problem> {
+        let Division { seed, validation, test, folds, stratify, key, held } = division;
+        let rounded = |fraction: f64, rows: usize| (fraction * rows as f64).round() as usize;
+        if !stratify && folds.is_none() && rounded(*validation, rows) + rounded(*test, rows) == 0 {
             return Ok(Self::none(rows));
         }
-        let (Ok(count), true) = (u32::try_from(rows), validation_rows < rows) else {
-            let message = format!("`{fraction}` of {rows} rows leaves no row to train on");
-            return Err(Problem::at_key(key, message).hint("use a smaller fraction, or 0 for no validation"));
+        let none_left = || {
+            let message = match folds {
+                Some([folds, _]) => format!("{folds} folds of {rows} rows leave a fold without a row"),
+                None => format!("`{validation}` of {rows} rows leaves no row to train on"),
+            };
+            let hint = match folds {
+                Some(_) => "use fewer folds",
+                None => "use a smaller fraction, or 0 for no validation",
+            };
+            Problem::at_key(*key, message).hint(hint)
         };
-        // A partial shuffle draws without repetition.
-        let mut rng = random::fast_stream(seed, Purpose::Split, 0);
-        let mut order: Vec<u32> = (0..count).collect();
-        let mut validates = vec![false; rows];
-        for first in 0..validation_rows {
-            let chosen = first + random::below(&mut rng, count - first as u32) as usize;
-            order.swap(first, chosen);
-            validates[order[first] as usize] = true;
+        let count = u32::try_from(rows).map_err(|_| none_left())?;
+        let mut strata: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        match classes.filter(|_| *stratify) {
+            Some(classes) => {
+                (0..count).zip(classes).for_each(|(row, class)| strata.entry(class).or_default().push(row))
+            }
+            None if *stratify => {
+                let message = "there are no classes to stratify by";
+                return Err(Problem::at_key("data.split.stratify", message).hint("remove it"));
+            }
+            None => drop(strata.insert(0, (0..count).collect())),
         }
-        Ok(Self { validates, rows, validation_rows })
+        let mut members = vec![Member::Train; rows];
+        let as_held = |part: Held| if part == *held { Member::Held } else { Member::Neither };
+        for (stratum, mut order) in (0..).zip(strata.into_values()) {
+            let [validation, test] = [validation, test].map(|fraction| rounded(*fraction, order.len()));
+            let drawn = if folds.is_some() { order.len() } else { (validation + test).min(order.len()) };
+            // A partial shuffle draws without repetition.
+            let mut rng = random::fast_stream(*seed, Purpose::Split, stratum);
+            for first in 0..drawn {
+                let chosen = first + random::below(&mut rng, (order.len() - first) as u32) as usize;
+                order.swap(first, chosen);
+            }
+            for (place, &row) in order[..drawn].iter().enumerate() {
+                members[row as usize] = match folds {
+                    None if place < validation => as_held(Held::Validation),
+                    None => as_held(Held::Test),
+                    Some(_) if place < test => as_held(Held::Test),
+                    Some([folds, fold]) if (place - test) % *folds as usize == *fold as usize => {
+                        as_held(Held::Validation)
+                    }
+                    Some(_) => Member::Train,
+                };
+            }
+        }
+        let counted = |member| members.iter().filter(|own| **own == member).count();
+        let (train_rows, held_rows) = (counted(Member::Train), counted(Member::Held));
+        let lacks_a_fold = folds.is_some() && *held == Held::Validation && held_rows == 0;
+        if train_rows == 0 || lacks_a_fold {
+            return Err(none_left());
+        }
+        Ok(Self { members, rows, train_rows, held_rows })
+    }
+
+    /// All rows of the file.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
     }
 
     pub(super) fn train_rows(&self) -> usize {
-        self.rows - self.validation_rows
+        self.train_rows
     }
 
-    pub(super) fn validation_rows(&self) -> usize {
-        self.validation_rows
+    pub(super) fn held_rows(&self) -> usize {
+        self.held_rows
     }
 
-    /// Whether a row belongs to validation.
+    /// What becomes of a row.
     #[inline]
-    pub(super) fn validates(&self, row: usize) -> bool {
-        self.validates.get(row).copied().unwrap_or(false)
+    pub(super) fn member(&self, row: usize) -> Member {
+        self.members.get(row).copied().unwrap_or(Member::Train)
     }
 
-    /// Indices of the validation or of the training rows, in file order.
-    pub(super) fn rows_of(&self, validation: bool) -> impl Iterator<Item = usize> + Clone + '_ {
-        (0..self.rows).filter(move |&row| self.validates(row) == validation)
+    /// Indices of the rows of a part, in file order.
+    pub(super) fn rows_of(&self, part: Member) -> impl Iterator<Item = usize> + Clone + '_ {
+        (0..self.rows).filter(move |&row| self.member(row) == part)
     }
 
-    /// Splits `values`, `width` per row, into training and validation values.
+    /// Splits `values`, `width` per row, into those to train on and those that are held.
     pub(super) fn apply(&self, values: Vec<f32>, width: usize) -> (Vec<f32>, Vec<f32>) {
-        if self.validation_rows == 0 {
+        if self.members.is_empty() {
             return (values, Vec::new());
         }
-        let mut train = Vec::with_capacity(self.train_rows() * width);
+        let mut train = Vec::with_capacity(self.train_rows * width);
         prefer_huge_pages(train.spare_capacity_mut());
-        let mut validation = Vec::with_capacity(self.validation_rows * width);
+        let mut held = Vec::with_capacity(self.held_rows * width);
         for (row, values) in values.chunks_exact(width.max(1)).enumerate() {
-            if self.validates(row) { &mut validation } else { &mut train }.extend_from_slice(values);
+            match self.member(row) {
+                Member::Train => train.extend_from_slice(values),
+                Member::Held => held.extend_from_slice(values),
+                Member::Neither => {}
+            }
         }
-        (train, validation)
+        (train, held)
     }
 }
 
@@ -82,39 +186,98 @@ impl Split {
 mod tests {
     use super::*;
 
-    const KEY: &str = "data.csv.validation_fraction";
+    /// Rows without classes.
+    const NO_CLASSES: Option<std::iter::Empty<u32>> = None;
 
     fn split(seed: u64, rows: usize, fraction: f64) -> Split {
-        Split::by_fraction(seed, rows, fraction, KEY).map_err(|problem| problem.message).expect("a split")
+        let split = Split::new(&Division::of_fraction(seed, fraction), rows, NO_CLASSES);
+        split.map_err(|problem| problem.message).expect("a split")
     }
 
     #[test]
     fn numbers_are_frozen() {
-        assert_eq!(split(0, 20, 0.25).rows_of(true).collect::<Vec<_>>(), [0, 4, 7, 17, 19]);
+        assert_eq!(split(0, 20, 0.25).rows_of(Member::Held).collect::<Vec<_>>(), [0, 4, 7, 17, 19]);
     }
 
     #[test]
     fn takes_the_rounded_part_and_keeps_the_order() {
         for (rows, fraction, expected) in [(10, 0.2, 2), (7, 0.5, 4), (3, 0.1, 0), (1000, 0.999, 999)] {
             let split = split(3, rows, fraction);
-            assert_eq!((split.validation_rows(), split.train_rows()), (expected, rows - expected));
+            assert_eq!((split.held_rows(), split.train_rows()), (expected, rows - expected));
             let (train, validation): (Vec<_>, Vec<_>) =
-                (split.rows_of(false).collect(), split.rows_of(true).collect());
+                (split.rows_of(Member::Train).collect(), split.rows_of(Member::Held).collect());
             assert!(train.is_sorted() && validation.is_sorted());
             let mut all = [train, validation].concat();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..rows));
         }
         assert_ne!(
-            split(1, 100, 0.2).rows_of(true).collect::<Vec<_>>(),
-            split(2, 100, 0.2).rows_of(true).collect::<Vec<_>>()
+            split(1, 100, 0.2).rows_of(Member::Held).collect::<Vec<_>>(),
+            split(2, 100, 0.2).rows_of(Member::Held).collect::<Vec<_>>()
         );
     }
 
     #[test]
     fn refuses_what_leaves_nothing() {
-        let message = |rows, fraction| Split::by_fraction(0, rows, fraction, KEY).err().map(|p| p.message);
-        assert_eq!(message(2, 0.9).as_deref(), Some("`0.9` of 2 rows leaves no row to train on"));
-        assert_eq!(message(0, 0.5), None);
+        let message =
+            |rows, division: &Division| Split::new(division, rows, NO_CLASSES).err().map(|p| p.message);
+        let fraction = |fraction| Division::of_fraction(0, fraction);
+        assert_eq!(message(2, &fraction(0.9)).as_deref(), Some("`0.9` of 2 rows leaves no row to train on"));
+        assert_eq!(message(0, &fraction(0.5)), None);
+        let folds = Division { folds: Some([5, 4]), ..fraction(0.0) };
+        assert_eq!(message(4, &folds).as_deref(), Some("5 folds of 4 rows leave a fold without a row"));
+        let stratified = Division { stratify: true, ..fraction(0.5) };
+        assert_eq!(message(4, &stratified).as_deref(), Some("there are no classes to stratify by"));
+    }
+
+    fn parts(division: &Division, classes: &[u32]) -> [Vec<usize>; 2] {
+        let split = Split::new(division, classes.len(), Some(classes.iter().copied()));
+        let split = split.map_err(|problem| problem.message).expect("a split");
+        [Member::Train, Member::Held].map(|part| split.rows_of(part).collect())
+    }
+
+    /// Every row is in one part, each class has its share of it, and what tests is the same whatever validates.
+    #[test]
+    fn parts_are_apart_and_stratified() {
+        let classes: Vec<u32> = (0..90).map(|row| u32::from(row % 9 == 0)).collect();
+        let validates = Division { test: 0.2, stratify: true, ..Division::of_fraction(5, 0.3) };
+        let tests = Division { held: Held::Test, ..validates.clone() };
+        let ([train, validation], [same, test]) = (parts(&validates, &classes), parts(&tests, &classes));
+        assert_eq!(train, same);
+        let mut all = [train, validation.clone(), test.clone()].concat();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..90));
+        let of_class_1 = |rows: &[usize]| rows.iter().filter(|&&row| classes[row] == 1).count();
+        assert_eq!(
+            [validation.len(), of_class_1(&validation), test.len(), of_class_1(&test)],
+            [27, 3, 18, 2]
+        );
+    }
+
+    /// Each row but those of the test validates in exactly one fold, and each fold has its share of each class.
+    #[test]
+    fn folds_cover_all_rows_once() {
+        let classes: Vec<u32> = (0..103).map(|row| row % 3).collect();
+        let fold = |fold, test| Division {
+            folds: Some([5, fold]),
+            test,
+            stratify: true,
+            ..Division::of_fraction(1, 0.0)
+        };
+        for test in [0.0, 0.25] {
+            let mut seen = Vec::new();
+            for number in 0..5 {
+                let [train, validation] = parts(&fold(number, test), &classes);
+                assert!(train.iter().all(|row| !validation.contains(row)));
+                let of_class = |class| validation.iter().filter(|&&row| classes[row] == class).count();
+                let counts = [0, 1, 2].map(of_class);
+                assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
+                seen.extend(validation);
+            }
+            let tested = parts(&Division { held: Held::Test, ..fold(0, test) }, &classes)[1].len();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len() + tested, 103);
+        }
     }
 }

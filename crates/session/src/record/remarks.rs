@@ -103,7 +103,7 @@ fn outputs(trial: &Trial) -> Option<String> {
 
 /// A validation fraction of less than one row.
 fn validation(trial: &Trial) -> Option<String> {
-    let (key, fraction) = trial.spec.data.source.validation_fraction()?;
+    let (key, fraction) = trial.spec.data.validation_fraction()?;
     let nothing = fraction > 0.0 && trial.facts.validation_rows == 0;
     nothing.then(|| {
         let rows = counted(trial.facts.train_rows as u64, "row");

@@ -19,14 +19,22 @@ mod target;
 mod text;
 
 use self::{
-    columns::Columns, fit::FeatureFit, stored::StoredCsv, table::Table, target::TargetFit, text::Text,
+    columns::Columns,
+    fit::FeatureFit,
+    stored::StoredCsv,
+    table::{Table, Target},
+    target::TargetFit,
+    text::Text,
 };
-use super::{Dataset, Part, Task, split::Split};
+use super::{
+    Dataset, Part, Task,
+    split::{Division, Split},
+};
 use crate::spec::{Csv, Problem};
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 
-pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
+pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
     let text = Text::read(&spec.path, "data.csv.path", spec.delimiter)?;
     let columns = Columns::resolve(spec, &text)?;
     let validation = match &spec.validation_path {
@@ -38,8 +46,11 @@ pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Pro
         }
     };
     let table = Table::read(spec, &text, &columns, task)?;
-    let fraction = spec.validation_fraction.unwrap_or(0.0);
-    let split = Split::by_fraction(seed, table.rows, fraction, "data.csv.validation_fraction")?;
+    let codes = match &table.target {
+        Target::Classes(words) => Some(words.codes.iter().copied()),
+        _ => None,
+    };
+    let split = Split::new(division, table.rows, codes)?;
     let features = FeatureFit::new(spec, &table, &split)?;
     let target = TargetFit::new(spec, &table, &split)?;
     let (train_x, rest_x) = split.apply(features.apply(&table)?, features.width());
@@ -52,8 +63,8 @@ pub(super) fn open(spec: &Csv, task: Task, seed: u64) -> Result<Dataset, Vec<Pro
         target: target.stored(&spec.target),
     });
     let validation = match validation {
-        None if split.validation_rows() == 0 => None,
-        None => Some(Part::in_memory(split.validation_rows(), rest_x, rest_y)),
+        None if split.held_rows() == 0 => None,
+        None => Some(Part::in_memory(split.held_rows(), rest_x, rest_y)),
         Some((text, columns)) => {
             let table = Table::read(spec, &text, &columns, task)?;
             notes.extend(dropped(&table, " to validate on"));

@@ -1,0 +1,111 @@
+//! `[data] split`, `folds` and `fold`: rows to validate on, and rows that no run sees.
+
+use std::fs;
+
+use super::process::{Ended, Sandbox};
+
+const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
+
+/// Classes of a table.
+const SPEC: &str = r#"
+[data.csv]
+path = "penguins.csv"
+target = "species"
+categorical = ["island", "sex"]
+missing = "mean"
+[model]
+layers = [{ linear = { out_features = 3 } }]
+loss = "cross_entropy"
+[optimizer.adam]
+lr = 0.01
+[trainer]
+max_epochs = 3
+"#;
+
+fn sandbox() -> Sandbox {
+    let place = Sandbox::new(SPEC);
+    fs::copy(PENGUINS, place.path().join("penguins.csv")).unwrap();
+    place
+}
+
+/// A fraction in `split` draws the rows that `validation_fraction` draws.
+#[test]
+fn a_split_is_that_of_the_fraction() {
+    let place = sandbox();
+    let figures = |word: &str| {
+        let run = place.run(&[word, "-q"]).ended_by(0);
+        ["final_validation_loss", "epoch_train_loss"].map(|column| run.summary(column))
+    };
+    assert_eq!(figures("data.split.validation=0.3"), figures("data.csv.validation_fraction=0.3"));
+    assert_ne!(figures("data.split={ validation = 0.3, seed = 7 }"), figures("data.split.validation=0.3"));
+}
+
+/// Test rows are the same whatever validates, none of them is trained on, and their metrics are those of a table of them.
+#[test]
+fn a_test_is_evaluated_afterwards() {
+    let place = sandbox();
+    let split = "data.split={ validation = 0.2, test = 0.25, stratify = true }";
+    let longer = "trainer.max_epochs=30";
+    let checked = place.runner(&["check", "spec.toml", split]);
+    assert!(checked.stdout.contains("189 rows to train on, 69 to validate on"), "{}", checked.stdout);
+    let run = place.run(&[split, longer, "-q"]).ended_by(0);
+    let folder = run.0.display().to_string();
+    let ended = place.runner(&["evaluate", &folder, "--json", "--confusion", "confusion.csv"]);
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(json["rows"], 86, "{ended:?}");
+    assert!(json["accuracy"].as_f64().unwrap() > 0.8, "{ended:?}");
+    // 152 Adelie, 68 Chinstrap and 124 Gentoo.
+    let matrix = fs::read_to_string(place.path().join("confusion.csv")).unwrap();
+    let of_class = |row: &str| row.split(',').skip(1).map(|n| n.parse::<u32>().unwrap()).sum::<u32>();
+    assert_eq!(matrix.lines().skip(1).map(of_class).collect::<Vec<_>>(), [38, 17, 31]);
+    // The data are no longer those of the run.
+    let text = fs::read_to_string(PENGUINS).unwrap();
+    fs::write(place.path().join("penguins.csv"), text.replacen("39.1", "39.2", 1)).unwrap();
+    let Ended { code, stderr, .. } = place.runner(&["evaluate", &folder]);
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("are not what the run was trained on: their digest is "), "{stderr}");
+}
+
+#[test]
+fn a_run_without_a_test_says_so() {
+    let place = sandbox();
+    let run = place.run(&["-q"]).ended_by(0);
+    let folder = run.0.display().to_string();
+    assert_eq!(
+        place.runner(&["evaluate", &folder]).stderr.lines().skip(1).collect::<Vec<_>>(),
+        [
+            format!("error: `{folder}` set no rows aside for a test").as_str(),
+            "  = hint: name the rows after the run, or train with `data.split.test=0.1`"
+        ]
+    );
+}
+
+/// Each row validates once; a setting's folds are averaged, as seeds are.
+#[test]
+fn folds_are_an_axis_of_a_sweep() {
+    let place = sandbox();
+    let words = ["spec.toml", "data.folds=5", "data.fold=0..5", "optimizer.adam.lr=0.01,0.1", "-q"];
+    let sweep = place.runner(&words).stdout.trim().to_owned();
+    let table = fs::read_to_string(place.path().join(&sweep).join("sweep.csv")).unwrap();
+    assert_eq!(table.lines().count(), 11, "{table}");
+    let validated: usize = (0..5).map(|fold| validation_rows(&place, &sweep, fold)).sum();
+    assert_eq!(validated, 344);
+    let compared = place.runner(&["compare", &sweep]).stdout;
+    let line = compared.lines().next().unwrap();
+    assert!(
+        line.starts_with("best: #") && line.contains(" lr 0.1, validation loss ") && line.contains(", n 5"),
+        "{compared}"
+    );
+}
+
+fn validation_rows(place: &Sandbox, sweep: &str, fold: usize) -> usize {
+    let folders = fs::read_dir(place.path().join(sweep)).unwrap().map(|entry| entry.unwrap().path());
+    let is_fold = |path: &std::path::PathBuf| {
+        fs::read_to_string(path.join("spec.toml"))
+            .is_ok_and(|spec| spec.contains(&format!("\nfold = {fold}\n")) && spec.contains("lr = 0.01\n"))
+    };
+    let folder = folders.filter(|path| path.is_dir()).find(is_fold).unwrap();
+    let metrics = fs::read_to_string(folder.join("metrics.csv")).unwrap();
+    let row = metrics.lines().find(|line| line.contains(",validation,")).unwrap();
+    row.split(',').nth(3).unwrap().parse().unwrap()
+}
