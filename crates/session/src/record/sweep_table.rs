@@ -87,6 +87,19 @@ impl SweepTable {
         Ok(table)
     }
 
+    /// Sets the values of a trial's axes, where earlier ones chose them.
+    pub fn set_axes(
+        &mut self,
+        trial: usize,
+        values: Vec<String>,
+        end: Option<&TrialEnd>,
+    ) -> Result<(), RecordError> {
+        self.axes[trial] = values;
+        self.rows[trial] = self.row(trial, end)?;
+        self.is_stale = true;
+        Ok(())
+    }
+
     /// Sets the end of a trial, by its number from 0. The figures of one that ran are taken from its own `summary.csv`;
     /// those of others are empty.
     pub fn set(&mut self, trial: usize, end: &TrialEnd) -> Result<(), RecordError> {

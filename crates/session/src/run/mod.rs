@@ -7,6 +7,7 @@
 //! A kind implements [`Planned`]: see `training.rs` and `lab.rs`.
 
 mod announce;
+mod choose;
 mod datasets;
 mod device_group;
 mod engine_trials;

@@ -13,6 +13,7 @@ use crate::{
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
     record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
+    spec::Monitor,
     train::StopFlag,
 };
 
@@ -155,6 +156,11 @@ pub trait Planned: Sized + Sync {
 
     /// Planned epochs, where there are any.
     fn epochs(&self) -> Option<u64> {
+        None
+    }
+
+    /// The metric that chooses its best weights.
+    fn monitor(&self) -> Option<Monitor> {
         None
     }
 

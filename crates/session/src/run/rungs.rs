@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use super::{planned::Planned, prepare::Prepared};
 use crate::{
     event::Outcome,
     record::{RecordError, RunDir},
@@ -17,23 +18,27 @@ const COLUMNS: [&str; 4] = ["epochs", "trial", "value", "goes_on"];
 pub(super) struct Reached {
     /// Whole epochs that it took.
     pub epochs: u64,
-    /// What the last validation says of the metric.
+    /// What the last validation says of the metric; where a search judges trials, what the best one says.
     pub value: Option<f64>,
 }
 
 impl Reached {
-    pub fn new(outcome: &Outcome, metric: Monitor) -> Self {
-        let value = match metric {
-            Monitor::ValidationLoss => outcome.final_validation_loss,
-            Monitor::ValidationAccuracy => outcome.final_validation_accuracy,
+    pub fn new(outcome: &Outcome, halving: Option<Halving>) -> Self {
+        let value = match halving.map(|halving| halving.metric) {
+            Some(Monitor::ValidationLoss) => outcome.final_validation_loss,
+            Some(Monitor::ValidationAccuracy) => outcome.final_validation_accuracy,
+            None => outcome.best.map(|best| best.value),
         };
         Self { epochs: outcome.epochs.unwrap_or(0), value }
     }
 
     /// From the summary of an earlier part of the sweep.
-    pub fn in_folder(folder: &RunDir, metric: Monitor) -> Self {
+    pub fn in_folder(folder: &RunDir, halving: Option<Halving>) -> Self {
         let figure = |name: &str| folder.figure(name);
-        let value = figure(&format!("final_validation_{}", metric.metric()));
+        let value = match halving {
+            Some(halving) => figure(&format!("final_validation_{}", halving.metric.metric())),
+            None => figure("best_value"),
+        };
         Self {
             epochs: figure("epochs").and_then(|text| text.parse().ok()).unwrap_or(0),
             value: value.and_then(|text| text.parse().ok()),
@@ -84,6 +89,15 @@ impl<'a> Rungs<'a> {
         self.folder.write(FILE, &(COLUMNS.join(",") + "\n" + &lines.collect::<String>()))?;
         Ok(self.decided(epochs).unwrap_or_default())
     }
+}
+
+/// The epochs of the trial that has the most.
+pub(super) fn longest<P: Planned>(prepared: &[Prepared<P>]) -> u64 {
+    let epochs = |own: &Prepared<P>| match own {
+        Prepared::Run(planned) => planned.epochs(),
+        _ => None,
+    };
+    prepared.iter().filter_map(epochs).max().unwrap_or(0)
 }
 
 /// What the trials of a sweep take together, in units of a whole trial.

@@ -3,7 +3,10 @@
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Instant,
 };
@@ -11,32 +14,32 @@ use std::{
 use chrono::Utc;
 
 use super::{
-    exit::{Exit, print_error, print_stderr},
+    exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Start},
     prepare::{Prepared, warnings},
-    rungs::{self, Reached, Rungs},
+    rungs::{self, Reached, longest},
     session::{Session, named, report_error},
     sweep_folder,
-    sweep_progress::{Phase, Progress, Stopped, is_at_rung, is_failure},
+    sweep_progress::{Item, Phase, Progress, Stopped, is_at_rung, is_failure},
 };
 use crate::{
     event::{Outcome, Status},
-    plan::DeviceId,
+    plan::{DeviceId, Machine},
     record::{
         LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
         has_checkpoints,
     },
-    spec::{Halving, Problem, TrialSpec, short_keys},
+    spec::{Problem, Proposer, TrialSpec, short_keys},
     units,
 };
 
-struct Sweep<'s, 'a, P: Planned> {
-    session: &'s Session<'a, P>,
-    prepared: &'s [Prepared<P>],
-    folder: RunDir,
+pub(super) struct Sweep<'s, 'a, P: Planned> {
+    pub session: &'s Session<'a, P>,
+    pub prepared: &'s [Prepared<P>],
+    pub folder: RunDir,
     /// The short names of the swept keys.
     keys: Vec<&'s str>,
-    line: Arc<SweepLine>,
+    pub line: Arc<SweepLine>,
     progress: Mutex<Progress>,
 }
 
@@ -54,11 +57,15 @@ impl From<Exit> for Ended {
 }
 
 /// Runs the trials of a sweep that are not done.
-pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Ended {
-    run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
+    run(session, prepared, machine).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
+fn run<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    machine: &Machine,
+) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
         return Ok(exit.into());
@@ -72,10 +79,11 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     let table = SweepTable::create(folder.path(), &experiment.axes, rows)?;
-    let halving = experiment.stop;
+    let proposer = Proposer::new(experiment);
+    let is_judged = experiment.stop.is_some() || proposer.is_some();
     let reached = |index: usize| {
-        let folder = begun.get(&index).filter(|_| ends[index].is_some());
-        halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
+        let folder = begun.get(&index).filter(|_| is_judged && ends[index].is_some());
+        folder.map(|folder| Reached::in_folder(folder, experiment.stop))
     };
     let reached = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
     let line = Arc::new(line(session, prepared, &ends));
@@ -84,7 +92,7 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let keys = short_keys(&keys);
     let sweep = Sweep { session, prepared, folder, keys, line, progress };
-    sweep.run_all()
+    sweep.run_all(proposer, machine)
 }
 
 /// The line that says how far the sweep is, where `ends` are known.
@@ -102,15 +110,6 @@ fn line<P: Planned>(
         _ => LineMode::Hidden,
     };
     SweepLine::new(ends.len(), settled, work, mode)
-}
-
-/// The epochs of the trial that has the most.
-fn longest<P: Planned>(prepared: &[Prepared<P>]) -> u64 {
-    let epochs = |own: &Prepared<P>| match own {
-        Prepared::Run(planned) => planned.epochs(),
-        _ => None,
-    };
-    prepared.iter().filter_map(epochs).max().unwrap_or(0)
 }
 
 /// Trials beside each other need devices that they do not share.
@@ -133,11 +132,12 @@ fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -
 }
 
 impl<P: Planned> Sweep<'_, '_, P> {
-    fn run_all(self) -> Result<Ended, RecordError> {
-        let all = (0..self.prepared.len()).collect();
-        match self.session.experiment.stop {
-            Some(halving) => self.halve(halving, all)?,
-            None => self.phase(all, None),
+    fn run_all(self, proposer: Option<Proposer>, machine: &Machine) -> Result<Ended, RecordError> {
+        let all: Vec<usize> = (0..self.prepared.len()).collect();
+        match (self.session.experiment.stop, proposer) {
+            (Some(halving), _) => self.halve(halving, all)?,
+            (None, Some(proposer)) => self.search(proposer, machine),
+            (None, None) => self.phase(self.items(&all), None),
         }
         self.line.apart(&mut io::stderr(), |_| {});
         self.repeat_ends();
@@ -158,8 +158,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Runs trials up to a rung, or to their end.
-    fn phase(&self, trials: Vec<usize>, stop_after: Option<u64>) {
-        let phase = Phase::new(trials, stop_after);
+    pub fn phase(&self, trials: Vec<Item<'_, P>>, stop_after: Option<u64>) {
+        let phase = Phase { trials, next: AtomicUsize::new(0), stop_after };
         thread::scope(|scope| {
             // Where a thread cannot be started, the others do its work.
             let work = || self.work(&phase);
@@ -169,77 +169,25 @@ impl<P: Planned> Sweep<'_, '_, P> {
         });
     }
 
-    /// Runs all trials to the first rung, the best of them to the next, and the last ones to their end.
-    fn halve(&self, halving: Halving, mut trials: Vec<usize>) -> Result<(), RecordError> {
-        let mut rungs = Rungs::new(halving, &self.folder);
-        for epochs in halving.rungs(longest(self.prepared)) {
-            let mut go_on = rungs.decided(epochs);
-            if go_on.is_none() {
-                self.phase(trials.clone(), Some(epochs));
-                if self.is_cut() {
-                    return Ok(());
-                }
-                let at_rung = self.with(|progress| {
-                    let value = |&trial: &usize| (trial, progress.reached[trial].value);
-                    trials.iter().filter(|trial| progress.is_at_rung(**trial)).map(value).collect::<Vec<_>>()
-                });
-                if at_rung.is_empty() {
-                    return Ok(());
-                }
-                let (count, decided) = (at_rung.len(), rungs.decide(epochs, at_rung)?);
-                let [best, epochs] = [decided.len() as u64, epochs];
-                let reason =
-                    format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"));
-                trials
-                    .iter()
-                    .filter(|trial| !decided.contains(trial))
-                    .for_each(|trial| self.leave(*trial, &reason));
-                go_on = Some(decided);
-            }
-            let is_left = |trial: &usize| go_on.as_ref().is_some_and(|go_on| go_on.contains(trial));
-            trials.iter().filter(|trial| !is_left(trial)).for_each(|_| self.line.stopped());
-            trials.retain(is_left);
-        }
-        self.phase(trials, None);
-        self.report_epochs();
-        Ok(())
-    }
-
-    /// A trial that is at a rung stays there.
-    fn leave(&self, trial: usize, why: &str) {
-        let end = self.with(|progress| progress.ends[trial].clone().filter(is_at_rung));
-        if let Some(TrialEnd::Ran { status, folder, .. }) = end {
-            self.set(trial, TrialEnd::Ran { status, folder, reason: Some(why.to_owned()) }, Exit::Done);
-        }
+    /// Trials as they were planned before the sweep began.
+    pub fn items(&self, trials: &[usize]) -> Vec<Item<'_, P>> {
+        let specs = &self.session.experiment.trials;
+        trials.iter().map(|&trial| (&specs[trial], &self.prepared[trial])).collect()
     }
 
     /// Whether trials are left that nothing but the end of the sweep keeps from running.
-    fn is_cut(&self) -> bool {
+    pub fn is_cut(&self) -> bool {
         self.session.process.stop.signal().is_some() || self.with(|progress| progress.stopped.is_some())
     }
 
-    /// Says what successive halving saved.
-    fn report_epochs(&self) {
-        if self.session.process.verbosity == Verbosity::Quiet || self.is_cut() {
-            return;
-        }
-        let epochs = |own: &Prepared<P>| match own {
-            Prepared::Run(planned) => planned.epochs().unwrap_or(0),
-            _ => 0,
-        };
-        let planned = units::count(self.prepared.iter().map(epochs).sum());
-        let taken = self.with(|progress| progress.reached.iter().map(|reached| reached.epochs).sum());
-        let text = format!("successive halving ran {} of {planned} epochs\n", units::count(taken));
-        self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
-    }
-
     /// Takes one trial after the other.
-    fn work(&self, phase: &Phase) {
+    fn work(&self, phase: &Phase<'_, P>) {
         loop {
             let next = phase.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&index) = phase.trials.get(next) else { return };
-            let (trial, prepared) = (&self.session.experiment.trials[index], &self.prepared[index]);
-            let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
+            let Some(&(trial, prepared)) = phase.trials.get(next) else { return };
+            let index = trial.index;
+            let (is_done, stopped) =
+                self.with(|progress| (progress.is_done(index, phase.stop_after), progress.stopped));
             // One that waits at a rung stays there where the sweep is cut.
             if is_done || (self.is_cut() && self.with(|progress| progress.is_at_rung(index))) {
                 continue;
@@ -276,11 +224,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    fn with<R>(&self, what: impl FnOnce(&mut Progress) -> R) -> R {
+    pub fn with<R>(&self, what: impl FnOnce(&mut Progress) -> R) -> R {
         what(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set(&self, index: usize, end: TrialEnd, exit: Exit) {
+    pub fn set(&self, index: usize, end: TrialEnd, exit: Exit) {
         self.with(|progress| {
             progress.worst = progress.worst.more_severe(exit);
             if self.session.process.fail_fast && is_failure(&end) {
@@ -306,7 +254,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Runs a trial in its own folder: from its newest checkpoint where it has one, else from the start.
-    fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
+    fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase<'_, P>) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
         let start = Start { begun: Instant::now(), at: Utc::now() };
@@ -337,8 +285,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             }
             ran
         });
-        if let (Ok(outcome), Some(halving)) = (&result, session.experiment.stop) {
-            self.with(|progress| progress.reached[trial.index] = Reached::new(outcome, halving.metric));
+        if let Ok(outcome) = &result {
+            let reached = Reached::new(outcome, session.experiment.stop);
+            self.with(|progress| progress.reached[trial.index] = reached);
         }
         if matches!(&result, Ok(outcome) if outcome.status == Status::Stopped) {
             self.line.waits(trial.index);
@@ -372,7 +321,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Later trials would fail, too.
-    fn disk_is_full(&self, phase: &Phase) {
+    fn disk_is_full(&self, phase: &Phase<'_, P>) {
         let is_new = self.with(|progress| progress.stopped.replace(Stopped::Full) != Some(Stopped::Full));
         let left = phase.trials.len().saturating_sub(phase.next.load(Ordering::Relaxed));
         if is_new && left > 0 {

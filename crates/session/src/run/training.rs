@@ -20,7 +20,7 @@ use crate::{
     record::{
         self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
     },
-    spec::{GpuCount, Init, OnMissing, Problem, Request, Spec},
+    spec::{GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, exported, initial_values},
 };
 
@@ -112,6 +112,10 @@ impl Planned for Trial {
 
     fn epochs(&self) -> Option<u64> {
         Some(self.steps.div_ceil(self.steps_per_epoch.max(1)))
+    }
+
+    fn monitor(&self) -> Option<Monitor> {
+        Some(self.spec.trainer.monitor)
     }
 
     fn remarks(&self) -> Vec<String> {

@@ -22,7 +22,7 @@ table! {
         pub metric: Monitor = Monitor::ValidationLoss,
         /// Epochs until the first rung.
         pub min_epochs: u64 = 1 => count,
-        /// One trial of this number goes on, with this number of times the epochs.
+        /// One in `factor` trials goes on, for `factor` times the epochs.
         pub factor: u64 = 3 => |v| v.integer(2..=1000),
     }
 }
@@ -50,15 +50,17 @@ impl Halving {
     }
 }
 
-/// Whether trials of a kind can be judged at their rungs.
+/// Whether trials of a kind can be judged by a metric.
 pub(crate) trait Judged {
+    /// `epochs` is when that is done first.
+    ///
     /// # Errors
     /// Why not, and the way out.
-    fn check(&self, halving: &Halving) -> Result<(), [String; 2]>;
+    fn check(&self, epochs: u64, metric: Option<Monitor>) -> Result<(), [String; 2]>;
 }
 
 impl Judged for Spec {
-    fn check(&self, halving: &Halving) -> Result<(), [String; 2]> {
+    fn check(&self, epochs: u64, metric: Option<Monitor>) -> Result<(), [String; 2]> {
         let refuse = |why: String, hint: &str| Err([why, hint.to_owned()]);
         let every = self.trainer.validate_every_epochs;
         if !self.data.has_validation() {
@@ -67,11 +69,14 @@ impl Judged for Spec {
                 "set aside some, such as `validation_fraction = 0.2`",
             );
         }
-        if every == 0 || !halving.min_epochs.is_multiple_of(every) {
-            let why = format!("no validation stands at epoch {}", halving.min_epochs);
+        if every == 0 || !epochs.is_multiple_of(every) {
+            let why = match epochs {
+                0 => "trials are not validated".to_owned(),
+                _ => format!("no validation stands at epoch {epochs}"),
+            };
             return refuse(why, "set `trainer.validate_every_epochs = 1`");
         }
-        if halving.metric == Monitor::ValidationAccuracy && !self.model.loss.classifies() {
+        if metric == Some(Monitor::ValidationAccuracy) && !self.model.loss.classifies() {
             return refuse("accuracy needs classes".to_owned(), "set `metric = \"validation.loss\"`");
         }
         Ok(())
@@ -79,7 +84,7 @@ impl Judged for Spec {
 }
 
 impl Judged for LabSpec {
-    fn check(&self, _: &Halving) -> Result<(), [String; 2]> {
-        Err(["only trainings have epochs".to_owned(), "leave `sweep.stop` out".to_owned()])
+    fn check(&self, _: u64, _: Option<Monitor>) -> Result<(), [String; 2]> {
+        Err(["only trainings have a metric".to_owned(), "leave it out".to_owned()])
     }
 }
