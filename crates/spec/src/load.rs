@@ -85,11 +85,11 @@ pub(super) fn load_text(
     let loader = Loader { path, folder, base: root, sweep, schema: OnceCell::new() };
     Ok(match kind {
         Kind::Train => {
-            Loaded::Train(Box::new(loader.finish((Spec::read, Some(Spec::read)), problems, sources)?))
+            Loaded::Train(Box::new(loader.finish(Spec::read, Some(Spec::read), problems, sources)?))
         }
         lab => {
             let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab));
-            Loaded::Lab(Box::new(loader.finish((read, None), problems, sources)?))
+            Loaded::Lab(Box::new(loader.finish(read, None, problems, sources)?))
         }
     })
 }
@@ -196,7 +196,8 @@ impl Loader<'_> {
     /// Reads every trial with `read`.
     fn finish<S: AnySpec>(
         self,
-        (read, of_training): (impl Fn(Item<'_>) -> S, Option<fn(Item<'_>) -> S>),
+        read: impl Fn(Item<'_>) -> S,
+        of_training: Option<fn(Item<'_>) -> S>,
         mut problems: Vec<Problem>,
         sources: Sources,
     ) -> Result<Experiment<S>, Failure> {

@@ -18,6 +18,9 @@ use crate::{
     units,
 };
 
+/// Characters of a value beside an axis.
+const MOST_CHARACTERS: usize = 12;
+
 /// Values of an axis that have a place each; more numbers share a scale.
 const MOST_LEVELS: usize = 8;
 
@@ -160,21 +163,10 @@ fn parallel(html: &mut Html, ranking: &Ranking, names: &[&str], scales: &[Scale]
                     place if place * 5 < ranking.settings.len() => "c0",
                     _ => "faint",
                 };
-                let heights: Vec<f64> = (0..count)
-                    .map(|axis| up(scales[axis].place(&setting.values[axis])))
-                    .chain([up(y.place(setting.value))])
-                    .collect();
-                html.with("g", &[("class", &class)], |html| {
-                    html.words(
-                        "title",
-                        &[],
-                        &format!("{}: {}", words(names, setting), metric.word(setting.value)),
-                    );
-                    for (axis, pair) in heights.windows(2).enumerate() {
-                        let [from, to] = [axis, axis + 1].map(|axis| format!("{:.1}%", at(axis)));
-                        html.empty("line", &[("x1", &from), ("y1", &pair[0]), ("x2", &to), ("y2", &pair[1])]);
-                    }
-                });
+                let own = (0..count).map(|axis| up(scales[axis].place(&setting.values[axis])));
+                let heights: Vec<f64> = own.chain([up(y.place(setting.value))]).collect();
+                let title = format!("{}: {}", words(names, setting), metric.word(setting.value));
+                across_axes(html, class, &title, &heights, &at);
             }
             let labels = scales.iter().map(Scale::labels).chain([metric_labels(&y)]);
             for (axis, (labels, name)) in
@@ -198,6 +190,17 @@ fn parallel(html: &mut Html, ranking: &Ranking, names: &[&str], scales: &[Scale]
             &[("class", &"note")],
             "A line for each setting: the best one thick, the best fifth in colour.",
         );
+    });
+}
+
+/// A setting's line from axis to axis.
+fn across_axes(html: &mut Html, class: &str, title: &str, heights: &[f64], at: &dyn Fn(usize) -> f64) {
+    html.with("g", &[("class", &class)], |html| {
+        html.words("title", &[], title);
+        for (axis, pair) in heights.windows(2).enumerate() {
+            let [from, to] = [axis, axis + 1].map(|axis| format!("{:.1}%", at(axis)));
+            html.empty("line", &[("x1", &from), ("y1", &pair[0]), ("x2", &to), ("y2", &pair[1])]);
+        }
     });
 }
 
@@ -243,6 +246,14 @@ fn levels(ranking: &Ranking, key: usize) -> Vec<&str> {
     levels
 }
 
+/// The end of a long value, such as that of a path.
+fn shortened(value: &str) -> String {
+    match value.chars().count().checked_sub(MOST_CHARACTERS) {
+        None | Some(0) => value.to_owned(),
+        Some(more) => format!("…{}", value.chars().skip(more + 1).collect::<String>()),
+    }
+}
+
 /// Where the values of an axis stand: side by side where they are few, else by their size.
 enum Scale<'a> {
     Levels(Vec<&'a str>),
@@ -273,7 +284,7 @@ impl<'a> Scale<'a> {
     fn labels(&self) -> Vec<(f64, String)> {
         match self {
             Self::Levels(levels) => {
-                levels.iter().map(|level| (self.place(level), (*level).to_owned())).collect()
+                levels.iter().map(|level| (self.place(level), shortened(level))).collect()
             }
             Self::Numbers(axis) => metric_labels(axis),
         }

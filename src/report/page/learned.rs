@@ -34,6 +34,9 @@ const SPLITS: [&str; 2] = ["train", "validation"];
 /// Runs whose curves are one line, with its name.
 type Group = (String, Vec<usize>);
 
+/// A chart's lines: their names, and the curves that each is of.
+type Lines<'a> = Vec<(String, Vec<&'a Series>)>;
+
 impl Content<'_> {
     /// Adds curves and ranking of each task; returns the verdicts.
     pub(super) fn learned(&mut self, metric: Option<&str>) -> Result<Html, ReportError> {
@@ -152,7 +155,7 @@ impl Content<'_> {
             let splits = of_places.filter(|(name, _)| name == metric).map(|(_, splits)| &splits[split]);
             splits.filter(|series| !series.is_empty()).collect()
         };
-        let mut wanted: Vec<(String, Vec<(String, Vec<&Series>)>)> = Vec::new();
+        let mut wanted: Vec<(String, Lines<'_>)> = Vec::new();
         for metric in metrics {
             if let [(_, places)] = groups
                 && places.len() == 1

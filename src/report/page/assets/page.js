@@ -206,8 +206,12 @@
   document.querySelectorAll(".chart[data-chart]").forEach(chart);
   const redraw = () => drawn.forEach((draw) => draw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", redraw);
-  addEventListener("afterprint", redraw);
+  for (const event of ["beforeprint", "afterprint"]) {
+    addEventListener(event, () => {
+      document.documentElement.classList.toggle("print", event === "beforeprint");
+      redraw();
+    });
+  }
 
   // A cell as a number, with its unit.
   const UNITS = {
