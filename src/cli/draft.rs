@@ -1,9 +1,6 @@
 //! `runner new csv --from DATA`: a spec for a table, by what its columns hold.
 
-use std::{
-    fmt::Write,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use crate::{
     data::{ColumnProfile, CsvProfile},
@@ -144,70 +141,75 @@ impl Draft<'_> {
 
     /// The keys of `[data.csv]`.
     fn source(&self) -> String {
-        let mut text = String::new();
-        let mut line = |words: std::fmt::Arguments<'_>| {
-            let _ = writeln!(text, "{words}"); // a String takes every write
-        };
-        line(format_args!("path = {}", quoted(&self.path().to_string_lossy())));
-        let target = &self.target;
+        let target = self.target;
         let about = match (self.is_class, target.is_numeric()) {
             (true, false) => format!("{} classes", target.distinct()),
-            (true, true) => {
-                format!(
-                    "{} whole numbers, taken for classes; as a quantity: loss = \"mse\" and out_features = 1",
-                    target.distinct()
-                )
-            }
+            (true, true) => format!(
+                "{} whole numbers, taken for classes; as a quantity: loss = \"mse\" and out_features = 1",
+                target.distinct()
+            ),
             (false, _) => "a quantity".to_owned(),
         };
-        line(format_args!("target = {}    # {about}", quoted(&target.name)));
+        let mut lines = vec![
+            format!("path = {}", quoted(&self.path().to_string_lossy())),
+            format!("target = {}    # {about}", quoted(&target.name)),
+        ];
+        lines.extend(self.features());
+        lines.extend(self.missing());
+        if self.profile.delimiter != ',' {
+            lines.push(format!("delimiter = {}", quoted(&self.profile.delimiter.to_string())));
+        }
+        if !self.profile.header {
+            lines.push("header = false    # columns are named \"0\", \"1\" and so on".to_owned());
+        }
+        lines.push("standardize = true    # features to mean 0 and deviation 1".to_owned());
+        if !self.is_class {
+            lines.push("standardize_target = true    # losses are in the target's deviations".to_owned());
+        }
+        lines.push("validation_fraction = 0.2\n".to_owned());
+        lines.join("\n")
+    }
+
+    /// Columns that are no numbers, and those that are left out, with the reasons.
+    fn features(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         let named = |wanted: &dyn Fn(&Use) -> bool| -> Vec<String> {
             self.uses.iter().filter(|(_, purpose)| wanted(purpose)).map(|(c, _)| quoted(&c.name)).collect()
         };
         let categories = named(&|purpose| *purpose == Use::Category);
         if !categories.is_empty() {
-            line(format_args!(
-                "categorical = [{}]    # text, a column of 0 and 1 for each value",
-                categories.join(", ")
-            ));
+            let list = categories.join(", ");
+            lines.push(format!("categorical = [{list}]    # text, a column of 0 and 1 for each value"));
         }
         let ignored = named(&|purpose| matches!(purpose, Use::Ignored(_)));
         if !ignored.is_empty() {
-            for (column, purpose) in &self.uses {
-                if let Use::Ignored(why) = purpose {
-                    let example = column.text.as_ref().filter(|_| column.numbers > 0);
-                    let example = example.map(|cell| format!(", such as `{}`", cell.escape_debug()));
-                    let name = column.name.escape_debug();
-                    line(format_args!("# `{name}` is left out: {why}{}", example.unwrap_or_default()));
-                }
-            }
-            line(format_args!("ignore = [{}]", ignored.join(", ")));
+            lines.extend(self.uses.iter().filter_map(|(column, purpose)| {
+                let Use::Ignored(why) = purpose else { return None };
+                let example = column.text.as_ref().filter(|_| column.numbers > 0);
+                let example = example.map(|cell| format!(", such as `{}`", cell.escape_debug()));
+                let name = column.name.escape_debug();
+                Some(format!("# `{name}` is left out: {why}{}", example.unwrap_or_default()))
+            }));
+            lines.push(format!("ignore = [{}]", ignored.join(", ")));
         }
+        lines
+    }
+
+    /// What becomes of missing cells.
+    fn missing(&self) -> Option<String> {
         let is_used = |(_, purpose): &&(&ColumnProfile, Use)| !matches!(purpose, Use::Ignored(_));
         let missing: usize = self.uses.iter().filter(is_used).map(|(column, _)| column.missing).sum();
         let cells = |count: usize| units::counted(count as u64, "missing cell");
-        match (target.missing, missing) {
-            (0, 0) => {}
-            (0, filled) => line(format_args!(
+        match (self.target.missing, missing) {
+            (0, 0) => None,
+            (0, filled) => Some(format!(
                 "missing = \"mean\"    # fills {}; \"drop\" leaves their rows out",
                 cells(filled)
             )),
             (lost, _) => {
-                line(format_args!("missing = \"drop\"    # {} of the target cannot be filled", cells(lost)))
+                Some(format!("missing = \"drop\"    # {} of the target cannot be filled", cells(lost)))
             }
         }
-        if self.profile.delimiter != ',' {
-            line(format_args!("delimiter = {}", quoted(&self.profile.delimiter.to_string())));
-        }
-        if !self.profile.header {
-            line(format_args!("header = false    # columns are named \"0\", \"1\" and so on"));
-        }
-        line(format_args!("standardize = true    # features to mean 0 and deviation 1"));
-        if !self.is_class {
-            line(format_args!("standardize_target = true    # losses are in the target's deviations"));
-        }
-        line(format_args!("validation_fraction = 0.2"));
-        text
     }
 
     /// The table's path, as seen from the spec's folder.

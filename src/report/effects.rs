@@ -32,6 +32,9 @@ impl Effects {
         let levels = |key: usize| distinct(settings.iter().map(|setting| setting.values[key].clone()));
         let cells: usize = (0..ranking.keys.len()).map(|key| levels(key).len()).product();
         let count = settings.first().map_or(0, |setting| setting.samples.len());
+        if settings.len() * 2 < cells {
+            return Err("the settings are no grid".to_owned());
+        }
         if settings.len() != cells {
             return Err(format!("{} of the grid's {cells} settings are ranked", settings.len()));
         }

@@ -68,7 +68,7 @@ impl Ranking {
         let mut keys: Vec<String> = comparison.axes.iter().filter(is_told).cloned().collect();
         if by.is_empty() {
             let differs =
-                |key: &String| distinct(groups.iter().map(|group| runs[group[0]].axis(key))).len() > 1;
+                |key: &String| distinct(places.iter().map(|&place| runs[place].axis(key))).len() > 1;
             keys.retain(differs);
         } else {
             let values = |place: &usize| by.iter().map(|key| key.value(&runs[*place])).collect::<Vec<_>>();

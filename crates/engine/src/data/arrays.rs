@@ -8,7 +8,7 @@ use super::{
     file, memory,
     raw::Fault,
     rows::{Array, Rows},
-    split::{Division, Member, Split},
+    split::{Division, RowUse, Split},
 };
 use crate::spec::{Placement, Problem};
 
@@ -124,14 +124,14 @@ impl Arrays<'_> {
         let (file, stamp) = features.into_file()?;
         let array = Arc::new(Array { file, path: path.into(), layout, width, offset, stamp });
         let is_divided = split.train_rows() < split.rows();
-        let store = |part: Member| {
+        let store = |part: RowUse| {
             // At most u32::MAX rows: checked with the shape.
             let chosen =
                 is_divided.then(|| split.rows_of(part).map(|row| row as u32).collect::<Arc<[u32]>>());
-            let rows = if part == Member::Held { split.held_rows() } else { split.train_rows() };
+            let rows = if part == RowUse::Held { split.held_rows() } else { split.train_rows() };
             Store::File(Arc::new(Rows::new(array.clone(), rows as u32, chosen)))
         };
-        Ok((store(Member::Train), has_held.then(|| store(Member::Held))))
+        Ok((store(RowUse::Train), has_held.then(|| store(RowUse::Held))))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use super::{
     memory,
-    split::{Member, Split},
+    split::{RowUse, Split},
 };
 use crate::vector::vectorized;
 
@@ -167,10 +167,10 @@ pub(super) fn read_split(
         while !rest.is_empty() {
             let (row, column) = ((done / width as u64) as usize, (done % width as u64) as usize);
             let (head, tail) = rest.split_at((width - column).min(rest.len()));
-            let part = match split.member(row) {
-                Member::Train => Some(&mut train),
-                Member::Held => Some(&mut held),
-                Member::Neither => None,
+            let part = match split.use_of(row) {
+                RowUse::Train => Some(&mut train),
+                RowUse::Held => Some(&mut held),
+                RowUse::Unused => None,
             };
             if let Some(part) = part {
                 memory::grow(part, head.len()).map_err(|()| Fault::Memory(whole))?;

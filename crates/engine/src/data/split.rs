@@ -11,11 +11,11 @@ use crate::{
 
 /// What becomes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum RowUse {
     Train,
     /// Validates, or tests.
     Held,
-    Neither,
+    Unused,
 }
 
 /// How rows are to be divided.
@@ -61,7 +61,7 @@ impl Division {
 #[derive(Debug)]
 pub(super) struct Split {
     /// What becomes of each row; empty if all train.
-    members: Vec<Member>,
+    uses: Vec<RowUse>,
     rows: usize,
     train_rows: usize,
     held_rows: usize,
@@ -70,7 +70,7 @@ pub(super) struct Split {
 impl Split {
     /// All rows belong to training.
     pub(super) fn none(rows: usize) -> Self {
-        Self { members: Vec::new(), rows, train_rows: rows, held_rows: 0 }
+        Self { uses: Vec::new(), rows, train_rows: rows, held_rows: 0 }
     }
 
     /// Each fraction is rounded to whole rows, in each class where the division is stratified by `classes`.
@@ -107,8 +107,8 @@ impl Split {
             }
             None => drop(strata.insert(0, (0..count).collect())),
         }
-        let mut members = vec![Member::Train; rows];
-        let as_held = |part: Held| if part == *held { Member::Held } else { Member::Neither };
+        let mut uses = vec![RowUse::Train; rows];
+        let as_held = |part: Held| if part == *held { RowUse::Held } else { RowUse::Unused };
         for (stratum, mut order) in (0..).zip(strata.into_values()) {
             let [validation, test] = [validation, test].map(|fraction| rounded(*fraction, order.len()));
             let drawn = if folds.is_some() { order.len() } else { (validation + test).min(order.len()) };
@@ -119,24 +119,24 @@ impl Split {
                 order.swap(first, chosen);
             }
             for (place, &row) in order[..drawn].iter().enumerate() {
-                members[row as usize] = match folds {
+                uses[row as usize] = match folds {
                     None if place < validation => as_held(Held::Validation),
                     None => as_held(Held::Test),
                     Some(_) if place < test => as_held(Held::Test),
                     Some([folds, fold]) if (place - test) % *folds as usize == *fold as usize => {
                         as_held(Held::Validation)
                     }
-                    Some(_) => Member::Train,
+                    Some(_) => RowUse::Train,
                 };
             }
         }
-        let counted = |member| members.iter().filter(|own| **own == member).count();
-        let (train_rows, held_rows) = (counted(Member::Train), counted(Member::Held));
+        let counted = |wanted| uses.iter().filter(|own| **own == wanted).count();
+        let (train_rows, held_rows) = (counted(RowUse::Train), counted(RowUse::Held));
         let lacks_a_fold = folds.is_some() && *held == Held::Validation && held_rows == 0;
         if train_rows == 0 || lacks_a_fold {
             return Err(none_left());
         }
-        Ok(Self { members, rows, train_rows, held_rows })
+        Ok(Self { uses, rows, train_rows, held_rows })
     }
 
     /// All rows of the file.
@@ -154,28 +154,28 @@ impl Split {
 
     /// What becomes of a row.
     #[inline]
-    pub(super) fn member(&self, row: usize) -> Member {
-        self.members.get(row).copied().unwrap_or(Member::Train)
+    pub(super) fn use_of(&self, row: usize) -> RowUse {
+        self.uses.get(row).copied().unwrap_or(RowUse::Train)
     }
 
     /// Indices of the rows of a part, in file order.
-    pub(super) fn rows_of(&self, part: Member) -> impl Iterator<Item = usize> + Clone + '_ {
-        (0..self.rows).filter(move |&row| self.member(row) == part)
+    pub(super) fn rows_of(&self, part: RowUse) -> impl Iterator<Item = usize> + Clone + '_ {
+        (0..self.rows).filter(move |&row| self.use_of(row) == part)
     }
 
     /// Splits `values`, `width` per row, into those to train on and those that are held.
     pub(super) fn apply(&self, values: Vec<f32>, width: usize) -> (Vec<f32>, Vec<f32>) {
-        if self.members.is_empty() {
+        if self.uses.is_empty() {
             return (values, Vec::new());
         }
         let mut train = Vec::with_capacity(self.train_rows * width);
         prefer_huge_pages(train.spare_capacity_mut());
         let mut held = Vec::with_capacity(self.held_rows * width);
         for (row, values) in values.chunks_exact(width.max(1)).enumerate() {
-            match self.member(row) {
-                Member::Train => train.extend_from_slice(values),
-                Member::Held => held.extend_from_slice(values),
-                Member::Neither => {}
+            match self.use_of(row) {
+                RowUse::Train => train.extend_from_slice(values),
+                RowUse::Held => held.extend_from_slice(values),
+                RowUse::Unused => {}
             }
         }
         (train, held)
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn numbers_are_frozen() {
-        assert_eq!(split(0, 20, 0.25).rows_of(Member::Held).collect::<Vec<_>>(), [0, 4, 7, 17, 19]);
+        assert_eq!(split(0, 20, 0.25).rows_of(RowUse::Held).collect::<Vec<_>>(), [0, 4, 7, 17, 19]);
     }
 
     #[test]
@@ -205,15 +205,15 @@ mod tests {
             let split = split(3, rows, fraction);
             assert_eq!((split.held_rows(), split.train_rows()), (expected, rows - expected));
             let (train, validation): (Vec<_>, Vec<_>) =
-                (split.rows_of(Member::Train).collect(), split.rows_of(Member::Held).collect());
+                (split.rows_of(RowUse::Train).collect(), split.rows_of(RowUse::Held).collect());
             assert!(train.is_sorted() && validation.is_sorted());
             let mut all = [train, validation].concat();
             all.sort_unstable();
             assert!(all.into_iter().eq(0..rows));
         }
         assert_ne!(
-            split(1, 100, 0.2).rows_of(Member::Held).collect::<Vec<_>>(),
-            split(2, 100, 0.2).rows_of(Member::Held).collect::<Vec<_>>()
+            split(1, 100, 0.2).rows_of(RowUse::Held).collect::<Vec<_>>(),
+            split(2, 100, 0.2).rows_of(RowUse::Held).collect::<Vec<_>>()
         );
     }
 
@@ -233,7 +233,7 @@ mod tests {
     fn parts(division: &Division, classes: &[u32]) -> [Vec<usize>; 2] {
         let split = Split::new(division, classes.len(), Some(classes.iter().copied()));
         let split = split.map_err(|problem| problem.message).expect("a split");
-        [Member::Train, Member::Held].map(|part| split.rows_of(part).collect())
+        [RowUse::Train, RowUse::Held].map(|part| split.rows_of(part).collect())
     }
 
     /// Every row is in one part, each class has its share of it, and what tests is the same whatever validates.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     data::{
         file, memory, raw,
-        split::{Member, Split},
+        split::{RowUse, Split},
     },
     spec::{Csv, Missing, Problem},
 };
@@ -107,7 +107,7 @@ impl FeatureFit {
         let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for (values, &column) in table.numeric.iter().zip(&columns.numeric) {
-            let fill = mean(split.rows_of(Member::Train).map(|row| values[row]));
+            let fill = mean(split.rows_of(RowUse::Train).map(|row| values[row]));
             if fill.is_none() {
                 let name = columns.name(column);
                 let message = format!("column `{name}` has no number in any training row");
@@ -115,7 +115,7 @@ impl FeatureFit {
                 problems.push(file::problem(&text.path, message).hint(hint));
             }
             let fill = fill.unwrap_or(0.0);
-            let filled = split.rows_of(Member::Train).map(|row| or(values[row], fill));
+            let filled = split.rows_of(RowUse::Train).map(|row| or(values[row], fill));
             fitted.numeric.push(Numeric {
                 fill,
                 filled: values.iter().filter(|value| value.is_nan()).count(),

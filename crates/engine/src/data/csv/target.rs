@@ -11,7 +11,7 @@ use super::{
 use crate::{
     data::{
         labels, raw,
-        split::{Member, Split},
+        split::{RowUse, Split},
     },
     spec::{Csv, Problem},
 };
@@ -32,7 +32,7 @@ impl TargetFit {
     pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Problem> {
         match &table.target {
             Target::Numbers(values) if spec.standardize_target => {
-                Ok(Self::Numbers(Scale::standard(split.rows_of(Member::Train).map(|row| values[row]))))
+                Ok(Self::Numbers(Scale::standard(split.rows_of(RowUse::Train).map(|row| values[row]))))
             }
             Target::Numbers(_) => Ok(Self::Numbers(Scale::identity())),
             Target::Classes(words) => Self::classes(table, words),
