@@ -68,7 +68,8 @@ impl Comparison {
             );
             sections.push(text);
         }
-        Ok(sections.join("\n"))
+        let apart = self.tasks.difference().map(|words| format!("{words}\n\n")).unwrap_or_default();
+        Ok(apart + &sections.join("\n"))
     }
 
     /// The named metric, or what the runs are judged by.

@@ -97,6 +97,8 @@ fn what_has_no_place_is_named() {
     runs.write("linreg/d/environment.toml", &environment);
     runs.run("linreg/e", &Facts { digest: "other", ..FACTS });
     insta::assert_snapshot!(runs.answer(&["linreg"], 120), @r"
+    2 tasks, whose losses are not comparable: the data differ (runs 1 to 4; run 5)
+
     linreg
     best: #1 max_epochs 3, validation loss 0.5000;
       one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)

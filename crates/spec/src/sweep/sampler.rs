@@ -84,8 +84,9 @@ mod tests {
             assert_eq!(eight[..4], drawn(sampler, &spaces, 4, 0), "fewer trials are the first ones");
             assert_ne!(eight, drawn(sampler, &spaces, 8, 1));
         }
-        assert_eq!(drawn(Sampler::Random, &spaces, 2, 0), Vec::<String>::new());
-        assert_eq!(drawn(Sampler::Sobol, &spaces, 2, 0), Vec::<String>::new());
+        // As they were first drawn: a sweep that goes on must find its points again.
+        assert_eq!(drawn(Sampler::Random, &spaces, 2, 0), ["0.0209976 46 a", "0.00180608 31 a"]);
+        assert_eq!(drawn(Sampler::Sobol, &spaces, 2, 0), ["0.000611591 38 b", "0.082024 34 a"]);
     }
 
     #[test]
