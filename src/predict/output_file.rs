@@ -10,6 +10,9 @@ use std::{
 use super::PredictError;
 use crate::host::{Durability, write_atomically};
 
+/// The one file of a run's folder that may be written afterwards: `runner report` shows it.
+const FOR_REPORT: &str = "confusion.csv";
+
 /// A file to write.
 pub struct OutputFile<'a> {
     path: &'a Path,
@@ -19,7 +22,7 @@ impl<'a> OutputFile<'a> {
     /// `inputs` are the files that are read, `run` is the folder of the run.
     ///
     /// # Errors
-    /// It is one of them, or lies in that folder.
+    /// It is one of them, or lies in that folder, where only `confusion.csv` may.
     pub fn new<'b>(
         path: &'a Path,
         run: &Path,
@@ -30,7 +33,9 @@ impl<'a> OutputFile<'a> {
             (Ok(place), Ok(run)) => place.starts_with(run),
             _ => false,
         };
-        if is_in_run(folder) || is_in_run(path) {
+        let is_for_report =
+            fs::canonicalize(folder).ok() == fs::canonicalize(run).ok() && path.ends_with(FOR_REPORT);
+        if (is_in_run(folder) || is_in_run(path)) && !is_for_report {
             return Err(PredictError::IsOfRun { file: path.to_owned() });
         }
         if inputs.into_iter().any(|input| is_same_file(input, path)) {

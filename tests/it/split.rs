@@ -50,12 +50,13 @@ fn a_test_is_evaluated_afterwards() {
     assert!(checked.stdout.contains("189 rows to train on, 69 to validate on"), "{}", checked.stdout);
     let run = place.run(&[split, longer, "-q"]).ended_by(0);
     let folder = run.0.display().to_string();
-    let ended = place.runner(&["evaluate", &folder, "--json", "--confusion", "confusion.csv"]);
+    let matrix = format!("{folder}/confusion.csv");
+    let ended = place.runner(&["evaluate", &folder, "--json", "--confusion", &matrix]);
     let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(json["rows"], 86, "{ended:?}");
     assert!(json["accuracy"].as_f64().unwrap() > 0.8, "{ended:?}");
     // 152 Adelie, 68 Chinstrap and 124 Gentoo.
-    let matrix = fs::read_to_string(place.path().join("confusion.csv")).unwrap();
+    let matrix = fs::read_to_string(matrix).unwrap();
     let of_class = |row: &str| row.split(',').skip(1).map(|n| n.parse::<u32>().unwrap()).sum::<u32>();
     assert_eq!(matrix.lines().skip(1).map(of_class).collect::<Vec<_>>(), [38, 17, 31]);
     // The data are no longer those of the run.
