@@ -16,7 +16,7 @@ pub enum Purpose {
     Weights = 1,
     /// The order of the training rows; indexed by epoch.
     Order = 2,
-    /// The split into training and validation rows.
+    /// The split into training and validation rows; indexed by class.
     Split = 3,
     /// Dropout masks; indexed by layer.
     Dropout = 4,
@@ -26,6 +26,8 @@ pub enum Purpose {
     Tensor = 6,
     /// Values of a sweep that are drawn; indexed by axis.
     Sampler = 7,
+    /// Rows for a test; indexed by class.
+    Test = 8,
 }
 
 /// 2^64 over the golden ratio: SplitMix64's increment.

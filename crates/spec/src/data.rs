@@ -44,14 +44,13 @@ table! {
     pub struct SplitRule {
         /// Fraction of the rows to validate on (0.2 without `data.folds`).
         pub validation: Option<f64> = None => some(below_one),
-        /// Fraction that no run sees, for `runner evaluate RUN`.
+        /// Fraction that no run sees, for `runner evaluate RUN`; drawn by `seed` here, else alike for all seeds of runs.
         pub test: f64 = 0.0 => below_one,
         /// Whether each class has its share in every part.
         pub stratify: bool = false,
         /// What draws the parts; by default the seed of the run.
         pub seed: Option<u64> = None => some(super::read_seed),
     }
-    check check
 }
 
 words! {
@@ -211,7 +210,14 @@ impl Data {
         }
         let by_folds = self.folds.is_some();
         if let Some(split) = self.split.as_mut().filter(|_| !by_folds) {
-            split.validation.get_or_insert(DEFAULT_FRACTION);
+            let validation = *split.validation.get_or_insert(DEFAULT_FRACTION);
+            if validation + split.test >= 1.0 {
+                let message = format!(
+                    "{validation} to validate on and {} for a test leave no row to train on",
+                    split.test
+                );
+                t.refuse("split", &[], message, "the two fractions must add up to less than 1");
+            }
         }
         match &mut self.source {
             Source::SyntheticRegression(_) => {}
@@ -247,16 +253,6 @@ impl Data {
 
 /// Rows to validate on where nothing is said.
 const DEFAULT_FRACTION: f64 = 0.2;
-
-impl SplitRule {
-    fn check(&mut self, t: &mut Fields<'_>) {
-        let validation = self.validation.unwrap_or(DEFAULT_FRACTION);
-        if validation + self.test >= 1.0 {
-            let message = format!("with {validation} to validate on, no row is left to train on");
-            t.refuse("test", &["validation"], message, "the two fractions must add up to less than 1");
-        }
-    }
-}
 
 impl Source {
     /// The files that rows are read from.

@@ -135,7 +135,7 @@ const RULES: [&str; 23] = [
     "synthetic rows are made for each part",
     "the folds are 0 to",
     "`data.folds` says how many rows validate",
-    "no row is left to train on",
+    "leave no row to train on",
     "is already in",
     "there must be at least one column",
     "as f32, and leaves no unit",

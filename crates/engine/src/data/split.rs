@@ -1,6 +1,6 @@
 //! The seeded split into rows to train on, rows held for validation or for a test, and rows that are left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::Held;
 use crate::{
@@ -22,6 +22,8 @@ pub(super) enum RowUse {
 #[derive(Clone, Debug)]
 pub(super) struct Division {
     seed: u64,
+    /// What the rows of a test are drawn by: not the seed of the run, or one run would train on the test of another.
+    test_seed: u64,
     validation: f64,
     test: f64,
     /// Their number, and the one that validates.
@@ -38,8 +40,10 @@ impl Division {
         let split = data.split.as_ref();
         let folds = data.folds.zip(data.fold).map(|(folds, fold)| [folds, fold]);
         let (key, validation) = data.validation_fraction().unwrap_or(("data", 0.0));
+        let own_seed = split.and_then(|split| split.seed);
         Self {
-            seed: split.and_then(|split| split.seed).unwrap_or(seed),
+            seed: own_seed.unwrap_or(seed),
+            test_seed: own_seed.unwrap_or(0),
             validation,
             test: split.map_or(0.0, |split| split.test),
             folds,
@@ -53,8 +57,53 @@ impl Division {
     #[cfg(test)]
     pub(super) fn of_fraction(seed: u64, validation: f64) -> Self {
         let (test, folds, stratify, held) = (0.0, None, false, Held::Validation);
-        Self { seed, validation, test, folds, stratify, key: "data.csv.validation_fraction", held }
+        let key = "data.csv.validation_fraction";
+        Self { seed, test_seed: 0, validation, test, folds, stratify, key, held }
     }
+}
+
+impl Division {
+    /// What is wrong with it, at the key that decides.
+    fn refused(&self, why: &str) -> Problem {
+        let hint = match self.folds {
+            Some(_) => "use fewer folds, or a smaller `data.split.test`",
+            None if self.test > 0.0 => "use smaller fractions",
+            None => "use a smaller fraction, or 0 for no validation",
+        };
+        Problem::at_key(self.key, why).hint(hint)
+    }
+}
+
+fn rounded(fraction: f64, rows: usize) -> usize {
+    (fraction * rows as f64).round() as usize
+}
+
+/// Rows of each class that are together the rounded fraction of all: what is left after rounding down goes to the classes
+/// that lost most by it.
+fn shares(fraction: f64, sizes: &[usize]) -> Vec<usize> {
+    let exact: Vec<f64> = sizes.iter().map(|&size| fraction * size as f64).collect();
+    let mut shares: Vec<usize> = exact.iter().map(|share| share.floor() as usize).collect();
+    let left = rounded(fraction, sizes.iter().sum()).saturating_sub(shares.iter().sum());
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by(|&a, &b| exact[b].fract().total_cmp(&exact[a].fract()).then(a.cmp(&b)));
+    order.into_iter().take(left).for_each(|class| shares[class] += 1);
+    shares
+}
+
+/// Takes `count` rows out of `order`, or all that there are; the others keep their order.
+fn draw(order: &mut Vec<u32>, count: usize, seed: u64, purpose: Purpose, stratum: u64) -> Vec<u32> {
+    let count = count.min(order.len());
+    // A partial shuffle draws without repetition.
+    let mut rng = random::fast_stream(seed, purpose, stratum);
+    let mut shuffled = order.clone();
+    for first in 0..count {
+        let chosen = first + random::below(&mut rng, (shuffled.len() - first) as u32) as usize;
+        shuffled.swap(first, chosen);
+    }
+    shuffled.truncate(count);
+    let taken: HashSet<u32> = shuffled.iter().copied().collect();
+    order.retain(|row| !taken.contains(row));
+    shuffled
 }
 
 /// A split of rows; all parts keep the order of the file.
@@ -73,33 +122,21 @@ impl Split {
         Self { uses: Vec::new(), rows, train_rows: rows, held_rows: 0 }
     }
 
-    /// Each fraction is rounded to whole rows, in each class where the division is stratified by `classes`.
+    /// Fractions are rounded to whole rows; where the division is stratified, each class gives its share of them.
     pub(super) fn new(
         division: &Division,
         rows: usize,
         classes: Option<impl Iterator<Item = u32>>,
     ) -> Result<Self, Problem> {
-        let Division { seed, validation, test, folds, stratify, key, held } = division;
-        let rounded = |fraction: f64, rows: usize| (fraction * rows as f64).round() as usize;
+        let Division { seed, test_seed, validation, test, folds, stratify, held, .. } = division;
         if !stratify && folds.is_none() && rounded(*validation, rows) + rounded(*test, rows) == 0 {
             return Ok(Self::none(rows));
         }
-        let none_left = || {
-            let message = match folds {
-                Some([folds, _]) => format!("{folds} folds of {rows} rows leave a fold without a row"),
-                None => format!("`{validation}` of {rows} rows leaves no row to train on"),
-            };
-            let hint = match folds {
-                Some(_) => "use fewer folds",
-                None => "use a smaller fraction, or 0 for no validation",
-            };
-            Problem::at_key(*key, message).hint(hint)
-        };
-        let count = u32::try_from(rows).map_err(|_| none_left())?;
+        let count = u32::try_from(rows).map_err(|_| division.refused("more rows than can be divided"))?;
         let mut strata: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         match classes.filter(|_| *stratify) {
             Some(classes) => {
-                (0..count).zip(classes).for_each(|(row, class)| strata.entry(class).or_default().push(row))
+                (0..count).zip(classes).for_each(|(row, class)| strata.entry(class).or_default().push(row));
             }
             None if *stratify => {
                 let message = "there are no classes to stratify by";
@@ -107,34 +144,31 @@ impl Split {
             }
             None => drop(strata.insert(0, (0..count).collect())),
         }
+        let sizes: Vec<usize> = strata.values().map(Vec::len).collect();
+        let [validations, tests] = [validation, test].map(|fraction| shares(*fraction, &sizes));
         let mut uses = vec![RowUse::Train; rows];
         let as_held = |part: Held| if part == *held { RowUse::Held } else { RowUse::Unused };
-        for (stratum, mut order) in (0..).zip(strata.into_values()) {
-            let [validation, test] = [validation, test].map(|fraction| rounded(*fraction, order.len()));
-            let drawn = if folds.is_some() { order.len() } else { (validation + test).min(order.len()) };
-            // A partial shuffle draws without repetition.
-            let mut rng = random::fast_stream(*seed, Purpose::Split, stratum);
-            for first in 0..drawn {
-                let chosen = first + random::below(&mut rng, (order.len() - first) as u32) as usize;
-                order.swap(first, chosen);
+        let mut dealt = 0;
+        for (stratum, mut order) in strata.into_values().enumerate() {
+            for row in draw(&mut order, tests[stratum], *test_seed, Purpose::Test, stratum as u64) {
+                uses[row as usize] = as_held(Held::Test);
             }
-            for (place, &row) in order[..drawn].iter().enumerate() {
-                uses[row as usize] = match folds {
-                    None if place < validation => as_held(Held::Validation),
-                    None => as_held(Held::Test),
-                    Some(_) if place < test => as_held(Held::Test),
-                    Some([folds, fold]) if (place - test) % *folds as usize == *fold as usize => {
-                        as_held(Held::Validation)
-                    }
-                    Some(_) => RowUse::Train,
-                };
+            let drawn = if folds.is_some() { order.len() } else { validations[stratum] };
+            for row in draw(&mut order, drawn, *seed, Purpose::Split, stratum as u64) {
+                // Rows are dealt to the folds in turn, also from one class to the next.
+                if folds.is_none_or(|[folds, fold]| dealt % folds == fold) {
+                    uses[row as usize] = as_held(Held::Validation);
+                }
+                dealt = dealt.wrapping_add(1);
             }
         }
         let counted = |wanted| uses.iter().filter(|own| **own == wanted).count();
         let (train_rows, held_rows) = (counted(RowUse::Train), counted(RowUse::Held));
-        let lacks_a_fold = folds.is_some() && *held == Held::Validation && held_rows == 0;
-        if train_rows == 0 || lacks_a_fold {
-            return Err(none_left());
+        if train_rows == 0 {
+            return Err(division.refused(&format!("no row of {rows} is left to train on")));
+        }
+        if let Some([folds, fold]) = folds.filter(|_| *held == Held::Validation && held_rows == 0) {
+            return Err(division.refused(&format!("fold {fold} of {folds} has none of {rows} rows")));
         }
         Ok(Self { uses, rows, train_rows, held_rows })
     }
@@ -222,10 +256,10 @@ mod tests {
         let message =
             |rows, division: &Division| Split::new(division, rows, NO_CLASSES).err().map(|p| p.message);
         let fraction = |fraction| Division::of_fraction(0, fraction);
-        assert_eq!(message(2, &fraction(0.9)).as_deref(), Some("`0.9` of 2 rows leaves no row to train on"));
+        assert_eq!(message(2, &fraction(0.9)).as_deref(), Some("no row of 2 is left to train on"));
         assert_eq!(message(0, &fraction(0.5)), None);
         let folds = Division { folds: Some([5, 4]), ..fraction(0.0) };
-        assert_eq!(message(4, &folds).as_deref(), Some("5 folds of 4 rows leave a fold without a row"));
+        assert_eq!(message(4, &folds).as_deref(), Some("fold 4 of 5 has none of 4 rows"));
         let stratified = Division { stratify: true, ..fraction(0.5) };
         assert_eq!(message(4, &stratified).as_deref(), Some("there are no classes to stratify by"));
     }
@@ -236,14 +270,19 @@ mod tests {
         [RowUse::Train, RowUse::Held].map(|part| split.rows_of(part).collect())
     }
 
-    /// Every row is in one part, each class has its share of it, and what tests is the same whatever validates.
+    /// Every row is in one part and each class has its share of it. What tests depends neither on the run's seed nor on what
+    /// validates.
     #[test]
     fn parts_are_apart_and_stratified() {
         let classes: Vec<u32> = (0..90).map(|row| u32::from(row % 9 == 0)).collect();
-        let validates = Division { test: 0.2, stratify: true, ..Division::of_fraction(5, 0.3) };
-        let tests = Division { held: Held::Test, ..validates.clone() };
-        let ([train, validation], [same, test]) = (parts(&validates, &classes), parts(&tests, &classes));
+        let validates =
+            |seed, fraction| Division { test: 0.2, stratify: true, ..Division::of_fraction(seed, fraction) };
+        let tests = |seed, fraction| Division { held: Held::Test, ..validates(seed, fraction) };
+        let [train, validation] = parts(&validates(5, 0.3), &classes);
+        let [same, test] = parts(&tests(5, 0.3), &classes);
         assert_eq!(train, same);
+        assert_eq!(parts(&tests(6, 0.1), &classes)[1], test);
+        assert_ne!(parts(&validates(6, 0.3), &classes)[1], validation);
         let mut all = [train, validation.clone(), test.clone()].concat();
         all.sort_unstable();
         assert!(all.into_iter().eq(0..90));
@@ -252,6 +291,14 @@ mod tests {
             [validation.len(), of_class_1(&validation), test.len(), of_class_1(&test)],
             [27, 3, 18, 2]
         );
+    }
+
+    /// Small classes give together as many rows as the fraction says.
+    #[test]
+    fn shares_of_small_classes_add_up() {
+        assert_eq!(shares(0.2, &[2; 100]).iter().sum::<usize>(), 40);
+        assert_eq!(shares(0.2, &[3; 100]).iter().sum::<usize>(), 60);
+        assert_eq!(shares(0.25, &[6, 4, 2]), [2, 1, 0]);
     }
 
     /// Each row but those of the test validates in exactly one fold, and each fold has its share of each class.
@@ -265,15 +312,17 @@ mod tests {
             ..Division::of_fraction(1, 0.0)
         };
         for test in [0.0, 0.25] {
-            let mut seen = Vec::new();
+            let (mut seen, mut sizes) = (Vec::new(), Vec::new());
             for number in 0..5 {
                 let [train, validation] = parts(&fold(number, test), &classes);
                 assert!(train.iter().all(|row| !validation.contains(row)));
                 let of_class = |class| validation.iter().filter(|&&row| classes[row] == class).count();
                 let counts = [0, 1, 2].map(of_class);
                 assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
+                sizes.push(validation.len());
                 seen.extend(validation);
             }
+            assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{sizes:?}");
             let tested = parts(&Division { held: Held::Test, ..fold(0, test) }, &classes)[1].len();
             seen.sort_unstable();
             seen.dedup();
