@@ -51,7 +51,7 @@ pub fn draft(data: &Path, target: Option<&str>, file: Option<&Path>) -> Result<S
             format!("there is nothing to predict in `{}`: all its values are equal", target_column.name);
         return Err(refuse(message).hint("`--target COLUMN` names another column").into());
     }
-    if is_class && target_column.distinct() > rows / 2 {
+    if is_class && (target_column.distinct() > rows / 2 || target_column.has_many()) {
         let message =
             format!("`{}` cannot be predicted: nearly every row has another text", target_column.name);
         return Err(refuse(message).hint("`--target COLUMN` names another column").into());
@@ -78,6 +78,7 @@ fn is_class(column: &ColumnProfile, rows: usize) -> bool {
 
 fn use_of(column: &ColumnProfile, rows: usize) -> Use {
     match column.distinct() {
+        _ if column.name.is_empty() => Use::Ignored("it has no name"),
         0 => Use::Ignored("it is empty"),
         1 => Use::Ignored("all its values are equal"),
         _ if column.is_numeric() && column.counts_rows => Use::Ignored("it counts the rows"),
@@ -214,11 +215,16 @@ impl Draft<'_> {
 
     /// The table's path, as seen from the spec's folder.
     fn path(&self) -> PathBuf {
-        let is_beside = self.file.and_then(Path::parent).is_none_or(|folder| folder.as_os_str().is_empty());
-        if is_beside {
-            self.data.to_owned()
-        } else {
-            std::path::absolute(self.data).unwrap_or_else(|_| self.data.to_owned())
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let data = absolute(self.data);
+        match self.file.map(absolute) {
+            Some(file) if file.parent() == data.parent() => {
+                data.file_name().map_or(data.clone(), PathBuf::from)
+            }
+            Some(file) if self.data.is_absolute() || file.parent() != absolute(Path::new("x")).parent() => {
+                data
+            }
+            _ => self.data.to_owned(),
         }
     }
 }

@@ -30,6 +30,8 @@ pub enum PredictError {
     NoTestRows { folder: PathBuf },
     #[error("the data of `{}` are not what the run was trained on: their digest is {found}, and was {recorded}", folder.display())]
     OtherData { folder: PathBuf, found: String, recorded: String },
+    #[error("`{}` holds something else than a confusion matrix", file.display())]
+    IsNoMatrix { file: PathBuf },
     #[error("numbers have no confusion matrix")]
     NoClasses,
     #[error(transparent)]
@@ -63,7 +65,9 @@ impl PredictError {
                 "weights are written at the end of a run; one that was killed goes on by `runner run --resume RUN`",
             ),
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
-            Self::IsOfRun { .. } | Self::IsInput { .. } => Some("write to another file"),
+            Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsNoMatrix { .. } => {
+                Some("write to another file")
+            }
             Self::NoTestRows { .. } => {
                 Some("name the rows after the run, or train with `data.split.test=0.1`")
             }

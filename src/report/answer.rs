@@ -124,7 +124,7 @@ impl Comparison {
                 None => format!(" ({kind} {})", word(difference.mean)),
             }
         };
-        let each = if ranking.metric.is_learned { "seed" } else { "run" };
+        let each = ranking.each;
         if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
             return format!(
                 "one {each} each cannot tell whether that is more than luck (`sweep.repeats=5` can)"
@@ -266,8 +266,9 @@ impl Comparison {
             }
         };
         let all = || ranking.settings.iter();
-        say("fewer seeds, ranked last", &mut ranking.with_fewer_seeds());
-        let each = if ranking.metric.is_learned { "seeds" } else { "repeats" };
+        say(&format!("fewer {}s, ranked last", ranking.each), &mut ranking.with_fewer_seeds());
+        let each =
+            if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "repeats".to_owned() };
         let incomplete =
             format!("incomplete, {each} that lack a combination of the folded axes do not count");
         say(&incomplete, &mut all().filter(|setting| setting.incomplete > 0));
@@ -331,9 +332,11 @@ pub(super) fn notes(ranking: &Ranking) -> String {
     let Some(fewest) = counts.min() else { return String::new() };
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
     let mut text = match (ranking.metric.is_learned, ranking.pairs) {
-        (true, 0) => "  means over n seeds [95 %, Student]".to_owned(),
-        (true, _) if is_paired => "  means and paired differences over n seeds [95 %, Student]".to_owned(),
-        (true, _) => "  means and differences over n seeds [95 %, Student]".to_owned(),
+        (true, 0) => format!("  means over n {}s [95 %, Student]", ranking.each),
+        (true, _) if is_paired => {
+            format!("  means and paired differences over n {}s [95 %, Student]", ranking.each)
+        }
+        (true, _) => format!("  means and differences over n {}s [95 %, Student]", ranking.each),
         (false, _) => {
             format!("  medians of n runs [covered {} of the time]", units::percent(coverage(fewest)))
         }
@@ -344,6 +347,9 @@ pub(super) fn notes(ranking: &Ranking) -> String {
         }
         let pairs = units::counted(ranking.pairs as u64, "pair");
         let _ = write!(text, "; p by Holm, {pairs}"); // a String takes every write
+    }
+    if ranking.each == "fold" {
+        text += "\n  folds share rows of training: the true intervals are wider (Nadeau and Bengio, 2003)";
     }
     text + "\n"
 }
@@ -384,8 +390,8 @@ fn effects(ranking: &Ranking) -> String {
         ]);
     }
     if let Some(share) = effects.seeds {
-        let word = if metric.is_learned { "seeds" } else { "noise" };
-        lines.push([word.to_owned(), units::percent(share), String::new()]);
+        let word = if metric.is_learned { format!("{}s", ranking.each) } else { "noise".to_owned() };
+        lines.push([word, units::percent(share), String::new()]);
     }
     let [first, second] = [0, 1].map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0));
     let mut text = "\nwhich axis matters: shares of the variance, means by value\n".to_owned();

@@ -28,13 +28,22 @@ enum Statistic {
     Median,
 }
 
+/// What comes of a setting.
+#[derive(Clone, Copy, PartialEq)]
+enum Outcome {
+    Passes,
+    Fails,
+    /// The condition holds, and too few runs tell whether that is chance.
+    Undecided,
+}
+
 /// What became of a gate.
 pub struct Verdict {
     /// What was compared, a line for each setting.
     pub text: String,
     /// Whether the condition holds beyond doubt somewhere.
     pub fails: bool,
-    /// Why times may not be compared.
+    /// Why times may not be compared, or what is not decided.
     pub warnings: Vec<String>,
 }
 
@@ -67,9 +76,8 @@ impl Condition {
         Ok(Self { statistic, metric, operator, factor, is_relative })
     }
 
-    /// What is compared with what, and whether the condition holds beyond doubt.
-    /// Its interval leaves out `alpha`.
-    fn line(&self, own: &Candidate, base: &Candidate, alpha: f64) -> (String, bool) {
+    /// What is compared with what, and what comes of it; its interval leaves out `alpha`.
+    fn line(&self, own: &Candidate, base: &Candidate, alpha: f64) -> (String, Outcome) {
         let statistic = |setting: &Candidate| {
             let values: Vec<f64> = setting.samples.iter().map(|(_, value)| *value).collect();
             match self.statistic {
@@ -89,7 +97,6 @@ impl Condition {
         let compared = format!("{} of n {} against {}{of_base}", word(value), own.samples.len(), word(bound));
         let holds = self.operator.holds(value, bound);
         let interval = self.difference(&own.samples, &base.samples, alpha);
-        let excludes = interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0);
         let difference = match interval {
             Some(interval) => {
                 format!("; difference {}", self.metric.with_interval(value - bound, Some(interval)))
@@ -100,10 +107,11 @@ impl Condition {
             }
             None => "; too few runs for an interval".to_owned(),
         };
-        let outcome = match (holds, excludes) {
-            (true, true) => "fails",
-            (true, false) => "passes: the interval does not exclude equality",
-            (false, _) => "passes",
+        let (outcome, words) = match interval {
+            _ if !holds => (Outcome::Passes, "passes"),
+            Some([low, high]) if low > 0.0 || high < 0.0 => (Outcome::Fails, "fails"),
+            Some(_) => (Outcome::Passes, "passes: the interval does not exclude equality"),
+            None => (Outcome::Undecided, "undecided"),
         };
         let uneven = match [own, base].map(|setting| setting.combinations[0]) {
             [own, base] if own != base && self.is_relative => {
@@ -113,7 +121,7 @@ impl Condition {
             }
             _ => String::new(),
         };
-        (format!("{compared}{difference}{uneven}: {outcome}"), holds && excludes)
+        (format!("{compared}{difference}{uneven}: {words}"), outcome)
     }
 
     /// An interval for what the statistic is above the bound, which leaves out `alpha`, where enough values tell.
@@ -157,22 +165,27 @@ pub fn gate(
     }
     let base = base.filter(|_| condition.is_relative);
     let mut warnings = Vec::new();
+    let runs = own.runs.iter().chain(base.iter().flat_map(|base| &base.runs));
+    let all = Comparison::from_runs(runs.cloned().collect());
     if !condition.metric.is_learned {
-        let runs = own.runs.iter().chain(base.iter().flat_map(|base| &base.runs));
-        let all = Comparison::from_runs(runs.cloned().collect());
         warnings.extend(all.warning().into_iter().chain(all.builds()));
+    } else if let Some(message) = all.tasks.difference().filter(|_| condition.is_relative) {
+        let hint = Some("hold runs against a baseline of their own task".to_owned());
+        return Err(ReportError::Query { message, hint });
     }
     let matched = Matched::new(own, base.unwrap_or(own), &condition.metric, by)?;
     let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false, warnings };
     // Of many settings that are equal one differs by chance sooner than of one (Bonferroni).
     let count = matched.pairs.len();
     let alpha = ALPHA / count as f64;
+    let mut undecided = 0;
     for pair in &matched.pairs {
-        let (line, fails) = condition.line(&pair.own, &pair.base, alpha);
+        let (line, outcome) = condition.line(&pair.own, &pair.base, alpha);
         let name = matched.name(pair);
         let name = if name.is_empty() { name } else { format!("{name}: ") };
         verdict.text += &format!("  {name}{line}\n");
-        verdict.fails |= fails;
+        verdict.fails |= outcome == Outcome::Fails;
+        undecided += usize::from(outcome == Outcome::Undecided);
     }
     for lost in &matched.lost {
         verdict.text += &format!("  {}: no run of it finished: fails\n", matched.words(&lost.values));
@@ -184,7 +197,16 @@ pub fn gate(
     } else {
         String::new()
     };
-    verdict.text += &format!("{}{covered}\n", if verdict.fails { "failed" } else { "passed" });
+    let word = match verdict.fails {
+        true => "failed",
+        false if undecided > 0 => "undecided",
+        false => "passed",
+    };
+    verdict.text += &format!("{word}{covered}\n");
+    if undecided > 0 {
+        let settings = units::counted(undecided as u64, "setting");
+        verdict.warnings.push(format!("too few runs to decide {settings}"));
+    }
     Ok(verdict)
 }
 

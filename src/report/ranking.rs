@@ -45,6 +45,8 @@ pub(super) struct Ranking {
     pub(super) settings: Vec<Candidate>,
     /// Pairs of settings with more than one value: the best one is found among all of them.
     pub(super) pairs: usize,
+    /// What a sample is: a seed, a fold, or a run.
+    pub(super) each: &'static str,
     /// Runs that did not finish, or have no such figure.
     pub(super) left_out: Vec<usize>,
 }
@@ -85,10 +87,18 @@ impl Ranking {
         let is_folded = |axis: &&String| is_told(axis) && !by.iter().any(|key| key.stands_for(axis));
         let folded: Vec<&String> =
             comparison.axes.iter().filter(|_| !by.is_empty()).filter(is_folded).collect();
+        let of_runs = |part: usize| {
+            distinct(places.iter().filter_map(|&place| Some(runs[place].seed()?[part]))).len() > 1
+        };
+        let each = match metric.is_learned {
+            false => "run",
+            true if of_runs(1) && !of_runs(0) => "fold",
+            true => "seed",
+        };
         let setting = |places: Vec<usize>| {
             let values =
                 (0..keys.len()).map(|key| value(key, &runs[places[0]]).unwrap_or_else(|| "-".to_owned()));
-            Candidate::new(values.collect(), places, runs, metric, &folded)
+            Candidate::new(values.collect(), places, (runs, metric, each), &folded)
         };
         let mut settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
         let most = settings.iter().map(|setting| setting.combinations[0]).max().unwrap_or(1);
@@ -98,7 +108,7 @@ impl Ranking {
         let is_ranked = |run: &Run| run.status == FINISHED && metric.value(run).is_some();
         let left_out = places.iter().copied().filter(|&place| !is_ranked(&runs[place]));
         let left_out = left_out.filter(|&place| runs[place].status != SAME_AS).collect();
-        Ok(Self { metric: metric.clone(), keys, settings, pairs, left_out })
+        Ok(Self { metric: metric.clone(), keys, settings, pairs, each, left_out })
     }
 
     /// Settings with fewer seeds than the best: they are ranked last.
@@ -118,8 +128,7 @@ impl Candidate {
     fn new(
         values: Vec<String>,
         places: Vec<usize>,
-        runs: &[Run],
-        metric: &Metric,
+        (runs, metric, each): (&[Run], &Metric, &str),
         folded: &[&String],
     ) -> Option<Self> {
         let known = places.into_iter().filter_map(|place| Some((place, metric.value(&runs[place])?)));
@@ -127,7 +136,7 @@ impl Candidate {
         let combination = |place: usize| folded.iter().map(|axis| runs[place].axis(axis)).collect::<Vec<_>>();
         let combined = grouped(known.iter().map(|&(place, value)| (combination(place), (place, value))));
         let of_combinations: Vec<Vec<Sample>> =
-            combined.iter().map(|(_, values)| samples(values, runs, metric)).collect();
+            combined.iter().map(|(_, values)| samples(values, runs, (metric, each))).collect();
         let (samples, incomplete) = fold(&of_combinations);
         let of_samples: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
         let median = Estimate::from_values(&of_samples)?;
@@ -154,14 +163,17 @@ impl Candidate {
     }
 }
 
-/// Values with what they are paired by. What was learned is paired by seed, and equal seeds count once; what was measured is
-/// paired by the turn of a sweep.
-fn samples(values: &[(usize, f64)], runs: &[Run], metric: &Metric) -> Vec<Sample> {
+/// Values with what they are paired by. What was learned is paired by seed, and equal seeds count once, as do the folds of
+/// one, which share most of their rows; where there is one seed, by fold. What was measured is paired by the turn of a sweep.
+fn samples(values: &[(usize, f64)], runs: &[Run], (metric, each): (&Metric, &str)) -> Vec<Sample> {
     let key = |run: &Run| {
-        let seed = run.seed().unwrap_or_default();
-        match metric.is_learned {
-            true => Some(seed),
-            false => Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), &seed].join("\n")),
+        let [seed, fold] = run.seed().unwrap_or_default();
+        match (metric.is_learned, each) {
+            (true, "fold") => Some(fold.to_owned()),
+            (true, _) => Some(seed.to_owned()),
+            (false, _) => {
+                Some([run.sweep.as_deref()?, run.repeat().unwrap_or_default(), seed, fold].join("\n"))
+            }
         }
     };
     let keyed = values.iter().map(|(place, value)| (key(&runs[*place]), *value));

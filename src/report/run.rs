@@ -237,9 +237,8 @@ impl Run {
     }
 
     /// Its seed, and the fold that it validated on.
-    pub(super) fn seed(&self) -> Option<String> {
-        let seed = self.axis("seed")?;
-        Some(self.axis("data.fold").map_or_else(|| seed.to_owned(), |fold| format!("{seed} fold {fold}")))
+    pub(super) fn seed(&self) -> Option<[&str; 2]> {
+        Some([self.axis("seed")?, self.axis("data.fold").unwrap_or_default()])
     }
 
     /// Which repeat of a sweep it is.

@@ -106,6 +106,21 @@ fn columns_that_do_not_help_are_left_out() {
     assert!(text.contains("target = 'c\\d'") && text.contains("delimiter = \"\\t\""), "{text}");
 }
 
+/// A table as pandas writes it, with a nameless index; a spec beside its table names the file alone.
+#[test]
+fn a_header_may_lack_the_name_of_an_index() {
+    let place = Sandbox::new("");
+    fs::create_dir(place.path().join("sub")).unwrap();
+    let rows: String = (0..40).map(|n| format!("{n},{}.5,{}\n", n % 7, ["no", "yes"][n % 2])).collect();
+    fs::write(place.path().join("sub/pandas.csv"), format!(",a,y\n{rows}")).unwrap();
+    let ended = place.runner(&["new", "csv", "sub/spec.toml", "--from", "sub/pandas.csv"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let text = fs::read_to_string(place.path().join("sub/spec.toml")).unwrap();
+    let expected = "path = \"pandas.csv\"\ntarget = \"y\"    # 2 classes\n# `` is left out: it has no name\nignore = [\"\"]\n";
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(place.runner(&["check", "sub/spec.toml"]).code, Some(0));
+}
+
 #[test]
 fn what_cannot_be_drafted() {
     let place = Sandbox::new("");
@@ -113,6 +128,9 @@ fn what_cannot_be_drafted() {
     fs::write(place.path().join("uneven.csv"), "a,b\n1,2\n3\n").unwrap();
     fs::write(place.path().join("names.csv"), "a,b\n1,x\n2,y\n3,z\n").unwrap();
     fs::write(place.path().join("empty.csv"), "").unwrap();
+    fs::write(place.path().join("twice.csv"), "a,a,y\n1,2,3\n").unwrap();
+    let texts: String = (0..3000).map(|n| format!("{n}.5,text {n}\n")).collect();
+    fs::write(place.path().join("texts.csv"), format!("a,b\n{texts}")).unwrap();
     let refused = |arguments: &[&str]| {
         let Ended { code, stderr, stdout } = place.runner(&[&["new", "csv", "--from"], arguments].concat());
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
@@ -124,6 +142,8 @@ fn what_cannot_be_drafted() {
         refused(&["names.csv"]),
         refused(&["names.csv", "--target", "A"]),
         refused(&["empty.csv"]),
+        refused(&["twice.csv"]),
+        refused(&["texts.csv"]),
         refused(&["nowhere.csv"]),
         place.runner(&["new", "mlp", "--from", "one.csv"]).stderr,
     ];
@@ -143,8 +163,19 @@ fn what_cannot_be_drafted() {
     error: `names.csv` has no column `A`
      = hint: did you mean `a`? its columns are `a`, `b`
 
-    error: it is empty
+    error: an empty file
     --> empty.csv
+
+    error: two columns are called `a`
+     --> twice.csv:1:3
+      |
+    1 | a,a,y
+      |   ^
+      |
+      = hint: name them apart
+
+    error: `b` cannot be predicted: nearly every row has another text
+     = hint: `--target COLUMN` names another column
 
     error: cannot read `nowhere.csv`: no such file or directory
      = hint: a relative path is taken from the folder of the spec

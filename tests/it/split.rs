@@ -48,6 +48,7 @@ fn a_test_is_evaluated_afterwards() {
     let longer = "trainer.max_epochs=30";
     let checked = place.runner(&["check", "spec.toml", split]);
     assert!(checked.stdout.contains("189 rows to train on, 69 to validate on"), "{}", checked.stdout);
+    assert!(checked.stdout.contains("\n             86 rows set aside for a test\n"), "{}", checked.stdout);
     let run = place.run(&[split, longer, "-q"]).ended_by(0);
     let folder = run.0.display().to_string();
     let matrix = format!("{folder}/confusion.csv");
@@ -56,9 +57,16 @@ fn a_test_is_evaluated_afterwards() {
     assert_eq!(json["rows"], 86, "{ended:?}");
     assert!(json["accuracy"].as_f64().unwrap() > 0.8, "{ended:?}");
     // 152 Adelie, 68 Chinstrap and 124 Gentoo.
-    let matrix = fs::read_to_string(matrix).unwrap();
+    let matrix = fs::read_to_string(&matrix).unwrap();
     let of_class = |row: &str| row.split(',').skip(1).map(|n| n.parse::<u32>().unwrap()).sum::<u32>();
     assert_eq!(matrix.lines().skip(1).map(of_class).collect::<Vec<_>>(), [38, 17, 31]);
+    // The matrix is replaced, a file of another kind is not.
+    let ended = place.runner(&["evaluate", &folder, "--confusion", "spec.toml"]);
+    assert!(
+        ended.stderr.contains("error: `spec.toml` holds something else than a confusion matrix"),
+        "{ended:?}"
+    );
+    assert_eq!(place.runner(&["evaluate", &folder, "--confusion", &matrix]).code, Some(0));
     // The data are no longer those of the run.
     let text = fs::read_to_string(PENGUINS).unwrap();
     fs::write(place.path().join("penguins.csv"), text.replacen("39.1", "39.2", 1)).unwrap();
@@ -92,6 +100,7 @@ fn folds_are_an_axis_of_a_sweep() {
     let validated: usize = (0..5).map(|fold| validation_rows(&place, &sweep, fold)).sum();
     assert_eq!(validated, 344);
     let compared = place.runner(&["compare", &sweep]).stdout;
+    assert!(compared.contains("paired differences over n folds"), "{compared}");
     let line = compared.lines().next().unwrap();
     assert!(
         line.starts_with("best: #") && line.contains(" lr 0.1, validation loss ") && line.contains(", n 5"),
@@ -109,4 +118,15 @@ fn validation_rows(place: &Sandbox, sweep: &str, fold: usize) -> usize {
     let metrics = fs::read_to_string(folder.join("metrics.csv")).unwrap();
     let row = metrics.lines().find(|line| line.contains(",validation,")).unwrap();
     row.split(',').nth(3).unwrap().parse().unwrap()
+}
+
+/// Five folds of each of two seeds are two values: the folds share their rows.
+#[test]
+fn folds_of_several_seeds_are_averaged() {
+    let place = sandbox();
+    let words =
+        ["spec.toml", "data.folds=5", "data.fold=0..5", "seed=0..2", "optimizer.adam.lr=0.01,0.1", "-q"];
+    let sweep = place.runner(&words).stdout.trim().to_owned();
+    let compared = place.runner(&["compare", &sweep]).stdout;
+    assert!(compared.lines().next().unwrap().contains(", n 2"), "{compared}");
 }

@@ -196,7 +196,7 @@ impl Data {
         }
         for own in OWN_SPLIT.into_iter().filter(|own| t.has(own)).collect::<Vec<_>>() {
             let message = format!("`data.{own}` sets rows apart, too");
-            t.refuse(key, &[], message, "keep one of the two");
+            t.refuse(key, &[], message, &format!("keep one of the two: `~data.{own}` deletes it"));
         }
         if let (Some(folds), Some(fold)) = (self.folds, self.fold)
             && fold >= folds

@@ -65,7 +65,7 @@ impl Arrays<'_> {
             }
         };
         let train = part(split.train_rows(), train, train_labels);
-        let notes = notes.into_iter().collect();
+        let notes = split.note().into_iter().chain(notes).collect();
         Ok(Dataset { classes, notes, ..Dataset::new(train, validation, features, targets) })
     }
 

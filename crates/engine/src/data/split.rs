@@ -7,6 +7,7 @@ use crate::{
     host::prefer_huge_pages,
     random::{self, Purpose},
     spec::{self, Problem},
+    units,
 };
 
 /// What becomes of a row.
@@ -129,7 +130,7 @@ impl Split {
         classes: Option<impl Iterator<Item = u32>>,
     ) -> Result<Self, Problem> {
         let Division { seed, test_seed, validation, test, folds, stratify, held, .. } = division;
-        if !stratify && folds.is_none() && rounded(*validation, rows) + rounded(*test, rows) == 0 {
+        if !stratify && folds.is_none() && rounded(*validation, rows) == 0 && *test == 0.0 {
             return Ok(Self::none(rows));
         }
         let count = u32::try_from(rows).map_err(|_| division.refused("more rows than can be divided"))?;
@@ -146,6 +147,10 @@ impl Split {
         }
         let sizes: Vec<usize> = strata.values().map(Vec::len).collect();
         let [validations, tests] = [validation, test].map(|fraction| shares(*fraction, &sizes));
+        if *test > 0.0 && tests.iter().sum::<usize>() == 0 {
+            let message = format!("`data.split.test` is {test}, which of {rows} rows is none");
+            return Err(Problem::at_key("data.split.test", message).hint("use a larger fraction, or none"));
+        }
         let mut uses = vec![RowUse::Train; rows];
         let as_held = |part: Held| if part == *held { RowUse::Held } else { RowUse::Unused };
         let mut dealt = 0;
@@ -165,7 +170,11 @@ impl Split {
         let counted = |wanted| uses.iter().filter(|own| **own == wanted).count();
         let (train_rows, held_rows) = (counted(RowUse::Train), counted(RowUse::Held));
         if train_rows == 0 {
-            return Err(division.refused(&format!("no row of {rows} is left to train on")));
+            let parts = match (folds, test) {
+                (None, 0.0) => format!("`{validation}` of {rows} rows leaves"),
+                _ => format!("the parts of {rows} rows leave"),
+            };
+            return Err(division.refused(&format!("{parts} no row to train on")));
         }
         if let Some([folds, fold]) = folds.filter(|_| *held == Held::Validation && held_rows == 0) {
             return Err(division.refused(&format!("fold {fold} of {folds} has none of {rows} rows")));
@@ -176,6 +185,12 @@ impl Split {
     /// All rows of the file.
     pub(super) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// How many rows are in neither part, in words; nothing where none is.
+    pub(super) fn note(&self) -> Option<String> {
+        let rows = self.rows - self.train_rows - self.held_rows;
+        (rows > 0).then(|| format!("{} set aside for a test", units::counted(rows as u64, "row")))
     }
 
     pub(super) fn train_rows(&self) -> usize {
@@ -256,7 +271,7 @@ mod tests {
         let message =
             |rows, division: &Division| Split::new(division, rows, NO_CLASSES).err().map(|p| p.message);
         let fraction = |fraction| Division::of_fraction(0, fraction);
-        assert_eq!(message(2, &fraction(0.9)).as_deref(), Some("no row of 2 is left to train on"));
+        assert_eq!(message(2, &fraction(0.9)).as_deref(), Some("`0.9` of 2 rows leaves no row to train on"));
         assert_eq!(message(0, &fraction(0.5)), None);
         let folds = Division { folds: Some([5, 4]), ..fraction(0.0) };
         assert_eq!(message(4, &folds).as_deref(), Some("fold 4 of 5 has none of 4 rows"));

@@ -41,8 +41,9 @@ impl Datasets {
         // Batches do not change what is read.
         let mut key = spec.data.clone();
         (key.batch_size, key.shuffle) = (1, false);
-        if let Some(i) = self.kept.iter().position(|(d, t, s, _)| *d == key && *t == task && *s == spec.seed)
-        {
+        // A split with a seed of its own is that of all runs.
+        let seed = spec.data.split.as_ref().and_then(|split| split.seed).unwrap_or(spec.seed);
+        if let Some(i) = self.kept.iter().position(|(d, t, s, _)| *d == key && *t == task && *s == seed) {
             let hit = self.kept.remove(i);
             let dataset = Arc::clone(&hit.3);
             self.kept.push(hit);
@@ -63,7 +64,7 @@ impl Datasets {
         let memory_limit = (self.memory_available as f64 * part) as u64;
         let dataset = Arc::new(data::open(&spec.data, task, spec.seed, memory_limit)?);
         self.see(&dataset.files, "data").map_err(|problem| vec![problem])?;
-        self.kept.push((key, task, spec.seed, Arc::clone(&dataset)));
+        self.kept.push((key, task, seed, Arc::clone(&dataset)));
         Ok(dataset)
     }
 

@@ -56,7 +56,8 @@ pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Datase
     let (train_x, rest_x) = split.apply(features.apply(&table)?, features.width());
     let (train_y, rest_y) = split.apply(target.apply(&table)?, 1);
 
-    let mut notes: Vec<String> = dropped(&table, "").into_iter().chain(features.notes(&columns)).collect();
+    let notes = split.note().into_iter().chain(dropped(&table, ""));
+    let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
     let preprocessing = serde_json::to_value(StoredCsv {
         source: "csv".to_owned(),
         features: features.stored(spec, &columns),

@@ -74,11 +74,18 @@ impl CsvProfile {
     }
 
     fn of_text(text: &Text) -> Result<Self, Problem> {
-        let first = text.first_record().ok_or_else(|| file::problem(&text.path, "it is empty"))?;
-        // Names are no numbers, and none is missing or there twice.
-        let names: HashSet<&String> = first.iter().collect();
+        let first = text.first_record().ok_or_else(|| file::problem(&text.path, "an empty file"))?;
+        // Names are no numbers, and one may be missing: that of an index.
         let is_name = |cell: &String| cell.parse::<f64>().is_err() && !is_missing(cell);
-        let header = first.iter().all(is_name) && names.len() == first.len();
+        let unnamed = first.iter().filter(|cell| cell.is_empty()).count();
+        let header = first.iter().all(|cell| cell.is_empty() || is_name(cell))
+            && unnamed <= 1
+            && unnamed < first.len();
+        let twice = (1..first.len()).find(|&place| first[..place].contains(&first[place])).filter(|_| header);
+        if let Some(place) = twice {
+            let message = format!("two columns are called `{}`", file::printable(&first[place]));
+            return Err(Problem::new(text.cell(0, place), message).hint("name them apart"));
+        }
         let names = first.iter().enumerate().map(|(place, cell)| match header {
             true => cell.clone(),
             false => place.to_string(),
@@ -136,6 +143,11 @@ impl ColumnProfile {
     /// Different values, missing ones apart; a thousand stands for more.
     pub fn distinct(&self) -> usize {
         self.distinct.len()
+    }
+
+    /// Whether there are more different values than were counted.
+    pub fn has_many(&self) -> bool {
+        self.distinct.len() >= MOST_DISTINCT
     }
 
     /// Whether every cell that is there is a number.
