@@ -1,7 +1,7 @@
 //! `runner report PATH ...`: runs and sweeps as one page of HTML.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, Read, Write},
     iter,
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use std::{
 
 use super::args::ReportOptions;
 use crate::{
-    host::{Durability, reason, write_atomically},
+    host::{Durability, open_regular, reason, write_atomically},
     report::{self, Found, HEAD, PageRequest, SVG, find_one},
     run::{Exit, print, print_error, print_stderr},
     units,
@@ -33,8 +33,8 @@ pub fn report(options: &ReportOptions) -> Exit {
             return Exit::Refused;
         }
     };
-    for reason in &page.left_out {
-        print_stderr(&format!("warning: left out: {reason}\n"));
+    for warning in &page.warnings {
+        print_stderr(&format!("warning: {warning}\n"));
     }
     let path = options.out.clone().unwrap_or_else(|| default_path(paths));
     let drawings = options.svg.iter().flat_map(|folder| {
@@ -88,10 +88,10 @@ fn default_path(paths: &[String]) -> PathBuf {
     }
 }
 
-/// Whether there is no such file, or only an earlier one that begins alike.
+/// Whether there is no such file, or only an earlier one that begins alike. A pipe or a device is an error.
 fn is_replaceable(path: &Path, head: &str) -> io::Result<bool> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
+    let mut file = match open_regular(path) {
+        Ok((file, _)) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
         Err(e) => return Err(e),
     };

@@ -30,7 +30,8 @@ impl Effects {
         let settings = &ranking.settings;
         let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
         let levels = |key: usize| distinct(settings.iter().map(|setting| setting.values[key].clone()));
-        let cells: usize = (0..ranking.keys.len()).map(|key| levels(key).len()).product();
+        // Settings that were drawn may have a product of levels that no integer holds.
+        let cells = (0..ranking.keys.len()).map(|key| levels(key).len()).fold(1, usize::saturating_mul);
         let count = settings.first().map_or(0, |setting| setting.samples.len());
         if settings.len() * 2 < cells {
             return Err("the settings are no grid".to_owned());
@@ -39,7 +40,7 @@ impl Effects {
             return Err(format!("{} of the grid's {cells} settings are ranked", settings.len()));
         }
         if settings.iter().any(|setting| setting.samples.len() != count) {
-            return Err("some settings ran with more seeds than others".to_owned());
+            return Err("some settings ran with more seeds or folds than others".to_owned());
         }
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let all: Vec<f64> = settings.iter().flat_map(values).collect();

@@ -213,6 +213,7 @@ def use(browser):
     browser.drag(box[0] + box[2] * 0.3, box[0] + box[2] * 0.6, box[1] + box[3] / 2)
     expect("dragging zooms", f"!{reset}.disabled")
     expect("the cursor reads values", "document.querySelector('.legend .value').textContent !== ''")
+    expect("a mouse is not read aloud", "document.querySelector('.spoken').textContent === ''")
     browser.evaluate("document.querySelector('.chart .plot').focus()")
     browser.press("Escape")
     expect("Escape resets the zoom", f"{reset}.disabled")
@@ -220,6 +221,7 @@ def use(browser):
     last = browser.evaluate("document.querySelector('.readout').textContent")
     browser.press("ArrowLeft")
     expect("arrows move the cursor", f"document.querySelector('.readout').textContent !== {json.dumps(last)}")
+    expect("keys are read aloud", "/^steps \\d+: .+ [\\d.]+/.test(document.querySelector('.spoken').textContent)")
     browser.press("+")
     expect("+ zooms", f"!{reset}.disabled")
     button = "document.querySelector('.legend button')"

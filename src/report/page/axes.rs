@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     report::{
-        answer::{self, Question},
+        answer,
         effects::Effects,
         grouping::distinct,
         key::short,
@@ -20,6 +20,12 @@ use crate::{
 
 /// Characters of a value beside an axis.
 const MOST_CHARACTERS: usize = 12;
+
+/// Settings in a chart; of more the best are drawn.
+const MOST_SETTINGS: usize = 500;
+
+/// Labels beside an axis whose values have a place each.
+const MOST_LABELS: usize = 12;
 
 /// Values of an axis that have a place each; more numbers share a scale.
 const MOST_LEVELS: usize = 8;
@@ -39,12 +45,18 @@ impl Content<'_> {
                 self.main_effect(html, ranking, (key, names[key], scale), share, levels);
             }
         });
+        let all = ranking.settings.len();
+        if all > MOST_SETTINGS {
+            let words =
+                format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64));
+            html.words("p", &[("class", &"note")], &words);
+        }
         if let Some(effects) = known {
             let mut words = Vec::new();
             if keys.len() > 1 {
                 words.push(format!("together, beyond each alone: {}", units::percent(effects.interaction)));
             }
-            let what = if ranking.metric.is_learned { "seeds" } else { "noise" };
+            let what = if ranking.metric.is_learned { "seeds or folds" } else { "noise" };
             words.extend(effects.seeds.map(|share| format!("{what}: {}", units::percent(share))));
             html.words(
                 "p",
@@ -84,7 +96,7 @@ impl Content<'_> {
         let ticks: Vec<(f64, String)> =
             scale.labels().into_iter().map(|(share, label)| (frame.at(share), label)).collect();
         let drawing = frame.draw([name, &metric.name], &ticks, |html| {
-            for setting in &ranking.settings {
+            for setting in ranking.settings.iter().take(MOST_SETTINGS) {
                 let value = &setting.values[key];
                 let title =
                     format!("{}: {}", ranking.name(self.comparison, setting), metric.word(setting.value));
@@ -104,20 +116,15 @@ impl Content<'_> {
         let means: Vec<String> =
             levels.iter().map(|(level, mean)| format!("{level}: {}", metric.word(*mean))).collect();
         let label = format!("{} by {name}; means: {}", metric.name, means.join(", "));
-        self.figure(html, (&format!("effect-{key}"), &title, &label), drawing);
+        self.figure(html, (&format!("effect-{name}"), &title, &label), drawing);
     }
 
     /// The metric by two axes, folded over the others.
     fn heat_map(&self, html: &mut Html, ranking: &Ranking, by: [&str; 2]) {
         let metric = &ranking.metric;
-        let question = Question {
-            metric: Some(metric.full_name().to_owned()),
-            by: by.map(str::to_owned).to_vec(),
-            ..Question::default()
-        };
         let places = ranking.settings.iter().flat_map(|setting| setting.places.iter().copied());
-        let Ok(folded) = Ranking::new(self.comparison, &places.collect::<Vec<_>>(), metric, &question.by)
-        else {
+        let keys = by.map(str::to_owned);
+        let Ok(folded) = Ranking::new(self.comparison, &places.collect::<Vec<_>>(), metric, &keys) else {
             return;
         };
         let [rows, columns] = [0, 1].map(|key| levels(&folded, key));
@@ -157,10 +164,11 @@ fn parallel(html: &mut Html, ranking: &Ranking, names: &[&str], scales: &[Scale]
             &[("width", &"100%"), ("height", &height), ("role", &"img"), ("aria-label", &label)];
         html.with("svg", size, |html| {
             // The best is drawn last, above the others.
-            for (place, setting) in ranking.settings.iter().enumerate().rev() {
+            let shown = ranking.settings.len().min(MOST_SETTINGS);
+            for (place, setting) in ranking.settings[..shown].iter().enumerate().rev() {
                 let class = match place {
                     0 => "c0 best",
-                    place if place * 5 < ranking.settings.len() => "c0",
+                    place if place * 5 < shown => "c0",
                     _ => "faint",
                 };
                 let own = (0..count).map(|axis| up(scales[axis].place(&setting.values[axis])));
@@ -284,7 +292,8 @@ impl<'a> Scale<'a> {
     fn labels(&self) -> Vec<(f64, String)> {
         match self {
             Self::Levels(levels) => {
-                levels.iter().map(|level| (self.place(level), shortened(level))).collect()
+                let every = levels.len().div_ceil(MOST_LABELS).max(1);
+                levels.iter().step_by(every).map(|level| (self.place(level), shortened(level))).collect()
             }
             Self::Numbers(axis) => metric_labels(axis),
         }

@@ -18,6 +18,8 @@ pub(super) struct Chart {
     pub(super) lines: Vec<Line>,
     /// The width of what each point across stands for, where there are more steps than points.
     pub(super) thinned: Option<f64>,
+    /// Whether runs of one line end at different places.
+    pub(super) uneven: bool,
 }
 
 /// A curve.
@@ -40,6 +42,11 @@ impl Chart {
         most: usize,
     ) -> Self {
         let series = || groups.iter().flat_map(|(_, runs)| runs.iter());
+        let is_uneven = |runs: &Vec<&Series>| {
+            let end = |run: &Series| run.last().map(|(step, _)| step);
+            runs.iter().any(|run| end(run) != end(runs[0]))
+        };
+        let uneven = groups.iter().any(|(_, runs)| is_uneven(runs));
         let mut steps = BTreeSet::new();
         for (step, _) in series().flat_map(|run| run.points()) {
             if steps.len() > most {
@@ -53,7 +60,7 @@ impl Chart {
             let lines = groups.iter().map(|(name, runs)| Line::new(name, runs, x.len(), &place));
             let mut lines: Vec<Line> = lines.collect();
             lines.iter_mut().skip(COLORS).for_each(|line| line.band = None);
-            return Self { lines, title, across, x, thinned: None };
+            return Self { lines, title, across, x, thinned: None, uneven };
         }
         let ends = series().flat_map(|run| run.first().into_iter().chain(run.last())).map(|(step, _)| step);
         let (first, last) =
@@ -67,7 +74,7 @@ impl Chart {
         let mut lines: Vec<Line> =
             groups.iter().map(|(name, runs)| Line::thinned(name, runs, cells, &place)).collect();
         lines.iter_mut().skip(COLORS).for_each(Line::without_band);
-        Self { lines, x: x.collect(), title, across, thinned: Some(width) }
+        Self { lines, x: x.collect(), title, across, thinned: Some(width), uneven }
     }
 
     /// The lowest and the highest value.
@@ -99,7 +106,7 @@ impl Chart {
             "across": self.across,
             "log": self.is_log(),
             "positive": self.ends().is_some_and(|[low, _]| low > 0.0),
-            "x": self.x.iter().map(|&x| shortened(x)).collect::<Value>(),
+            "x": self.x,
             "lines": self.lines.iter().map(line).collect::<Value>(),
         })
     }

@@ -34,6 +34,9 @@ pub use svg::HEAD as SVG;
 /// Values in a run's name.
 const MOST_VALUES: usize = 4;
 
+/// Warnings at the top of the page.
+const MOST_WARNINGS: usize = 20;
+
 /// Rows of a table that is open at first.
 const MOST_ROWS: usize = 16;
 
@@ -53,8 +56,8 @@ pub struct Page {
     pub html: String,
     /// Its charts, each as a file's name and the text of an SVG.
     pub drawings: Vec<Drawing>,
-    /// Why runs were left out.
-    pub left_out: Vec<String>,
+    /// What is missing, and why, a sentence each.
+    pub warnings: Vec<String>,
 }
 
 /// The name of an SVG file, without its ending, and its text.
@@ -66,24 +69,16 @@ pub type Drawing = (String, String);
 /// There is no run, or no run has the metric.
 pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let comparison = Comparison::read(request.paths, request.filter)?;
-    let mut left_out: Vec<String> = comparison.damaged().map(str::to_owned).collect();
-    let mut curves = |path: &std::path::PathBuf| {
-        read_metrics(path, |_| true).unwrap_or_else(|e| {
-            left_out.push(e.to_string());
-            Vec::new()
-        })
-    };
-    let metrics = comparison.runs.iter().map(|run| run.metrics.as_ref().map(&mut curves).unwrap_or_default());
-    let metrics = metrics.collect();
     let mut content = Content {
         comparison: &comparison,
-        metrics,
+        metrics: Vec::new(),
         sections: Vec::new(),
         charts: Vec::new(),
         drawings: Vec::new(),
-        left_out,
+        warnings: comparison.damaged().map(|reason| format!("left out: {reason}")).collect(),
     };
-    let headline = content.learned(request.metric)?;
+    content.metrics = (0..comparison.runs.len()).map(|place| content.curves_of(place)).collect();
+    let mut headline = content.learned(request.metric)?;
     let learned = content.sections.len();
     content.confusion();
     content.scaling();
@@ -103,9 +98,18 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     }
     content.setup();
     let title = distinct(comparison.runs.iter().filter_map(|run| run.axis("name"))).join(", ");
-    let (left_out, drawings) = (std::mem::take(&mut content.left_out), std::mem::take(&mut content.drawings));
+    let (warnings, drawings) = (std::mem::take(&mut content.warnings), std::mem::take(&mut content.drawings));
+    warn(&mut headline, &warnings);
     let html = content.document(if title.is_empty() { "runs" } else { &title }, headline);
-    Ok(Page { html, drawings, left_out })
+    Ok(Page { html, drawings, warnings })
+}
+
+/// What is missing, where it is seen first.
+fn warn(headline: &mut Html, warnings: &[String]) {
+    let more = warnings.len().saturating_sub(MOST_WARNINGS);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let shown = warnings.iter().take(MOST_WARNINGS).chain(&more);
+    shown.for_each(|words| headline.prose("p", &[("class", &"warning")], words));
 }
 
 /// A page as it grows.
@@ -117,7 +121,8 @@ struct Content<'a> {
     /// What the page's script draws.
     charts: Vec<Value>,
     drawings: Vec<Drawing>,
-    left_out: Vec<String>,
+    /// What cannot be shown, a sentence each.
+    warnings: Vec<String>,
 }
 
 /// A part with a heading.
@@ -137,6 +142,21 @@ impl Content<'_> {
         }
     }
 
+    /// The curves of a run.
+    fn curves_of(&mut self, place: usize) -> Vec<MetricCurves> {
+        let Some(path) = &self.comparison.runs[place].metrics else { return Vec::new() };
+        read_metrics(path, |_| true).unwrap_or_else(|e| {
+            self.warnings.push(format!("curves of {} are not shown: {e}", self.name(place)));
+            Vec::new()
+        })
+    }
+
+    /// Keeps a drawing for a file of its own: numbered, so that no two share a name.
+    fn keep(&mut self, name: &str, text: String) {
+        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        self.drawings.push((format!("{:02}-{}", self.drawings.len(), name.trim_matches('-')), text));
+    }
+
     /// A chart that the script draws.
     fn chart(&mut self, html: &mut Html, chart: &Chart) {
         let number = self.charts.len();
@@ -150,17 +170,16 @@ impl Content<'_> {
             notes(chart).iter().for_each(|words| html.prose("p", &[("class", &"note")], words));
         });
         self.charts.push(chart.json());
-        let name: String =
-            chart.title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let file = chart.drawing().map(|drawing| drawing.file(&chart.title));
-        self.drawings.extend(file.map(|file| (format!("{number:02}-{}", name.trim_matches('-')), file)));
+        if let Some(drawing) = chart.drawing() {
+            self.keep(&chart.title, drawing.file(&chart.title));
+        }
     }
 
     /// A chart that is a drawing: its name among files, its title, and what it shows in words.
     fn figure(&mut self, html: &mut Html, (name, title, label): (&str, &str, &str), drawing: Svg) {
         html.with("figure", &[("class", &"drawn")], |html| {
             html.words("figcaption", &[], title);
-            self.drawings.push((name.to_owned(), drawing.file(title)));
+            self.keep(name, drawing.file(title));
             drawing.inline(html, label);
         });
     }
@@ -212,13 +231,21 @@ fn notes(chart: &Chart) -> Vec<String> {
         let width = format!("{} {}", units::number(width), chart.across);
         format!("Thinned: a point stands for {width}. Lines are means, bands reach from the lowest to the highest value.")
     });
+    let are_grey = chart.lines.len() > curves::COLORS;
+    let grey = (are_grey && thinned.is_some())
+        .then(|| "Grey lines go through the lowest and the highest values instead.".to_owned());
+    let uneven = chart.uneven.then(|| {
+        "Some runs of a line end before others: from there on it is the mean of those that go on.".to_owned()
+    });
     let lost: u64 = chart.lines.iter().map(|line| line.not_finite).sum();
     let lost = (lost > 0).then(|| {
         let verb = if lost == 1 { "is" } else { "are" };
         format!("{} {verb} not finite, and not drawn.", units::counted(lost, "value"))
     });
     let is_band = thinned.is_none() && chart.lines.iter().any(|line| line.band.is_some());
-    let band =
-        is_band.then(|| "Lines are means over seeds; bands reach from the lowest to the highest.".to_owned());
-    band.into_iter().chain(thinned).chain(lost).collect()
+    let band = is_band.then(|| {
+        let grey = if are_grey { "; grey lines have none" } else { "" };
+        format!("Lines are means over seeds or folds; bands reach from the lowest to the highest{grey}.")
+    });
+    band.into_iter().chain(thinned).chain(grey).chain(uneven).chain(lost).collect()
 }

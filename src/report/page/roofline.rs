@@ -9,6 +9,9 @@ use crate::{
     units,
 };
 
+/// Settings whose figures stand below the chart.
+const MOST_IN_WORDS: usize = 8;
+
 /// A run's steps, and its machine.
 struct Point {
     place: usize,
@@ -18,7 +21,7 @@ struct Point {
 }
 
 /// Measured rates of a device.
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 struct Roof {
     flops_per_s: f64,
     cache_bytes_per_s: f64,
@@ -28,12 +31,13 @@ struct Roof {
 impl Point {
     /// `None` where a rate was not measured.
     fn new(run: &Run, place: usize) -> Option<Self> {
-        let step = |key: &str| run.environment_number(&format!("step.{key}")).filter(|figure| *figure > 0.0);
+        let positive = |figure: &f64| figure.is_finite() && *figure > 0.0;
+        let step = |key: &str| run.environment_number(&format!("step.{key}")).filter(positive);
         let flops = step("flops")?;
         Some(Self {
             place,
             flops_per_byte: flops / step("bytes")?,
-            flops_per_s: flops * run.number("steps_per_s")?,
+            flops_per_s: flops * run.number("steps_per_s").filter(positive)?,
             roof: Roof {
                 flops_per_s: step("flops_per_s")?,
                 cache_bytes_per_s: step("cache_bytes_per_s")?,
@@ -49,9 +53,10 @@ impl Content<'_> {
         let runs = &self.comparison.runs;
         let places = self.firsts().into_iter().filter(|&place| !runs[place].is_virtual());
         let mut points: Vec<Point> = places.filter_map(|place| Point::new(&runs[place], place)).collect();
-        let Some(first) = points.pop() else { return };
-        points.retain(|point| point.roof == first.roof);
-        points.push(first);
+        let Some(roof) = points.first().map(|point| point.roof) else { return };
+        let all = points.len();
+        points.retain(|point| point.roof == roof);
+        let others = all - points.len();
         self.section("roofline", "Roofline", |content, html| {
             let words: Vec<String> = points.iter().map(|point| content.point_in_words(point)).collect();
             let drawing = content.draw_roofline(&points);
@@ -59,17 +64,26 @@ impl Content<'_> {
             content.figure(html, ("roofline", title, &format!("{title}; {}", words.join("; "))), drawing);
             let note = "Bytes are those that pass between instructions and memory if no cache keeps them. Rates were measured by \
                         `runner devices --measure`.";
-            words.iter().take(8).for_each(|words| html.prose("p", &[("class", &"note")], words));
-            html.prose("p", &[("class", &"note")], note);
+            let mut notes: Vec<String> = words.iter().take(MOST_IN_WORDS).cloned().collect();
+            if words.len() > MOST_IN_WORDS {
+                notes.push(format!("{} more are in the chart alone.", words.len() - MOST_IN_WORDS));
+            }
+            if others > 0 {
+                let others = units::counted(others as u64, "setting");
+                notes.push(format!("Not shown: {others} with other measured rates, such as those of another machine."));
+            }
+            notes.push(note.to_owned());
+            notes.iter().for_each(|words| html.prose("p", &[("class", &"note")], words));
         });
     }
 
     /// `#0 0.1: 11.0 GFLOP/s, 6.9 % of the peak, at 3.60 FLOP per byte`.
     fn point_in_words(&self, point: &Point) -> String {
+        let rate = units::rate(point.flops_per_s);
+        let space = if rate.ends_with(|c: char| c.is_ascii_digit()) { " " } else { "" };
         format!(
-            "{}: {}FLOP/s, {} of the peak, at {} FLOP per byte",
+            "{}: {rate}{space}FLOP/s, {} of the peak, at {} FLOP per byte",
             self.name(point.place),
-            units::rate(point.flops_per_s),
             units::percent(point.flops_per_s / point.roof.flops_per_s),
             units::number(point.flops_per_byte)
         )

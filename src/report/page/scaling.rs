@@ -19,7 +19,7 @@ impl Content<'_> {
     pub(super) fn scaling(&mut self) {
         let sweeps = match DeviceSweep::read(&self.comparison.runs) {
             Ok(sweeps) => sweeps,
-            Err(e) => return self.left_out.push(e.to_string()),
+            Err(e) => return self.warnings.push(format!("devices are not compared: {e}")),
         };
         self.section("devices", "More devices", |content, html| {
             for (number, sweep) in sweeps.iter().enumerate() {

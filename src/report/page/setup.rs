@@ -8,6 +8,9 @@ use crate::report::{
 };
 use crate::units;
 
+/// Values of a key that are named.
+const MOST_VALUES: usize = 20;
+
 impl Content<'_> {
     /// Adds both.
     pub(super) fn setup(&mut self) {
@@ -65,5 +68,7 @@ fn values(difference: &Difference, comparison: &Comparison) -> String {
         let runs: Vec<usize> = runs.iter().map(|run| comparison.number(run - 1)).collect();
         format!("{} (#{})", value.as_deref().unwrap_or("absent"), units::numbers(&runs))
     };
-    difference.values.iter().map(words).collect::<Vec<_>>().join(", ")
+    let more = difference.values.len().saturating_sub(MOST_VALUES);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    difference.values.iter().take(MOST_VALUES).map(words).chain(more).collect::<Vec<_>>().join(", ")
 }

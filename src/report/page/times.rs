@@ -32,7 +32,7 @@ const PHASES: [(&str, &str); 12] = [
     ("step", "f8"),
     ("validation", "f4"),
     ("log", "ink"),
-    ("checkpoint", "f7"),
+    ("checkpoint", "f9"),
     ("other", "rest"),
 ];
 
@@ -140,14 +140,15 @@ impl Content<'_> {
             html.prose("p", &[("class", &"note")], &format!("The first {} of {all} bars.", bars.len()));
         }
         if places.len() < self.comparison.runs.len() {
-            html.prose("p", &[("class", &"note")], "Of repeats the first one is shown.");
+            html.prose("p", &[("class", &"note")], "The first one of repeats is shown.");
         }
         if places.iter().any(|&place| self.comparison.runs[place].is_virtual()) {
             let words = "Virtual devices share the host's processor: their times say nothing of real ones.";
             html.prose("p", &[("class", &"warning")], words);
         }
-        if let [(_, _, phases)] = &bars[..] {
-            table::table(html, "Phases of the training loop", &phase_columns(phases));
+        if let [(place, _, phases)] = &bars[..] {
+            let caption = format!("Phases of the training loop{}", self.of_run(*place, places));
+            table::table(html, &caption, &phase_columns(phases));
         }
     }
 
@@ -183,7 +184,7 @@ impl Content<'_> {
         let path = self.comparison.runs[place].folder.as_ref().map(|folder| folder.join(name));
         let Some(path) = path.filter(|path| path.is_file()) else { return T::default() };
         read(&path).unwrap_or_else(|e| {
-            self.left_out.push(e.to_string());
+            self.warnings.push(format!("`{name}` of {} is not shown: {e}", self.name(place)));
             T::default()
         })
     }
@@ -195,8 +196,9 @@ impl Content<'_> {
             .map(|&place| (place, self.file_of(place, "transfers.csv", read_copies)))
             .filter(|(_, copies)| !copies.is_empty())
             .collect();
-        if let [(_, copies)] = &all[..] {
-            table::table(html, "Copies and waits by purpose", &copy_columns(copies));
+        if let [(place, copies)] = &all[..] {
+            let caption = format!("Copies and waits by purpose{}", self.of_run(*place, places));
+            table::table(html, &caption, &copy_columns(copies));
             return;
         }
         let moved = |copies: &Copies| copies.count != "0";
@@ -225,6 +227,14 @@ impl Content<'_> {
             columns.push(Column::of_numbers(&self.name(*place), keys.iter().map(cell)));
         }
         table::table(html, "What moved: bytes, and in how many copies", &columns);
+        if all.len() > MOST_BARS {
+            html.prose("p", &[("class", &"note")], &format!("The first {MOST_BARS} of {} runs.", all.len()));
+        }
+    }
+
+    /// `, #3 0.1`, where one of several runs is shown.
+    fn of_run(&self, place: usize, places: &[usize]) -> String {
+        if places.len() > 1 { format!(", {}", self.name(place)) } else { String::new() }
     }
 }
 

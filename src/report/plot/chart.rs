@@ -75,7 +75,11 @@ impl Axis {
         Self { is_log: false, ends, ticks: (first..=last).map(|i| i as f64 * step).collect() }
     }
 
+    /// Linear where an end has no logarithm.
     pub(in crate::report) fn logarithmic(low: f64, high: f64, most: usize) -> Self {
+        if !(low > 0.0 && low.is_finite() && high > 0.0 && high.is_finite()) {
+            return Self::new(low, high, most, true);
+        }
         let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
         let within = |digits: &[f64], every: usize| -> Vec<f64> {
             let all =
@@ -215,6 +219,13 @@ fn shortened(name: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_without_a_logarithm_makes_the_axis_linear() {
+        for [low, high] in [[0.0, 10.0], [-1.0, 10.0], [1.0, f64::INFINITY], [f64::NAN, 1.0]] {
+            assert!(!Axis::logarithmic(low, high, 6).is_log, "{low} {high}");
+        }
+    }
 
     #[test]
     fn ticks_are_round_numbers() {

@@ -100,7 +100,12 @@ fn nothing_from_a_file_becomes_markup() {
         let spec = format!("name = \"{evil}\"\n[optimizer]\nlr = {lr}\nkind = \"{evil}{lr}\"\n");
         run(place.path(), name, &spec, "1,1,train,8,3,0.1\n2,1,validation,8,2,0.1\n");
     }
-    let page = page(&place, &["runs/*"]);
+    let page = page(&place, &["runs/*", "--svg", "figures"]);
+    for file in fs::read_dir(place.path().join("figures")).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "{text}");
+        assert!(!text.contains("<script") && !text.contains("<img"), "{text}");
+    }
     assert_eq!(page.matches("<script").count(), 3, "its data and its two scripts");
     assert!(!page.contains("<img") && !page.contains("a<b>"));
     assert!(page.contains("&lt;img src=x onerror=alert(2)&gt;"));
@@ -191,6 +196,11 @@ fn files() {
         assert_eq!(fs::read(place.path().join(other)).unwrap(), before);
     }
     assert_eq!(place.runner(&["report", "runs/a", "-o", "none/page.html"]).code, Some(1));
+    let pipe = place.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let ended = place.runner(&["report", "runs/a", "-o", "pipe"]);
+    let words = "error: cannot write `pipe`: it is a named pipe: expected a regular file\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(1), words));
     assert_eq!(place.runner(&["report", "nothing"]).code, Some(2));
     assert_eq!(place.runner(&["report", "runs/a", "--metric", "nothing"]).code, Some(2));
     let mut left: Vec<_> = fs::read_dir(place.path().join("runs/a")).unwrap().collect();
@@ -214,13 +224,14 @@ fn drawings() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["00-validation-loss.svg", "01-train-loss.svg", "effect-0.svg"]);
+    assert_eq!(names, ["00-validation-loss.svg", "01-train-loss.svg", "02-effect-lr.svg"]);
     for name in &names {
         let text = fs::read_to_string(place.path().join("figures").join(name)).unwrap();
         assert!(text.starts_with("<!-- made by `runner report` -->\n<svg xmlns="), "{text}");
-        assert_eq!(text.matches("<polyline").count() > 0, !text.contains("<script"), "{name}");
+        assert!(text.contains("<polyline"), "{name}");
+        assert!(!text.contains("<script"), "{name}");
     }
-    fs::write(place.path().join("figures/effect-0.svg"), "mine").unwrap();
+    fs::write(place.path().join("figures/02-effect-lr.svg"), "mine").unwrap();
     let ended = place.runner(&["report", "runs", "--svg", "figures"]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     assert_eq!(place.runner(&["report", "runs", "--png", "figures"]).code, Some(2));
@@ -273,8 +284,19 @@ fn a_roofline_of_measured_rates() {
     let page = page(&place, &["runs", "--svg", "figures"]);
     assert!(page.contains("<h2>Roofline</h2>") && page.contains("FLOP per byte</p>"));
     assert!(page.contains("<code>runner devices --measure</code>"));
-    let drawing = fs::read_to_string(place.path().join("figures/roofline.svg")).unwrap();
+    let names = fs::read_dir(place.path().join("figures")).unwrap().map(|entry| entry.unwrap().path());
+    let drawing = names.into_iter().find(|name| name.to_string_lossy().ends_with("-roofline.svg")).unwrap();
+    let drawing = fs::read_to_string(drawing).unwrap();
     assert_eq!((drawing.matches("<circle").count(), drawing.contains("NaN")), (1, false), "{drawing}");
+    // A speed of 0 has no place on an axis of decades.
+    let summary = folder.text("summary.csv");
+    let column = summary.lines().next().unwrap().split(',').position(|name| name == "steps_per_s").unwrap();
+    let mut cells: Vec<&str> = summary.lines().nth(1).unwrap().split(',').collect();
+    cells[column] = "0";
+    let stopped = format!("{}\n{}\n", summary.lines().next().unwrap(), cells.join(","));
+    fs::write(folder.0.join("summary.csv"), stopped).unwrap();
+    let page = self::page(&place, &["runs"]);
+    assert!(!page.contains("<h2>Roofline</h2>"));
 }
 
 /// A damaged run is named and left out.
@@ -291,4 +313,31 @@ fn damage_is_named() {
     let warnings: Vec<&str> =
         ended.stderr.lines().filter(|line| line.starts_with("warning: left out: ")).collect();
     assert_eq!(warnings.len(), 2, "{}", ended.stderr);
+}
+
+/// Drawn settings of many axes span more cells than an integer holds.
+#[test]
+fn many_axes() {
+    let place = Sandbox::new("");
+    for setting in 0..64 {
+        let values: String = (0..11).map(|axis| format!("x{axis} = {setting}.{axis}\n")).collect();
+        run(place.path(), &format!("run-{setting}"), &values, "1,1,train,8,3,0.1\n");
+    }
+    let page = page(&place, &["runs/*"]);
+    assert!(page.contains("Shares of the variance are not known: the settings are no grid."));
+    assert!(page.contains(", and 44 more</td>"));
+}
+
+/// What is missing from a page stands at its top.
+#[test]
+fn curves_that_cannot_be_read() {
+    let place = Sandbox::new("");
+    for name in ["a", "b"] {
+        run(place.path(), name, "", "1,1,train,8,3,0.1\n");
+    }
+    fs::write(place.path().join("runs/b/metrics.csv"), "nothing\n1\n").unwrap();
+    let ended = place.runner(&["report", "runs/*"]);
+    assert!(ended.stderr.starts_with("warning: curves of #2 are not shown: "), "{}", ended.stderr);
+    let page = fs::read_to_string(place.path().join("report.html")).unwrap();
+    assert!(page.contains("<p class=\"warning\">curves of #2 are not shown: "), "{}", ended.stderr);
 }

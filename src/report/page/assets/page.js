@@ -16,6 +16,9 @@
     return size < 1e-4 || size >= 1e7 ? value.toExponential(3) : String(Number(value.toPrecision(5)));
   };
 
+  // A place across: steps are whole, and none is rounded.
+  const position = (value) => (Number.isInteger(value) ? String(value) : number(value));
+
   const charts = JSON.parse(document.getElementById("charts").textContent);
   const drawn = [];
 
@@ -51,7 +54,6 @@
         width: line < few ? 1.75 : 1,
         points: isShort && line < few ? { show: true, size: 4, fill: () => shade(line) } : { show: false },
       });
-      members[line].y = series.length - 1;
     }
     // Lines at the decades; within two of them also at 2 and 5.
     const decades = (self, ticks) => {
@@ -160,13 +162,16 @@
     for (let line = 0; line < few; line++) values.push(toggle(data.lines[line].name, [line], `--c${line}`));
     const others = data.lines.map((_, line) => line).slice(few);
     if (others.length > 0) toggle(`${others.length} others`, others, "--faint");
-    const readout = make("span", { class: "readout", "aria-live": "polite" });
+    const readout = make("span", { class: "readout" });
     figure.querySelector("figcaption").append(readout);
+    // Read aloud when keys move the cursor, not when a mouse does.
+    const spoken = make("div", { class: "spoken", role: "status" });
+    figure.append(spoken);
     place.after(legend);
 
     function read(at) {
       const isOn = at !== null && at !== undefined;
-      readout.textContent = isOn ? `${data.across} ${number(data.x[at])}` : "";
+      readout.textContent = isOn ? `${data.across} ${position(data.x[at])}` : "";
       values.forEach((value, line) => {
         // Curves have values at other places: the nearest one to the left.
         let own = at;
@@ -195,6 +200,9 @@
       event.preventDefault();
       plot.setCursor({ left: plot.valToPos(data.x[at], "x"), top: 10 });
       read(at);
+      const named = values.map((value, line) => [data.lines[line].name, value.textContent]);
+      const shown = named.filter(([, value], line) => value !== "" && !state.hidden.has(line));
+      spoken.textContent = `${readout.textContent}: ${shown.map((pair) => pair.join(" ")).join(", ")}`;
     });
 
     draw();
