@@ -90,9 +90,6 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         cells.extend(trial.axes.iter().map(|(_, value)| value.clone()));
         let nothing = String::new;
         cells.extend(match prepared {
-            Prepared::Run(_) if !experiment.is_known(trial.index) => {
-                [nothing(), nothing(), nothing(), "run, with values that results choose".to_owned()]
-            }
             Prepared::Run(planned) => {
                 let (steps, engine) = planned.steps_and_engine().unzip();
                 let steps = steps.map(units::count).unwrap_or_default();

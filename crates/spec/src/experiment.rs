@@ -13,7 +13,7 @@ use super::{
     diagnostic::{Failure, Sources},
     key::{self, Key},
     problem::{Location, Problem},
-    reader::{Item, MAX_PROBLEMS},
+    reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
     sweep::{Halving, Sweep},
     tree::Table,
@@ -34,8 +34,6 @@ pub struct Experiment<S = Spec> {
     pub stop: Option<Halving>,
     /// All trials in the order they run: a whole repeat before the next.
     pub trials: Vec<TrialSpec<S>>,
-    /// How a trial is read; `None` for the lab.
-    pub(super) read: Option<fn(Item<'_>) -> S>,
     pub(super) base: Table,
     pub(super) sweep: Sweep,
     pub(super) sources: Sources,
@@ -58,11 +56,6 @@ impl<S> Experiment<S> {
     /// Whether there is a sweep folder to make: an axis or a repeat.
     pub fn is_sweep(&self) -> bool {
         !self.axes.is_empty()
-    }
-
-    /// Whether the values of a trial are known before others have ended.
-    pub fn is_known(&self, trial: usize) -> bool {
-        self.sweep.is_known(trial % self.sweep.points().max(1))
     }
 
     /// Problems that later layers found in trials (by index), with their places found in the texts; those that several

@@ -4,7 +4,7 @@ use std::{
     cell::OnceCell,
     fs::File,
     io::{self, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use super::{
@@ -54,7 +54,9 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
     let path = if is_standard_input(path) { Path::new("stdin") } else { path };
-    load_text(path, &folder_of(path), text, overrides)
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
+    load_text(path, &folder, text, overrides)
 }
 
 /// Values in all trials together: each trial holds its own, so this bounds time and memory.
@@ -84,12 +86,10 @@ pub(super) fn load_text(
     let kind = kind_of(&root);
     let loader = Loader { path, folder, base: root, sweep, schema: OnceCell::new() };
     Ok(match kind {
-        Kind::Train => {
-            Loaded::Train(Box::new(loader.finish(Spec::read, Some(Spec::read), problems, sources)?))
-        }
+        Kind::Train => Loaded::Train(Box::new(loader.finish(Spec::read, problems, sources)?)),
         lab => {
             let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab));
-            Loaded::Lab(Box::new(loader.finish(read, None, problems, sources)?))
+            Loaded::Lab(Box::new(loader.finish(read, problems, sources)?))
         }
     })
 }
@@ -197,7 +197,6 @@ impl Loader<'_> {
     fn finish<S: AnySpec>(
         self,
         read: impl Fn(Item<'_>) -> S,
-        of_training: Option<fn(Item<'_>) -> S>,
         mut problems: Vec<Problem>,
         sources: Sources,
     ) -> Result<Experiment<S>, Failure> {
@@ -212,7 +211,6 @@ impl Loader<'_> {
             stop: self.sweep.stop,
             repeats: self.sweep.repeats,
             trials,
-            read: of_training,
             base: self.base,
             sweep: self.sweep,
             sources,
@@ -246,12 +244,10 @@ impl Loader<'_> {
                     if own.is_empty() {
                         own.clone_from(&name);
                     }
-                    let judged =
-                        self.sweep.judges().map(|(key, epochs, metric)| (key, spec.check(epochs, metric)));
-                    if let Some((key, Err([why, hint]))) = judged {
-                        let written = self.sweep.written.get(key);
-                        let place = written.map_or(Location::Nowhere, |entry| entry.key_span.place());
-                        found.add(Problem::new(place, format!("`sweep.{key}`: {why}")).hint(hint), point);
+                    if let Some(Err([why, hint])) = self.sweep.stop.map(|halving| spec.check(&halving)) {
+                        let problem =
+                            Problem::new(self.place_of_stop(), format!("`sweep.stop`: {why}")).hint(hint);
+                        found.add(problem, point);
                     }
                     specs.push(spec);
                 }
@@ -263,6 +259,10 @@ impl Loader<'_> {
         }
         problems.extend(found.into_problems(&self.sweep));
         if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
+    }
+
+    fn place_of_stop(&self) -> Location {
+        self.sweep.written.get("stop").map_or(Location::Nowhere, |entry| entry.key_span.place())
     }
 
     fn read_point<S>(&self, read: &impl Fn(Item<'_>) -> S, point: usize) -> Result<S, Vec<Problem>> {
@@ -282,36 +282,6 @@ impl Loader<'_> {
         let Value::Table(tree) = &root.value else { return Err(problems) };
         Err(problems.into_iter().map(|p| locate(p, tree, self.path)).collect())
     }
-}
-
-impl<S> Experiment<S> {
-    /// The trial of this number with other values of its axes; `None` where they make no spec.
-    pub(super) fn trial_of(&self, index: usize, values: &[Node]) -> Option<TrialSpec<S>> {
-        let mut tree = self.base.clone();
-        let mut axes = Vec::with_capacity(values.len());
-        for (key, value) in self.sweep.keys().zip(values) {
-            key::set(&mut tree, key, value.clone()).ok()?;
-            axes.push((key.dotted(), value.value.display()));
-        }
-        tree.close_gaps();
-        let mut root = node(tree);
-        if let Value::Table(tree) = &mut root.value
-            && tree.get("name").is_none()
-        {
-            let name = Value::String(default_name(&self.path));
-            tree.insert("name", root.span, Node { span: root.span, value: name });
-        }
-        let mut reading = Reading::new(&folder_of(&self.path));
-        let spec = reader::read(&root, &mut reading, self.read?);
-        let is_sound = reading.into_problems().is_empty();
-        is_sound.then_some(TrialSpec { index, axes, repeat: 0, spec })
-    }
-}
-
-/// The folder that relative paths are taken from.
-fn folder_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned())
 }
 
 /// The trials of every repeat.

@@ -84,6 +84,42 @@ fn a_cut_sweep_makes_the_same_choice() {
     }
 }
 
+/// A kill right after a rung was decided: no reason stands yet beside the trials that it left behind.
+#[test]
+fn what_a_rung_left_behind_stays() {
+    let place = Sandbox::new(SPEC);
+    let grid = ["devices.num_gpus=0,2", "optimizer.adam.lr=logspace(1e-4, 1, 4)", "devices.on_missing=error"];
+    let ran = place.run(&[&grid[..], &[STOP, "-q", "--virtual-gpus=1"]].concat());
+    assert_eq!(ran.ended.code, Some(3), "{:?}", ran.ended);
+    let sweep = Folder::within(&ran.runs).unwrap().0;
+    let path = sweep.join("sweep.csv");
+    let whole = fs::read_to_string(&path).unwrap();
+    let left = "not among the best 1 of 4 after 1 epoch";
+    assert_eq!(whole.matches(left).count(), 3, "{whole}");
+    assert_eq!(statuses(&sweep)[4..], ["skipped"; 4]);
+    fs::write(&path, whole.replace(left, "")).unwrap();
+    let resumed = |code| {
+        // Devices that are there by now do not bring a trial back.
+        let arguments = ["run", "-q", "--virtual-gpus=2", "--resume", sweep.to_str().unwrap()];
+        let ended = place.runner(&arguments);
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        fs::read_to_string(&path).unwrap()
+    };
+    assert_eq!(resumed(3), whole);
+    // One failed before the rung.
+    let stopped = statuses(&sweep).iter().position(|status| status == "stopped").unwrap();
+    let summary = trials(&sweep)[stopped].0.join("summary.csv");
+    let text = fs::read_to_string(&summary).unwrap();
+    fs::write(&summary, text.replace("stopped", "failed")).unwrap();
+    let rows = whole.lines().enumerate().map(|(line, row)| match line == stopped + 1 {
+        true => row.replace("stopped", "failed").replace(left, "out of luck") + "\n",
+        false => row.to_owned() + "\n",
+    });
+    let failed: String = rows.collect();
+    fs::write(&path, &failed).unwrap();
+    assert_eq!(resumed(1), failed);
+}
+
 #[test]
 fn what_cannot_be_judged_is_refused() {
     let place = Sandbox::new(SPEC);

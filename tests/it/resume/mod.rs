@@ -3,7 +3,6 @@
 mod halving;
 mod kills;
 mod refusals;
-mod search;
 mod sweeps;
 
 use std::{

@@ -92,13 +92,20 @@ impl RunDir {
 
     /// Whether the run is of this resolved spec and these data, as its files say.
     pub fn is_of(&self, spec: &str, data_digest: Option<&str>) -> bool {
-        let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
-        let text = read("spec.toml");
-        // Comments stand above.
-        let mut own = text.split_inclusive('\n').skip_while(|line| line.starts_with('#'));
-        let environment = toml::from_str::<toml::Table>(&read("environment.toml")).unwrap_or_default();
-        let digest = environment.get("data").and_then(|data| data.get("digest")?.as_str());
-        own.by_ref().collect::<String>() == spec && digest == data_digest
+        self.spec_text() == spec && self.data_digest().as_deref() == data_digest
+    }
+
+    /// The resolved spec, without the comments above it; empty where there is none.
+    pub fn spec_text(&self) -> String {
+        let text = fs::read_to_string(self.file("spec.toml")).unwrap_or_default();
+        text.split_inclusive('\n').skip_while(|line| line.starts_with('#')).collect()
+    }
+
+    /// The digest of its data, as its environment says.
+    pub fn data_digest(&self) -> Option<String> {
+        let text = fs::read_to_string(self.file("environment.toml")).ok()?;
+        let environment: toml::Table = toml::from_str(&text).ok()?;
+        environment.get("data")?.get("digest")?.as_str().map(str::to_owned)
     }
 
     /// How the run ended, by its summary's row; `None` where it has none.

@@ -87,19 +87,6 @@ impl SweepTable {
         Ok(table)
     }
 
-    /// Sets the values of a trial's axes, where earlier ones chose them.
-    pub fn set_axes(
-        &mut self,
-        trial: usize,
-        values: Vec<String>,
-        end: Option<&TrialEnd>,
-    ) -> Result<(), RecordError> {
-        self.axes[trial] = values;
-        self.rows[trial] = self.row(trial, end)?;
-        self.is_stale = true;
-        Ok(())
-    }
-
     /// Sets the end of a trial, by its number from 0. The figures of one that ran are taken from its own `summary.csv`;
     /// those of others are empty.
     pub fn set(&mut self, trial: usize, end: &TrialEnd) -> Result<(), RecordError> {
@@ -144,7 +131,8 @@ impl SweepTable {
         Ok(line.bytes().to_vec())
     }
 
-    fn write(&mut self) -> Result<(), RecordError> {
+    /// Writes all rows now.
+    pub fn write(&mut self) -> Result<(), RecordError> {
         let path = self.folder.join("sweep.csv");
         let write = write_atomically(&path, Durability::Process, |file| {
             file.write_all(&self.head)?;

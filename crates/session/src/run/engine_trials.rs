@@ -2,7 +2,7 @@
 //! that was chosen stands in the resolved spec, since another has other last digits: a run that is repeated or goes on keeps
 //! it. Numbers of threads change no digit.
 
-use std::time::Instant;
+use std::{collections::HashSet, time::Instant};
 
 use super::{Stepper, executor};
 use crate::{
@@ -46,11 +46,16 @@ const NUMBERS: usize = 1 << 20;
 /// Bytes of the host's memory that candidates take together, at most.
 const MOST_BYTES: u64 = 1 << 30;
 
+/// Results that are kept, the newest: a sweep may have thousands of widths.
+const MOST_KNOWN: usize = 256;
+
 /// What the trials of an experiment share.
 #[derive(Default)]
 pub struct EngineTrials {
-    /// Folders of runs that may go on, the newest first.
+    /// Folders of runs that may go on, until they are read.
     pub begun: Vec<RunDir>,
+    /// Their specs and the digests of their data. Each folder is read once, when a GPU's engine is to be chosen.
+    begun_runs: HashSet<(String, Option<String>)>,
     known: Vec<Known>,
 }
 
@@ -95,9 +100,12 @@ impl EngineTrials {
             spec.devices.engine = choice(engine);
             spec
         };
+        let read = |folder: RunDir| (folder.spec_text(), folder.data_digest());
+        self.begun_runs.extend(self.begun.drain(..).map(read));
+        let digest = Some(data_digest.to_owned());
         let is_begun = |engine: &Engine| {
-            let text = with(*engine).to_toml();
-            self.begun.iter().any(|folder| folder.is_of(&text, Some(data_digest)))
+            !self.begun_runs.is_empty()
+                && self.begun_runs.contains(&(with(*engine).to_toml(), digest.clone()))
         };
         if let Some(engine) = steps_s.iter().map(|(engine, _)| *engine).find(is_begun) {
             return Ok(Trial { engine_reason: EngineReason::Begun, ..plan(&with(engine))? });
@@ -168,6 +176,9 @@ impl EngineTrials {
     }
 
     fn keep(&mut self, trial: &Trial, most_threads: usize, chosen: (Engine, usize), reason: EngineReason) {
+        if self.known.len() >= MOST_KNOWN {
+            self.known.remove(0);
+        }
         let (used, programs) = (trial.devices.used.clone(), trial.programs.clone());
         self.known.push(Known { used, programs, most_threads, reason, chosen });
     }
@@ -183,7 +194,7 @@ fn budget_s(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + 
 }
 
 /// A step's time on blank rows: the medians of blocks that the candidates run in turns, so that rising clocks and busy
-/// neighbours meet all of them. One that cannot be loaded beside the others is left out.
+/// neighbours meet all of them. One that cannot be loaded beside the others, or that fails in a block, is left out.
 fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
     let begun = Instant::now();
     let ready = |trial| Some((trial, stepper(trial).ok()?, Vec::with_capacity(ROUNDS)));
@@ -193,19 +204,17 @@ fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
         if round > LEAST_ROUNDS && begun.elapsed().as_secs_f64() > budget_s {
             break;
         }
-        for (_, stepper, times) in &mut ready {
-            match stepper.block(Grain::Blocks) {
-                Ok(seconds) if round > 0 => times.push(seconds / stepper.steps() as f64),
-                Ok(_) => {}
-                Err(_) => times.push(f64::INFINITY),
-            }
-        }
+        ready.retain_mut(|(_, stepper, times)| {
+            let block = stepper.block(Grain::Blocks);
+            times.extend(block.iter().filter(|_| round > 0).map(|seconds| seconds / stepper.steps() as f64));
+            block.is_ok()
+        });
     }
     let median = |(trial, _, mut times): (&Trial, Stepper, Vec<f64>)| {
         times.sort_unstable_by(f64::total_cmp);
         Tried { engine: trial.engine, threads: trial.threads, step_s: times[times.len() / 2] }
     };
-    ready.into_iter().map(median).filter(|tried| tried.step_s.is_finite()).collect()
+    ready.into_iter().map(median).collect()
 }
 
 fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {

@@ -7,11 +7,11 @@
 //! A kind implements [`Planned`]: see `training.rs` and `lab.rs`.
 
 mod announce;
-mod choose;
 mod datasets;
 mod device_group;
 mod engine_trials;
 mod exit;
+mod halving;
 mod lab;
 mod planned;
 mod prepare;

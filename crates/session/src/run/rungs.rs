@@ -18,27 +18,23 @@ const COLUMNS: [&str; 4] = ["epochs", "trial", "value", "goes_on"];
 pub(super) struct Reached {
     /// Whole epochs that it took.
     pub epochs: u64,
-    /// What the last validation says of the metric; where a search judges trials, what the best one says.
+    /// What the last validation says of the metric.
     pub value: Option<f64>,
 }
 
 impl Reached {
-    pub fn new(outcome: &Outcome, halving: Option<Halving>) -> Self {
-        let value = match halving.map(|halving| halving.metric) {
-            Some(Monitor::ValidationLoss) => outcome.final_validation_loss,
-            Some(Monitor::ValidationAccuracy) => outcome.final_validation_accuracy,
-            None => outcome.best.map(|best| best.value),
+    pub fn new(outcome: &Outcome, metric: Monitor) -> Self {
+        let value = match metric {
+            Monitor::ValidationLoss => outcome.final_validation_loss,
+            Monitor::ValidationAccuracy => outcome.final_validation_accuracy,
         };
         Self { epochs: outcome.epochs.unwrap_or(0), value }
     }
 
     /// From the summary of an earlier part of the sweep.
-    pub fn in_folder(folder: &RunDir, halving: Option<Halving>) -> Self {
+    pub fn in_folder(folder: &RunDir, metric: Monitor) -> Self {
         let figure = |name: &str| folder.figure(name);
-        let value = match halving {
-            Some(halving) => figure(&format!("final_validation_{}", halving.metric.metric())),
-            None => figure("best_value"),
-        };
+        let value = figure(&format!("final_validation_{}", metric.metric()));
         Self {
             epochs: figure("epochs").and_then(|text| text.parse().ok()).unwrap_or(0),
             value: value.and_then(|text| text.parse().ok()),
@@ -46,35 +42,44 @@ impl Reached {
     }
 }
 
+/// A rung that was decided.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rung {
+    /// The trials that were there.
+    pub count: usize,
+    pub go_on: BTreeSet<usize>,
+}
+
 /// The rungs of a sweep that were decided.
-pub(super) struct Rungs<'a> {
-    halving: Halving,
-    folder: &'a RunDir,
+pub(super) struct Rungs {
+    pub halving: Halving,
+    folder: RunDir,
     rows: Vec<[String; 4]>,
 }
 
-impl<'a> Rungs<'a> {
+impl Rungs {
     /// With those that an earlier part of the sweep decided.
-    pub fn new(halving: Halving, folder: &'a RunDir) -> Self {
+    pub fn new(halving: Halving, folder: RunDir) -> Self {
         let reader = csv::Reader::from_path(folder.file(FILE));
         let rows = reader.into_iter().flat_map(|reader| reader.into_deserialize().flatten()).collect();
         Self { halving, folder, rows }
     }
 
-    /// The trials that go on past a rung, where that was decided.
-    pub fn decided(&self, epochs: u64) -> Option<BTreeSet<usize>> {
+    /// A rung, where it was decided.
+    pub fn decided(&self, epochs: u64) -> Option<Rung> {
         let epochs = epochs.to_string();
-        let mut of_rung = self.rows.iter().filter(|row| row[0] == epochs).peekable();
-        of_rung.peek()?;
-        Some(of_rung.filter(|row| row[3] == "true").filter_map(|row| row[1].parse().ok()).collect())
+        let of_rung: Vec<_> = self.rows.iter().filter(|row| row[0] == epochs).collect();
+        let go_on = of_rung.iter().filter(|row| row[3] == "true").filter_map(|row| row[1].parse().ok());
+        (!of_rung.is_empty()).then(|| Rung { count: of_rung.len(), go_on: go_on.collect() })
+    }
+
+    /// The trials that went on past the last rung that was decided. No other runs again.
+    pub fn left(&self) -> Option<BTreeSet<usize>> {
+        self.decided(self.rows.last()?[0].parse().ok()?).map(|rung| rung.go_on)
     }
 
     /// Decides a rung that these trials have reached, and writes it down.
-    pub fn decide(
-        &mut self,
-        epochs: u64,
-        mut reached: Vec<(usize, Option<f64>)>,
-    ) -> Result<BTreeSet<usize>, RecordError> {
+    pub fn decide(&mut self, epochs: u64, mut reached: Vec<(usize, Option<f64>)>) -> Result<(), RecordError> {
         let metric = self.halving.metric;
         let cost = |value: Option<f64>| value.map(|v| metric.cost(v)).filter(|v| v.is_finite());
         // Without a finite value last; of equal ones the first trial.
@@ -86,8 +91,7 @@ impl<'a> Rungs<'a> {
             self.rows.push([epochs.to_string(), trial.to_string(), value, (place < promoted).to_string()]);
         }
         let lines = self.rows.iter().map(|row| row.join(",") + "\n");
-        self.folder.write(FILE, &(COLUMNS.join(",") + "\n" + &lines.collect::<String>()))?;
-        Ok(self.decided(epochs).unwrap_or_default())
+        self.folder.write(FILE, &(COLUMNS.join(",") + "\n" + &lines.collect::<String>()))
     }
 }
 
@@ -120,16 +124,18 @@ mod tests {
     fn the_best_third_goes_on_and_is_known_again() {
         let sweep = tempfile::tempdir().unwrap();
         let folder = RunDir::existing(sweep.path().to_owned());
-        let mut rungs = Rungs::new(HALVING, &folder);
-        assert_eq!(rungs.decided(1), None);
+        let mut rungs = Rungs::new(HALVING, folder.clone());
+        assert_eq!((rungs.decided(1), rungs.left()), (None, None));
         let values = [0.5, f64::NAN, 0.1, 0.3, 0.1, 0.9, 0.8];
         let reached = values.into_iter().enumerate().map(|(trial, value)| (trial, Some(value)));
-        let reached = reached.chain([(7, None)]).collect();
-        assert_eq!(rungs.decide(1, reached).unwrap(), BTreeSet::from([2, 4]));
-        assert_eq!(rungs.decide(3, vec![(2, Some(0.2)), (4, Some(0.1))]).unwrap(), BTreeSet::from([4]));
-        let again = Rungs::new(HALVING, &folder);
-        assert_eq!(again.decided(1), Some(BTreeSet::from([2, 4])));
-        assert_eq!(again.decided(3), Some(BTreeSet::from([4])));
+        rungs.decide(1, reached.chain([(7, None)]).collect()).unwrap();
+        let first = Rung { count: 8, go_on: BTreeSet::from([2, 4]) };
+        assert_eq!((rungs.decided(1).unwrap(), rungs.left().unwrap()), (first, BTreeSet::from([2, 4])));
+        rungs.decide(3, vec![(2, Some(0.2)), (4, Some(0.1))]).unwrap();
+        let again = Rungs::new(HALVING, folder.clone());
+        assert_eq!(again.decided(1), rungs.decided(1));
+        assert_eq!(again.decided(3).unwrap(), Rung { count: 2, go_on: BTreeSet::from([4]) });
+        assert_eq!(again.left().unwrap(), BTreeSet::from([4]));
         let text = std::fs::read_to_string(folder.file(FILE)).unwrap();
         assert_eq!(
             text.lines().take(3).collect::<Vec<_>>(),

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
-    plan::{Machine, PlanError},
+    plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Warned, has_checkpoints},
-    spec::{Experiment, Location, Problem, TrialSpec},
+    spec::Experiment,
     train::StopFlag,
 };
 
@@ -60,19 +60,6 @@ impl<'a, P: Planned> Session<'a, P> {
             (Resume::Sweep(folder), _) => folder.trials().into_values().collect(),
             (Resume::Auto, Some(first)) => RunDir::all(&self.process.runs_dir, P::name(&first.spec)),
             _ => Vec::new(),
-        }
-    }
-
-    /// Plans one trial of a sweep that is under way.
-    pub(super) fn plan(&self, trial: &TrialSpec<P::Spec>, machine: &Machine) -> Prepared<P> {
-        let threads = (self.process.available_threads / self.jobs()).max(1);
-        match P::plan(&trial.spec, &mut *self.shared(), machine, threads) {
-            Ok(planned) => Prepared::Run(Box::new(planned)),
-            Err(PlanError::Missing(problem)) => Prepared::Missing(problem),
-            Err(PlanError::Problems(problems)) => {
-                let none = || Problem::new(Location::Nowhere, "it cannot be planned");
-                Prepared::Missing(problems.into_iter().next().unwrap_or_else(none))
-            }
         }
     }
 

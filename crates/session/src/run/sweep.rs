@@ -1,12 +1,10 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     thread,
     time::Instant,
 };
@@ -17,26 +15,26 @@ use super::{
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Start},
     prepare::{Prepared, warnings},
-    rungs::{self, Reached, longest},
+    rungs::{self, Reached, Rungs, longest},
     session::{Session, named, report_error},
     sweep_folder,
-    sweep_progress::{Item, Phase, Progress, Stopped, is_at_rung, is_failure},
+    sweep_progress::{Phase, Progress, Stopped, is_at_rung, is_failure},
 };
 use crate::{
     event::{Outcome, Status},
-    plan::{DeviceId, Machine},
+    plan::DeviceId,
     record::{
         LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
         has_checkpoints,
     },
-    spec::{Problem, Proposer, TrialSpec, short_keys},
+    spec::{Problem, TrialSpec, short_keys},
     units,
 };
 
 pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub session: &'s Session<'a, P>,
     pub prepared: &'s [Prepared<P>],
-    pub folder: RunDir,
+    folder: RunDir,
     /// The short names of the swept keys.
     keys: Vec<&'s str>,
     pub line: Arc<SweepLine>,
@@ -57,15 +55,11 @@ impl From<Exit> for Ended {
 }
 
 /// Runs the trials of a sweep that are not done.
-pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
-    run(session, prepared, machine).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Ended {
+    run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-fn run<P: Planned>(
-    session: &Session<'_, P>,
-    prepared: &[Prepared<P>],
-    machine: &Machine,
-) -> Result<Ended, RecordError> {
+fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
         return Ok(exit.into());
@@ -75,24 +69,35 @@ fn run<P: Planned>(
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
     let begun = folder.trials();
-    let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len());
+    let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
+    let left = rungs.as_ref().and_then(Rungs::left);
+    let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
     let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     let table = SweepTable::create(folder.path(), &experiment.axes, rows)?;
-    let proposer = Proposer::new(experiment);
-    let is_judged = experiment.stop.is_some() || proposer.is_some();
+    let halving = experiment.stop;
     let reached = |index: usize| {
-        let folder = begun.get(&index).filter(|_| is_judged && ends[index].is_some());
-        folder.map(|folder| Reached::in_folder(folder, experiment.stop))
+        let folder = begun.get(&index).filter(|_| ends[index].is_some());
+        halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
     };
     let reached = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
     let line = Arc::new(line(session, prepared, &ends));
-    let worst = if ends.iter().flatten().any(is_failure) { Exit::Failed } else { Exit::Done };
+    let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
     let progress = Mutex::new(Progress { table, ends, reached, begun, worst, stopped: None, fault: None });
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let keys = short_keys(&keys);
     let sweep = Sweep { session, prepared, folder, keys, line, progress };
-    sweep.run_all(proposer, machine)
+    sweep.show_best();
+    sweep.run_all(rungs)
+}
+
+/// The exit code of a trial that ended before the sweep went on. One that is still skipped lacks its devices.
+fn exit_of(end: &TrialEnd) -> Exit {
+    match end {
+        TrialEnd::Skipped { .. } => Exit::Missing,
+        end if is_failure(end) => Exit::Failed,
+        _ => Exit::Done,
+    }
 }
 
 /// The line that says how far the sweep is, where `ends` are known.
@@ -101,9 +106,12 @@ fn line<P: Planned>(
     prepared: &[Prepared<P>],
     ends: &[Option<TrialEnd>],
 ) -> SweepLine {
-    let repeats = prepared.iter().filter(|prepared| matches!(prepared, Prepared::SameAs(..))).count();
-    let settled = repeats + ends.iter().flatten().filter(|end| !is_at_rung(end)).count();
-    let work = rungs::work(session.experiment.stop, ends.len() - settled, longest(prepared));
+    let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
+        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
+    };
+    let settled: BTreeSet<usize> =
+        (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();
+    let work = rungs::work(session.experiment.stop, ends.len() - settled.len(), longest(prepared));
     let mode = match (session.process.verbosity, session.process.terminal) {
         (Verbosity::Normal, true) => LineMode::Redrawn,
         (Verbosity::Normal, false) => LineMode::Lines,
@@ -132,12 +140,11 @@ fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -
 }
 
 impl<P: Planned> Sweep<'_, '_, P> {
-    fn run_all(self, proposer: Option<Proposer>, machine: &Machine) -> Result<Ended, RecordError> {
-        let all: Vec<usize> = (0..self.prepared.len()).collect();
-        match (self.session.experiment.stop, proposer) {
-            (Some(halving), _) => self.halve(halving, all)?,
-            (None, Some(proposer)) => self.search(proposer, machine),
-            (None, None) => self.phase(self.items(&all), None),
+    fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
+        let all = (0..self.prepared.len()).collect();
+        match rungs {
+            Some(rungs) => self.halve(rungs, all)?,
+            None => self.phase(all, None),
         }
         self.line.apart(&mut io::stderr(), |_| {});
         self.repeat_ends();
@@ -157,9 +164,23 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(Ended { exit: worst, folder: Some(folder) })
     }
 
+    /// Shows the best value of the trials that ended before the sweep went on.
+    fn show_best(&self) {
+        for (trial, prepared) in self.session.experiment.trials.iter().zip(self.prepared) {
+            let Prepared::Run(planned) = prepared else { continue };
+            let folder = self.with(|progress| {
+                progress.begun.get(&trial.index).filter(|_| progress.ends[trial.index].is_some()).cloned()
+            });
+            let value = folder.and_then(|folder| folder.figure("best_value")?.parse().ok());
+            if let (Some(monitor), Some(value)) = (planned.monitor(), value) {
+                self.line.validated((trial.index, &self.shown_axes(trial)), monitor, value);
+            }
+        }
+    }
+
     /// Runs trials up to a rung, or to their end.
-    pub fn phase(&self, trials: Vec<Item<'_, P>>, stop_after: Option<u64>) {
-        let phase = Phase { trials, next: AtomicUsize::new(0), stop_after };
+    pub fn phase(&self, trials: Vec<usize>, stop_after: Option<u64>) {
+        let phase = Phase::new(trials, stop_after);
         thread::scope(|scope| {
             // Where a thread cannot be started, the others do its work.
             let work = || self.work(&phase);
@@ -169,25 +190,18 @@ impl<P: Planned> Sweep<'_, '_, P> {
         });
     }
 
-    /// Trials as they were planned before the sweep began.
-    pub fn items(&self, trials: &[usize]) -> Vec<Item<'_, P>> {
-        let specs = &self.session.experiment.trials;
-        trials.iter().map(|&trial| (&specs[trial], &self.prepared[trial])).collect()
-    }
-
     /// Whether trials are left that nothing but the end of the sweep keeps from running.
     pub fn is_cut(&self) -> bool {
         self.session.process.stop.signal().is_some() || self.with(|progress| progress.stopped.is_some())
     }
 
     /// Takes one trial after the other.
-    fn work(&self, phase: &Phase<'_, P>) {
+    fn work(&self, phase: &Phase) {
         loop {
             let next = phase.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(trial, prepared)) = phase.trials.get(next) else { return };
-            let index = trial.index;
-            let (is_done, stopped) =
-                self.with(|progress| (progress.is_done(index, phase.stop_after), progress.stopped));
+            let Some(&index) = phase.trials.get(next) else { return };
+            let (trial, prepared) = (&self.session.experiment.trials[index], &self.prepared[index]);
+            let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
             // One that waits at a rung stays there where the sweep is cut.
             if is_done || (self.is_cut() && self.with(|progress| progress.is_at_rung(index))) {
                 continue;
@@ -239,7 +253,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 progress.fault.get_or_insert(fault);
             }
             if let TrialEnd::Skipped { .. } = &end {
-                self.line.skipped();
+                self.line.skipped(index);
             }
             progress.ends[index] = Some(end);
         });
@@ -254,7 +268,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Runs a trial in its own folder: from its newest checkpoint where it has one, else from the start.
-    fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase<'_, P>) -> (TrialEnd, Exit) {
+    fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
         let start = Start { begun: Instant::now(), at: Utc::now() };
@@ -285,9 +299,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             }
             ran
         });
-        if let Ok(outcome) = &result {
-            let reached = Reached::new(outcome, session.experiment.stop);
-            self.with(|progress| progress.reached[trial.index] = reached);
+        if let (Ok(outcome), Some(halving)) = (&result, session.experiment.stop) {
+            self.with(|progress| progress.reached[trial.index] = Reached::new(outcome, halving.metric));
         }
         if matches!(&result, Ok(outcome) if outcome.status == Status::Stopped) {
             self.line.waits(trial.index);
@@ -309,19 +322,23 @@ impl<P: Planned> Sweep<'_, '_, P> {
         self.keys.iter().copied().zip(trial.axes.iter().map(|(_, value)| value.as_str()))
     }
 
+    /// Its values, such as `lr 0.01 width 32`.
+    fn shown_axes(&self, trial: &TrialSpec<P::Spec>) -> String {
+        let values = self.short_axes(trial).map(|(key, value)| format!("{key} {value}"));
+        values.collect::<Vec<_>>().join(" ")
+    }
+
     fn of_sweep(&self, trial: &TrialSpec<P::Spec>) -> TrialOfSweep {
-        let values: Vec<String> =
-            self.short_axes(trial).map(|(key, value)| format!("{key} {value}")).collect();
         TrialOfSweep {
             number: trial.index,
             of: self.prepared.len(),
-            values: values.join(" "),
+            values: self.shown_axes(trial),
             line: Arc::clone(&self.line),
         }
     }
 
     /// Later trials would fail, too.
-    fn disk_is_full(&self, phase: &Phase<'_, P>) {
+    fn disk_is_full(&self, phase: &Phase) {
         let is_new = self.with(|progress| progress.stopped.replace(Stopped::Full) != Some(Stopped::Full));
         let left = phase.trials.len().saturating_sub(phase.next.load(Ordering::Relaxed));
         if is_new && left > 0 {

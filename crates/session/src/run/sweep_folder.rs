@@ -1,10 +1,12 @@
 //! A sweep's folder: made, or found again, and what its trials came to.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs::{File, TryLockError},
     path::Path,
 };
+
+use serde::Deserialize;
 
 use super::{
     exit::print_error,
@@ -54,17 +56,60 @@ pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDi
     Ok(Some((folder, lock)))
 }
 
-/// How trials ended that need not run again: those that finished, that diverged, as they would again, or that wait at a rung.
-pub(super) fn ends(folder: &RunDir, begun: &BTreeMap<usize, RunDir>, trials: usize) -> Vec<Option<TrialEnd>> {
-    let reasons = reasons(&folder.file("sweep.csv"));
+/// How trials ended that do not run again: those that finished, that diverged, as they would again, or that wait at a rung,
+/// and all but the ones that successive halving has `left`, once a rung is decided.
+pub(super) fn ends(
+    folder: &RunDir,
+    begun: &BTreeMap<usize, RunDir>,
+    trials: usize,
+    left: Option<&BTreeSet<usize>>,
+) -> Vec<Option<TrialEnd>> {
+    let rows = rows(&folder.file("sweep.csv"));
     let done = |index: usize| {
-        let folder = begun.get(&index)?;
-        let is_kept = |s: &Status| matches!(s, Status::Finished | Status::Diverged | Status::Stopped);
-        let status = folder.status().filter(is_kept)?;
-        let reason = reasons.get(&folder.name()).filter(|reason| !reason.is_empty()).cloned();
-        Some(TrialEnd::Ran { status, folder: folder.name(), reason })
+        let row = rows.get(&index);
+        let is_over = left.is_some_and(|left| !left.contains(&index));
+        let of_folder = begun.get(&index).and_then(|folder| {
+            let is_kept = |s: &Status| {
+                matches!(s, Status::Finished | Status::Diverged | Status::Stopped)
+                    || is_over && *s == Status::Failed
+            };
+            let (status, folder) = (folder.status().filter(is_kept)?, folder.name());
+            let reason = row.filter(|row| row.folder == folder).map(|row| row.reason.clone());
+            let reason = reason.filter(|reason| !reason.is_empty());
+            Some(TrialEnd::Ran { status, folder, reason })
+        });
+        of_folder.or_else(|| row.filter(|_| is_over)?.end())
     };
     (0..trials).map(done).collect()
+}
+
+/// A row of an earlier `sweep.csv`.
+#[derive(Deserialize)]
+struct Row {
+    trial: usize,
+    status: String,
+    folder: String,
+    reason: String,
+}
+
+impl Row {
+    /// The end of a trial whose folder does not tell it.
+    fn end(&self) -> Option<TrialEnd> {
+        let reason = self.reason.clone();
+        match self.status.as_str() {
+            "skipped" => Some(TrialEnd::Skipped { reason }),
+            "failed" => {
+                let (status, folder) = (Status::Failed, self.folder.clone());
+                Some(TrialEnd::Ran { status, folder, reason: Some(reason) })
+            }
+            _ => None,
+        }
+    }
+}
+
+fn rows(path: &Path) -> HashMap<usize, Row> {
+    let rows = csv::Reader::from_path(path).into_iter().flat_map(csv::Reader::into_deserialize);
+    rows.flatten().map(|row: Row| (row.trial, row)).collect()
 }
 
 /// Locks a sweep until its file is closed; `None` where another process holds it.
@@ -74,14 +119,4 @@ fn lock(folder: &RunDir) -> Result<Option<File>, RecordError> {
     // A file system without locks has none to hold.
     let is_held = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
     Ok((!is_held).then_some(file))
-}
-
-/// The reasons of an earlier `sweep.csv`, by the trials' folders.
-fn reasons(path: &Path) -> HashMap<String, String> {
-    let Ok(mut reader) = csv::Reader::from_path(path) else { return HashMap::new() };
-    let place = |name: &str, columns: &csv::StringRecord| columns.iter().position(|column| column == name);
-    let places = reader.headers().ok().and_then(|all| Some((place("folder", all)?, place("reason", all)?)));
-    let Some((folder, reason)) = places else { return HashMap::new() };
-    let rows = reader.records().flatten();
-    rows.filter_map(|row| Some((row.get(folder)?.to_owned(), row.get(reason)?.to_owned()))).collect()
 }

@@ -2,11 +2,10 @@
 
 use std::{collections::BTreeMap, sync::atomic::AtomicUsize};
 
-use super::{exit::Exit, planned::Planned, prepare::Prepared, rungs::Reached};
+use super::{exit::Exit, rungs::Reached};
 use crate::{
     event::Status,
     record::{RecordError, RunDir, SweepTable, TrialEnd},
-    spec::TrialSpec,
 };
 
 /// Why trials that have not begun are not run.
@@ -35,37 +34,31 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Lists the values of a trial that were chosen only now.
-    pub fn name<S>(&mut self, trial: &TrialSpec<S>) {
-        let values = trial.axes.iter().map(|(_, value)| value.clone()).collect();
-        if let Err(fault) = self.table.set_axes(trial.index, values, self.ends[trial.index].as_ref()) {
-            self.stopped.get_or_insert(Stopped::Unlisted);
-            self.fault.get_or_insert(fault);
-        }
-    }
-
     pub fn is_at_rung(&self, trial: usize) -> bool {
         self.ends[trial].as_ref().is_some_and(is_at_rung)
     }
 
     /// Whether a trial is where the phase ends.
-    pub fn is_done(&self, trial: usize, stop_after: Option<u64>) -> bool {
-        match stop_after {
+    pub fn is_done(&self, trial: usize, phase: &Phase) -> bool {
+        match phase.stop_after {
             Some(epochs) if self.is_at_rung(trial) => self.reached[trial].epochs >= epochs,
             _ => self.ends[trial].is_some() && !self.is_at_rung(trial),
         }
     }
 }
 
-/// A trial, and the decision about it.
-pub(super) type Item<'t, P> = (&'t TrialSpec<<P as Planned>::Spec>, &'t Prepared<P>);
-
 /// Trials that run up to a rung, or to their end.
-pub(super) struct Phase<'t, P: Planned> {
-    pub trials: Vec<Item<'t, P>>,
+pub(super) struct Phase {
+    pub trials: Vec<usize>,
     pub next: AtomicUsize,
     /// The epochs of the rung.
     pub stop_after: Option<u64>,
+}
+
+impl Phase {
+    pub fn new(trials: Vec<usize>, stop_after: Option<u64>) -> Self {
+        Self { trials, next: AtomicUsize::new(0), stop_after }
+    }
 }
 
 pub(super) fn is_failure(end: &TrialEnd) -> bool {

@@ -11,7 +11,6 @@ use super::{
     MAX_TRIALS,
     sampler::{self, SOBOL_AXES, SOBOL_POINTS, Sampler},
     space::Space,
-    tpe::Search,
 };
 
 /// Keys, and rows of their values.
@@ -122,7 +121,7 @@ impl Block {
         axes: Vec<Axis>,
         (sampler, trials, seed): (Sampler, usize, u64),
         problems: &mut Vec<Problem>,
-    ) -> Option<(Self, Option<Search>)> {
+    ) -> Option<Self> {
         let at = axes.first()?.key.place();
         let mut refuse =
             |message: String, hint: &str| problems.push(Problem::new(at.clone(), message).hint(hint));
@@ -134,8 +133,7 @@ impl Block {
             return None;
         }
         let spaces: Vec<&Space> = axes.iter().map(|axis| &axis.space).collect();
-        let (drawn, points): (Vec<_>, Vec<_>) =
-            sampler::draw(sampler, &spaces, trials, seed).into_iter().unzip();
+        let points = sampler::draw(sampler, &spaces, trials, seed);
         if points.len() < trials {
             let message = format!("only {} different points come of these values", points.len());
             refuse(message, "set fewer `sweep.trials`, or leave `sampler` out to run all of them");
@@ -145,12 +143,7 @@ impl Block {
             point.into_iter().zip(&axes).map(node).collect()
         };
         let rows = points.into_iter().map(row).collect();
-        let search = (sampler == Sampler::Tpe).then(|| Search {
-            spaces: axes.iter().map(|axis| (axis.space.clone(), axis.span)).collect(),
-            drawn,
-            seed,
-        });
-        Some((Self { keys: axes.into_iter().map(|axis| axis.key).collect(), rows }, search))
+        Some(Self { keys: axes.into_iter().map(|axis| axis.key).collect(), rows })
     }
 
     fn without_repetition(self, name: &str, problems: &mut Vec<Problem>) -> Option<Self> {

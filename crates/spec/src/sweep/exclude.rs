@@ -13,16 +13,19 @@ use super::{
 /// One exclusion: the place of a key among the axes, and the values that it excludes.
 type Exclusion = Vec<(usize, Vec<Value>)>;
 
-/// The points that no exclusion matches. One that matches none is a mistake.
-pub(super) fn left(sweep: &Sweep, exclude: &[Node], problems: &mut Vec<Problem>) -> Vec<usize> {
+/// The points that no exclusion matches. One that matches none is a mistake. `None` where the product is refused as too large.
+pub(super) fn left(sweep: &Sweep, exclude: &[Node], problems: &mut Vec<Problem>) -> Option<Vec<usize>> {
     let read = |node: &Node| match &node.value {
         Value::Table(table) => exclusion(sweep, table, problems),
         _ => None,
     };
     let exclusions: Vec<Option<Exclusion>> = exclude.iter().map(read).collect();
     let product = sweep.product();
-    if product > MAX_TRIALS || exclusions.iter().any(Option::is_none) {
-        return (0..product.min(1)).collect();
+    if product > MAX_TRIALS {
+        return None;
+    }
+    if exclusions.iter().any(Option::is_none) {
+        return Some((0..product.min(1)).collect());
     }
     let mut matched = vec![false; exclusions.len()];
     let mut is_left = |point: &usize| {
@@ -49,7 +52,7 @@ pub(super) fn left(sweep: &Sweep, exclude: &[Node], problems: &mut Vec<Problem>)
     if let (true, Some(last)) = (left.is_empty(), exclude.last()) {
         problems.push(Problem::new(last.span.place(), "every trial is excluded"));
     }
-    left
+    Some(left)
 }
 
 fn exclusion(sweep: &Sweep, table: &Table, problems: &mut Vec<Problem>) -> Option<Exclusion> {

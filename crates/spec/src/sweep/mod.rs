@@ -9,12 +9,10 @@ mod file;
 mod sampler;
 mod space;
 mod stop;
-mod tpe;
 
 pub(super) use space::Space;
 pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
-pub use tpe::{GROUP, Proposer, STARTUP};
 
 use block::Block;
 use sampler::Sampler;
@@ -25,7 +23,6 @@ use super::{
     problem::{Location, Problem},
     read_seed,
     reader::{Fields, Item, Read},
-    trainer::Monitor,
     tree::{Node, Span, Table, Value},
 };
 
@@ -46,8 +43,6 @@ pub(super) struct Sweep {
     /// Whether repeat r runs with seed + r (true).
     pub repeat_seeds: bool,
     pub stop: Option<Halving>,
-    /// What trials from [`STARTUP`] on are chosen from, where their results say so.
-    search: Option<tpe::Search>,
     /// The table as it was written, with the axes of the command line.
     pub written: Table,
 }
@@ -59,7 +54,6 @@ impl Sweep {
         repeats: 1,
         repeat_seeds: true,
         stop: None,
-        search: None,
         written: Table { entries: Vec::new() },
     };
 
@@ -74,7 +68,7 @@ impl Sweep {
         let doc = "trials of the grid to leave out: tables of swept keys and the value, or the values, that they have";
         let exclude = t.optional("exclude", doc, tables);
         let doc = "how trials are chosen from the values in `grid`";
-        let sampler = t.default("sampler", doc, Sampler::Grid, Sampler::read);
+        let sampler = t.default("sampler", doc, Sampler::Grid, read_sampler);
         let doc = "how many points a sampler draws";
         let trials = t.optional("trials", doc, |v| v.integer(1..=MAX_TRIALS as u64));
         let seed = t.default("sampler_seed", "the source of what a sampler draws", 0, read_seed);
@@ -86,11 +80,18 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read);
-        check_judged(t, sampler, stop.is_some(), repeats > 1);
+        if stop.is_some() && repeats > 1 {
+            let message = "successive halving judges single trials";
+            t.refuse(
+                "stop",
+                &["repeats"],
+                message,
+                "leave `repeats` out, and repeat the best trial afterwards",
+            );
+        }
         t.later(&["share"]);
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
-        let mut search = None;
         let blocks: Vec<Block> = if sampler == Sampler::Grid {
             if trials.is_some() {
                 let hint = "set `sampler = \"random\"` or `\"sobol\"`, or leave `trials` out";
@@ -104,14 +105,13 @@ impl Sweep {
         } else {
             check_drawn(t, sampler, trials.is_some());
             let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
-            let drawn = Block::drawn(grid, (sampler, trials, seed), problems);
-            drawn.into_iter().map(|(block, of_tpe)| (block, search = of_tpe).0).collect()
+            Block::drawn(grid, (sampler, trials, seed), problems).into_iter().collect()
         };
         let stop = stop.map(|Stop::Asha(halving)| halving);
-        let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, stop, search, ..Self::NONE };
+        let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, stop, ..Self::NONE };
         block::check_keys(&sweep.blocks, problems);
         if let (Sampler::Grid, Some(exclude)) = (sampler, exclude) {
-            sweep.left = Some(exclude::left(&sweep, &exclude, problems));
+            sweep.left = exclude::left(&sweep, &exclude, problems);
         }
         sweep
     }
@@ -119,12 +119,6 @@ impl Sweep {
     /// The swept keys, the slowest first.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.blocks.iter().flat_map(|block| &block.keys)
-    }
-
-    /// The key that judges trials by a metric; the epoch at which it first does; the metric, where that is not the trial's own.
-    pub(super) fn judges(&self) -> Option<(&'static str, u64, Option<Monitor>)> {
-        let by_halving = self.stop.map(|halving| ("stop", halving.min_epochs, Some(halving.metric)));
-        by_halving.or_else(|| self.search.as_ref().map(|_| ("sampler", 0, None)))
     }
 
     /// Points of the product, those included that exclusions take out.
@@ -168,18 +162,9 @@ impl Sweep {
         (tree, problems)
     }
 
-    /// Whether the values of a point do not depend on results.
-    pub(super) fn is_known(&self, point: usize) -> bool {
-        self.search.is_none() || point < STARTUP
-    }
-
     /// The keys of a point and its values as they are shown.
-    ///
-    /// Those that the results of others choose are not known yet.
     pub(super) fn pairs(&self, point: usize) -> Vec<(String, String)> {
-        let is_known = self.is_known(point);
-        let word = |value: &Node| if is_known { value.value.display() } else { String::new() };
-        let shown = |(key, value): (&Key, &Node)| (key.dotted(), word(value));
+        let shown = |(key, value): (&Key, &Node)| (key.dotted(), value.value.display());
         self.keys().zip(self.values_at(point)).map(shown).collect()
     }
 
@@ -221,24 +206,6 @@ impl Sweep {
     }
 }
 
-/// What chooses by results judges single trials that run to their end.
-fn check_judged(t: &mut Fields<'_>, sampler: Sampler, stops: bool, repeats: bool) {
-    let hint = "leave `repeats` out, and repeat the best trial afterwards";
-    if stops && repeats {
-        t.refuse("stop", &["repeats"], "successive halving judges single trials", hint);
-    }
-    if sampler != Sampler::Tpe {
-        return;
-    }
-    if repeats {
-        t.refuse("sampler", &["repeats"], "`tpe` chooses by the results of single trials", hint);
-    }
-    if stops {
-        let hint = "leave `stop` out, or set `sampler = \"sobol\"`";
-        t.refuse("stop", &["sampler"], "`tpe` chooses by the results of whole trials", hint);
-    }
-}
-
 /// What a sampler needs, and what it cannot take.
 fn check_drawn(t: &mut Fields<'_>, sampler: Sampler, has_trials: bool) {
     for name in ["zip", "points", "exclude"] {
@@ -272,4 +239,11 @@ fn tables(v: Item<'_>) -> Vec<Node> {
         }
         _ => None,
     })
+}
+
+fn read_sampler(v: Item<'_>) -> Sampler {
+    if v.text() == Some("tpe") {
+        return v.not_in_this_version(Sampler::Random);
+    }
+    Sampler::read(v)
 }

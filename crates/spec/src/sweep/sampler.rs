@@ -18,8 +18,6 @@ words! {
         Random = "random",
         /// `trials` points of a Sobol sequence with Owen scrambling: they fill the space evenly.
         Sobol = "sobol",
-        /// Ten points at random, then points near those that did best (TPE: tree-structured Parzen estimators).
-        Tpe = "tpe",
     }
 }
 
@@ -30,13 +28,8 @@ const MAX_VAIN: usize = 10_000;
 pub(super) const SOBOL_POINTS: usize = 1 << 16;
 pub(super) const SOBOL_AXES: usize = sobol_burley::NUM_DIMENSIONS as usize;
 
-/// Draws up to `trials` different points, each with the numbers in [0, 1) that it is made from; fewer where no others come.
-pub(super) fn draw(
-    sampler: Sampler,
-    spaces: &[&Space],
-    trials: usize,
-    seed: u64,
-) -> Vec<(Vec<f64>, Vec<Value>)> {
+/// Draws up to `trials` different points; fewer where no others come.
+pub(super) fn draw(sampler: Sampler, spaces: &[&Space], trials: usize, seed: u64) -> Vec<Vec<Value>> {
     let last = if sampler == Sampler::Sobol { SOBOL_POINTS } else { usize::MAX };
     let (mut points, mut seen, mut vain) = (Vec::with_capacity(trials), HashSet::new(), 0);
     for draw in 0..last {
@@ -51,12 +44,11 @@ pub(super) fn draw(
                 (word >> 11) as f64 / (1_u64 << 53) as f64
             }
         };
-        let units: Vec<f64> = (0..spaces.len()).map(unit).collect();
-        let point: Vec<Value> = spaces.iter().zip(&units).map(|(space, unit)| space.at(*unit)).collect();
+        let point: Vec<Value> = spaces.iter().enumerate().map(|(axis, space)| space.at(unit(axis))).collect();
         let shown: Vec<String> = point.iter().map(|value| value.to_toml().to_string()).collect();
         vain += 1;
         if seen.insert(shown) {
-            points.push((units, point));
+            points.push(point);
             vain = 0;
         }
     }
@@ -73,7 +65,7 @@ mod tests {
             .map(|text| Space::parse(text).unwrap_or_else(|e| panic!("{}", e.message)))
             .collect();
         let points = draw(sampler, &spaces.iter().collect::<Vec<_>>(), trials, seed);
-        points.iter().map(|(_, p)| p.iter().map(Value::display).collect::<Vec<_>>().join(" ")).collect()
+        points.iter().map(|p| p.iter().map(Value::display).collect::<Vec<_>>().join(" ")).collect()
     }
 
     #[test]

@@ -90,9 +90,17 @@ impl Space {
             Self::Values(values) => values[(u * values.len() as f64) as usize].clone(),
             Self::Uniform(a, b) => Value::Float(rounded(a + u * (b - a), b - a).clamp(*a, *b)),
             Self::LogUniform(a, b) => Value::Float(six_digits(a * (b / a).powf(u)).clamp(*a, *b)),
-            Self::Int(a, b) => Value::Integer(a + (u * ((b - a) as f64 + 1.0)) as i64),
+            Self::Int(a, b) => {
+                let offset = (u * (apart(*a, *b) as f64 + 1.0)) as i128;
+                Value::Integer(i64::try_from(i128::from(*a) + offset).unwrap_or(i64::MAX).min(*b))
+            }
         }
     }
+}
+
+/// `b - a`, which may not fit into an `i64`.
+fn apart(a: i64, b: i64) -> i128 {
+    i128::from(b) - i128::from(a)
 }
 
 /// `0..5`: its ends.
@@ -132,7 +140,8 @@ fn count(n: Number, text: &str) -> Result<usize, NoSpace> {
 
 /// From the first number to before the second; exact in the decimals that were written.
 fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
-    let n = (to.value - from.value) / step.value;
+    let length = from.integer.zip(to.integer).map_or(to.value - from.value, |(a, b)| apart(a, b) as f64);
+    let n = length / step.value;
     // A quotient such as 2.9999999999999996 means 3.
     let n = if (n - n.round()).abs() < 1e-9 { n.round() } else { n.ceil() };
     if !(1.0..=MAX_VALUES).contains(&n) {
@@ -143,10 +152,14 @@ fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
         [from, step].map(|x| x.value.to_string().split_once('.').map_or(0, |(_, rest)| rest.len()));
     let decimals = decimals[0].max(decimals[1]);
     let at = |k: usize| match (from.integer, step.integer) {
-        (Some(from), Some(step)) => Value::Integer(from + k as i64 * step),
-        _ => Value::Float(parsed(format!("{:.decimals$}", from.value + k as f64 * step.value))),
+        (Some(from), Some(step)) => {
+            let x = i128::from(from) + k as i128 * i128::from(step);
+            i64::try_from(x).ok().map(Value::Integer)
+        }
+        _ => Some(Value::Float(parsed(format!("{:.decimals$}", from.value + k as f64 * step.value)))),
     };
-    Ok(Space::Values((0..n as usize).map(at).collect()))
+    let values: Option<Vec<Value>> = (0..n as usize).map(at).collect();
+    values.map(Space::Values).ok_or_else(|| wrong(text, "its values do not fit into 64 bits"))
 }
 
 /// `n` values from one end to the other; the ends as they were written. Ends that are integers and whole numbers between
@@ -211,6 +224,15 @@ mod tests {
             ("range(10, 0, -4)", "10 6 2"),
             ("range(0, 1, 0.3)", "0.0 0.3 0.6 0.9"),
             ("range(0.1, 0.4, 0.1)", "0.1 0.2 0.3"),
+            ("range(0, 2.5)", "0 1 2"),
+            (
+                "9223372036854775804..9223372036854775807",
+                "9223372036854775804 9223372036854775805 9223372036854775806",
+            ),
+            (
+                "range(-9223372036854775808, 9223372036854775807, 6000000000000000000)",
+                "-9223372036854775808 -3223372036854775808 2776627963145224192 8776627963145224192",
+            ),
             ("linspace(0, 1, 5)", "0.0 0.25 0.5 0.75 1.0"),
             ("linspace(0, 1, 4)", "0.0 0.333333 0.666667 1.0"),
             ("linspace(8, 32, 4)", "8 16 24 32"),
@@ -243,11 +265,34 @@ mod tests {
             ("5..5", "`5..5`: no values: the end is left out"),
             ("range(0, 1, 0)", "`range(0, 1, 0)`: too many values"),
             ("0..999999", "`0..999999`: too many values"),
+            (
+                "range(0, 1e19, 4611686018427387904)",
+                "`range(0, 1e19, 4611686018427387904)`: its values do not fit into 64 bits",
+            ),
             ("uniform(1, 1)", "`uniform(1, 1)`: the first number is not below the second"),
             ("int(0.5, 2)", "`int(0.5, 2)`: it takes integers"),
             ("choice()", "`choice()`: an empty choice"),
         ] {
             assert_eq!(shown(text), want, "{text}");
         }
+    }
+
+    #[test]
+    fn integers_are_drawn_between_any_two() {
+        let last = 1.0 - f64::EPSILON / 2.0;
+        for (a, b) in [(i64::MIN, i64::MAX), (0, i64::MAX), (i64::MIN, 0), (-1, 1)] {
+            let space = Space::Int(a, b);
+            let [low, high] = [0.0, last].map(|u| match space.at(u) {
+                Value::Integer(i) => i,
+                other => panic!("{}", other.display()),
+            });
+            assert_eq!(low, a);
+            // The last bits of a `u` are coarser than such integers.
+            assert!(high <= b && apart(high, b) < 4096, "{high} of {a}..={b}");
+        }
+        assert_eq!(
+            shown("int(-9223372036854775808, 9223372036854775807)"),
+            format!("Int({}, {})", i64::MIN, i64::MAX)
+        );
     }
 }

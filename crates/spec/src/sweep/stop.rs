@@ -50,17 +50,15 @@ impl Halving {
     }
 }
 
-/// Whether trials of a kind can be judged by a metric.
+/// Whether trials of a kind can be judged at their rungs.
 pub(crate) trait Judged {
-    /// `epochs` is when that is done first.
-    ///
     /// # Errors
     /// Why not, and the way out.
-    fn check(&self, epochs: u64, metric: Option<Monitor>) -> Result<(), [String; 2]>;
+    fn check(&self, halving: &Halving) -> Result<(), [String; 2]>;
 }
 
 impl Judged for Spec {
-    fn check(&self, epochs: u64, metric: Option<Monitor>) -> Result<(), [String; 2]> {
+    fn check(&self, halving: &Halving) -> Result<(), [String; 2]> {
         let refuse = |why: String, hint: &str| Err([why, hint.to_owned()]);
         let every = self.trainer.validate_every_epochs;
         if !self.data.has_validation() {
@@ -69,14 +67,11 @@ impl Judged for Spec {
                 "set aside some, such as `validation_fraction = 0.2`",
             );
         }
-        if every == 0 || !epochs.is_multiple_of(every) {
-            let why = match epochs {
-                0 => "trials are not validated".to_owned(),
-                _ => format!("no validation stands at epoch {epochs}"),
-            };
+        if every == 0 || !halving.min_epochs.is_multiple_of(every) {
+            let why = format!("no validation stands at epoch {}", halving.min_epochs);
             return refuse(why, "set `trainer.validate_every_epochs = 1`");
         }
-        if metric == Some(Monitor::ValidationAccuracy) && !self.model.loss.classifies() {
+        if halving.metric == Monitor::ValidationAccuracy && !self.model.loss.classifies() {
             return refuse("accuracy needs classes".to_owned(), "set `metric = \"validation.loss\"`");
         }
         Ok(())
@@ -84,7 +79,7 @@ impl Judged for Spec {
 }
 
 impl Judged for LabSpec {
-    fn check(&self, _: u64, _: Option<Monitor>) -> Result<(), [String; 2]> {
-        Err(["only trainings have a metric".to_owned(), "leave it out".to_owned()])
+    fn check(&self, _: &Halving) -> Result<(), [String; 2]> {
+        Err(["only trainings have epochs".to_owned(), "leave `sweep.stop` out".to_owned()])
     }
 }

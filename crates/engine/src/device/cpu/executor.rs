@@ -317,7 +317,9 @@ impl Executor for CpuExecutor {
                 }
                 return Err(error);
             }
-            self.tuner.took(block.work, together, steps, begun.elapsed());
+            let batch = self.batch[usize::from(block.work == PassKind::Validate)][0];
+            let rows = block.rows.saturating_sub(block.position + first * batch).min(steps * batch);
+            self.tuner.took(block.work, together, rows as f64 / batch as f64, begun.elapsed());
             first += steps;
         }
         self.count_sums(meters.ledger);

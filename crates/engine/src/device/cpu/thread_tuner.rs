@@ -153,15 +153,22 @@ impl ThreadTuner {
         if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
-    pub fn took(&mut self, work: PassKind, together: bool, steps: usize, time: Duration) {
+    /// `batches`: the rows of the steps, counted in full batches.
+    pub fn took(&mut self, work: PassKind, together: bool, batches: f64, time: Duration) {
         let threads = self.threads;
         let choice = &mut self.selections[work as usize];
+        // An epoch's last batch, with few rows, is no measure of the others.
+        if batches < 1.0 {
+            choice.since += time;
+            choice.trying = false;
+            return;
+        }
         let seen = &mut choice.seen[usize::from(together)];
         if choice.trying {
             // Measurements of an earlier probe are out of date.
             *seen = Seen::default();
         }
-        let step_s = time.as_secs_f64() / steps.max(1) as f64;
+        let step_s = time.as_secs_f64() / batches;
         seen.add(step_s);
         if together {
             choice.least_s = Some(choice.least_s.map_or(step_s, |least| least.min(step_s)));
@@ -191,7 +198,7 @@ mod tests {
         while spent < Duration::from_secs(seconds) {
             let (team, steps) = pace.next(PassKind::Train, 100);
             let time = Duration::from_micros(if team { together } else { alone }) * steps as u32;
-            pace.took(PassKind::Train, team, steps, time);
+            pace.took(PassKind::Train, team, steps as f64, time);
             counts[usize::from(team)] += steps;
             spent += time;
         }
@@ -216,7 +223,7 @@ mod tests {
             // Blocks of one step of a fifth of a second, or of two fifths by one thread.
             let (team, steps) = pace.next(PassKind::Train, 1);
             let seconds = if team { 0.2 } else { 0.4 };
-            pace.took(PassKind::Train, team, steps, Duration::from_secs_f64(seconds));
+            pace.took(PassKind::Train, team, steps as f64, Duration::from_secs_f64(seconds));
             (spent, lost) = (spent + seconds, lost + seconds - 0.2);
         }
         assert!(lost > 0.0 && lost < 0.02 * spent, "{lost}");
@@ -226,9 +233,9 @@ mod tests {
     fn a_slow_start_of_the_team_is_no_verdict() {
         let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
-        pace.took(PassKind::Train, true, 48, Duration::from_millis(200));
+        pace.took(PassKind::Train, true, 48.0, Duration::from_millis(200));
         assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
-        pace.took(PassKind::Train, true, 48, Duration::from_millis(50));
+        pace.took(PassKind::Train, true, 48.0, Duration::from_millis(50));
         assert!(share(&mut pace, [2000, 1000], 20) > 0.98);
     }
 
@@ -246,7 +253,7 @@ mod tests {
             } else {
                 1400
             };
-            pace.took(PassKind::Train, team, steps, Duration::from_micros(micros) * steps as u32);
+            pace.took(PassKind::Train, team, steps as f64, Duration::from_micros(micros) * steps as u32);
             assert!(team || steps <= SHORTEST_PROBE, "round {round}");
         }
         assert!(share(&mut pace, [1850, 1900], 20) > 0.9);
@@ -264,7 +271,7 @@ mod tests {
             while spent < seconds {
                 let (team, steps) = pace.next(PassKind::Train, 7);
                 let time = Duration::from_millis(if team { together } else { 12 }) * steps as u32;
-                pace.took(PassKind::Train, team, steps, time);
+                pace.took(PassKind::Train, team, steps as f64, time);
                 spent += time.as_secs_f64();
                 alone += if team { 0.0 } else { time.as_secs_f64() };
             }
@@ -275,14 +282,28 @@ mod tests {
     }
 
     #[test]
+    fn an_epochs_last_batch_makes_no_others_slow() {
+        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let (mut spent, mut probed) = (0.0, 0.0);
+        for step in 1..3000 {
+            // Blocks of one step; every tenth has a tenth of the rows.
+            let batches = if step % 10 == 0 { 0.1 } else { 1.0 };
+            let (team, _) = pace.next(PassKind::Train, 1);
+            pace.took(PassKind::Train, team, batches, Duration::from_secs_f64(batches));
+            (spent, probed) = (spent + batches, probed + if team { 0.0 } else { batches });
+        }
+        assert!(probed > 0.0 && probed < 0.025 * spent, "{probed} of {spent}");
+    }
+
+    #[test]
     fn a_team_that_takes_many_times_what_one_thread_needs_is_left_at_once() {
         let known = KnownTimes { estimate_s: Some(50e-6), tried_s: None };
         let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, known);
         assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
-        pace.took(PassKind::Train, true, 23, Duration::from_micros(23 * 841));
+        pace.took(PassKind::Train, true, 23.0, Duration::from_micros(23 * 841));
         assert_eq!(pace.next(PassKind::Train, 23), (false, 23));
         // Where one thread proves slow, too, the team is back.
-        pace.took(PassKind::Train, false, 23, Duration::from_micros(23 * 1500));
+        pace.took(PassKind::Train, false, 23.0, Duration::from_micros(23 * 1500));
         assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
     }
 

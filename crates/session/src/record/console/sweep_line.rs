@@ -28,8 +28,6 @@ pub enum LineMode {
 #[derive(Debug)]
 pub struct SweepLine {
     trials: usize,
-    /// They ended before this process began, or repeat others.
-    settled: usize,
     /// What the others take together, in units of a whole trial.
     work: f64,
     mode: LineMode,
@@ -39,9 +37,10 @@ pub struct SweepLine {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Trials that were not run after all.
+    /// Trials that do not run any more.
+    over: BTreeSet<usize>,
+    /// How many of them were not run after all.
     skipped: usize,
-    ended: usize,
     failed: usize,
     running: BTreeSet<usize>,
     /// The share that is done of each trial that has begun.
@@ -61,9 +60,11 @@ struct Best {
 }
 
 impl SweepLine {
-    /// For a sweep of `trials`; `settled` ones need no time, the others `work` whole trials.
-    pub fn new(trials: usize, settled: usize, work: f64, mode: LineMode) -> Self {
-        Self { trials, settled, work, mode, begun: Instant::now(), state: Mutex::default() }
+    /// For a sweep of `trials`; `settled` ones ended before this process began, or repeat others; the others take the time
+    /// of `work` whole trials.
+    pub fn new(trials: usize, settled: BTreeSet<usize>, work: f64, mode: LineMode) -> Self {
+        let state = Mutex::new(State { over: settled, ..State::default() });
+        Self { trials, work, mode, begun: Instant::now(), state }
     }
 
     /// How much of a running trial is done.
@@ -71,7 +72,7 @@ impl SweepLine {
         let mut state = self.state();
         state.running.insert(trial);
         state.shares.insert(trial, share);
-        self.show(&mut state, err);
+        self.show(&mut state, self.elapsed_s(), err);
     }
 
     /// A value of the monitored metric.
@@ -87,9 +88,9 @@ impl SweepLine {
         let mut state = self.state();
         state.running.remove(&trial);
         state.shares.insert(trial, 1.0);
-        state.ended += 1;
+        state.over.insert(trial);
         state.failed += usize::from(is_failure);
-        self.show(&mut state, err);
+        self.show(&mut state, self.elapsed_s(), err);
     }
 
     /// A trial waits at a rung.
@@ -98,12 +99,13 @@ impl SweepLine {
     }
 
     /// A trial that waited at a rung does not go on.
-    pub fn stopped(&self) {
-        self.state().ended += 1;
+    pub fn stopped(&self, trial: usize) {
+        self.state().over.insert(trial);
     }
 
-    pub fn skipped(&self) {
-        self.state().skipped += 1;
+    pub fn skipped(&self, trial: usize) {
+        let mut state = self.state();
+        state.skipped += usize::from(state.over.insert(trial));
     }
 
     /// Erases the line and does what prints something else, undisturbed by it.
@@ -120,15 +122,17 @@ impl SweepLine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn show(&self, state: &mut State, err: &mut dyn Write) {
-        let elapsed_s = self.begun.elapsed().as_secs_f64();
+    fn elapsed_s(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    fn show(&self, state: &mut State, elapsed_s: f64, err: &mut dyn Write) {
         let between_s = match self.mode {
             LineMode::Hidden => return,
             LineMode::Redrawn => REDRAW_S,
             LineMode::Lines => QUIET_S.max(elapsed_s / 20.0),
         };
-        let is_over = self.settled + state.skipped + state.ended >= self.trials;
-        if elapsed_s - state.last_s < between_s || is_over {
+        if elapsed_s - state.last_s < between_s || state.over.len() >= self.trials {
             return;
         }
         state.last_s = elapsed_s;
@@ -145,8 +149,7 @@ impl SweepLine {
 
     /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`.
     fn text(&self, state: &State, elapsed_s: f64) -> String {
-        let settled = self.settled + state.skipped;
-        let [ended, trials] = [settled + state.ended, self.trials].map(|n| units::count(n as u64));
+        let [ended, trials] = [state.over.len(), self.trials].map(|n| units::count(n as u64));
         let mut words = vec![format!("{ended}/{trials}")];
         if state.failed > 0 {
             words.push(format!("{} failed", units::count(state.failed as u64)));
@@ -172,8 +175,6 @@ impl SweepLine {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn text(line: &SweepLine, elapsed_s: f64) -> String {
@@ -182,11 +183,14 @@ mod tests {
 
     #[test]
     fn the_line_counts_what_is_left() {
-        let line = SweepLine::new(60, 10, 50.0, LineMode::Lines);
+        let line = SweepLine::new(60, (50..60).collect(), 50.0, LineMode::Lines);
         let mut page = Vec::new();
         assert_eq!(text(&line, 0.0), "10/60");
         (0..9).for_each(|trial| line.ended(trial, trial == 4, &mut page));
-        line.skipped();
+        line.skipped(11);
+        // Each trial is counted once.
+        [4, 11, 55].into_iter().for_each(|trial| line.stopped(trial));
+        line.skipped(55);
         line.progress(12, 0.5, &mut page);
         line.progress(13, 0.5, &mut page);
         line.validated((12, "lr 0.01 width 32"), Monitor::ValidationLoss, 0.0615);
@@ -205,11 +209,15 @@ mod tests {
 
     #[test]
     fn a_terminal_has_one_line() {
-        let line = SweepLine::new(2, 0, 2.0, LineMode::Redrawn);
-        let line = SweepLine { begun: line.begun - Duration::from_secs(9), ..line };
+        let line = SweepLine::new(2, BTreeSet::new(), 2.0, LineMode::Redrawn);
         let mut page = Vec::new();
-        line.progress(0, 0.5, &mut page);
-        line.progress(0, 0.6, &mut page);
+        let mut show = |share: f64, elapsed_s: f64| {
+            let mut state = line.state();
+            (state.running.insert(0), state.shares.insert(0, share));
+            line.show(&mut state, elapsed_s, &mut page);
+        };
+        show(0.5, 9.0);
+        show(0.6, 9.0);
         line.apart(&mut page, |page| page.write_all(b"warning: x\n").unwrap());
         line.apart(&mut page, |_| {});
         assert_eq!(

@@ -1,5 +1,7 @@
 //! What the console says, whole.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::record::sample;
 
@@ -28,7 +30,7 @@ impl Write for Broken {
 }
 
 fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
-    let line = Arc::new(SweepLine::new(60, 0, 60.0, LineMode::Lines));
+    let line = Arc::new(SweepLine::new(60, BTreeSet::new(), 60.0, LineMode::Lines));
     let trial = trial.map(|number| TrialOfSweep { number, of: 60, values: "lr 0.1".to_owned(), line });
     ConsoleOptions {
         verbosity,
