@@ -59,7 +59,9 @@ pub fn report(options: &ReportOptions) -> Exit {
         return unwritable(folder, &e);
     }
     for (path, text, _) in &files {
-        let written = write_atomically(path, Durability::Process, |file| file.write_all(text.as_bytes()));
+        // A link stays, and the page that it leads to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let written = write_atomically(&target, Durability::Process, |file| file.write_all(text.as_bytes()));
         if let Err(e) = written {
             return unwritable(path, &e);
         }

@@ -61,10 +61,11 @@ impl Content<'_> {
             let words: Vec<String> = points.iter().map(|point| content.point_in_words(point)).collect();
             let drawing = content.draw_roofline(&points);
             let title = "Arithmetic of a step beside the measured rates of its device";
-            content.figure(html, ("roofline", title, &format!("{title}; {}", words.join("; "))), drawing);
+            let shown = &words[..words.len().min(MOST_IN_WORDS)];
+            content.figure(html, ("roofline", title, &format!("{title}; {}", shown.join("; "))), drawing);
             let note = "Bytes are those that pass between instructions and memory if no cache keeps them. Rates were measured by \
                         `runner devices --measure`.";
-            let mut notes: Vec<String> = words.iter().take(MOST_IN_WORDS).cloned().collect();
+            let mut notes: Vec<String> = shown.to_vec();
             if words.len() > MOST_IN_WORDS {
                 notes.push(format!("{} more are in the chart alone.", words.len() - MOST_IN_WORDS));
             }

@@ -341,3 +341,24 @@ fn curves_that_cannot_be_read() {
     let page = fs::read_to_string(place.path().join("report.html")).unwrap();
     assert!(page.contains("<p class=\"warning\">curves of #2 are not shown: "), "{}", ended.stderr);
 }
+
+/// Charts of two tasks have titles in common, and a file each.
+#[test]
+fn drawings_of_several_tasks() {
+    let place = Sandbox::new("");
+    for (data, setting) in [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("b", 3)] {
+        let name = format!("{data}{setting}");
+        let spec = format!("lr = 0.{setting}\nbatch = {setting}\n[data.csv]\npath = \"{data}\"\n");
+        run(place.path(), &name, &spec, "1,1,train,8,3,0.1\n");
+        let summary =
+            format!("run,name,status,epoch_train_loss,data_digest\n{name},x,finished,0.{setting},{data}\n");
+        fs::write(place.path().join("runs").join(&name).join("summary.csv"), summary).unwrap();
+    }
+    let ended = place.runner(&["report", "runs/*", "--svg", "figures"]);
+    assert!(ended.stderr.ends_with(", 6 drawings\n"), "{}", ended.stderr);
+    assert_eq!(fs::read_dir(place.path().join("figures")).unwrap().count(), 6);
+    // A link to an earlier page stays a link.
+    std::os::unix::fs::symlink("report.html", place.path().join("link.html")).unwrap();
+    assert_eq!(place.runner(&["report", "runs/*", "-o", "link.html"]).code, Some(0));
+    assert!(place.path().join("link.html").is_symlink());
+}

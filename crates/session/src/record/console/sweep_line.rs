@@ -213,7 +213,8 @@ mod tests {
         let mut page = Vec::new();
         let mut show = |share: f64, elapsed_s: f64| {
             let mut state = line.state();
-            (state.running.insert(0), state.shares.insert(0, share));
+            state.running.insert(0);
+            state.shares.insert(0, share);
             line.show(&mut state, elapsed_s, &mut page);
         };
         show(0.5, 9.0);
