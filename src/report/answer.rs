@@ -10,9 +10,10 @@ use super::{
     grouping::{distinct, grouped},
     key::{Key, short},
     metric::Metric,
+    notes::notes,
     ranking::{Candidate, Ranking},
     run::UNFINISHED,
-    statistics::{Estimate, coverage},
+    statistics::Estimate,
 };
 use crate::units;
 
@@ -324,34 +325,6 @@ pub(super) fn p_value(p: f64) -> String {
 fn signed(metric: &Metric, value: f64) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
     format!("{sign}{}", metric.word(value))
-}
-
-/// What the table's intervals and p-values are.
-pub(super) fn notes(ranking: &Ranking) -> String {
-    let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
-    let Some(fewest) = counts.min() else { return String::new() };
-    let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
-    let mut text = match (ranking.metric.is_learned, ranking.pairs) {
-        (true, 0) => format!("  means over n {}s [95 %, Student]", ranking.each),
-        (true, _) if is_paired => {
-            format!("  means and paired differences over n {}s [95 %, Student]", ranking.each)
-        }
-        (true, _) => format!("  means and differences over n {}s [95 %, Student]", ranking.each),
-        (false, _) => {
-            format!("  medians of n runs [covered {} of the time]", units::percent(coverage(fewest)))
-        }
-    };
-    if ranking.pairs > 0 {
-        if !ranking.metric.is_learned {
-            text += ", differences of means [95 %, Student]";
-        }
-        let pairs = units::counted(ranking.pairs as u64, "pair");
-        let _ = write!(text, "; p by Holm, {pairs}"); // a String takes every write
-    }
-    if ranking.each == "fold" {
-        text += "\n  folds share rows of training: the true intervals are wider (Nadeau and Bengio, 2003)";
-    }
-    text + "\n"
 }
 
 /// Whether there is something to tell apart: several axes, or one and repeats.

@@ -26,6 +26,7 @@ mod machines;
 mod matched;
 mod metric;
 mod noise;
+mod notes;
 mod page;
 mod pivot;
 mod plot;

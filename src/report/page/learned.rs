@@ -8,9 +8,10 @@ use super::{
 };
 use crate::report::{
     ReportError,
-    answer::{self, Question},
+    answer::Question,
     best::best,
     grouping::distinct,
+    notes::notes,
     plot::Series,
     ranking::{Candidate, Ranking},
 };
@@ -183,9 +184,8 @@ impl Content<'_> {
         let all: Vec<&Candidate> = ranking.settings.iter().collect();
         let columns = self.comparison.columns_of(ranking, &all);
         table::table(html, &format!("Settings by {}, the best first", ranking.metric.name), &columns);
-        let notes =
-            answer::notes(ranking) + &self.comparison.uneven(ranking) + &self.comparison.left_out(ranking);
-        notes.lines().for_each(|line| html.prose("p", &[("class", &"note")], line.trim()));
+        let below = notes(ranking) + &self.comparison.uneven(ranking) + &self.comparison.left_out(ranking);
+        below.lines().for_each(|line| html.prose("p", &[("class", &"note")], line.trim()));
     }
 
     /// The values of the best settings with their intervals, where they have some.

@@ -1,0 +1,34 @@
+//! What the intervals and p-values of a ranking are, below its table.
+
+use std::fmt::Write;
+
+use super::{ranking::Ranking, statistics::coverage};
+use crate::units;
+
+/// What the table's intervals and p-values are.
+pub(super) fn notes(ranking: &Ranking) -> String {
+    let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
+    let Some(fewest) = counts.min() else { return String::new() };
+    let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
+    let mut text = match (ranking.metric.is_learned, ranking.pairs) {
+        (true, 0) => format!("  means over n {}s [95 %, Student]", ranking.each),
+        (true, _) if is_paired => {
+            format!("  means and paired differences over n {}s [95 %, Student]", ranking.each)
+        }
+        (true, _) => format!("  means and differences over n {}s [95 %, Student]", ranking.each),
+        (false, _) => {
+            format!("  medians of n runs [covered {} of the time]", units::percent(coverage(fewest)))
+        }
+    };
+    if ranking.pairs > 0 {
+        if !ranking.metric.is_learned {
+            text += ", differences of means [95 %, Student]";
+        }
+        let pairs = units::counted(ranking.pairs as u64, "pair");
+        let _ = write!(text, "; p by Holm, {pairs}"); // a String takes every write
+    }
+    if ranking.each == "fold" {
+        text += "\n  folds share rows of training: the true intervals are wider (Nadeau and Bengio, 2003)";
+    }
+    text + "\n"
+}
