@@ -164,3 +164,34 @@ fn a_sweep_is_repeated_by_its_own_file() {
     assert_eq!(again.parent().unwrap().file_name(), first.parent().unwrap().file_name());
     are_equal(&again, &first);
 }
+
+/// Trials that are left would train on other rows than those before: none of them begins.
+#[test]
+fn a_sweep_does_not_go_on_over_other_data() {
+    let spec = "[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                [optimizer.sgd]\nlr = 0.1\n[trainer]\nmax_epochs = 2\n";
+    let place = Sandbox::new(spec);
+    let rows = |slope: u32| (0..50).map(|x| format!("{x},{}\n", slope * x)).collect::<String>();
+    let write = |slope| fs::write(place.path().join("a.csv"), format!("x,y\n{}", rows(slope))).unwrap();
+    write(2);
+    let sweep = place.run(&["optimizer.sgd.lr=0.1,0.01,0.001"]).ended_by(0).0;
+    let last = trials(&sweep)[2].0.clone();
+    fs::remove_dir_all(&last).unwrap();
+    write(3);
+    let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+    let first = trials(&sweep)[0].0.display().to_string();
+    assert_eq!(
+        (ended.code, ended.stderr),
+        (
+            Some(2),
+            format!(
+                "error: the data are not those that `{first}` was trained on\n  = hint: bring the data back, or run the \
+                 spec anew\n"
+            )
+        )
+    );
+    assert!(!last.exists());
+    write(2);
+    let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+    assert_eq!((ended.code, statuses(&sweep)), (Some(0), vec!["finished".to_owned(); 3]));
+}

@@ -198,6 +198,7 @@ impl Dataset {
             features: self.features,
             targets: self.targets,
             classes: self.classes,
+            digest: u64::from_str_radix(&self.digest, 16).unwrap_or_default(),
             file_row_bytes: match &self.train.features {
                 Store::File(rows) => Some(rows.row_bytes()),
                 Store::Memory(_) => None,

@@ -12,6 +12,8 @@ pub struct DatasetInfo {
     pub classes: Option<usize>,
     /// Bytes of a row's features in the file, if they stay there.
     pub file_row_bytes: Option<u64>,
+    /// Equal for equal data.
+    pub digest: u64,
 }
 
 impl DatasetInfo {

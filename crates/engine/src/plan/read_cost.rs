@@ -115,6 +115,7 @@ mod tests {
             targets: 1,
             classes: None,
             file_row_bytes: Some(4 * features as u64),
+            digest: 0,
         };
         let mut memory = 16 << 30;
         let mut length = RunLength::with_steps(256, rows, rows.div_ceil(256) as u64);

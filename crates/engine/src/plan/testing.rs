@@ -9,7 +9,15 @@ pub const WIDE: &str = "{ linear = { out_features = 2048 } }, \"relu\", { linear
 /// A regression on one target.
 pub fn facts(train_rows: usize, features: usize, in_file: bool) -> DatasetInfo {
     let file_row_bytes = in_file.then_some(4 * features as u64);
-    DatasetInfo { train_rows, validation_rows: 0, features, targets: 1, classes: None, file_row_bytes }
+    DatasetInfo {
+        train_rows,
+        validation_rows: 0,
+        features,
+        targets: 1,
+        classes: None,
+        file_row_bytes,
+        digest: 0,
+    }
 }
 
 /// GPUs with that much free memory each.

@@ -132,6 +132,11 @@ pub trait Planned: Sized + Sync {
     /// Trials that may go on in one of these folders, the newest first, keep what was chosen by trial there.
     fn goes_on(_: &mut Self::Shared, _: Vec<RunDir>) {}
 
+    /// The digest of its data, as a run's environment has it; `None` where it has no data.
+    fn data_digest(&self) -> Option<String> {
+        None
+    }
+
     /// Plans a trial.
     ///
     /// # Errors

@@ -59,6 +59,13 @@ pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> 
     run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
+/// The folder of a trial that was begun with other data than it would have now.
+fn has_other_data<P: Planned>(trial: &RunDir, prepared: &Prepared<P>) -> Option<String> {
+    let Prepared::Run(planned) = prepared else { return None };
+    let (was, is) = (trial.data_digest()?, planned.data_digest()?);
+    (was != is).then(|| trial.path().display().to_string())
+}
+
 fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
@@ -69,6 +76,12 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
     let begun = folder.trials();
+    if let Some(trial) = begun.iter().find_map(|(index, trial)| has_other_data(trial, prepared.get(*index)?))
+    {
+        let message = format!("the data are not those that `{trial}` was trained on");
+        print_error(message, Some("bring the data back, or run the spec anew"));
+        return Ok(Exit::Refused.into());
+    }
     let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
     let left = rungs.as_ref().and_then(Rungs::left);
     let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());

@@ -68,6 +68,10 @@ impl Planned for Trial {
         self.spec.hash8()
     }
 
+    fn data_digest(&self) -> Option<String> {
+        Some(format!("{:016x}", self.facts.digest))
+    }
+
     fn plan(
         spec: &Spec,
         datasets: &mut Datasets,

@@ -47,6 +47,15 @@ pub(super) struct Sweep {
     pub written: Table,
 }
 
+/// A sampler or a rule to stop trials, where there is one trial.
+fn refuse_without_axes(t: &mut Fields<'_>) {
+    for name in ["sampler", "stop"] {
+        if t.has(name) {
+            t.refuse(name, &[], "there is no axis", "name keys and their values in `sweep.grid`");
+        }
+    }
+}
+
 impl Sweep {
     pub(super) const NONE: Self = Self {
         blocks: Vec::new(),
@@ -107,6 +116,9 @@ impl Sweep {
             let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
             Block::drawn(grid, (sampler, trials, seed), problems).into_iter().collect()
         };
+        if blocks.is_empty() && problems.len() == known {
+            refuse_without_axes(t);
+        }
         let stop = stop.map(|Stop::Asha(halving)| halving);
         let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, stop, ..Self::NONE };
         block::check_keys(&sweep.blocks, problems);
