@@ -36,11 +36,10 @@ pub fn evaluate(
 ) -> Result<Evaluation, PredictError> {
     let Some(path) = confusion else { return evaluated(trained, input, labels, warn) };
     let names = trained.data.class_names().ok_or(PredictError::NoClasses)?;
-    let head = b"actual,";
-    if !is_absent_or_begins_with(path, head) {
+    let file = OutputFile::new(path, &trained.folder, input.and_then(Input::path).into_iter().chain(labels))?;
+    if !is_absent_or_begins_with(path, b"actual,") {
         return Err(PredictError::IsNoMatrix { file: path.to_owned() });
     }
-    let file = OutputFile::new(path, &trained.folder, input.and_then(Input::path).into_iter().chain(labels))?;
     let evaluation = evaluated(trained, input, labels, warn)?;
     let matrix = evaluation.confusion(&names);
     file.write(|out| {

@@ -98,7 +98,10 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
         // A run's own folders hold what its earlier parts left.
         let is_own = |inner: &PathBuf| inner.ends_with("earlier") || inner.ends_with("checkpoints");
         for inner in folders_in(folder)?.into_iter().filter(|inner| !is_own(inner)) {
-            look(&inner, depth - 1, found)?;
+            if look(&inner, depth - 1, found).is_err() {
+                // Among others it is reported as damaged.
+                found.push(Found::Run(inner));
+            }
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -95,7 +96,8 @@ impl Run {
 
     fn read(folder: &Path) -> Result<Self, ReportError> {
         if !find::is_run(folder) {
-            return Err(ReportError::NoRun(folder.display().to_string()));
+            let no_run = || ReportError::NoRun(folder.display().to_string());
+            return Err(fs::read_dir(folder).err().map_or_else(no_run, |e| ReportError::read(folder, e)));
         }
         let mut run = Self {
             path: folder.display().to_string(),
