@@ -7,7 +7,6 @@ mod evaluate;
 mod forward;
 mod output;
 mod output_file;
-mod scores;
 mod trained;
 
 pub use error::PredictError;

@@ -13,7 +13,7 @@ use super::{
     grid::{self, Columns},
     grouping::grouped,
     key::Key,
-    run::Run,
+    run::{Run, more_is_better},
     sweep,
     text::status_in_words,
 };
@@ -31,7 +31,7 @@ impl Entry {
     fn best(&self) -> &Run {
         let cost = |run: &Run| {
             let value = run.learned(run.monitor()).and_then(|text| text.parse::<f64>().ok());
-            let sign = if run.monitors_accuracy() { -1.0 } else { 1.0 };
+            let sign = if more_is_better(run.monitor()) { -1.0 } else { 1.0 };
             value.filter(|_| run.status == FINISHED).map_or(f64::INFINITY, |value| sign * value)
         };
         let best = self.runs.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Part, RowBlock, Store, Task,
+    Part, RowBlock, Scale, Store, Task,
     array_file::ArrayFile,
     arrays::same_rows,
     csv::{CsvModel, CsvRows},
@@ -124,17 +124,22 @@ impl TrainedData {
         })
     }
 
-    /// A predicted number in the units of the training file.
-    pub fn original(&self, value: f64) -> f64 {
+    /// How each number to predict was standardized; none for classes.
+    pub fn target_scales(&self) -> Vec<Scale> {
         match &self.kind {
-            Kind::Csv(model) => model.original(value),
-            Kind::Array { .. } => value,
+            Kind::Csv(model) => model.target_scales().to_vec(),
+            Kind::Array { .. } if self.task == Task::Classification => Vec::new(),
+            Kind::Array { .. } => vec![Scale::IDENTITY; self.targets],
         }
     }
 
-    /// Whether the model predicts a standardized target.
-    pub fn is_target_scaled(&self) -> bool {
-        matches!(&self.kind, Kind::Csv(model) if model.is_target_scaled())
+    /// Names of the targets, where there are several: columns, or numbers from 0.
+    pub fn target_names(&self) -> Vec<String> {
+        match &self.kind {
+            _ if self.targets < 2 => Vec::new(),
+            Kind::Csv(model) => model.targets().into_iter().map(str::to_owned).collect(),
+            Kind::Array { .. } => (0..self.targets).map(|target| target.to_string()).collect(),
+        }
     }
 
     /// Opens rows to predict.

@@ -11,7 +11,7 @@ use super::{
     target::TargetFit,
 };
 use crate::{
-    data::{RowBlock, Task},
+    data::{RowBlock, Scale, Task},
     spec::{Csv, Missing, Problem},
 };
 
@@ -40,14 +40,14 @@ impl CsvModel {
         self.target.class_names()
     }
 
-    /// A prediction in the units of the file.
-    pub(in crate::data) fn original(&self, value: f64) -> f64 {
-        self.target.scale().map_or(value, |scale| scale.original(value))
+    /// How each number to predict was standardized.
+    pub(in crate::data) fn target_scales(&self) -> &[Scale] {
+        self.target.scales()
     }
 
-    /// Whether the target was standardized.
-    pub(in crate::data) fn is_target_scaled(&self) -> bool {
-        self.target.scale().is_some_and(|scale| scale.stored().is_some())
+    /// Names of the columns to predict.
+    pub(in crate::data) fn targets(&self) -> Vec<&str> {
+        self.stored.target.iter().map(|target| target.name.as_str()).collect()
     }
 }
 
@@ -93,11 +93,11 @@ impl CsvRows {
         let columns = match self.columns.take() {
             Some(columns) => columns,
             None => {
-                let target = &model.stored.target.name;
-                let trained =
-                    Columns::from_stored(&model.stored.features, self.with_targets.then_some(target));
+                let targets = model.targets();
+                let wanted = if self.with_targets { &targets[..] } else { &[] };
+                let trained = Columns::from_stored(&model.stored.features, wanted);
                 let columns = trained.in_other(&self.spec, &text)?;
-                let known = self.spec.ignore.iter().chain([target]).map(String::as_str);
+                let known = self.spec.ignore.iter().map(String::as_str).chain(targets);
                 self.unused = columns.unused(&known.collect::<Vec<_>>());
                 columns
             }

@@ -2,13 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::scale::Scale;
+
 /// What was done to the columns of the training file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::data) struct StoredCsv {
     pub(super) source: String,
     /// Numeric columns, then categorical ones, each in the order of the model's features.
     pub(super) features: Vec<StoredColumn>,
-    pub(super) target: StoredTarget,
+    /// A table for one target, a list of them for several.
+    #[serde(with = "one_or_more")]
+    pub(super) target: Vec<StoredTarget>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +30,7 @@ pub(super) struct StoredColumn {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fill: Option<f64>,
     #[serde(flatten)]
-    pub(super) scale: Option<StoredScale>,
+    pub(super) scale: Option<Scale>,
     /// Sorted; a last `null` stands for missing cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) categories: Option<Vec<Option<String>>>,
@@ -36,23 +40,40 @@ pub(super) struct StoredColumn {
 pub(super) struct StoredTarget {
     pub(super) name: String,
     #[serde(flatten)]
-    pub(super) scale: Option<StoredScale>,
+    pub(super) scale: Option<Scale>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) classes: Option<StoredClasses>,
 }
 
-/// A standardization.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct StoredScale {
-    pub(super) mean: f64,
-    pub(super) std: f64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum StoredClasses {
     /// 0, 1, ..., k - 1.
     Count(usize),
     /// Sorted.
     Names(Vec<String>),
+}
+
+mod one_or_more {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::StoredTarget;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMore {
+        One(StoredTarget),
+        More(Vec<StoredTarget>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(targets: &[StoredTarget], to: S) -> Result<S::Ok, S::Error> {
+        if let [target] = targets { target.serialize(to) } else { targets.serialize(to) }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<StoredTarget>, D::Error> {
+        OneOrMore::deserialize(from).map(|read| match read {
+            OneOrMore::One(target) => vec![target],
+            OneOrMore::More(targets) => targets,
+        })
+    }
 }
