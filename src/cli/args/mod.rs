@@ -10,9 +10,9 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    CheckOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, Jobs, ListOptions,
-    ModelOptions, NewOptions, ParityOptions, PlotOptions, PredictOptions, ReportOptions, RunOptions,
-    StartOptions,
+    CheckOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportOptions, Jobs,
+    ListOptions, ModelOptions, NewOptions, ParityOptions, PlotOptions, PredictOptions, ReportOptions,
+    RunOptions, StartOptions,
 };
 
 /// A parsed command line.
@@ -47,7 +47,7 @@ enum Color {
 }
 
 /// Commands that are specified but not built yet.
-const LATER_COMMANDS: [&str; 7] = ["cancel", "clean", "export", "serve", "status", "tag", "watch"];
+const LATER_COMMANDS: [&str; 6] = ["cancel", "clean", "serve", "status", "tag", "watch"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
