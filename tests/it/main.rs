@@ -7,6 +7,7 @@ mod architecture;
 mod arguments;
 mod bad_specs;
 mod best;
+mod clean;
 mod compare;
 mod conformance;
 mod cuda;

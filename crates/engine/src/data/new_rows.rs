@@ -49,14 +49,14 @@ pub struct TrainedData {
 
 /// What is done to a row before the model takes it.
 pub enum Preprocessing<'a> {
-    /// Of a table: numeric columns come first.
+    /// A table, whose numeric columns come first.
     Table {
         /// In the order of the features.
         columns: &'a [StoredColumn],
         /// Whether missing numbers are filled.
         fills: bool,
     },
-    /// Of an array.
+    /// An array.
     Array {
         /// What the elements are divided by.
         scale: Option<f32>,
