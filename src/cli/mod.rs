@@ -55,6 +55,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Report(options) => report::report(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),
+        Command::Export(options) => predict::export(&options),
         Command::Schema => templates::schema(),
         Command::New(options) => templates::new(&options),
         Command::Completions { shell } => args::completions(shell),

@@ -61,6 +61,8 @@ pub enum Command {
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics
     Evaluate(EvaluateOptions),
+    /// Write a run's model for programs that serve models
+    Export(ExportOptions),
     /// Print the JSON Schema of the spec, for editors
     Schema,
     /// Write a commented starter spec
@@ -257,6 +259,15 @@ pub struct EvaluateOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct ExportOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// Write the model, with what was done to the columns of its training file, to FILE
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, required = true)]
+    pub onnx: PathBuf,
 }
 
 #[derive(Args)]
