@@ -1,7 +1,9 @@
 //! Claims to the trials of a sweep, which several processes may run together, also on several hosts: locks on bytes of
 //! `sweep.toml`. One whose owner died is free again, since the system ends its locks.
 
-use super::{RecordError, RunDir};
+use std::path::Path;
+
+use super::RecordError;
 use crate::host::ByteLocks;
 
 /// A sweep's own file in its folder.
@@ -15,8 +17,8 @@ pub struct Claims(ByteLocks);
 
 impl Claims {
     /// Joins a sweep, beside others or alone; `None` where it cannot be alone.
-    pub fn new(sweep: &RunDir, is_shared: bool) -> Result<Option<Self>, RecordError> {
-        let path = sweep.file(SWEEP_FILE);
+    pub fn new(sweep: &Path, is_shared: bool) -> Result<Option<Self>, RecordError> {
+        let path = sweep.join(SWEEP_FILE);
         let locks = ByteLocks::open(&path).map_err(|e| RecordError::write(&path, e))?;
         if is_shared {
             // Waits for one that is writing the table of what it thought was the end.
@@ -40,7 +42,7 @@ impl Claims {
     }
 
     /// Whether a process is at work on a sweep.
-    pub fn are_held(sweep: &RunDir) -> bool {
-        ByteLocks::open(&sweep.file(SWEEP_FILE)).is_ok_and(|locks| locks.is_locked(AT_WORK))
+    pub fn are_held(sweep: &Path) -> bool {
+        ByteLocks::open(&sweep.join(SWEEP_FILE)).is_ok_and(|locks| locks.is_locked(AT_WORK))
     }
 }

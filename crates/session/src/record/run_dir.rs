@@ -145,7 +145,7 @@ impl RunDir {
             Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
             Err(e) => e.kind() != io::ErrorKind::NotFound,
         };
-        Claims::are_held(self) || logs.any(is_locked)
+        Claims::are_held(&self.path) || logs.any(is_locked)
     }
 
     /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that

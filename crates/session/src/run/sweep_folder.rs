@@ -47,7 +47,7 @@ pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDi
     };
     // Who measures the machine wants it alone; the rungs of successive halving are decided by one process.
     let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none();
-    let Some(claims) = Claims::new(&folder, is_shared)? else {
+    let Some(claims) = Claims::new(folder.path(), is_shared)? else {
         let message = format!("`{}` is under way in another process", folder.path().display());
         print_error(message, Some("wait for its end, or end it"));
         return Ok(None);
