@@ -39,6 +39,7 @@ mod spec;
 mod split;
 mod streamed;
 mod sweep_spaces;
+mod tensorboard;
 mod thread_trials;
 mod timeline;
 mod trials;
