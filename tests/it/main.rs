@@ -24,6 +24,7 @@ mod kernels;
 mod lab;
 mod lab_sweeps;
 mod language;
+mod mlflow;
 mod moved;
 mod new_csv;
 mod parity;
