@@ -107,6 +107,8 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     }
     training.check_inputs(&mut status, &mut reason, unread);
     let loop_time = training.clock.origin().elapsed();
+    // Frees the arrays of the last checkpoint.
+    training.checkpoints.wait();
     let slice = training.values();
     let mut values = vec![0.0; slice.len];
     let read = training.group.read(Purpose::Parameters, slice, &mut values);
