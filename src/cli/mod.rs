@@ -3,6 +3,7 @@
 mod advise;
 mod args;
 mod check;
+mod clean;
 mod compare;
 mod describe;
 mod describe_lab;
@@ -48,10 +49,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Latest { path } => runs::latest(&path),
         Command::Show { run } => runs::show(&run),
         Command::Diff(options) => runs::diff(&options),
+        Command::Tag { run, words } => clean::tag(&run, &words),
+        Command::Clean(options) => clean::clean(&options),
         Command::Plot(options) => plot::plot(&options),
         Command::Report(options) => report::report(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),
+        Command::Export(options) => predict::export(&options),
         Command::Schema => templates::schema(),
         Command::New(options) => templates::new(&options),
         Command::Completions { shell } => args::completions(shell),

@@ -1,11 +1,13 @@
-//! `runner predict` and `runner evaluate`: a run's model on new rows.
+//! `runner predict`, `runner evaluate` and `runner export`: a run's model on new rows, here and elsewhere.
 
 use std::{io::ErrorKind, path::Path};
 
-use super::args::{EvaluateOptions, ModelOptions, PredictOptions};
+use super::args::{EvaluateOptions, ExportOptions, ModelOptions, PredictOptions};
 use crate::{
     data::Input,
-    predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
+    predict::{
+        PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted, quoted, write_onnx,
+    },
     run::{Exit, print, print_error, print_stderr, refuse},
 };
 
@@ -26,6 +28,16 @@ pub fn evaluate(options: &EvaluateOptions) -> Exit {
         let evaluation =
             evaluated(&trained, input.as_ref(), labels.as_deref(), confusion.as_deref(), &mut warn)?;
         Ok(print(&if options.json { evaluation.json(&trained) } else { evaluation.table() }))
+    });
+    result.unwrap_or_else(|e| report(&e))
+}
+
+/// Writes the model for other programs.
+pub fn export(options: &ExportOptions) -> Exit {
+    let result = open(&options.model).and_then(|trained| {
+        let [inputs, outputs] = write_onnx(&trained, &options.onnx)?;
+        print_stderr(&format!("inputs: {}\noutputs: {}\n", quoted(&inputs), quoted(&outputs)));
+        Ok(print(&format!("{}\n", options.onnx.display())))
     });
     result.unwrap_or_else(|e| report(&e))
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod best;
+mod cleaning;
 mod columns;
 mod comparability;
 mod comparison;
@@ -45,6 +46,7 @@ mod text;
 mod verdict;
 
 pub use answer::{Question, TOP};
+pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub(crate) use error::ReportError;
 pub use export::Format;
@@ -54,6 +56,6 @@ pub use listing::{ListRequest, latest, list};
 pub use matched::against;
 pub use page::{HEAD, Page, PageRequest, SVG, page};
 pub use plot::{PlotRequest, Style, plot};
-pub(crate) use run::{run_digest, run_status};
+pub(crate) use run::{TAGS, run_digest, run_status, tags};
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

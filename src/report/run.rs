@@ -29,6 +29,8 @@ pub(super) struct Run {
     /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
     pub(super) reason: String,
+    /// Words that `runner tag` gave it, or its sweep.
+    pub(super) tags: Vec<String>,
     /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
     /// Known cells of `summary.csv`.
@@ -64,6 +66,9 @@ pub(super) const PLANNED: &str = "planned";
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
+/// The file of a run or sweep that holds its tags, a line each.
+pub const TAGS: &str = "tags";
+
 /// How a run ended: the status in its summary, or `unfinished`.
 pub fn run_status(folder: &Path) -> String {
     Run::read_or_report(folder, &mut None).status
@@ -72,6 +77,12 @@ pub fn run_status(folder: &Path) -> String {
 /// The digest of the data that a run read, where it is known.
 pub fn run_digest(folder: &Path) -> Option<String> {
     Run::read_or_report(folder, &mut None).digest().map(str::to_owned)
+}
+
+/// The words of a folder's tags.
+pub fn tags(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join(TAGS)).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 impl Run {
@@ -104,6 +115,7 @@ impl Run {
             folder: Some(folder.to_owned()),
             spec: differences::read(&folder.join("spec.toml"))?,
             environment: differences::read(&folder.join("environment.toml"))?,
+            tags: tags(folder),
             ..Self::default()
         };
         let metrics = folder.join("metrics.csv");

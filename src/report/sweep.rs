@@ -9,6 +9,13 @@ use super::{
 
 /// Reads a sweep's trials in order; unreadable ones become damaged rows, and `fault` keeps the first error.
 pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
+    let tags = super::tags(folder);
+    let mut runs = trials(folder, fault)?;
+    runs.iter_mut().for_each(|run| run.tags.extend(tags.iter().cloned()));
+    Ok(runs)
+}
+
+fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let path = folder.join("sweep.csv");
     let file = csv_file::read(&path)?;
     if file.columns.is_empty() {
