@@ -33,6 +33,7 @@ mod summary;
 mod sweep_table;
 mod system;
 mod tables;
+mod tensorboard;
 pub mod text_table;
 mod trace;
 
@@ -40,7 +41,7 @@ use std::time::Instant;
 
 use self::{
     checkpoint::Checkpoints, durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::EventCsv,
-    trace::TraceJson,
+    tensorboard::TensorBoard, trace::TraceJson,
 };
 use crate::{event::Event, plan::Trial, spec::Kind};
 
@@ -133,6 +134,9 @@ pub fn open_sinks(
             // Its checkpoints hold rows of the file before.
             sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0))));
             sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
+            if logging.tensorboard {
+                sinks.push(Box::new(TensorBoard::create(run, &logging.metrics)?));
+            }
             if logging.trace {
                 sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
             }
