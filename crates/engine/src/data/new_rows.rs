@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Part, RowBlock, Scale, Store, Task,
+    Part, RowBlock, Scale, Store, StoredColumn, Task,
     array_file::ArrayFile,
     arrays::same_rows,
     csv::{CsvModel, CsvRows},
@@ -45,6 +45,22 @@ pub struct TrainedData {
     /// Elements per target.
     targets: usize,
     classes: usize,
+}
+
+/// What is done to a row before the model takes it.
+pub enum Preprocessing<'a> {
+    /// A table, whose numeric columns come first.
+    Table {
+        /// In the order of the features.
+        columns: &'a [StoredColumn],
+        /// Whether missing numbers are filled.
+        fills: bool,
+    },
+    /// An array.
+    Array {
+        /// What the elements are divided by.
+        scale: Option<f32>,
+    },
 }
 
 enum Kind {
@@ -139,6 +155,17 @@ impl TrainedData {
             _ if self.targets < 2 => Vec::new(),
             Kind::Csv(model) => model.targets().into_iter().map(str::to_owned).collect(),
             Kind::Array { .. } => (0..self.targets).map(|target| target.to_string()).collect(),
+        }
+    }
+
+    /// What is done to a row before the model takes it.
+    pub fn preprocessing(&self) -> Preprocessing<'_> {
+        match &self.kind {
+            Kind::Csv(model) => {
+                let (columns, fills) = model.columns();
+                Preprocessing::Table { columns, fills }
+            }
+            Kind::Array { scale, .. } => Preprocessing::Array { scale: *scale },
         }
     }
 

@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 /// `(x - mean) / std`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
-    mean: f64,
-    std: f64,
+    /// Subtracted.
+    pub mean: f64,
+    /// The divisor.
+    pub std: f64,
     #[serde(skip)]
     is_identity: bool,
 }
@@ -39,10 +41,6 @@ impl Scale {
     /// Whether values are left as they are.
     pub fn is_identity(&self) -> bool {
         self.is_identity
-    }
-
-    pub(super) fn mean(&self) -> f64 {
-        self.mean
     }
 
     /// What the model's file keeps, where anything is done.

@@ -179,9 +179,8 @@ impl FeatureFit {
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for column in stored {
             if column.kind == ColumnKind::Numeric {
-                let mean = column.scale.map_or(0.0, |scale| scale.mean());
-                let (fill, scale) = (column.fill.unwrap_or(mean), column.scale.unwrap_or(Scale::IDENTITY));
-                fitted.numeric.push(Numeric { fill, filled: 0, scale });
+                let scale = column.scale.unwrap_or(Scale::IDENTITY);
+                fitted.numeric.push(Numeric { fill: column.fill(), filled: 0, scale });
                 continue;
             }
             let all = column.categories.as_deref().unwrap_or_default();

@@ -6,7 +6,7 @@ use super::{
     columns::{Columns, empty},
     fit::FeatureFit,
     parts::Parts,
-    stored::StoredCsv,
+    stored::{StoredColumn, StoredCsv},
     table::{Table, no_rows},
     target::TargetFit,
 };
@@ -48,6 +48,11 @@ impl CsvModel {
     /// Names of the columns to predict.
     pub(in crate::data) fn targets(&self) -> Vec<&str> {
         self.stored.target.iter().map(|target| target.name.as_str()).collect()
+    }
+
+    /// Its columns, and whether missing numbers are filled.
+    pub(in crate::data) fn columns(&self) -> (&[StoredColumn], bool) {
+        (&self.stored.features, self.spec.missing == Missing::Mean)
     }
 }
 
