@@ -21,7 +21,6 @@ mod experiments;
 mod gpu;
 mod kernels;
 mod lab;
-mod lab_sweeps;
 mod language;
 mod moved;
 mod new_csv;
