@@ -95,7 +95,7 @@ impl Ready {
             trial: &self.trial,
             dataset: &self.dataset,
             group: DeviceGroup::new(vec![self.device()?], Abort::nothing(), Duration::ZERO)?,
-            initial: &self.initial(),
+            initial: self.initial(),
             resumed: None,
             stop: &StopFlag::default(),
             emit: &mut emit,

@@ -206,7 +206,8 @@ fn short(spec: &Spec) -> Spec {
     (trainer.early_stopping, trainer.restore_best, trainer.validate_every_epochs) = (None, None, 0);
     spec.schedule.rule = Rule::Constant;
     spec.optimizer = spec.optimizer.with_lr_times(0.0);
-    (spec.logging.trace, spec.logging.system_every_s) = (false, None);
+    let logging = &mut spec.logging;
+    (logging.trace, logging.tensorboard, logging.system_every_s) = (false, false, None);
     spec
 }
 

@@ -3,11 +3,13 @@
 mod advise;
 mod args;
 mod check;
+mod clean;
 mod compare;
 mod describe;
 mod describe_lab;
 mod devices;
 mod draft;
+mod export;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
 mod gpus;
@@ -48,10 +50,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Latest { path } => runs::latest(&path),
         Command::Show { run } => runs::show(&run),
         Command::Diff(options) => runs::diff(&options),
+        Command::Tag { run, words } => clean::tag(&run, &words),
+        Command::Clean(options) => clean::clean(&options),
         Command::Plot(options) => plot::plot(&options),
         Command::Report(options) => report::report(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),
+        Command::Export(options) => export::export(&options),
         Command::Schema => templates::schema(),
         Command::New(options) => templates::new(&options),
         Command::Completions { shell } => args::completions(shell),

@@ -30,7 +30,7 @@ pub fn evaluate(options: &EvaluateOptions) -> Exit {
     result.unwrap_or_else(|e| report(&e))
 }
 
-fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
+pub(super) fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
     let which = if options.last { WhichWeights::Last } else { WhichWeights::Best };
     let trained = Trained::open(&options.run, which)?;
     print_stderr(&format!("weights: {}\n", trained.described()));
@@ -45,7 +45,7 @@ fn warn(words: String) {
     print_stderr(&format!("warning: {words}\n"));
 }
 
-fn report(error: &PredictError) -> Exit {
+pub(super) fn report(error: &PredictError) -> Exit {
     match error {
         PredictError::Input(failure) => return refuse(failure),
         // Whoever reads the predictions has had enough of them.

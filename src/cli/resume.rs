@@ -79,7 +79,7 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
 }
 
 /// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
-const MAY_CHANGE: [&str; 16] = [
+const MAY_CHANGE: [&str; 17] = [
     "description",
     "devices.num_gpus",
     "devices.use",
@@ -95,6 +95,7 @@ const MAY_CHANGE: [&str; 16] = [
     "logging.flush_every",
     "logging.flush_every_s",
     "logging.trace",
+    "logging.tensorboard",
     "logging.system_every_s",
 ];
 

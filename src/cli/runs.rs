@@ -38,12 +38,11 @@ pub fn diff(options: &DiffOptions) -> Exit {
     }))
 }
 
-fn answer(text: Result<String, ReportError>) -> Exit {
-    match text {
-        Ok(text) => print(&text),
-        Err(e) => {
-            print_error(&e, e.hint());
-            Exit::Refused
-        }
-    }
+pub(super) fn answer(text: Result<String, ReportError>) -> Exit {
+    text.map_or_else(|e| refuse(&e), |text| print(&text))
+}
+
+pub(super) fn refuse(error: &ReportError) -> Exit {
+    print_error(error, error.hint());
+    Exit::Refused
 }

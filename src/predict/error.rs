@@ -30,8 +30,10 @@ pub enum PredictError {
     NoTestRows { folder: PathBuf },
     #[error("the data of `{}` are not what the run was trained on: their digest is {found}, and was {recorded}", folder.display())]
     OtherData { folder: PathBuf, found: String, recorded: String },
-    #[error("`{}` holds something else than a confusion matrix", file.display())]
-    IsNoMatrix { file: PathBuf },
+    #[error("`{}` holds something else than {what}", file.display())]
+    IsOther { file: PathBuf, what: &'static str },
+    #[error("the model is too large for `{}`: ONNX holds at most 2 GiB", file.display())]
+    TooLarge { file: PathBuf },
     #[error("numbers have no confusion matrix")]
     NoClasses,
     #[error(transparent)]
@@ -65,7 +67,7 @@ impl PredictError {
                 "weights are written at the end of a run; one that was killed goes on by `runner run --resume RUN`",
             ),
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
-            Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsNoMatrix { .. } => {
+            Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsOther { .. } => {
                 Some("write to another file")
             }
             Self::NoTestRows { .. } => {

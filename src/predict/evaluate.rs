@@ -1,6 +1,6 @@
 //! A model's metrics on labelled rows.
 
-use std::{fs::File, io::Read, path::Path};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
@@ -37,26 +37,13 @@ pub fn evaluate(
     let Some(path) = confusion else { return evaluated(trained, input, labels, warn) };
     let names = trained.data.class_names().ok_or(PredictError::NoClasses)?;
     let file = OutputFile::new(path, &trained.folder, input.and_then(Input::path).into_iter().chain(labels))?;
-    if !is_absent_or_begins_with(path, b"actual,") {
-        return Err(PredictError::IsNoMatrix { file: path.to_owned() });
-    }
+    file.check_replaces(b"actual,", "a confusion matrix")?;
     let evaluation = evaluated(trained, input, labels, warn)?;
     let matrix = evaluation.confusion(&names);
     file.write(|out| {
         out.write_all(&matrix).map_err(|source| PredictError::Write { to: file.name(), source })
     })?;
     Ok(evaluation)
-}
-
-/// Whether a file may be replaced: only what was written here.
-fn is_absent_or_begins_with(path: &Path, head: &[u8]) -> bool {
-    let mut found = vec![0; head.len()];
-    match (path.metadata(), File::open(path)) {
-        (Ok(file), Ok(mut opened)) if file.is_file() && file.len() > 0 => {
-            opened.read_exact(&mut found).is_ok() && found == head
-        }
-        _ => true,
-    }
 }
 
 fn evaluated(
@@ -83,7 +70,7 @@ fn evaluated(
         metrics.push(("accuracy", hits / count as f64));
     }
     metrics.extend(scores.metrics());
-    let scaled = if trained.data.is_target_scaled() { " of the standardized target" } else { "" };
+    let scaled = if trained.data.target_scale().is_some() { " of the standardized target" } else { "" };
     let loss = format!("{}{scaled}, as in training", trained.spec.model.loss.name());
     Ok(Evaluation { rows: count, loss, metrics, scores })
 }

@@ -97,7 +97,7 @@ pub fn forward(
 }
 
 /// Names for a sentence, the first ones of many.
-fn quoted(names: &[String]) -> String {
+pub fn quoted(names: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     let more = if names.len() > SHOWN { ", ..." } else { "" };

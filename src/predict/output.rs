@@ -46,7 +46,7 @@ fn write(
         for row in prediction.chunks_exact(trained.outputs) {
             match &classes {
                 Some(classes) => class_row(&mut lines, classes, row),
-                None if trained.data.is_target_scaled() => row.iter().for_each(|y| {
+                None if trained.data.target_scale().is_some() => row.iter().for_each(|y| {
                     lines.f64(trained.data.original(f64::from(*y)));
                 }),
                 None => row.iter().for_each(|y| {

@@ -1,8 +1,8 @@
 //! The file that a command writes: replaced once all is in it, and never one of the files that the command reads.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -42,6 +42,22 @@ impl<'a> OutputFile<'a> {
             return Err(PredictError::IsInput { file: path.to_owned() });
         }
         Ok(Self { path })
+    }
+
+    /// Checks that a file that is there begins with `head`, as the one that is written will.
+    ///
+    /// # Errors
+    /// It is something else than `what`.
+    pub fn check_replaces(&self, head: &[u8], what: &'static str) -> Result<(), PredictError> {
+        let mut found = vec![0; head.len()];
+        match (self.path.metadata(), File::open(self.path)) {
+            (Ok(file), Ok(mut opened)) if file.is_file() && file.len() > 0 => {
+                let is_alike = opened.read_exact(&mut found).is_ok() && found == head;
+                let other = || PredictError::IsOther { file: self.path.to_owned(), what };
+                is_alike.then_some(()).ok_or_else(other)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The file's name in messages.

@@ -84,6 +84,9 @@ impl Test {
 
     /// Numbers are compared as numbers, all else as text. A run without the column only differs.
     fn holds(&self, run: &Run) -> bool {
+        if let Some(tags) = self.key.tags(run) {
+            return tags.contains(&self.value) == (self.operator == Operator::Equal);
+        }
         let Some(own) = self.key.value(run) else { return self.operator == Operator::Differs };
         match (own.parse::<f64>(), self.value.parse::<f64>()) {
             (Ok(own), Ok(value)) => self.operator.holds(own, value),

@@ -9,6 +9,9 @@ use super::{
 use crate::spec::nearest;
 pub(super) use crate::spec::short_keys as short;
 
+/// Stands for each of a run's tags.
+const TAG: &str = "tag";
+
 /// A name that was resolved: the full keys that it stands for, of which a run has one at most.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key(Vec<String>);
@@ -19,7 +22,7 @@ impl Key {
     /// # Errors
     /// No run has such a key, or one has several.
     pub(super) fn new(word: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        if LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
+        if word == TAG || LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
             return Ok(Self(vec![word.to_owned()]));
         }
         let of_runs: HashSet<&str> = runs.iter().flat_map(names).collect();
@@ -46,6 +49,11 @@ impl Key {
 
     pub(super) fn value<'a>(&self, run: &'a Run) -> Option<&'a str> {
         self.0.iter().find_map(|name| value(run, name))
+    }
+
+    /// The run's tags, if it stands for them.
+    pub(super) fn tags<'a>(&self, run: &'a Run) -> Option<&'a [String]> {
+        (self.name() == TAG).then_some(&run.tags[..])
     }
 
     pub(super) fn name(&self) -> &str {

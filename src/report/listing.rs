@@ -11,7 +11,7 @@ use super::{
     filter::Filter,
     find::{self, Found},
     grid::{self, Columns},
-    grouping::grouped,
+    grouping::{distinct, grouped},
     key::Key,
     run::Run,
     sweep,
@@ -20,26 +20,31 @@ use super::{
 use crate::units;
 
 /// A run, or a sweep with its trials.
-struct Entry {
-    folder: PathBuf,
-    runs: Vec<Run>,
+pub(super) struct Entry {
+    pub(super) folder: PathBuf,
+    pub(super) runs: Vec<Run>,
     is_sweep: bool,
 }
 
 impl Entry {
     /// The run that stands for it: the best by what it monitors.
-    fn best(&self) -> &Run {
-        let cost = |run: &Run| {
-            let value = run.learned(run.monitor()).and_then(|text| text.parse::<f64>().ok());
-            let sign = if run.monitors_accuracy() { -1.0 } else { 1.0 };
-            value.filter(|_| run.status == FINISHED).map_or(f64::INFINITY, |value| sign * value)
-        };
+    pub(super) fn best(&self) -> &Run {
         let best = self.runs.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.unwrap_or(&self.runs[0])
     }
 
+    /// The value of its best run, of which less is better; infinite where no finished run has one.
+    pub(super) fn cost(&self) -> f64 {
+        cost(self.best())
+    }
+
+    /// Its tags, and those of its trials.
+    pub(super) fn tags(&self) -> Vec<&str> {
+        distinct(self.runs.iter().flat_map(|run| &run.tags).map(String::as_str))
+    }
+
     /// `finished`; `58 finished, 2 diverged` for a sweep.
-    fn status(&self) -> String {
+    pub(super) fn status(&self) -> String {
         if !self.is_sweep {
             return self.runs[0].status.clone();
         }
@@ -47,15 +52,21 @@ impl Entry {
         counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect::<Vec<_>>().join(", ")
     }
 
-    fn started(&self) -> &str {
+    pub(super) fn started(&self) -> &str {
         let started = self.runs.iter().find_map(|run| run.environment.as_ref()?.get("started"));
         started.map(String::as_str).unwrap_or_default()
     }
 
-    fn value(&self) -> Option<f64> {
+    pub(super) fn value(&self) -> Option<f64> {
         let best = self.best();
         best.learned(best.monitor())?.parse().ok()
     }
+}
+
+fn cost(run: &Run) -> f64 {
+    let value = run.learned(run.monitor()).and_then(|text| text.parse::<f64>().ok());
+    let sign = if run.monitors_accuracy() { -1.0 } else { 1.0 };
+    value.filter(|_| run.status == FINISHED).map_or(f64::INFINITY, |value| sign * value)
 }
 
 /// What `list` shows.
@@ -103,6 +114,7 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
                 "status": entry.status(),
                 "metric": entry.best().monitor(),
                 "value": entry.value(),
+                "tags": entry.tags(),
             })
         };
         let array = serde_json::Value::Array(entries.iter().map(object).collect());
@@ -114,10 +126,11 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
     columns.words("status", Entry::status);
     columns.numbers("best", |entry| entry.value().map(units::number).unwrap_or_default());
     columns.words("of", |entry| entry.value().map(|_| entry.best().monitor().to_owned()).unwrap_or_default());
+    columns.words("tags", |entry| entry.tags().join(" "));
     Ok(grid::table(&columns.known(), 2, width))
 }
 
-fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
+pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
     let mut fault = None;
     let entry = |found| {
         Ok(match found {
@@ -149,6 +162,8 @@ impl Comparison {
         let reasons = self.runs.iter().filter(|run| !run.reason.is_empty());
         let reasons: String =
             reasons.map(|run| format!("  {}: {}\n", status_in_words(run), run.reason)).collect();
-        format!("{folders}{reasons}\n{}", grid::side_by_side(&columns::columns(self, "run", 1)))
+        let tags = self.runs.iter().filter(|run| !run.tags.is_empty());
+        let tags: String = tags.map(|run| format!("  tags: {}\n", run.tags.join(" "))).collect();
+        format!("{folders}{tags}{reasons}\n{}", grid::side_by_side(&columns::columns(self, "run", 1)))
     }
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod best;
+mod cleaning;
 mod columns;
 mod comparability;
 mod comparison;
@@ -25,6 +26,7 @@ mod listing;
 mod machines;
 mod matched;
 mod metric;
+mod mlflow;
 mod noise;
 mod notes;
 mod page;
@@ -45,6 +47,7 @@ mod text;
 mod verdict;
 
 pub use answer::{Question, TOP};
+pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub(crate) use error::ReportError;
 pub use export::Format;
@@ -52,8 +55,9 @@ pub(crate) use find::{Found, find_one, find_run};
 pub use gate::gate;
 pub use listing::{ListRequest, latest, list};
 pub use matched::against;
+pub use mlflow::write_mlflow;
 pub use page::{HEAD, Page, PageRequest, SVG, page};
 pub use plot::{PlotRequest, Style, plot};
-pub(crate) use run::{run_digest, run_status};
+pub(crate) use run::{TAGS, run_digest, run_status, tags};
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    thread,
 };
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
     differences::{self, Leaves},
     find,
 };
+use crate::host::logical_cores;
 
 /// A row of a comparison: a run, or a sweep's trial that was not run.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ pub(super) struct Run {
     /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
     pub(super) reason: String,
+    /// Words that `runner tag` gave it, or its sweep.
+    pub(super) tags: Vec<String>,
     /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
     /// Known cells of `summary.csv`.
@@ -42,6 +46,9 @@ pub(super) struct Run {
     /// Whether `metrics.csv` ends in a torn line, if it was read.
     pub(super) torn: bool,
 }
+
+/// A thread reads this number of folders at least.
+const WORTH_A_THREAD: usize = 50;
 
 /// The axis that numbers a sweep's repeats.
 pub(super) const REPEAT: &str = "repeat";
@@ -64,6 +71,9 @@ pub(super) const PLANNED: &str = "planned";
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
+/// The file of a run or sweep that holds its tags, a line each.
+pub const TAGS: &str = "tags";
+
 /// How a run ended: the status in its summary, or `unfinished`.
 pub fn run_status(folder: &Path) -> String {
     Run::read_or_report(folder, &mut None).status
@@ -74,10 +84,34 @@ pub fn run_digest(folder: &Path) -> Option<String> {
     Run::read_or_report(folder, &mut None).digest().map(str::to_owned)
 }
 
+/// The words of a folder's tags.
+pub fn tags(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join(TAGS)).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
 impl Run {
     /// Reads a run folder; an unreadable one becomes a damaged row, and the first error is kept in `fault`.
     pub(super) fn read_or_report(folder: &Path, fault: &mut Option<ReportError>) -> Self {
         Self::read(folder).unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
+    }
+
+    /// Reads folders in order, many of them on several threads.
+    pub(super) fn read_all(folders: &[PathBuf], fault: &mut Option<ReportError>) -> Vec<Self> {
+        let threads = (folders.len() / WORTH_A_THREAD).clamp(1, logical_cores().unwrap_or(1));
+        let read = |folders: &[PathBuf]| folders.iter().map(|folder| Self::read(folder)).collect::<Vec<_>>();
+        let results: Vec<_> = thread::scope(|scope| {
+            let parts = folders.chunks(folders.len().div_ceil(threads).max(1));
+            let started: Vec<_> = parts.map(|part| (part, scope.spawn(move || read(part)))).collect();
+            // A part whose thread is gone is read here.
+            started.into_iter().flat_map(|(part, own)| own.join().unwrap_or_else(|_| read(part))).collect()
+        });
+        let damaged =
+            |folder: &PathBuf, e, fault: &mut _| Self::damaged(folder.display().to_string(), e, fault);
+        let run = |(result, folder): (Result<Self, ReportError>, _)| {
+            result.unwrap_or_else(|e| damaged(folder, e, fault))
+        };
+        results.into_iter().zip(folders).map(run).collect()
     }
 
     /// The row of an unreadable folder.
@@ -104,6 +138,7 @@ impl Run {
             folder: Some(folder.to_owned()),
             spec: differences::read(&folder.join("spec.toml"))?,
             environment: differences::read(&folder.join("environment.toml"))?,
+            tags: tags(folder),
             ..Self::default()
         };
         let metrics = folder.join("metrics.csv");

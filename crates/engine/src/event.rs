@@ -77,6 +77,8 @@ pub struct Header {
     pub classifies: bool,
     /// Equal for equal data.
     pub data_digest: String,
+    /// Host memory that the plan counts at the run's peak, without the program's own.
+    pub peak_planned_bytes: Option<u64>,
     /// What weak scaling makes of batch and rate.
     pub weak_scaling: Option<String>,
     /// The metric whose best value is shown.

@@ -1,4 +1,4 @@
-//! Times as a user writes them: `90s`, `15m`, `1h30m`, `0.5h`, `250ms`.
+//! Times as a user writes them: `90s`, `15m`, `1h30m`, `0.5h`, `30d`, `250ms`.
 
 use std::time::Duration;
 
@@ -8,14 +8,21 @@ use serde_json::json;
 use super::{reader::Item, tree::Value};
 
 /// What [`parse`] takes, as a regular expression.
-const PATTERN: &str = r"^([0-9]+(\.[0-9]{1,9})?(h|ms|m|s))+$";
+const PATTERN: &str = r"^([0-9]+(\.[0-9]{1,9})?(d|h|ms|m|s))+$";
 
 /// Units from the largest, in nanoseconds; each may stand once, in this order.
-const UNITS: [(&str, u128); 4] =
-    [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000), ("ms", 1_000_000)];
+const UNITS: [(&str, u128); 5] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", SECOND),
+    ("ms", 1_000_000),
+];
+
+const SECOND: u128 = 1_000_000_000;
 
 /// Reads a time; `None` where it is none, or longer than a century.
-fn parse(text: &str) -> Option<Duration> {
+pub fn parse(text: &str) -> Option<Duration> {
     let (mut rest, mut total, mut units) = (text, 0_u128, &UNITS[..]);
     while !rest.is_empty() {
         let end = rest.find(|c: char| c.is_ascii_lowercase())?;
@@ -26,9 +33,9 @@ fn parse(text: &str) -> Option<Duration> {
         total = total.checked_add(nanoseconds(number, units[at].1)?)?;
         (rest, units) = (after, &units[at + 1..]);
     }
-    let century = 100 * 366 * 24 * UNITS[0].1;
+    let century = 100 * 366 * UNITS[0].1;
     let total = Some(total).filter(|t| *t <= century && !text.is_empty())?;
-    Some(Duration::new((total / UNITS[2].1) as u64, (total % UNITS[2].1) as u32))
+    Some(Duration::new((total / SECOND) as u64, (total % SECOND) as u32))
 }
 
 /// Decimal, so that what [`write()`] writes is read back exactly.

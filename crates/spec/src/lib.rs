@@ -12,7 +12,7 @@ mod checkpoint;
 mod data;
 mod devices;
 mod diagnostic;
-mod duration;
+pub mod duration;
 mod experiment;
 mod key;
 pub mod lab;

@@ -16,6 +16,8 @@ table! {
         pub metrics: Vec<Metric> = vec![Metric::Loss] => |v| v.list(1..=100, Metric::read),
         /// Whether `trace.json` is written, a timeline for Perfetto and Chrome's tracing.
         pub trace: bool = false,
+        /// Whether event files for TensorBoard are written.
+        pub tensorboard: bool = false,
         /// Seconds between two rows of `system.csv`: processors, memory, GPUs; absent: no such file.
         pub system_every_s: Option<f64> = None => some(interval),
     }
@@ -55,7 +57,6 @@ words! {
 impl Logging {
     fn check_metrics(&mut self, t: &mut Fields<'_>) {
         t.refuse_repeated("metrics", &self.metrics, "name each metric once");
-        t.later(&["tensorboard"]);
         self.metrics.retain(|m| *m != Metric::Loss);
         self.metrics.insert(0, Metric::Loss);
     }

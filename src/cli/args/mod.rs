@@ -1,6 +1,7 @@
 //! Command-line parsing. Commands of later versions are known by name, so that the error can say so.
 
 mod options;
+mod start;
 
 use std::{ffi::OsString, io::IsTerminal, path::Path};
 
@@ -8,12 +9,12 @@ use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
 
 use crate::run::{Exit, print, print_error};
-use options::MOST_VIRTUAL_GPUS;
 pub use options::{
-    CheckOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, Jobs, ListOptions,
-    ModelOptions, NewOptions, ParityOptions, PlotOptions, PredictOptions, ReportOptions, RunOptions,
-    StartOptions,
+    CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportOptions,
+    ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
 };
+use start::MOST_VIRTUAL_GPUS;
+pub use start::{CheckOptions, Jobs, ParityOptions, RunOptions, StartOptions};
 
 /// A parsed command line.
 pub struct Parsed {
@@ -47,7 +48,7 @@ enum Color {
 }
 
 /// Commands that are specified but not built yet.
-const LATER_COMMANDS: [&str; 7] = ["cancel", "clean", "export", "serve", "status", "tag", "watch"];
+const LATER_COMMANDS: [&str; 4] = ["cancel", "serve", "status", "watch"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";

@@ -1,26 +1,18 @@
 //! Commands and their options.
 
-use std::{
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, StartOptions, runs_dir};
 use crate::{
     report::{Format, TOP},
-    spec::templates::{TEMPLATES, Template},
+    spec::{
+        duration,
+        templates::{TEMPLATES, Template},
+    },
 };
-
-/// Each has a memory of its own; more than this is a slip.
-pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;
-
-/// `RUNNER_RUNS_DIR`, or `runs` in the current folder.
-fn runs_dir() -> PathBuf {
-    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
-    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
-}
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -50,6 +42,17 @@ pub enum Command {
     },
     /// Show what two runs differ in: spec, environment, loss curves, figures
     Diff(DiffOptions),
+    /// Give a run or sweep words to find it by; tagged ones are never cleaned away
+    Tag {
+        /// The folder of a run or sweep, or a folder or glob that holds one
+        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        run: String,
+        /// Words; `~WORD` takes one away
+        #[arg(value_name = "WORD", required = true)]
+        words: Vec<String>,
+    },
+    /// Remove runs and sweeps that are old or far from the best. Without `--yes` it only shows them
+    Clean(CleanOptions),
     /// Draw the curves of runs
     Plot(PlotOptions),
     /// Write one HTML page that shows runs and sweeps, and needs no network
@@ -58,6 +61,8 @@ pub enum Command {
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics
     Evaluate(EvaluateOptions),
+    /// Write a run's model, or a run or sweep, for other programs
+    Export(ExportOptions),
     /// Print the JSON Schema of the spec, for editors
     Schema,
     /// Write a commented starter spec
@@ -67,120 +72,6 @@ pub enum Command {
         /// For which shell
         shell: Shell,
     },
-}
-
-#[derive(Args, Clone)]
-pub struct RunOptions {
-    /// The spec, or `-` for standard input, then overrides such as `trainer.max_epochs=3`
-    #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
-    pub words: Vec<String>,
-    /// Where run folders are made; RUNNER_RUNS_DIR is the default where it is set
-    #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
-    pub runs_dir: PathBuf,
-    /// CPU threads that compute [default: all cores]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub threads: Option<u32>,
-    /// Pose as a machine with exactly N GPUs of separate memories [default: RUNNER_VIRTUAL_GPUS, or the real ones]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
-    pub virtual_gpus: Option<u32>,
-    /// Say only warnings, errors and what comes of it: a run's folder, parity's verdict
-    #[arg(short, long, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// Say more
-    #[arg(short, long)]
-    pub verbose: bool,
-}
-
-/// What `run` has besides: `check` and `parity` start nothing.
-#[derive(Args, Clone)]
-pub struct StartOptions {
-    #[command(flatten)]
-    pub run: RunOptions,
-    /// Go on with a run from its newest checkpoint, in its folder; no spec is named then, overrides may be. With `auto`, and
-    /// a spec: go on with the newest run of this spec, or begin one
-    #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
-    pub resume: Option<String>,
-    /// Trials of a sweep that run side by side on the CPU, each with its share of the threads; `auto`: one per core
-    #[arg(long, value_name = "N|auto")]
-    pub jobs: Option<Jobs>,
-    /// End a sweep with its first trial that fails
-    #[arg(long)]
-    pub fail_fast: bool,
-}
-
-/// How many trials run side by side.
-#[derive(Clone, Copy, Debug)]
-pub enum Jobs {
-    Auto,
-    Count(u8),
-}
-
-impl Jobs {
-    /// Their number.
-    pub fn count(self) -> usize {
-        match self {
-            Self::Auto => crate::host::logical_cores().unwrap_or(1),
-            Self::Count(count) => count.into(),
-        }
-    }
-}
-
-impl FromStr for Jobs {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse() {
-            _ if text == "auto" => Ok(Self::Auto),
-            Ok(count @ 1..) => Ok(Self::Count(count)),
-            _ => Err("expected a number from 1 to 255, or `auto`"),
-        }
-    }
-}
-
-impl RunOptions {
-    /// The spec's path.
-    pub fn spec(&self) -> PathBuf {
-        PathBuf::from(&self.words[self.spec_index()])
-    }
-
-    /// All other words.
-    pub fn overrides(&self) -> Vec<String> {
-        let spec = self.spec_index();
-        self.words.iter().enumerate().filter(|(i, _)| *i != spec).map(|(_, w)| w.clone()).collect()
-    }
-
-    /// Options and overrides may stand in any order, so the spec need not come first. Its path may hold a `=`, as that
-    /// of a trial's own `spec.toml` does: a word that names a file is no override.
-    fn spec_index(&self) -> usize {
-        let is_file = |w: &String| Path::new(w).is_file();
-        let is_no_override = |w: &String| !w.starts_with('~') && !w.contains('=');
-        let ends_as_spec = |w: &String| w.ends_with(".toml");
-        let place = |is_spec: &dyn Fn(&String) -> bool| self.words.iter().position(is_spec);
-        place(&is_file).or_else(|| place(&is_no_override)).or_else(|| place(&ends_as_spec)).unwrap_or(0)
-    }
-
-    /// Threads to use.
-    pub fn thread_count(&self) -> usize {
-        self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
-    }
-}
-
-#[derive(Args, Clone)]
-pub struct CheckOptions {
-    #[command(flatten)]
-    pub run: RunOptions,
-    /// Try other batch sizes, engines, threads, placements and logging policies for some seconds, and say what is faster
-    #[arg(long)]
-    pub advise: bool,
-}
-
-#[derive(Args, Clone)]
-pub struct ParityOptions {
-    #[command(flatten)]
-    pub run: RunOptions,
-    /// Optimizer steps at most
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub steps: u64,
 }
 
 #[derive(Args)]
@@ -253,6 +144,29 @@ pub struct ListOptions {
     /// Print a JSON array
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct CleanOptions {
+    /// A folder in the runs folder [default: all of it]
+    #[arg(value_name = "PATH", value_hint = clap::ValueHint::DirPath)]
+    pub path: Option<PathBuf>,
+    /// Nothing outside it is removed; RUNNER_RUNS_DIR is the default where it is set
+    #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
+    pub runs_dir: PathBuf,
+    /// Keep the N best of each name by what they monitor; a sweep counts as one, by its best trial
+    #[arg(long, value_name = "N", required_unless_present = "older_than")]
+    pub keep_best: Option<usize>,
+    /// Remove only what began longer ago, such as `30d` or `12h`
+    #[arg(long, value_name = "TIME", value_parser = age)]
+    pub older_than: Option<Duration>,
+    /// Remove them
+    #[arg(long)]
+    pub yes: bool,
+}
+
+fn age(text: &str) -> Result<Duration, &'static str> {
+    duration::parse(text).ok_or("expected a time such as `30d`, `12h` or `1d12h`")
 }
 
 #[derive(Args)]
@@ -345,6 +259,19 @@ pub struct EvaluateOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+#[group(id = "format", required = true, multiple = false, args = ["onnx", "mlflow"])]
+pub struct ExportOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// Write the model to FILE for ONNX Runtime, with what was done to the columns of its training file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub onnx: Option<PathBuf>,
+    /// Write the run, or a sweep with its trials, into the MLflow file store DIR
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
+    pub mlflow: Option<PathBuf>,
 }
 
 #[derive(Args)]

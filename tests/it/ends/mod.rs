@@ -5,6 +5,7 @@ mod failures;
 mod files;
 mod kills;
 mod lab;
+mod memory;
 mod signals;
 
 use std::{

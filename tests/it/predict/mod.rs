@@ -13,6 +13,7 @@ use super::process::{Ended, Folder, Sandbox, Table};
 
 mod arrays;
 mod faults;
+mod onnx;
 mod outputs;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/predict");

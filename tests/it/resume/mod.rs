@@ -3,6 +3,7 @@
 mod halving;
 mod kills;
 mod refusals;
+mod shared;
 mod sweeps;
 
 use std::{
@@ -52,7 +53,7 @@ pub fn checkpoints(run: &Folder) -> Vec<String> {
 }
 
 /// A copy of a run as a kill would have left it when its checkpoint `last` was the newest.
-fn killed_after(run: &Folder, last: &str, to: PathBuf) -> Folder {
+pub fn killed_after(run: &Folder, last: &str, to: PathBuf) -> Folder {
     copy(&run.0, &to);
     let copied = Folder(to);
     for name in checkpoints(&copied).iter().filter(|name| name.as_str() > last) {

@@ -30,9 +30,9 @@ use crate::{
 };
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
-pub use csv::{ColumnProfile, CsvProfile};
+pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn, StoredScale};
 pub use fingerprint::FileFingerprint;
-pub use new_rows::{Input, NewRows, TrainedData};
+pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
 pub use weights::{Tensor, Weights, read_metadata, read_weights};
 

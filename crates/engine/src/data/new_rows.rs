@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Part, RowBlock, Store, Task,
+    Part, RowBlock, Store, StoredColumn, StoredScale, Task,
     array_file::ArrayFile,
     arrays::same_rows,
     csv::{CsvModel, CsvRows},
@@ -45,6 +45,22 @@ pub struct TrainedData {
     /// Elements per target.
     targets: usize,
     classes: usize,
+}
+
+/// What is done to a row before the model takes it.
+pub enum Preprocessing<'a> {
+    /// A table, whose numeric columns come first.
+    Table {
+        /// In the order of the features.
+        columns: &'a [StoredColumn],
+        /// Whether missing numbers are filled.
+        fills: bool,
+    },
+    /// An array.
+    Array {
+        /// What the elements are divided by.
+        scale: Option<f32>,
+    },
 }
 
 enum Kind {
@@ -132,9 +148,20 @@ impl TrainedData {
         }
     }
 
-    /// Whether the model predicts a standardized target.
-    pub fn is_target_scaled(&self) -> bool {
-        matches!(&self.kind, Kind::Csv(model) if model.is_target_scaled())
+    /// How the target was standardized, where it was.
+    pub fn target_scale(&self) -> Option<StoredScale> {
+        if let Kind::Csv(model) = &self.kind { model.target_scale() } else { None }
+    }
+
+    /// What is done to a row before the model takes it.
+    pub fn preprocessing(&self) -> Preprocessing<'_> {
+        match &self.kind {
+            Kind::Csv(model) => {
+                let (columns, fills) = model.columns();
+                Preprocessing::Table { columns, fills }
+            }
+            Kind::Array { scale, .. } => Preprocessing::Array { scale: *scale },
+        }
     }
 
     /// Opens rows to predict.

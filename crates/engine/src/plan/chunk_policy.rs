@@ -55,6 +55,8 @@ impl ChunkPolicy<'_> {
         let are_split = of_one_file && facts.validation_rows > 0;
         let validates = programs.validate.is_some();
         let fixed = self.machine.gpus.iter().map(|gpu| gpu.limits.fixed_bytes).max().unwrap_or(0);
-        Rows { facts, shuffle: spec.data.shuffle, are_split, chunks, validates, gpu_fixed_bytes: fixed }
+        let saves_checkpoints = spec.checkpoint.is_some();
+        let shuffle = spec.data.shuffle;
+        Rows { facts, shuffle, are_split, chunks, validates, saves_checkpoints, gpu_fixed_bytes: fixed }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     dataset_info::DatasetInfo,
     devices::DeviceId,
 };
-use crate::program::{MemoryPlan, Programs, Role, Shard};
+use crate::program::{MemoryPlan, Programs, Role, Shard, Slice};
 
 const NUMBER: u64 = 4;
 
@@ -23,6 +23,7 @@ pub(super) struct Rows {
     pub are_split: bool,
     pub chunks: Option<Chunks>,
     pub validates: bool,
+    pub saves_checkpoints: bool,
     /// Bytes of any job on a GPU beside its buffers.
     pub gpu_fixed_bytes: u64,
 }
@@ -33,7 +34,9 @@ pub struct Footprint {
     pub devices: Vec<u64>,
     /// Further host memory: rows, their order, and chunks in flight.
     pub host: u64,
-    /// The part of that for training and validation chunks, and the maximum number of chunks.
+    /// Host memory for copies of the weights, and of the optimizer's state in a checkpoint, while they are saved.
+    pub saved: u64,
+    /// The part of `host` for training and validation chunks, and the maximum number of chunks.
     pub chunks: (u64, u64),
 }
 
@@ -48,7 +51,13 @@ impl Footprint {
         };
         let places: Vec<DeviceId> = ranks.iter().map(|(place, _)| **place).collect();
         let chunks = rows.held(&places);
-        Self { devices: ranks.iter().enumerate().map(device).collect(), host: rows.on_host(&places), chunks }
+        let saved = ranks.first().map_or(0, |(_, programs)| rows.saved(programs));
+        Self {
+            devices: ranks.iter().enumerate().map(device).collect(),
+            host: rows.on_host(&places),
+            saved,
+            chunks,
+        }
     }
 
     /// Whether no memory holds less than in the other footprint, and at least one holds more.
@@ -61,10 +70,10 @@ impl Footprint {
         own != other && own.iter().zip(&other).all(|(own, other)| own >= other)
     }
 
-    /// Total host memory, with that of the CPU and virtual devices.
+    /// Peak host memory, with that of the CPU and virtual devices.
     pub fn in_host_memory(&self, used: &[DeviceId]) -> u64 {
         let own = self.devices.iter().zip(used).filter(|(_, place)| !matches!(place, DeviceId::Gpu(_)));
-        own.fold(self.host, |sum, (bytes, _)| sum.saturating_add(*bytes))
+        own.fold(self.host.saturating_add(self.saved), |sum, (bytes, _)| sum.saturating_add(*bytes))
     }
 }
 
@@ -80,8 +89,15 @@ impl Rows {
 
     /// Bytes of the best weights, which the first device keeps.
     pub fn best(&self, programs: &Programs) -> u64 {
-        let values = programs.layout.whole(programs.layout.values).len as u64;
-        if self.validates { values.saturating_mul(NUMBER) } else { 0 }
+        if self.validates { bytes_of(Some(programs.layout.whole(programs.layout.values))) } else { 0 }
+    }
+
+    /// Bytes of host memory for what is saved: final and best weights, in a checkpoint also the optimizer's state.
+    pub fn saved(&self, programs: &Programs) -> u64 {
+        let layout = &programs.layout;
+        let state = layout.of_role(Role::State).filter(|_| self.saves_checkpoints);
+        let [values, state] = [Some(layout.whole(layout.values)), state].map(bytes_of);
+        values.saturating_add(self.best(programs)).saturating_add(state)
     }
 
     /// Bytes on one device, without the best weights.
@@ -89,10 +105,10 @@ impl Rows {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
         match place {
             // Computes on the host's rows.
-            DeviceId::Cpu => programs.arena_bytes(),
-            DeviceId::Virtual(_) => {
-                programs.arena_bytes().saturating_add(self.resident()).saturating_add(chunk())
-            }
+            DeviceId::Cpu => programs.arena_bytes().saturating_add(programs.packed_bytes()),
+            DeviceId::Virtual(_) => [programs.packed_bytes(), self.resident(), chunk()]
+                .into_iter()
+                .fold(programs.arena_bytes(), u64::saturating_add),
             DeviceId::Gpu(_) => {
                 let layout = &programs.layout;
                 let log = layout.buffers.iter().filter(|b| b.role == Role::Log);
@@ -146,4 +162,8 @@ impl Rows {
         let rows = self.chunks.map_or(0, |chunks| chunks.rows(last, self.validates));
         rows.saturating_mul(NUMBER + if self.facts.in_file() { SORTED } else { 0 })
     }
+}
+
+fn bytes_of(slice: Option<Slice>) -> u64 {
+    slice.map_or(0, |slice| (slice.len as u64).saturating_mul(NUMBER))
 }

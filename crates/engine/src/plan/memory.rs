@@ -103,7 +103,8 @@ impl Need<'_> {
         }
         let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_)));
         let kept = if matches!(used.first(), Some(DeviceId::Gpu(_))) { 0 } else { best };
-        let needed = in_host.fold(host.saturating_add(kept), |sum, place| sum.saturating_add(of(*place)));
+        let fixed = host.saturating_add(kept).saturating_add(rows.saved(programs));
+        let needed = in_host.fold(fixed, |sum, place| sum.saturating_add(of(*place)));
         let free = self.policy.machine.memory_available;
         (needed > free).then_some(Lack { gpu: None, needed, free, each, host })
     }

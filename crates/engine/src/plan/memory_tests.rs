@@ -36,12 +36,14 @@ fn the_need_of_each_virtual_device_is_named() {
     let of = |free| {
         planned(&["devices.num_gpus=2"], facts(50_000, 100, false), &Machine::typical(gpus(true, 2, 1), free))
     };
-    let (arena, data) = (of(MUCH).expect("it fits").peers[0].arena_bytes(), 50_000 * 101 * 4);
+    let fits = of(MUCH).expect("it fits");
+    let (arena, data) = (fits.peers[0].arena_bytes(), 50_000 * 101 * 4);
+    let saved = fits.footprint.saved;
     let problem = of(40_000_000).expect_err("it is too large");
     let message = format!(
         "the job needs {} of memory ({} on each of 2 virtual devices, the data once more on the host) for \
          parameters, activations and data, and 38.1 MiB are available",
-        units::bytes(2 * (arena + data) + data),
+        units::bytes(2 * (arena + data) + data + saved),
         units::bytes(arena + data)
     );
     assert_eq!(problem.message, message);
@@ -66,13 +68,16 @@ fn chunks_are_counted_where_they_are() {
     let chunks = shuffled.chunks.expect("chunks");
     assert_eq!((chunks.train, chunks.validation), (20_000, 3_000));
     let mut devices = [&shuffled.programs, &shuffled.peers[0]]
-        .map(|programs| programs.arena_bytes() + train / 2 + validation / 2);
+        .map(|programs| programs.arena_bytes() + programs.packed_bytes() + train / 2 + validation / 2);
     // The first device keeps the best weights.
     let layout = &shuffled.programs.layout;
-    devices[0] += 4 * layout.whole(layout.best.expect("it validates")).len as u64;
+    let best = 4 * layout.whole(layout.best.expect("it validates")).len as u64;
+    devices[0] += best;
     let host = held + 50_000 * 4;
     assert_eq!((&shuffled.footprint.devices[..], shuffled.footprint.host), (&devices[..], host));
-    let needed = host + devices[0] + devices[1];
+    // Final and best weights on their way to their files.
+    assert_eq!(shuffled.footprint.saved, 2 * best);
+    let needed = host + devices[0] + devices[1] + 2 * best;
     assert_eq!(shuffled.footprint.in_host_memory(&shuffled.devices.used), needed);
     // Any smaller memory is refused.
     assert!(two(true, "data.shuffle=true", needed).is_ok());
@@ -89,7 +94,9 @@ fn chunks_are_counted_where_they_are() {
     // A GPU has two chunks, and the host has copies of them in pinned memory.
     let real = two(false, "data.shuffle=false", MUCH).expect("it fits");
     let host = held + 2 * (train + validation);
-    assert_eq!((real.footprint.host, real.footprint.in_host_memory(&real.devices.used)), (host, host));
+    assert_eq!(real.footprint.host, host);
+    let host = host + real.footprint.saved;
+    assert_eq!(real.footprint.in_host_memory(&real.devices.used), host);
     let resident = two(false, "data.shuffle=false", host - 1).expect_err("it is too large");
     let [needed, free] = units::two_sizes(host, host - 1);
     let message = format!(

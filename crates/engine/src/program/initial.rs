@@ -50,16 +50,14 @@ pub fn imported(parameter: &Parameter, values: &[f32], to: &mut [f32]) {
     draw(to, parameter, || elements.next().unwrap_or(0.0));
 }
 
-/// A parameter's shape and values in PyTorch's order of axes.
-pub fn exported(parameter: &Parameter, values: &[f32]) -> (Vec<usize>, Vec<f32>) {
+/// A parameter's values in PyTorch's order of axes, from the flat buffer of all.
+pub fn exported<'a>(parameter: &Parameter, values: &'a [f32]) -> impl Iterator<Item = f32> + use<'a> {
     let own = &values[parameter.offset..parameter.offset + parameter.elements()];
-    match parameter.shape[..] {
-        [inputs, outputs] => {
-            let turned = (0..outputs).flat_map(|o| (0..inputs).map(move |i| own[i * outputs + o])).collect();
-            (vec![outputs, inputs], turned)
-        }
-        _ => (parameter.shape.clone(), own.to_vec()),
-    }
+    let (inputs, outputs) = match parameter.shape[..] {
+        [inputs, outputs] => (inputs, outputs),
+        _ => (own.len(), 1),
+    };
+    (0..outputs).flat_map(move |o| (0..inputs).map(move |i| own[i * outputs + o]))
 }
 
 /// Fills a parameter in PyTorch's order of axes.

@@ -13,6 +13,11 @@ pub use initial::{exported, imported, initial_parameter};
 pub use lower::{Options, Shard, lower, lower_inference};
 pub use memory_plan::{MemoryPlan, Offsets};
 
+use crate::vector::matmul::Kernel;
+
+/// Columns of a packed panel, at most.
+const PANEL: usize = 32;
+
 /// The instructions of one kind of step, for one number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
@@ -49,5 +54,15 @@ impl Programs {
     pub fn arena_bytes(&self) -> u64 {
         let log = self.layout.buffers.get(self.layout.log.0).map_or(0, |log| aligned(log.len));
         (MemoryPlan::new(self).elements() as u64).saturating_add(log as u64).saturating_mul(4)
+    }
+
+    /// Bytes of the matrices that the CPU packs for the products of a step, rounded up.
+    pub fn packed_bytes(&self) -> u64 {
+        let packed = self.train.instructions.iter().filter_map(|Instruction { op, .. }| {
+            let [m, k, n] = op.product()?;
+            let packs = matches!(op, Op::InputGradient(_)) || Kernel::portable().worth_packing(m, n);
+            packs.then(|| (k as u64).saturating_mul(n.next_multiple_of(PANEL) as u64).saturating_mul(4))
+        });
+        packed.fold(0, u64::saturating_add)
     }
 }

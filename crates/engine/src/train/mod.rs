@@ -21,7 +21,6 @@ mod stop;
 mod train_loop;
 mod validation;
 
-pub use crate::program::exported;
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
 pub use stop::StopFlag;

@@ -29,10 +29,10 @@ pub struct TrainSetup<'a> {
     pub trial: &'a Trial,
     pub dataset: &'a Dataset,
     pub group: DeviceGroup,
-    /// The flat buffer of initial values.
-    pub initial: &'a [f32],
-    /// A state to go on from, whose parameters are `initial`.
-    pub resumed: Option<&'a SavedState>,
+    /// The flat buffer of initial values. Freed once the devices have them.
+    pub initial: Vec<f32>,
+    /// A state to go on from, whose parameters are `initial`. Likewise.
+    pub resumed: Option<SavedState>,
     pub stop: &'a StopFlag,
     pub emit: Emit<'a>,
 }
@@ -85,7 +85,7 @@ pub fn grain(trial: &Trial) -> Grain {
 /// Nobody takes events any more.
 pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     let TrainSetup { trial, dataset, group, initial, resumed, stop, emit } = job;
-    let mut training = TrainLoop::new((trial, dataset), group, resumed, stop, emit);
+    let mut training = TrainLoop::new((trial, dataset), group, resumed.as_ref(), stop, emit);
     let ran = training.run(initial, resumed);
     // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
     // running sums may hold steps of the block that failed, so that a mean is no longer known.
@@ -107,6 +107,8 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     }
     training.check_inputs(&mut status, &mut reason, unread);
     let loop_time = training.clock.origin().elapsed();
+    // Frees the arrays of the last checkpoint.
+    training.checkpoints.wait();
     let slice = training.values();
     let mut values = vec![0.0; slice.len];
     let read = training.group.read(Purpose::Parameters, slice, &mut values);
@@ -202,11 +204,12 @@ impl<'a> TrainLoop<'a> {
         self.trial.programs.layout.whole(self.trial.programs.layout.values)
     }
 
-    fn run(&mut self, initial: &[f32], resumed: Option<&SavedState>) -> Result<(), Halt> {
+    fn run(&mut self, initial: Vec<f32>, resumed: Option<SavedState>) -> Result<(), Halt> {
         let start = Instant::now();
         self.group.start(&self.clock)?;
-        self.group.write(Purpose::Parameters, self.values(), initial)?;
-        resumed.map_or(Ok(()), |saved| self.resume(saved))?;
+        self.group.write(Purpose::Parameters, self.values(), &initial)?;
+        drop(initial);
+        resumed.map_or(Ok(()), |saved| self.resume(&saved))?;
         let train = self.open(&self.dataset.train, PassKind::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
             (Some(part), Some(_)) => Some((part.rows, self.open(part, PassKind::Validate)?)),

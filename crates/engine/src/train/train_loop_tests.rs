@@ -89,7 +89,7 @@ fn run(faults: &[Option<Fault>], policy: &str, limits: [Duration; 2]) -> (Traine
         Ok(())
     };
     let stop = StopFlag::default();
-    let (trial, dataset, initial, stop) = (&trial, &dataset, &initial[..], &stop);
+    let (trial, dataset, stop) = (&trial, &dataset, &stop);
     let trained = train(TrainSetup { trial, dataset, group, initial, resumed: None, stop, emit: &mut emit });
     (trained.expect("somebody listens"), rows)
 }

@@ -192,7 +192,7 @@ impl Tour<'_> {
         for (index, NetParameter { value, parameter, inputs }) in parameters.iter().enumerate() {
             let mut values = vec![0.0; parameter.elements()];
             initial_parameter(init, parameter, index, *inputs, self.seed, &mut values);
-            let (_, values) = exported(parameter, &values);
+            let values: Vec<_> = exported(parameter, &values).collect();
             self.write(Purpose::Parameters, *value, &values)?;
         }
         Ok(())

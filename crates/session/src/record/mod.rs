@@ -9,6 +9,7 @@
 //! ```
 
 mod checkpoint;
+mod claims;
 mod command;
 mod console;
 mod durable;
@@ -32,6 +33,7 @@ mod summary;
 mod sweep_table;
 mod system;
 mod tables;
+mod tensorboard;
 pub mod text_table;
 mod trace;
 
@@ -39,7 +41,7 @@ use std::time::Instant;
 
 use self::{
     checkpoint::Checkpoints, durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::EventCsv,
-    trace::TraceJson,
+    tensorboard::TensorBoard, trace::TraceJson,
 };
 use crate::{event::Event, plan::Trial, spec::Kind};
 
@@ -48,6 +50,7 @@ pub(crate) use metrics::length_of;
 pub use summary::summary_columns;
 
 pub use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};
+pub use claims::{Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use environment::{
@@ -131,6 +134,9 @@ pub fn open_sinks(
             // Its checkpoints hold rows of the file before.
             sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0))));
             sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
+            if logging.tensorboard {
+                sinks.push(Box::new(TensorBoard::create(run, &logging.metrics)?));
+            }
             if logging.trace {
                 sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
             }

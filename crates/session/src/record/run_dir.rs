@@ -3,14 +3,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use chrono::{DateTime, Utc};
 
-use super::RecordError;
+use super::{Claims, RecordError};
 use crate::{
     event::Status,
     host::{Durability, write_atomically},
@@ -24,6 +24,9 @@ const LONGEST_TRIAL: usize = 60;
 
 /// Holds what earlier parts of a run left, a numbered folder for each.
 const EARLIER: &str = "earlier";
+
+/// What a folder keeps when its run begins anew.
+const STAYS: [&str; 2] = [EARLIER, "tags"];
 
 /// Files that every part of a run writes for itself.
 const WRITTEN_ANEW: [&str; 7] = [
@@ -134,6 +137,17 @@ impl RunDir {
         paths.into_iter().filter_map(|path| Some((number(&path)?, Self { path }))).collect()
     }
 
+    /// Whether a process is at work here, or in a sweep's trial: it holds the lock of its files.
+    pub fn is_live(&self) -> bool {
+        let mut logs = self.trials().into_values().chain([self.clone()]).map(|run| run.file("run.log"));
+        // What cannot be looked at may well be live.
+        let is_locked = |path| match fs::File::options().append(true).open(path) {
+            Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
+            Err(e) => e.kind() != io::ErrorKind::NotFound,
+        };
+        Claims::are_held(&self.path) || logs.any(is_locked)
+    }
+
     /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that
     /// the run cannot be without.
     pub fn set_aside(&self) -> Result<(), RecordError> {
@@ -150,7 +164,7 @@ impl RunDir {
         let entries = fs::read_dir(&self.path).map_err(|e| RecordError::read(&self.path, e))?;
         let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
         let aside = self.aside()?;
-        let names = names.iter().filter_map(|name| name.to_str()).filter(|name| *name != EARLIER);
+        let names = names.iter().filter_map(|name| name.to_str()).filter(|name| !STAYS.contains(name));
         names.into_iter().try_for_each(|name| self.move_to(&aside, name))
     }
 
@@ -164,6 +178,16 @@ impl RunDir {
     fn move_to(&self, aside: &Path, name: &str) -> Result<(), RecordError> {
         let moved = fs::rename(self.file(name), aside.join(name));
         unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))
+    }
+
+    /// The folder that [`RunDir::trial`] makes first, if it is there.
+    pub fn existing_trial<'a>(
+        &self,
+        number: usize,
+        axes: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Option<Self> {
+        let path = self.path.join(trial_name(number, axes));
+        path.is_dir().then_some(Self { path })
     }
 
     /// Makes the folder of a sweep's trial `number` (from 0), named by its axes under their short names:

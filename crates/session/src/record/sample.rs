@@ -24,6 +24,7 @@ pub(super) fn header() -> Header {
         weak_scaling: None,
         monitor: Some(Monitor::ValidationLoss),
         data_digest: "0123456789abcdef".to_owned(),
+        peak_planned_bytes: Some(2_097_152),
         train_rows: 80,
         steps_planned: 6,
         epochs_planned: 2,

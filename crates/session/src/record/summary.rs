@@ -22,7 +22,7 @@ struct Row<'a> {
     peak_rss_bytes: Option<u64>,
 }
 
-fn columns<'a>() -> [Column<Row<'a>>; 30] {
+fn columns<'a>() -> [Column<Row<'a>>; 31] {
     [
         ("run", |cells, row| cells.text(row.run)),
         ("name", |cells, row| cells.text(&row.header.name)),
@@ -58,6 +58,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 30] {
         ("best_step", |cells, row| cells.option(row.outcome.best.map(|b| b.step), Lines::u64)),
         ("data_digest", |cells, row| cells.text(&row.header.data_digest)),
         ("epoch_train_loss", |cells, row| cells.option(row.outcome.epoch_train_loss, Lines::f64)),
+        ("peak_planned_bytes", |cells, row| cells.option(row.header.peak_planned_bytes, Lines::u64)),
     ]
 }
 
@@ -74,7 +75,7 @@ impl Row<'_> {
 }
 
 /// The columns of `summary.csv`.
-pub fn summary_columns() -> [&'static str; 30] {
+pub fn summary_columns() -> [&'static str; 31] {
     columns().map(|(name, _)| name)
 }
 
@@ -150,7 +151,7 @@ mod tests {
         file.row(&columns(), &row).unwrap();
         file.flush().unwrap();
         insta::assert_snapshot!(std::fs::read_to_string(&path).unwrap(), @r"
-        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef,1.75
+        20270115T080000Z-0123abcd,linreg,finished,1,cpu,false,strong,f32,serial,2,6,1.5,0.1,0.95,0.5,0.4,15.0,400.0,0.005,0.01,2,4000,72,1572864,4096,0.05,1,3,0123456789abcdef,1.75,2097152
         ");
     }
 }

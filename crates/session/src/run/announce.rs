@@ -50,6 +50,7 @@ pub fn begin(
         weak_scaling: record::weak_scaling(trial),
         monitor: Some(trial.spec.trainer.monitor),
         data_digest: dataset.digest.clone(),
+        peak_planned_bytes: Some(trial.footprint.in_host_memory(&trial.devices.used)),
         train_rows: trial.facts.train_rows as u64,
         steps_planned: trial.steps,
         epochs_planned: trial.steps.div_ceil(trial.steps_per_epoch),

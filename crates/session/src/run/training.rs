@@ -21,7 +21,7 @@ use crate::{
         self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
     },
     spec::{GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
-    train::{self, DeviceGroup, StopFlag, Trained, exported, initial_values},
+    train::{self, DeviceGroup, StopFlag, Trained, initial_values},
 };
 
 /// A trial with its resources: memory, threads, rows, weights.
@@ -48,8 +48,8 @@ impl Ready<'_> {
         emit: &mut dyn FnMut(Vec<Event>) -> Result<(), Closed>,
     ) -> Result<Trained, Closed> {
         let Self { trial, dataset, group, initial, resumed, .. } = self;
-        let resumed = resumed.as_ref().map(|resumed| &resumed.state);
-        let (dataset, initial) = (&*dataset, &initial[..]);
+        let resumed = resumed.map(|resumed| resumed.state);
+        let dataset = &*dataset;
         train::train(train::TrainSetup { trial, dataset, group, initial, resumed, stop, emit })
     }
 }
@@ -251,9 +251,7 @@ fn save(
     path: &Path,
 ) -> Result<(), RecordError> {
     let parameters = &trial.programs.layout.parameters;
-    let turned: Vec<_> = parameters.iter().map(|p| (p.name.clone(), exported(p, values))).collect();
-    let tensors: Vec<_> =
-        turned.iter().map(|(n, (shape, v))| (n.clone(), shape.clone(), v.as_slice())).collect();
+    let tensors: Vec<_> = parameters.iter().map(|p| (p.name.clone(), p, values)).collect();
     let mut metadata = BTreeMap::from([
         ("format".to_owned(), "pt".to_owned()),
         ("framework".to_owned(), concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned()),

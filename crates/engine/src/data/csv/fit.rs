@@ -231,9 +231,8 @@ impl FeatureFit {
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for column in stored {
             if column.kind == ColumnKind::Numeric {
-                let mean = column.scale.map_or(0.0, |scale| scale.mean);
-                let (fill, scale) = (column.fill.unwrap_or(mean), Scale::from_stored(column.scale));
-                fitted.numeric.push(Numeric { fill, filled: 0, scale });
+                let scale = Scale::from_stored(column.scale);
+                fitted.numeric.push(Numeric { fill: column.fill(), filled: 0, scale });
                 continue;
             }
             let all = column.categories.as_deref().unwrap_or_default();

@@ -33,6 +33,7 @@ use super::{
 use crate::spec::{Csv, Problem};
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
+pub use stored::{ColumnKind, StoredColumn, StoredScale};
 
 pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
     let text = Text::read(&spec.path, "data.csv.path", spec.delimiter)?;

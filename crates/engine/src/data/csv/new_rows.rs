@@ -6,7 +6,7 @@ use super::{
     columns::{Columns, empty},
     fit::FeatureFit,
     parts::Parts,
-    stored::StoredCsv,
+    stored::{StoredColumn, StoredCsv, StoredScale},
     table::{Table, no_rows},
     target::TargetFit,
 };
@@ -45,9 +45,14 @@ impl CsvModel {
         self.target.scale().map_or(value, |scale| scale.original(value))
     }
 
-    /// Whether the target was standardized.
-    pub(in crate::data) fn is_target_scaled(&self) -> bool {
-        self.target.scale().is_some_and(|scale| scale.stored().is_some())
+    /// How the target was standardized.
+    pub(in crate::data) fn target_scale(&self) -> Option<StoredScale> {
+        self.stored.target.scale
+    }
+
+    /// Its columns, and whether missing numbers are filled.
+    pub(in crate::data) fn columns(&self) -> (&[StoredColumn], bool) {
+        (&self.stored.features, self.spec.missing == Missing::Mean)
     }
 }
 

@@ -5,54 +5,70 @@ use serde::{Deserialize, Serialize};
 /// What was done to the columns of the training file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::data) struct StoredCsv {
-    pub(super) source: String,
+    pub source: String,
     /// Numeric columns, then categorical ones, each in the order of the model's features.
-    pub(super) features: Vec<StoredColumn>,
-    pub(super) target: StoredTarget,
+    pub features: Vec<StoredColumn>,
+    pub target: StoredTarget,
 }
 
+/// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum ColumnKind {
+pub enum ColumnKind {
+    /// Numbers: one feature.
     Numeric,
+    /// Words: a feature for each category.
     Categorical,
 }
 
+/// What was done to a column of features.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StoredColumn {
-    pub(super) name: String,
-    pub(super) kind: ColumnKind,
+pub struct StoredColumn {
+    /// As in the file's header, or the column's number.
+    pub name: String,
+    /// Numbers or words.
+    pub kind: ColumnKind,
     /// The value of missing cells, where that is not the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) fill: Option<f64>,
+    pub fill: Option<f64>,
+    /// `None` where nothing is done to the numbers.
     #[serde(flatten)]
-    pub(super) scale: Option<StoredScale>,
+    pub scale: Option<StoredScale>,
     /// Sorted; a last `null` stands for missing cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) categories: Option<Vec<Option<String>>>,
+    pub categories: Option<Vec<Option<String>>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StoredTarget {
-    pub(super) name: String,
+pub(in crate::data) struct StoredTarget {
+    pub name: String,
     #[serde(flatten)]
-    pub(super) scale: Option<StoredScale>,
+    pub scale: Option<StoredScale>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) classes: Option<StoredClasses>,
+    pub classes: Option<StoredClasses>,
 }
 
 /// A standardization.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct StoredScale {
-    pub(super) mean: f64,
-    pub(super) std: f64,
+pub struct StoredScale {
+    /// Subtracted.
+    pub mean: f64,
+    /// The divisor.
+    pub std: f64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum StoredClasses {
+pub(in crate::data) enum StoredClasses {
     /// 0, 1, ..., k - 1.
     Count(usize),
     /// Sorted.
     Names(Vec<String>),
+}
+
+impl StoredColumn {
+    /// What takes the place of a missing number.
+    pub fn fill(&self) -> f64 {
+        self.fill.unwrap_or_else(|| self.scale.map_or(0.0, |scale| scale.mean))
+    }
 }

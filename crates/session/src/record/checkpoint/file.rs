@@ -10,7 +10,7 @@ use super::CheckpointIdentity;
 use crate::{
     event::{Checkpoint, CheckpointFacts, StateArrays},
     host::{Durability, reason, write_atomically},
-    program::{Layout, Parameter, Role, exported, imported},
+    program::{Layout, Parameter, Role, imported},
     record::{RecordError, model_file::write_tensors},
 };
 
@@ -64,12 +64,10 @@ pub(super) fn write(
     metrics_rows: u64,
 ) -> Result<Description, RecordError> {
     let arrays = &*checkpoint.arrays;
-    let sets = sets(arrays).flat_map(|(prefix, values)| {
-        parameters.iter().map(move |p| (format!("{prefix}{}", p.name), exported(p, values)))
+    let tensors = sets(arrays).flat_map(|(prefix, values)| {
+        parameters.iter().map(move |p| (format!("{prefix}{}", p.name), p, values))
     });
-    let sets: Vec<_> = sets.collect();
-    let tensors: Vec<_> =
-        sets.iter().map(|(name, (shape, values))| (name.clone(), shape.clone(), &values[..])).collect();
+    let tensors: Vec<_> = tensors.collect();
     let framework = concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned();
     let metadata = [("format".to_owned(), "pt".to_owned()), ("framework".to_owned(), framework.clone())];
     let path = folder.join(format!("{name}.safetensors"));

@@ -1,0 +1,172 @@
+//! Event files of TensorBoard: the rows of `metrics.csv`, a scalar for each cell (`loss/train`, `loss/validation`).
+//!
+//! A file is a sequence of records: length, its checksum, an `Event` as protocol buffer, its checksum. Once a run goes on,
+//! its rows are in a file of their own, at whose start TensorBoard drops the steps that are taken again.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use crc::{CRC_32_ISCSI, Crc};
+use prost::Message;
+
+use super::{RecordError, RunDir, Sink};
+use crate::{
+    event::{Event, TrainRows, ValidationRow},
+    spec::Metric,
+};
+
+const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+/// Records are buffered up to this size.
+const BURST_BYTES: usize = 64 * 1024;
+
+/// Steps before this one are kept, later ones of earlier files are dropped.
+const SESSION_START: i32 = 1;
+
+/// `event.proto`, as far as it is written here.
+#[derive(Clone, PartialEq, Message)]
+struct EventProto {
+    /// Seconds since 1970.
+    #[prost(double, tag = "1")]
+    wall_time: f64,
+    #[prost(int64, tag = "2")]
+    step: i64,
+    #[prost(string, optional, tag = "3")]
+    file_version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
+    #[prost(message, optional, tag = "7")]
+    session_log: Option<SessionLog>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    value: Vec<Scalar>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Scalar {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SessionLog {
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
+
+/// The sink of an event file.
+pub struct TensorBoard {
+    path: PathBuf,
+    file: File,
+    metrics: Vec<Metric>,
+    /// Whole records that are not in the file yet.
+    buffer: Vec<u8>,
+}
+
+impl TensorBoard {
+    /// Begins an event file behind those of the folder.
+    pub fn create(run: &RunDir, metrics: &[Metric]) -> Result<Self, RecordError> {
+        let names = (0..).map(|number| run.file(&format!("events.out.tfevents.{number:04}")));
+        let path = names.into_iter().find(|path| !path.exists()).unwrap_or_default();
+        let opened = OpenOptions::new().append(true).create_new(true).open(&path);
+        let file = opened.map_err(|e| RecordError::write(&path, e))?;
+        let mut events = Self { path, file, metrics: metrics.to_vec(), buffer: Vec::new() };
+        let version = Some("brain.Event:2".to_owned());
+        events.push(&EventProto { wall_time: now(), file_version: version, ..EventProto::default() })?;
+        events.flush()?;
+        Ok(events)
+    }
+
+    fn push(&mut self, event: &EventProto) -> Result<(), RecordError> {
+        let start = self.buffer.len();
+        let length = (event.encoded_len() as u64).to_le_bytes();
+        self.buffer.extend(length);
+        self.buffer.extend(masked_checksum(&length).to_le_bytes());
+        event.encode_raw(&mut self.buffer);
+        let checksum = masked_checksum(&self.buffer[start + 12..]);
+        self.buffer.extend(checksum.to_le_bytes());
+        if self.buffer.len() >= BURST_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn train(&mut self, block: &TrainRows) -> Result<(), RecordError> {
+        let mut event = scalars(&self.metrics, "train");
+        let start = now() - block.elapsed_s.last().unwrap_or(&0.0);
+        for (row, values) in block.values.chunks(block.width.max(1)).enumerate() {
+            let mut values = values.iter().copied();
+            let cells = self.metrics.iter().map(|metric| match metric {
+                Metric::Lr => block.lr.get(row).map(|lr| *lr as f32),
+                _ => values.next(),
+            });
+            set(&mut event, cells);
+            event.step = (block.first_step + row as u64) as i64;
+            event.wall_time = start + block.elapsed_s.get(row).unwrap_or(&0.0);
+            self.push(&event)?;
+        }
+        Ok(())
+    }
+
+    fn validation(&mut self, row: &ValidationRow) -> Result<(), RecordError> {
+        let measured = [(Metric::Loss, Some(row.loss)), (Metric::Accuracy, row.accuracy)];
+        let is_known = |metric: &Metric| self.metrics.contains(metric);
+        let (metrics, values): (Vec<_>, Vec<_>) =
+            measured.into_iter().filter(|(metric, value)| is_known(metric) && value.is_some()).unzip();
+        let mut event = scalars(&metrics, "validation");
+        set(&mut event, values.into_iter().map(|value| value.map(|value| value as f32)));
+        (event.step, event.wall_time) = (row.step as i64, now());
+        self.push(&event)
+    }
+}
+
+impl Sink for TensorBoard {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        match event {
+            Event::Started(header) => match header.resumed_after {
+                Some(step) => self.push(&EventProto {
+                    wall_time: now(),
+                    step: step as i64 + 1,
+                    session_log: Some(SessionLog { status: SESSION_START }),
+                    ..EventProto::default()
+                }),
+                None => Ok(()),
+            },
+            Event::Train(block) => self.train(block),
+            Event::Validation(row) => self.validation(row),
+            _ => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        let written = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        written.map_err(|e| RecordError::write(&self.path, e))
+    }
+}
+
+/// An event with a scalar for each metric; TensorBoard shows those that have a first part in common side by side.
+fn scalars(metrics: &[Metric], split: &str) -> EventProto {
+    let scalar = |metric: &Metric| Scalar { tag: format!("{}/{split}", metric.name()), simple_value: None };
+    let summary = Some(Summary { value: metrics.iter().map(scalar).collect() });
+    EventProto { summary, ..EventProto::default() }
+}
+
+fn set(event: &mut EventProto, values: impl Iterator<Item = Option<f32>>) {
+    let scalars = event.summary.iter_mut().flat_map(|summary| &mut summary.value);
+    scalars.zip(values).for_each(|(scalar, value)| scalar.simple_value = value);
+}
+
+fn masked_checksum(bytes: &[u8]) -> u32 {
+    CHECKSUM.checksum(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}

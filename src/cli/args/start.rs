@@ -1,0 +1,131 @@
+//! Options of the commands that read a spec.
+
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use clap::Args;
+
+/// Each has a memory of its own; more than this is a slip.
+pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;
+
+/// `RUNNER_RUNS_DIR`, or `runs` in the current folder.
+pub(super) fn runs_dir() -> PathBuf {
+    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
+    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
+}
+
+#[derive(Args, Clone)]
+pub struct RunOptions {
+    /// The spec, or `-` for standard input, then overrides such as `trainer.max_epochs=3`
+    #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    pub words: Vec<String>,
+    /// Where run folders are made; RUNNER_RUNS_DIR is the default where it is set
+    #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
+    pub runs_dir: PathBuf,
+    /// CPU threads that compute [default: all cores]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub threads: Option<u32>,
+    /// Pose as a machine with exactly N GPUs of separate memories [default: RUNNER_VIRTUAL_GPUS, or the real ones]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=MOST_VIRTUAL_GPUS))]
+    pub virtual_gpus: Option<u32>,
+    /// Say only warnings, errors and what comes of it: a run's folder, parity's verdict
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// What `run` has besides: `check` and `parity` start nothing.
+#[derive(Args, Clone)]
+pub struct StartOptions {
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Go on with a run from its newest checkpoint, in its folder; no spec is named then, overrides may be. With `auto`, and
+    /// a spec: go on with the newest run of this spec, or begin one
+    #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    pub resume: Option<String>,
+    /// Trials of a sweep that run side by side on the CPU, each with its share of the threads; `auto`: one per core
+    #[arg(long, value_name = "N|auto")]
+    pub jobs: Option<Jobs>,
+    /// End a sweep with its first trial that fails
+    #[arg(long)]
+    pub fail_fast: bool,
+}
+
+/// How many trials run side by side.
+#[derive(Clone, Copy, Debug)]
+pub enum Jobs {
+    Auto,
+    Count(u8),
+}
+
+impl Jobs {
+    /// Their number.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto => crate::host::logical_cores().unwrap_or(1),
+            Self::Count(count) => count.into(),
+        }
+    }
+}
+
+impl FromStr for Jobs {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(count @ 1..) => Ok(Self::Count(count)),
+            _ => Err("expected a number from 1 to 255, or `auto`"),
+        }
+    }
+}
+
+impl RunOptions {
+    /// The spec's path.
+    pub fn spec(&self) -> PathBuf {
+        PathBuf::from(&self.words[self.spec_index()])
+    }
+
+    /// All other words.
+    pub fn overrides(&self) -> Vec<String> {
+        let spec = self.spec_index();
+        self.words.iter().enumerate().filter(|(i, _)| *i != spec).map(|(_, w)| w.clone()).collect()
+    }
+
+    /// Options and overrides may stand in any order, so the spec need not come first. Its path may hold a `=`, as that
+    /// of a trial's own `spec.toml` does: a word that names a file is no override.
+    fn spec_index(&self) -> usize {
+        let is_file = |w: &String| Path::new(w).is_file();
+        let is_no_override = |w: &String| !w.starts_with('~') && !w.contains('=');
+        let ends_as_spec = |w: &String| w.ends_with(".toml");
+        let place = |is_spec: &dyn Fn(&String) -> bool| self.words.iter().position(is_spec);
+        place(&is_file).or_else(|| place(&is_no_override)).or_else(|| place(&ends_as_spec)).unwrap_or(0)
+    }
+
+    /// Threads to use.
+    pub fn thread_count(&self) -> usize {
+        self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
+    }
+}
+
+#[derive(Args, Clone)]
+pub struct CheckOptions {
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Try other batch sizes, engines, threads, placements and logging policies for some seconds, and say what is faster
+    #[arg(long)]
+    pub advise: bool,
+}
+
+#[derive(Args, Clone)]
+pub struct ParityOptions {
+    #[command(flatten)]
+    pub run: RunOptions,
+    /// Optimizer steps at most
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub steps: u64,
+}

@@ -1,0 +1,200 @@
+//! A run's model as an ONNX file: preprocessing, layers, and outputs as `runner predict` prints them.
+
+mod graph;
+mod messages;
+
+use std::path::Path;
+
+use prost::Message;
+use serde_json::json;
+
+use self::{
+    graph::GraphBuilder,
+    messages::{Attribute, Element, Entry, Model, OperatorSet},
+};
+use super::{PredictError, Trained, output_file::OutputFile};
+use crate::{
+    data::{ColumnKind, Preprocessing, StoredColumn},
+    spec::Layer,
+};
+
+/// The first operator set with GELU, and the version of the format that came with it.
+const OPSETS: [(&str, i64); 2] = [("", 20), ("ai.onnx.ml", 3)];
+const IR_VERSION: i64 = 9;
+const PRODUCER: &str = "runner";
+
+/// Readers of protocol buffers take no larger message.
+const MOST_BYTES: usize = i32::MAX as usize;
+
+/// Writes the model to `path`. Returns the names of its inputs and outputs.
+///
+/// # Errors
+/// The file is of something else, cannot be written, or would be too large.
+pub fn write_onnx(trained: &Trained, path: &Path) -> Result<[Vec<String>; 2], PredictError> {
+    let file = OutputFile::new(path, &trained.folder, [])?;
+    let head = Model { ir_version: IR_VERSION, producer_name: PRODUCER.to_owned(), ..Model::default() };
+    file.check_replaces(&head.encode_to_vec(), "a model that `runner export` wrote")?;
+    let mut graph = GraphBuilder::default();
+    let features = features(&mut graph, trained);
+    let outputs = layers(&mut graph, trained, features);
+    let graph = answers(graph, trained, &outputs);
+    let names =
+        [&graph.input, &graph.output].map(|values| values.iter().map(|value| value.name.clone()).collect());
+    let model = Model { graph: Some(graph), ..described(trained) };
+    if model.encoded_len() > MOST_BYTES {
+        return Err(PredictError::TooLarge { file: path.to_owned() });
+    }
+    let bytes = model.encode_to_vec();
+    file.write(|out| {
+        out.write_all(&bytes).map_err(|source| PredictError::Write { to: file.name(), source })
+    })?;
+    Ok(names)
+}
+
+/// All but the graph.
+fn described(trained: &Trained) -> Model {
+    let run = trained.folder.file_name().map(|name| name.to_string_lossy().into_owned());
+    let spec = &trained.spec;
+    let classes = trained.data.class_names().map(|names| json!(names).to_string());
+    let metadata = [
+        ("run", run),
+        ("weights", Some(trained.file.to_owned())),
+        ("epoch", Some(trained.epoch.clone())),
+        ("step", Some(trained.step.clone())),
+        ("loss", Some(spec.model.loss.name().to_owned())),
+        ("classes", classes),
+    ];
+    let entry = |(key, value): (&str, Option<String>)| Some(Entry { key: key.to_owned(), value: value? });
+    let opset = |(domain, version): (&str, i64)| OperatorSet { domain: domain.to_owned(), version };
+    Model {
+        ir_version: IR_VERSION,
+        producer_name: PRODUCER.to_owned(),
+        producer_version: env!("CARGO_PKG_VERSION").to_owned(),
+        doc_string: spec.description.clone(),
+        graph: None,
+        opset_import: OPSETS.map(opset).into(),
+        metadata_props: metadata.into_iter().filter_map(entry).collect(),
+    }
+}
+
+/// From the inputs to what the first layer takes, (rows, features).
+fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
+    match trained.data.preprocessing() {
+        Preprocessing::Array { scale } => {
+            let input = graph.input("features", Element::Float, trained.features);
+            match scale {
+                None => input,
+                Some(scale) => {
+                    let scale = graph.floats("scale", &[], &[scale]);
+                    graph.node("Div", &[&input, &scale], Vec::new(), "scaled")
+                }
+            }
+        }
+        Preprocessing::Table { columns, fills } => {
+            // Inputs first: their names are the columns', whatever else is in the graph.
+            let inputs: Vec<String> = columns.iter().map(|column| column_input(graph, column)).collect();
+            let of_kind = |kind| columns.iter().zip(&inputs).filter(move |(column, _)| column.kind == kind);
+            let (numeric, names): (Vec<_>, Vec<_>) = of_kind(ColumnKind::Numeric).unzip();
+            let mut parts = Vec::new();
+            if !numeric.is_empty() {
+                parts.push(numbers(graph, &numeric, &names, fills));
+            }
+            for (column, name) in of_kind(ColumnKind::Categorical) {
+                let categories = column.categories.iter().flatten().map(|c| c.clone().unwrap_or_default());
+                // An unknown category is an error.
+                let attributes =
+                    vec![Attribute::strings("cats_strings", categories), Attribute::int("zeros", 0)];
+                let places = graph.node("ai.onnx.ml.OneHotEncoder", &[name], attributes, "places");
+                parts.push(graph.node("Flatten", &[&places], vec![Attribute::int("axis", 1)], "one_hot"));
+            }
+            concat(graph, &parts, "features")
+        }
+    }
+}
+
+fn column_input(graph: &mut GraphBuilder, column: &StoredColumn) -> String {
+    let element = match column.kind {
+        ColumnKind::Numeric => Element::Double,
+        ColumnKind::Categorical => Element::String,
+    };
+    graph.input(&column.name, element, 1)
+}
+
+fn concat<S: AsRef<str>>(graph: &mut GraphBuilder, parts: &[S], name: &str) -> String {
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    match parts[..] {
+        [only] => only.to_owned(),
+        _ => graph.node("Concat", &parts, vec![Attribute::int("axis", 1)], name),
+    }
+}
+
+/// Numeric columns, filled and standardized in f64 as those of the training file, then rounded.
+fn numbers(graph: &mut GraphBuilder, columns: &[&StoredColumn], names: &[&String], fills: bool) -> String {
+    let mut x = concat(graph, names, "numbers");
+    if fills {
+        let fill: Vec<f64> = columns.iter().map(|column| column.fill()).collect();
+        let fill = graph.doubles("fill", &fill);
+        let missing = graph.node("IsNaN", &[&x], Vec::new(), "missing");
+        x = graph.node("Where", &[&missing, &fill, &x], Vec::new(), "filled");
+    }
+    if columns.iter().any(|column| column.scale.is_some()) {
+        let scales = columns.iter().map(|column| column.scale.map_or((0.0, 1.0), |s| (s.mean, s.std)));
+        let (means, deviations): (Vec<f64>, Vec<f64>) = scales.unzip();
+        let (mean, std) = (graph.doubles("mean", &means), graph.doubles("std", &deviations));
+        x = graph.node("Sub", &[&x, &mean], Vec::new(), "centred");
+        x = graph.node("Div", &[&x, &std], Vec::new(), "standardized");
+    }
+    graph.node("Cast", &[&x], vec![Attribute::int("to", Element::Float as i64)], "rounded")
+}
+
+/// All layers; weights have PyTorch's names.
+fn layers(graph: &mut GraphBuilder, trained: &Trained, mut x: String) -> String {
+    for (i, layer) in trained.spec.model.layers.iter().enumerate() {
+        let mut parameter = |name: &str| {
+            let name = format!("{i}.{name}");
+            trained.weights.get(&name).map(|tensor| graph.floats(&name, &tensor.shape, &tensor.values))
+        };
+        let parameters: Vec<String> = ["weight", "bias"].iter().filter_map(|name| parameter(name)).collect();
+        let (op, attributes) = match layer {
+            Layer::Linear(_) => ("Gemm", vec![Attribute::int("transB", 1)]),
+            Layer::Relu => ("Relu", Vec::new()),
+            Layer::Gelu => ("Gelu", Vec::new()),
+            Layer::Tanh => ("Tanh", Vec::new()),
+            Layer::Sigmoid => ("Sigmoid", Vec::new()),
+            Layer::LayerNorm { eps } => {
+                ("LayerNormalization", vec![Attribute::float("epsilon", *eps as f32)])
+            }
+            Layer::Dropout { .. } => continue,
+        };
+        let inputs: Vec<&str> = [&x].into_iter().chain(&parameters).map(String::as_str).collect();
+        x = graph.node(op, &inputs, attributes, &i.to_string());
+    }
+    x
+}
+
+/// A class and the probability of each, or numbers in the units of the training file.
+fn answers(mut graph: GraphBuilder, trained: &Trained, y: &str) -> messages::Graph {
+    let (name, width) = (trained.spec.name.clone(), Some(trained.outputs));
+    if let Some(classes) = trained.data.class_names() {
+        let axis = || Attribute::int("axis", 1);
+        let indices = (0..classes.len() as i64).collect();
+        let best = graph.node("ArgMax", &[y], vec![axis(), Attribute::int("keepdims", 0)], "best");
+        let labels = vec![
+            Attribute::ints("keys_int64s", indices),
+            Attribute::strings("values_strings", classes.into_iter()),
+        ];
+        let class = graph.node("ai.onnx.ml.LabelEncoder", &[&best], labels, "class");
+        let shares = graph.node("Softmax", &[y], vec![axis()], "probabilities");
+        return graph.finish(&name, &[(&class, Element::String, None), (&shares, Element::Float, width)]);
+    }
+    let Some(scale) = trained.data.target_scale() else {
+        let prediction = graph.node("Identity", &[y], Vec::new(), "prediction");
+        return graph.finish(&name, &[(&prediction, Element::Float, width)]);
+    };
+    let y = graph.node("Cast", &[y], vec![Attribute::int("to", Element::Double as i64)], "standardized");
+    let (mean, std) =
+        (graph.doubles("target_mean", &[scale.mean]), graph.doubles("target_std", &[scale.std]));
+    let y = graph.node("Mul", &[&y, &std], Vec::new(), "scaled");
+    let prediction = graph.node("Add", &[&y, &mean], Vec::new(), "prediction");
+    graph.finish(&name, &[(&prediction, Element::Double, width)])
+}

@@ -1,0 +1,147 @@
+//! `clean`: the runs and sweeps that are old, or far from the best.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use chrono::{DateTime, Utc};
+
+use super::{
+    ReportError,
+    configurations::FINISHED,
+    grid::{self, Columns},
+    listing::{self, Entry},
+    run::DAMAGED,
+};
+use crate::units;
+
+/// What may go. Both paths are free of links.
+pub struct CleanRequest<'a> {
+    /// Holds all runs: nothing outside it goes.
+    pub runs_dir: &'a Path,
+    /// A folder in it.
+    pub path: &'a Path,
+    /// The best of each name stay.
+    pub keep_best: Option<usize>,
+    /// Younger ones stay.
+    pub older_than: Option<Duration>,
+    /// The present time.
+    pub now: DateTime<Utc>,
+}
+
+/// The runs and sweeps of a folder: those that would go, and how many stay for which reason.
+pub struct Cleaning {
+    removable: Vec<Removable>,
+    kept: BTreeMap<&'static str, usize>,
+}
+
+struct Removable {
+    /// Its path in the runs folder.
+    name: String,
+    entry: Entry,
+    bytes: u64,
+}
+
+impl Cleaning {
+    /// Chooses. `is_live` says whether a process is at work in a folder.
+    ///
+    /// # Errors
+    /// The path holds no run.
+    pub fn new(request: &CleanRequest<'_>, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
+        let entries = listing::entries(&request.path.display().to_string())?;
+        let best = best(&entries, request.keep_best.unwrap_or(0));
+        let (mut removable, mut kept) = (Vec::new(), BTreeMap::new());
+        for entry in entries {
+            match request
+                .reason_to_keep(&entry, &best)
+                .or_else(|| is_live(&entry.folder).then_some("running"))
+            {
+                Some(reason) => *kept.entry(reason).or_default() += 1,
+                None => {
+                    let name = entry.folder.strip_prefix(request.runs_dir).unwrap_or(&entry.folder);
+                    let (name, bytes) = (name.display().to_string(), size(&entry.folder));
+                    removable.push(Removable { name, entry, bytes });
+                }
+            }
+        }
+        removable.sort_by(|a, b| a.entry.started().cmp(b.entry.started()));
+        Ok(Self { removable, kept })
+    }
+
+    /// The folders that would go.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.removable.iter().map(|removable| &*removable.entry.folder)
+    }
+
+    /// A table of them, and what stays.
+    pub fn text(&self, width: u16) -> String {
+        let kept: Vec<_> = self.kept.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let kept = if kept.is_empty() { String::new() } else { format!("kept: {}\n", kept.join(", ")) };
+        if self.removable.is_empty() {
+            return format!("nothing to remove\n{kept}");
+        }
+        let mut columns = Columns::new(&self.removable);
+        let started = |own: &Removable| own.entry.started().get(..16).unwrap_or_default().replace('T', " ");
+        columns.words("started", started);
+        columns.words("run", |own| own.name.clone());
+        columns.words("status", |own| own.entry.status());
+        columns.numbers("best", |own| own.entry.value().map(units::number).unwrap_or_default());
+        columns.numbers("size", |own| units::bytes(own.bytes));
+        let bytes = units::bytes(self.removable.iter().map(|own| own.bytes).sum());
+        let count = units::counted(self.removable.len() as u64, "folder");
+        format!("{}\n{count}, {bytes}\n{kept}", grid::table(&columns.known(), 2, width))
+    }
+}
+
+impl CleanRequest<'_> {
+    fn reason_to_keep(&self, entry: &Entry, best: &HashSet<PathBuf>) -> Option<&'static str> {
+        let is_finished = entry.runs.iter().any(|run| run.status == FINISHED);
+        // Runs are at NAME/TIME-HASH: all else was put there by others, or is part of a run.
+        let below = entry.folder.strip_prefix(self.runs_dir).ok();
+        let is_ours = below.is_some_and(|below| below.components().count() == 2);
+        let is_link = fs::canonicalize(&entry.folder).ok().as_ref() != Some(&entry.folder);
+        match self {
+            _ if is_link => Some("behind a link"),
+            _ if !is_ours => Some("not at RUNS/NAME/RUN"),
+            _ if entry.runs.iter().any(|run| run.status == DAMAGED) => Some("damaged"),
+            _ if !entry.tags().is_empty() => Some("tagged"),
+            _ if best.contains(&entry.folder) => Some("best"),
+            Self { keep_best: Some(_), .. } if is_finished && entry.cost().is_infinite() => {
+                Some("without a value to judge by")
+            }
+            Self { older_than: Some(age), .. } if !is_older(entry, *age, self.now) => Some("too young"),
+            _ => None,
+        }
+    }
+}
+
+/// One whose start is not known is not.
+fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
+    let started = DateTime::parse_from_rfc3339(entry.started());
+    started.is_ok_and(|started| (now - started.to_utc()).to_std().is_ok_and(|since| since > age))
+}
+
+/// The folders of the best `count` of each name and metric.
+fn best(entries: &[Entry], count: usize) -> HashSet<PathBuf> {
+    let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.cost().is_finite()) {
+        groups.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(entry);
+    }
+    groups.values_mut().for_each(|group| group.sort_by(|a, b| a.cost().total_cmp(&b.cost())));
+    groups.values().flat_map(|group| group.iter().take(count)).map(|entry| entry.folder.clone()).collect()
+}
+
+/// Bytes of all files in a folder; links count for nothing.
+fn size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(facts) if facts.is_dir() => size(&entry.path()),
+            Ok(facts) if facts.is_file() => facts.len(),
+            _ => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,138 @@
+//! `tag` and `clean`: which runs stay, and that nothing else is touched.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use crate::process::Sandbox;
+
+const SPEC: &str = "
+    name = 'lin'
+    data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 32 }
+    model.layers = [{ linear = { out_features = 1 } }]
+    optimizer.sgd.lr = 0.1
+    trainer.max_epochs = 2
+";
+
+struct Runs(Sandbox);
+
+impl Runs {
+    fn new() -> Self {
+        Self(Sandbox::new(SPEC))
+    }
+
+    /// Runs the spec, and returns its folder.
+    fn run(&self, arguments: &[&str]) -> PathBuf {
+        let shown = self.ran(&[&["spec.toml", "-q"], arguments].concat());
+        self.0.path().join(shown.trim())
+    }
+
+    fn ran(&self, arguments: &[&str]) -> String {
+        let ended = self.0.runner(arguments);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+        ended.stdout
+    }
+
+    fn refused(&self, arguments: &[&str]) -> String {
+        let ended = self.0.runner(arguments);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        ended.stderr
+    }
+}
+
+/// Makes a run a hundred days old.
+fn age(run: &Path) {
+    let path = run.join("environment.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let begun = text.lines().find(|line| line.starts_with("started")).unwrap();
+    fs::write(&path, text.replace(begun, "started = \"2020-01-02T03:04:05.678Z\"")).unwrap();
+}
+
+#[test]
+fn the_best_and_the_tagged_stay() {
+    let runs = Runs::new();
+    let [worst, best, tagged] =
+        ["1e-4", "0.2", "1e-5"].map(|lr| runs.run(&[&format!("optimizer.sgd.lr={lr}")]));
+    let sweep = runs.run(&["optimizer.sgd.lr=1e-6,1e-7"]);
+    let all = [&worst, &best, &tagged, &sweep];
+    let name = tagged.display().to_string();
+    assert!(runs.ran(&["tag", &name, "paper", "draft"]).ends_with(": paper draft\n"));
+    runs.ran(&["tag", &name, "~draft"]);
+    assert!(runs.refused(&["tag", &name, "a b"]).contains("`a b` is no tag"));
+    // What was tagged is found by it.
+    let listed = |filter: &str| runs.ran(&["list", "--where", filter]);
+    assert_eq!((listed("tag = paper").lines().count(), listed("tag != paper").lines().count()), (2, 4));
+    assert!(listed("tag = paper").contains("  paper\n"));
+    assert_eq!(listed("tag = draft").lines().count(), 1);
+    assert!(runs.ran(&["show", &name]).contains("\n  tags: paper\n"));
+
+    let shown = runs.ran(&["clean", "--keep-best", "1"]);
+    assert!(shown.contains("\n2 folders, ") && shown.contains("\nkept: 1 best, 1 tagged\n"), "{shown}");
+    assert!(shown.ends_with("nothing was removed: `--yes` removes them for good\n"), "{shown}");
+    assert!(all.iter().all(|folder| folder.is_dir()));
+    assert_eq!(
+        runs.ran(&["clean", "--keep-best", "0", "--older-than", "30d", "--yes"]),
+        "nothing to remove\nkept: 1 tagged, 3 too young\n"
+    );
+    age(&best);
+    age(&sweep.join("000-lr=1e-6"));
+    let shown = runs.ran(&["clean", "runs/lin", "--keep-best", "1", "--older-than", "30d", "--yes"]);
+    assert!(shown.ends_with("removed\n"), "{shown}");
+    assert_eq!(all.map(|folder| folder.is_dir()), [true, true, true, false]);
+    runs.ran(&["clean", "--keep-best", "1", "--yes"]);
+    assert_eq!(all.map(|folder| folder.is_dir()), [false, true, true, false]);
+}
+
+#[test]
+fn nothing_else_is_touched() {
+    let runs = Runs::new();
+    let run = runs.run(&[]);
+    let sweep = runs.run(&["seed=0,1"]);
+    let elsewhere = runs.run(&["--runs-dir", "elsewhere"]);
+    let trial = fs::read_dir(&sweep).unwrap().flatten().find(|entry| entry.path().is_dir()).unwrap().path();
+    symlink(&elsewhere, runs.0.path().join("runs/lin/link")).unwrap();
+    symlink(runs.0.path().join("elsewhere/lin"), runs.0.path().join("runs/other")).unwrap();
+    symlink(&elsewhere, run.join("link")).unwrap();
+    assert!(runs.refused(&["clean", "--yes"]).contains("--keep-best"));
+    for outside in ["elsewhere", "runs/lin/link", "runs/other", "."] {
+        let message = runs.refused(&["clean", outside, "--keep-best", "0", "--yes"]);
+        assert!(message.contains("is outside the runs folder `runs`"), "{message}");
+    }
+    let shown = runs.ran(&["clean", &trial.display().to_string(), "--keep-best", "0", "--yes"]);
+    assert_eq!(shown, "nothing to remove\nkept: 1 not at RUNS/NAME/RUN\n");
+    let shown = runs.ran(&["clean", "--keep-best", "0", "--yes"]);
+    assert!(shown.contains("1 behind a link"), "{shown}");
+    assert!(!run.exists() && !sweep.exists());
+    assert!(elsewhere.join("summary.csv").is_file());
+}
+
+#[test]
+fn a_run_that_lives_stays() {
+    struct Killed(Child);
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            self.0.kill().and_then(|()| self.0.wait()).unwrap();
+        }
+    }
+    for sweeps in [&[][..], &["seed=0,1"]] {
+        let runs = Runs::new();
+        let mut command = runs.0.command(&["spec.toml", "trainer.max_epochs=10000000", "-q"]);
+        let live = Killed(command.args(sweeps).spawn().unwrap());
+        let begun = Instant::now();
+        let clean = || {
+            // The folder of the name is there first.
+            let ended = runs.0.runner(&["clean", "--keep-best", "0"]);
+            ended.stdout
+        };
+        while clean() != "nothing to remove\nkept: 1 running\n" {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{}", clean());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        drop(live);
+        assert!(clean().contains("\n1 folder, "), "{}", clean());
+    }
+}
