@@ -45,6 +45,7 @@ pub fn tiny(activations: usize) -> Programs {
 }
 
 /// Products of `width` by `width` on as many rows, and next to nothing else.
+#[cfg(feature = "cuda")]
 pub fn wide(width: usize) -> Programs {
     programs(&[linear(width, width), linear(width, width), linear(width, width)], width, width)
 }
