@@ -1,6 +1,6 @@
 //! TOML tables as dotted keys, and the differences between several tables.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use toml::Value;
 
@@ -8,13 +8,14 @@ use super::{
     ReportError,
     grouping::{distinct, grouped},
 };
+use crate::host;
 
 /// A table's leaves by dotted key; indices are keys for arrays that hold tables.
 pub(super) type Leaves = BTreeMap<String, String>;
 
 /// Reads a TOML file's leaves; `None` if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Leaves>, ReportError> {
-    let text = match fs::read_to_string(path) {
+    let text = match host::read_text(path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(ReportError::read(path, e)),
@@ -83,6 +84,8 @@ pub(super) fn differences(tables: &[(usize, &Leaves)]) -> Vec<Difference> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn leaves(text: &str) -> Leaves {
