@@ -9,6 +9,7 @@ mod describe;
 mod describe_lab;
 mod devices;
 mod draft;
+mod export;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
 mod gpus;
@@ -55,7 +56,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Report(options) => report::report(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),
-        Command::Export(options) => predict::export(&options),
+        Command::Export(options) => export::export(&options),
         Command::Schema => templates::schema(),
         Command::New(options) => templates::new(&options),
         Command::Completions { shell } => args::completions(shell),

@@ -1,13 +1,11 @@
-//! `runner predict`, `runner evaluate` and `runner export`: a run's model on new rows, here and elsewhere.
+//! `runner predict` and `runner evaluate`: a run's model on new rows.
 
 use std::{io::ErrorKind, path::Path};
 
-use super::args::{EvaluateOptions, ExportOptions, ModelOptions, PredictOptions};
+use super::args::{EvaluateOptions, ModelOptions, PredictOptions};
 use crate::{
     data::Input,
-    predict::{
-        PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted, quoted, write_onnx,
-    },
+    predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
     run::{Exit, print, print_error, print_stderr, refuse},
 };
 
@@ -32,17 +30,7 @@ pub fn evaluate(options: &EvaluateOptions) -> Exit {
     result.unwrap_or_else(|e| report(&e))
 }
 
-/// Writes the model for other programs.
-pub fn export(options: &ExportOptions) -> Exit {
-    let result = open(&options.model).and_then(|trained| {
-        let [inputs, outputs] = write_onnx(&trained, &options.onnx)?;
-        print_stderr(&format!("inputs: {}\noutputs: {}\n", quoted(&inputs), quoted(&outputs)));
-        Ok(print(&format!("{}\n", options.onnx.display())))
-    });
-    result.unwrap_or_else(|e| report(&e))
-}
-
-fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
+pub(super) fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
     let which = if options.last { WhichWeights::Last } else { WhichWeights::Best };
     let trained = Trained::open(&options.run, which)?;
     print_stderr(&format!("weights: {}\n", trained.described()));
@@ -57,7 +45,7 @@ fn warn(words: String) {
     print_stderr(&format!("warning: {words}\n"));
 }
 
-fn report(error: &PredictError) -> Exit {
+pub(super) fn report(error: &PredictError) -> Exit {
     match error {
         PredictError::Input(failure) => return refuse(failure),
         // Whoever reads the predictions has had enough of them.

@@ -32,6 +32,8 @@ pub enum ReportError {
     Sweep(String),
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read { path: PathBuf, source: io::Error },
+    #[error("cannot write `{}`: {}", path.display(), reason(source))]
+    Write { path: PathBuf, source: io::Error },
     /// The line is counted from 1.
     #[error("`{}` is malformed at line {line}: {message}", path.display())]
     Malformed { path: PathBuf, line: u64, message: String },
@@ -40,6 +42,10 @@ pub enum ReportError {
 impl ReportError {
     pub(super) fn read(path: &Path, source: io::Error) -> Self {
         Self::Read { path: path.to_owned(), source }
+    }
+
+    pub(super) fn write(path: &Path, source: io::Error) -> Self {
+        Self::Write { path: path.to_owned(), source }
     }
 
     pub(super) fn malformed(path: &Path, line: u64, message: impl Into<String>) -> Self {
@@ -58,7 +64,7 @@ impl ReportError {
             ),
             Self::Query { hint, .. } => hint.as_deref(),
             Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
-            Self::Pattern { .. } | Self::Read { .. } | Self::Malformed { .. } => None,
+            Self::Pattern { .. } | Self::Read { .. } | Self::Write { .. } | Self::Malformed { .. } => None,
         }
     }
 }

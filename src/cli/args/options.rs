@@ -61,7 +61,7 @@ pub enum Command {
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics
     Evaluate(EvaluateOptions),
-    /// Write a run's model for programs that serve models
+    /// Write a run's model, or a run or sweep, for other programs
     Export(ExportOptions),
     /// Print the JSON Schema of the spec, for editors
     Schema,
@@ -262,12 +262,16 @@ pub struct EvaluateOptions {
 }
 
 #[derive(Args)]
+#[group(id = "format", required = true, multiple = false, args = ["onnx", "mlflow"])]
 pub struct ExportOptions {
     #[command(flatten)]
     pub model: ModelOptions,
-    /// Write the model, with what was done to the columns of its training file, to FILE
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, required = true)]
-    pub onnx: PathBuf,
+    /// Write the model to FILE for ONNX Runtime, with what was done to the columns of its training file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub onnx: Option<PathBuf>,
+    /// Write the run, or a sweep with its trials, into the MLflow file store DIR
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
+    pub mlflow: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -136,7 +136,7 @@ impl Curves {
 }
 
 /// Columns of `metrics.csv` that are no metric.
-const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
+pub(super) const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
 
 /// A metric's name, with its values in training and in validation.
 pub(super) type MetricCurves = (String, [Series; 2]);

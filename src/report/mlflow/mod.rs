@@ -1,0 +1,252 @@
+//! `runner export --mlflow`: a run, or a sweep and its trials, as MLflow keeps them in a folder (a "file store").
+//!
+//! ```text
+//! DIR/EXPERIMENT/RUN/meta.yaml, params/KEY, metrics/KEY, tags/KEY, artifacts/
+//! ```
+//!
+//! A run is complete once its `meta.yaml` is there, which is written last. Its id is made of its folder's path.
+
+mod files;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use chrono::DateTime;
+use serde_json::json;
+
+use self::files::{Folder, digest};
+use super::{
+    ReportError, csv_file,
+    find::{Found, find_one},
+    plot::NO_METRIC,
+    run::Run,
+    sweep,
+};
+
+/// Columns of `summary.csv` that are words, though some may look like numbers.
+const WORDS: [&str; 10] = [
+    "run",
+    "name",
+    "status",
+    "devices_requested",
+    "devices_used",
+    "virtual",
+    "scaling",
+    "precision",
+    "engine",
+    "data_digest",
+];
+
+/// Writes the only run or sweep of `path` into the file store `to`, which is made where it is missing. Returns the number of
+/// runs written: one for each trial, and one for the sweep that holds them.
+///
+/// # Errors
+/// There is not one, it cannot be read or written, or the store has it.
+pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
+    let mut fault = None;
+    let (runs, sweep) = match find_one(path)? {
+        Found::Run(folder) => (vec![Run::read_or_report(&folder, &mut fault)], None),
+        Found::Sweep(folder) => (sweep::read(&folder, &mut fault)?, Some(folder)),
+    };
+    // Trials that were not run have nothing to show.
+    let runs: Vec<(&Run, &Path)> =
+        runs.iter().filter_map(|run| Some((run, run.folder.as_deref()?))).collect();
+    if let Some(fault) = fault.filter(|_| runs.is_empty()) {
+        return Err(fault);
+    }
+    let name = runs.iter().find_map(|(run, _)| run.axis("name")).unwrap_or("runs");
+    let experiment = Experiment::find(to, name)?;
+    let mut parent = None;
+    if let Some(folder) = &sweep {
+        let entry = Entry::of_sweep(folder, &runs.iter().map(|(run, _)| *run).collect::<Vec<_>>())?;
+        parent = Some(entry.id.clone());
+        experiment.write(&entry)?;
+    }
+    for (run, folder) in &runs {
+        experiment.write(&Entry::of_run(run, folder, parent.as_deref())?)?;
+    }
+    Ok(runs.len() + usize::from(parent.is_some()))
+}
+
+/// What MLflow keeps of a run.
+struct Entry {
+    id: String,
+    name: String,
+    folder: PathBuf,
+    /// Milliseconds since 1970.
+    start: i64,
+    end: Option<i64>,
+    status: u8,
+    params: BTreeMap<String, String>,
+    /// Lines of time, value and step, by name.
+    metrics: BTreeMap<String, String>,
+    tags: BTreeMap<String, String>,
+}
+
+impl Entry {
+    fn new(folder: &Path, tags: &[String]) -> Result<Self, ReportError> {
+        let place = folder.canonicalize().map_err(|e| ReportError::read(folder, e))?;
+        let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut own = BTreeMap::new();
+        own.insert("mlflow.runName".to_owned(), name.clone());
+        own.insert("mlflow.source.type".to_owned(), "LOCAL".to_owned());
+        if !tags.is_empty() {
+            own.insert("tags".to_owned(), tags.join(" "));
+        }
+        Ok(Self {
+            id: digest(&place.to_string_lossy())[..32].to_owned(),
+            name,
+            folder: folder.to_owned(),
+            start: 0,
+            end: None,
+            status: status(""),
+            params: BTreeMap::new(),
+            metrics: BTreeMap::new(),
+            tags: own,
+        })
+    }
+
+    fn of_run(run: &Run, folder: &Path, parent: Option<&str>) -> Result<Self, ReportError> {
+        let mut entry = Self::new(folder, &run.tags)?;
+        (entry.start, entry.end, entry.status) = (started(run), ended(run), status(&run.status));
+        entry.params = run.spec.clone().unwrap_or_default();
+        if let Some(metrics) = &run.metrics {
+            entry.metrics = curves(metrics, entry.start)?;
+        }
+        let at = entry.end.unwrap_or(entry.start);
+        let step = run.figure("steps").unwrap_or("0");
+        for (column, cell) in &run.figures {
+            if WORDS.contains(&column.as_str()) {
+                entry.tags.insert(column.clone(), cell.clone());
+            } else if cell.parse::<f64>().is_ok() {
+                entry.metrics.insert(column.clone(), format!("{at} {cell} {step}\n"));
+            }
+        }
+        entry.tags.insert("status".to_owned(), run.status.clone());
+        let known = |key: &str| run.environment.as_ref()?.get(key).cloned();
+        let description = run.axis("description").filter(|text| !text.is_empty()).map(str::to_owned);
+        let more = [
+            ("mlflow.parentRunId", parent.map(str::to_owned)),
+            ("mlflow.note.content", description),
+            ("mlflow.source.name", known("command")),
+            ("mlflow.source.git.commit", known("git.commit")),
+        ];
+        entry.tags.extend(more.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        Ok(entry)
+    }
+
+    /// The run that holds the trials: it lasts from the first to the last.
+    fn of_sweep(folder: &Path, trials: &[&Run]) -> Result<Self, ReportError> {
+        let mut entry = Self::new(folder, &super::tags(folder))?;
+        entry.start = trials.iter().map(|run| started(run)).min().unwrap_or_default();
+        let ends: Option<Vec<i64>> = trials.iter().map(|run| ended(run)).collect();
+        entry.end = ends.and_then(|ends| ends.into_iter().max());
+        entry.status = trials.iter().map(|run| status(&run.status)).max().unwrap_or_default();
+        if entry.end.is_none() {
+            entry.status = status("");
+        }
+        Ok(entry)
+    }
+}
+
+/// MLflow's numbers: running, finished, failed, killed.
+fn status(status: &str) -> u8 {
+    match status {
+        "finished" => 3,
+        "failed" | "diverged" => 4,
+        "interrupted" => 5,
+        _ => 1,
+    }
+}
+
+fn started(run: &Run) -> i64 {
+    let text = run.environment.as_ref().and_then(|leaves| leaves.get("started"));
+    let time = text.and_then(|text| DateTime::parse_from_rfc3339(text).ok());
+    time.map_or(0, |time| time.timestamp_millis())
+}
+
+fn ended(run: &Run) -> Option<i64> {
+    Some(started(run) + milliseconds(run.number("wall_s")?))
+}
+
+fn milliseconds(seconds: f64) -> i64 {
+    (seconds * 1e3) as i64
+}
+
+/// The curves of `metrics.csv` as MLflow's lines: `train.loss`, `validation.loss` and so on.
+fn curves(path: &Path, start: i64) -> Result<BTreeMap<String, String>, ReportError> {
+    let mut curves: BTreeMap<String, String> = BTreeMap::new();
+    csv_file::scan(
+        path,
+        |_| Ok(()),
+        |columns, row| {
+            let places = csv_file::find_columns(columns, ["step", "split", "elapsed_s"])?;
+            let [step, split, elapsed] = places.map(|place| row.get(place).unwrap_or_default());
+            let time = start + milliseconds(elapsed.parse().unwrap_or_default());
+            for (column, cell) in columns.iter().zip(row) {
+                if !NO_METRIC.contains(&column) && !cell.is_empty() {
+                    let lines = curves.entry(format!("{split}.{column}")).or_default();
+                    lines.push_str(&format!("{time} {cell} {step}\n"));
+                }
+            }
+            Ok(())
+        },
+    )?;
+    Ok(curves)
+}
+
+/// A folder of runs with a name.
+struct Experiment {
+    id: String,
+    folder: Folder,
+}
+
+impl Experiment {
+    /// The experiment of that name, which is made where there is none.
+    fn find(store: &Path, name: &str) -> Result<Self, ReportError> {
+        let store = Folder::create(store)?;
+        if let Some(id) = store.folder_named(name)? {
+            return Ok(Self { folder: store.folder(&id)?, id });
+        }
+        // MLflow's own are numbers of eighteen digits, too.
+        let number = u64::from_str_radix(&digest(name)[..16], 16).unwrap_or_default();
+        let id = (100_000_000_000_000_000 + number % 900_000_000_000_000_000).to_string();
+        let folder = store.folder(&id)?;
+        let meta = json!({
+            "artifact_location": folder.address(), "experiment_id": id, "lifecycle_stage": "active", "name": name,
+        });
+        folder.write("meta.yaml", &format!("{meta:#}\n"))?;
+        Ok(Self { id, folder })
+    }
+
+    fn write(&self, entry: &Entry) -> Result<(), ReportError> {
+        let run = self.folder.folder(&entry.id)?;
+        if run.has("meta.yaml") {
+            return Err(ReportError::Query {
+                message: format!("`{}` is in the store: its run is `{}`", entry.folder.display(), entry.id),
+                hint: Some("delete that run in MLflow, or name another folder".to_owned()),
+            });
+        }
+        for (kind, values) in [("params", &entry.params), ("metrics", &entry.metrics), ("tags", &entry.tags)]
+        {
+            let folder = run.folder(kind)?;
+            for (key, value) in values {
+                // A parameter is one line.
+                let value = if kind == "params" { &value.replace('\n', " ") } else { value };
+                folder.write(key, value)?;
+            }
+        }
+        let artifacts = run.folder("artifacts")?;
+        artifacts.copy_files(&entry.folder)?;
+        let meta = json!({
+            "artifact_uri": artifacts.address(), "end_time": entry.end, "entry_point_name": "",
+            "experiment_id": self.id, "lifecycle_stage": "active", "run_id": entry.id, "run_name": entry.name,
+            "run_uuid": entry.id, "source_name": "", "source_type": 4, "source_version": "",
+            "start_time": entry.start, "status": entry.status, "tags": [], "user_id": "",
+        });
+        // YAML holds JSON.
+        run.write("meta.yaml", &format!("{meta:#}\n"))
+    }
+}
