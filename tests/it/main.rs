@@ -23,7 +23,6 @@ mod gpu;
 mod json_events;
 mod kernels;
 mod lab;
-mod lab_sweeps;
 mod language;
 mod mlflow;
 mod moved;
