@@ -137,6 +137,21 @@ fn validation_rows(place: &Sandbox, sweep: &str, fold: usize) -> usize {
     row.split(',').nth(3).unwrap().parse().unwrap()
 }
 
+/// A range leaves its end out: `0..4` is four folds.
+#[test]
+fn a_fold_that_is_missing_is_noticed() {
+    let place = sandbox();
+    let words = ["spec.toml", "data.folds=5", "data.fold=0..4", "optimizer.adam.lr=0.01,0.1", "-q"];
+    let checked = place.runner(&[&["check"], &words[..]].concat());
+    let warning = "warning: all trials: no trial validates on fold 4 of 5: `data.fold=0..5` takes all\n";
+    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), warning));
+    let sweep = place.runner(&words).stdout.trim().to_owned();
+    let compared = place.runner(&["compare", &sweep]).stdout;
+    assert!(compared.contains("\n  without some of their folds: #"), "{compared}");
+    let one = place.runner(&["check", "spec.toml", "data.folds=5", "data.fold=3", "-q"]);
+    assert_eq!(one.stderr, "");
+}
+
 /// Five folds of each of two seeds are two values: the folds share their rows.
 #[test]
 fn folds_of_several_seeds_are_averaged() {

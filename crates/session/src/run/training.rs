@@ -68,6 +68,10 @@ impl Planned for Trial {
         self.spec.hash8()
     }
 
+    fn fold(&self) -> Option<[u32; 2]> {
+        Some([self.spec.data.folds?, self.spec.data.fold?])
+    }
+
     fn data_digest(&self) -> Option<String> {
         Some(format!("{:016x}", self.facts.digest))
     }
