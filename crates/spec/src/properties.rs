@@ -117,7 +117,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// What the schema does not say: how fields depend on each other.
-const RULES: [&str; 23] = [
+const RULES: [&str; 26] = [
     "needs exactly one of",
     "nesterov momentum requires",
     "does not come after",
