@@ -36,6 +36,7 @@ mod repeats;
 mod report;
 mod resume;
 mod run;
+mod serve;
 mod spec;
 mod split;
 mod streamed;

@@ -57,6 +57,8 @@ pub enum Command {
     Plot(PlotOptions),
     /// Write one HTML page that shows runs and sweeps, and needs no network
     Report(ReportOptions),
+    /// Show the page of `report` in a browser, renewed while runs go on
+    Serve(ServeOptions),
     /// Apply a run's model to new rows; print a prediction for each
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics
@@ -218,6 +220,16 @@ pub struct ReportOptions {
     /// Refused by name.
     #[arg(long, value_name = "DIR", hide = true)]
     pub png: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct ServeOptions {
+    /// Run folders, sweep folders, or globs of them
+    #[arg(value_name = "PATH", default_values_t = [runs_dir().to_string_lossy().into_owned()], value_hint = clap::ValueHint::DirPath)]
+    pub paths: Vec<String>,
+    /// The port on this machine; 0 is any that is free
+    #[arg(long, value_name = "N", default_value_t = 7700)]
+    pub port: u16,
 }
 
 #[derive(Args)]
