@@ -53,9 +53,13 @@ impl Comparison {
     /// marked.
     pub fn read(paths: &[String], filter: Option<&str>) -> Result<Self, ReportError> {
         let (mut runs, mut fault) = (Vec::new(), None);
-        for found in find::find(paths)? {
+        let found = find::find(paths)?;
+        let folder = |found: &Found| if let Found::Run(folder) = found { Some(folder.clone()) } else { None };
+        let alone: Vec<_> = found.iter().filter_map(folder).collect();
+        let mut alone = Run::read_all(&alone, &mut fault).into_iter();
+        for found in found {
             match found {
-                Found::Run(folder) => runs.push(Run::read_or_report(&folder, &mut fault)),
+                Found::Run(_) => runs.extend(alone.next()),
                 Found::Sweep(folder) => match sweep::read(&folder, &mut fault) {
                     Ok(trials) => runs.extend(trials),
                     Err(e) => runs.push(Run::damaged(folder.display().to_string(), e, &mut fault)),

@@ -1,13 +1,14 @@
 //! TOML tables as dotted keys, and the differences between several tables.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use toml::Value;
 
-use super::{
-    ReportError,
-    grouping::{distinct, grouped},
-};
+use super::{ReportError, grouping::grouped};
 
 /// A table's leaves by dotted key; indices are keys for arrays that hold tables.
 pub(super) type Leaves = BTreeMap<String, String>;
@@ -69,16 +70,32 @@ pub(super) struct Difference {
     pub(super) values: Vec<(Option<String>, Vec<usize>)>,
 }
 
-/// The keys that differ among the present tables.
-pub(super) fn differences(tables: &[(usize, &Leaves)]) -> Vec<Difference> {
-    let mut keys = distinct(tables.iter().flat_map(|(_, leaves)| leaves.keys()));
-    keys.sort();
+/// The keys that differ among the present tables, of those that are `wanted`.
+pub(super) fn differences(tables: &[(usize, &Leaves)], wanted: impl Fn(&str) -> bool) -> Vec<Difference> {
+    // Most keys are equal in all of many tables: only the others are grouped.
+    let first = tables.first().map(|(_, first)| *first).into_iter();
+    let keys = first.flat_map(|first| tables.iter().flat_map(|(_, other)| differing(first, other)));
+    let keys: BTreeSet<&String> = keys.filter(|key| wanted(key)).collect();
     let difference = |key: &String| {
         let values = grouped(tables.iter().map(|(place, leaves)| (leaves.get(key), *place)));
         let values = values.into_iter().map(|(value, places)| (value.cloned(), places));
         Difference { key: key.clone(), values: values.collect() }
     };
-    keys.into_iter().map(difference).filter(|difference| difference.values.len() > 1).collect()
+    keys.into_iter().map(difference).collect()
+}
+
+/// The keys that are in one of two tables alone, or that have another value there.
+fn differing<'a>(a: &'a Leaves, b: &'a Leaves) -> Vec<&'a String> {
+    if a.len() == b.len() && a.keys().eq(b.keys()) {
+        return a
+            .iter()
+            .zip(b.values())
+            .filter(|((_, own), other)| own != other)
+            .map(|((key, _), _)| key)
+            .collect();
+    }
+    let of_a = a.iter().filter(|(key, value)| b.get(*key) != Some(value)).map(|(key, _)| key);
+    of_a.chain(b.keys().filter(|key| !a.contains_key(*key))).collect()
 }
 
 #[cfg(test)]
@@ -112,7 +129,7 @@ mod tests {
     #[test]
     fn values_are_grouped_by_place() {
         let (a, b, c) = (leaves("x = 1\ny = 1"), leaves("x = 2\ny = 1"), leaves("x = 1\ny = 1\nz = 1"));
-        let found = differences(&[(1, &a), (2, &b), (4, &c)]);
+        let found = differences(&[(1, &a), (2, &b), (4, &c)], |key| key != "y");
         let value = |text: &str| Some(text.to_owned());
         let x =
             Difference { key: "x".to_owned(), values: vec![(value("1"), vec![1, 4]), (value("2"), vec![2])] };

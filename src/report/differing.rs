@@ -34,7 +34,7 @@ const NOT_THE_MACHINE: [&str; 12] = [
 pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =
         runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
-    let mut found = differences::differences(&tables);
+    let mut found = differences::differences(&tables, |_| true);
     for difference in &mut found {
         let kind = |place: &usize| runs[place - 1].kind();
         let (with, without): (Vec<_>, Vec<_>) =
@@ -56,25 +56,24 @@ pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
 /// The differing environment keys that matter. For runs on the CPU these include the threads that computed; the available
 /// threads are only mentioned.
 pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
-    let of = |so: &dyn Fn(&Run) -> bool| {
+    let of = |so: &dyn Fn(&Run) -> bool, wanted: &dyn Fn(&str) -> bool| {
         let so = runs.iter().enumerate().filter(|(_, run)| so(run));
         let tables: Vec<(usize, &Leaves)> =
             so.filter_map(|(place, run)| Some((place + 1, run.environment.as_ref()?))).collect();
-        differences::differences(&tables)
+        differences::differences(&tables, wanted)
     };
-    let mut environment = of(&|_| true);
-    environment.retain(|difference| {
-        let key = difference.key.as_str();
-        let is_gpu_of_some = key.starts_with("gpus.") && known_values(difference) < 2;
-        !is_gpu_of_some
-            && !NOT_THE_MACHINE.contains(&key)
+    let is_of_machine = |key: &str| {
+        !NOT_THE_MACHINE.contains(&key)
             && !key.starts_with("load.")
             && !key.starts_with("during.")
             // The work of a step follows from the spec; rates are those of the last measurement.
             && !key.starts_with("step.")
-    });
-    let mut threads = of(&|run| run.figure("devices_used") == Some("cpu"));
-    threads.retain(|difference| [THREADS, AVAILABLE].contains(&difference.key.as_str()));
+    };
+    let mut environment = of(&|_| true, &is_of_machine);
+    // A GPU that only some of the runs have.
+    environment.retain(|difference| !difference.key.starts_with("gpus.") || known_values(difference) > 1);
+    let is_cpu = |run: &Run| run.figure("devices_used") == Some("cpu");
+    let threads = of(&is_cpu, &|key| [THREADS, AVAILABLE].contains(&key));
     if threads.iter().any(|difference| difference.key == THREADS) {
         environment.extend(threads);
         environment.sort_by(|a, b| a.key.cmp(&b.key));

@@ -141,8 +141,13 @@ pub(super) fn is_run(folder: &Path) -> bool {
 pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let unreadable = |e| ReportError::read(folder, e);
     let entries: Vec<_> = fs::read_dir(folder).and_then(Iterator::collect).map_err(unreadable)?;
+    // The entry itself says what it is, but for a link.
+    let is_folder = |entry: &fs::DirEntry| match entry.file_type() {
+        Ok(kind) if !kind.is_symlink() => kind.is_dir(),
+        _ => entry.path().is_dir(),
+    };
     let mut folders: Vec<PathBuf> =
-        entries.into_iter().map(|entry: fs::DirEntry| entry.path()).filter(|path| path.is_dir()).collect();
+        entries.into_iter().filter(is_folder).map(|entry: fs::DirEntry| entry.path()).collect();
     folders.sort();
     Ok(folders)
 }

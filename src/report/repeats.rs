@@ -139,7 +139,7 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
     let firsts: Vec<&Run> = configurations.iter().map(|c| c.first(runs)).collect();
     let specs: Vec<(usize, &Leaves)> =
         firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
-    let found = differences::differences(&specs);
+    let found = differences::differences(&specs, |_| true);
     let tells = |key: &str| !["description", REPEAT].contains(&key) && !key.starts_with("devices.");
     let mut keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).filter(|key| tells(key)).collect();
     if keys.len() > MOST_KEYS {

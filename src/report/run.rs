@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    thread,
 };
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
     differences::{self, Leaves},
     find,
 };
+use crate::host::logical_cores;
 
 /// A row of a comparison: a run, or a sweep's trial that was not run.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +46,9 @@ pub(super) struct Run {
     /// Whether `metrics.csv` ends in a torn line, if it was read.
     pub(super) torn: bool,
 }
+
+/// A thread reads this number of folders at least.
+const WORTH_A_THREAD: usize = 50;
 
 /// The axis that numbers a sweep's repeats.
 pub(super) const REPEAT: &str = "repeat";
@@ -89,6 +94,24 @@ impl Run {
     /// Reads a run folder; an unreadable one becomes a damaged row, and the first error is kept in `fault`.
     pub(super) fn read_or_report(folder: &Path, fault: &mut Option<ReportError>) -> Self {
         Self::read(folder).unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
+    }
+
+    /// Reads folders in order, many of them on several threads.
+    pub(super) fn read_all(folders: &[PathBuf], fault: &mut Option<ReportError>) -> Vec<Self> {
+        let threads = (folders.len() / WORTH_A_THREAD).clamp(1, logical_cores().unwrap_or(1));
+        let read = |folders: &[PathBuf]| folders.iter().map(|folder| Self::read(folder)).collect::<Vec<_>>();
+        let results: Vec<_> = thread::scope(|scope| {
+            let parts = folders.chunks(folders.len().div_ceil(threads).max(1));
+            let started: Vec<_> = parts.map(|part| (part, scope.spawn(move || read(part)))).collect();
+            // A part whose thread is gone is read here.
+            started.into_iter().flat_map(|(part, own)| own.join().unwrap_or_else(|_| read(part))).collect()
+        });
+        let damaged =
+            |folder: &PathBuf, e, fault: &mut _| Self::damaged(folder.display().to_string(), e, fault);
+        let run = |(result, folder): (Result<Self, ReportError>, _)| {
+            result.unwrap_or_else(|e| damaged(folder, e, fault))
+        };
+        results.into_iter().zip(folders).map(run).collect()
     }
 
     /// The row of an unreadable folder.

@@ -28,15 +28,22 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     let axes: Vec<String> = file.columns.iter().take(status).skip(trial + 1).map(str::to_owned).collect();
     let mut runs = Vec::new();
     let mut listed = HashSet::new();
-    for row in &file.rows {
+    let ran = |row: &csv::StringRecord| !matches!(&row[status], "skipped" | SAME_AS | PLANNED);
+    let run_folder = |row: &csv::StringRecord| folder.join(&row[own]);
+    let is_there = |row: &csv::StringRecord| ran(row) && !row[own].is_empty() && run_folder(row).is_dir();
+    let there: Vec<bool> = file.rows.iter().map(is_there).collect();
+    let folders = file.rows.iter().zip(&there).filter(|(_, is_there)| **is_there);
+    let mut read =
+        Run::read_all(&folders.map(|(row, _)| run_folder(row)).collect::<Vec<_>>(), fault).into_iter();
+    for (row, is_there) in file.rows.iter().zip(there) {
         let cell = |column: usize| row.get(column).unwrap_or_default();
-        let ran = !matches!(cell(status), "skipped" | SAME_AS | PLANNED);
-        let run_folder = folder.join(cell(own));
-        let mut run = if ran && !cell(own).is_empty() && run_folder.is_dir() {
-            listed.insert(cell(own).to_owned());
-            Run::read_or_report(&run_folder, fault)
-        } else {
-            Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() }
+        let (ran, run_folder) = (ran(row), run_folder(row));
+        let mut run = match is_there.then(|| read.next()).flatten() {
+            Some(run) => {
+                listed.insert(cell(own).to_owned());
+                run
+            }
+            None => Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() },
         };
         run.sweep = Some(folder.display().to_string());
         run.trial = cell(trial).parse().ok();

@@ -43,7 +43,10 @@ impl Tasks {
         let tasks: Vec<(usize, Leaves)> =
             trainings().map(|(number, run, spec)| (number, task(run, spec, is_known))).collect();
         let tables: Vec<_> = tasks.iter().map(|(number, task)| (*number, task)).collect();
-        let keys = differences::differences(&tables).into_iter().map(|difference| difference.key).collect();
+        let keys = differences::differences(&tables, |_| true)
+            .into_iter()
+            .map(|difference| difference.key)
+            .collect();
         let groups = grouped(tasks.iter().map(|(number, task)| (task, *number)));
         Self { groups: groups.into_iter().map(|(_, numbers)| numbers).collect(), keys }
     }

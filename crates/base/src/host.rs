@@ -2,6 +2,8 @@
 
 mod atomic;
 #[allow(unsafe_code)]
+mod byte_locks;
+#[allow(unsafe_code)]
 mod huge_pages;
 pub mod load;
 pub mod nvml;
@@ -21,6 +23,7 @@ use std::{
 };
 
 pub use atomic::{Durability, sync_path, write_atomically};
+pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use regular::open_regular;
 pub use signals::stop_on_signals;

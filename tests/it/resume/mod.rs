@@ -3,6 +3,7 @@
 mod halving;
 mod kills;
 mod refusals;
+mod shared;
 mod sweeps;
 
 use std::{

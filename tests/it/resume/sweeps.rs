@@ -24,7 +24,7 @@ pub fn statuses(sweep: &Path) -> Vec<String> {
     table.column("status").iter().map(|&status| status.to_owned()).collect()
 }
 
-fn are_equal(sweep: &Path, whole: &Path) {
+pub fn are_equal(sweep: &Path, whole: &Path) {
     let [own, whole] = [sweep, whole].map(trials);
     assert_eq!(own.len(), whole.len());
     for (own, whole) in own.iter().zip(&whole) {

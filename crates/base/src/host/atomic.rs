@@ -4,7 +4,11 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufWriter},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::UNIX_EPOCH,
 };
 
 /// What a finished write must outlive.
@@ -63,12 +67,15 @@ fn create_new(path: &Path) -> io::Result<File> {
     }
 }
 
-/// `.model.safetensors.1234-0.tmp`: hidden, in the same folder, this process's and this call's own.
+/// `.model.safetensors.1234-5678-0.tmp`: hidden, in the same folder, this process's and this call's own. A process on another
+/// host may have the same number: a time tells it apart.
 fn temporary_name(path: &Path) -> PathBuf {
+    static TIME: LazyLock<u32> =
+        LazyLock::new(|| UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos()));
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    path.with_file_name(format!(".{name}.{}-{call}.tmp", std::process::id()))
+    path.with_file_name(format!(".{name}.{}-{}-{call}.tmp", std::process::id(), *TIME))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! ```
 
 mod checkpoint;
+mod claims;
 mod command;
 mod console;
 mod durable;
@@ -49,6 +50,7 @@ pub(crate) use metrics::length_of;
 pub use summary::summary_columns;
 
 pub use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};
+pub use claims::{Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use environment::{

@@ -10,7 +10,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::RecordError;
+use super::{Claims, RecordError};
 use crate::{
     event::Status,
     host::{Durability, write_atomically},
@@ -139,13 +139,13 @@ impl RunDir {
 
     /// Whether a process is at work here, or in a sweep's trial: it holds the lock of its files.
     pub fn is_live(&self) -> bool {
-        let trials = self.trials().into_values().map(|trial| trial.file("run.log"));
-        let mut files = [self.file("sweep.toml"), self.file("run.log")].into_iter().chain(trials);
+        let mut logs = self.trials().into_values().chain([self.clone()]).map(|run| run.file("run.log"));
         // What cannot be looked at may well be live.
-        files.any(|path| match fs::File::options().append(true).open(path) {
+        let is_locked = |path| match fs::File::options().append(true).open(path) {
             Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
             Err(e) => e.kind() != io::ErrorKind::NotFound,
-        })
+        };
+        Claims::are_held(&self.path) || logs.any(is_locked)
     }
 
     /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that
@@ -178,6 +178,16 @@ impl RunDir {
     fn move_to(&self, aside: &Path, name: &str) -> Result<(), RecordError> {
         let moved = fs::rename(self.file(name), aside.join(name));
         unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))
+    }
+
+    /// The folder that [`RunDir::trial`] makes first, if it is there.
+    pub fn existing_trial<'a>(
+        &self,
+        number: usize,
+        axes: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> Option<Self> {
+        let path = self.path.join(trial_name(number, axes));
+        path.is_dir().then_some(Self { path })
     }
 
     /// Makes the folder of a sweep's trial `number` (from 0), named by its axes under their short names:

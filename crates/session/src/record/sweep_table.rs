@@ -152,6 +152,11 @@ impl SweepTable {
         sync_files(&self.folder)
     }
 
+    /// Leaves the table to another process; waits until the disk holds the trials of this one.
+    pub fn leave(mut self) -> Result<(), RecordError> {
+        self.queue.sync()
+    }
+
     /// A trial's summary, by this table's columns; empty cells where it has none.
     fn figures(&self, folder: &str) -> Result<Vec<String>, RecordError> {
         let path = self.folder.join(folder).join("summary.csv");

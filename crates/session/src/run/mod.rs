@@ -19,6 +19,7 @@ mod recording;
 mod resumed;
 mod rungs;
 mod session;
+mod shared;
 mod stepper;
 mod sweep;
 mod sweep_folder;

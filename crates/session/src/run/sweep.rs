@@ -24,7 +24,7 @@ use crate::{
     event::{Outcome, Status},
     plan::DeviceId,
     record::{
-        LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
+        Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
         has_checkpoints,
     },
     spec::{Problem, TrialSpec, short_keys},
@@ -34,7 +34,8 @@ use crate::{
 pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub session: &'s Session<'a, P>,
     pub prepared: &'s [Prepared<P>],
-    folder: RunDir,
+    pub folder: RunDir,
+    pub claims: Claims,
     /// The short names of the swept keys.
     keys: Vec<&'s str>,
     pub line: Arc<SweepLine>,
@@ -71,7 +72,7 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     if let Some(exit) = refuse_jobs(session, prepared) {
         return Ok(exit.into());
     }
-    let Some((folder, _lock)) = sweep_folder::open(session)? else { return Ok(Exit::Refused.into()) };
+    let Some((folder, claims)) = sweep_folder::open(session)? else { return Ok(Exit::Refused.into()) };
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
@@ -99,13 +100,13 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let progress = Mutex::new(Progress { table, ends, reached, begun, worst, stopped: None, fault: None });
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let keys = short_keys(&keys);
-    let sweep = Sweep { session, prepared, folder, keys, line, progress };
+    let sweep = Sweep { session, prepared, folder, claims, keys, line, progress };
     sweep.show_best();
     sweep.run_all(rungs)
 }
 
 /// The exit code of a trial that ended before the sweep went on. One that is still skipped lacks its devices.
-fn exit_of(end: &TrialEnd) -> Exit {
+pub(super) fn exit_of(end: &TrialEnd) -> Exit {
     match end {
         TrialEnd::Skipped { .. } => Exit::Missing,
         end if is_failure(end) => Exit::Failed,
@@ -160,7 +161,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             None => self.phase(all, None),
         }
         self.line.apart(&mut io::stderr(), |_| {});
-        self.repeat_ends();
+        let is_last = self.complete();
         let folder = self.folder.path().to_owned();
         let session = self.session;
         let Progress { table, mut worst, stopped, fault, .. } =
@@ -169,7 +170,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             // The error of the trial that found the disk full was printed.
             (Some(_), Some(Stopped::Full)) => return Ok(worst.into()),
             (Some(fault), _) => return Err(fault),
-            (None, _) => table.finish()?,
+            (None, _) if is_last => table.finish()?,
+            (None, _) => table.leave()?,
         }
         if session.process.stop.signal().is_some() {
             worst = session.signal();
@@ -193,7 +195,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Runs trials up to a rung, or to their end.
     pub fn phase(&self, trials: Vec<usize>, stop_after: Option<u64>) {
-        let phase = Phase::new(trials, stop_after);
+        let phase = self.run_phase(Phase::new(trials, stop_after));
+        let elsewhere = phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // The processes that had them may have died since.
+        self.run_phase(Phase::new(elsewhere, stop_after));
+    }
+
+    pub fn run_phase(&self, phase: Phase) -> Phase {
         thread::scope(|scope| {
             // Where a thread cannot be started, the others do its work.
             let work = || self.work(&phase);
@@ -201,6 +209,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 .for_each(|_| drop(thread::Builder::new().name("trial".into()).spawn_scoped(scope, work)));
             work();
         });
+        phase
     }
 
     /// Whether trials are left that nothing but the end of the sweep keeps from running.
@@ -229,14 +238,20 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 }
                 (_, Some(Stopped::Failed)) => (skipped("an earlier trial failed"), Exit::Done),
                 (Prepared::Missing(problem), _) => (self.skip(index, problem), Exit::Missing),
-                (Prepared::Run(planned), _) => self.trial(planned, trial, phase),
+                (Prepared::Run(planned), _) => match self.claimed(planned, trial, phase) {
+                    Some(ended) => ended,
+                    None => {
+                        phase.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).push(index);
+                        continue;
+                    }
+                },
             };
             self.set(index, end, exit);
         }
     }
 
     /// Writes the ends of trials that only repeat others.
-    fn repeat_ends(&self) {
+    pub fn repeat_ends(&self) {
         for (index, prepared) in self.prepared.iter().enumerate() {
             let Prepared::SameAs(earlier, devices) = prepared else { continue };
             let folder = self.with(|progress| match &progress.ends[*earlier] {
@@ -281,7 +296,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Runs a trial in its own folder: from its newest checkpoint where it has one, else from the start.
-    fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
+    pub fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
         let start = Start { begun: Instant::now(), at: Utc::now() };
@@ -331,7 +346,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// The values of a trial under the short names of their keys.
-    fn short_axes<'t>(&'t self, trial: &'t TrialSpec<P::Spec>) -> impl Iterator<Item = (&'t str, &'t str)> {
+    pub fn short_axes<'t>(
+        &'t self,
+        trial: &'t TrialSpec<P::Spec>,
+    ) -> impl Iterator<Item = (&'t str, &'t str)> {
         self.keys.iter().copied().zip(trial.axes.iter().map(|(_, value)| value.as_str()))
     }
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs::{File, TryLockError},
     path::Path,
 };
 
@@ -15,14 +14,12 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{RecordError, RunDir, TrialEnd},
+    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd},
 };
 
-/// The sweep's own file in its folder; locked while the sweep runs.
-const SPEC: &str = "sweep.toml";
-
-/// Makes the folder of a sweep, or finds the one that goes on, and locks it. `None` where that is refused, as was printed.
-pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDir, File)>, RecordError> {
+/// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. `None` where that is refused, as was
+/// printed.
+pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDir, Claims)>, RecordError> {
     let experiment = session.experiment;
     let name = experiment.trials.first().map_or("", |first| P::name(&first.spec));
     let tail = format!("sweep-{}", experiment.hash8());
@@ -30,13 +27,13 @@ pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDi
         Resume::No | Resume::Run(_) => None,
         Resume::Sweep(folder) => Some(folder.clone()),
         Resume::Auto => {
-            RunDir::newest(&session.process.runs_dir, name, &tail, |folder| folder.file(SPEC).is_file())
+            RunDir::newest(&session.process.runs_dir, name, &tail, |folder| folder.file(SWEEP_FILE).is_file())
         }
     };
     let folder = match resumed {
         Some(folder) => {
             if !folder.name().contains(&tail) {
-                let path = folder.file(SPEC);
+                let path = folder.file(SWEEP_FILE);
                 print_error(format!("`{}` no longer gives the trials that it gave", path.display()), None);
                 return Ok(None);
             }
@@ -44,16 +41,18 @@ pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDi
         }
         None => {
             let folder = RunDir::create(&session.process.runs_dir, name, session.process.start.at, &tail)?;
-            folder.write(SPEC, &experiment.to_sweep_toml(name))?;
+            folder.write(SWEEP_FILE, &experiment.to_sweep_toml(name))?;
             folder
         }
     };
-    let Some(lock) = lock(&folder)? else {
+    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process.
+    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none();
+    let Some(claims) = Claims::new(folder.path(), is_shared)? else {
         let message = format!("`{}` is under way in another process", folder.path().display());
         print_error(message, Some("wait for its end, or end it"));
         return Ok(None);
     };
-    Ok(Some((folder, lock)))
+    Ok(Some((folder, claims)))
 }
 
 /// How trials ended that do not run again: those that finished, that diverged, as they would again, or that wait at a rung,
@@ -110,13 +109,4 @@ impl Row {
 fn rows(path: &Path) -> HashMap<usize, Row> {
     let rows = csv::Reader::from_path(path).into_iter().flat_map(csv::Reader::into_deserialize);
     rows.flatten().map(|row: Row| (row.trial, row)).collect()
-}
-
-/// Locks a sweep until its file is closed; `None` where another process holds it.
-fn lock(folder: &RunDir) -> Result<Option<File>, RecordError> {
-    let path = folder.file(SPEC);
-    let file = File::open(&path).map_err(|e| RecordError::read(&path, e))?;
-    // A file system without locks has none to hold.
-    let is_held = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-    Ok((!is_held).then_some(file))
 }

@@ -1,6 +1,9 @@
 //! What the trials of a sweep share while they run.
 
-use std::{collections::BTreeMap, sync::atomic::AtomicUsize};
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, atomic::AtomicUsize},
+};
 
 use super::{exit::Exit, rungs::Reached};
 use crate::{
@@ -53,11 +56,13 @@ pub(super) struct Phase {
     pub next: AtomicUsize,
     /// The epochs of the rung.
     pub stop_after: Option<u64>,
+    /// Trials that another process had claimed.
+    pub elsewhere: Mutex<Vec<usize>>,
 }
 
 impl Phase {
     pub fn new(trials: Vec<usize>, stop_after: Option<u64>) -> Self {
-        Self { trials, next: AtomicUsize::new(0), stop_after }
+        Self { trials, next: AtomicUsize::new(0), stop_after, elsewhere: Mutex::default() }
     }
 }
 
