@@ -26,6 +26,7 @@ mod run;
 mod runs;
 mod serve;
 mod templates;
+mod watch;
 
 pub use crate::run::Exit;
 
@@ -55,6 +56,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Clean(options) => clean::clean(&options),
         Command::Plot(options) => plot::plot(&options),
         Command::Report(options) => report::report(&options),
+        Command::Watch(options) => watch::watch(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),

@@ -45,6 +45,7 @@ mod sweep_end;
 mod tasks;
 mod text;
 mod verdict;
+mod watch;
 
 pub use answer::{Question, TOP};
 pub use cleaning::{CleanRequest, Cleaning};
@@ -61,3 +62,4 @@ pub use plot::{PlotRequest, Style, plot};
 pub(crate) use run::{TAGS, run_digest, run_status, tags};
 pub use statistics::Estimate;
 pub use sweep_end::sweep_end;
+pub use watch::Moment;

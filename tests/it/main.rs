@@ -45,5 +45,6 @@ mod tensorboard;
 mod thread_trials;
 mod timeline;
 mod trials;
+mod watch;
 mod weights;
 mod words;
