@@ -22,7 +22,6 @@ mod experiments;
 mod gpu;
 mod kernels;
 mod lab;
-mod lab_sweeps;
 mod language;
 mod mlflow;
 mod moved;

@@ -67,7 +67,7 @@ fn memory(part: &Part) -> &[f32] {
 fn csv_of(path: PathBuf, target: &str) -> Csv {
     Csv {
         path,
-        target: target.into(),
+        target: vec![target.into()],
         features: None,
         categorical: Vec::new(),
         ignore: Vec::new(),

@@ -17,6 +17,7 @@ mod npy_header;
 mod order;
 mod raw;
 mod rows;
+mod scale;
 mod split;
 mod synthetic;
 mod weights;
@@ -30,10 +31,11 @@ use crate::{
 };
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
-pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn, StoredScale};
+pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
+pub use scale::Scale;
 pub use weights::{Tensor, Weights, read_metadata, read_weights};
 
 /// The task, which the loss decides.
@@ -65,6 +67,8 @@ pub struct Dataset {
     pub features: usize,
     /// Elements per target (1 for a class).
     pub targets: usize,
+    /// How each number to predict was standardized; none for classes.
+    pub target_scales: Vec<Scale>,
     /// Number of classes, for a classification.
     pub classes: Option<usize>,
     /// The fitted preprocessing of columns (standardization, categories, class names), kept with the run and in the model's
@@ -181,6 +185,7 @@ impl Dataset {
             validation,
             features,
             targets,
+            target_scales: vec![Scale::IDENTITY; targets],
             classes: None,
             preprocessing: serde_json::Value::Null,
             truth: None,

@@ -45,6 +45,7 @@ pub fn tiny(activations: usize) -> Programs {
 }
 
 /// Products of `width` by `width` on as many rows, and next to nothing else.
+#[cfg(feature = "cuda")]
 pub fn wide(width: usize) -> Programs {
     programs(&[linear(width, width), linear(width, width), linear(width, width)], width, width)
 }
@@ -95,6 +96,7 @@ fn programs(layers: &[Layer], features: usize, batch: usize) -> Programs {
         batch,
         last: None,
         validation: None,
+        keeps_prediction: false,
         ordered: true,
         streamed: false,
         shard: Shard::WHOLE,

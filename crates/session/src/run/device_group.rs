@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "cuda")]
 use super::print_error;
 use crate::{
     collective::{self, Abort},

@@ -84,20 +84,26 @@ impl<T: 'static> Choice<T> {
 impl Item<'_> {
     /// One of `words`.
     pub fn word<T: Copy>(self, words: &[Word<T>]) -> T {
-        let names = || words.iter().map(|w| w.name);
-        let stand_in = words[0].value;
+        let meanings: Vec<_> = words.iter().map(|w| (w.name, w.doc)).collect();
+        words[self.word_index(&meanings)].value
+    }
+
+    /// Which of the words, each with its meaning, is there: the first one where none is.
+    fn word_index(self, words: &[(&'static str, &'static str)]) -> usize {
+        let names = || words.iter().map(|&(name, _)| name);
+        let find = |s: &str| names().position(|name| name == s);
         match self.at {
             At::Schema(schema) => {
                 schema.insert("enum".into(), names().collect());
                 let meanings: Vec<String> =
-                    words.iter().map(|w| format!("`{}`: {}", w.name, plain(w.doc))).collect();
+                    words.iter().map(|(name, doc)| format!("`{name}`: {}", plain(doc))).collect();
                 append_description(schema, &meanings.join("; "));
-                stand_in
+                0
             }
-            At::Absent => stand_in,
+            At::Absent => 0,
             At::Node(Node { value: Value::String(s), .. }) => {
-                if let Some(word) = words.iter().find(|w| w.name == s) {
-                    return word.value;
+                if let Some(index) = find(s) {
+                    return index;
                 }
                 let listing = suggest::listing(names(), "or");
                 let hint = match suggest::nearest(s, names()) {
@@ -107,12 +113,12 @@ impl Item<'_> {
                 let message = format!("`{}`: unknown value `{s}`", self.reading.path_to(None));
                 let label = plain(self.doc);
                 self.report(|p| Problem { message, ..p }.label(label).hint(hint));
-                stand_in
+                0
             }
             At::Node(_) => {
                 let expected = suggest::listing(names(), "or");
-                self.custom(&expected, serde_json::Value::Null, stand_in, |value| match value {
-                    Value::String(s) => words.iter().find(|w| w.name == s).map(|w| w.value),
+                self.custom(&expected, serde_json::Value::Null, 0, |value| match value {
+                    Value::String(s) => find(s),
                     _ => None,
                 })
             }

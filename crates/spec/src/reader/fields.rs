@@ -1,17 +1,17 @@
 //! Reading the fields of one table: required ones, those with a default, those that exclude each other.
 
+mod finish;
+
 use std::fmt::Display;
 
 use serde::Serialize;
 use serde_json::json;
 
-use super::{
-    At, Choices, Item, Json, MAX_PROBLEMS, Reading, Rule, Segment, append_description, item::in_table, plain,
-};
+use super::{At, Choices, Item, Json, Reading, Rule, Segment, append_description, item::in_table, plain};
 use crate::{
     problem::Problem,
     suggest,
-    tree::{Entry, Node, Table, Value},
+    tree::{Entry, Node, Value},
 };
 
 /// A table whose fields are being named.
@@ -305,74 +305,42 @@ impl<'a> Fields<'a> {
         default: Option<serde_json::Value>,
         read: impl FnOnce(Item<'_>) -> T,
     ) -> T {
-        self.known.push(name);
-        let entry = self.entry(name);
-        self.reading.path.push(Segment::Key(name));
-        let value = match self.at.reborrow() {
-            At::Schema(schema) => {
-                let mut inner = Json::new();
-                if let Some(default) = default {
-                    inner.insert("default".into(), default);
-                }
-                append_description(&mut inner, &plain(doc));
-                let value = read(Item { at: At::Schema(&mut inner), doc, reading: self.reading });
-                if let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut()) {
-                    properties.insert(name.to_owned(), inner.into());
-                }
-                value
-            }
-            At::Node(_) | At::Absent => {
-                let at = entry.map_or(At::Absent, |e| At::Node(&e.node));
-                read(Item { at, doc, reading: self.reading })
-            }
-        };
-        self.reading.path.pop();
+        let mut schema = Json::new();
+        let value = read(self.enter(name, doc, default, &mut schema));
+        self.leave(name, schema);
         value
     }
 
-    /// Tells what was written and not named, and what was named and not written.
-    fn finish(mut self) {
-        let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
-        let meant = if self.opaque { Vec::new() } else { self.report_unknown(table) };
-        let path = self.reading.path_to(None);
-        for (names, message, hint) in std::mem::take(&mut self.missing) {
-            if !self.opaque && !names.iter().any(|n| meant.contains(n)) {
-                // The root has no key of its own to point at: the file is the place.
-                let place =
-                    if path.is_empty() { super::super::Location::Key(String::new()) } else { span.place() };
-                let key = self.reading.path_to(names.first().copied());
-                self.reading.report(key, Problem { hint, ..Problem::new(place, message) });
+    /// The part of [`Fields::read`] before the value, apart from it because that is compiled for every type.
+    fn enter<'b>(
+        &'b mut self,
+        name: &'static str,
+        doc: &'static str,
+        default: Option<serde_json::Value>,
+        schema: &'b mut Json,
+    ) -> Item<'b> {
+        self.known.push(name);
+        self.reading.path.push(Segment::Key(name));
+        let at = if let At::Schema(_) = self.at {
+            if let Some(default) = default {
+                schema.insert("default".into(), default);
             }
-        }
+            append_description(schema, &plain(doc));
+            At::Schema(schema)
+        } else {
+            self.entry(name).map_or(At::Absent, |e| At::Node(&e.node))
+        };
+        Item { at, doc, reading: self.reading }
     }
 
-    /// Returns the known names that the unknown ones were taken for.
-    fn report_unknown(&mut self, table: &Table) -> Vec<&'static str> {
-        let mut meant = Vec::new();
-        let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
-        let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
-        // More problems are not reported.
-        for entry in unknown.take(MAX_PROBLEMS) {
-            let near = suggest::nearest(&entry.key, free.iter().copied());
-            meant.extend(near);
-            let known = || self.known.iter().copied();
-            let near = near
-                .or_else(|| suggest::nearest(&entry.key, known()))
-                .or_else(|| suggest::longer(&entry.key, known()));
-            let hint = match near {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => {
-                    self.reading.unknown.push((self.reading.problems.len(), entry.key.clone()));
-                    let mut names = self.known.clone();
-                    names.dedup();
-                    format!("known here: {}", suggest::listing(names.into_iter(), "and"))
-                }
-            };
-            let path = self.reading.path_to(Some(&entry.key));
-            let problem = Problem::new(entry.key_span.place(), format!("unknown key `{path}`")).hint(hint);
-            self.reading.report(path, problem);
+    /// The part of [`Fields::read`] after the value.
+    fn leave(&mut self, name: &'static str, field: Json) {
+        if let At::Schema(schema) = &mut self.at
+            && let Some(properties) = schema.get_mut("properties").and_then(|p| p.as_object_mut())
+        {
+            properties.insert(name.to_owned(), field.into());
         }
-        meant
+        self.reading.path.pop();
     }
 }
 

@@ -248,30 +248,32 @@ impl<'a> Item<'a> {
         read: impl Fn(&Value) -> Option<T>,
     ) -> T {
         match self.at {
-            At::Schema(into) => {
-                if let serde_json::Value::Object(schema) = schema {
-                    into.extend(schema);
-                }
-                stand_in
-            }
-            At::Absent => stand_in,
             At::Node(node) => read(&node.value).unwrap_or_else(|| {
-                let is_accepted = |value: &Value| read(value).is_some();
-                let path = self.reading.path_to(None);
-                let hint = hint
-                    .or_else(|| without_quotes(&node.value, &is_accepted))
-                    .or_else(|| as_sweep(&path, &node.value, &is_accepted));
-                self.refuse(node, expected, hint);
+                self.refuse(node, expected, hint, &|value| read(value).is_some());
                 stand_in
             }),
+            At::Schema(_) | At::Absent => {
+                self.describe(schema);
+                stand_in
+            }
+        }
+    }
+
+    /// Adds to the schema where one is written.
+    fn describe(self, schema: serde_json::Value) {
+        if let (At::Schema(into), serde_json::Value::Object(schema)) = (self.at, schema) {
+            into.extend(schema);
         }
     }
 
     /// Apart from [`Item::custom_hinted`], which is compiled for every type.
-    fn refuse(self, node: &Node, expected: &str, hint: Option<String>) {
+    fn refuse(self, node: &Node, expected: &str, hint: Option<String>, is_accepted: &dyn Fn(&Value) -> bool) {
         let path = self.reading.path_to(None);
         let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
         let label = plain(self.doc);
+        let hint = hint
+            .or_else(|| without_quotes(&node.value, is_accepted))
+            .or_else(|| as_sweep(&path, &node.value, is_accepted));
         let problem = Problem { hint, ..Problem::new(node.span.place(), message) };
         let problem = if label.is_empty() { problem } else { problem.label(label) };
         self.reading.report(path, problem);

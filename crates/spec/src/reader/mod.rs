@@ -42,16 +42,6 @@ pub(super) enum At<'a> {
     Schema(&'a mut Json),
 }
 
-impl At<'_> {
-    fn reborrow(&mut self) -> At<'_> {
-        match self {
-            At::Node(node) => At::Node(node),
-            At::Absent => At::Absent,
-            At::Schema(schema) => At::Schema(schema),
-        }
-    }
-}
-
 /// What is shared by all parts of one reading.
 pub(super) struct Reading {
     problems: Vec<Problem>,

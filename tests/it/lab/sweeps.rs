@@ -1,6 +1,6 @@
 //! Sweeps of lab experiments: what they print at the end, and which trials would only repeat another.
 
-use super::process::Sandbox;
+use crate::process::Sandbox;
 
 const SPEC: &str = "\
 kind = \"matmul\"

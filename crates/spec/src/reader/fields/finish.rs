@@ -1,0 +1,55 @@
+//! The end of a table: keys that nobody named, and fields that are missing.
+
+use super::Fields;
+use crate::{
+    problem::{Location, Problem},
+    reader::{At, MAX_PROBLEMS},
+    suggest,
+    tree::{Node, Table, Value},
+};
+
+impl Fields<'_> {
+    /// Tells what was written and not named, and what was named and not written.
+    pub(super) fn finish(mut self) {
+        let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
+        let meant = if self.opaque { Vec::new() } else { self.report_unknown(table) };
+        let path = self.reading.path_to(None);
+        for (names, message, hint) in std::mem::take(&mut self.missing) {
+            if !self.opaque && !names.iter().any(|n| meant.contains(n)) {
+                // The root has no key of its own to point at: the file is the place.
+                let place = if path.is_empty() { Location::Key(String::new()) } else { span.place() };
+                let key = self.reading.path_to(names.first().copied());
+                self.reading.report(key, Problem { hint, ..Problem::new(place, message) });
+            }
+        }
+    }
+
+    /// Returns the known names that the unknown ones were taken for.
+    fn report_unknown(&mut self, table: &Table) -> Vec<&'static str> {
+        let mut meant = Vec::new();
+        let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
+        let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
+        // More problems are not reported.
+        for entry in unknown.take(MAX_PROBLEMS) {
+            let near = suggest::nearest(&entry.key, free.iter().copied());
+            meant.extend(near);
+            let known = || self.known.iter().copied();
+            let near = near
+                .or_else(|| suggest::nearest(&entry.key, known()))
+                .or_else(|| suggest::longer(&entry.key, known()));
+            let hint = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => {
+                    self.reading.unknown.push((self.reading.problems.len(), entry.key.clone()));
+                    let mut names = self.known.clone();
+                    names.dedup();
+                    format!("known here: {}", suggest::listing(names.into_iter(), "and"))
+                }
+            };
+            let path = self.reading.path_to(Some(&entry.key));
+            let problem = Problem::new(entry.key_span.place(), format!("unknown key `{path}`")).hint(hint);
+            self.reading.report(path, problem);
+        }
+        meant
+    }
+}
