@@ -20,6 +20,7 @@ mod ends;
 mod experiments;
 #[cfg(feature = "cuda")]
 mod gpu;
+mod json_events;
 mod kernels;
 mod lab;
 mod language;

@@ -3,7 +3,11 @@
 mod options;
 mod start;
 
-use std::{ffi::OsString, io::IsTerminal, path::Path};
+use std::{
+    ffi::OsString,
+    io::{ErrorKind::BrokenPipe, IsTerminal},
+    path::Path,
+};
 
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
@@ -68,9 +72,10 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
             print_error(&key.0, Some(&key.1));
             return Exit::Refused;
         }
-        let _ = e.print();
-        match e.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
+        let printed = e.print().or_else(|e| if e.kind() == BrokenPipe { Ok(()) } else { Err(e) });
+        match (e.kind(), printed) {
+            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Ok(())) => Exit::Done,
+            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Err(_)) => Exit::Failed,
             _ => Exit::Refused,
         }
     })?;
