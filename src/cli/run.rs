@@ -6,8 +6,6 @@ use std::{
     time::Instant,
 };
 
-use chrono::Utc;
-
 use super::{
     args::{Jobs, StartOptions, on_terminal},
     machine::{machine, wants_gpu},
@@ -16,7 +14,7 @@ use super::{
 use crate::{
     host::{load::Watch, stop_on_signals},
     plan::{Machine, Trial, lab::LabTrial},
-    record::{GitQuery, Verbosity, command_line},
+    record::{GitQuery, Verbosity, command_line, now},
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse, sweep,
@@ -27,7 +25,7 @@ use crate::{
 
 /// Runs the command.
 pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
-    let started = Utc::now();
+    let started = now();
     let options = &start.run;
     let resume = match resume::requested(start) {
         Ok(resume) => resume,

@@ -56,7 +56,7 @@ pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,
-    Versions, rfc3339,
+    Versions, now, rfc3339,
 };
 pub use error::RecordError;
 pub use git::GitQuery;

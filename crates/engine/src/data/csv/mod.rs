@@ -60,6 +60,7 @@ pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Datase
 
     let notes = split.note().into_iter().chain(dropped(&table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
+    let warnings = constant(&columns, &train_x, features.width());
     let preprocessing = serde_json::to_value(StoredCsv {
         source: "csv".to_owned(),
         features: features.stored(spec, &columns),
@@ -81,8 +82,16 @@ pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Datase
         target_scales: target.scales().to_vec(),
         preprocessing: preprocessing.unwrap_or_default(),
         notes,
+        warnings,
         ..Dataset::new(train, validation, features.width(), targets)
     })
+}
+
+/// Names the numeric columns whose training rows are all alike. They come first in a row.
+fn constant(columns: &Columns, rows: &[f32], width: usize) -> Vec<String> {
+    let is_constant = |c: usize| rows.iter().skip(c).step_by(width).all(|value| *value == rows[c]);
+    let names = columns.numeric.iter().enumerate().filter(|(c, _)| rows.len() > width && is_constant(*c));
+    names.map(|(_, &column)| format!("`{}` is alike in all training rows", columns.name(column))).collect()
 }
 
 fn dropped(table: &Table<'_>, which: &str) -> Option<String> {
