@@ -2,8 +2,6 @@
 
 use std::{fs, path::Path};
 
-use chrono::Utc;
-
 use super::{
     args::CleanOptions,
     run::terminal_width,
@@ -11,7 +9,7 @@ use super::{
 };
 use crate::{
     host::reason,
-    record::RunDir,
+    record::{RunDir, now},
     report::{self, CleanRequest, Cleaning, Found, ReportError},
     run::{Exit, print, print_error},
 };
@@ -62,7 +60,7 @@ pub fn clean(options: &CleanOptions) -> Exit {
         print_error(message, Some("name that folder with `--runs-dir DIR`"));
         return Exit::Refused;
     }
-    let (keep_best, older_than, now) = (options.keep_best, options.older_than, Utc::now());
+    let (keep_best, older_than, now) = (options.keep_best, options.older_than, now());
     let request = CleanRequest { runs_dir: &all, path: &path, keep_best, older_than, now };
     let is_live = |folder: &Path| RunDir::existing(folder.to_owned()).is_live();
     let cleaning = match Cleaning::new(&request, is_live) {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, path::Path};
 
-use chrono::{SecondsFormat, Utc};
+use chrono::SecondsFormat;
 use serde_json::json;
 
 use super::{
@@ -15,6 +15,7 @@ use crate::{
     device::cpu::measure_rates,
     host,
     plan::{MachineRates, Origin},
+    record,
     run::{Exit, print, print_error},
     units,
 };
@@ -84,7 +85,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     };
     let measured = measure_rates(host::logical_cores().unwrap_or(1));
     let measured = measured.map_err(|e| failed(e.to_string(), None))?;
-    let now = Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true);
+    let now = record::now().to_rfc3339_opts(SecondsFormat::Secs, true);
     let written = rates::write(&folder, &CpuKey::here(&instruction_set), measured, &now);
     written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
     let mut faults = if with_gpus { gpu_faults(&folder, &now) } else { Vec::new() };

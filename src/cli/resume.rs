@@ -132,7 +132,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
 
 /// `--virtual-gpus` of the run that goes on.
 pub fn virtual_gpus_of(folder: &RunDir) -> Option<u32> {
-    let text = std::fs::read_to_string(folder.file("environment.toml")).ok()?;
+    let text = crate::host::read_text(&folder.file("environment.toml")).ok()?;
     let table: toml::Table = toml::from_str(&text).ok()?;
     u32::try_from(table.get("host")?.get("virtual_gpus")?.as_integer()?).ok()
 }

@@ -6,8 +6,6 @@ use std::{
     time::Instant,
 };
 
-use chrono::Utc;
-
 use super::{
     args::{Jobs, StartOptions, on_terminal},
     machine::{machine, wants_gpu},
@@ -16,7 +14,7 @@ use super::{
 use crate::{
     host::{load::Watch, stop_on_signals},
     plan::{Machine, Trial, lab::LabTrial},
-    record::{GitQuery, Verbosity, command_line},
+    record::{GitQuery, Verbosity, command_line, now},
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse, sweep,
@@ -27,7 +25,7 @@ use crate::{
 
 /// Runs the command.
 pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
-    let started = Utc::now();
+    let started = now();
     let options = &start.run;
     let resume = match resume::requested(start) {
         Ok(resume) => resume,
@@ -64,6 +62,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
             (_, true) => Verbosity::Verbose,
             _ => Verbosity::Normal,
         },
+        json: start.json,
         terminal: on_terminal(),
         threads: options.threads,
         available_threads: options.thread_count(),
@@ -84,7 +83,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
             execute(&Session::<LabTrial>::new(process, experiment, ()), &machine)
         }
     };
-    close(ended, options.quiet)
+    close(ended, start)
 }
 
 /// Plans all trials, then runs them.
@@ -97,9 +96,13 @@ fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine) -> Ended {
 }
 
 /// Prints what became of a sweep.
-fn close(Ended { exit, folder }: Ended, quiet: bool) -> Exit {
+fn close(Ended { exit, folder }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
-    if quiet {
+    if start.json {
+        let line = serde_json::json!({ "event": "sweep", "folder": folder.display().to_string() });
+        return exit.more_severe(print(&format!("{line}\n")));
+    }
+    if start.run.quiet {
         return exit.more_severe(print(&format!("{}\n", folder.display())));
     }
     exit.more_severe(match report::sweep_end(&folder, terminal_width()) {

@@ -1,6 +1,9 @@
 //! `runner new` and `runner schema`: what a new spec starts from.
 
-use std::{fs::OpenOptions, io::Write};
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+};
 
 use super::{args::NewOptions, draft::draft};
 use crate::{
@@ -38,11 +41,10 @@ pub fn new(options: &NewOptions) -> Exit {
         print(&text);
         return Exit::Done;
     };
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(path)
-        .and_then(|mut f| f.write_all(text.as_bytes()));
+    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
+        // An empty file would be in the way of the next try.
+        file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
+    });
     match written {
         Ok(()) => {
             print_stderr(&format!("wrote {}; next: runner check {}\n", path.display(), path.display()));

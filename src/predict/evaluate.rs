@@ -4,10 +4,12 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{PredictError, Trained, forward::forward, output_file::OutputFile, scores::Scores};
+use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{
     data::{Input, NewRows},
     record::Lines,
+    spec::Metric,
+    train::Scores,
     units,
 };
 
@@ -17,7 +19,7 @@ pub struct Evaluation {
     /// What the loss is.
     loss: String,
     /// Names and values.
-    metrics: Vec<(&'static str, f64)>,
+    metrics: Vec<(String, f64)>,
     scores: Scores,
 }
 
@@ -56,38 +58,72 @@ fn evaluated(
         Some(input) => trained.data.labelled_rows(input, labels)?,
         None => NewRows::from_part(trained.test_rows()?),
     };
-    let mut scores = Scores::new(&trained.data, trained.outputs);
+    let classifies = trained.spec.model.loss.classifies();
+    let mut scores = if classifies {
+        Scores::of_classes(trained.outputs, true)
+    } else {
+        Scores::of_numbers(&trained.data.target_scales())
+    };
     let mut take = |predictions: &[f32], targets: &[f32]| {
-        scores.add(&trained.data, predictions, targets);
+        scores.add(predictions, targets);
         Ok(())
     };
     let (count, [loss, hits]) = forward(trained, &mut rows, warn, &mut take)?;
     if rows.dropped() > 0 {
         warn(format!("rows left out for missing cells, as in training: {}", rows.dropped()));
     }
-    let mut metrics = vec![("loss", loss / count as f64)];
-    if trained.spec.model.loss.classifies() {
-        metrics.push(("accuracy", hits / count as f64));
+    let mut metrics = vec![("loss".to_owned(), loss / count as f64)];
+    if classifies {
+        metrics.push(("accuracy".to_owned(), hits / count as f64));
     }
-    metrics.extend(scores.metrics());
-    let scaled = if trained.data.target_scale().is_some() { " of the standardized target" } else { "" };
+    metrics.extend(of_predictions(&scores, &trained.data.target_names()));
+    let is_scaled = trained.data.target_scales().iter().any(|scale| !scale.is_identity());
+    let scaled = if is_scaled { " of the standardized target" } else { "" };
     let loss = format!("{}{scaled}, as in training", trained.spec.model.loss.name());
     Ok(Evaluation { rows: count, loss, metrics, scores })
+}
+
+/// Names and values; where there are several targets, those of each after the means.
+fn of_predictions(scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
+    const NUMBERS: [Metric; 3] = [Metric::Mae, Metric::Rmse, Metric::R2];
+    let all = NUMBERS.into_iter().chain([Metric::F1, Metric::Precision, Metric::Recall, Metric::Auc]);
+    let mut metrics: Vec<_> =
+        all.filter_map(|metric| Some((metric.name().to_owned(), scores.value(metric)?))).collect();
+    match scores {
+        Scores::Classes(classes) => metrics.insert(1, ("f1_weighted".to_owned(), classes.weighted_f1())),
+        Scores::Numbers(errors) => {
+            for (errors, target) in errors.iter().zip(targets) {
+                let own = |metric: Metric| Some((format!("{metric}_{target}"), errors.value(metric)?));
+                metrics.extend(NUMBERS.into_iter().filter_map(own));
+            }
+        }
+    }
+    metrics
 }
 
 impl Evaluation {
     /// A line for each metric.
     pub fn table(&self) -> String {
-        let mut out = format!("{:<9}  {}\n", "rows", units::count(self.rows as u64));
+        let width = self.metrics.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let mut out = format!("{:<width$}  {}\n", "rows", units::count(self.rows as u64));
         for (name, value) in &self.metrics {
-            let words = match *name {
+            let words = match name.as_str() {
                 "loss" => format!("  {}", self.loss),
                 "f1" | "precision" | "recall" => "  mean over classes".to_owned(),
+                "f1_weighted" => "  by the rows of each class".to_owned(),
+                "auc" => self.auc_in_words().to_owned(),
                 _ => String::new(),
             };
-            out.push_str(&format!("{name:<9}  {}{words}\n", units::number(*value)));
+            out.push_str(&format!("{name:<width$}  {}{words}\n", units::number(*value)));
         }
         out
+    }
+
+    fn auc_in_words(&self) -> &'static str {
+        match &self.scores {
+            Scores::Classes(all) if all.classes > 2 => "  mean over classes, each against the rest",
+            _ => "",
+        }
     }
 
     /// The confusion matrix as CSV, a line for each actual class; empty for numbers.
@@ -118,7 +154,7 @@ impl Evaluation {
         object.insert("epoch".to_owned(), number(&trained.epoch));
         object.insert("step".to_owned(), number(&trained.step));
         object.insert("rows".to_owned(), json!(self.rows));
-        object.extend(self.metrics.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
+        object.extend(self.metrics.iter().map(|(name, value)| (name.clone(), json!(value))));
         format!("{}\n", Value::Object(object))
     }
 }

@@ -9,7 +9,6 @@ mod forward;
 mod onnx;
 mod output;
 mod output_file;
-mod scores;
 mod trained;
 
 pub use error::PredictError;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
-use crate::{data::Input, record::Lines};
+use crate::{data::Input, record::Lines, train::largest};
 
 /// Writes a prediction for each row of `input`, in its order, to standard output or to the file `to`. A regular file is
 /// replaced once all predictions are in it. `warn` takes a warning about the rows.
@@ -36,7 +36,8 @@ fn write(
     let mut rows = trained.data.rows(input)?;
     let classes = trained.data.class_names();
     let mut lines = Lines::new();
-    header(&mut lines, classes.as_deref(), trained.outputs);
+    let scales = trained.data.target_scales();
+    header(&mut lines, classes.as_deref(), &trained.data.target_names());
     let mut flush = |lines: &mut Lines| {
         let written = out.write_all(lines.bytes());
         lines.clear();
@@ -46,11 +47,12 @@ fn write(
         for row in prediction.chunks_exact(trained.outputs) {
             match &classes {
                 Some(classes) => class_row(&mut lines, classes, row),
-                None if trained.data.target_scale().is_some() => row.iter().for_each(|y| {
-                    lines.f64(trained.data.original(f64::from(*y)));
-                }),
-                None => row.iter().for_each(|y| {
-                    lines.f32(*y);
+                None => row.iter().zip(&scales).for_each(|(y, scale)| {
+                    if scale.is_identity() {
+                        lines.f32(*y)
+                    } else {
+                        lines.f64(scale.original((*y).into()))
+                    };
                 }),
             }
             lines.end();
@@ -61,7 +63,7 @@ fn write(
     Ok(())
 }
 
-fn header(lines: &mut Lines, classes: Option<&[String]>, outputs: usize) {
+fn header(lines: &mut Lines, classes: Option<&[String]>, targets: &[String]) {
     match classes {
         Some(classes) => {
             lines.text("class");
@@ -69,11 +71,11 @@ fn header(lines: &mut Lines, classes: Option<&[String]>, outputs: usize) {
                 lines.text(&format!("p_{class}"));
             });
         }
-        None if outputs == 1 => {
+        None if targets.is_empty() => {
             lines.text("prediction");
         }
-        None => (0..outputs).for_each(|output| {
-            lines.text(&format!("prediction_{output}"));
+        None => targets.iter().for_each(|target| {
+            lines.text(&format!("prediction_{target}"));
         }),
     }
     lines.end();
@@ -96,9 +98,4 @@ fn class_row(lines: &mut Lines, classes: &[String], outputs: &[f32]) {
     exps.for_each(|exp| {
         lines.f32((exp / sum) as f32);
     });
-}
-
-/// The index of the largest output; of equal ones, the first.
-pub fn largest(outputs: &[f32]) -> usize {
-    (1..outputs.len()).fold(0, |best, i| if outputs[i] > outputs[best] { i } else { best })
 }

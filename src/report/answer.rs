@@ -267,6 +267,8 @@ impl Comparison {
             }
         };
         let all = || ranking.settings.iter();
+        let lacks_folds = |setting: &&Candidate| setting.lacks_folds(&self.runs);
+        say("without some of their folds", &mut all().filter(lacks_folds));
         say(&format!("fewer {}s, ranked last", ranking.each), &mut ranking.with_fewer_seeds());
         let each =
             if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "repeats".to_owned() };

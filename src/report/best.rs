@@ -10,5 +10,5 @@ pub(super) fn best(run: &Run) -> String {
 }
 
 fn in_words(run: &Run, value: f64) -> String {
-    if run.monitors_accuracy() { units::percent(value) } else { units::number(value) }
+    if run.monitor() == "validation.accuracy" { units::percent(value) } else { units::number(value) }
 }

@@ -10,6 +10,7 @@ use std::{
 use csv::{ErrorKind, StringRecord};
 
 use super::ReportError;
+use crate::host::open_regular;
 
 /// A file's complete lines.
 pub(super) struct CsvFile {
@@ -74,7 +75,7 @@ pub(super) fn scan(
     mut take: impl FnMut(&StringRecord, &StringRecord) -> Result<(), String>,
 ) -> Result<(StringRecord, bool), ReportError> {
     let unreadable = |e| ReportError::read(path, e);
-    let mut file = File::open(path).map_err(unreadable)?;
+    let mut file = open_regular(path).map_err(unreadable)?.0;
     let (whole, all) = whole_lines(&mut file).map_err(unreadable)?;
     let mut reader = csv::Reader::from_reader(file.take(whole));
     let columns = reader.headers().map_err(|e| malformed(path, &e))?.clone();

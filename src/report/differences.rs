@@ -2,20 +2,20 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
 use toml::Value;
 
 use super::{ReportError, grouping::grouped};
+use crate::host;
 
 /// A table's leaves by dotted key; indices are keys for arrays that hold tables.
 pub(super) type Leaves = BTreeMap<String, String>;
 
 /// Reads a TOML file's leaves; `None` if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Leaves>, ReportError> {
-    let text = match fs::read_to_string(path) {
+    let text = match host::read_text(path) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(ReportError::read(path, e)),
@@ -100,6 +100,8 @@ fn differing<'a>(a: &'a Leaves, b: &'a Leaves) -> Vec<&'a String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn leaves(text: &str) -> Leaves {

@@ -13,7 +13,7 @@ use super::{
     grid::{self, Columns},
     grouping::{distinct, grouped},
     key::Key,
-    run::Run,
+    run::{Run, more_is_better},
     sweep,
     text::status_in_words,
 };
@@ -65,7 +65,7 @@ impl Entry {
 
 fn cost(run: &Run) -> f64 {
     let value = run.learned(run.monitor()).and_then(|text| text.parse::<f64>().ok());
-    let sign = if run.monitors_accuracy() { -1.0 } else { 1.0 };
+    let sign = if more_is_better(run.monitor()) { -1.0 } else { 1.0 };
     value.filter(|_| run.status == FINISHED).map_or(f64::INFINITY, |value| sign * value)
 }
 

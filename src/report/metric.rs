@@ -1,10 +1,11 @@
 //! The figure by which runs are ranked.
 
-use super::{ReportError, key::Key, run::Run};
+use super::{
+    ReportError,
+    key::Key,
+    run::{Run, more_is_better},
+};
 use crate::units;
-
-/// Endings of figures of which more is better; of all others less is.
-const MORE: [&str; 8] = ["accuracy", "per_s", "r2", "f1", "precision", "recall", "auc", "gb_per_s"];
 
 /// A figure, how it is written, and which way it is better.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ impl Metric {
         };
         let metric = Self {
             name: words.replace(['.', '_'], " ").replace("per s", "per second"),
-            more_is_better: MORE.iter().any(|ending| has(ending)),
+            more_is_better: more_is_better(full),
             is_learned: !is_machines,
             word,
             key,

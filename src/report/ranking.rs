@@ -163,6 +163,16 @@ impl Candidate {
     }
 }
 
+impl Candidate {
+    /// Whether its runs validate on several folds of their data, but not on all.
+    pub(super) fn lacks_folds(&self, runs: &[Run]) -> bool {
+        let own = || self.places.iter().map(|&place| &runs[place]);
+        let folds = own().find_map(|run| run.axis("data.folds")?.parse::<usize>().ok());
+        let taken = distinct(own().filter_map(|run| run.axis("data.fold"))).len();
+        folds.is_some_and(|folds| taken > 1 && taken < folds)
+    }
+}
+
 /// Values with what they are paired by. What was learned is paired by seed, and equal seeds count once, as do the folds of
 /// one, which share most of their rows; where there is one seed, by fold. What was measured is paired by the turn of a sweep.
 fn samples(values: &[(usize, f64)], runs: &[Run], (metric, each): (&Metric, &str)) -> Vec<Sample> {

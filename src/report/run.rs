@@ -59,6 +59,14 @@ pub(super) const SEEDS: [&str; 2] = ["seed", "data.fold"];
 /// Figures of what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
 
+/// Endings of figures of which more is better; of all others less is.
+const MORE: [&str; 8] = ["accuracy", "per_s", "r2", "f1", "precision", "recall", "auc", "gb_per_s"];
+
+/// Whether a larger value of the figure is better.
+pub(super) fn more_is_better(name: &str) -> bool {
+    MORE.iter().any(|ending| name.ends_with(ending))
+}
+
 /// Status of a run without a summary: still running, or killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
@@ -192,8 +200,8 @@ impl Run {
 
     /// The best value of the monitored metric in `metrics.csv`, with its epoch and step.
     fn best_so_far(&self) -> Option<[(&'static str, String); 3]> {
-        let metric = if self.monitors_accuracy() { "accuracy" } else { "loss" };
-        let sign = if self.monitors_accuracy() { -1.0 } else { 1.0 };
+        let metric = self.monitor().trim_start_matches("validation.");
+        let sign = if more_is_better(metric) { -1.0 } else { 1.0 };
         let mut best: Option<(f64, [String; 3])> = None;
         let take = |[split, value, epoch, step]: [&str; 4]| {
             if let Some(number) = value.parse::<f64>().ok().filter(|_| split == "validation")
@@ -203,7 +211,7 @@ impl Run {
             }
             Ok(())
         };
-        // Accuracy may not be among the columns.
+        // It may not be among the columns.
         csv_file::for_each_row(self.metrics.as_ref()?, ["split", metric, "epoch", "step"], take).ok()?;
         let [value, epoch, step] = best?.1;
         Some([("best_value", value), ("best_epoch", epoch), ("best_step", step)])
@@ -256,18 +264,13 @@ impl Run {
         self.axis("trainer.monitor").unwrap_or("validation.loss")
     }
 
-    /// Whether its best value is an accuracy, of which more is better.
-    pub(super) fn monitors_accuracy(&self) -> bool {
-        self.monitor() == "validation.accuracy"
-    }
-
     /// What it learned, by one of [`LEARNED`]: the value of its best epoch where that is monitored, else of the last.
     pub(super) fn learned(&self, name: &str) -> Option<&str> {
         let last = match name {
             "validation.loss" => "final_validation_loss",
             "validation.accuracy" => "final_validation_accuracy",
             "train.loss" => "epoch_train_loss",
-            _ => return None,
+            _ => "",
         };
         let best = self.figure("best_value").filter(|_| self.monitor() == name);
         best.or_else(|| self.figure(last))

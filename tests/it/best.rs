@@ -87,6 +87,50 @@ fn check(run: &dyn Fn(&[&str]) -> Folder) {
     assert_eq!(transfers.column("count"), [better.to_string()]);
 }
 
+/// Metrics of predictions are those of the same model on every device, in chunks of any number of rows, and choose the best
+/// weights. The mean squared error, which devices add up themselves, is the square of one of them.
+#[test]
+fn metrics_of_predictions_are_alike_on_all_devices() {
+    let place = Sandbox::new(&SPEC.replace("validation_rows = 40", "validation_rows = 600"));
+    let slow = "optimizer.sgd.lr=0.01";
+    let wanted = ["logging.metrics=[r2,rmse,lr,mae]", "trainer.monitor=validation.r2", slow];
+    let alike = |found: &[f64], expected: &[f64]| {
+        let near = |(found, expected): (&f64, &f64)| (found - expected).abs() < 1e-5;
+        assert!(found.iter().zip(expected).all(near), "{found:?}, {expected:?}");
+    };
+    let alone = scored(&|arguments| place.run(arguments).ended_by(0), &wanted);
+    let virtual_gpus = ["devices.num_gpus=3", "--virtual-gpus", "3"];
+    let run = |arguments: &[&str]| place.run(&[arguments, &virtual_gpus].concat()).ended_by(0);
+    alike(&scored(&run, &wanted), &alone);
+    let moved = run(&wanted).table("transfers.csv").only("purpose", "validation").only("kind", "d2h");
+    let bytes: f64 = moved.f64s("bytes").iter().sum();
+    assert_eq!(
+        bytes,
+        12.0 * (4.0 * 600.0 + 3.0 * 16.0),
+        "600 predictions for each epoch, and two sums of each device"
+    );
+    let Some(sim) = cuda::Sim::get() else { return };
+    for engine in ["persistent", "cooperative", "graph", "launch"] {
+        let engine = format!("devices.engine={engine}");
+        let gpu = ["devices.num_gpus=1", &engine];
+        let run = |arguments: &[&str]| sim.run(&place, &[arguments, &gpu].concat(), &[]).ended_by(0);
+        alike(&scored(&run, &wanted), &alone);
+    }
+}
+
+/// The validations' `mae` and `r2`.
+fn scored(run: &dyn Fn(&[&str]) -> Folder, wanted: &[&str]) -> Vec<f64> {
+    let run = run(wanted);
+    assert_eq!(in_summary(&run), first_best(&run, "r2", -1.0));
+    let rows = run.metrics().only("split", "validation");
+    for (loss, rmse) in rows.f64s("loss").into_iter().zip(rows.f64s("rmse")) {
+        assert!((rmse * rmse / loss - 1.0).abs() < 1e-6, "{rmse}, {loss}");
+    }
+    let steps = run.metrics().only("split", "train");
+    assert!(steps.column("rmse").iter().all(|cell| cell.is_empty()) && steps.f64s("lr")[0] == 0.01);
+    [rows.f64s("mae"), rows.f64s("r2")].concat()
+}
+
 #[test]
 fn early_stopping_restores_the_best_weights() {
     let place = Sandbox::new(SPEC);

@@ -73,11 +73,12 @@ fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
 fn runs_move_what_was_predicted_to_the_byte() {
     let place = Sandbox::new(SPEC);
     let policies = ["immediate", "buffered", "per_epoch", "off"].map(|p| format!("logging.policy={p}"));
-    let more: [&[&str]; 4] = [
+    let more: [&[&str]; 5] = [
         &[],
         &["data.placement=streamed"],
         &["data.shuffle=false", "logging.flush_every=4"],
         &["data.placement=streamed", "trainer.max_steps=8"],
+        &["logging.metrics=[loss,mae]", "trainer.validate_every_epochs=1"],
     ];
     for gpus in [1, 2, 3] {
         let devices = format!("devices.num_gpus={gpus}");

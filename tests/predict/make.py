@@ -104,10 +104,30 @@ def main():
         "loss": nn.functional.cross_entropy(outputs, torch.from_numpy(truth)).item(),
         "accuracy": metrics.accuracy_score(truth, predicted),
         "f1": metrics.f1_score(truth, predicted, **average),
+        "f1_weighted": metrics.f1_score(truth, predicted, average="weighted", zero_division=0),
         "precision": metrics.precision_score(truth, predicted, **average),
         "recall": metrics.recall_score(truth, predicted, **average),
+        "auc": metrics.roc_auc_score(truth, shares, multi_class="ovr"),
         "confusion": metrics.confusion_matrix(truth, predicted).tolist(),
     }
+
+    # Two targets: what is left of the numbers are width and depth.
+    targets = ["price", "height"]
+    truth = np.array([[float(row[name]) for name in targets] for row in new])
+    scaler = StandardScaler().fit([[float(row[name]) for name in targets] for row in train])
+    model = network(features.shape[1] - 1, 2).eval()
+    save_file(model.state_dict(), HERE / "both.safetensors")
+    with torch.no_grad():
+        scaled = model(features[:, [0, *range(2, features.shape[1])]])
+    predicted = scaler.inverse_transform(scaled.double().numpy())
+    names = [f"prediction_{name}" for name in targets]
+    write("both.csv", names, [dict(zip(names, map(repr, row.tolist()))) for row in predicted])
+    scores = {"mae": metrics.mean_absolute_error, "rmse": metrics.root_mean_squared_error, "r2": metrics.r2_score}
+    expected["both"] = {name: score(truth, predicted) for name, score in scores.items()}
+    for name, score in scores.items():
+        each = score(truth, predicted, multioutput="raw_values")
+        expected["both"] |= {f"{name}_{target}": value for target, value in zip(targets, each.tolist())}
+
     (HERE / "metrics.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 

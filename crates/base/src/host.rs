@@ -26,7 +26,7 @@ use std::{
 pub use atomic::{Durability, sync_path, write_atomically};
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
-pub use regular::open_regular;
+pub use regular::{open_regular, read_text};
 pub use signals::stop_on_signals;
 pub use write_out::start_writing;
 

@@ -8,6 +8,8 @@ pub use checkpoint::{
 };
 pub use lab::{CopyRow, Norms, ProductRow, StepRow, StepStatus, Together};
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -138,14 +140,23 @@ pub struct ValidationRow {
     pub accuracy: Option<f64>,
     /// Since training began.
     pub elapsed_s: f64,
+    /// Metrics of its predictions, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scores: BTreeMap<String, f64>,
 }
 
 impl ValidationRow {
     /// The metric's value, where the row has it.
     pub fn value(&self, monitor: Monitor) -> Option<f64> {
-        match monitor {
-            Monitor::ValidationLoss => Some(self.loss),
-            Monitor::ValidationAccuracy => self.accuracy,
+        self.measured(monitor.metric())
+    }
+
+    /// The metric's value, where a validation measures it.
+    pub fn measured(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Loss => Some(self.loss),
+            Metric::Accuracy => self.accuracy,
+            _ => self.scores.get(metric.name()).copied(),
         }
     }
 }

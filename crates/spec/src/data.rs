@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
         Fields, Item, Read, Rule, below_one, choices, finite, non_negative, positive, size, some, table,
         words,
     },
-    tree::Value,
+    tree::{Node, Value},
 };
 
 table! {
@@ -25,6 +26,8 @@ table! {
         pub batch_size: usize = 32 => size,
         /// Whether each epoch has its own order of rows, drawn from (seed, epoch).
         pub shuffle: bool = true,
+        /// What draws the orders of rows; by default the seed of the run.
+        pub shuffle_seed: Option<u64> = None => some(super::read_seed),
         /// Where the rows live while training.
         pub placement: Placement = Placement::Auto,
         /// How the rows of a file are divided, in place of `validation_fraction`.
@@ -100,8 +103,8 @@ table! {
     pub struct Csv {
         /// The file.
         pub path: PathBuf,
-        /// The column to predict.
-        pub target: String,
+        /// The column to predict; of numbers there may be a list of several.
+        pub target: Vec<String> [serialize_with = "one_or_more"] => targets,
         /// Numeric feature columns in order (all others in file order).
         pub features: Option<Vec<String>> = None => some(columns),
         /// Text columns, one-hot encoded after the others, categories sorted.
@@ -312,7 +315,13 @@ impl Csv {
             );
         }
         let lists = [("features", features), ("categorical", &self.categorical), ("ignore", &self.ignore)];
-        let mut uses = HashMap::from([(self.target.as_str(), "target")]);
+        let mut uses = HashMap::new();
+        for (i, column) in self.target.iter().enumerate() {
+            if uses.insert(column.as_str(), "target").is_some() {
+                let message = format!("the column `{column}` is named twice");
+                t.refuse_item("target", i, message, "name each target once");
+            }
+        }
         for (list, columns) in lists {
             for (i, column) in columns.iter().enumerate() {
                 if let Some(earlier) = uses.insert(column, list) {
@@ -322,6 +331,32 @@ impl Csv {
             }
         }
     }
+}
+
+/// A name, or a list of at least one.
+fn targets(v: Item<'_>) -> Vec<String> {
+    let text = json!({ "type": "string" });
+    let schema = json!({ "oneOf": [text, { "type": "array", "items": text, "minItems": 1 }] });
+    v.custom(
+        "a column's name, or a list of names",
+        schema,
+        vec!["stand_in".to_owned()],
+        |value| match value {
+            Value::String(name) => Some(vec![name.clone()]),
+            Value::Array(names) if !names.is_empty() => {
+                let name = |node: &Node| match &node.value {
+                    Value::String(name) => Some(name.clone()),
+                    _ => None,
+                };
+                names.iter().map(name).collect()
+            }
+            _ => None,
+        },
+    )
+}
+
+fn one_or_more<S: Serializer>(names: &[String], to: S) -> Result<S::Ok, S::Error> {
+    if let [name] = names { name.serialize(to) } else { names.serialize(to) }
 }
 
 fn columns(v: Item<'_>) -> Vec<String> {

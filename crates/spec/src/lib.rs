@@ -144,7 +144,7 @@ impl Spec {
         self.check_validation(t);
     }
 
-    /// Classes need a loss over classes, and data that has them.
+    /// Classes need a loss over classes, and data that has them; metrics need what they measure.
     fn check_classes(&self, t: &mut Fields<'_>) {
         let loss = self.model.loss;
         if !t.is_sound("model.loss") || !t.is_sound("data") {
@@ -166,30 +166,62 @@ impl Spec {
                         "remove it, or use `mse`, `l1` or `huber`",
                     );
                 }
+                Source::Csv(csv) if csv.target.len() > 1 => {
+                    let message = format!("`{loss}` has one column of classes to predict");
+                    t.report("data.csv.target", message, "name one, or use `mse`, `l1` or `huber`");
+                }
                 _ => {}
             }
-            return;
         }
-        let message = format!("accuracy needs classes, and the loss is `{loss}`");
-        let hint = "set `model.loss = \"cross_entropy\"`, or remove it";
-        if t.is_sound("logging.metrics") && self.logging.metrics.contains(&Metric::Accuracy) {
-            t.report("logging.metrics", message.clone(), hint);
-        }
-        let early = self.trainer.early_stopping.as_ref();
-        let watched = early.is_some_and(|e| e.metric == Some(Monitor::ValidationAccuracy));
-        if watched && t.has("trainer.early_stopping.metric") {
-            if t.is_sound("trainer.early_stopping") {
-                t.report("trainer.early_stopping.metric", message, hint);
+        let named = |key| t.has(key) && t.is_sound(key);
+        let early = ["trainer.early_stopping.metric"].into_iter().find(|key| named(key));
+        let watched = early.unwrap_or("trainer.monitor");
+        let monitors = self.trainer.monitors().filter(|(key, _)| *key == watched && t.is_sound(key));
+        let logged = self.logging.metrics.iter().map(|metric| ("logging.metrics", *metric));
+        let logged = logged.filter(|(key, _)| t.is_sound(key));
+        let all: Vec<_> = logged.chain(monitors.map(|(key, monitor)| (key, monitor.metric()))).collect();
+        let mut reported = "";
+        for (key, metric) in all {
+            let [what, other] = match loss.classifies() {
+                true if metric.is_of_numbers() => ["numbers to predict", "mse"],
+                false if metric.is_of_classes() => ["classes", "cross_entropy"],
+                _ => continue,
+            };
+            if std::mem::replace(&mut reported, key) != key {
+                let message = format!("{metric} needs {what}, and the loss is `{loss}`");
+                t.report(key, message, &format!("set `model.loss = \"{other}\"`, or remove it"));
             }
-        } else if t.is_sound("trainer.monitor") && self.trainer.monitor == Monitor::ValidationAccuracy {
-            t.report("trainer.monitor", message, hint);
         }
     }
 
-    /// Early stopping and the best weights need validation.
+    /// What draws the initial weights.
+    pub fn init_seed(&self) -> u64 {
+        self.model.init_seed.unwrap_or(self.seed)
+    }
+
+    /// What draws the orders of rows.
+    pub fn shuffle_seed(&self) -> u64 {
+        self.data.shuffle_seed.unwrap_or(self.seed)
+    }
+
+    /// Metrics that are measured on the predictions of validations: those to log and those to watch.
+    pub fn scores(&self) -> Vec<Metric> {
+        let watched = self.trainer.monitors().map(|(_, monitor)| monitor.metric());
+        let mut scores = Vec::new();
+        for metric in self.logging.metrics.iter().copied().chain(watched) {
+            if metric.needs_predictions() && !scores.contains(&metric) {
+                scores.push(metric);
+            }
+        }
+        scores
+    }
+
+    /// Early stopping, the best weights and some metrics need validation.
     fn check_validation(&self, t: &mut Fields<'_>) {
-        let sound = ["data", "trainer"].into_iter().all(|key| t.is_sound(key));
-        let Some(key) = self.trainer.needs_validation().filter(|_| sound) else { return };
+        let sound = ["data", "trainer", "logging"].into_iter().all(|key| t.is_sound(key));
+        let logged = self.logging.metrics.iter().any(|metric| metric.needs_predictions());
+        let key = self.trainer.needs_validation().or(logged.then_some("logging.metrics"));
+        let Some(key) = key.filter(|_| sound) else { return };
         if self.trainer.validate_every_epochs == 0 {
             let message = "there is no validation to watch: `trainer.validate_every_epochs` is 0";
             t.report(key, message, "set `validate_every_epochs = 1`");

@@ -51,6 +51,47 @@ words! {
         ParamNorm = "param_norm",
         /// The rate that the step's update used.
         Lr = "lr",
+        /// Mean absolute error, of validation rows alone, as all that follow.
+        Mae = "mae",
+        /// Root of the mean squared error.
+        Rmse = "rmse",
+        /// Coefficient of determination.
+        R2 = "r2",
+        /// Mean of the classes' F1 scores.
+        F1 = "f1",
+        /// Mean of the classes' precisions.
+        Precision = "precision",
+        /// Mean of the classes' recalls.
+        Recall = "recall",
+        /// Area under the ROC curve; of more than two classes the mean of each against the rest.
+        Auc = "auc",
+    }
+}
+
+impl Metric {
+    /// Measured on the predictions of a whole validation; the rows of training steps leave it empty.
+    pub fn needs_predictions(self) -> bool {
+        self.is_of_numbers() || matches!(self, Self::F1 | Self::Precision | Self::Recall | Self::Auc)
+    }
+
+    /// A number of each step, from the device's log.
+    pub fn is_logged(self) -> bool {
+        self != Self::Lr && !self.needs_predictions()
+    }
+
+    /// Measured on numbers to predict, not on classes.
+    pub fn is_of_numbers(self) -> bool {
+        matches!(self, Self::Mae | Self::Rmse | Self::R2)
+    }
+
+    /// Measured on classes.
+    pub fn is_of_classes(self) -> bool {
+        self == Self::Accuracy || self.needs_predictions() && !self.is_of_numbers()
+    }
+
+    /// Whether a larger value is better.
+    pub fn more_is_better(self) -> bool {
+        self == Self::R2 || self.is_of_classes()
     }
 }
 

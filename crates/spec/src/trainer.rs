@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     duration::{read_time, seconds},
+    logging::Metric,
     reader::{count, count_or_zero, non_negative, some, table, words},
 };
 
@@ -48,22 +49,53 @@ words! {
         ValidationLoss = "validation.loss",
         /// Higher is better.
         ValidationAccuracy = "validation.accuracy",
+        /// Lower is better.
+        ValidationMae = "validation.mae",
+        /// Lower is better.
+        ValidationRmse = "validation.rmse",
+        /// Higher is better.
+        ValidationR2 = "validation.r2",
+        /// Higher is better.
+        ValidationF1 = "validation.f1",
+        /// Higher is better.
+        ValidationPrecision = "validation.precision",
+        /// Higher is better.
+        ValidationRecall = "validation.recall",
+        /// Higher is better.
+        ValidationAuc = "validation.auc",
     }
 }
 
 impl Monitor {
-    /// Its last word.
-    pub fn metric(self) -> &'static str {
-        self.name().trim_start_matches("validation.")
+    /// What it watches.
+    pub fn metric(self) -> Metric {
+        match self {
+            Self::ValidationLoss => Metric::Loss,
+            Self::ValidationAccuracy => Metric::Accuracy,
+            Self::ValidationMae => Metric::Mae,
+            Self::ValidationRmse => Metric::Rmse,
+            Self::ValidationR2 => Metric::R2,
+            Self::ValidationF1 => Metric::F1,
+            Self::ValidationPrecision => Metric::Precision,
+            Self::ValidationRecall => Metric::Recall,
+            Self::ValidationAuc => Metric::Auc,
+        }
     }
 
     /// Smaller is better.
     pub fn cost(self, value: f64) -> f64 {
-        if self == Self::ValidationAccuracy { -value } else { value }
+        if self.metric().more_is_better() { -value } else { value }
     }
 }
 
 impl Trainer {
+    /// What is watched, with its keys.
+    pub fn monitors(&self) -> impl Iterator<Item = (&'static str, Monitor)> {
+        let early = self.early_stopping.as_ref().and_then(|early| early.metric);
+        let early = early.map(|metric| ("trainer.early_stopping.metric", metric));
+        [("trainer.monitor", self.monitor)].into_iter().chain(early)
+    }
+
     /// The key that makes no sense without validation, if one is set.
     pub fn needs_validation(&self) -> Option<&'static str> {
         if self.early_stopping.is_some() {

@@ -3,7 +3,11 @@
 mod options;
 mod start;
 
-use std::{ffi::OsString, io::IsTerminal, path::Path};
+use std::{
+    ffi::OsString,
+    io::{ErrorKind::BrokenPipe, IsTerminal},
+    path::Path,
+};
 
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::Shell;
@@ -11,7 +15,8 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportOptions,
-    ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
+    ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions, ServeOptions,
+    WatchOptions,
 };
 use start::MOST_VIRTUAL_GPUS;
 pub use start::{CheckOptions, Jobs, ParityOptions, RunOptions, StartOptions};
@@ -48,7 +53,7 @@ enum Color {
 }
 
 /// Commands that are specified but not built yet.
-const LATER_COMMANDS: [&str; 4] = ["cancel", "serve", "status", "watch"];
+const LATER_COMMANDS: [&str; 2] = ["cancel", "status"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
@@ -67,9 +72,10 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
             print_error(&key.0, Some(&key.1));
             return Exit::Refused;
         }
-        let _ = e.print();
-        match e.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Done,
+        let printed = e.print().or_else(|e| if e.kind() == BrokenPipe { Ok(()) } else { Err(e) });
+        match (e.kind(), printed) {
+            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Ok(())) => Exit::Done,
+            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Err(_)) => Exit::Failed,
             _ => Exit::Refused,
         }
     })?;

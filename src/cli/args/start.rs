@@ -50,6 +50,9 @@ pub struct StartOptions {
     /// Trials of a sweep that run side by side on the CPU, each with its share of the threads; `auto`: one per core
     #[arg(long, value_name = "N|auto")]
     pub jobs: Option<Jobs>,
+    /// Print what happens as JSON, one event a line, in place of words
+    #[arg(long)]
+    pub json: bool,
     /// End a sweep with its first trial that fails
     #[arg(long)]
     pub fail_fast: bool,

@@ -14,7 +14,7 @@ use self::{
 };
 use super::{PredictError, Trained, output_file::OutputFile};
 use crate::{
-    data::{ColumnKind, Preprocessing, StoredColumn},
+    data::{ColumnKind, Preprocessing, Scale, StoredColumn},
     spec::Layer,
 };
 
@@ -187,13 +187,15 @@ fn answers(mut graph: GraphBuilder, trained: &Trained, y: &str) -> messages::Gra
         let shares = graph.node("Softmax", &[y], vec![axis()], "probabilities");
         return graph.finish(&name, &[(&class, Element::String, None), (&shares, Element::Float, width)]);
     }
-    let Some(scale) = trained.data.target_scale() else {
+    let scales = trained.data.target_scales();
+    if scales.iter().all(Scale::is_identity) {
         let prediction = graph.node("Identity", &[y], Vec::new(), "prediction");
         return graph.finish(&name, &[(&prediction, Element::Float, width)]);
-    };
+    }
     let y = graph.node("Cast", &[y], vec![Attribute::int("to", Element::Double as i64)], "standardized");
-    let (mean, std) =
-        (graph.doubles("target_mean", &[scale.mean]), graph.doubles("target_std", &[scale.std]));
+    let of = |number: fn(&Scale) -> f64| scales.iter().map(number).collect::<Vec<_>>();
+    let mean = graph.doubles("target_mean", &of(|scale| scale.mean));
+    let std = graph.doubles("target_std", &of(|scale| scale.std));
     let y = graph.node("Mul", &[&y, &std], Vec::new(), "scaled");
     let prediction = graph.node("Add", &[&y, &mean], Vec::new(), "prediction");
     graph.finish(&name, &[(&prediction, Element::Double, width)])

@@ -173,6 +173,7 @@ impl Facts {
             "1",
             self.digest,
             &self.losses[2].to_string(),
+            "16384",
         ];
         format!("{}\n{}\n", summary_columns().join(","), cells.join(","))
     }

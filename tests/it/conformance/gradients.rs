@@ -37,6 +37,7 @@ fn check(layers: &[Layer], kind: LossKind) {
         batch: rows,
         last: None,
         validation: None,
+        keeps_prediction: false,
         ordered: false,
         streamed: false,
         shard: Shard::WHOLE,

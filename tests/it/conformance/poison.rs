@@ -28,6 +28,7 @@ fn programs() -> Programs {
         batch: ROWS,
         last: None,
         validation: None,
+        keeps_prediction: false,
         ordered: false,
         streamed: false,
         shard: Shard::WHOLE,

@@ -43,6 +43,7 @@ fn programs(shard: Shard, streamed: bool) -> Programs {
         batch: BATCH,
         last: None,
         validation: None,
+        keeps_prediction: false,
         ordered: false,
         streamed,
         fold_update: false,

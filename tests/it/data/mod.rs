@@ -20,7 +20,16 @@ const MUCH: u64 = 1 << 40;
 
 fn data(source: Source) -> Data {
     let (split, folds, fold) = (None, None, None);
-    Data { batch_size: 32, shuffle: true, placement: Placement::Auto, split, folds, fold, source }
+    Data {
+        batch_size: 32,
+        shuffle: true,
+        shuffle_seed: None,
+        placement: Placement::Auto,
+        split,
+        folds,
+        fold,
+        source,
+    }
 }
 
 fn read(source: Source, task: Task) -> Result<Dataset, Vec<Problem>> {
@@ -67,7 +76,7 @@ fn memory(part: &Part) -> &[f32] {
 fn csv_of(path: PathBuf, target: &str) -> Csv {
     Csv {
         path,
-        target: target.into(),
+        target: vec![target.into()],
         features: None,
         categorical: Vec::new(),
         ignore: Vec::new(),

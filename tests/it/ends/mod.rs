@@ -1,11 +1,13 @@
 //! Abnormal ends: signals, kills, failing disks and pipes, corrupt files. Every one has its exit code, its
 //! message, and leaves no partial files.
 
+mod disk;
 mod failures;
 mod files;
 mod kills;
 mod lab;
 mod memory;
+mod odd;
 mod signals;
 
 use std::{

@@ -179,6 +179,7 @@ fn a_hundred_steps_of_linear_regression_follow_the_reference() {
         batch,
         last: None,
         validation: None,
+        keeps_prediction: false,
         ordered: true,
         streamed: false,
         shard: Shard::WHOLE,

@@ -65,6 +65,11 @@ impl Model {
         Self::new(&spec("price", "kind", 1, "mse"))
     }
 
+    fn both() -> Self {
+        let one = spec("price", "kind", 2, "mse").replace("price.safetensors", "both.safetensors");
+        Self::new(&one.replace("target = \"price\"", "target = [\"price\", \"height\"]"))
+    }
+
     fn kind() -> Self {
         Self::new(&spec("kind", "price", 3, "cross_entropy"))
     }
@@ -230,6 +235,35 @@ fn predictions_have_all_digits() {
     near(&[errors.sum::<f64>() / 60.0], &[metrics["mae"].as_f64().unwrap()], 1e-4);
 }
 
+/// Each of several targets has its scale, its column of predictions and its metrics.
+#[test]
+fn several_targets_are_those_of_the_peers() {
+    let model = Model::both();
+    let found = Table::read(&model.predicted("new.csv"));
+    assert_eq!(found.columns, ["prediction_price", "prediction_height"]);
+    for column in &found.columns {
+        near(&found.f64s(column), &fixture("both.csv").f64s(column), 1e-5);
+    }
+    let metrics = model.evaluated(&["new.csv"]);
+    for (name, value) in expected_metrics("both").as_object().unwrap() {
+        near(&[metrics[name].as_f64().unwrap()], &[value.as_f64().unwrap()], 1e-6);
+    }
+    let table = model.place.runner(&["evaluate", &model.run, "new.csv"]).stdout;
+    insta::assert_snapshot!(table, @r"
+    rows         700
+    loss         1.438  mse of the standardized target, as in training
+    mae          10564
+    rmse         12615
+    r2           -0.7059
+    mae_price    21098
+    rmse_price   25192
+    r2_price     -0.7071
+    mae_height   30.95
+    rmse_height  38.62
+    r2_height    -0.7048
+    ");
+}
+
 /// The run's own validation rows give what the run recorded, to the bit.
 #[test]
 fn evaluation_repeats_the_recorded_validation() {
@@ -248,9 +282,16 @@ loss = "LOSS"
 lr = 0.03
 [trainer]
 max_epochs = 9
+[logging]
+metrics = ["loss", SCORES]
 "#;
-    for (target, outputs, loss) in [("price", "1", "huber"), ("kind", "3", "cross_entropy")] {
+    let numbers = ["mae", "rmse", "r2"];
+    let classes = ["accuracy", "f1", "precision", "recall", "auc"];
+    for (target, outputs, loss, scores) in
+        [("price", "1", "huber", &numbers[..]), ("kind", "3", "cross_entropy", &classes)]
+    {
         let spec = spec.replace("TARGET", target).replace("OUT", outputs).replace("LOSS", loss);
+        let spec = spec.replace("SCORES", format!("{scores:?}").trim_matches(['[', ']']));
         let model = Model::new(&spec);
         let run = Folder(PathBuf::from(&model.run));
         let rows = run.metrics().only("split", "validation");
@@ -259,6 +300,9 @@ max_epochs = 9
             let metrics = model.evaluated(&[&["new.csv"], option].concat());
             assert_eq!(metrics["epoch"], epoch);
             assert_eq!(metrics["loss"].as_f64(), Some(losses[epoch - 1]), "{target} {option:?}");
+            for score in scores {
+                assert_eq!(metrics[score].as_f64(), Some(rows.f64s(score)[epoch - 1]), "{score} {option:?}");
+            }
             if target == "kind" && epoch == 9 {
                 let recorded = run.summary("final_validation_accuracy").parse().unwrap();
                 assert_eq!(metrics["accuracy"].as_f64(), Some(recorded));

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, FileType},
-    io,
+    io::{self, Read},
     os::unix::fs::FileTypeExt,
     path::Path,
 };
@@ -22,6 +22,24 @@ pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     Ok((file, length))
+}
+
+/// Bytes of a spec or a description of a run, at most.
+const MOST_TEXT: u64 = 16 << 20;
+
+/// Reads a regular file of text.
+///
+/// # Errors
+/// As of [`open_regular`], and where it is no text or implausibly long.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let (file, _) = open_regular(path)?;
+    let mut text = String::new();
+    let length = file.take(MOST_TEXT + 1).read_to_string(&mut text)?;
+    if length as u64 > MOST_TEXT {
+        let message = format!("it is longer than {} MiB", MOST_TEXT >> 20);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(text)
 }
 
 fn name(kind: FileType) -> &'static str {
@@ -62,5 +80,9 @@ mod tests {
         assert_eq!(refused(&file).0, io::ErrorKind::NotFound);
         fs::write(&file, "1234").unwrap();
         assert_eq!(open_regular(&file).unwrap().1, 4);
+        assert_eq!(read_text(&file).unwrap(), "1234");
+        assert!(read_text(&pipe).is_err());
+        File::create(&file).unwrap().set_len(MOST_TEXT + 1).unwrap();
+        assert_eq!(read_text(&file).unwrap_err().to_string(), "it is longer than 16 MiB");
     }
 }

@@ -17,6 +17,7 @@ mod npy_header;
 mod order;
 mod raw;
 mod rows;
+mod scale;
 mod split;
 mod synthetic;
 mod weights;
@@ -30,10 +31,11 @@ use crate::{
 };
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
-pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn, StoredScale};
+pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
+pub use scale::Scale;
 pub use weights::{Tensor, Weights, read_metadata, read_weights};
 
 /// The task, which the loss decides.
@@ -65,6 +67,8 @@ pub struct Dataset {
     pub features: usize,
     /// Elements per target (1 for a class).
     pub targets: usize,
+    /// How each number to predict was standardized; none for classes.
+    pub target_scales: Vec<Scale>,
     /// Number of classes, for a classification.
     pub classes: Option<usize>,
     /// The fitted preprocessing of columns (standardization, categories, class names), kept with the run and in the model's
@@ -74,6 +78,8 @@ pub struct Dataset {
     pub truth: Option<(Vec<f64>, f64)>,
     /// Sentences for the log: rows dropped, categories found, ...
     pub notes: Vec<String>,
+    /// What is odd about it.
+    pub warnings: Vec<String>,
     /// Fingerprints of its files when they were read.
     pub files: Vec<FileFingerprint>,
     /// Equal for equal data; see `digest.rs`.
@@ -140,8 +146,11 @@ fn open_with(
     // A file that changes while it is read is the first problem to report.
     let files = before.after().map_err(|path| busy(&path))?;
     let digest = digest.unwrap_or_else(|_| Ok(String::new()))?;
-    let dataset = Dataset { files, digest, ..dataset? };
+    let mut dataset = Dataset { files, digest, ..dataset? };
     check(&dataset)?;
+    if dataset.validation.as_ref().is_some_and(|part| dataset.train.equals(part)) {
+        dataset.warnings.push("the rows to validate on are those to train on".to_owned());
+    }
     Ok(dataset)
 }
 
@@ -173,6 +182,16 @@ fn check(dataset: &Dataset) -> Result<(), Problem> {
     }
 }
 
+impl Part {
+    /// Whether both hold the same rows in memory.
+    fn equals(&self, other: &Self) -> bool {
+        let (Store::Memory(own), Store::Memory(features)) = (&self.features, &other.features) else {
+            return false;
+        };
+        own == features && self.targets == other.targets
+    }
+}
+
 impl Dataset {
     /// Numbers to predict, without more to tell.
     fn new(train: Part, validation: Option<Part>, features: usize, targets: usize) -> Self {
@@ -181,10 +200,12 @@ impl Dataset {
             validation,
             features,
             targets,
+            target_scales: vec![Scale::IDENTITY; targets],
             classes: None,
             preprocessing: serde_json::Value::Null,
             truth: None,
             notes: Vec::new(),
+            warnings: Vec::new(),
             files: Vec::new(),
             digest: String::new(),
         }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Part, RowBlock, Store, StoredColumn, StoredScale, Task,
+    Part, RowBlock, Scale, Store, StoredColumn, Task,
     array_file::ArrayFile,
     arrays::same_rows,
     csv::{CsvModel, CsvRows},
@@ -140,17 +140,22 @@ impl TrainedData {
         })
     }
 
-    /// A predicted number in the units of the training file.
-    pub fn original(&self, value: f64) -> f64 {
+    /// How each number to predict was standardized; none for classes.
+    pub fn target_scales(&self) -> Vec<Scale> {
         match &self.kind {
-            Kind::Csv(model) => model.original(value),
-            Kind::Array { .. } => value,
+            Kind::Csv(model) => model.target_scales().to_vec(),
+            Kind::Array { .. } if self.task == Task::Classification => Vec::new(),
+            Kind::Array { .. } => vec![Scale::IDENTITY; self.targets],
         }
     }
 
-    /// How the target was standardized, where it was.
-    pub fn target_scale(&self) -> Option<StoredScale> {
-        if let Kind::Csv(model) = &self.kind { model.target_scale() } else { None }
+    /// Names of the targets, where there are several: columns, or numbers from 0.
+    pub fn target_names(&self) -> Vec<String> {
+        match &self.kind {
+            _ if self.targets < 2 => Vec::new(),
+            Kind::Csv(model) => model.targets().into_iter().map(str::to_owned).collect(),
+            Kind::Array { .. } => (0..self.targets).map(|target| target.to_string()).collect(),
+        }
     }
 
     /// What is done to a row before the model takes it.

@@ -96,6 +96,7 @@ fn programs(layers: &[Layer], features: usize, batch: usize) -> Programs {
         batch,
         last: None,
         validation: None,
+        keeps_prediction: false,
         ordered: true,
         streamed: false,
         shard: Shard::WHOLE,

@@ -103,6 +103,8 @@ pub struct Layout {
     pub values: BufferId,
     /// On the first device, where the run validates.
     pub best: Option<BufferId>,
+    /// A row of a validation's prediction, the first of a chunk, where the host reads them.
+    pub prediction: Option<Slice>,
     /// `[slots, log_width]`.
     pub log: BufferId,
     /// Numbers per logged step: the metrics but `lr`.
@@ -125,6 +127,7 @@ impl Layout {
             order: id(4),
             values: id(5),
             best: None,
+            prediction: None,
             log: id(6),
             log_width: 1,
             log_slots: 1,

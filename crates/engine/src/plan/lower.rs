@@ -92,6 +92,7 @@ pub(super) fn programs(
         batch,
         last: remainder(facts.train_rows, batch),
         validation: validates.then(|| (chunk, remainder(facts.validation_rows, chunk))),
+        keeps_prediction: !spec.scores().is_empty(),
         ordered: spec.data.shuffle && !streamed,
         streamed,
         shard,

@@ -94,6 +94,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let layout = &trial.programs.layout;
     let values = layout.parameter_count() * NUMBER;
     let constants = steps * size_of::<Hyper>() as u64;
+    let prediction = layout.prediction.map_or(0, |row| row.len as u64 * NUMBER);
     // Several devices compare what they hold once per epoch.
     let digests = if devices > 1 { epochs * SUM } else { 0 };
     let width = layout.log_width as u64;
@@ -120,7 +121,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         movement("d2h", "log", log),
         movement("d2h", "gradients", through_host),
         // Loss and hits.
-        movement("d2h", "validation", each(passes * 2 * SUM)),
+        movement("d2h", "validation", each(passes * 2 * SUM) + passes * validation_rows * prediction),
         movement("d2h", "best", validates * passes.min(1) * values),
         movement("d2h", "digest", each(digests)),
         movement("all_reduce", "gradients", (trial.world_size() as u64).saturating_mul(gradients)),

@@ -35,6 +35,8 @@ impl Offsets {
 pub struct MemoryPlan {
     pub train: Offsets,
     pub validate: Offsets,
+    /// The buffer that the host reads where validation has it.
+    prediction: Option<BufferId>,
 }
 
 impl MemoryPlan {
@@ -67,6 +69,7 @@ impl MemoryPlan {
         Self {
             train: behind([Some(&programs.train), programs.train_last.as_ref()], &all),
             validate: behind([programs.validate.as_ref(), programs.validate_last.as_ref()], &[]),
+            prediction: layout.prediction.map(|row| row.buffer),
         }
     }
 
@@ -96,6 +99,9 @@ impl MemoryPlan {
 
     /// Where the host reads and writes a slice.
     pub fn place(&self, slice: Slice) -> Option<u64> {
+        if self.prediction == Some(slice.buffer) {
+            return self.validate.offset(slice);
+        }
         self.train.offset(slice).or_else(|| self.validate.offset(slice))
     }
 }

@@ -3,6 +3,7 @@
 //! A block of steps runs on the device without the host. It ends at the next flush of the log, the end of an epoch,
 //! `max_steps`, and after some 50 ms, so that a signal or `max_time` is noticed.
 
+mod auc;
 mod best;
 mod blocks;
 mod checkpoints;
@@ -16,6 +17,7 @@ mod metric_buffer;
 mod outcome;
 mod prefetch;
 mod save;
+mod scores;
 mod state;
 mod stop;
 mod train_loop;
@@ -23,5 +25,6 @@ mod validation;
 
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
+pub use scores::{Scores, largest};
 pub use stop::StopFlag;
 pub use train_loop::{TrainSetup, Trained, grain, train};

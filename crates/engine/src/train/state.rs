@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::stop::EarlyStopper;
+use super::{scores::Scores, stop::EarlyStopper};
 use crate::{
     device::{Kind, Purpose, Reads},
     event::{Best, CheckpointFacts, Closed, Event, ValidationRow},
@@ -128,12 +128,15 @@ pub(super) struct ReplicaChecks {
 pub(super) struct Validated {
     pub stopper: Option<EarlyStopper>,
     pub last: Option<ValidationRow>,
+    /// Metrics of predictions, while a validation is under way that is to measure some.
+    pub scores: Option<Scores>,
     /// That with the best value of `trainer.monitor`; the first device has its weights.
     pub best: Option<Best>,
 }
 
 impl Validated {
     pub fn new(trainer: &Trainer) -> Self {
-        Self { stopper: trainer.early_stopping.clone().map(EarlyStopper::new), last: None, best: None }
+        let stopper = trainer.early_stopping.clone().map(EarlyStopper::new);
+        Self { stopper, last: None, scores: None, best: None }
     }
 }

@@ -80,7 +80,7 @@ impl EarlyStopper {
             return None;
         }
         let metric = self.rule.metric.unwrap_or(Monitor::ValidationLoss);
-        let name = metric.metric();
+        let name = metric.metric().name();
         // As in Lightning and Keras: a patience of 0 is one of 1.
         (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {
             Some(best) => {
@@ -107,7 +107,15 @@ mod tests {
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Some(Monitor::ValidationLoss), patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);
-        let row = |loss| ValidationRow { step: 1, epoch: 1, rows: 1, loss, accuracy: None, elapsed_s: 0.0 };
+        let row = |loss| ValidationRow {
+            step: 1,
+            epoch: 1,
+            rows: 1,
+            loss,
+            accuracy: None,
+            elapsed_s: 0.0,
+            scores: Default::default(),
+        };
         losses.iter().map(|&loss| patience.observe(&row(loss))).collect()
     }
 

@@ -1,9 +1,10 @@
 //! A pass over the validation rows, in slices of about 50 ms, so that a signal is noticed.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, ops::Range, time::Instant};
 
 use super::{
     feed::Stream,
+    scores::Scores,
     state::BLOCK,
     train_loop::{Halt, Source, TrainLoop},
 };
@@ -11,6 +12,7 @@ use crate::{
     device::{Block, PassKind, Purpose},
     event::{Event, Status, ValidationRow},
     program::{Accumulator, Phase},
+    spec::Metric,
 };
 
 impl TrainLoop<'_> {
@@ -19,6 +21,7 @@ impl TrainLoop<'_> {
         // The wait for training steps is not validation time.
         self.settle(Purpose::Validation)?;
         let start = Instant::now();
+        self.validated.scores = self.new_scores();
         let whole = match source {
             Source::Bound | Source::File(_) => self.validate_rows(0, 0, rows, rows)?,
             Source::Stream(stream) => self.validate_stream(rows, stream)?,
@@ -38,6 +41,7 @@ impl TrainLoop<'_> {
             rows: rows as u64,
             loss: sums[0] / rows as f64,
             accuracy: classifies.then(|| sums[1] / rows as f64),
+            scores: self.take_scores(),
             elapsed_s: self.clock.elapsed_s(),
         };
         self.keep_best(&row)?;
@@ -53,6 +57,35 @@ impl TrainLoop<'_> {
         self.outbox.events.extend(self.metric_buffer.hold(row).map(Event::Validation));
         self.clock.record(Phase::Log, end.elapsed());
         Ok(())
+    }
+
+    /// `None` where nothing follows from predictions, which then stay on their devices.
+    fn new_scores(&self) -> Option<Scores> {
+        let row = self.trial.programs.layout.prediction?;
+        let with_auc = self.trial.spec.scores().contains(&Metric::Auc);
+        Some(match self.trial.spec.model.loss.classifies() {
+            true => Scores::of_classes(row.len, with_auc),
+            false => Scores::of_numbers(&self.dataset.target_scales),
+        })
+    }
+
+    /// Brings the predictions of the chunk that was validated last to the host, and adds them to the scores.
+    fn score(&mut self, rows: Range<usize>) -> Result<(), Halt> {
+        let (Some(scores), Some(part)) = (&mut self.validated.scores, &self.dataset.validation) else {
+            return Ok(());
+        };
+        let programs = std::iter::once(&self.trial.programs).chain(&self.trial.peers);
+        let first = programs.map(|programs| programs.layout.prediction.unwrap_or_default()).collect();
+        let predictions = self.group.read_rows(Purpose::Validation, first, rows.len())?;
+        let targets = self.dataset.targets;
+        scores.add(&predictions, &part.targets[rows.start * targets..rows.end * targets]);
+        Ok(())
+    }
+
+    fn take_scores(&mut self) -> BTreeMap<String, f64> {
+        let Some(scores) = self.validated.scores.take() else { return BTreeMap::new() };
+        let wanted = self.trial.spec.scores().into_iter();
+        wanted.filter_map(|metric| Some((metric.name().to_owned(), scores.value(metric)?))).collect()
     }
 
     fn validate_stream(&mut self, rows: usize, stream: &Stream) -> Result<bool, Halt> {
@@ -87,7 +120,8 @@ impl TrainLoop<'_> {
         let mut slice = 1;
         while position < end {
             let start = Instant::now();
-            let steps = (end - position).div_ceil(chunk).min(slice).min(self.most_rows() / chunk).max(1);
+            let most = if self.validated.scores.is_some() { 1 } else { slice };
+            let steps = (end - position).div_ceil(chunk).min(most).min(self.most_rows() / chunk).max(1);
             let block = Block {
                 work: PassKind::Validate,
                 step: self.at.step,
@@ -99,6 +133,7 @@ impl TrainLoop<'_> {
                 slot: 0,
             };
             self.group.run(&block, &mut self.clock, &mut self.metric_buffer.ends)?;
+            self.score(position..end.min(position + chunk))?;
             position += steps * chunk;
             if self.stop.signal().is_some() {
                 return Ok(false);

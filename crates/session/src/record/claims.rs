@@ -36,7 +36,7 @@ impl Claims {
 
     /// Ends this process's work, and says whether no other is at work: then none can begin while the claims exist.
     pub fn leave(&self) -> bool {
-        // Of several that end at once, the last to come here finds itself alone.
+        // Where several end at once, the last to come here finds itself alone.
         self.0.unlock(AT_WORK);
         self.0.try_lock(AT_WORK)
     }

@@ -37,8 +37,10 @@ pub(super) fn started(name: &str, header: &Header) -> String {
 /// `epoch 3, step 96: validation loss 0.01234, accuracy 93.4 %`.
 pub(super) fn validation(row: &ValidationRow) -> String {
     let accuracy = row.accuracy.map(|a| format!(", accuracy {}", units::percent(a))).unwrap_or_default();
+    let scores = row.scores.iter().map(|(name, value)| format!(", {name} {}", units::number(*value)));
     let (epoch, step) = (units::count(row.epoch), units::count(row.step));
-    format!("epoch {epoch}, step {step}: validation loss {}{accuracy}", units::number(row.loss))
+    let scores = scores.collect::<String>();
+    format!("epoch {epoch}, step {step}: validation loss {}{accuracy}{scores}", units::number(row.loss))
 }
 
 /// `finished after 320 steps in 10 epochs, 12.3 ms: reason`; without training, `finished after 12.3 ms`.

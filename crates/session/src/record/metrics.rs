@@ -83,7 +83,8 @@ impl MetricsCsv {
             for metric in &self.metrics {
                 match metric {
                     Metric::Lr => lines.option(block.lr.get(row), |l, &lr| l.f64(lr)),
-                    _ => lines.option(values.next(), |l, &value| l.f32(value)),
+                    metric if metric.is_logged() => lines.option(values.next(), |l, &value| l.f32(value)),
+                    _ => lines.empty(),
                 };
             }
             lines.seconds(elapsed_s);
@@ -101,11 +102,7 @@ impl MetricsCsv {
         let lines = &mut self.file.lines;
         lines.u64(row.step).u64(row.epoch).text("validation").u64(row.rows);
         for metric in &self.metrics {
-            match metric {
-                Metric::Loss => lines.f64(row.loss),
-                Metric::Accuracy => lines.option(row.accuracy, Lines::f64),
-                Metric::GradNorm | Metric::ParamNorm | Metric::Lr => lines.empty(),
-            };
+            lines.option(row.measured(*metric), Lines::f64);
         }
         lines.seconds(row.elapsed_s);
         self.file.end_line()

@@ -15,6 +15,7 @@ mod console;
 mod durable;
 mod environment;
 mod error;
+mod event_lines;
 mod git;
 mod lab;
 mod lines;
@@ -40,8 +41,8 @@ mod trace;
 use std::time::Instant;
 
 use self::{
-    checkpoint::Checkpoints, durable::DiskSync, run_log::RunLog, summary::SummaryCsv, tables::EventCsv,
-    tensorboard::TensorBoard, trace::TraceJson,
+    checkpoint::Checkpoints, durable::DiskSync, event_lines::EventLines, run_log::RunLog,
+    summary::SummaryCsv, tables::EventCsv, tensorboard::TensorBoard, trace::TraceJson,
 };
 use crate::{event::Event, plan::Trial, spec::Kind};
 
@@ -55,7 +56,7 @@ pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,
-    Versions, rfc3339,
+    Versions, now, rfc3339,
 };
 pub use error::RecordError;
 pub use git::GitQuery;
@@ -155,6 +156,9 @@ pub fn open_sinks(
     sinks.push(Box::new(SummaryCsv::create(&summary, run.name(), begun)?));
     if is_alone {
         sinks.push(Box::new(DiskSync::File(summary)));
+    }
+    if console.json {
+        sinks.push(Box::new(EventLines::new(run.path(), console.trial.as_ref().map(|trial| trial.number))));
     }
     sinks.push(Box::new(Console::new(run.path(), begun, console)));
     Ok(sinks)

@@ -13,7 +13,7 @@ use chrono::{DateTime, Utc};
 use super::{Claims, RecordError};
 use crate::{
     event::Status,
-    host::{Durability, write_atomically},
+    host::{Durability, read_text, write_atomically},
 };
 
 /// Longest folder name that is made from a user's words, in bytes.
@@ -100,13 +100,13 @@ impl RunDir {
 
     /// The resolved spec, without the comments above it; empty where there is none.
     pub fn spec_text(&self) -> String {
-        let text = fs::read_to_string(self.file("spec.toml")).unwrap_or_default();
+        let text = read_text(&self.file("spec.toml")).unwrap_or_default();
         text.split_inclusive('\n').skip_while(|line| line.starts_with('#')).collect()
     }
 
     /// The digest of its data, as its environment says.
     pub fn data_digest(&self) -> Option<String> {
-        let text = fs::read_to_string(self.file("environment.toml")).ok()?;
+        let text = read_text(&self.file("environment.toml")).ok()?;
         let environment: toml::Table = toml::from_str(&text).ok()?;
         environment.get("data")?.get("digest")?.as_str().map(str::to_owned)
     }

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use chrono::Utc;
-
-use super::{RecordError, Sink, environment::rfc3339, messages, row_file::RowFile};
+use super::{
+    RecordError, Sink,
+    environment::{now, rfc3339},
+    messages,
+    row_file::RowFile,
+};
 use crate::event::{Event, Header, Level};
 
 /// The sink of `run.log`.
@@ -33,13 +36,13 @@ impl RunLog {
         let file = RowFile::create(path, b"")?;
         file.try_lock();
         let folder = path.parent().unwrap_or(path).to_owned();
-        Ok(Self { file, folder, header: None, clock: || rfc3339(Utc::now()) })
+        Ok(Self { file, folder, header: None, clock: || rfc3339(now()) })
     }
 
     /// Goes on with the log of an earlier part of the run.
     pub fn resume(RunLock(file): RunLock) -> Self {
         let folder = file.path().parent().map(Path::to_owned).unwrap_or_default();
-        Self { file, folder, header: None, clock: || rfc3339(Utc::now()) }
+        Self { file, folder, header: None, clock: || rfc3339(now()) }
     }
 
     fn line(&mut self, level: &str, message: &str) -> Result<(), RecordError> {

@@ -55,6 +55,7 @@ pub(super) fn events() -> Vec<Event> {
             rows: 20,
             loss,
             accuracy: Some(accuracy),
+            scores: Default::default(),
             elapsed_s: epoch as f64 / 4.0,
         })
     };

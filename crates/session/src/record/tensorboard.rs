@@ -98,11 +98,13 @@ impl TensorBoard {
     }
 
     fn train(&mut self, block: &TrainRows) -> Result<(), RecordError> {
-        let mut event = scalars(&self.metrics, "train");
+        let metrics: Vec<_> =
+            self.metrics.iter().copied().filter(|metric| !metric.needs_predictions()).collect();
+        let mut event = scalars(&metrics, "train");
         let start = now() - block.elapsed_s.last().unwrap_or(&0.0);
         for (row, values) in block.values.chunks(block.width.max(1)).enumerate() {
             let mut values = values.iter().copied();
-            let cells = self.metrics.iter().map(|metric| match metric {
+            let cells = metrics.iter().map(|metric| match metric {
                 Metric::Lr => block.lr.get(row).map(|lr| *lr as f32),
                 _ => values.next(),
             });
@@ -115,12 +117,10 @@ impl TensorBoard {
     }
 
     fn validation(&mut self, row: &ValidationRow) -> Result<(), RecordError> {
-        let measured = [(Metric::Loss, Some(row.loss)), (Metric::Accuracy, row.accuracy)];
-        let is_known = |metric: &Metric| self.metrics.contains(metric);
-        let (metrics, values): (Vec<_>, Vec<_>) =
-            measured.into_iter().filter(|(metric, value)| is_known(metric) && value.is_some()).unzip();
+        let measured = self.metrics.iter().filter_map(|metric| Some((*metric, row.measured(*metric)?)));
+        let (metrics, values): (Vec<_>, Vec<_>) = measured.unzip();
         let mut event = scalars(&metrics, "validation");
-        set(&mut event, values.into_iter().map(|value| value.map(|value| value as f32)));
+        set(&mut event, values.into_iter().map(|value| Some(value as f32)));
         (event.step, event.wall_time) = (row.step as i64, now());
         self.push(&event)
     }

@@ -79,6 +79,9 @@ pub fn begin(
     if let Some(Resumed { name, .. }) = resumed {
         info(format!("resumed from checkpoints/{name}"))?;
     }
+    for warning in &dataset.warnings {
+        sender.send(Event::Notice(Level::Warning, warning.clone()))?;
+    }
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
 }
 

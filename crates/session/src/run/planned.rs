@@ -34,6 +34,8 @@ pub struct Process {
     /// Whether a run goes on.
     pub resume: Resume,
     pub verbosity: Verbosity,
+    /// Whether standard output has the events as JSON.
+    pub json: bool,
     /// Whether standard error is a terminal.
     pub terminal: bool,
     /// `--threads`, where given.
@@ -153,6 +155,11 @@ pub trait Planned: Sized + Sync {
 
     /// Requested and used devices.
     fn devices(&self) -> &ResolvedDevices;
+
+    /// The number of folds of its data, and the fold that it validates on.
+    fn fold(&self) -> Option<[u32; 2]> {
+        None
+    }
 
     /// Planned steps and the engine, for the table of trials.
     fn steps_and_engine(&self) -> Option<(u64, &'static str)> {

@@ -1,9 +1,12 @@
 //! Every trial of an experiment planned before anything starts.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
     plan::{Machine, PlanError, ResolvedDevices},
     spec::{Experiment, Problem},
+    units,
 };
 
 /// Planning stops after this number of problems.
@@ -58,12 +61,34 @@ pub fn first_run<P>(prepared: &[Prepared<P>]) -> Option<(usize, &P)> {
     })
 }
 
+/// Folds that no trial validates on, where some are swept, in words: by the number of folds.
+fn missing_folds<P: Planned>(prepared: &[Prepared<P>]) -> BTreeMap<u32, String> {
+    let mut taken: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for own in prepared {
+        if let Prepared::Run(planned) = own
+            && let Some([folds, fold]) = planned.fold()
+        {
+            taken.entry(folds).or_default().insert(fold);
+        }
+    }
+    let words = |(folds, taken): (u32, BTreeSet<u32>)| {
+        let missing = (0..folds).filter(|fold| !taken.contains(fold)).map(|fold| fold as usize);
+        let missing: Vec<usize> = missing.collect();
+        let numbers = units::numbers(&missing);
+        let text =
+            format!("no trial validates on fold {numbers} of {folds}: `data.fold=0..{folds}` takes all");
+        (taken.len() > 1 && !missing.is_empty()).then_some((folds, text))
+    };
+    taken.into_iter().filter_map(words).collect()
+}
+
 /// Warnings of the trials that run or repeat one that does, without those in the text `elsewhere`.
 pub fn warnings<P: Planned>(
     experiment: &Experiment<P::Spec>,
     prepared: &[Prepared<P>],
     elsewhere: &str,
 ) -> Warnings {
+    let folds_missing = missing_folds(prepared);
     let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
         let (devices, runs) = match own {
             Prepared::Run(planned) => (planned.devices(), own),
@@ -71,7 +96,8 @@ pub fn warnings<P: Planned>(
             Prepared::Missing(_) => return None,
         };
         let Prepared::Run(planned) = runs else { return None };
-        let all = devices.note.iter().cloned().chain(planned.remarks());
+        let folds = planned.fold().and_then(|[folds, _]| folds_missing.get(&folds).cloned());
+        let all = devices.note.iter().cloned().chain(planned.remarks()).chain(folds);
         Some((trial.index, all.filter(|text| !elsewhere.contains(text)).collect()))
     });
     Warnings::new(experiment.is_sweep(), trials)

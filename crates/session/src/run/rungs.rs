@@ -7,7 +7,7 @@ use super::{planned::Planned, prepare::Prepared};
 use crate::{
     event::Outcome,
     record::{RecordError, RunDir},
-    spec::{Halving, Monitor},
+    spec::{Halving, Metric, Monitor},
 };
 
 const FILE: &str = "rungs.csv";
@@ -24,9 +24,9 @@ pub(super) struct Reached {
 
 impl Reached {
     pub fn new(outcome: &Outcome, metric: Monitor) -> Self {
-        let value = match metric {
-            Monitor::ValidationLoss => outcome.final_validation_loss,
-            Monitor::ValidationAccuracy => outcome.final_validation_accuracy,
+        let value = match metric.metric() {
+            Metric::Accuracy => outcome.final_validation_accuracy,
+            _ => outcome.final_validation_loss,
         };
         Self { epochs: outcome.epochs.unwrap_or(0), value }
     }

@@ -184,6 +184,7 @@ impl<'a, P: Planned> Session<'a, P> {
     pub(super) fn console(&self, trial: Option<TrialOfSweep>) -> ConsoleOptions {
         ConsoleOptions {
             verbosity: self.process.verbosity,
+            json: self.process.json,
             terminal: self.process.terminal,
             is_alone: self.jobs() == 1,
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,

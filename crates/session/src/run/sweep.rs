@@ -9,8 +9,6 @@ use std::{
     time::Instant,
 };
 
-use chrono::Utc;
-
 use super::{
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Start},
@@ -25,7 +23,7 @@ use crate::{
     plan::DeviceId,
     record::{
         Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
-        has_checkpoints,
+        has_checkpoints, now,
     },
     spec::{Problem, TrialSpec, short_keys},
     units,
@@ -299,7 +297,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     pub fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
-        let start = Start { begun: Instant::now(), at: Utc::now() };
+        let start = Start { begun: Instant::now(), at: now() };
         let mut name = String::new();
         let ready = planned.ready(&mut *session.shared());
         let result = ready.and_then(|mut ready| {

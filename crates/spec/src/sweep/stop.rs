@@ -71,8 +71,13 @@ impl Judged for Spec {
             let why = format!("no validation stands at epoch {}", halving.min_epochs);
             return refuse(why, "set `trainer.validate_every_epochs = 1`");
         }
-        if halving.metric == Monitor::ValidationAccuracy && !self.model.loss.classifies() {
-            return refuse("accuracy needs classes".to_owned(), "set `metric = \"validation.loss\"`");
+        let metric = halving.metric.metric();
+        if metric.is_of_classes() && !self.model.loss.classifies() {
+            return refuse(format!("{metric} needs classes"), "set `metric = \"validation.loss\"`");
+        }
+        if metric.needs_predictions() {
+            let hint = "use `validation.loss` or `validation.accuracy`";
+            return refuse(format!("trials are not compared by {metric} while they run"), hint);
         }
         Ok(())
     }

@@ -19,8 +19,8 @@ use crate::{
 pub(super) struct Columns {
     /// All names of the file, in its order.
     pub(super) names: Vec<String>,
-    /// `None` where rows are only predicted.
-    pub(super) target: Option<usize>,
+    /// None where rows are only predicted.
+    pub(super) targets: Vec<usize>,
     pub(super) numeric: Vec<usize>,
     pub(super) categorical: Vec<usize>,
     /// Whether the rows are for a trained model, so that a change of the spec is no way out.
@@ -41,11 +41,14 @@ impl Columns {
         if spec.header {
             search.check_duplicates(&spec.ignore);
         }
-        let target = search.find(&spec.target, "data.csv.target".into());
         let mut list = |names: &[String], key: &str| -> Vec<usize> {
-            let keys = (0..).map(|index| format!("data.csv.{key}.{index}"));
+            let is_one = key == "target" && names.len() == 1;
+            let keyed =
+                |index| if is_one { "data.csv.target".to_owned() } else { format!("data.csv.{key}.{index}") };
+            let keys = (0..).map(keyed);
             names.iter().zip(keys).filter_map(|(name, key)| search.find(name, key)).collect()
         };
+        let targets = list(&spec.target, "target");
         let categorical = list(&spec.categorical, "categorical");
         list(&spec.ignore, "ignore");
         let numeric = match &spec.features {
@@ -59,21 +62,20 @@ impl Columns {
             let message = format!("`{}` has no feature column beside the target", file_name(text));
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
         }
-        match target {
-            Some(_) if problems.is_empty() => {
-                Ok(Self { names, target, numeric, categorical, is_trained: false })
-            }
-            _ => Err(problems),
+        if problems.is_empty() {
+            Ok(Self { names, targets, numeric, categorical, is_trained: false })
+        } else {
+            Err(problems)
         }
     }
 
     /// The columns that a model was trained on.
-    pub(super) fn from_stored(features: &[StoredColumn], target: Option<&str>) -> Self {
+    pub(super) fn from_stored(features: &[StoredColumn], targets: &[&str]) -> Self {
         let of_kind = |kind| (0..features.len()).filter(|&column| features[column].kind == kind).collect();
-        let names = features.iter().map(|feature| feature.name.as_str()).chain(target);
+        let names = features.iter().map(|feature| feature.name.as_str()).chain(targets.iter().copied());
         Self {
             names: names.map(str::to_owned).collect(),
-            target: target.map(|_| features.len()),
+            targets: (features.len()..features.len() + targets.len()).collect(),
             numeric: of_kind(ColumnKind::Numeric),
             categorical: of_kind(ColumnKind::Categorical),
             is_trained: true,
@@ -94,11 +96,11 @@ impl Columns {
             }
             found.unwrap_or_default()
         };
-        let target = self.target.map(&mut find);
+        let targets: Vec<_> = self.targets.iter().map(|&column| find(column)).collect();
         let numeric: Vec<_> = self.numeric.iter().map(|&column| find(column)).collect();
         let categorical: Vec<_> = self.categorical.iter().map(|&column| find(column)).collect();
         if self.is_trained {
-            let used = target.iter().chain(&numeric).chain(&categorical);
+            let used = targets.iter().chain(&numeric).chain(&categorical);
             let twice =
                 used.filter_map(|&column| Some((column, *places.get(names[column].as_str())?.get(1)?)));
             problems.extend(
@@ -106,7 +108,7 @@ impl Columns {
             );
         }
         match problems.is_empty() {
-            true => Ok(Self { names, target, numeric, categorical, is_trained: self.is_trained }),
+            true => Ok(Self { names, targets, numeric, categorical, is_trained: self.is_trained }),
             false => Err(problems),
         }
     }
@@ -125,13 +127,13 @@ impl Columns {
 
     /// A column in a sentence.
     pub(super) fn described(&self, column: usize) -> String {
-        let target = if Some(column) == self.target { "the target " } else { "" };
+        let target = if self.targets.contains(&column) { "the target " } else { "" };
         format!("{target}column `{}`", self.name(column))
     }
 
     /// All columns that are read.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
-        self.numeric.iter().chain(&self.categorical).copied().chain(self.target)
+        self.numeric.iter().chain(&self.categorical).chain(&self.targets).copied()
     }
 }
 

@@ -125,7 +125,7 @@ impl<'a> Faults<'a> {
     fn cell_problem(&self, column: usize, kind: Kind, sighting: &Sighting, is_text: bool) -> Problem {
         let Sighting { record, found } = sighting;
         let name = self.columns.name(column);
-        let is_target = Some(column) == self.columns.target;
+        let is_target = self.columns.targets.contains(&column);
         let is_trained = self.columns.is_trained;
         let whose = self.columns.described(column);
         let at = |message: String| Problem::new(self.text.cell(*record, column), message);
@@ -175,7 +175,7 @@ impl<'a> Faults<'a> {
 
 /// A target that is a number, but no class.
 pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &str) -> Problem {
-    let target = columns.target.unwrap_or_default();
+    let target = columns.targets.first().copied().unwrap_or_default();
     let whose = columns.described(target);
     let message = format!("`{}` in {whose} is not a class", file::printable(found));
     Problem::new(text.cell(record, target), message)

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use super::{
     columns::Columns,
-    stored::{ColumnKind, StoredColumn, StoredScale},
+    stored::{ColumnKind, StoredColumn},
     table::{Table, Words},
     text::MAX_PROBLEMS,
 };
 use crate::{
     data::{
         file, memory, raw,
+        scale::{Scale, mean},
         split::{RowUse, Split},
     },
     spec::{Csv, Missing, Problem},
@@ -18,59 +19,6 @@ use crate::{
 
 /// A column with more categories is an identifier, and would need memory quadratic in the rows.
 const MOST_CATEGORIES: usize = 4096;
-
-/// `(x - mean) / std`.
-pub(super) struct Scale {
-    mean: f64,
-    std: f64,
-    identity: bool,
-}
-
-impl Scale {
-    pub(super) fn identity() -> Self {
-        Self { mean: 0.0, std: 1.0, identity: true }
-    }
-
-    /// Zero mean and unit population deviation over `values`, as scikit-learn's `StandardScaler`. For constant values the
-    /// deviation is 1.
-    pub(super) fn standard(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let mean = mean(values.clone()).unwrap_or(0.0);
-        let (sum, count) =
-            values.fold((0.0, 0_u64), |(sum, count), x| (sum + (x - mean) * (x - mean), count + 1));
-        let std = (sum / count.max(1) as f64).sqrt();
-        Self { mean, std: if std > 0.0 { std } else { 1.0 }, identity: false }
-    }
-
-    #[inline]
-    pub(super) fn apply(&self, value: f64) -> f32 {
-        ((value - self.mean) / self.std) as f32
-    }
-
-    /// The value before scaling.
-    #[inline]
-    pub(super) fn original(&self, value: f64) -> f64 {
-        if self.identity { value } else { value * self.std + self.mean }
-    }
-
-    /// Mean and deviation, where anything is done.
-    pub(super) fn stored(&self) -> Option<StoredScale> {
-        (!self.identity).then_some(StoredScale { mean: self.mean, std: self.std })
-    }
-
-    pub(super) fn from_stored(stored: Option<StoredScale>) -> Self {
-        stored.map_or_else(Self::identity, |StoredScale { mean, std }| Self { mean, std, identity: false })
-    }
-}
-
-/// Mean of the present values, clamped to their range, so that the mean of equal values is exact.
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let start = (0.0, 0_u64, f64::INFINITY, f64::NEG_INFINITY);
-    let (sum, count, least, greatest) =
-        values.filter(|value| !value.is_nan()).fold(start, |(sum, count, least, greatest), value| {
-            (sum + value, count + 1, value.min(least), value.max(greatest))
-        });
-    (count > 0).then(|| (sum / count as f64).clamp(least, greatest))
-}
 
 /// A numeric column.
 struct Numeric {
@@ -119,7 +67,7 @@ impl FeatureFit {
             fitted.numeric.push(Numeric {
                 fill,
                 filled: values.iter().filter(|value| value.is_nan()).count(),
-                scale: if spec.standardize { Scale::standard(filled) } else { Scale::identity() },
+                scale: if spec.standardize { Scale::standard(filled) } else { Scale::IDENTITY },
             });
         }
         for (words, &column) in table.categorical.iter().zip(&columns.categorical) {
@@ -231,7 +179,7 @@ impl FeatureFit {
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
         for column in stored {
             if column.kind == ColumnKind::Numeric {
-                let scale = Scale::from_stored(column.scale);
+                let scale = column.scale.unwrap_or(Scale::IDENTITY);
                 fitted.numeric.push(Numeric { fill: column.fill(), filled: 0, scale });
                 continue;
             }
@@ -273,27 +221,4 @@ pub(super) fn known(names: &[String]) -> String {
         names.iter().take(SHOWN).map(|name| format!("`{}`", file::printable(name))).collect();
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     format!("the training file has {}{more}", shown.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn standardizes_as_scikit_learn() {
-        // StandardScaler().fit([[1], [2], [4], [9]]): mean_ 4, scale_ 3.082207001484488.
-        let scale = Scale::standard([1.0, 2.0, 4.0, 9.0].into_iter());
-        assert_eq!(scale.stored(), Some(StoredScale { mean: 4.0, std: 3.082_207_001_484_488 }));
-        assert_eq!(scale.apply(4.0), 0.0);
-        assert_eq!(scale.apply(9.0), 1.622_214_2);
-    }
-
-    #[test]
-    fn equal_values_become_zero() {
-        let scale = Scale::standard(std::iter::repeat_n(0.1, 1000));
-        assert_eq!(scale.stored(), Some(StoredScale { mean: 0.1, std: 1.0 }));
-        assert_eq!(scale.apply(0.1), 0.0);
-        assert_eq!(mean([f64::NAN; 3].into_iter()), None);
-        assert_eq!(mean([f64::NAN, 2.0, 4.0].into_iter()), Some(3.0));
-    }
 }

@@ -33,7 +33,7 @@ use super::{
 use crate::spec::{Csv, Problem};
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
-pub use stored::{ColumnKind, StoredColumn, StoredScale};
+pub use stored::{ColumnKind, StoredColumn};
 
 pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
     let text = Text::read(&spec.path, "data.csv.path", spec.delimiter)?;
@@ -55,10 +55,12 @@ pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Datase
     let features = FeatureFit::new(spec, &table, &split)?;
     let target = TargetFit::new(spec, &table, &split)?;
     let (train_x, rest_x) = split.apply(features.apply(&table)?, features.width());
-    let (train_y, rest_y) = split.apply(target.apply(&table)?, 1);
+    let targets = spec.target.len();
+    let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
 
     let notes = split.note().into_iter().chain(dropped(&table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
+    let warnings = constant(&columns, &train_x, features.width());
     let preprocessing = serde_json::to_value(StoredCsv {
         source: "csv".to_owned(),
         features: features.stored(spec, &columns),
@@ -77,10 +79,19 @@ pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Datase
     let classes = target.class_count();
     Ok(Dataset {
         classes,
+        target_scales: target.scales().to_vec(),
         preprocessing: preprocessing.unwrap_or_default(),
         notes,
-        ..Dataset::new(train, validation, features.width(), 1)
+        warnings,
+        ..Dataset::new(train, validation, features.width(), targets)
     })
+}
+
+/// Names the numeric columns whose training rows are all alike. They come first in a row.
+fn constant(columns: &Columns, rows: &[f32], width: usize) -> Vec<String> {
+    let is_constant = |c: usize| rows.iter().skip(c).step_by(width).all(|value| *value == rows[c]);
+    let names = columns.numeric.iter().enumerate().filter(|(c, _)| rows.len() > width && is_constant(*c));
+    names.map(|(_, &column)| format!("`{}` is alike in all training rows", columns.name(column))).collect()
 }
 
 fn dropped(table: &Table<'_>, which: &str) -> Option<String> {

@@ -6,12 +6,12 @@ use super::{
     columns::{Columns, empty},
     fit::FeatureFit,
     parts::Parts,
-    stored::{StoredColumn, StoredCsv, StoredScale},
+    stored::{StoredColumn, StoredCsv},
     table::{Table, no_rows},
     target::TargetFit,
 };
 use crate::{
-    data::{RowBlock, Task},
+    data::{RowBlock, Scale, Task},
     spec::{Csv, Missing, Problem},
 };
 
@@ -40,14 +40,14 @@ impl CsvModel {
         self.target.class_names()
     }
 
-    /// A prediction in the units of the file.
-    pub(in crate::data) fn original(&self, value: f64) -> f64 {
-        self.target.scale().map_or(value, |scale| scale.original(value))
+    /// How each number to predict was standardized.
+    pub(in crate::data) fn target_scales(&self) -> &[Scale] {
+        self.target.scales()
     }
 
-    /// How the target was standardized.
-    pub(in crate::data) fn target_scale(&self) -> Option<StoredScale> {
-        self.stored.target.scale
+    /// Names of the columns to predict.
+    pub(in crate::data) fn targets(&self) -> Vec<&str> {
+        self.stored.target.iter().map(|target| target.name.as_str()).collect()
     }
 
     /// Its columns, and whether missing numbers are filled.
@@ -98,11 +98,11 @@ impl CsvRows {
         let columns = match self.columns.take() {
             Some(columns) => columns,
             None => {
-                let target = &model.stored.target.name;
-                let trained =
-                    Columns::from_stored(&model.stored.features, self.with_targets.then_some(target));
+                let targets = model.targets();
+                let wanted = if self.with_targets { &targets[..] } else { &[] };
+                let trained = Columns::from_stored(&model.stored.features, wanted);
                 let columns = trained.in_other(&self.spec, &text)?;
-                let known = self.spec.ignore.iter().chain([target]).map(String::as_str);
+                let known = self.spec.ignore.iter().map(String::as_str).chain(targets);
                 self.unused = columns.unused(&known.collect::<Vec<_>>());
                 columns
             }

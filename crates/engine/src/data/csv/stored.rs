@@ -2,13 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::data::scale::Scale;
+
 /// What was done to the columns of the training file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::data) struct StoredCsv {
     pub source: String,
     /// Numeric columns, then categorical ones, each in the order of the model's features.
     pub features: Vec<StoredColumn>,
-    pub target: StoredTarget,
+    /// A table for one target, a list of them for several.
+    #[serde(with = "one_or_more")]
+    pub target: Vec<StoredTarget>,
 }
 
 /// What a column holds.
@@ -33,7 +37,7 @@ pub struct StoredColumn {
     pub fill: Option<f64>,
     /// `None` where nothing is done to the numbers.
     #[serde(flatten)]
-    pub scale: Option<StoredScale>,
+    pub scale: Option<Scale>,
     /// Sorted; a last `null` stands for missing cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Vec<Option<String>>>,
@@ -43,21 +47,12 @@ pub struct StoredColumn {
 pub(in crate::data) struct StoredTarget {
     pub name: String,
     #[serde(flatten)]
-    pub scale: Option<StoredScale>,
+    pub scale: Option<Scale>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classes: Option<StoredClasses>,
 }
 
-/// A standardization.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StoredScale {
-    /// Subtracted.
-    pub mean: f64,
-    /// The divisor.
-    pub std: f64,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(in crate::data) enum StoredClasses {
     /// 0, 1, ..., k - 1.
@@ -70,5 +65,29 @@ impl StoredColumn {
     /// What takes the place of a missing number.
     pub fn fill(&self) -> f64 {
         self.fill.unwrap_or_else(|| self.scale.map_or(0.0, |scale| scale.mean))
+    }
+}
+
+mod one_or_more {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::StoredTarget;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMore {
+        One(StoredTarget),
+        More(Vec<StoredTarget>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(targets: &[StoredTarget], to: S) -> Result<S::Ok, S::Error> {
+        if let [target] = targets { target.serialize(to) } else { targets.serialize(to) }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<StoredTarget>, D::Error> {
+        OneOrMore::deserialize(from).map(|read| match read {
+            OneOrMore::One(target) => vec![target],
+            OneOrMore::More(targets) => targets,
+        })
     }
 }

@@ -26,8 +26,9 @@ pub(super) struct Table<'a> {
     pub(super) target: Target,
 }
 
-/// The column to predict.
+/// The columns to predict.
 pub(super) enum Target {
+    /// `[rows, targets]`.
     Numbers(Vec<f64>),
     Classes(Words),
     /// Not read.
@@ -145,7 +146,7 @@ impl<'a> Table<'a> {
             numeric: columns.numeric.iter().map(|_| Vec::new()).collect(),
             categorical: columns.categorical.iter().map(|_| Words::default()).collect(),
             target: match task {
-                _ if columns.target.is_none() => Target::None,
+                _ if columns.targets.is_empty() => Target::None,
                 Task::Regression => Target::Numbers(Vec::new()),
                 Task::Classification => Target::Classes(Words::default()),
             },
@@ -219,20 +220,21 @@ impl<'a> Table<'a> {
                 faults.cell(start, column, Kind::Missing, cell);
             }
         }
-        let Some(target) = columns.target else { return };
-        let cell = cell(target);
-        // Targets are never filled: the model would learn made-up values.
-        let pushed = match &mut self.target {
-            Target::Numbers(values) => number(cell).map(|value| values.push(value)),
-            Target::None => Ok(()),
-            Target::Classes(_) if is_missing(cell) => Err(Kind::Missing),
-            Target::Classes(words) => {
-                words.push(cell, start);
-                Ok(())
+        for &target in &columns.targets {
+            let cell = cell(target);
+            // Targets are never filled: the model would learn made-up values.
+            let pushed = match &mut self.target {
+                Target::Numbers(values) => number(cell).map(|value| values.push(value)),
+                Target::None => Ok(()),
+                Target::Classes(_) if is_missing(cell) => Err(Kind::Missing),
+                Target::Classes(words) => {
+                    words.push(cell, start);
+                    Ok(())
+                }
+            };
+            if let Err(kind) = pushed {
+                faults.cell(start, target, kind, cell);
             }
-        };
-        if let Err(kind) = pushed {
-            faults.cell(start, target, kind, cell);
         }
     }
 }

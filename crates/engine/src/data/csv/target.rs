@@ -1,16 +1,16 @@
-//! The column to predict: numbers, standardized on request, or classes.
+//! The columns to predict: numbers, standardized on request, or one of classes.
 
 use std::collections::BTreeSet;
 
 use super::{
     faults::no_class,
-    fit::Scale,
     stored::{StoredClasses, StoredTarget},
     table::{Table, Target, Words},
 };
 use crate::{
     data::{
         labels, raw,
+        scale::Scale,
         split::{RowUse, Split},
     },
     spec::{Csv, Problem},
@@ -18,7 +18,8 @@ use crate::{
 
 /// Preprocessing of targets, fitted once and used for training and validation rows.
 pub(super) enum TargetFit {
-    Numbers(Scale),
+    /// A scale for each target.
+    Numbers(Vec<Scale>),
     /// Labels were 0, 1, ..., k - 1.
     Numbered(usize),
     /// Labels were other integers, such as 1, 2, ..., k: sorted.
@@ -32,11 +33,12 @@ impl TargetFit {
     pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Problem> {
         match &table.target {
             Target::Numbers(values) if spec.standardize_target => {
-                Ok(Self::Numbers(Scale::standard(split.rows_of(RowUse::Train).map(|row| values[row]))))
+                let width = spec.target.len();
+                let of = |target| split.rows_of(RowUse::Train).map(move |row| values[row * width + target]);
+                Ok(Self::Numbers((0..width).map(|target| Scale::standard(of(target))).collect()))
             }
-            Target::Numbers(_) => Ok(Self::Numbers(Scale::identity())),
             Target::Classes(words) => Self::classes(table, words),
-            Target::None => Ok(Self::Numbers(Scale::identity())),
+            Target::Numbers(_) | Target::None => Ok(Self::Numbers(vec![Scale::IDENTITY; spec.target.len()])),
         }
     }
 
@@ -77,17 +79,21 @@ impl TargetFit {
     pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
         let Table { text, columns, .. } = table;
         let words = match (self, &table.target) {
-            (Self::Numbers(scale), Target::Numbers(values)) => {
-                let scaled: Vec<f32> = values.iter().map(|&value| scale.apply(value)).collect();
+            (Self::Numbers(scales), Target::Numbers(values)) => {
+                let scaled =
+                    values.iter().zip(scales.iter().cycle()).map(|(&value, scale)| scale.apply(value));
+                let scaled: Vec<f32> = scaled.collect();
                 return match raw::first_not_finite(&scaled) {
-                    Some(bad) => Err(table.too_large(columns.target.unwrap_or_default(), values[bad]).into()),
+                    Some(bad) => {
+                        Err(table.too_large(columns.targets[bad % scales.len()], values[bad]).into())
+                    }
                     None => Ok(scaled),
                 };
             }
             (_, Target::Classes(words)) => words,
             (_, Target::Numbers(_) | Target::None) => return Ok(Vec::new()),
         };
-        let place = (*text, *columns, columns.target.unwrap_or_default());
+        let place = (*text, *columns, columns.targets.first().copied().unwrap_or_default());
         let classes = words.find_all(place, "class", || self.known(), |word| self.class(word))?;
         Ok(words.codes.iter().map(|&code| classes[code as usize] as f32).collect())
     }
@@ -116,18 +122,26 @@ impl TargetFit {
     }
 
     /// What the model's file keeps.
-    pub(super) fn stored(&self, name: &str) -> StoredTarget {
-        let (scale, classes) = match self {
-            Self::Numbers(scale) => (scale.stored(), None),
-            Self::Numbered(count) => (None, Some(StoredClasses::Count(*count))),
-            Self::Integers(_) | Self::Named(_) => (None, self.class_names().map(StoredClasses::Names)),
+    pub(super) fn stored(&self, names: &[String]) -> Vec<StoredTarget> {
+        let classes = match self {
+            Self::Numbers(_) => None,
+            Self::Numbered(count) => Some(StoredClasses::Count(*count)),
+            Self::Integers(_) | Self::Named(_) => self.class_names().map(StoredClasses::Names),
         };
-        StoredTarget { name: name.to_owned(), scale, classes }
+        let scales = self.scales().iter().map(Scale::stored).chain(std::iter::repeat(None));
+        let stored = |(name, scale): (&String, _)| StoredTarget {
+            name: name.clone(),
+            scale,
+            classes: classes.clone(),
+        };
+        names.iter().zip(scales).map(stored).collect()
     }
 
-    pub(super) fn from_stored(stored: &StoredTarget) -> Self {
-        match &stored.classes {
-            None => Self::Numbers(Scale::from_stored(stored.scale)),
+    pub(super) fn from_stored(stored: &[StoredTarget]) -> Self {
+        match stored.first().and_then(|target| target.classes.as_ref()) {
+            None => {
+                Self::Numbers(stored.iter().map(|target| target.scale.unwrap_or(Scale::IDENTITY)).collect())
+            }
             Some(StoredClasses::Count(count)) => Self::Numbered(*count),
             Some(StoredClasses::Names(names)) => {
                 let integers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
@@ -146,9 +160,9 @@ impl TargetFit {
         }
     }
 
-    /// How a target of numbers was scaled.
-    pub(super) fn scale(&self) -> Option<&Scale> {
-        if let Self::Numbers(scale) = self { Some(scale) } else { None }
+    /// How targets of numbers were scaled.
+    pub(super) fn scales(&self) -> &[Scale] {
+        if let Self::Numbers(scales) = self { scales } else { &[] }
     }
 }
 

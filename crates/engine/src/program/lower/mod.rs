@@ -38,6 +38,8 @@ pub struct Options<'a> {
     pub last: Option<usize>,
     /// Rows per chunk of validation and of its last chunk, where there are any.
     pub validation: Option<(usize, Option<usize>)>,
+    /// Whether the host reads the prediction of each chunk of validation.
+    pub keeps_prediction: bool,
     /// Whether rows are fetched by the epoch's order.
     pub ordered: bool,
     /// Whether rows come in chunks that hold a device's own rows.
@@ -81,7 +83,20 @@ pub fn lower(options: &Options<'_>) -> Programs {
         let len = layout.whole(layout.values).len;
         layout.buffers.push(Buffer { name: "best".to_owned(), len, role: Role::Best });
     }
+    if options.keeps_prediction {
+        let prediction = validate.as_ref().and_then(prediction_of);
+        layout.prediction =
+            prediction.map(|all| Slice { len: all.len / validate.as_ref().map_or(1, |v| v.rows), ..all });
+    }
     Programs { layout, train, train_last, validate, validate_last }
+}
+
+/// Where a validation leaves its `[rows, outputs]` prediction.
+fn prediction_of(validate: &Program) -> Option<Slice> {
+    validate.instructions.iter().find_map(|instruction| match &instruction.op {
+        Op::Loss(loss) => Some(loss.prediction),
+        _ => None,
+    })
 }
 
 /// A pass over `rows` validation rows alone, for a trained model, and where it leaves its `[rows, outputs]` prediction.
@@ -105,6 +120,7 @@ pub fn lower_inference(
         batch: 0,
         last: None,
         validation: Some((rows, None)),
+        keeps_prediction: false,
         ordered: false,
         streamed: false,
         // Nothing is learned: there is no room for gradients.
@@ -113,10 +129,7 @@ pub fn lower_inference(
     };
     let mut b = Builder::new(&options);
     let validate = b.validate(rows);
-    let prediction = validate.instructions.iter().find_map(|instruction| match &instruction.op {
-        Op::Loss(loss) => Some(loss.prediction),
-        _ => None,
-    });
+    let prediction = prediction_of(&validate);
     let train = Program { batch: 1, rows: 0, instructions: Vec::new() };
     let programs = Programs {
         layout: b.l.layout,
@@ -174,7 +187,7 @@ impl<'a> Builder<'a> {
         };
         let per = o.rule.state_per_parameter();
         let state = (per > 0).then(|| add("optimizer_state", per * end, Role::State));
-        let log_width = o.metrics.iter().filter(|m| **m != Metric::Lr).count();
+        let log_width = o.metrics.iter().filter(|metric| metric.is_logged()).count();
         let log = add("log", o.log_slots * log_width, Role::Log);
         let shares = [o.batch, o.validation.map_or(0, |(rows, _)| rows)].map(|rows| o.shard.rows(rows).len());
         // An empty last share is no reason for an empty buffer: the full one decides.
@@ -189,6 +202,7 @@ impl<'a> Builder<'a> {
             order,
             values,
             best: None,
+            prediction: None,
             log,
             log_width,
             log_slots: o.log_slots,
@@ -286,9 +300,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The log's columns: the rates are the host's.
+    /// The log's columns.
     fn columns(&self) -> impl Iterator<Item = (usize, Metric)> + use<'a> {
-        self.o.metrics.iter().copied().filter(|m| *m != Metric::Lr).enumerate()
+        self.o.metrics.iter().copied().filter(|metric| metric.is_logged()).enumerate()
     }
 }
 

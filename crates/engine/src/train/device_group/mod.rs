@@ -11,7 +11,7 @@ use std::{
 use crate::{
     collective::Abort,
     device::{Block, Clock, Device, DeviceError, PassKind, Purpose, Ran, RowReader},
-    program::{Accumulator, BufferId, Slice},
+    program::{Accumulator, BufferId, Shard, Slice},
     units,
 };
 
@@ -135,6 +135,26 @@ impl DeviceGroup {
         })?;
         read.iter().for_each(|values| to.copy_from_slice(values));
         Ok(())
+    }
+
+    /// Reads the rows of a batch that each device has, in the order of the batch; `first[i]` is device `i`'s first one.
+    pub fn read_rows(
+        &mut self,
+        purpose: Purpose,
+        first: Vec<Slice>,
+        batch: usize,
+    ) -> Result<Vec<f32>, DeviceError> {
+        let shares = self.all(move |rank| {
+            let rows = Shard { rank: rank.index, world_size: first.len() }.rows(batch).len();
+            let row = first[rank.index];
+            let from = Slice { len: rows * row.len, ..row };
+            let mut own = vec![0.0; from.len];
+            if rows > 0 {
+                rank.device.read(purpose, from, &mut own)?;
+            }
+            Ok(own)
+        })?;
+        Ok(shares.concat())
     }
 
     /// Copies between two slices on the first device.

@@ -9,7 +9,7 @@ use twox_hash::XxHash3_64;
 use super::CheckpointIdentity;
 use crate::{
     event::{Checkpoint, CheckpointFacts, StateArrays},
-    host::{Durability, reason, write_atomically},
+    host::{Durability, read_text, reason, write_atomically},
     program::{Layout, Parameter, Role, imported},
     record::{RecordError, model_file::write_tensors},
 };
@@ -37,7 +37,7 @@ pub(super) struct Description {
 impl Description {
     pub fn read(folder: &Path, name: &str) -> Result<Self, String> {
         let path = folder.join(format!("{name}.toml"));
-        let text = fs::read_to_string(&path).map_err(|e| format!("cannot be read: {}", reason(&e)))?;
+        let text = read_text(&path).map_err(|e| format!("cannot be read: {}", reason(&e)))?;
         let (first, text) = text.split_once('\n').unwrap_or_default();
         if first != digest_line(text) {
             return Err("is damaged: its first line is not the digest of the others".to_owned());

@@ -204,14 +204,15 @@ impl Sink for Checkpoints {
     }
 }
 
-/// Removes what a kill has left of checkpoints that were never finished.
+/// Removes what a kill has left of files that were never finished.
 pub fn remove_remnants(run: &Path) {
-    let folder = run.join(FOLDER);
-    let Ok(entries) = fs::read_dir(&folder) else { return };
-    for path in entries.flatten().map(|entry| entry.path()) {
+    let folders = [run.to_owned(), run.join(FOLDER)];
+    let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let is_named = |end: &str| path.extension().is_some_and(|own| own == end);
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let is_array = path.extension().is_some_and(|end| end == "safetensors");
-        if hidden || is_array && !path.with_extension("toml").is_file() {
+        let is_array = is_named("safetensors") && path.parent() != Some(run);
+        if hidden && is_named("tmp") || is_array && !path.with_extension("toml").is_file() {
             let _ = fs::remove_file(path); // it is in nobody's way
         }
     }

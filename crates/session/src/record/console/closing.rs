@@ -6,7 +6,7 @@ use super::super::{LabTable, messages, summary::per_second};
 use super::{TrialOfSweep, sparkline::sparkline};
 use crate::{
     event::{Best, Header, Outcome, Status},
-    spec::Monitor,
+    spec::Metric,
     units,
 };
 
@@ -119,14 +119,16 @@ fn rows(
 
 /// The best validation, where it is not the last.
 fn best_in_words(outcome: &Outcome) -> Option<String> {
-    let Best { monitor, value, epoch, .. } = outcome.best?;
-    let (words, last) = match monitor {
-        Monitor::ValidationLoss => (units::number(value), outcome.final_validation_loss),
-        Monitor::ValidationAccuracy => {
-            (format!("accuracy {}", units::percent(value)), outcome.final_validation_accuracy)
+    let Best { monitor, value, epoch, step, .. } = outcome.best?;
+    let (words, is_last) = match monitor.metric() {
+        Metric::Loss => (units::number(value), outcome.final_validation_loss == Some(value)),
+        Metric::Accuracy => {
+            let is_last = outcome.final_validation_accuracy == Some(value);
+            (format!("accuracy {}", units::percent(value)), is_last)
         }
+        metric => (format!("{metric} {}", units::number(value)), step == outcome.steps),
     };
-    (last != Some(value)).then(|| format!("best {words} in epoch {}", units::count(epoch)))
+    (!is_last).then(|| format!("best {words} in epoch {}", units::count(epoch)))
 }
 
 /// The training loss of the last epoch.

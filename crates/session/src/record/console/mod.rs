@@ -60,6 +60,8 @@ pub struct ConsoleOptions {
     pub terminal: bool,
     /// Whether no other trial runs beside it: where one does, `-v` shows only ends.
     pub is_alone: bool,
+    /// Whether standard output has the events, and no words.
+    pub json: bool,
     /// Whether standard output takes colours.
     pub color: bool,
     /// The trial, where it is one of a sweep. The sweep has a line and, later, a table; with `-v` each trial has lines of
@@ -103,7 +105,9 @@ pub struct Console {
 impl Console {
     /// For the run in `folder`, which began at `begun`.
     pub fn new(folder: &Path, begun: Instant, options: ConsoleOptions) -> Self {
-        Self::with_streams(folder, begun, options, Box::new(io::stdout()), Box::new(io::stderr()))
+        let out: Box<dyn Write + Send> =
+            if options.json { Box::new(io::sink()) } else { Box::new(io::stdout()) };
+        Self::with_streams(folder, begun, options, out, Box::new(io::stderr()))
     }
 
     fn with_streams(

@@ -160,7 +160,7 @@ impl SweepLine {
         if let Some(Best { monitor, value, trial, values }) = &state.best {
             let value = match monitor {
                 Monitor::ValidationAccuracy => units::percent(*value),
-                Monitor::ValidationLoss => units::number(*value),
+                _ => units::number(*value),
             };
             words.push(format!("best {value} (#{trial}: {values})"));
         }

@@ -34,6 +34,7 @@ fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
     let trial = trial.map(|number| TrialOfSweep { number, of: 60, values: "lr 0.1".to_owned(), line });
     ConsoleOptions {
         verbosity,
+        json: false,
         terminal: false,
         is_alone: true,
         color: false,

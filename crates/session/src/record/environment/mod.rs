@@ -141,6 +141,11 @@ pub struct MachineLoad {
     average_1m: Option<f64>,
 }
 
+/// The time, also where the clock is before 1970.
+pub fn now() -> DateTime<Utc> {
+    std::time::SystemTime::now().into()
+}
+
 /// A time as `2026-11-21T01:58:14.123Z`.
 pub fn rfc3339(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)

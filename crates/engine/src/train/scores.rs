@@ -1,19 +1,19 @@
 //! Metrics that follow from predictions alone, with the definitions of scikit-learn: of numbers in the units of the
 //! training file, averaged over the targets, and of classes, averaged over those that occur (`macro`).
 
-use super::output::largest;
-use crate::data::TrainedData;
+use super::auc::RocPoints;
+use crate::{data::Scale, spec::Metric};
 
 /// What is added up row by row.
 pub enum Scores {
     /// One for each target.
     Numbers(Vec<Errors>),
-    Classes(Confusion),
+    Classes(Classes),
 }
 
 /// Errors of one target, and how its true values spread.
-#[derive(Clone, Default)]
 pub struct Errors {
+    scale: Scale,
     rows: f64,
     absolute: f64,
     squared: f64,
@@ -22,61 +22,73 @@ pub struct Errors {
     spread: f64,
 }
 
-/// Rows by their class (the rows of the matrix) and the predicted one.
-pub struct Confusion {
+pub struct Classes {
+    /// Number of classes.
     pub classes: usize,
+    /// Rows by their class (the rows of the matrix) and the predicted one.
     pub counts: Vec<u64>,
+    /// The outputs of all rows, where `auc` is wanted.
+    roc: Option<RocPoints>,
 }
 
 impl Scores {
-    pub fn new(data: &TrainedData, outputs: usize) -> Self {
-        match data.class_names() {
-            Some(_) => Self::Classes(Confusion { classes: outputs, counts: vec![0; outputs * outputs] }),
-            None => Self::Numbers(vec![Errors::default(); outputs]),
-        }
+    /// Of numbers, one for each scale.
+    pub fn of_numbers(scales: &[Scale]) -> Self {
+        Self::Numbers(scales.iter().copied().map(Errors::new).collect())
+    }
+
+    pub fn of_classes(classes: usize, with_auc: bool) -> Self {
+        let (counts, roc) = (vec![0; classes * classes], with_auc.then(|| RocPoints::new(classes)));
+        Self::Classes(Classes { classes, counts, roc })
     }
 
     /// Adds rows: `[rows, outputs]`, and `[rows, outputs]` numbers or `[rows]` classes.
-    pub fn add(&mut self, data: &TrainedData, predictions: &[f32], targets: &[f32]) {
+    pub fn add(&mut self, predictions: &[f32], targets: &[f32]) {
         match self {
             Self::Numbers(errors) => {
                 let pairs = predictions.chunks_exact(errors.len()).zip(targets.chunks_exact(errors.len()));
                 for (predicted, actual) in pairs {
                     for ((errors, predicted), actual) in errors.iter_mut().zip(predicted).zip(actual) {
-                        errors.add(data.original((*predicted).into()), data.original((*actual).into()));
+                        errors.add((*predicted).into(), (*actual).into());
                     }
                 }
             }
-            Self::Classes(confusion) => {
-                for (outputs, actual) in predictions.chunks_exact(confusion.classes).zip(targets) {
-                    confusion.counts[*actual as usize * confusion.classes + largest(outputs)] += 1;
+            Self::Classes(all) => {
+                for (outputs, actual) in predictions.chunks_exact(all.classes).zip(targets) {
+                    all.counts[*actual as usize * all.classes + largest(outputs)] += 1;
+                }
+                if let Some(roc) = &mut all.roc {
+                    roc.add(predictions, targets);
                 }
             }
         }
     }
 
-    /// Names and values.
-    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+    /// The metric; `None` where these rows do not have it.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
         match self {
             Self::Numbers(errors) => {
-                let over = |metric: fn(&Errors) -> f64| mean(errors.iter().map(metric));
-                vec![("mae", over(Errors::mae)), ("rmse", over(Errors::rmse)), ("r2", over(Errors::r2))]
+                let values: Option<Vec<f64>> = errors.iter().map(|errors| errors.value(metric)).collect();
+                Some(mean(values?.into_iter()))
             }
-            Self::Classes(confusion) => {
-                let over =
-                    |metric: fn(&Counts) -> f64| mean(confusion.occurring().map(|class| metric(&class)));
-                vec![
-                    ("f1", over(Counts::f1)),
-                    ("precision", over(Counts::precision)),
-                    ("recall", over(Counts::recall)),
-                ]
-            }
+            Self::Classes(all) => match metric {
+                Metric::F1 => Some(all.mean(Counts::f1)),
+                Metric::Precision => Some(all.mean(Counts::precision)),
+                Metric::Recall => Some(all.mean(Counts::recall)),
+                Metric::Auc => all.roc.as_ref()?.area(),
+                _ => None,
+            },
         }
     }
 }
 
 impl Errors {
+    fn new(scale: Scale) -> Self {
+        Self { scale, rows: 0.0, absolute: 0.0, squared: 0.0, mean: 0.0, spread: 0.0 }
+    }
+
     fn add(&mut self, predicted: f64, actual: f64) {
+        let [predicted, actual] = [predicted, actual].map(|value| self.scale.original(value));
         let error = predicted - actual;
         (self.absolute, self.squared) = (self.absolute + error.abs(), self.squared + error * error);
         // Welford's sums keep their digits where values are large and spread little.
@@ -86,12 +98,14 @@ impl Errors {
         self.spread += from_mean * (actual - self.mean);
     }
 
-    fn mae(&self) -> f64 {
-        self.absolute / self.rows
-    }
-
-    fn rmse(&self) -> f64 {
-        (self.squared / self.rows).sqrt()
+    /// The metric of this target alone.
+    pub fn value(&self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Mae => Some(self.absolute / self.rows),
+            Metric::Rmse => Some((self.squared / self.rows).sqrt()),
+            Metric::R2 => Some(self.r2()),
+            _ => None,
+        }
     }
 
     /// For equal true values: 1 if all are hit, else 0.
@@ -111,7 +125,17 @@ struct Counts {
     predicted: f64,
 }
 
-impl Confusion {
+impl Classes {
+    fn mean(&self, metric: fn(&Counts) -> f64) -> f64 {
+        mean(self.occurring().map(|class| metric(&class)))
+    }
+
+    /// The mean of the classes' F1 scores, each weighted by its rows.
+    pub fn weighted_f1(&self) -> f64 {
+        let rows: f64 = self.occurring().map(|class| class.actual).sum();
+        self.occurring().map(|class| class.f1() * class.actual).sum::<f64>() / rows
+    }
+
     /// The classes that occur, in the rows or in the predictions.
     fn occurring(&self) -> impl Iterator<Item = Counts> + '_ {
         let at = |row: usize, column: usize| self.counts[row * self.classes + column] as f64;
@@ -143,4 +167,9 @@ impl Counts {
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     sum / count
+}
+
+/// The index of the largest output; of equal ones, the first.
+pub fn largest(outputs: &[f32]) -> usize {
+    (1..outputs.len()).fold(0, |best, i| if outputs[i] > outputs[best] { i } else { best })
 }

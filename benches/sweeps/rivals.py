@@ -1,0 +1,85 @@
+"""One rival's whole sweep on two workers: `rivals.py NAME JOB DATA TRIALS`. Prints one line of JSON."""
+
+import itertools
+import json
+import os
+import sys
+import tempfile
+
+import work
+
+
+def optuna(job, data, axes):
+    import optuna as library
+
+    library.logging.set_verbosity(library.logging.ERROR)
+    data = work.load(data, job)
+    names = {"direction": "maximize" if job == "digits" else "minimize"}
+    study = library.create_study(sampler=library.samplers.GridSampler(axes, seed=0), **names)
+    pick = lambda trial: {name: trial.suggest_categorical(name, values) for name, values in axes.items()}
+    study.optimize(lambda trial: work.train(data, job, **pick(trial)), n_jobs=2)
+    return [trial.value for trial in study.trials], library.__version__
+
+
+def ray(job, data, axes):
+    import ray as library
+    from ray import tune
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    library.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 runtime_env={"env_vars": {"PYTHONPATH": here}})
+    loaded = library.put(work.load(data, job))
+    run = lambda point: tune.report({"value": work.train(library.get(loaded), job, **point)})
+    axes = {name: tune.grid_search(values) for name, values in axes.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        config = tune.RunConfig(storage_path=folder, verbose=0)
+        results = tune.Tuner(run, param_space=axes, run_config=config).fit()
+        values = [result.metrics["value"] for result in results]
+    library.shutdown()
+    return values, library.__version__
+
+
+def hydra(job, data, axes):
+    import subprocess
+
+    import hydra as library
+
+    with tempfile.TemporaryDirectory() as folder:
+        words = [f"{name}={','.join(str(value) for value in values)}" for name, values in axes.items()]
+        places = [f"hydra.sweep.dir={folder}", "hydra.sweep.subdir=${hydra.job.num}"]
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hydra_app.py")
+        command = [sys.executable, script, "-m", f"job={job}", f"data={data}", *words, *places]
+        subprocess.run([*command, "hydra.launcher.n_jobs=2"], check=True, stdout=subprocess.DEVNULL)
+        numbers = range(len(list(itertools.product(*axes.values()))))
+        values = [float(open(f"{folder}/{number}/value").read()) for number in numbers]
+    return values, library.__version__
+
+
+def sklearn(job, data, axes):
+    import warnings
+
+    import numpy as np
+    import sklearn as library
+    from sklearn.model_selection import GridSearchCV, PredefinedSplit
+    from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+    os.environ["PYTHONWARNINGS"] = "ignore"
+    warnings.simplefilter("ignore")
+    x, y, vx, vy = work.load(data, job)
+    names = {"lr": "learning_rate_init", "width": "hidden_layer_sizes", "seed": "random_state"}
+    grid = {names[name]: [(v,) for v in values] if name == "width" else values for name, values in axes.items()}
+    same = {"max_iter": work.EPOCHS[job], "batch_size": work.BATCH[job], "alpha": 0.0, "n_iter_no_change": 1000}
+    if job == "digits":
+        model, score = MLPClassifier(**same), "accuracy"
+    else:
+        model, score = MLPRegressor((), solver="sgd", momentum=0.0, **same), "neg_mean_squared_error"
+    split = PredefinedSplit([-1] * len(x) + [0] * len(vx))
+    search = GridSearchCV(model, grid, scoring=score, cv=split, n_jobs=2, refit=False)
+    search.fit(np.concatenate([x, vx]), np.concatenate([y, vy]).ravel())
+    return list(abs(search.cv_results_["mean_test_score"])), library.__version__
+
+
+if __name__ == "__main__":
+    name, job, data, trials = sys.argv[1:]
+    values, version = globals()[name](job, data, work.space(job, int(trials)))
+    print(json.dumps({"trials": len(values), "best": work.better(job, values), "version": version}))

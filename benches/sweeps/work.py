@@ -1,0 +1,75 @@
+"""The two jobs: their data, their trials, and one trial in PyTorch, which Optuna, Ray Tune and Hydra all run."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+
+SPACES = {
+    "digits": {"lr": [0.001, 0.002, 0.005, 0.01, 0.02], "width": [32, 64, 128, 256], "seed": [0, 1, 2]},
+    "linreg": {"lr": [float(f"{x:.6g}") for x in np.logspace(-4, -1, 1000)]},
+}
+EPOCHS = {"digits": 10, "linreg": 3}
+BATCH = {"digits": 64, "linreg": 32}
+
+
+def space(job, trials):
+    """The axes; with fewer trials than there are points, an even choice of the only axis."""
+    axes = SPACES[job]
+    count = len(list(itertools.product(*axes.values())))
+    return axes if trials >= count else {"lr": axes["lr"][:: count // trials][:trials]}
+
+
+def write(folder):
+    from sklearn.datasets import load_digits
+
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(0)
+    x, y = load_digits(return_X_y=True)
+    order = random.permutation(len(x))
+    x, y = (x[order] / 16).astype(np.float32), y[order].astype(np.int64)
+    save(folder, "digits", x[360:], y[360:], x[:360], y[:360])
+    x = random.standard_normal((2000, 2)).astype(np.float32)
+    y = (x @ [2.0, -3.4] + 4.2 + 0.01 * random.standard_normal(2000)).astype(np.float32)[:, None]
+    save(folder, "linreg", x[:1000], y[:1000], x[1000:], y[1000:])
+
+
+def save(folder, job, *arrays):
+    for name, array in zip(("x", "y", "vx", "vy"), arrays):
+        np.save(folder / f"{job}-{name}.npy", array)
+
+
+def load(folder, job):
+    return [np.load(Path(folder) / f"{job}-{name}.npy") for name in ("x", "y", "vx", "vy")]
+
+
+def better(job, values):
+    """The best: the highest accuracy, or the least loss."""
+    return max(values) if job == "digits" else min(values)
+
+
+def train(data, job, lr, width=None, seed=0):
+    """One trial on one thread; the best validation accuracy, or loss, of its epochs."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    x, y, vx, vy = (torch.from_numpy(a) for a in data)
+    if job == "digits":
+        layers = [torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)]
+        model, loss = torch.nn.Sequential(*layers), torch.nn.CrossEntropyLoss()
+        optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+        score = lambda: (model(vx).argmax(1) == vy).float().mean().item()
+    else:
+        model, loss = torch.nn.Linear(2, 1), torch.nn.MSELoss()
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+        score = lambda: loss(model(vx), vy).item()
+    values = []
+    for _ in range(EPOCHS[job]):
+        for rows in torch.randperm(len(x)).split(BATCH[job]):
+            optimizer.zero_grad()
+            loss(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            values.append(score())
+    return better(job, values)

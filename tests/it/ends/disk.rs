@@ -1,0 +1,250 @@
+//! A disk that fails at any single call, and one that loses power: what a run leaves never lies.
+//!
+//! A library in C (`tests/disk/disk.c`) stands between the program and the disk; without a C compiler these tests are
+//! left out.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use safetensors::SafeTensors;
+
+use super::quiet;
+use crate::process::{Sandbox, Table};
+
+const SPEC: &str = r#"
+name = "short"
+data.synthetic_regression = { weights = [2.0, -3.4], train_rows = 64, validation_rows = 32 }
+model.layers = [{ linear = { out_features = 1 } }]
+optimizer.adam.lr = 0.1
+trainer.max_epochs = 2
+checkpoint = { every_epochs = 1, keep_last = 2 }
+logging.policy = "immediate"
+"#;
+
+const CALLS: [&str; 7] = ["write", "short", "fsync", "close", "rename", "mkdir", "open"];
+
+/// ENOSPC for writes, EIO for the others.
+fn error_of(call: &str) -> &'static str {
+    if call == "write" { "28" } else { "5" }
+}
+
+/// The library, or `None` where there is no C compiler.
+fn library(sandbox: &Sandbox) -> Option<PathBuf> {
+    let library = sandbox.path().join("disk.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/disk/disk.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
+    match compiler.output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(_) => {
+            eprintln!("left out: there is no C compiler `cc`");
+            return None;
+        }
+    }
+    Some(library)
+}
+
+/// The command of a run on the library's disk, and its runs folder.
+fn on_disk(sandbox: &Sandbox, library: &Path, overrides: &[&str]) -> (Command, PathBuf) {
+    let (mut command, runs) = sandbox.prepared(overrides);
+    command.env("LD_PRELOAD", library).env("DISK_PATH", &runs);
+    (command, runs)
+}
+
+/// The rows of `metrics.csv` without their times.
+fn rows(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("metrics.csv")).unwrap_or_default();
+    text.lines().map(|line| line.rsplit_once(',').map_or(line, |(row, _)| row).to_owned()).collect()
+}
+
+/// Models, by their paths below a run's folder.
+fn models(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let names = ["model", "best", "checkpoints/step-00000002", "checkpoints/step-00000004"];
+    let names = names.map(|name| format!("{name}.safetensors"));
+    let read = |name: String| fs::read(folder.join(&name)).ok().map(|bytes| (name, bytes));
+    names.into_iter().filter_map(read).collect()
+}
+
+/// The status of a run's summary; empty where there is none. A torn line counts for nothing, as in `compare`.
+fn status(folder: &Path) -> String {
+    let text = fs::read_to_string(folder.join("summary.csv")).unwrap_or_default();
+    let table = Table::read(text.rsplit_once('\n').unwrap_or_default().0);
+    if table.rows.is_empty() { String::new() } else { table.cell(0, "status").to_owned() }
+}
+
+/// Folders of runs below, a sweep's trials among them.
+fn runs_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let folders: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+    let is_run = |path: &Path| path.join("run.log").exists() || path.join("spec.toml").exists();
+    let (mut runs, others): (Vec<_>, Vec<_>) = folders.into_iter().partition(|path| is_run(path));
+    runs.extend(others.iter().flat_map(|folder| runs_below(folder)));
+    runs.sort();
+    runs
+}
+
+/// What is wrong with the folders that a process left which ended with this code.
+fn lies(runs: &Path, code: Option<i32>, whole: &[PathBuf]) -> Vec<String> {
+    let mut lies = Vec::new();
+    if !matches!(code, Some(0 | 1)) {
+        lies.push(format!("exit code {code:?}"));
+    }
+    let left = runs_below(runs);
+    if code == Some(0) && left.len() != whole.len() {
+        lies.push(format!("exit code 0 with {} of {} folders", left.len(), whole.len()));
+    }
+    for folder in &left {
+        // Folders of a sweep begin with the number of their trial.
+        let name = folder.file_name().unwrap_or_default();
+        let Some(whole) = whole.iter().find(|whole| whole.file_name() == Some(name)).or(whole.first()) else {
+            continue;
+        };
+        let says_finished = status(folder) == "finished";
+        let at = name.to_string_lossy();
+        if (says_finished || code == Some(0)) && rows(folder) != rows(whole) {
+            lies.push(format!("{at}: finished, with cut rows"));
+        }
+        if code == Some(0) && !says_finished {
+            lies.push(format!("{at}: exit code 0, and its summary does not say that it finished"));
+        }
+        let (own, all) = (models(folder), models(whole));
+        // A run that failed has the weights of its last step.
+        let is_torn = |(name, bytes): (&String, &Vec<u8>)| {
+            if code == Some(0) { all[name] != *bytes } else { SafeTensors::deserialize(bytes).is_err() }
+        };
+        if own.iter().any(is_torn) {
+            lies.push(format!("{at}: a model is torn"));
+        }
+        if code == Some(0) && own.len() < all.len() {
+            lies.push(format!("{at}: exit code 0 without all models"));
+        }
+    }
+    lies
+}
+
+/// Fails each call of each kind once, and looks at what is left.
+fn every_call(overrides: &[&str]) {
+    let sandbox = Sandbox::new(SPEC);
+    let Some(library) = library(&sandbox) else { return };
+    let (mut command, whole) = on_disk(&sandbox, &library, overrides);
+    assert_eq!(command.output().unwrap().status.code(), Some(0));
+    let whole = runs_below(&whole);
+    let of_call = |call: &str| {
+        let mark = sandbox.path().join(format!("mark-{call}"));
+        let mut lies_told = Vec::new();
+        for n in 1.. {
+            let (mut command, runs) = on_disk(&sandbox, &library, overrides);
+            command.env("DISK_CALL", call).env("DISK_N", n.to_string());
+            command.env("DISK_ERROR", error_of(call)).env("DISK_MARK", &mark);
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            let told = lies(&runs, output.status.code(), &whole).into_iter();
+            lies_told.extend(told.map(|lie| format!("{call} {n}: {lie}")));
+            if fs::remove_file(&mark).is_err() {
+                assert!(n > 1, "there was no {call}");
+                break;
+            }
+            fs::remove_dir_all(&runs).unwrap_or_default();
+        }
+        lies_told
+    };
+    let all: Vec<String> = thread::scope(|scope| {
+        let threads = CALLS.map(|call| scope.spawn(move || of_call(call)));
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+#[test]
+fn no_failed_call_of_a_run_is_hidden() {
+    every_call(&[]);
+}
+
+#[test]
+fn no_failed_call_of_a_sweep_is_hidden() {
+    every_call(&["optimizer.adam.lr=0.1,0.2", "~checkpoint"]);
+}
+
+/// Makes a folder anew as a loss of power leaves it: the names that were synced, with the content that was.
+fn rebuild(image: &Path, lost: &Path, to: &Path) {
+    rebuild_inode(image, fs::metadata(lost).unwrap().ino(), to);
+}
+
+fn rebuild_inode(image: &Path, inode: u64, to: &Path) {
+    if let Ok(names) = fs::read_to_string(image.join(format!("d-{inode}"))) {
+        fs::create_dir_all(to).unwrap();
+        for (inode, name) in names.lines().filter_map(|line| line.split_once(' ')) {
+            rebuild_inode(image, inode.parse().unwrap(), &to.join(name));
+        }
+    } else {
+        // A folder that was not synced is an empty file here, which is worse.
+        let content = fs::read(image.join(format!("f-{inode}"))).unwrap_or_default();
+        fs::write(to, content).unwrap();
+    }
+}
+
+#[test]
+fn a_finished_run_outlives_a_loss_of_power() {
+    let sandbox = Sandbox::new(SPEC);
+    let Some(library) = library(&sandbox) else { return };
+    for overrides in [&[][..], &["optimizer.adam.lr=0.1,0.2"]] {
+        let (mut command, runs) = on_disk(&sandbox, &library, overrides);
+        let image = sandbox.path().join("image");
+        fs::create_dir(&image).unwrap();
+        assert_eq!(command.env("DISK_IMAGE", &image).output().unwrap().status.code(), Some(0));
+        for folder in runs_below(&runs) {
+            let after = sandbox.path().join("after");
+            rebuild(&image, &folder, &after);
+            let inner = ["", "checkpoints"].into_iter().flat_map(|name| fs::read_dir(folder.join(name)));
+            let paths = inner.flatten().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+            for file in paths.map(|path| path.strip_prefix(&folder).unwrap().to_owned()) {
+                let [before, after] = [folder.join(&file), after.join(&file)].map(fs::read);
+                assert!(before.is_ok() && before.ok() == after.ok(), "{}", folder.join(&file).display());
+            }
+            fs::remove_dir_all(&after).unwrap();
+        }
+        fs::remove_dir_all(&image).unwrap();
+    }
+}
+
+/// Power is lost while a run saves checkpoint after checkpoint: it goes on from one of them.
+#[test]
+fn a_checkpoint_outlives_a_loss_of_power() {
+    let sandbox = Sandbox::new(SPEC);
+    let Some(library) = library(&sandbox) else { return };
+    let long = ["trainer.max_epochs=100000", "checkpoint.every_epochs=5"];
+    let mut resumed = 0;
+    for moment in 0..8 {
+        let (mut command, runs) = on_disk(&sandbox, &library, &long);
+        let image = sandbox.path().join("image");
+        fs::create_dir(&image).unwrap();
+        command.env("DISK_IMAGE", &image);
+        let mut child = quiet(command);
+        let begun = Instant::now();
+        while runs_below(&runs).is_empty() && begun.elapsed() < super::LIMIT {
+            thread::sleep(Duration::from_millis(5));
+        }
+        thread::sleep(Duration::from_millis(100 + 37 * moment));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let folder = runs_below(&runs).pop().unwrap();
+        let after = sandbox.path().join(format!("after-{moment}"));
+        rebuild(&image, &folder, &after);
+        if fs::read_dir(after.join("checkpoints")).map_or(0, Iterator::count) >= 2 {
+            let path = after.to_str().unwrap();
+            let more = ["run", "--resume", path, long[0], "trainer.max_time=\"100ms\""];
+            let ended = sandbox.runner(&more);
+            assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+            assert!(!ended.stderr.contains("cannot be used"), "{}", ended.stderr);
+            resumed += 1;
+        }
+        fs::remove_dir_all(&image).unwrap();
+    }
+    assert!(resumed > 0, "no checkpoint was met");
+}

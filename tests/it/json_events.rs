@@ -1,0 +1,56 @@
+//! `--json`: one event a line on standard output.
+
+use serde_json::Value;
+
+use crate::process::Sandbox;
+
+const SPEC: &str = "
+    name = 'lin'
+    data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 32 }
+    model.layers = [{ linear = { out_features = 1 } }]
+    optimizer.sgd.lr = 0.1
+    trainer.max_epochs = 2
+    logging.metrics = ['loss', 'lr']
+";
+
+fn events(arguments: &[&str]) -> Vec<Value> {
+    let place = Sandbox::new(SPEC);
+    let ended = place.runner(&[&["run", "spec.toml", "--json"], arguments].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["event"] == kind).collect()
+}
+
+#[test]
+fn a_run_is_told_from_its_start_to_its_end() {
+    let events = events(&[]);
+    let first = &events[0];
+    assert_eq!(
+        (&first["event"], &first["name"], &first["steps_planned"]),
+        (&"started".into(), &"lin".into(), &4.into())
+    );
+    let train = of(&events, "train");
+    let steps: Vec<_> = train.iter().map(|row| row["step"].as_u64().unwrap()).collect();
+    assert!(steps.is_sorted() && steps.last() == Some(&4), "{steps:?}");
+    assert!(train.iter().all(|row| row["loss"].is_f64() && row["lr"] == 0.1), "{train:?}");
+    let validation = of(&events, "validation");
+    assert_eq!((validation.len(), &validation[1]["epoch"]), (2, &2.into()));
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["status"]), (&"finished".into(), &"finished".into()));
+    assert_eq!((&last["folder"], &last["final_validation_loss"]), (&first["folder"], &validation[1]["loss"]));
+    assert!(events.iter().all(|event| event["trial"].is_null()));
+}
+
+#[test]
+fn the_events_of_trials_have_their_numbers() {
+    let events = events(&["seed=0..3", "--jobs", "2"]);
+    let mut trials: Vec<_> =
+        of(&events, "finished").iter().map(|event| event["trial"].as_u64().unwrap()).collect();
+    trials.sort_unstable();
+    assert_eq!(trials, [0, 1, 2]);
+    let last = events.last().unwrap();
+    assert!(last["event"] == "sweep" && last["folder"].as_str().unwrap().contains("sweep-"), "{last}");
+}
