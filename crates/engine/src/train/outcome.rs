@@ -25,6 +25,7 @@ impl TrainLoop<'_> {
         let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
         let (in_chunks, fetched_s) = (self.trial.chunks.is_some(), self.fetched_s());
         let last_steps = self.last_steps();
+        let core_wait = self.core_wait();
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
@@ -37,7 +38,10 @@ impl TrainLoop<'_> {
             let log_waits = log_waits(&first.device);
             let full_steps = self.at.step - self.earlier.steps - last_steps;
             let checkpoint_s = self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64();
-            let measured = Measured { full_steps, last_steps, train_s, log_waits, checkpoint_s, ..work };
+            // It is counted over the whole loop.
+            let core_wait_s = core_wait.as_secs_f64() * train_s / here.as_secs_f64().max(f64::MIN_POSITIVE);
+            let measured =
+                Measured { full_steps, last_steps, train_s, log_waits, checkpoint_s, core_wait_s, ..work };
             // Virtual devices share one processor: their times say nothing about real ones.
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)
@@ -87,6 +91,12 @@ impl TrainLoop<'_> {
         let time = units::seconds(time.as_secs_f64());
         let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
         Some(format!("replicas compared {times} in {time}, equal"))
+    }
+
+    /// How long the thread that waited longest was ready to run while others held the cores: its team waits for it.
+    fn core_wait(&self) -> Duration {
+        let waited = self.group.core_waits().into_iter().zip(&self.inputs.core_waits);
+        waited.map(|(after, before)| after.saturating_sub(*before)).max().unwrap_or_default()
     }
 
     /// Steps on the fewer rows that an epoch ends with.
