@@ -21,7 +21,7 @@ const LIBRARY: &str = concat!(
 
 const SCRIPT: &str = include_str!("assets/page.js");
 
-/// Of a page that is served.
+/// What a page that is served has besides.
 const LIVE: &str = include_str!("assets/live.js");
 
 impl Content<'_> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{device_group::Rank, train_loop::TrainLoop};
+use super::{device_group::Rank, state::Inputs, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
@@ -65,16 +65,7 @@ impl TrainLoop<'_> {
             logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
-            transfers: ranks
-                .iter()
-                .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock), self.trial))
-                .chain(
-                    self.inputs
-                        .reads
-                        .iter()
-                        .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, Line::from(&**reads))),
-                )
-                .collect(),
+            transfers: all_transfers(&ranks, &self.clock, self.trial, &self.inputs),
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             account,
@@ -123,6 +114,13 @@ impl TrainLoop<'_> {
         let time: Duration = reads.map(|(_, _, reads)| reads.total().2).sum();
         time.as_secs_f64() / self.trial.threads as f64
     }
+}
+
+/// What moved on every device, and what was read from files.
+fn all_transfers(ranks: &[Rank], run: &Clock, trial: &Trial, inputs: &Inputs) -> Vec<Transfer> {
+    let moved = ranks.iter().flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(run), trial));
+    let files = inputs.reads.iter();
+    moved.chain(files.filter_map(|(kind, of, reads)| read(*kind, *of, Line::from(&**reads)))).collect()
 }
 
 /// What the clock took of the run: its own readings, and those of the device with the most, since devices are timed side by
