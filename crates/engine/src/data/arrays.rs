@@ -66,7 +66,8 @@ impl Arrays<'_> {
         };
         let train = part(split.train_rows(), train, train_labels);
         let notes = split.note().into_iter().chain(notes).collect();
-        Ok(Dataset { classes, notes, ..Dataset::new(train, validation, features, targets) })
+        let apart = split.apart(0..=u32::MAX);
+        Ok(Dataset { classes, notes, apart, ..Dataset::new(train, validation, features, targets) })
     }
 
     /// Opens features and labels, which must have the same number of rows.

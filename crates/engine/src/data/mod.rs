@@ -63,6 +63,9 @@ pub struct Dataset {
     pub train: Part,
     /// Rows to validate on, or those that were held in their place; `None` where there are none.
     pub validation: Option<Part>,
+    /// Numbers, from 0, that the rows held and left out have in their file: in [`open`] those that validate, and those of
+    /// a test. Ascending; empty where the rows to validate on have a file of their own.
+    pub apart: Arc<[Vec<u32>; 2]>,
     /// Features per row.
     pub features: usize,
     /// Elements per target (1 for a class).
@@ -198,6 +201,7 @@ impl Dataset {
         Self {
             train,
             validation,
+            apart: Arc::default(),
             features,
             targets,
             target_scales: vec![Scale::IDENTITY; targets],
