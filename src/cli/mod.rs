@@ -24,7 +24,9 @@ mod report;
 mod resume;
 mod run;
 mod runs;
+mod serve;
 mod templates;
+mod watch;
 
 pub use crate::run::Exit;
 
@@ -54,6 +56,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Clean(options) => clean::clean(&options),
         Command::Plot(options) => plot::plot(&options),
         Command::Report(options) => report::report(&options),
+        Command::Watch(options) => watch::watch(&options),
+        Command::Serve(options) => serve::serve(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),
         Command::Export(options) => export::export(&options),

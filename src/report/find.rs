@@ -3,6 +3,8 @@
 use std::{
     collections::HashSet,
     fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -74,6 +76,29 @@ pub fn find_one(path: &str) -> Result<Found, ReportError> {
             Err(ReportError::Several { path: path.to_owned(), count, last: last.unwrap_or_default() })
         }
     }
+}
+
+/// A number that is another one once a file of these runs and sweeps is. It reads no file.
+pub fn fingerprint(paths: &[String]) -> Result<u64, ReportError> {
+    let mut hasher = DefaultHasher::new();
+    for found in find(paths)? {
+        let (folder, trials) = match found {
+            Found::Run(folder) => (folder, Vec::new()),
+            Found::Sweep(folder) => (folder.clone(), folders_in(&folder)?),
+        };
+        for folder in iter::once(folder).chain(trials) {
+            let unreadable = |e| ReportError::read(&folder, e);
+            let entries: Vec<_> = fs::read_dir(&folder).and_then(Iterator::collect).map_err(unreadable)?;
+            let mut files: Vec<PathBuf> =
+                entries.into_iter().map(|entry: fs::DirEntry| entry.path()).collect();
+            files.sort();
+            for file in files {
+                let metadata = fs::metadata(&file).ok();
+                (file, metadata.map(|file| (file.len(), file.modified().ok()))).hash(&mut hasher);
+            }
+        }
+    }
+    Ok(hasher.finish())
 }
 
 fn matches(pattern: &str) -> Result<Vec<PathBuf>, ReportError> {

@@ -2,7 +2,8 @@
 """Opens pages of `runner report` in headless Chromium: tests/browser/report.py RUNNER [FOLDER FOR PICTURES]
 
 Each page is opened wide and narrow, light and dark. Nothing may be written to the console, nothing may be asked of the network,
-nothing may be wider than the window, and every chart must be drawn. Then keys, buttons, zoom and sorting are tried.
+nothing may be wider than the window, and every chart must be drawn. Then keys, buttons, zoom and sorting are tried. A page of
+`runner serve` must renew itself as a run goes on, and keep what the reader chose.
 Needs Chromium and Python's standard library.
 """
 
@@ -114,18 +115,18 @@ class Browser:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description", script))
         return answer["result"].get("value")
 
-    def open(self, path, width, scheme):
+    def open(self, url, width, scheme):
         self.events.clear()
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=WIDTHS[width], deviceScaleFactor=1, mobile=False
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=url)
         end = time.monotonic() + 30
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             message = self.message(max(0.1, end - time.monotonic()))
             if message is None:
-                raise RuntimeError(f"{path} does not load")
+                raise RuntimeError(f"{url} does not load")
             self.events.append(message)
 
     def complaints(self):
@@ -240,6 +241,55 @@ def use(browser):
     return problems
 
 
+def serve(browser, runner, folder):
+    """A run that goes on while its page is open: what does not work, as sentences."""
+    problems = []
+
+    def wait(words, script):
+        end = time.monotonic() + 15
+        while browser.evaluate(script) is not True:
+            if time.monotonic() > end:
+                problems.append(words)
+                return
+            time.sleep(0.1)
+
+    place = folder / "live" / "a" / "1"
+    place.mkdir(parents=True)
+    (place / "spec.toml").write_text('name = "a"\n')
+    metrics = place / "metrics.csv"
+    rows = [f"{step},1,train,8,{3 / step},0.1\n{step},1,validation,8,{4 / step},0.1\n" for step in range(1, 60)]
+    metrics.write_text("step,epoch,split,rows,loss,elapsed_s\n" + "".join(rows[:20]))
+    server = subprocess.Popen(
+        [runner, "serve", "live", "--port", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        browser.open(server.stdout.readline().strip(), 1280, "light")
+        last = "JSON.parse(document.getElementById('charts').textContent)[0].x.at(-1)"
+        hidden = "document.querySelector('.legend button').getAttribute('aria-pressed') === 'false'"
+        log = "document.querySelector('.tools button')"
+        wait("the page shows the run", f"{last} === 20")
+        browser.evaluate("document.querySelector('.legend button').click()")
+        browser.evaluate(f"{log}.click()")
+        pressed = browser.evaluate(f"{log}.getAttribute('aria-pressed')")
+        with metrics.open("a") as file:
+            file.write("".join(rows[20:]))
+        wait("the page is renewed", f"{last} === 59")
+        wait("a hidden curve stays hidden", hidden)
+        wait("the axis stays", f"{log}.getAttribute('aria-pressed') === {json.dumps(pressed)}")
+        wait("one plot for each chart", "document.querySelectorAll('.u-wrap').length === "
+                                        "document.querySelectorAll('.chart').length")
+        problems += browser.evaluate(PROBLEMS)
+        # It asks for itself alone.
+        origin = browser.evaluate("location.origin")
+        problems += [words for words in browser.complaints() if words != f"request: {origin}/"]
+        browser.events.clear()
+    finally:
+        server.terminate()
+        server.wait(30)
+    wait("the page says that its server is gone", "document.querySelector('.live').textContent.includes('not answer')")
+    return problems
+
+
 def main():
     runner = Path(sys.argv[1]).resolve()
     pictures = Path(sys.argv[2]) if len(sys.argv) > 2 else None
@@ -249,7 +299,7 @@ def main():
         browser = Browser(Path(folder) / "profile")
         try:
             for (name, path), width, scheme in itertools.product(pages.items(), WIDTHS, ("light", "dark")):
-                browser.open(path, width, scheme)
+                browser.open(path.as_uri(), width, scheme)
                 browser.evaluate(SHOW_ALL)
                 problems = browser.evaluate(PROBLEMS)
                 if pictures:
@@ -261,6 +311,10 @@ def main():
                 passed, failed = passed + (not problems), failed + bool(problems)
                 for problem in problems:
                     print(f"{name}, {width} pixels, {scheme}: {problem}")
+            problems = serve(browser, runner, Path(folder))
+            passed, failed = passed + (not problems), failed + bool(problems)
+            for problem in problems:
+                print(f"served: {problem}")
         finally:
             browser.close()
     print(f"{passed} passed, {failed} failed")

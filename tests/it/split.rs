@@ -40,6 +40,23 @@ fn a_split_is_that_of_the_fraction() {
     assert_ne!(figures("data.split={ validation = 0.3, seed = 7 }"), figures("data.split.validation=0.3"));
 }
 
+/// Seeds of the split, the initial weights and the order are the run's, and each may be given apart.
+#[test]
+fn each_draw_has_a_seed_of_its_own() {
+    let place = sandbox();
+    let figures = |seeds: &[&str]| {
+        let run = place.run(&[seeds, &["data.split.validation=0.3", "-q"]].concat()).ended_by(0);
+        let first = run.metrics().f64s("loss")[0];
+        (first, ["final_validation_loss", "epoch_train_loss"].map(|column| run.summary(column)))
+    };
+    let plain = figures(&["seed=3"]);
+    let apart = ["data.split.seed=3", "model.init_seed=3", "data.shuffle_seed=3"];
+    assert_eq!(figures(&[&["seed=8"], &apart[..]].concat()), plain);
+    for own in ["data.split.seed=8", "model.init_seed=8", "data.shuffle_seed=8"] {
+        assert_ne!(figures(&["seed=3", own]), plain, "{own}");
+    }
+}
+
 /// Test rows are the same whatever validates, none of them is trained on, and their metrics are those of a table of them.
 #[test]
 fn a_test_is_evaluated_afterwards() {

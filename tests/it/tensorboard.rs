@@ -29,7 +29,7 @@ fn expected(number: usize, run: &Folder, metrics: &[&str]) -> Vec<String> {
             let cells = rows.column("step").into_iter().zip(rows.column(metric));
             let known = cells.filter(|(_, value)| !value.is_empty());
             let value = |text: &str| f64::from(text.parse::<f64>().unwrap() as f32);
-            lines.extend(known.map(|(step, v)| format!("{number} {metric}/{split} {step} {:e}", value(&v))));
+            lines.extend(known.map(|(step, v)| format!("{number} {metric}/{split} {step} {:e}", value(v))));
         }
     }
     lines

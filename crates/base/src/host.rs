@@ -9,6 +9,7 @@ pub mod load;
 pub mod nvml;
 pub mod processor;
 mod regular;
+pub mod run_queue;
 #[allow(unsafe_code)]
 mod signals;
 #[allow(unsafe_code)]

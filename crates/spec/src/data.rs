@@ -26,6 +26,8 @@ table! {
         pub batch_size: usize = 32 => size,
         /// Whether each epoch has its own order of rows, drawn from (seed, epoch).
         pub shuffle: bool = true,
+        /// What draws the orders of rows; by default the seed of the run.
+        pub shuffle_seed: Option<u64> = None => some(super::read_seed),
         /// Where the rows live while training.
         pub placement: Placement = Placement::Auto,
         /// How the rows of a file are divided, in place of `validation_fraction`.

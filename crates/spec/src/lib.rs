@@ -194,6 +194,16 @@ impl Spec {
         }
     }
 
+    /// What draws the initial weights.
+    pub fn init_seed(&self) -> u64 {
+        self.model.init_seed.unwrap_or(self.seed)
+    }
+
+    /// What draws the orders of rows.
+    pub fn shuffle_seed(&self) -> u64 {
+        self.data.shuffle_seed.unwrap_or(self.seed)
+    }
+
     /// Metrics that are measured on the predictions of validations: those to log and those to watch.
     pub fn scores(&self) -> Vec<Metric> {
         let watched = self.trainer.monitors().map(|(_, monitor)| monitor.metric());

@@ -16,6 +16,8 @@ table! {
         pub loss: Loss, else Loss::Mse,
         /// Initial weights.
         pub init: Init = Init::Pytorch,
+        /// What draws the initial weights; by default the seed of the run.
+        pub init_seed: Option<u64> = None => some(super::read_seed),
     }
 }
 

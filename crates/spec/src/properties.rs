@@ -117,7 +117,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// What the schema does not say: how fields depend on each other.
-const RULES: [&str; 23] = [
+const RULES: [&str; 26] = [
     "needs exactly one of",
     "nesterov momentum requires",
     "does not come after",
@@ -128,6 +128,9 @@ const RULES: [&str; 23] = [
     "cannot train together",
     "the batch does not grow",
     "needs classes",
+    "needs numbers to predict",
+    "has one column of classes to predict",
+    "is named twice",
     "classes cannot be standardized",
     "there is no validation to watch",
     "there are no rows to validate on",

@@ -15,7 +15,8 @@ use clap_complete::Shell;
 use crate::run::{Exit, print, print_error};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportOptions,
-    ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
+    ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions, ServeOptions,
+    WatchOptions,
 };
 use start::MOST_VIRTUAL_GPUS;
 pub use start::{CheckOptions, Jobs, ParityOptions, RunOptions, StartOptions};
@@ -52,7 +53,7 @@ enum Color {
 }
 
 /// Commands that are specified but not built yet.
-const LATER_COMMANDS: [&str; 4] = ["cancel", "serve", "status", "watch"];
+const LATER_COMMANDS: [&str; 2] = ["cancel", "status"];
 
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";

@@ -57,6 +57,10 @@ pub enum Command {
     Plot(PlotOptions),
     /// Write one HTML page that shows runs and sweeps, and needs no network
     Report(ReportOptions),
+    /// Show in the terminal what a run or sweep is doing, until it ends
+    Watch(WatchOptions),
+    /// Show the page of `report` in a browser, renewed while runs go on
+    Serve(ServeOptions),
     /// Apply a run's model to new rows; print a prediction for each
     Predict(PredictOptions),
     /// Apply a run's model to labelled rows; print its metrics
@@ -218,6 +222,26 @@ pub struct ReportOptions {
     /// Refused by name.
     #[arg(long, value_name = "DIR", hide = true)]
     pub png: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct WatchOptions {
+    /// A run, a sweep, or a folder of them, of which the newest is watched
+    #[arg(value_name = "PATH", default_value_t = runs_dir().to_string_lossy().into_owned(), value_hint = clap::ValueHint::DirPath)]
+    pub path: String,
+    /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
+    #[arg(long, value_name = "METRIC", default_value = "loss")]
+    pub metric: String,
+}
+
+#[derive(Args)]
+pub struct ServeOptions {
+    /// Run folders, sweep folders, or globs of them
+    #[arg(value_name = "PATH", default_values_t = [runs_dir().to_string_lossy().into_owned()], value_hint = clap::ValueHint::DirPath)]
+    pub paths: Vec<String>,
+    /// The port on this machine; 0 is any that is free
+    #[arg(long, value_name = "N", default_value_t = 7700)]
+    pub port: u16,
 }
 
 #[derive(Args)]

@@ -21,9 +21,12 @@ const LIBRARY: &str = concat!(
 
 const SCRIPT: &str = include_str!("assets/page.js");
 
+/// What a page that is served has besides.
+const LIVE: &str = include_str!("assets/live.js");
+
 impl Content<'_> {
     /// The whole page.
-    pub(super) fn document(self, title: &str, headline: Html) -> String {
+    pub(super) fn document(self, title: &str, headline: Html, is_live: bool) -> String {
         let mut body = Html::default();
         body.with("header", &[], |html| {
             let runs = units::counted(self.comparison.runs.len() as u64, "run");
@@ -52,17 +55,29 @@ impl Content<'_> {
         );
         body.words("footer", &[], &made);
         body.data("charts", &json!(self.charts).to_string());
-        with_head(title, body)
+        with_head(title, body, is_live)
     }
+}
+
+/// A page that is served and has nothing to show yet: why, in words.
+pub fn waiting(words: &str) -> String {
+    let mut body = Html::default();
+    body.with("header", &[], |html| {
+        html.words("h1", &[], "No run yet");
+        html.prose("p", &[("class", &"warning")], words);
+    });
+    body.data("charts", "[]");
+    with_head("runs", body, true)
 }
 
 /// A complete file. What a run's files say cannot become a script: it is escaped, no script runs without the nonce, and the
 /// nonce is a digest of the page itself.
-fn with_head(title: &str, body: Html) -> String {
+fn with_head(title: &str, body: Html, is_live: bool) -> String {
     let body = body.into_string();
     let nonce: String = Sha256::digest(&body).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     let policy = format!(
-        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'"
+        "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'{}",
+        if is_live { "; connect-src 'self'" } else { "" }
     );
     let mut head = Html::default();
     head.with("head", &[], |html| {
@@ -76,6 +91,9 @@ fn with_head(title: &str, body: Html) -> String {
     let mut scripts = Html::default();
     scripts.code("script", &nonce, LIBRARY);
     scripts.code("script", &nonce, SCRIPT);
+    if is_live {
+        scripts.code("script", &nonce, LIVE);
+    }
     let (head, scripts) = (head.into_string(), scripts.into_string());
     format!("{HEAD}<html lang=\"en\">{head}<body>\n{body}\n{scripts}</body></html>\n")
 }

@@ -20,7 +20,16 @@ const MUCH: u64 = 1 << 40;
 
 fn data(source: Source) -> Data {
     let (split, folds, fold) = (None, None, None);
-    Data { batch_size: 32, shuffle: true, placement: Placement::Auto, split, folds, fold, source }
+    Data {
+        batch_size: 32,
+        shuffle: true,
+        shuffle_seed: None,
+        placement: Placement::Auto,
+        split,
+        folds,
+        fold,
+        source,
+    }
 }
 
 fn read(source: Source, task: Task) -> Result<Dataset, Vec<Problem>> {

@@ -86,7 +86,8 @@ fn the_page_serves_a_penguin() {
 /// A column may have the name of anything else in the graph.
 #[test]
 fn columns_of_any_name_are_inputs() {
-    let rows = |i: u32| format!("{i},{},{},{}\n", i % 7, if i % 3 == 0 { "0" } else { "weight" }, i % 2);
+    let rows =
+        |i: u32| format!("{i},{},{},{}\n", i % 7, if i.is_multiple_of(3) { "0" } else { "weight" }, i % 2);
     let table: String = (0..60).map(rows).collect();
     let place = Sandbox::new(
         r#"

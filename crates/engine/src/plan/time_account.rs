@@ -38,6 +38,8 @@ pub struct Measured {
     pub checkpoint_s: f64,
     /// All-reduce, where it is timed by itself.
     pub all_reduce_s: f64,
+    /// The training threads' wait for a core that others hold, at least.
+    pub core_wait_s: f64,
     /// Times that the host waited for the device in order to log.
     pub log_waits: u64,
 }
@@ -107,7 +109,10 @@ impl TimeAccount {
             }
         }
         let known_s: f64 = shares.iter().map(|share| share.seconds).sum();
-        let unexplained_s = (measured.train_s - known_s).max(0.0);
+        let rest_s = (measured.train_s - known_s).max(0.0);
+        let core_wait_s = measured.core_wait_s.min(rest_s);
+        shares.push(TimeShare { cause: Bottleneck::Core, seconds: core_wait_s });
+        let unexplained_s = rest_s - core_wait_s;
         shares.push(TimeShare { cause: Bottleneck::Unexplained, seconds: unexplained_s });
         shares.retain(|share| share.seconds > 0.0);
         shares.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

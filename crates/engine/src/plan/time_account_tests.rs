@@ -42,6 +42,12 @@ fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
     let calm = Measured { log_waits: 10, ..measured };
     let account = TimeAccount::new(&trial, &calm).unwrap();
     assert_eq!((largest(&trial, &calm).0, account.fewer_reads), (Bottleneck::Unexplained, None));
+    // Waits for a core are counted, but never more than the time that is left.
+    let crowded = Measured { core_wait_s: 0.1e-6 * 3130.0, ..calm };
+    let account = TimeAccount::new(&trial, &crowded).unwrap();
+    let core = account.shares.iter().find(|share| share.cause == Bottleneck::Core).unwrap();
+    assert_eq!(core.seconds, crowded.core_wait_s);
+    assert_eq!(largest(&trial, &Measured { core_wait_s: 9.0, ..calm }).0, Bottleneck::Core);
     assert_eq!(TimeAccount::new(&trial, &Measured::default()), None, "no steps");
     // The rates of the CPU say nothing of a GPU.
     let mut elsewhere = trial.clone();

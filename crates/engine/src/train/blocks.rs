@@ -32,7 +32,7 @@ impl TrainLoop<'_> {
         if shuffle {
             let mut numbers = Arc::try_unwrap(std::mem::take(order)).unwrap_or_default();
             make_room(&mut numbers, rows, "their order")?;
-            epoch_order(self.trial.spec.seed, self.at.epoch, rows as u32, &mut numbers);
+            epoch_order(self.trial.spec.shuffle_seed(), self.at.epoch, rows as u32, &mut numbers);
             *order = Arc::new(numbers);
             self.inputs.ordering += start.elapsed();
         }

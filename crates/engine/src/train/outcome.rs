@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{device_group::Rank, train_loop::TrainLoop};
+use super::{device_group::Rank, state::Inputs, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
@@ -25,6 +25,7 @@ impl TrainLoop<'_> {
         let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
         let (in_chunks, fetched_s) = (self.trial.chunks.is_some(), self.fetched_s());
         let last_steps = self.last_steps();
+        let core_wait = self.core_wait();
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
@@ -37,7 +38,10 @@ impl TrainLoop<'_> {
             let log_waits = log_waits(&first.device);
             let full_steps = self.at.step - self.earlier.steps - last_steps;
             let checkpoint_s = self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64();
-            let measured = Measured { full_steps, last_steps, train_s, log_waits, checkpoint_s, ..work };
+            // It is counted over the whole loop.
+            let core_wait_s = core_wait.as_secs_f64() * train_s / here.as_secs_f64().max(f64::MIN_POSITIVE);
+            let measured =
+                Measured { full_steps, last_steps, train_s, log_waits, checkpoint_s, core_wait_s, ..work };
             // Virtual devices share one processor: their times say nothing about real ones.
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)
@@ -61,16 +65,7 @@ impl TrainLoop<'_> {
             logging_s: self.earlier.logging_s + self.clock.total(Timer::Host, Phase::Log).as_secs_f64(),
             peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
-            transfers: ranks
-                .iter()
-                .flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(&self.clock), self.trial))
-                .chain(
-                    self.inputs
-                        .reads
-                        .iter()
-                        .filter_map(|(kind, purpose, reads)| read(*kind, *purpose, Line::from(&**reads))),
-                )
-                .collect(),
+            transfers: all_transfers(&ranks, &self.clock, self.trial, &self.inputs),
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             account,
@@ -87,6 +82,12 @@ impl TrainLoop<'_> {
         let time = units::seconds(time.as_secs_f64());
         let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
         Some(format!("replicas compared {times} in {time}, equal"))
+    }
+
+    /// How long the thread that waited longest was ready to run while others held the cores: its team waits for it.
+    fn core_wait(&self) -> Duration {
+        let waited = self.group.core_waits().into_iter().zip(&self.inputs.core_waits);
+        waited.map(|(after, before)| after.saturating_sub(*before)).max().unwrap_or_default()
     }
 
     /// Steps on the fewer rows that an epoch ends with.
@@ -113,6 +114,13 @@ impl TrainLoop<'_> {
         let time: Duration = reads.map(|(_, _, reads)| reads.total().2).sum();
         time.as_secs_f64() / self.trial.threads as f64
     }
+}
+
+/// What moved on every device, and what was read from files.
+fn all_transfers(ranks: &[Rank], run: &Clock, trial: &Trial, inputs: &Inputs) -> Vec<Transfer> {
+    let moved = ranks.iter().flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(run), trial));
+    let files = inputs.reads.iter();
+    moved.chain(files.filter_map(|(kind, of, reads)| read(*kind, *of, Line::from(&**reads)))).collect()
 }
 
 /// What the clock took of the run: its own readings, and those of the device with the most, since devices are timed side by

@@ -62,6 +62,8 @@ pub(super) struct Inputs {
     pub ordering: Duration,
     /// The last step at which the files were found unchanged.
     pub unchanged_at: u64,
+    /// How long each thread had waited for a core before the first step.
+    pub core_waits: Vec<Duration>,
 }
 
 /// What the length of blocks follows from.

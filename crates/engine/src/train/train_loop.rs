@@ -206,6 +206,7 @@ impl<'a> TrainLoop<'a> {
 
     fn run(&mut self, initial: Vec<f32>, resumed: Option<SavedState>) -> Result<(), Halt> {
         let start = Instant::now();
+        self.inputs.core_waits = self.group.core_waits();
         self.group.start(&self.clock)?;
         self.group.write(Purpose::Parameters, self.values(), &initial)?;
         drop(initial);

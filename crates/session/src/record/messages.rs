@@ -106,6 +106,10 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
         Bottleneck::Unexplained => {
             format!("nothing that was measured: {part} of the training time has no known cause{busy}")
         }
+        // That others were busy is said with it.
+        Bottleneck::Core => {
+            format!("{}, {part} of the training time", cause(largest.cause, account.processor))
+        }
         known => format!("{}, {part} of the training time{busy}", cause(known, account.processor)),
     })
 }
@@ -125,6 +129,7 @@ pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
         Bottleneck::File => "file reads",
         Bottleneck::Log => "log",
         Bottleneck::Checkpoint => "checkpoints",
+        Bottleneck::Core => "waiting for a core that others held",
         Bottleneck::Idle => "an idle GPU",
         Bottleneck::Unexplained => "unexplained",
     }

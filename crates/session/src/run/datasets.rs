@@ -38,9 +38,9 @@ impl Datasets {
     /// The rows that a spec names.
     pub fn open(&mut self, spec: &Spec) -> Result<Arc<Dataset>, Vec<Problem>> {
         let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
-        // Batches do not change what is read.
+        // Batches and their order do not change what is read.
         let mut key = spec.data.clone();
-        (key.batch_size, key.shuffle) = (1, false);
+        (key.batch_size, key.shuffle, key.shuffle_seed) = (1, false, None);
         // A split with a seed of its own is that of all runs.
         let seed = spec.data.split.as_ref().and_then(|split| split.seed).unwrap_or(spec.seed);
         if let Some(i) = self.kept.iter().position(|(d, t, s, _)| *d == key && *t == task && *s == seed) {

@@ -43,7 +43,7 @@ impl Stepper {
         executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * facts.features]))?;
         executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * facts.targets]))?;
         let mut order: Vec<u32> = Vec::new();
-        epoch_order(trial.spec.seed, 1, rows as u32, &mut order);
+        epoch_order(trial.spec.shuffle_seed(), 1, rows as u32, &mut order);
         executor.bind_order(&Arc::new(order))?;
         Ok(Self { executor, batch, rows, position: 0, hyper: blank(steps) })
     }

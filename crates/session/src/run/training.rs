@@ -143,7 +143,7 @@ impl Planned for Trial {
         let begun = Instant::now();
         let (group, sums) = device_group(self)?;
         let (loading, note) = (begun.elapsed(), own_products(self));
-        let (init, seed) = (&self.spec.model.init, self.spec.seed);
+        let (init, seed) = (&self.spec.model.init, self.spec.init_seed());
         let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());
         Ok(Ready { trial: self, dataset, group, initial, resumed: None, sums, note, loading })
     }

@@ -19,15 +19,20 @@
   // A place across: steps are whole, and none is rounded.
   const position = (value) => (Number.isInteger(value) ? String(value) : number(value));
 
-  const charts = JSON.parse(document.getElementById("charts").textContent);
+  let charts = [];
   const drawn = [];
+  // What a reader has chosen: a page that is served is drawn anew as its runs go on.
+  const chosen = new Map();
+  const sorted = new Map();
 
   // One chart: the lines of a few curves in colour, those of more in grey.
   function chart(figure) {
     const data = charts[figure.dataset.chart];
     const place = figure.querySelector(".plot");
     const few = data.lines.length <= COLOURS ? data.lines.length : COLOURS;
-    const state = { log: data.log, hidden: new Set(), zoom: null };
+    const state = chosen.get(data.title) ?? { log: data.log, hidden: new Set(), zoom: null };
+    chosen.set(data.title, state);
+    const isHidden = (line) => state.hidden.has(data.lines[line].name);
     const shade = (line) => (line < few ? colour(`--c${line}`) : colour("--faint"));
 
     // The library draws later series above earlier ones: the best are last.
@@ -100,7 +105,7 @@
               values: (self, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick))),
             },
           ],
-          series: series.map((one, at) => ({ ...one, show: !members.some((own, line) => own.includes(at) && state.hidden.has(line)) })),
+          series: series.map((one, at) => ({ ...one, show: !members.some((own, line) => own.includes(at) && isHidden(line)) })),
           bands,
           legend: { show: false },
           cursor: { drag: { x: true, y: false, dist: 6 }, focus: { prox: 24 }, points: { size: 6 } },
@@ -149,10 +154,11 @@
       bar.setAttribute("fill", `var(${shadeOf})`);
       swatch.append(bar);
       const value = make("span", { class: "value" });
-      const button = make("button", { type: "button", "aria-pressed": "true" }, swatch, make("span", {}, name), value);
+      const button = make("button", { type: "button", "aria-pressed": String(!isHidden(lines[0])) }, swatch, make("span", {}, name), value);
       button.addEventListener("click", () => {
-        const hide = !state.hidden.has(lines[0]);
-        lines.forEach((line) => (hide ? state.hidden.add(line) : state.hidden.delete(line)));
+        const hide = !isHidden(lines[0]);
+        const names = lines.map((line) => data.lines[line].name);
+        names.forEach((name) => (hide ? state.hidden.add(name) : state.hidden.delete(name)));
         button.setAttribute("aria-pressed", String(!hide));
         draw();
       });
@@ -201,18 +207,16 @@
       plot.setCursor({ left: plot.valToPos(data.x[at], "x"), top: 10 });
       read(at);
       const named = values.map((value, line) => [data.lines[line].name, value.textContent]);
-      const shown = named.filter(([, value], line) => value !== "" && !state.hidden.has(line));
+      const shown = named.filter(([, value], line) => value !== "" && !isHidden(line));
       spoken.textContent = `${readout.textContent}: ${shown.map((pair) => pair.join(" ")).join(", ")}`;
     });
 
     draw();
     new ResizeObserver(() => plot === null || Math.abs(plot.width - place.clientWidth) > 1 ? draw() : null).observe(place);
-    drawn.push(draw);
+    drawn.push({ draw, destroy: () => plot?.destroy() });
   }
 
-  // What is folded has no width, and is drawn once it is opened.
-  document.querySelectorAll(".chart[data-chart]").forEach(chart);
-  const redraw = () => drawn.forEach((draw) => draw());
+  const redraw = () => drawn.forEach((one) => one.draw());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   for (const event of ["beforeprint", "afterprint"]) {
     addEventListener(event, () => {
@@ -232,12 +236,14 @@
   };
   function sortable(table) {
     const body = table.tBodies[0];
+    const title = table.caption.textContent;
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
       const button = make("button", { type: "button" }, ...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {
         const isRising = head.getAttribute("aria-sort") !== "ascending";
+        sorted.set(title, { column, isRising });
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", isRising ? "ascending" : "descending");
         const key = (row) => row.cells[column].textContent;
@@ -252,6 +258,18 @@
         body.append(...rows);
       });
     });
+    const before = sorted.get(title);
+    const button = before && heads[before.column]?.querySelector("button");
+    if (button) for (let click = before.isRising ? 1 : 2; click > 0; click--) button.click();
   }
-  document.querySelectorAll("table.sortable").forEach(sortable);
+
+  function show() {
+    charts = JSON.parse(document.getElementById("charts").textContent);
+    drawn.splice(0).forEach((one) => one.destroy());
+    // What is folded has no width, and is drawn once it is opened.
+    document.querySelectorAll(".chart[data-chart]").forEach(chart);
+    document.querySelectorAll("table.sortable").forEach(sortable);
+  }
+  show();
+  document.addEventListener("renewed", show);
 })();

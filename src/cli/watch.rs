@@ -1,0 +1,99 @@
+//! `runner watch PATH`: a run or sweep that is at work, drawn anew each second; plain lines where there is no terminal.
+
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+    sync::atomic::Ordering,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{args::WatchOptions, runs::refuse};
+use crate::{
+    host::stop_on_signals,
+    record::RunDir,
+    report::{Moment, ReportError, Style},
+    run::{Exit, print},
+    train::StopFlag,
+};
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Looking takes at most this share of the time: a large `metrics.csv` is read whole.
+const LEAST_REST: u32 = 5;
+
+/// Lines of the curves.
+const MOST_LINES: usize = 40;
+const LEAST_LINES: usize = 4;
+
+/// A screen of its own, without a cursor; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// Runs the command until nothing is at work, or a signal ends it.
+pub fn watch(options: &WatchOptions) -> Exit {
+    let mut moment = match look(&options.path) {
+        Ok(moment) => moment,
+        Err(e) => return refuse(&e),
+    };
+    let stop = StopFlag::default();
+    stop_on_signals(&stop.number, &stop.saves);
+    let is_screen = io::stdout().is_terminal() && !moment.is_over;
+    let mut line = String::new();
+    if is_screen {
+        print(ENTER);
+    }
+    while !moment.is_over && stop.number.load(Ordering::Relaxed) == 0 {
+        let begun = Instant::now();
+        if is_screen {
+            print(&frame(&moment, &options.metric));
+        } else if line != moment.lines[1..].join("; ") {
+            line = moment.lines[1..].join("; ");
+            print(&format!("{line}\n"));
+        }
+        let rest = EVERY.max(begun.elapsed() * LEAST_REST);
+        while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
+            thread::sleep(Duration::from_millis(50));
+        }
+        match look(&options.path) {
+            Ok(next) => moment = next,
+            // Such as a file that is replaced at this moment.
+            Err(_) => continue,
+        }
+    }
+    if is_screen {
+        print(LEAVE);
+    }
+    print(&text(&moment, &options.metric))
+}
+
+fn look(path: &str) -> Result<Moment, ReportError> {
+    Moment::now(path, |folder: &Path| RunDir::existing(folder.to_owned()).is_live())
+}
+
+/// The whole screen: each line replaces the one before it.
+fn frame(moment: &Moment, metric: &str) -> String {
+    let text = text(moment, metric);
+    let lines: Vec<&str> = text.lines().take(size().1).collect();
+    format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))
+}
+
+/// As high as the terminal, with room for a prompt.
+fn text(moment: &Moment, metric: &str) -> String {
+    let (width, height) = size();
+    let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
+    let draw = |height: usize| {
+        let height = height.clamp(LEAST_LINES, MOST_LINES);
+        let curves = moment.curves(metric, Style { width, height, color, linear: false });
+        format!("{}\n\n{curves}", moment.lines.join("\n"))
+    };
+    let whole = draw(height);
+    let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
+    draw(height.saturating_sub(around + 1))
+}
+
+/// Columns and lines of the terminal.
+fn size() -> (usize, usize) {
+    let size = terminal_size::terminal_size_of(io::stdout());
+    size.map_or((100, 24), |(width, height)| (width.0.clamp(40, 400).into(), height.0.into()))
+}

@@ -1,0 +1,124 @@
+//! `runner watch`: what a run or a sweep is doing now, in a few lines above its curves.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    ReportError, csv_file,
+    find::{Found, find_one},
+    grouping::grouped,
+    listing::latest,
+    plot::{PlotRequest, Style, plot},
+    run::{PLANNED, Run, UNFINISHED},
+    sweep,
+    text::status_in_words,
+};
+use crate::units;
+
+/// Trials at work that are shown one by one.
+const MOST_TRIALS: usize = 6;
+
+/// What `watch` shows at one moment.
+pub struct Moment {
+    /// Lines about the run or the sweep.
+    pub lines: Vec<String>,
+    /// Whether nothing is at work there.
+    pub is_over: bool,
+    folder: PathBuf,
+}
+
+impl Moment {
+    /// Looks at the newest run or sweep of `path`. `is_live` says whether a process is at work in a folder.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn now(path: &str, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
+        let folder = latest(path)?;
+        let name = folder.display().to_string();
+        let is_over = !is_live(&folder);
+        let mut fault = None;
+        let mut lines = vec![name.clone()];
+        match find_one(&name)? {
+            Found::Run(folder) => lines.push(progress(&Run::read_or_report(&folder, &mut fault), is_over)),
+            Found::Sweep(folder) => {
+                let mut runs = sweep::read(&folder, &mut fault)?;
+                let is_at_work =
+                    |run: &Run| run.status == UNFINISHED && run.folder.as_deref().is_some_and(&is_live);
+                for run in &mut runs {
+                    if run.status == PLANNED && run.folder.is_some() {
+                        run.status = UNFINISHED.to_owned();
+                    }
+                    if is_at_work(run) {
+                        run.status = "running".to_owned();
+                    }
+                }
+                let counts = grouped(runs.iter().map(|run| (status_in_words(run), ())));
+                let counts: Vec<_> =
+                    counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect();
+                lines.push(format!("{}: {}", units::counted(runs.len() as u64, "trial"), counts.join(", ")));
+                for run in runs.iter().filter(|run| run.status == "running").take(MOST_TRIALS) {
+                    let values: Vec<&str> = run.axes.iter().map(|(_, value)| value.as_str()).collect();
+                    let number = run.trial.map(|number| format!("#{number} ")).unwrap_or_default();
+                    lines.push(format!("  {number}{}  {}", values.join(" "), progress(run, false)));
+                }
+            }
+        }
+        Ok(Self { lines, is_over, folder })
+    }
+
+    /// The curves of a metric; why there are none, where that is so.
+    pub fn curves(&self, metric: &str, style: Style) -> String {
+        let paths = [self.folder.display().to_string()];
+        plot(&PlotRequest { paths: &paths, metric, style }).unwrap_or_else(|e| format!("{e}\n"))
+    }
+}
+
+/// `epoch 3 of 20, step 54, 1.2 k steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
+fn progress(run: &Run, is_over: bool) -> String {
+    let mut parts = Vec::new();
+    let planned = run.axis("trainer.max_epochs").and_then(|text| text.parse::<f64>().ok());
+    let last = run.metrics.as_deref().and_then(last_row);
+    if let Some(figure) = run.figure("epochs") {
+        let planned =
+            planned.map(|epochs| format!(" of {}", units::count(epochs as u64))).unwrap_or_default();
+        parts.push(format!("epoch {figure}{planned}"));
+    }
+    if let Some(Row { step, epoch, elapsed_s, ends_epoch }) = last.filter(|row| row.elapsed_s > 0.0) {
+        parts.push(format!("step {}", units::count(step)));
+        parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));
+        let done = epoch - if ends_epoch { 0.0 } else { 1.0 };
+        if let Some(planned) = planned.filter(|planned| !is_over && done > 0.0 && *planned > done) {
+            parts.push(format!("about {} left", units::seconds(elapsed_s / done * (planned - done))));
+        }
+    }
+    if let Some(value) = run.learned(run.monitor()) {
+        let value = value.parse().map_or_else(|_| value.to_owned(), units::number);
+        let epoch = run.figure("best_epoch").map(|epoch| format!(" in epoch {epoch}")).unwrap_or_default();
+        parts.push(format!("best {} {value}{epoch}", run.monitor().replace('.', " ")));
+    }
+    match (is_over, run.status.as_str()) {
+        (false, _) => {}
+        (true, UNFINISHED) => parts.insert(0, "no process is at work".to_owned()),
+        (true, status) => parts.insert(0, status.to_owned()),
+    }
+    if parts.is_empty() { "no rows yet".to_owned() } else { parts.join(", ") }
+}
+
+struct Row {
+    step: u64,
+    epoch: f64,
+    elapsed_s: f64,
+    ends_epoch: bool,
+}
+
+fn last_row(metrics: &Path) -> Option<Row> {
+    let mut last = None;
+    let columns = ["step", "epoch", "elapsed_s", "split"];
+    let take = |[step, epoch, elapsed_s, split]: [&str; 4]| {
+        if let (Ok(step), Ok(epoch), Ok(elapsed_s)) = (step.parse(), epoch.parse(), elapsed_s.parse()) {
+            last = Some(Row { step, epoch, elapsed_s, ends_epoch: split == "validation" });
+        }
+        Ok(())
+    };
+    csv_file::for_each_row(metrics, columns, take).ok()?;
+    last
+}

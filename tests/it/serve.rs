@@ -1,0 +1,113 @@
+//! `runner serve`: one page on this machine, renewed as its runs go on; nothing else is answered.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Stdio},
+};
+
+use super::process::Sandbox;
+
+struct Served {
+    child: Child,
+    port: String,
+}
+
+impl Served {
+    fn start(place: &Sandbox, path: &str) -> Self {
+        let mut command = place.command(&["serve", path, "--port", "0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().strip_prefix("http://127.0.0.1:").unwrap().trim_end_matches('/').to_owned();
+        Self { child, port }
+    }
+
+    /// The answer's status, its `ETag` and its text.
+    fn ask(&self, request: &str, headers: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let tag = head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap_or_default();
+        (status, tag.to_owned(), text.to_owned())
+    }
+
+    fn get(&self, headers: &str) -> (u16, String, String) {
+        self.ask("GET /", &format!("Host: localhost\r\n{headers}"))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A run that is under way.
+fn run(place: &Path, rows: &str) {
+    let folder = place.join("runs/a/1");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("spec.toml"), "name = \"a\"\n").unwrap();
+    fs::write(folder.join("metrics.csv"), format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
+}
+
+#[test]
+fn the_page_is_renewed_as_a_run_goes_on() {
+    let place = Sandbox::new("");
+    fs::create_dir(place.path().join("runs")).unwrap();
+    let served = Served::start(&place, "runs");
+    let (status, none, text) = served.get("");
+    assert!(status == 200 && text.contains("No run yet"), "{text}");
+    run(place.path(), "1,1,train,8,3.5,0.1\n2,1,train,8,2.5,0.1\n");
+    let (status, first, text) = served.get(&format!("If-None-Match: {none}\r\n"));
+    assert!(status == 200 && first != none && text.contains("[3.5,2.5]"), "{text}");
+    assert!(text.contains("fetch(\"/\"") && text.contains("; connect-src &#39;self&#39;"), "{text}");
+    let known = format!("If-None-Match: {first}\r\n");
+    assert_eq!(served.get(&known), (304, first.clone(), String::new()));
+    run(place.path(), "1,1,train,8,3.5,0.1\n2,1,train,8,2.5,0.1\n3,1,train,8,1.5,0.1\n");
+    let (status, second, text) = served.get(&known);
+    assert!(status == 200 && second != first && text.contains("[3.5,2.5,1.5]"), "{text}");
+}
+
+#[test]
+fn nothing_but_the_page_is_answered_and_on_this_machine_alone() {
+    let place = Sandbox::new("");
+    run(place.path(), "1,1,train,8,3.5,0.1\n");
+    let served = Served::start(&place, "runs");
+    for (request, headers, expected) in [
+        ("GET /", "Host: localhost:1234\r\n", 200),
+        ("HEAD /", "Host: [::1]:9\r\n", 200),
+        // Another site's name for this address.
+        ("GET /", "Host: example.org\r\n", 403),
+        ("GET /", "Host: localhost.example.org\r\n", 403),
+        ("GET /", "Host: example.org:localhost\r\n", 403),
+        ("GET /", "", 403),
+        ("GET /a/1/metrics.csv", "Host: localhost\r\n", 404),
+        ("GET /../../spec.toml", "Host: localhost\r\n", 404),
+        ("GET /%2e%2e/spec.toml", "Host: localhost\r\n", 404),
+        ("GET /?path=/etc/passwd", "Host: localhost\r\n", 404),
+        ("POST /", "Host: localhost\r\nContent-Length: 0\r\n", 405),
+        ("DELETE /", "Host: localhost\r\n", 405),
+    ] {
+        let (status, _, text) = served.ask(request, headers);
+        assert_eq!(status, expected, "{request} {headers}");
+        assert!(status == 200 || !text.contains("3.5"), "{request}: {text}");
+        assert!(request != "HEAD /" || text.is_empty(), "{text}");
+    }
+    let port = format!(":{:04X} ", served.port.parse::<u16>().unwrap());
+    let sockets = fs::read_to_string("/proc/net/tcp").unwrap();
+    let own =
+        sockets.lines().filter(|line| line.contains(&port) && line.contains(" 0A ")).collect::<Vec<_>>();
+    assert!(own.len() == 1 && own[0].contains(" 0100007F:"), "{own:?}");
+
+    let taken = place.runner(&["serve", "runs", "--port", &served.port]);
+    assert_eq!(taken.code, Some(1));
+    assert!(taken.stderr.contains("`--port 0` takes any port that is free"), "{taken:?}");
+    assert_eq!(place.runner(&["serve", "none"]).code, Some(2));
+}
