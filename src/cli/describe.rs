@@ -63,14 +63,14 @@ fn shares(page: &mut Page, trial: &Trial) {
 fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     let used = &trial.devices.used;
     let in_host = units::bytes(trial.footprint.in_host_memory(used));
-    let [saved, free] = [trial.footprint.saved, machine.memory_available].map(units::bytes);
+    let free = units::bytes(machine.memory_available);
     if used[..] == [DeviceId::Cpu] {
         let of_rows = trial.chunks.map_or(String::new(), |_| {
             let (bytes, count) = trial.footprint.chunks;
             let chunks = units::counted(count, "chunk");
             format!(", {} of it for {chunks} of rows at most", units::bytes(bytes))
         });
-        return page.row("memory", format!("{in_host}, {saved} of it to save weights{of_rows}, {free} free"));
+        return page.row("memory", format!("{in_host}{of_rows}, {free} free"));
     }
     let own = || used.iter().zip(&trial.footprint.devices);
     let on_gpus = own().filter_map(|(place, bytes)| {
@@ -87,16 +87,14 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     };
     let of_rows = units::bytes(trial.footprint.host);
     match virtual_devices().map(|(_, bytes)| *bytes).max() {
-        None => lines.push(format!(
-            "{in_host} on the host, {of_rows} of it for {rows}, {saved} to save weights: {free} free"
-        )),
+        None => lines.push(format!("{in_host} on the host, {of_rows} of it for {rows}: {free} free")),
         Some(most) => {
             let count = virtual_devices().count() as u64;
             let devices = units::counted(count, "virtual device");
             lines.push(format!("{in_host} for {devices}, all in the host's memory: {free} free"));
             let each = if count > 1 { "on each of them" } else { "on it" };
             let most = units::bytes(most);
-            lines.push(format!("{most} {each}, {of_rows} for {rows}, {saved} to save weights"));
+            lines.push(format!("{most} {each}, {of_rows} for {rows}"));
         }
     }
     page.list("memory", lines.into_iter());

@@ -167,8 +167,8 @@ fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
     assert!(said.stdout.contains(beside), "{}", said.stdout);
     let bytes = |page: &str| -> f64 {
         let memory = lines(page, "memory").remove(0);
-        let size = memory.strip_prefix("memory").and_then(|rest| rest.split(" on the device").next());
-        let number = size.and_then(|size| size.trim().strip_suffix(" KiB")).expect("kilobytes");
+        let size = memory.strip_prefix("memory").and_then(|rest| rest.split(" KiB").next());
+        let number = size.map(str::trim).unwrap_or_else(|| panic!("kilobytes: {memory}"));
         number.parse::<f64>().expect("a number") * 1024.0
     };
     let resident = bytes(&check(&["data.placement=resident"]).stdout);

@@ -40,7 +40,7 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
     let wide = "model.layers=[{ linear = { out_features = 2000000000 } }, { linear = { out_features = 1 } }]";
     let weights = format!("data.synthetic_regression.weights=[{}0]", "0, ".repeat(1999));
     insta::assert_snapshot!(refused(&place, &[wide]), @r"
-    error: the job needs 432 GiB of memory for parameters, activations and data, and FREE are available
+    error: the job needs 499 GiB of memory for parameters, activations and data, and FREE are available
      --> argument:1:43
       |
     1 | model.layers=[{ linear = { out_features = 2000000000 } }, { linear = { out_features = 1 } }]

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 use runner::{
-    data::{Input, Task, TrainedData, open},
+    data::{Input, Task, TrainedData, open, read_weights},
     spec::{Csv, Missing, Source, Spec, load},
 };
 use tempfile::TempDir;
@@ -71,10 +71,24 @@ fn csv(path: &Path, header: bool, missing: Missing) -> Csv {
     }
 }
 
+/// 300 cases, or as many as `PROPTEST_CASES` says.
+fn config() -> ProptestConfig {
+    let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 300 };
+    ProptestConfig { cases, ..default }
+}
+
+/// A safetensors file of one tensor.
+fn safetensors() -> Vec<u8> {
+    let header = r#"{"0.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}"#;
+    let length = (header.len() as u64).to_le_bytes();
+    [&length, header.as_bytes(), &1_f32.to_le_bytes(), &2_f32.to_le_bytes()].concat()
+}
+
 const TABLE: &str = "\u{feff}a,kind,y\r\n1.5,\"x, \"\"z\"\"\",0\r\n-2e3,y,1\n,NA,2\n\n4,\"l\nm\",1\n";
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn csv_of_any_bytes(
@@ -111,6 +125,19 @@ proptest! {
         fs::write(&images_path, images)?;
         fs::write(&labels_path, labels)?;
         outcome(Source::Idx(idx_of(images_path, labels_path)), classes);
+    }
+
+    #[test]
+    fn weights_of_any_bytes(
+        bytes in prop_oneof![mutated(safetensors()), prop::collection::vec(any::<u8>(), 0..100)],
+    ) {
+        let folder = TempDir::new()?;
+        let path = folder.path().join("w.safetensors");
+        fs::write(&path, bytes)?;
+        match read_weights(&path, &[("0.weight".to_owned(), vec![1, 2])]) {
+            Ok(weights) => assert!(weights["0.weight"].values.iter().all(|value| value.is_finite())),
+            Err(problems) => assert!((1..=20).contains(&problems.len())),
+        }
     }
 
     #[test]
@@ -159,7 +186,7 @@ fn trained() -> (Spec, String) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     /// Rows for a trained model, with and without their targets; now and then what the model keeps is damaged.
     #[test]
