@@ -36,7 +36,7 @@ impl ByteLocks {
 }
 
 impl<F: AsFd> ByteLocks<F> {
-    /// Of a file that is open for writing.
+    /// A file that is open for writing.
     pub fn new(file: F) -> Self {
         Self(file)
     }
