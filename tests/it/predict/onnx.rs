@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use super::{
     super::process::python_with,
-    arrays::{npy, singles},
+    arrays::{npy, singles, standardized},
     *,
 };
 
@@ -66,6 +66,8 @@ fn a_model_of_arrays_serves_as_predicted() {
     let pixels: Vec<u8> = (0..640_u32).map(|i| (i * i % 17) as u8).collect();
     model.write("images.npy", npy("|u1", "(10, 64)", pixels));
     serves_as_predicted(&model, "images.npy");
+
+    serves_as_predicted(&standardized("name=standardized", &[], |row| row), "new.npy");
 }
 
 /// The Python that docs/predict.md shows.
