@@ -121,6 +121,8 @@ fn a_model_takes_the_place_of_a_model_only() {
     let first = fs::read(&file).unwrap();
     assert_eq!(export("model.onnx").code, Some(0));
     assert_eq!(fs::read(&file).unwrap(), first, "equal bytes each time");
+    let printed = model.place.command(&["export", &model.run, "--onnx", "/dev/stdout"]).output().unwrap();
+    assert!(printed.stdout == first && printed.stderr.ends_with(b"/dev/stdout\n"), "the file alone");
     let inside = format!("{}/m.onnx", model.run);
     for (file, words) in [
         ("new.csv", "`new.csv` holds something else than a model that `runner export` wrote"),
