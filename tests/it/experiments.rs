@@ -33,7 +33,13 @@ fn kind_and_files(spec: &Path) -> (String, Vec<&'static str>) {
         "transfer" => &["transfer.csv"],
         "tensors" if spec.ends_with("parameters.toml") => &["net.safetensors", "tensors.csv"],
         "tensors" => &["tensors.csv"],
-        _ => return (kind, FILES.to_vec()),
+        _ => {
+            let data = table["data"].as_table().unwrap();
+            let divides = !data.contains_key("synthetic_regression");
+            let mut files = [&FILES[..], if divides { &["rows.csv"] } else { &[] }].concat();
+            files.sort_unstable();
+            return (kind, files);
+        }
     };
     let mut files = [&LAB_FILES[..], own].concat();
     files.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::process::{Ended, Sandbox};
+use super::process::{Ended, Sandbox, Table, tensors};
 
 const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
 
@@ -90,6 +90,62 @@ fn a_test_is_evaluated_afterwards() {
     let Ended { code, stderr, .. } = place.runner(&["evaluate", &folder]);
     assert_eq!(code, Some(2));
     assert!(stderr.contains("are not what the run was trained on: their digest is "), "{stderr}");
+}
+
+/// The rows of a part by `rows.csv`.
+fn numbers_of(table: &Table, split: &str) -> Vec<usize> {
+    let rows = table.column("split").into_iter().zip(table.column("row"));
+    rows.filter(|(own, _)| *own == split).map(|(_, row)| row.parse().unwrap()).collect()
+}
+
+/// Tables of the rows that `rows.csv` names, and of all others, train and test as the run did that divided the rows. Rows left
+/// out for missing cells count.
+#[test]
+fn row_numbers_are_those_of_the_file() {
+    let place = sandbox();
+    let drop = "data.csv.missing=drop";
+    let run = place.run(&[drop, "data.split={ validation = 0.2, test = 0.25 }", "-q"]).ended_by(0);
+    let [validation, test] = ["validation", "test"].map(|part| numbers_of(&run.table("rows.csv"), part));
+    // 333 of 344 rows have no missing cell, and the first that has one is row 3.
+    assert_eq!((validation.len(), test.len()), (67, 83));
+    assert!(validation.is_sorted() && test.is_sorted() && !validation.iter().any(|row| test.contains(row)));
+    let text = fs::read_to_string(PENGUINS).unwrap();
+    let (header, rows) = text.split_once('\n').unwrap();
+    let write = |name: &str, wanted: &dyn Fn(usize) -> bool| {
+        let lines = rows.lines().enumerate().filter(|(row, _)| wanted(*row));
+        let lines: String = lines.map(|(_, line)| format!("{line}\n")).collect();
+        assert!(name == "train.csv" || !lines.contains("NA"), "{name}");
+        fs::write(place.path().join(name), format!("{header}\n{lines}")).unwrap();
+    };
+    write("validation.csv", &|row| validation.contains(&row));
+    write("test.csv", &|row| test.contains(&row));
+    write("train.csv", &|row| !validation.contains(&row) && !test.contains(&row));
+
+    let files = ["data.csv.path=train.csv", "data.csv.validation_path=validation.csv"];
+    let by_hand = place.run(&[&[drop, "name=by_hand", "-q"], &files[..]].concat()).ended_by(0);
+    assert_eq!(by_hand.numbers(), run.numbers());
+    assert_eq!(tensors(&by_hand.model()), tensors(&run.model()));
+    assert!(!by_hand.files().contains(&"rows.csv".to_owned()));
+    let folder = run.0.display().to_string();
+    let evaluated = |words: &[&str]| {
+        let ended = place.runner(&[&["evaluate", &folder, "--json"], words].concat());
+        serde_json::from_str::<serde_json::Value>(&ended.stdout).unwrap()
+    };
+    let own = evaluated(&[]);
+    assert_eq!((own["rows"].as_u64(), &own), (Some(83), &evaluated(&["test.csv"])));
+}
+
+/// Each row validates in one fold.
+#[test]
+fn row_numbers_of_folds() {
+    let place = sandbox();
+    let mut rows = Vec::new();
+    for fold in 0..3 {
+        let run = place.run(&["data.folds=3", &format!("data.fold={fold}"), "-q"]).ended_by(0);
+        rows.extend(numbers_of(&run.table("rows.csv"), "validation"));
+    }
+    rows.sort_unstable();
+    assert!(rows.into_iter().eq(0..344));
 }
 
 #[test]

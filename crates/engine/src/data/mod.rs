@@ -31,6 +31,7 @@ use crate::{
 };
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
+pub use arrays::ArrayScale;
 pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
@@ -63,6 +64,9 @@ pub struct Dataset {
     pub train: Part,
     /// Rows to validate on, or those that were held in their place; `None` where there are none.
     pub validation: Option<Part>,
+    /// Numbers, from 0, that the rows held and left out have in their file: in [`open`] those that validate, and those of
+    /// a test. Ascending; empty where the rows to validate on have a file of their own.
+    pub apart: Arc<[Vec<u32>; 2]>,
     /// Features per row.
     pub features: usize,
     /// Elements per target (1 for a class).
@@ -198,6 +202,7 @@ impl Dataset {
         Self {
             train,
             validation,
+            apart: Arc::default(),
             features,
             targets,
             target_scales: vec![Scale::IDENTITY; targets],

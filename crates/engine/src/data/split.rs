@@ -1,6 +1,9 @@
 //! The seeded split into rows to train on, rows held for validation or for a test, and rows that are left out.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use super::Held;
 use crate::{
@@ -210,6 +213,19 @@ impl Split {
     /// Indices of the rows of a part, in file order.
     pub(super) fn rows_of(&self, part: RowUse) -> impl Iterator<Item = usize> + Clone + '_ {
         (0..self.rows).filter(move |&row| self.use_of(row) == part)
+    }
+
+    /// Of all rows, whose numbers in the file are `numbers`, those that are held and those that are left out.
+    pub(super) fn apart(&self, numbers: impl Iterator<Item = u32>) -> Arc<[Vec<u32>; 2]> {
+        let mut apart = [Vec::new(), Vec::new()];
+        for (own, number) in self.uses.iter().zip(numbers) {
+            match own {
+                RowUse::Train => {}
+                RowUse::Held => apart[0].push(number),
+                RowUse::Unused => apart[1].push(number),
+            }
+        }
+        Arc::new(apart)
     }
 
     /// Splits `values`, `width` per row, into those to train on and those that are held.

@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod event_lines;
 mod git;
+mod held_rows;
 mod lab;
 mod lines;
 mod messages;
@@ -38,7 +39,7 @@ mod tensorboard;
 pub mod text_table;
 mod trace;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use self::{
     checkpoint::Checkpoints, durable::DiskSync, event_lines::EventLines, run_log::RunLog,
@@ -108,6 +109,8 @@ pub struct TrainingFiles<'a> {
     pub identity: CheckpointIdentity,
     /// Where the run goes on from a checkpoint: its folder's log, which is locked, and the rows of `metrics.csv` that stay.
     pub resumed: Option<(RunLock, u64)>,
+    /// Numbers, in the file, of the rows that validate and of those of a test.
+    pub apart: Arc<[Vec<u32>; 2]>,
 }
 
 /// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
@@ -122,13 +125,16 @@ pub fn open_sinks(
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let mut lock = None;
     match files {
-        RunFiles::Training(TrainingFiles { trial, identity, resumed }) => {
+        RunFiles::Training(TrainingFiles { trial, identity, resumed, apart }) => {
             let logging = &trial.spec.logging;
             let path = run.file("metrics.csv");
             let rows = resumed.as_ref().map(|(_, rows)| *rows);
             let metrics = match rows {
                 Some(rows) => MetricsCsv::resume(&path, &logging.metrics, rows)?,
-                None => MetricsCsv::create(&path, &logging.metrics)?,
+                None => {
+                    held_rows::write_held_rows(&run.file("rows.csv"), &apart)?;
+                    MetricsCsv::create(&path, &logging.metrics)?
+                }
             };
             lock = resumed.map(|(lock, _)| lock);
             sinks.push(Box::new(metrics));

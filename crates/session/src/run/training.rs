@@ -181,6 +181,7 @@ impl Planned for Trial {
                     data_digest: ready.dataset.digest.clone(),
                 },
                 resumed: ready.resumed.as_mut().and_then(Resumed::files),
+                apart: Arc::clone(&ready.dataset.apart),
             }),
         }
     }

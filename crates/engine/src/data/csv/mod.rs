@@ -83,6 +83,7 @@ pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Datase
         preprocessing: preprocessing.unwrap_or_default(),
         notes,
         warnings,
+        apart: split.apart(table.numbers()),
         ..Dataset::new(train, validation, features.width(), targets)
     })
 }
@@ -95,6 +96,7 @@ fn constant(columns: &Columns, rows: &[f32], width: usize) -> Vec<String> {
 }
 
 fn dropped(table: &Table<'_>, which: &str) -> Option<String> {
-    let rows = if table.dropped == 1 { "row" } else { "rows" };
-    (table.dropped > 0).then(|| format!("dropped {} {rows}{which} with missing cells", table.dropped))
+    let count = table.dropped.len();
+    let rows = if count == 1 { "row" } else { "rows" };
+    (count > 0).then(|| format!("dropped {count} {rows}{which} with missing cells"))
 }

@@ -113,7 +113,7 @@ impl CsvRows {
             features: model.features.apply(&table)?,
             targets: if self.with_targets { model.target.apply(&table)? } else { Vec::new() },
         };
-        (self.rows, self.dropped) = (self.rows + table.rows, self.dropped + table.dropped);
+        (self.rows, self.dropped) = (self.rows + table.rows, self.dropped + table.dropped.len());
         self.columns = Some(columns);
         // Only the first line of the file is a header.
         self.spec.header = false;

@@ -17,8 +17,8 @@ pub(super) struct Table<'a> {
     pub(super) text: &'a Text,
     pub(super) columns: &'a Columns,
     pub(super) rows: usize,
-    /// Rows left out for a missing cell.
-    pub(super) dropped: usize,
+    /// Rows left out for a missing cell, by their numbers in the file.
+    pub(super) dropped: Vec<u32>,
     /// One per numeric feature; NaN where a cell is missing.
     pub(super) numeric: Vec<Vec<f64>>,
     /// One per categorical feature.
@@ -128,7 +128,7 @@ impl<'a> Table<'a> {
         if table.rows > 0 {
             return Ok(table);
         }
-        Err(no_rows(&text.path, table.dropped).into())
+        Err(no_rows(&text.path, table.dropped.len()).into())
     }
 
     /// Reads the rows of `text`, a part of a file, perhaps none.
@@ -142,7 +142,7 @@ impl<'a> Table<'a> {
             text,
             columns,
             rows: 0,
-            dropped: 0,
+            dropped: Vec::new(),
             numeric: columns.numeric.iter().map(|_| Vec::new()).collect(),
             categorical: columns.categorical.iter().map(|_| Words::default()).collect(),
             target: match task {
@@ -168,13 +168,18 @@ impl<'a> Table<'a> {
             } else if spec.missing == Missing::Drop
                 && columns.used().any(|column| missing_at(&record, column))
             {
-                table.dropped += 1;
+                table.dropped.push((table.rows + table.dropped.len()) as u32);
             } else {
                 table.push(&record, start, spec.missing, &mut faults);
             }
         }
         let problems = faults.finish(start, table.rows);
         if problems.is_empty() { Ok(table) } else { Err(problems) }
+    }
+
+    /// The number of each row in the file, where rows count from 0 below the header.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..=u32::MAX).filter(|number| self.dropped.binary_search(number).is_err())
     }
 
     /// The cell of `column` that holds `value`, which scaling takes beyond what f32 holds.

@@ -1,0 +1,20 @@
+//! `rows.csv`: the rows of the source file that validate, and those of a test.
+
+use std::{io::Write, path::Path};
+
+use super::RecordError;
+use crate::host::{Durability, write_atomically};
+
+/// Writes the row numbers of the two parts; no file where both are empty.
+pub(super) fn write_held_rows(path: &Path, apart: &[Vec<u32>; 2]) -> Result<(), RecordError> {
+    if apart.iter().all(Vec::is_empty) {
+        return Ok(());
+    }
+    write_atomically(path, Durability::Process, |file| {
+        writeln!(file, "split,row")?;
+        let parts = ["validation", "test"].into_iter().zip(apart);
+        let mut lines = parts.flat_map(|(split, rows)| rows.iter().map(move |row| (split, row)));
+        lines.try_for_each(|(split, row)| writeln!(file, "{split},{row}"))
+    })
+    .map_err(|e| RecordError::write(path, e))
+}
