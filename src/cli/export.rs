@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{args::ExportOptions, predict, runs};
 use crate::{
-    predict::{PredictError, quoted, write_onnx},
+    predict::{PredictError, is_standard_output, quoted, write_onnx},
     report::{ReportError, write_mlflow},
     run::{Exit, print, print_error, print_stderr},
     units,
@@ -20,10 +20,16 @@ pub fn export(options: &ExportOptions) -> Exit {
 }
 
 fn onnx(options: &ExportOptions, file: &Path) -> Result<Exit, PredictError> {
+    let is_printed = is_standard_output(file);
     let trained = predict::open(&options.model)?;
     let [inputs, outputs] = write_onnx(&trained, file)?;
     print_stderr(&format!("inputs: {}\noutputs: {}\n", quoted(&inputs), quoted(&outputs)));
-    Ok(print(&format!("{}\n", file.display())))
+    let name = format!("{}\n", file.display());
+    if is_printed {
+        print_stderr(&name);
+        return Ok(Exit::Done);
+    }
+    Ok(print(&name))
 }
 
 fn mlflow(run: &str, store: &Path) -> Exit {

@@ -57,7 +57,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
         resume,
-        verbosity: match (options.quiet, options.verbose) {
+        verbosity: match (options.quiet || start.json, options.verbose) {
             (true, _) => Verbosity::Quiet,
             (_, true) => Verbosity::Verbose,
             _ => Verbosity::Normal,

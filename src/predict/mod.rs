@@ -16,4 +16,5 @@ pub use evaluate::evaluate;
 pub use forward::quoted;
 pub use onnx::write_onnx;
 pub use output::predict;
+pub use output_file::is_standard_output;
 pub use trained::{Trained, WhichWeights};

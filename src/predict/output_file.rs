@@ -101,7 +101,7 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
 }
 
 /// Whether it is where standard output leads: opened anew, a file behind a redirection would be cut.
-fn is_standard_output(path: &Path) -> bool {
+pub fn is_standard_output(path: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
     identity(path).is_some_and(|file| identity(Path::new("/dev/stdout")) == Some(file))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::Sandbox;
+use crate::process::{Folder, Sandbox};
 
 const SPEC: &str = "
     name = 'lin'
@@ -16,7 +16,7 @@ const SPEC: &str = "
 fn events(arguments: &[&str]) -> Vec<Value> {
     let place = Sandbox::new(SPEC);
     let ended = place.runner(&[&["run", "spec.toml", "--json"], arguments].concat());
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!((ended.code, &ended.stderr[..]), (Some(0), ""), "no words beside");
     ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -53,4 +53,28 @@ fn the_events_of_trials_have_their_numbers() {
     assert_eq!(trials, [0, 1, 2]);
     let last = events.last().unwrap();
     assert!(last["event"] == "sweep" && last["folder"].as_str().unwrap().contains("sweep-"), "{last}");
+}
+
+/// Also where a metric between others has no value in a step's row.
+#[test]
+fn the_values_are_those_of_metrics_csv() {
+    let place = Sandbox::new(SPEC);
+    let names = ["loss", "mae", "grad_norm", "lr"];
+    let metrics = format!("logging.metrics={names:?}");
+    let ended = place.runner(&["run", "spec.toml", "--json", &metrics, "optimizer.sgd.lr=0.3"]);
+    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let run = Folder(place.path().join(events[0]["folder"].as_str().unwrap()));
+    for split in ["train", "validation"] {
+        let table = run.metrics().only("split", split);
+        let steps = table.column("step");
+        assert!(!of(&events, split).is_empty());
+        for event in of(&events, split) {
+            let row = steps.iter().position(|step| *step == event["step"].to_string()).unwrap();
+            for name in names.iter().filter(|name| split == "train" || !event[**name].is_null()) {
+                // Digit for digit, but for the way in which exponents are written.
+                let cell = table.cell(row, name).parse::<f64>().ok();
+                assert_eq!((*name, event[*name].as_f64()), (*name, cell), "{event}");
+            }
+        }
+    }
 }

@@ -106,4 +106,52 @@ fn what_cannot_be_exported_is_refused() {
         assert!(ended.stderr.contains(words), "{ended:?}");
     }
     assert!(!Path::new(&place.path().join("store")).exists());
+    fs::create_dir(place.path().join("full")).unwrap();
+    fs::write(place.path().join("full/notes"), "").unwrap();
+    let inside = format!("{run}/none/store");
+    for (store, words) in [("full", "holds something else"), (&inside, "lies in the folder of a run")] {
+        let ended = place.runner(&["export", &run, "--mlflow", store]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{ended:?}");
+    }
+}
+
+/// Columns and cells of CSV files are names in the store, never paths.
+#[test]
+fn names_of_a_run_stay_in_the_store() {
+    let place = Sandbox::new(super::run::LINREG);
+    let run = place.run(&[]).ended_by(0);
+    let [absolute, above] =
+        [place.path().join("escaped").display().to_string(), "../../../../escaped".to_owned()];
+    let add = |file: &str, change: &dyn Fn(&str) -> String| {
+        fs::write(run.0.join(file), change(&run.text(file))).unwrap();
+    };
+    add("summary.csv", &|text| {
+        let (head, row) = text.trim_end().split_once('\n').unwrap();
+        format!("{head},{absolute},{above}\n{row},1,2\n")
+    });
+    add("metrics.csv", &|text| text.replacen("train", &absolute, 1).replacen("train", &above, 1));
+    let path = run.0.display().to_string();
+    // One that failed before is in the way of nothing.
+    let store = place.path().join("store");
+    for attempt in 0..2 {
+        let ended = place.runner(&["export", &path, "--mlflow", "store"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let experiment = fs::read_dir(&store).unwrap().next().unwrap().unwrap().path();
+        let entries = fs::read_dir(&experiment).unwrap().map(|entry| entry.unwrap().path());
+        let written = entries.filter(|path| path.is_dir()).next().unwrap();
+        let mut names: Vec<String> = fs::read_dir(written.join("metrics"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.contains("escaped"))
+            .collect();
+        names.sort();
+        assert!(names.len() >= 4, "attempt {attempt}: {names:?}");
+        assert!(names[0].starts_with(".._.._.._.._escaped"), "{names:?}");
+        fs::remove_file(written.join("meta.yaml")).unwrap();
+    }
+    let mut left: Vec<_> =
+        fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.retain(|name| name.to_string_lossy().contains("escaped"));
+    assert!(left.is_empty() && !place.path().join("../escaped").exists(), "{left:?}");
 }

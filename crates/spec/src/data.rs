@@ -173,6 +173,8 @@ table! {
         pub validation_labels: Option<PathBuf> = None,
         /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
         pub validation_fraction: Option<f64> = None => some(below_one),
+        /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows; they are read to memory.
+        pub standardize: bool = false,
     }
     check check
 }

@@ -14,7 +14,7 @@ use self::{
 };
 use super::{PredictError, Trained, output_file::OutputFile};
 use crate::{
-    data::{ColumnKind, Preprocessing, Scale, StoredColumn},
+    data::{ArrayScale, ColumnKind, Preprocessing, Scale, StoredColumn},
     spec::Layer,
 };
 
@@ -80,13 +80,18 @@ fn described(trained: &Trained) -> Model {
 /// From the inputs to what the first layer takes, (rows, features).
 fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
     match trained.data.preprocessing() {
-        Preprocessing::Array { scale } => {
+        Preprocessing::Array(scale) => {
             let input = graph.input("features", Element::Float, trained.features);
             match scale {
-                None => input,
-                Some(scale) => {
-                    let scale = graph.floats("scale", &[], &[scale]);
+                ArrayScale::None => input,
+                ArrayScale::Divide(scale) => {
+                    let scale = graph.floats("scale", &[], &[*scale]);
                     graph.node("Div", &[&input, &scale], Vec::new(), "scaled")
+                }
+                ArrayScale::Standardize(scales) => {
+                    let numbers = cast(graph, &input, Element::Double, "numbers");
+                    let standardized = standardized(graph, &numbers, scales.iter().map(|s| (s.mean, s.std)));
+                    cast(graph, &standardized, Element::Float, "rounded")
                 }
             }
         }
@@ -139,12 +144,21 @@ fn numbers(graph: &mut GraphBuilder, columns: &[&StoredColumn], names: &[&String
     }
     if columns.iter().any(|column| column.scale.is_some()) {
         let scales = columns.iter().map(|column| column.scale.map_or((0.0, 1.0), |s| (s.mean, s.std)));
-        let (means, deviations): (Vec<f64>, Vec<f64>) = scales.unzip();
-        let (mean, std) = (graph.doubles("mean", &means), graph.doubles("std", &deviations));
-        x = graph.node("Sub", &[&x, &mean], Vec::new(), "centred");
-        x = graph.node("Div", &[&x, &std], Vec::new(), "standardized");
+        x = standardized(graph, &x, scales);
     }
-    graph.node("Cast", &[&x], vec![Attribute::int("to", Element::Float as i64)], "rounded")
+    cast(graph, &x, Element::Float, "rounded")
+}
+
+/// Columns less their means, divided by their deviations, in f64.
+fn standardized(graph: &mut GraphBuilder, x: &str, scales: impl Iterator<Item = (f64, f64)>) -> String {
+    let (means, deviations): (Vec<f64>, Vec<f64>) = scales.unzip();
+    let (mean, std) = (graph.doubles("mean", &means), graph.doubles("std", &deviations));
+    let centred = graph.node("Sub", &[x, &mean], Vec::new(), "centred");
+    graph.node("Div", &[&centred, &std], Vec::new(), "standardized")
+}
+
+fn cast(graph: &mut GraphBuilder, x: &str, to: Element, name: &str) -> String {
+    graph.node("Cast", &[x], vec![Attribute::int("to", to as i64)], name)
 }
 
 /// All layers; weights have PyTorch's names.
@@ -192,7 +206,7 @@ fn answers(mut graph: GraphBuilder, trained: &Trained, y: &str) -> messages::Gra
         let prediction = graph.node("Identity", &[y], Vec::new(), "prediction");
         return graph.finish(&name, &[(&prediction, Element::Float, width)]);
     }
-    let y = graph.node("Cast", &[y], vec![Attribute::int("to", Element::Double as i64)], "standardized");
+    let y = cast(&mut graph, y, Element::Double, "standardized");
     let of = |number: fn(&Scale) -> f64| scales.iter().map(number).collect::<Vec<_>>();
     let mean = graph.doubles("target_mean", &of(|scale| scale.mean));
     let std = graph.doubles("target_std", &of(|scale| scale.std));

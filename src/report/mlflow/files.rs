@@ -1,18 +1,49 @@
 //! Folders and files of a store.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
 
-use crate::report::{ReportError, find::folders_in};
+use crate::report::{
+    ReportError,
+    find::{folders_in, is_run},
+};
+
+/// MLflow reads no longer name.
+const LONGEST_KEY: usize = 250;
 
 /// A folder that is there.
 pub struct Folder(PathBuf);
 
 impl Folder {
+    /// The folder of a store, which is made where it is missing.
+    ///
+    /// # Errors
+    /// It lies in a run's folder, or holds something else.
+    pub fn store(path: &Path) -> Result<Self, ReportError> {
+        let refused = |why| ReportError::Query {
+            message: format!("`{}` {why}", path.display()),
+            hint: Some("name a new folder, or one that holds MLflow's experiments".to_owned()),
+        };
+        let absolute = std::path::absolute(path).map_err(|e| ReportError::read(path, e))?;
+        let real = absolute.ancestors().find_map(|folder| folder.canonicalize().ok()).unwrap_or_default();
+        if real.ancestors().any(|folder| is_run(folder) || folder.join("sweep.csv").is_file()) {
+            return Err(refused("lies in the folder of a run"));
+        }
+        if path.is_dir() {
+            let is_empty = fs::read_dir(path).map_err(|e| ReportError::read(path, e))?.next().is_none();
+            let holds_experiment = || Ok(folders_in(path)?.iter().any(|own| own.join("meta.yaml").is_file()));
+            if !is_empty && !holds_experiment()? {
+                return Err(refused("holds something else than a store of MLflow"));
+            }
+        }
+        Self::create(path)
+    }
+
     pub fn create(path: &Path) -> Result<Self, ReportError> {
         let created = fs::create_dir_all(path).and_then(|()| path.canonicalize());
         created.map(Self).map_err(|e| ReportError::write(path, e))
@@ -38,9 +69,23 @@ impl Folder {
         self.0.join(name).exists()
     }
 
+    /// The name is one of the store's own.
     pub fn write(&self, name: &str, text: &str) -> Result<(), ReportError> {
         let path = self.0.join(name);
         fs::write(&path, text).map_err(|e| ReportError::write(&path, e))
+    }
+
+    /// Writes a file for each key, in the folder itself whatever the key.
+    pub fn write_values(&self, values: &BTreeMap<String, String>) -> Result<(), ReportError> {
+        let mut taken = BTreeSet::new();
+        for (key, value) in values {
+            let mut name = file_name(key);
+            while !taken.insert(name.clone()) {
+                name.push('_');
+            }
+            self.write(&name, value)?;
+        }
+        Ok(())
     }
 
     /// Copies the files of a run's folder, but not of the folders in it.
@@ -69,7 +114,39 @@ impl Folder {
     }
 }
 
+/// The name that a key has as a file: MLflow takes ASCII letters, digits and `_ . -` and space; all else becomes `_`, as do the dots of
+/// a name that would be another folder.
+fn file_name(key: &str) -> String {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.- ".contains(c);
+    let name: String = key.chars().take(LONGEST_KEY).map(|c| if allowed(c) { c } else { '_' }).collect();
+    match &name[..] {
+        "" | "." | ".." => "_".repeat(name.len().max(1)),
+        _ => name,
+    }
+}
+
 /// SHA-256 in hexadecimal digits.
 pub fn digest(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_leaves_the_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::create(&place.path().join("params")).unwrap();
+        let outside = place.path().join("outside").display().to_string();
+        let keys = [&outside, "../x", "..", "", "a/b", "a_b", "ä\0\n"];
+        folder.write_values(&keys.map(|key| (key.to_owned(), key.to_owned())).into()).unwrap();
+        let names = |folder: &Path| -> BTreeSet<String> {
+            let entries = fs::read_dir(folder).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let expected = ["_", ".._x", "__", "a_b", "a_b_", "___", &outside.replace('/', "_")];
+        assert_eq!(names(&folder.0), expected.map(str::to_owned).into());
+        assert_eq!(names(place.path()), ["params".to_owned()].into());
+    }
 }

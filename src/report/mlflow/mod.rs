@@ -4,7 +4,8 @@
 //! DIR/EXPERIMENT/RUN/meta.yaml, params/KEY, metrics/KEY, tags/KEY, artifacts/
 //! ```
 //!
-//! A run is complete once its `meta.yaml` is there, which is written last. Its id is made of its folder's path.
+//! A run is complete once its `meta.yaml` is there: those of all runs are written last, a sweep's after its trials'. A run's id
+//! is made of its folder's path.
 
 mod files;
 
@@ -57,17 +58,20 @@ pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
         return Err(fault);
     }
     let name = runs.iter().find_map(|(run, _)| run.axis("name")).unwrap_or("runs");
+    let parent = match &sweep {
+        Some(folder) => Some(Entry::of_sweep(folder, &runs.iter().map(|(run, _)| *run).collect::<Vec<_>>())?),
+        None => None,
+    };
+    let parent_id = parent.as_ref().map(|entry| entry.id.clone());
+    let of_run = |(run, folder): &(&Run, &Path)| Entry::of_run(run, folder, parent_id.as_deref());
+    let mut entries = runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?;
+    entries.extend(parent);
     let experiment = Experiment::find(to, name)?;
-    let mut parent = None;
-    if let Some(folder) = &sweep {
-        let entry = Entry::of_sweep(folder, &runs.iter().map(|(run, _)| *run).collect::<Vec<_>>())?;
-        parent = Some(entry.id.clone());
-        experiment.write(&entry)?;
-    }
-    for (run, folder) in &runs {
-        experiment.write(&Entry::of_run(run, folder, parent.as_deref())?)?;
-    }
-    Ok(runs.len() + usize::from(parent.is_some()))
+    entries.iter().try_for_each(|entry| experiment.check_is_new(entry))?;
+    entries.iter().try_for_each(|entry| experiment.write(entry))?;
+    // An export that failed before can be repeated.
+    entries.iter().try_for_each(|entry| experiment.complete(entry))?;
+    Ok(entries.len())
 }
 
 /// What MLflow keeps of a run.
@@ -87,8 +91,8 @@ struct Entry {
 
 impl Entry {
     fn new(folder: &Path, tags: &[String]) -> Result<Self, ReportError> {
-        let place = folder.canonicalize().map_err(|e| ReportError::read(folder, e))?;
-        let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path = folder.canonicalize().map_err(|e| ReportError::read(folder, e))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut own = BTreeMap::new();
         own.insert("mlflow.runName".to_owned(), name.clone());
         own.insert("mlflow.source.type".to_owned(), "LOCAL".to_owned());
@@ -96,7 +100,7 @@ impl Entry {
             own.insert("tags".to_owned(), tags.join(" "));
         }
         Ok(Self {
-            id: digest(&place.to_string_lossy())[..32].to_owned(),
+            id: digest(&path.to_string_lossy())[..32].to_owned(),
             name,
             folder: folder.to_owned(),
             start: 0,
@@ -112,6 +116,8 @@ impl Entry {
         let mut entry = Self::new(folder, &run.tags)?;
         (entry.start, entry.end, entry.status) = (started(run), ended(run), status(&run.status));
         entry.params = run.spec.clone().unwrap_or_default();
+        // A parameter is one line.
+        entry.params.values_mut().for_each(|value| *value = value.replace('\n', " "));
         if let Some(metrics) = &run.metrics {
             entry.metrics = curves(metrics, entry.start)?;
         }
@@ -182,8 +188,8 @@ fn curves(path: &Path, start: i64) -> Result<BTreeMap<String, String>, ReportErr
         path,
         |_| Ok(()),
         |columns, row| {
-            let places = csv_file::find_columns(columns, ["step", "split", "elapsed_s"])?;
-            let [step, split, elapsed] = places.map(|place| row.get(place).unwrap_or_default());
+            let indices = csv_file::find_columns(columns, ["step", "split", "elapsed_s"])?;
+            let [step, split, elapsed] = indices.map(|index| row.get(index).unwrap_or_default());
             let time = start + milliseconds(elapsed.parse().unwrap_or_default());
             for (column, cell) in columns.iter().zip(row) {
                 if !NO_METRIC.contains(&column) && !cell.is_empty() {
@@ -206,7 +212,7 @@ struct Experiment {
 impl Experiment {
     /// The experiment of that name, which is made where there is none.
     fn find(store: &Path, name: &str) -> Result<Self, ReportError> {
-        let store = Folder::create(store)?;
+        let store = Folder::store(store)?;
         if let Some(id) = store.folder_named(name)? {
             return Ok(Self { folder: store.folder(&id)?, id });
         }
@@ -221,27 +227,29 @@ impl Experiment {
         Ok(Self { id, folder })
     }
 
+    fn check_is_new(&self, entry: &Entry) -> Result<(), ReportError> {
+        if !self.folder.has(&format!("{}/meta.yaml", entry.id)) {
+            return Ok(());
+        }
+        Err(ReportError::Query {
+            message: format!("`{}` is in the store: its run is `{}`", entry.folder.display(), entry.id),
+            hint: Some("delete that run in MLflow and run `mlflow gc`, or name another folder".to_owned()),
+        })
+    }
+
+    /// Writes all but what makes the run complete.
     fn write(&self, entry: &Entry) -> Result<(), ReportError> {
         let run = self.folder.folder(&entry.id)?;
-        if run.has("meta.yaml") {
-            return Err(ReportError::Query {
-                message: format!("`{}` is in the store: its run is `{}`", entry.folder.display(), entry.id),
-                hint: Some("delete that run in MLflow, or name another folder".to_owned()),
-            });
-        }
-        for (kind, values) in [("params", &entry.params), ("metrics", &entry.metrics), ("tags", &entry.tags)]
-        {
-            let folder = run.folder(kind)?;
-            for (key, value) in values {
-                // A parameter is one line.
-                let value = if kind == "params" { &value.replace('\n', " ") } else { value };
-                folder.write(key, value)?;
-            }
-        }
-        let artifacts = run.folder("artifacts")?;
-        artifacts.copy_files(&entry.folder)?;
+        run.folder("params")?.write_values(&entry.params)?;
+        run.folder("metrics")?.write_values(&entry.metrics)?;
+        run.folder("tags")?.write_values(&entry.tags)?;
+        run.folder("artifacts")?.copy_files(&entry.folder)
+    }
+
+    fn complete(&self, entry: &Entry) -> Result<(), ReportError> {
+        let run = self.folder.folder(&entry.id)?;
         let meta = json!({
-            "artifact_uri": artifacts.address(), "end_time": entry.end, "entry_point_name": "",
+            "artifact_uri": run.folder("artifacts")?.address(), "end_time": entry.end, "entry_point_name": "",
             "experiment_id": self.id, "lifecycle_stage": "active", "run_id": entry.id, "run_name": entry.name,
             "run_uuid": entry.id, "source_name": "", "source_type": 4, "source_version": "",
             "start_time": entry.start, "status": entry.status, "tags": [], "user_id": "",

@@ -108,5 +108,6 @@ fn npy_of(features: PathBuf, labels: PathBuf) -> Npy {
         validation_features: None,
         validation_labels: None,
         validation_fraction: Some(0.0),
+        standardize: false,
     }
 }

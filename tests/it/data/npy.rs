@@ -292,6 +292,69 @@ labels of shape [2, 3]: expected one class per row
     );
 }
 
+/// As NumPy's `(x - train.mean(0)) / train.std(0)`, of rows that the training rows have no part in, too; a constant column
+/// becomes 0.
+#[test]
+fn features_are_standardized_by_the_training_rows() {
+    for (descr, fraction) in [("<f4", 0.2), ("<f8", 0.5), ("|u1", 0.0)] {
+        let folder = counted(descr);
+        let plain = Npy { validation_fraction: Some(fraction), ..folder.spec() };
+        let scaled = Npy { standardize: true, ..plain.clone() };
+        let [plain, scaled] = [plain, scaled].map(|spec| read_ok(Source::Npy(spec), Task::Classification));
+        let train: Vec<f64> = memory(&plain.train).iter().map(|x| f64::from(*x)).collect();
+        let count = plain.train.rows as f64;
+        let reference = |column: usize| {
+            let of = || train.iter().skip(column).step_by(3);
+            let mean = of().sum::<f64>() / count;
+            (mean, (of().map(|x| (x - mean).powi(2)).sum::<f64>() / count).sqrt())
+        };
+        let both = [(&plain.train, &scaled.train)];
+        for (plain, scaled) in
+            both.into_iter().chain(plain.validation.as_ref().zip(scaled.validation.as_ref()))
+        {
+            for (i, (x, found)) in memory(plain).iter().zip(memory(scaled)).enumerate() {
+                let (mean, std) = reference(i % 3);
+                let expected = (f64::from(*x) - mean) / std;
+                assert!((f64::from(*found) - expected).abs() < 1e-6, "{descr} {i}: {found}, {expected}");
+            }
+            assert_eq!(plain.targets, scaled.targets);
+        }
+        assert_eq!(plain.digest, scaled.digest);
+    }
+    let constant = Folder::new(&npy("<f4", "(3,)", &f32s(&[0.1; 3])), &npy("|u1", "(3,)", &[0, 1, 0]));
+    let made = read_ok(Source::Npy(Npy { standardize: true, ..constant.spec() }), Task::Classification);
+    assert_eq!(memory(&made.train), [0.0; 3]);
+}
+
+#[test]
+fn what_cannot_be_standardized_is_refused() {
+    let folder = counted("<f4");
+    let wide = f32s(&[1.0, 3e38, 2.0, 1.0, 3.0, 4.0]);
+    let narrow: Vec<f32> = (0..150).map(|i| i as f32 * 1e-6).collect();
+    let spec = Npy {
+        features: folder.write("x.npy", &npy("<f4", "(50, 3)", &f32s(&narrow))),
+        validation_features: Some(folder.write("vx.npy", &npy("<f4", "(2, 3)", &wide))),
+        validation_labels: Some(folder.write("vy.npy", &npy("|u1", "(2,)", &[4, 1]))),
+        standardize: true,
+        ..folder.spec()
+    };
+    let text = |data: &Data, limit: u64| {
+        let problems = open(data, Task::Classification, 0, limit).expect_err("it cannot be standardized");
+        reported(&problems, folder.0.path())
+    };
+    let auto = data(Source::Npy(spec));
+    let words =
+        "row 0, feature 1 (both counted from 0) is 3e38, and more than f32 holds once scaled\n  --> vx.npy\n";
+    assert_eq!(text(&auto, MUCH), words);
+    let stays = "\
+features (624 B as f32) that stay in their file cannot be standardized
+  --> data.npy.standardize
+  hint: store them standardized; in Python: `(x - x.mean(0)) / x.std(0)`
+";
+    assert_eq!(text(&auto, 100), stays);
+    assert_eq!(text(&Data { placement: Placement::Streamed, ..auto }, MUCH), stays);
+}
+
 #[test]
 fn a_validation_pair_may_be_given() {
     let folder = counted("|u1");

@@ -2,10 +2,11 @@
 
 use std::{path::Path, process::Stdio};
 
+use runner::data::read_metadata;
 use serde_json::Value;
 
 use super::{
-    super::process::{Ended, Sandbox, Table},
+    super::process::{Ended, Folder, Sandbox, Table},
     *,
 };
 
@@ -49,6 +50,72 @@ fn arrays_are_predicted_and_evaluated() {
         assert!(ended.stderr.contains(words), "{ended:?}");
         assert_eq!(ended.stdout, "");
     }
+}
+
+/// 60 rows of 3 features of very different size, and their targets.
+pub const STANDARDIZED: &str = r#"
+[data.npy]
+features = "x.npy"
+labels = "y.npy"
+validation_features = "vx.npy"
+validation_labels = "vy.npy"
+standardize = true
+[model]
+layers = [{ linear = { out_features = 4 } }, "tanh", { linear = { out_features = 1 } }]
+loss = "mse"
+[optimizer.sgd]
+lr = 0.05
+"#;
+
+/// The folder of [`STANDARDIZED`]'s run, and rows for it in `new.npy`. `change` is done to each row.
+pub fn standardized(name: &str, overrides: &[&str], change: impl Fn([f32; 3]) -> [f32; 3]) -> Model {
+    let row = |i: usize| {
+        let [a, b, c] = [1.3, 2.1, 3.7].map(|step| (i as f32 * step).sin());
+        [1e4 + 300.0 * a, 0.002 * b, 5.0 - c]
+    };
+    let rows = |range: std::ops::Range<usize>| -> Vec<f32> { range.flat_map(|i| change(row(i))).collect() };
+    let targets =
+        |range: std::ops::Range<usize>| -> Vec<f32> { range.map(|i| (i as f32 * 1.3).sin()).collect() };
+    let place = Sandbox::new(STANDARDIZED);
+    let write = |file: &str, shape: &str, values: Vec<f32>| {
+        std::fs::write(place.path().join(file), npy("<f4", shape, singles(&values))).unwrap();
+    };
+    write("x.npy", "(40, 3)", rows(0..40));
+    write("y.npy", "(40,)", targets(0..40));
+    write("vx.npy", "(20, 3)", rows(40..60));
+    write("vy.npy", "(20,)", targets(40..60));
+    write("new.npy", "(30, 3)", rows(60..90));
+    let run = place.run(&[overrides, &[name]].concat()).ended_by(0).0.display().to_string();
+    Model { place, run }
+}
+
+/// A run standardizes as one whose arrays were standardized before: it learns the same, bit for bit, and its model answers the
+/// same on new rows that are not standardized.
+#[test]
+fn arrays_are_standardized_as_by_hand() {
+    let model = standardized("name=own", &[], |row| row);
+    let metadata = read_metadata(&Path::new(&model.run).join("model.safetensors")).unwrap();
+    let stored: Value = serde_json::from_str(&metadata["preprocessing"]).unwrap();
+    let scale = |column: usize, key: &str| stored["features"][column][key].as_f64().unwrap();
+    let by_hand = standardized("name=by_hand", &["~data.npy.standardize"], |row| {
+        let scaled = |c: usize| ((f64::from(row[c]) - scale(c, "mean")) / scale(c, "std")) as f32;
+        [0, 1, 2].map(scaled)
+    });
+    let numbers = [&model, &by_hand].map(|model| Folder(model.run.clone().into()).numbers());
+    assert_eq!(numbers[0], numbers[1]);
+    assert_eq!(model.predicted("new.npy"), by_hand.predicted("new.npy"));
+    let metrics = model.evaluated(&["vx.npy", "--labels", "vy.npy"]);
+    assert_eq!(metrics["loss"].to_string(), Folder(model.run.clone().into()).summary("best_value"));
+
+    model.write("large.npy", npy("<f4", "(1, 3)", singles(&[1e4, 3e38, 5.0])));
+    let ended = model.predict("large.npy");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended.stderr.contains(
+            "row 0, feature 1 (both counted from 0) is 3e38, and more than f32 holds once scaled\n"
+        ),
+        "{ended:?}"
+    );
 }
 
 /// Arrays are looked at again, so a pipe is refused, and is not waited for.

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use super::{
     super::process::python_with,
-    arrays::{npy, singles},
+    arrays::{npy, singles, standardized},
     *,
 };
 
@@ -66,6 +66,8 @@ fn a_model_of_arrays_serves_as_predicted() {
     let pixels: Vec<u8> = (0..640_u32).map(|i| (i * i % 17) as u8).collect();
     model.write("images.npy", npy("|u1", "(10, 64)", pixels));
     serves_as_predicted(&model, "images.npy");
+
+    serves_as_predicted(&standardized("name=standardized", &[], |row| row), "new.npy");
 }
 
 /// The Python that docs/predict.md shows.
@@ -119,6 +121,8 @@ fn a_model_takes_the_place_of_a_model_only() {
     let first = fs::read(&file).unwrap();
     assert_eq!(export("model.onnx").code, Some(0));
     assert_eq!(fs::read(&file).unwrap(), first, "equal bytes each time");
+    let printed = model.place.command(&["export", &model.run, "--onnx", "/dev/stdout"]).output().unwrap();
+    assert!(printed.stdout == first && printed.stderr.ends_with(b"/dev/stdout\n"), "the file alone");
     let inside = format!("{}/m.onnx", model.run);
     for (file, words) in [
         ("new.csv", "`new.csv` holds something else than a model that `runner export` wrote"),

@@ -2,12 +2,15 @@
 
 use std::{path::Path, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Dataset, Part, Store, Task,
     array_file::{ArrayFile, ReadHeader},
     file, memory,
     raw::Fault,
     rows::{Array, Rows},
+    scale::Scale,
     split::{Division, RowUse, Split},
 };
 use crate::spec::{Placement, Problem};
@@ -27,6 +30,41 @@ pub(super) struct Arrays<'a> {
     pub(super) placement: Option<(Placement, u64)>,
     /// Divides every feature.
     pub(super) scale: Option<f64>,
+    /// The key by which features are standardized.
+    pub(super) standardize: Option<&'static str>,
+}
+
+/// What is done to the elements of an array.
+#[derive(Debug)]
+pub enum ArrayScale {
+    /// Nothing.
+    None,
+    /// All are divided by it.
+    Divide(f32),
+    /// Each column is standardized.
+    Standardize(Vec<Scale>),
+}
+
+impl ArrayScale {
+    pub(super) fn apply(&self, values: &mut [f32]) {
+        match self {
+            Self::None => {}
+            Self::Divide(scale) => values.iter_mut().for_each(|x| *x /= scale),
+            Self::Standardize(scales) => {
+                for row in values.chunks_exact_mut(scales.len()) {
+                    row.iter_mut().zip(scales).for_each(|(x, scale)| *x = scale.apply((*x).into()));
+                }
+            }
+        }
+    }
+}
+
+/// What the model's file keeps of standardized arrays.
+#[derive(Serialize, Deserialize)]
+pub(super) struct StoredArray {
+    source: String,
+    /// One for each feature.
+    pub(super) features: Vec<Scale>,
 }
 
 /// Features and their labels, equally many.
@@ -46,6 +84,14 @@ impl Arrays<'_> {
         let rows = train.features.rows;
         let bytes = train.bytes() + validation.as_ref().map_or(0, Pair::bytes);
         let stay = self.stays_in_file(bytes)?;
+        if let Some(key) = self.standardize.filter(|_| stay) {
+            let message = format!(
+                "features ({} as f32) that stay in their file cannot be standardized",
+                memory::size(bytes)
+            );
+            let hint = "store them standardized; in Python: `(x - x.mean(0)) / x.std(0)`";
+            return Err(Problem::at_key(key, message).hint(hint));
+        }
         let notes =
             stay.then(|| format!("features ({} as f32) are read from their file", memory::size(bytes)));
         let (features, targets) = (train.features.width, train.labels.width);
@@ -53,21 +99,48 @@ impl Arrays<'_> {
         let codes = (task == Task::Classification).then(|| labels.iter().map(|&class| class as u32));
         let split = Split::new(division, rows, codes)?;
         let (train_labels, rest_labels) = split.apply(labels, targets);
-        let (train, rest) = self.features(train.features, &split, stay)?;
+        let path = train.features.path;
+        let (mut train, mut rest) = self.features(train.features, &split, stay)?;
+        let scales = self.fitted(&train, features);
+        standardize(&mut train, &scales, path, split.rows_of(RowUse::Train))?;
+        if let Some(rest) = &mut rest {
+            standardize(rest, &scales, path, split.rows_of(RowUse::Held))?;
+        }
         let part = |rows, features, targets| Part { rows, features, targets: Arc::new(targets) };
         let validation = match validation {
             None => rest.map(|rest| part(split.held_rows(), rest, rest_labels)),
             Some(Pair { features, labels }) => {
                 let rows = features.rows;
                 let (targets, _) = labels.labels(task, classes)?;
-                let (features, _) = self.features(features, &Split::none(rows), stay)?;
+                let path = features.path;
+                let (mut features, _) = self.features(features, &Split::none(rows), stay)?;
+                standardize(&mut features, &scales, path, 0..rows)?;
                 Some(part(rows, features, targets))
             }
         };
         let train = part(split.train_rows(), train, train_labels);
         let notes = split.note().into_iter().chain(notes).collect();
         let apart = split.apart(0..=u32::MAX);
-        Ok(Dataset { classes, notes, apart, ..Dataset::new(train, validation, features, targets) })
+        let preprocessing = match self.standardize {
+            Some(_) => serde_json::to_value(StoredArray { source: "npy".to_owned(), features: scales }),
+            None => Ok(serde_json::Value::Null),
+        };
+        let preprocessing = preprocessing.unwrap_or_default();
+        Ok(Dataset {
+            classes,
+            notes,
+            apart,
+            preprocessing,
+            ..Dataset::new(train, validation, features, targets)
+        })
+    }
+
+    /// How each feature is standardized; none where nothing is.
+    fn fitted(&self, train: &Store, width: usize) -> Vec<Scale> {
+        match train {
+            Store::Memory(values) if self.standardize.is_some() => Scale::standard_columns(values, width),
+            _ => Vec::new(),
+        }
     }
 
     /// Opens features and labels, which must have the same number of rows.
@@ -134,6 +207,32 @@ impl Arrays<'_> {
         };
         Ok((store(RowUse::Train), has_held.then(|| store(RowUse::Held))))
     }
+}
+
+/// Standardizes features in memory, of rows with these numbers in the file; none where there are no scales.
+fn standardize(
+    features: &mut Store,
+    scales: &[Scale],
+    path: &Path,
+    mut numbers: impl Iterator<Item = usize>,
+) -> Result<(), Problem> {
+    let Store::Memory(values) = features else { return Ok(()) };
+    if scales.is_empty() {
+        return Ok(());
+    }
+    // No other holds them yet, so nothing is copied.
+    for row in Arc::make_mut(values).chunks_exact_mut(scales.len()) {
+        let number = numbers.next().unwrap_or_default() as u64;
+        for (column, (x, scale)) in row.iter_mut().zip(scales).enumerate() {
+            let value = f64::from(*x);
+            *x = scale.apply(value);
+            if !x.is_finite() {
+                let fault = Fault::NotFinite { row: number, column: column as u64, value };
+                return Err(file::fault(path, 0, fault));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Pair<'_> {

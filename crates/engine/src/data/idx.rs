@@ -28,6 +28,7 @@ pub(super) fn open(spec: &Idx, task: Task, division: &Division) -> Result<Datase
         check,
         placement: None,
         scale: Some(spec.scale),
+        standardize: None,
     };
     let preprocessing = json!({ "source": "idx", "features": { "scale": spec.scale } });
     Ok(Dataset { preprocessing, ..arrays.open(task, division)? })

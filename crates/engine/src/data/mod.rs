@@ -31,6 +31,7 @@ use crate::{
 };
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
+pub use arrays::ArrayScale;
 pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};

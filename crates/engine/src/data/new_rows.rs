@@ -10,7 +10,7 @@ use std::{
 use super::{
     Part, RowBlock, Scale, Store, StoredColumn, Task,
     array_file::ArrayFile,
-    arrays::same_rows,
+    arrays::{ArrayScale, StoredArray, same_rows},
     csv::{CsvModel, CsvRows},
     file, idx, npy_header,
 };
@@ -57,15 +57,12 @@ pub enum Preprocessing<'a> {
         fills: bool,
     },
     /// An array.
-    Array {
-        /// What the elements are divided by.
-        scale: Option<f32>,
-    },
+    Array(&'a ArrayScale),
 }
 
 enum Kind {
     Csv(Box<CsvModel>),
-    Array { width: Option<usize>, scale: Option<f32>, is_idx: bool },
+    Array { width: Option<usize>, scale: ArrayScale, is_idx: bool },
 }
 
 impl Part {
@@ -104,9 +101,25 @@ impl TrainedData {
                 }
                 Kind::Csv(Box::new(model))
             }
-            Source::Idx(idx) => Kind::Array { width, scale: Some(idx.scale as f32), is_idx: true },
+            Source::Idx(idx) => {
+                Kind::Array { width, scale: ArrayScale::Divide(idx.scale as f32), is_idx: true }
+            }
+            Source::Npy(npy) if npy.standardize => {
+                let stored = stored.ok_or("it has no preprocessing of the training rows")?;
+                let stored: StoredArray =
+                    serde_json::from_str(stored).map_err(|e| format!("its preprocessing: {e}"))?;
+                let scales = stored.features;
+                if scales.is_empty() || width.is_some_and(|width| width != scales.len()) {
+                    return Err("its preprocessing does not fit the model".to_owned());
+                }
+                Kind::Array {
+                    width: Some(scales.len()),
+                    scale: ArrayScale::Standardize(scales),
+                    is_idx: false,
+                }
+            }
             Source::Npy(_) | Source::SyntheticRegression(_) => {
-                Kind::Array { width, scale: None, is_idx: false }
+                Kind::Array { width, scale: ArrayScale::None, is_idx: false }
             }
         };
         let targets = if task == Task::Classification { 1 } else { outputs };
@@ -165,7 +178,7 @@ impl TrainedData {
                 let (columns, fills) = model.columns();
                 Preprocessing::Table { columns, fills }
             }
-            Kind::Array { scale, .. } => Preprocessing::Array { scale: *scale },
+            Kind::Array { scale, .. } => Preprocessing::Array(scale),
         }
     }
 
@@ -223,7 +236,7 @@ impl TrainedData {
                 let rows = CsvRows::new(model, path, reader, with_targets);
                 return Ok(NewRows(Rows::Csv(model, Box::new(rows))));
             }
-            Kind::Array { width, scale, is_idx } => (*width, *scale, *is_idx),
+            Kind::Array { width, scale, is_idx } => (*width, scale, *is_idx),
         };
         let Input::File(path) = input else {
             let message = "standard input is read as a table, and the model was trained on arrays";
@@ -281,7 +294,7 @@ enum Rows<'a> {
     Csv(&'a CsvModel, Box<CsvRows>),
     Array {
         array: ArrayFile<'a>,
-        scale: Option<f32>,
+        scale: &'a ArrayScale,
         labels: Vec<f32>,
         targets: usize,
     },
@@ -300,16 +313,11 @@ impl NewRows<'_> {
     pub fn next_block(&mut self) -> Result<Option<RowBlock>, Vec<Problem>> {
         let (array, scale, labels, targets) = match &mut self.0 {
             Rows::Csv(model, rows) => return rows.next_block(model),
-            Rows::Array { array, scale, labels, targets } => (array, *scale, labels, *targets),
+            Rows::Array { array, scale, labels, targets } => (array, scale, labels, *targets),
             Rows::Held(part, next) => return Ok(part.block_from(next)),
         };
         let most = (BLOCK / array.width).max(1);
-        let finish = |block: &mut [f32]| {
-            if let Some(scale) = scale {
-                block.iter_mut().for_each(|x| *x /= scale);
-            }
-        };
-        let (first, features) = array.next_rows(most, finish)?;
+        let (first, features) = array.next_rows(most, |block| scale.apply(block))?;
         let rows = features.len() / array.width;
         let end = (first + rows) * targets;
         let targets = labels.get(first * targets..end).unwrap_or_default().to_vec();

@@ -29,6 +29,7 @@ pub(super) fn open(
         check,
         placement: Some((placement, memory_limit)),
         scale: None,
+        standardize: spec.standardize.then_some("data.npy.standardize"),
     };
     arrays.open(task, division)
 }

@@ -201,7 +201,7 @@ pub(super) fn not_finite(value: f64) -> String {
     match value.is_finite() {
         false => format!("is {value}: expected a finite number"),
         true if (value as f32).is_finite() => {
-            format!("is {value}, and divided by `scale` more than f32 holds")
+            format!("is {:e}, and more than f32 holds once scaled", value as f32)
         }
         true => format!("is {value:e}: f32, in which rows are kept, holds numbers up to 3.4e38"),
     }

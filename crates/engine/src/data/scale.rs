@@ -27,6 +27,33 @@ impl Scale {
         Self { mean, std: if std > 0.0 { std } else { 1.0 }, is_identity: false }
     }
 
+    /// [`Scale::standard`] of each column of `[rows, width]`.
+    pub(super) fn standard_columns(values: &[f32], width: usize) -> Vec<Self> {
+        // By row, as they lie in memory.
+        let mut sums = vec![(0.0, f64::INFINITY, f64::NEG_INFINITY); width];
+        for row in values.chunks_exact(width) {
+            for ((sum, least, greatest), x) in sums.iter_mut().zip(row) {
+                let x = f64::from(*x);
+                (*sum, *least, *greatest) = (*sum + x, x.min(*least), x.max(*greatest));
+            }
+        }
+        let rows = (values.len() / width) as f64;
+        let mean = |(sum, least, greatest): (f64, f64, f64)| (sum / rows).clamp(least, greatest);
+        let centred = |sum| Self { mean: mean(sum), std: 0.0, is_identity: false };
+        let mut scales: Vec<Self> = sums.into_iter().map(centred).collect();
+        for row in values.chunks_exact(width) {
+            for (scale, x) in scales.iter_mut().zip(row) {
+                let apart = f64::from(*x) - scale.mean;
+                scale.std += apart * apart;
+            }
+        }
+        for scale in &mut scales {
+            let std = (scale.std / rows).sqrt();
+            scale.std = if std > 0.0 { std } else { 1.0 };
+        }
+        scales
+    }
+
     #[inline]
     pub(super) fn apply(&self, value: f64) -> f32 {
         ((value - self.mean) / self.std) as f32
@@ -70,6 +97,13 @@ mod tests {
         assert_eq!([scale.mean, scale.std], [4.0, 3.082_207_001_484_488]);
         assert_eq!(scale.apply(4.0), 0.0);
         assert_eq!(scale.apply(9.0), 1.622_214_2);
+    }
+
+    #[test]
+    fn columns_are_standardized_each_by_itself() {
+        let values: Vec<f32> = (0..60).map(|i| ((i * 7919) % 101) as f32 * 0.3 + (i % 3) as f32).collect();
+        let column = |c: usize| values.iter().skip(c).step_by(3).map(|x| f64::from(*x));
+        assert_eq!(Scale::standard_columns(&values, 3), [0, 1, 2].map(|c| Scale::standard(column(c))));
     }
 
     #[test]

@@ -7,7 +7,11 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::{RecordError, Sink, error::STANDARD_OUTPUT};
+use super::{
+    RecordError, Sink,
+    error::STANDARD_OUTPUT,
+    metrics::{TrainCell, train_cells},
+};
 use crate::{
     event::{Event, Header, Level, Outcome, TrainRows},
     spec::Metric,
@@ -42,16 +46,16 @@ impl EventLines {
     /// The last step of a block: `metrics.csv` has all of them.
     fn train(&self, rows: &TrainRows) -> Option<Value> {
         let last = rows.len().checked_sub(1)?;
-        let mut values = rows.values.chunks(rows.width.max(1)).nth(last).unwrap_or_default().iter();
         let mut line = Map::new();
         line.insert("event".to_owned(), "train".into());
         line.insert("step".to_owned(), (rows.first_step + last as u64).into());
         line.insert("epoch".to_owned(), rows.epoch.into());
-        for metric in &self.metrics {
-            let value = match metric {
-                Metric::Lr => rows.lr.get(last).map(|&rate| Value::from(rate)),
-                _ => values.next().map(|&value| Value::from(value)),
-            };
+        for (metric, value) in train_cells(rows, last, &self.metrics) {
+            let value = value.and_then(|value| match value {
+                // With the digits that it has in metrics.csv.
+                TrainCell::Measured(value) => value.to_string().parse().ok(),
+                TrainCell::Rate(lr) => Some(lr),
+            });
             line.insert(metric.name().to_owned(), value.into());
         }
         line.insert("elapsed_s".to_owned(), rows.elapsed_s[last].into());

@@ -12,6 +12,31 @@ use crate::{
     spec::Metric,
 };
 
+/// A value of a training step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum TrainCell {
+    Measured(f32),
+    /// The learning rate.
+    Rate(f64),
+}
+
+/// All metrics of a block's row (from 0), each with its value; those of whole validations have none.
+pub(super) fn train_cells<'a>(
+    block: &'a TrainRows,
+    row: usize,
+    metrics: &'a [Metric],
+) -> impl Iterator<Item = (Metric, Option<TrainCell>)> {
+    let mut values = block.values.get(row * block.width..).unwrap_or_default().iter();
+    metrics.iter().map(move |&metric| {
+        let value = match metric {
+            Metric::Lr => block.lr.get(row).copied().map(TrainCell::Rate),
+            _ if metric.is_logged() => values.next().copied().map(TrainCell::Measured),
+            _ => None,
+        };
+        (metric, value)
+    })
+}
+
 fn columns(metrics: &[Metric]) -> impl Iterator<Item = &'static str> {
     let names = metrics.iter().map(|metric| metric.name());
     ["step", "epoch", "split", "rows"].into_iter().chain(names).chain(["elapsed_s"])
@@ -72,19 +97,17 @@ impl MetricsCsv {
     fn train(&mut self, block: &TrainRows) -> Result<(), RecordError> {
         let last = block.len().saturating_sub(1);
         self.share(block.epoch, block.rows);
-        let values = block.values.chunks(block.width.max(1));
-        for (row, (values, &elapsed_s)) in values.zip(&block.elapsed_s).enumerate() {
+        for (row, &elapsed_s) in block.elapsed_s.iter().enumerate() {
             if row == last {
                 self.share(block.epoch, block.last_rows);
             }
             let lines = &mut self.file.lines;
             lines.u64(block.first_step + row as u64).cells(self.shared.bytes());
-            let mut values = values.iter();
-            for metric in &self.metrics {
-                match metric {
-                    Metric::Lr => lines.option(block.lr.get(row), |l, &lr| l.f64(lr)),
-                    metric if metric.is_logged() => lines.option(values.next(), |l, &value| l.f32(value)),
-                    _ => lines.empty(),
+            for (_, value) in train_cells(block, row, &self.metrics) {
+                match value {
+                    Some(TrainCell::Measured(value)) => lines.f32(value),
+                    Some(TrainCell::Rate(lr)) => lines.f64(lr),
+                    None => lines.empty(),
                 };
             }
             lines.seconds(elapsed_s);

@@ -7,13 +7,15 @@ use std::{
     fs::{File, OpenOptions},
     io::Write,
     path::PathBuf,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use crc::{CRC_32_ISCSI, Crc};
 use prost::Message;
 
-use super::{RecordError, RunDir, Sink};
+use super::{
+    RecordError, RunDir, Sink, environment,
+    metrics::{TrainCell, train_cells},
+};
 use crate::{
     event::{Event, TrainRows, ValidationRow},
     spec::Metric,
@@ -68,6 +70,8 @@ pub struct TensorBoard {
     path: PathBuf,
     file: File,
     metrics: Vec<Metric>,
+    /// Bytes of whole records in the file.
+    length: u64,
     /// Whole records that are not in the file yet.
     buffer: Vec<u8>,
 }
@@ -79,7 +83,7 @@ impl TensorBoard {
         let path = names.into_iter().find(|path| !path.exists()).unwrap_or_default();
         let opened = OpenOptions::new().append(true).create_new(true).open(&path);
         let file = opened.map_err(|e| RecordError::write(&path, e))?;
-        let mut events = Self { path, file, metrics: metrics.to_vec(), buffer: Vec::new() };
+        let mut events = Self { path, file, metrics: metrics.to_vec(), length: 0, buffer: Vec::new() };
         let version = Some("brain.Event:2".to_owned());
         events.push(&EventProto { wall_time: now(), file_version: version, ..EventProto::default() })?;
         events.flush()?;
@@ -97,18 +101,27 @@ impl TensorBoard {
         if self.buffer.len() >= BURST_BYTES { self.flush() } else { Ok(()) }
     }
 
+    /// After a write that failed halfway: the file keeps the whole records of it.
+    fn cut_torn_record(&mut self) {
+        let written = self.file.metadata().map_or(0, |file| file.len().saturating_sub(self.length));
+        let whole = ends(&self.buffer).take_while(|&end| end as u64 <= written).last();
+        self.length += whole.unwrap_or(0) as u64;
+        // The error that is reported is the first one.
+        let _ = self.file.set_len(self.length);
+    }
+
     fn train(&mut self, block: &TrainRows) -> Result<(), RecordError> {
         let metrics: Vec<_> =
             self.metrics.iter().copied().filter(|metric| !metric.needs_predictions()).collect();
         let mut event = scalars(&metrics, "train");
         let start = now() - block.elapsed_s.last().unwrap_or(&0.0);
-        for (row, values) in block.values.chunks(block.width.max(1)).enumerate() {
-            let mut values = values.iter().copied();
-            let cells = metrics.iter().map(|metric| match metric {
-                Metric::Lr => block.lr.get(row).map(|lr| *lr as f32),
-                _ => values.next(),
-            });
-            set(&mut event, cells);
+        for row in 0..block.len() {
+            let cells = train_cells(block, row, &self.metrics).filter(|(metric, _)| metrics.contains(metric));
+            let single = |value| match value {
+                TrainCell::Measured(value) => value,
+                TrainCell::Rate(lr) => lr as f32,
+            };
+            set(&mut event, cells.map(|(_, value)| value.map(single)));
             event.step = (block.first_step + row as u64) as i64;
             event.wall_time = start + block.elapsed_s.get(row).unwrap_or(&0.0);
             self.push(&event)?;
@@ -146,6 +159,10 @@ impl Sink for TensorBoard {
 
     fn flush(&mut self) -> Result<(), RecordError> {
         let written = self.file.write_all(&self.buffer);
+        match written {
+            Ok(()) => self.length += self.buffer.len() as u64,
+            Err(_) => self.cut_torn_record(),
+        }
         self.buffer.clear();
         written.map_err(|e| RecordError::write(&self.path, e))
     }
@@ -163,10 +180,57 @@ fn set(event: &mut EventProto, values: impl Iterator<Item = Option<f32>>) {
     scalars.zip(values).for_each(|(scalar, value)| scalar.simple_value = value);
 }
 
+/// Where each record ends.
+fn ends(records: &[u8]) -> impl Iterator<Item = usize> {
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let length = u64::from_le_bytes(*records.get(end..)?.first_chunk()?);
+        // Around it stand the length and two checksums.
+        end += length as usize + 16;
+        Some(end)
+    })
+}
+
 fn masked_checksum(bytes: &[u8]) -> u32 {
     CHECKSUM.checksum(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
+/// Seconds since 1970.
 fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+    environment::now().timestamp_micros() as f64 * 1e-6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::record::sample;
+
+    /// The records of a file, which ends with a whole one.
+    fn records(path: &std::path::Path) -> usize {
+        let bytes = fs::read(path).unwrap();
+        let ends: Vec<usize> = ends(&bytes).collect();
+        assert_eq!(ends.last(), Some(&bytes.len()));
+        ends.len()
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_whole_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::existing(folder.path().to_owned());
+        let mut events = TensorBoard::create(&run, &sample::header().metrics).unwrap();
+        let path = events.path.clone();
+        sample::events().iter().for_each(|event| events.event(event).unwrap());
+        let whole: Vec<usize> = ends(&events.buffer).collect();
+        assert!(whole.len() > 2);
+        // What a full disk leaves: two records and a part of a third.
+        let written = events.buffer[..whole[1] + 5].to_vec();
+        events.file.write_all(&written).unwrap();
+        events.cut_torn_record();
+        assert_eq!(records(&path), 1 + 2);
+        events.push(&EventProto::default()).unwrap();
+        events.flush().unwrap();
+        assert_eq!(records(&path), 1 + 2 + whole.len() + 1);
+    }
 }
