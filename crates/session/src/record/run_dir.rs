@@ -156,6 +156,7 @@ impl RunDir {
 
     /// Before a run begins anew in its folder: moves all its files to `earlier/N`.
     pub fn clear(&self) -> Result<(), RecordError> {
+        super::remove_remnants(&self.path);
         let entries = fs::read_dir(&self.path).map_err(|e| RecordError::read(&self.path, e))?;
         let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
         let aside = self.aside()?;
