@@ -121,8 +121,10 @@ fn remove(folder: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
+type Locks = (Option<Claims>, Vec<RunLock>);
+
 /// The locks of a run, or of a sweep and its trials; `None` where another process has one.
-fn lock_runs(folder: &Path) -> Result<Option<(Option<Claims>, Vec<RunLock>)>, RecordError> {
+fn lock_runs(folder: &Path) -> Result<Option<Locks>, RecordError> {
     let mut claims = None;
     if folder.join(SWEEP_FILE).is_file() {
         claims = Claims::new(folder, false)?;
