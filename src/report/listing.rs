@@ -132,17 +132,19 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
 
 pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
     let mut fault = None;
-    let entry = |found| {
-        Ok(match found {
-            Found::Run(folder) => {
-                Entry { runs: vec![Run::read_or_report(&folder, &mut fault)], folder, is_sweep: false }
-            }
-            Found::Sweep(folder) => Entry { runs: sweep::read(&folder, &mut fault)?, folder, is_sweep: true },
-        })
+    let entry = |found| match found {
+        Found::Run(folder) => {
+            Entry { runs: vec![Run::read_or_report(&folder, &mut fault)], folder, is_sweep: false }
+        }
+        Found::Sweep(folder) => {
+            let runs = sweep::read(&folder, &mut fault);
+            let runs =
+                runs.unwrap_or_else(|e| vec![Run::damaged(folder.display().to_string(), e, &mut fault)]);
+            Entry { runs, folder, is_sweep: true }
+        }
     };
-    let entries: Vec<Entry> =
-        find::find(&[path.to_owned()])?.into_iter().map(entry).collect::<Result<_, _>>()?;
-    Ok(entries.into_iter().filter(|entry| !entry.runs.is_empty()).collect())
+    let entries = find::find(&[path.to_owned()])?.into_iter().map(entry);
+    Ok(entries.filter(|entry| !entry.runs.is_empty()).collect())
 }
 
 /// The folder of the newest run or sweep of a path.

@@ -54,7 +54,7 @@ const WORTH_A_THREAD: usize = 50;
 pub(super) const REPEAT: &str = "repeat";
 
 /// Keys that choose rows and random numbers, over which a setting is averaged.
-pub(super) const SEEDS: [&str; 2] = ["seed", "data.fold"];
+pub(super) const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
 
 /// Figures of what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];

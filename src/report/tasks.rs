@@ -8,11 +8,12 @@ use super::{
 use crate::units;
 
 /// Keys of `[data]` that leave rows and targets as they are.
-const HARMLESS: [&str; 6] = [
+const HARMLESS: [&str; 7] = [
     "data.batch_size",
     "data.fold",
     "data.placement",
     "data.shuffle",
+    "data.shuffle_seed",
     "data.csv.standardize",
     "data.idx.scale",
 ];

@@ -142,6 +142,18 @@ fn nothing_else_is_touched() {
 }
 
 #[test]
+fn what_others_wrote_stays() {
+    let runs = Runs::new();
+    let run = runs.run(&[]);
+    let theirs = runs.0.path().join("runs/thesis/plots");
+    fs::create_dir_all(&theirs).unwrap();
+    fs::write(theirs.join("summary.csv"), "a\n1\n").unwrap();
+    let shown = runs.ran(&["clean", "--keep-best", "0", "--yes"]);
+    assert!(shown.contains("kept: 1 without the files of a run\n"), "{shown}");
+    assert!(!run.exists() && theirs.join("summary.csv").exists());
+}
+
+#[test]
 fn a_run_that_lives_stays() {
     struct Killed(Child);
     impl Drop for Killed {

@@ -9,7 +9,7 @@ pub mod load;
 pub mod nvml;
 pub mod processor;
 mod regular;
-pub mod run_queue;
+mod run_queue;
 #[allow(unsafe_code)]
 mod signals;
 #[allow(unsafe_code)]
@@ -27,6 +27,7 @@ pub use atomic::{Durability, sync_path, write_atomically};
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use regular::{open_regular, read_text};
+pub use run_queue::run_delay;
 pub use signals::stop_on_signals;
 pub use write_out::start_writing;
 

@@ -146,9 +146,9 @@ pub struct ValidationRow {
 }
 
 impl ValidationRow {
-    /// The metric's value, where the row has it.
+    /// The metric's value, where the row has it; NaN where the loss is not finite, since such weights are no good.
     pub fn value(&self, monitor: Monitor) -> Option<f64> {
-        self.measured(monitor.metric())
+        self.measured(monitor.metric()).map(|value| if self.loss.is_finite() { value } else { f64::NAN })
     }
 
     /// The metric's value, where a validation measures it.

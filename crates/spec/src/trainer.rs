@@ -101,6 +101,9 @@ impl Trainer {
         if self.early_stopping.is_some() {
             return Some("trainer.early_stopping");
         }
+        if self.monitor != Monitor::ValidationLoss {
+            return Some("trainer.monitor");
+        }
         self.restore_best.filter(|restore| *restore).map(|_| "trainer.restore_best")
     }
 }

@@ -3,19 +3,20 @@
 
 // Linux's own belong to the opened file, others to the process, which must then open the file only once.
 #[cfg(not(target_os = "linux"))]
-use libc::{F_GETLK as GET, F_SETLK as SET, F_SETLKW as WAIT};
+use libc::{F_GETLK as GET, F_SETLK as SET};
 #[cfg(target_os = "linux")]
-use libc::{F_OFD_GETLK as GET, F_OFD_SETLK as SET, F_OFD_SETLKW as WAIT};
+use libc::{F_OFD_GETLK as GET, F_OFD_SETLK as SET};
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::fd::AsRawFd,
+    os::fd::{AsFd, AsRawFd},
     path::Path,
 };
 
-/// A file whose bytes may be locked; it need not have them.
+/// A file whose bytes may be locked; it need not have them. All its errors but those of opening come from file systems that
+/// have no locks, or none left.
 #[derive(Debug)]
-pub struct ByteLocks(File);
+pub struct ByteLocks<F: AsFd = File>(F);
 
 impl ByteLocks {
     /// # Errors
@@ -24,16 +25,36 @@ impl ByteLocks {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
     }
 
-    /// Locks a byte; false where another process has it. A file system without locks has none to hold.
-    pub fn try_lock(&self, byte: u64) -> bool {
-        let held = [libc::EAGAIN, libc::EACCES].map(Some);
-        self.control(SET, libc::F_WRLCK, byte).map_or_else(|e| !held.contains(&e.raw_os_error()), |_| true)
+    /// Whether a process has or shares a byte of a file, which is only looked at. One that cannot be opened may well be
+    /// locked, unless it is missing; a file system without locks has none to find.
+    pub fn are_held(path: &Path, byte: u64) -> bool {
+        match File::open(path) {
+            Ok(file) => Self(file).is_locked(byte).unwrap_or(false),
+            Err(e) => e.kind() != io::ErrorKind::NotFound,
+        }
+    }
+}
+
+impl<F: AsFd> ByteLocks<F> {
+    /// A file that is open for writing.
+    pub fn new(file: F) -> Self {
+        Self(file)
     }
 
-    /// Locks a byte beside others that share it, and waits for one that does not.
-    pub fn share(&self, byte: u64) {
-        while self.control(WAIT, libc::F_RDLCK, byte).is_err_and(|e| e.kind() == io::ErrorKind::Interrupted) {
-        }
+    /// Locks a byte; false where another process has or shares it.
+    ///
+    /// # Errors
+    /// See [`ByteLocks`].
+    pub fn try_lock(&self, byte: u64) -> io::Result<bool> {
+        self.attempt(libc::F_WRLCK, byte)
+    }
+
+    /// Locks a byte beside others that share it; false where another process has it alone.
+    ///
+    /// # Errors
+    /// See [`ByteLocks`].
+    pub fn try_share(&self, byte: u64) -> io::Result<bool> {
+        self.attempt(libc::F_RDLCK, byte)
     }
 
     /// Ends the lock of a byte.
@@ -42,8 +63,16 @@ impl ByteLocks {
     }
 
     /// Whether another process has or shares a byte.
-    pub fn is_locked(&self, byte: u64) -> bool {
-        self.control(GET, libc::F_WRLCK, byte).is_ok_and(|found| found != libc::F_UNLCK)
+    fn is_locked(&self, byte: u64) -> io::Result<bool> {
+        self.control(GET, libc::F_WRLCK, byte).map(|found| found != libc::F_UNLCK)
+    }
+
+    fn attempt(&self, kind: i32, byte: u64) -> io::Result<bool> {
+        match self.control(SET, kind, byte) {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// Returns the kind of the lock that was found.
@@ -53,9 +82,15 @@ impl ByteLocks {
         lock.l_type = kind as _;
         lock.l_whence = libc::SEEK_SET as _;
         (lock.l_start, lock.l_len) = (byte as _, 1);
-        // SAFETY: the descriptor is open as long as `self` is; the struct is this frame's own.
-        let done = unsafe { libc::fcntl(self.0.as_raw_fd(), command, &raw mut lock) };
-        if done == -1 { Err(io::Error::last_os_error()) } else { Ok(lock.l_type.into()) }
+        loop {
+            // SAFETY: the descriptor is open as long as `self` is; the struct is this frame's own.
+            let done = unsafe { libc::fcntl(self.0.as_fd().as_raw_fd(), command, &raw mut lock) };
+            match io::Error::last_os_error() {
+                _ if done != -1 => return Ok(lock.l_type.into()),
+                e if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -67,14 +102,25 @@ mod tests {
     fn a_byte_has_one_owner_or_several_that_share_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let [a, b] = [0, 1].map(|_| ByteLocks::open(file.path()).unwrap());
-        assert!(a.try_lock(3) && !b.try_lock(3) && b.try_lock(4));
-        assert_eq!((b.is_locked(3), b.is_locked(4), b.is_locked(5)), (true, false, false));
-        a.share(7);
-        b.share(7);
-        assert!(!a.try_lock(7));
+        let (lock, share) =
+            (|of: &ByteLocks, n| of.try_lock(n).unwrap(), |of: &ByteLocks, n| of.try_share(n).unwrap());
+        assert!(lock(&a, 3) && !lock(&b, 3) && !share(&b, 3) && lock(&b, 4));
+        assert_eq!([3, 4, 5].map(|byte| b.is_locked(byte).unwrap()), [true, false, false]);
+        assert_eq!([3, 5].map(|byte| ByteLocks::are_held(file.path(), byte)), [true, false]);
+        assert!(share(&a, 7) && share(&b, 7) && !lock(&a, 7));
         b.unlock(7);
-        assert!(a.try_lock(7));
+        // One that has a byte may share it, with no moment between.
+        assert!(lock(&a, 7) && !share(&b, 7) && share(&a, 7) && share(&b, 7));
         drop(a);
-        assert!(b.try_lock(3) && b.try_lock(7));
+        assert!(lock(&b, 3) && lock(&b, 7));
+    }
+
+    #[test]
+    fn what_cannot_be_locked_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let unwritable = ByteLocks::new(File::open(file.path()).unwrap());
+        assert_eq!(unwritable.try_lock(0).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        assert!(ByteLocks::are_held(&file.path().join("within"), 0));
+        assert!(!ByteLocks::are_held(&file.path().with_extension("none"), 0));
     }
 }

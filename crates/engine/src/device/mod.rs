@@ -132,10 +132,6 @@ pub trait Executor: Send {
     fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;
-    /// How long each of its threads has waited for a core so far, the caller first; empty where nobody counts it.
-    fn core_waits(&self) -> Vec<Duration> {
-        Vec::new()
-    }
 }
 
 /// A named device with its executor and ledger.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     program::Programs,
-    spec::{EngineChoice, Placement, Source, Spec},
+    spec::{EngineChoice, Metric, Placement, Source, Spec},
 };
 
 /// What decides how a trial's rows are cut.
@@ -56,7 +56,15 @@ impl ChunkPolicy<'_> {
         let validates = programs.validate.is_some();
         let fixed = self.machine.gpus.iter().map(|gpu| gpu.limits.fixed_bytes).max().unwrap_or(0);
         let saves_checkpoints = spec.checkpoint.is_some();
-        let shuffle = spec.data.shuffle;
-        Rows { facts, shuffle, are_split, chunks, validates, saves_checkpoints, gpu_fixed_bytes: fixed }
+        Rows {
+            facts,
+            shuffle: spec.data.shuffle,
+            are_split,
+            chunks,
+            validates,
+            saves_checkpoints,
+            ranks_outputs: validates && spec.scores().contains(&Metric::Auc),
+            gpu_fixed_bytes: fixed,
+        }
     }
 }

@@ -11,6 +11,9 @@ use crate::program::{MemoryPlan, Programs, Role, Shard, Slice};
 
 const NUMBER: u64 = 4;
 
+/// Outputs of validation rows that `auc` ranks at most: 1 GiB of them.
+pub const MOST_RANKED: usize = 1 << 28;
+
 /// Bytes kept per row of a chunk from a file, to read its rows in file order: its index and its position in the chunk.
 const SORTED: u64 = 8;
 
@@ -24,6 +27,8 @@ pub(super) struct Rows {
     pub chunks: Option<Chunks>,
     pub validates: bool,
     pub saves_checkpoints: bool,
+    /// Whether the outputs of all validation rows come to the host, to be ranked for `auc`.
+    pub ranks_outputs: bool,
     /// Bytes of any job on a GPU beside its buffers.
     pub gpu_fixed_bytes: u64,
 }
@@ -54,7 +59,7 @@ impl Footprint {
         let saved = ranks.first().map_or(0, |(_, programs)| rows.saved(programs));
         Self {
             devices: ranks.iter().enumerate().map(device).collect(),
-            host: rows.on_host(&places),
+            host: rows.on_host(&places).saturating_add(ranks.first().map_or(0, |(_, p)| rows.ranked(p))),
             saved,
             chunks,
         }
@@ -90,6 +95,13 @@ impl Rows {
     /// Bytes of the best weights, which the first device keeps.
     pub fn best(&self, programs: &Programs) -> u64 {
         if self.validates { bytes_of(Some(programs.layout.whole(programs.layout.values))) } else { 0 }
+    }
+
+    /// Bytes of host memory to rank the outputs of all validation rows: they, the classes, and two pairs of f64 a row.
+    fn ranked(&self, programs: &Programs) -> u64 {
+        let row = programs.layout.prediction.filter(|_| self.ranks_outputs);
+        let each = row.map_or(0, |row| NUMBER * (row.len as u64 + 1) + 32);
+        each.saturating_mul(self.facts.validation_rows as u64)
     }
 
     /// Bytes of host memory for what is saved: final and best weights, in a checkpoint also the optimizer's state.

@@ -27,7 +27,7 @@ pub enum Bottleneck {
     Log,
     /// Waiting for checkpoints.
     Checkpoint,
-    /// Threads that are ready to run while others hold the cores.
+    /// Ready to run, while others hold the cores.
     Core,
     /// A GPU that has nothing to do, for no measured reason.
     Idle,

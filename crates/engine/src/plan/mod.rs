@@ -33,7 +33,7 @@ pub use chunks::Chunks;
 pub use dataset_info::DatasetInfo;
 pub use devices::{DeviceId, ResolvedDevices};
 pub use engine::{Engine, EngineReason, Tried};
-pub use footprint::Footprint;
+pub use footprint::{Footprint, MOST_RANKED};
 pub use gpu_rates::GpuRates;
 pub use lower_bound::{Bottleneck, LowerBound, StepWork, TimeBreakdown};
 pub use machine::{Gpu, GpuLimits, Machine};
@@ -51,7 +51,10 @@ use self::{
     lower::Lowered,
     run_length::{RunLength, validation_chunk},
 };
-use crate::spec::{Policy, Problem, Spec};
+use crate::{
+    spec::{Metric, Policy, Problem, Spec},
+    units,
+};
 
 const MOST_READERS: usize = 8;
 
@@ -147,6 +150,13 @@ impl Resolved {
                 if spec.trainer.early_stopping.is_some() { "early stopping watches" } else { "it needs" };
             let problem = Problem::at_key(key, format!("{what} the validation, and there is none"));
             problems.push(problem.hint("give the data validation rows, and validate every epoch"));
+        }
+        let outputs = layers.last().map_or(0, |layer| layer.outputs).saturating_mul(facts.validation_rows);
+        if outputs > MOST_RANKED && spec.scores().contains(&Metric::Auc) {
+            let (most, rows) = (units::count(MOST_RANKED as u64), units::count(facts.validation_rows as u64));
+            let message = format!("`auc` ranks at most {most} outputs, and {rows} validation rows have more");
+            let problem = Problem::at_key("logging.metrics", message);
+            problems.push(problem.hint("watch `f1`, or validate on fewer rows (`data.split`)"));
         }
         if !problems.is_empty() {
             return Err(PlanError::Problems(problems));

@@ -38,7 +38,7 @@ pub struct Measured {
     pub checkpoint_s: f64,
     /// All-reduce, where it is timed by itself.
     pub all_reduce_s: f64,
-    /// The training threads' wait for a core that others hold, at least.
+    /// How long the thread that the clock times was ready to run and had no core.
     pub core_wait_s: f64,
     /// Times that the host waited for the device in order to log.
     pub log_waits: u64,

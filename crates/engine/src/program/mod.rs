@@ -56,13 +56,15 @@ impl Programs {
         (MemoryPlan::new(self).elements() as u64).saturating_add(log as u64).saturating_mul(4)
     }
 
-    /// Bytes of the matrices that the CPU packs for the products of a step, rounded up.
+    /// Bytes of the matrices that the CPU packs for the products of a step or of a chunk, rounded up.
     pub fn packed_bytes(&self) -> u64 {
-        let packed = self.train.instructions.iter().filter_map(|Instruction { op, .. }| {
+        let packed = |Instruction { op, .. }: &Instruction| {
             let [m, k, n] = op.product()?;
             let packs = matches!(op, Op::InputGradient(_)) || Kernel::portable().worth_packing(m, n);
             packs.then(|| (k as u64).saturating_mul(n.next_multiple_of(PANEL) as u64).saturating_mul(4))
-        });
-        packed.fold(0, u64::saturating_add)
+        };
+        let of =
+            |program: &Program| program.instructions.iter().filter_map(packed).fold(0, u64::saturating_add);
+        of(&self.train).max(self.validate.as_ref().map_or(0, of))
     }
 }

@@ -1,18 +1,17 @@
 //! The area under the ROC curve, as scikit-learn's `roc_auc_score` has it of the softmax of the outputs: of two classes that
 //! of the second, of more the mean of each against the rest (`multi_class="ovr"`).
 
+use crate::plan::MOST_RANKED;
+
 /// The outputs and classes of all rows: an area follows from their ranks, which one row does not know.
 pub struct RocPoints {
     classes: usize,
     /// `[rows, classes]`.
     outputs: Vec<f32>,
     labels: Vec<f32>,
-    /// Whether there were more than [`MOST`] outputs.
+    /// Whether there were more than [`MOST_RANKED`] outputs.
     is_full: bool,
 }
-
-/// Outputs that are kept at most: 1 GiB of them.
-const MOST: usize = 1 << 28;
 
 impl RocPoints {
     pub fn new(classes: usize) -> Self {
@@ -20,8 +19,10 @@ impl RocPoints {
     }
 
     pub fn add(&mut self, outputs: &[f32], labels: &[f32]) {
-        self.is_full |= self.outputs.len() + outputs.len() > MOST;
-        if !self.is_full {
+        self.is_full |= self.outputs.len() + outputs.len() > MOST_RANKED;
+        if self.is_full {
+            (self.outputs, self.labels) = (Vec::new(), Vec::new());
+        } else {
             self.outputs.extend_from_slice(outputs);
             self.labels.extend_from_slice(labels);
         }

@@ -6,6 +6,7 @@ use super::{device_group::Rank, state::Inputs, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
+    host::run_delay,
     plan::{Measured, TimeAccount, Trial, padding},
     program::Phase,
     units,
@@ -84,10 +85,10 @@ impl TrainLoop<'_> {
         Some(format!("replicas compared {times} in {time}, equal"))
     }
 
-    /// How long the thread that waited longest was ready to run while others held the cores: its team waits for it.
+    /// How long this thread, which the clock times, was ready to run and had no core.
     fn core_wait(&self) -> Duration {
-        let waited = self.group.core_waits().into_iter().zip(&self.inputs.core_waits);
-        waited.map(|(after, before)| after.saturating_sub(*before)).max().unwrap_or_default()
+        let delays = run_delay().zip(self.inputs.run_delay);
+        delays.map(|(after, before)| after.saturating_sub(before)).unwrap_or_default()
     }
 
     /// Steps on the fewer rows that an epoch ends with.

@@ -27,6 +27,8 @@ pub struct Classes {
     pub classes: usize,
     /// Rows by their class (the rows of the matrix) and the predicted one.
     pub counts: Vec<u64>,
+    /// Whether an output was no number: then no metric is.
+    has_nan: bool,
     /// The outputs of all rows, where `auc` is wanted.
     roc: Option<RocPoints>,
 }
@@ -39,7 +41,7 @@ impl Scores {
 
     pub fn of_classes(classes: usize, with_auc: bool) -> Self {
         let (counts, roc) = (vec![0; classes * classes], with_auc.then(|| RocPoints::new(classes)));
-        Self::Classes(Classes { classes, counts, roc })
+        Self::Classes(Classes { classes, counts, has_nan: false, roc })
     }
 
     /// Adds rows: `[rows, outputs]`, and `[rows, outputs]` numbers or `[rows]` classes.
@@ -54,6 +56,7 @@ impl Scores {
                 }
             }
             Self::Classes(all) => {
+                all.has_nan |= predictions.iter().any(|y| y.is_nan());
                 for (outputs, actual) in predictions.chunks_exact(all.classes).zip(targets) {
                     all.counts[*actual as usize * all.classes + largest(outputs)] += 1;
                 }
@@ -71,6 +74,7 @@ impl Scores {
                 let values: Option<Vec<f64>> = errors.iter().map(|errors| errors.value(metric)).collect();
                 Some(mean(values?.into_iter()))
             }
+            Self::Classes(all) if all.has_nan => Some(f64::NAN),
             Self::Classes(all) => match metric {
                 Metric::F1 => Some(all.mean(Counts::f1)),
                 Metric::Precision => Some(all.mean(Counts::precision)),
@@ -111,7 +115,7 @@ impl Errors {
     /// For equal true values: 1 if all are hit, else 0.
     fn r2(&self) -> f64 {
         match (self.squared > 0.0, self.spread > 0.0) {
-            _ if self.rows < 2.0 => f64::NAN,
+            _ if self.rows < 2.0 || self.squared.is_nan() => f64::NAN,
             (_, true) => 1.0 - self.squared / self.spread,
             (is_wrong, false) => f64::from(u8::from(!is_wrong)),
         }
@@ -172,4 +176,36 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 /// The index of the largest output; of equal ones, the first.
 pub fn largest(outputs: &[f32]) -> usize {
     (1..outputs.len()).fold(0, |best, i| if outputs[i] > outputs[best] { i } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn r2(predictions: &[f32], targets: &[f32]) -> f64 {
+        let mut scores = Scores::of_numbers(&[Scale::IDENTITY]);
+        scores.add(predictions, targets);
+        scores.value(Metric::R2).unwrap()
+    }
+
+    #[test]
+    fn r2_of_odd_rows() {
+        // As sklearn.metrics.r2_score has them.
+        assert_eq!(r2(&[1.0, 2.0, 4.0], &[1.0, 2.0, 3.0]), 0.5);
+        assert_eq!([r2(&[5.0, 5.0], &[5.0, 5.0]), r2(&[5.0, 6.0], &[5.0, 5.0])], [1.0, 0.0]);
+        assert!(r2(&[1.0], &[1.0]).is_nan());
+        assert!(r2(&[f32::NAN, 5.0], &[5.0, 5.0]).is_nan(), "no prediction is no hit");
+    }
+
+    #[test]
+    fn outputs_that_are_no_numbers_have_no_metrics() {
+        let mut scores = Scores::of_classes(2, false);
+        scores.add(&[0.1, 0.9, 0.8, 0.2], &[1.0, 0.0]);
+        assert_eq!(scores.value(Metric::F1), Some(1.0));
+        scores.add(&[f32::NAN, f32::NAN], &[0.0]);
+        assert!(
+            [Metric::F1, Metric::Precision, Metric::Recall].map(|m| scores.value(m).unwrap().is_nan())
+                == [true; 3]
+        );
+    }
 }

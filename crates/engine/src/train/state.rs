@@ -62,8 +62,8 @@ pub(super) struct Inputs {
     pub ordering: Duration,
     /// The last step at which the files were found unchanged.
     pub unchanged_at: u64,
-    /// How long each thread had waited for a core before the first step.
-    pub core_waits: Vec<Duration>,
+    /// [`run_delay`](crate::host::run_delay) before the first step.
+    pub run_delay: Option<Duration>,
 }
 
 /// What the length of blocks follows from.

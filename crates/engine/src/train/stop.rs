@@ -85,7 +85,7 @@ impl EarlyStopper {
         (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {
             Some(best) => {
                 let (best, waited) =
-                    (units::shortest(best.abs() as f32), units::counted(self.seen.waited, "validation"));
+                    (units::shortest(metric.cost(best) as f32), units::counted(self.seen.waited, "validation"));
                 if self.rule.min_delta > 0.0 {
                     let delta = units::exact(self.rule.min_delta);
                     return format!(

@@ -20,6 +20,7 @@ use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
     event::{Closed, NoModel, Outcome, SavedState, Status},
+    host::run_delay,
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
 };
@@ -206,7 +207,7 @@ impl<'a> TrainLoop<'a> {
 
     fn run(&mut self, initial: Vec<f32>, resumed: Option<SavedState>) -> Result<(), Halt> {
         let start = Instant::now();
-        self.inputs.core_waits = self.group.core_waits();
+        self.inputs.run_delay = run_delay();
         self.group.start(&self.clock)?;
         self.group.write(Purpose::Parameters, self.values(), &initial)?;
         drop(initial);

@@ -61,7 +61,7 @@ impl TrainLoop<'_> {
 
     /// `None` where nothing follows from predictions, which then stay on their devices.
     fn new_scores(&self) -> Option<Scores> {
-        let row = self.trial.programs.layout.prediction?;
+        let row = self.trial.ranks().find_map(|programs| programs.layout.prediction)?;
         let with_auc = self.trial.spec.scores().contains(&Metric::Auc);
         Some(match self.trial.spec.model.loss.classifies() {
             true => Scores::of_classes(row.len, with_auc),
@@ -74,8 +74,8 @@ impl TrainLoop<'_> {
         let (Some(scores), Some(part)) = (&mut self.validated.scores, &self.dataset.validation) else {
             return Ok(());
         };
-        let programs = std::iter::once(&self.trial.programs).chain(&self.trial.peers);
-        let first = programs.map(|programs| programs.layout.prediction.unwrap_or_default()).collect();
+        let first =
+            self.trial.ranks().map(|programs| programs.layout.prediction.unwrap_or_default()).collect();
         let predictions = self.group.read_rows(Purpose::Validation, first, rows.len())?;
         let targets = self.dataset.targets;
         scores.add(&predictions, &part.targets[rows.start * targets..rows.end * targets]);

@@ -21,6 +21,9 @@ pub enum RecordError {
     /// A file of the record cannot be read back.
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read { path: PathBuf, source: io::Error },
+    /// A file cannot be locked: its file system has no locks.
+    #[error("cannot lock `{}`: {}", path.display(), reason(source))]
+    Lock { path: PathBuf, source: io::Error },
     /// A file's content cannot be expressed in its format.
     #[error("cannot write `{}`: {message}", path.display())]
     Encode { path: PathBuf, message: String },
@@ -65,6 +68,9 @@ impl RecordError {
 
     /// A hint, if there is one.
     pub fn hint(&self) -> Option<&'static str> {
+        if matches!(self, Self::Lock { .. }) {
+            return Some("choose a folder whose file system has locks with `--runs-dir DIR`");
+        }
         let (Self::MakeFolder { path, source } | Self::Write { path, source }) = self else { return None };
         if path == Path::new(STANDARD_OUTPUT) {
             return None;

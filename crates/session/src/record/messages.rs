@@ -129,7 +129,7 @@ pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
         Bottleneck::File => "file reads",
         Bottleneck::Log => "log",
         Bottleneck::Checkpoint => "checkpoints",
-        Bottleneck::Core => "waiting for a core that others held",
+        Bottleneck::Core => "waiting for a core",
         Bottleneck::Idle => "an idle GPU",
         Bottleneck::Unexplained => "unexplained",
     }

@@ -1,16 +1,20 @@
 //! A file that only grows, by complete lines.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
 use super::{RecordError, lines::Lines};
+use crate::host::ByteLocks;
 
 /// Lines are buffered up to this size, so that many tiny blocks cost one system call.
 const BURST_BYTES: usize = 64 * 1024;
+
+/// The byte whose lock stands for the whole file.
+const OWNED: u64 = 0;
 
 /// A column of a CSV file: its name, and how the cell of a row is written.
 pub(super) type Column<R> = (&'static str, for<'a> fn(&'a mut Lines, &R) -> &'a mut Lines);
@@ -75,7 +79,12 @@ impl RowFile {
     /// Locks the file until the process ends; false where another process holds it. A file system without locks has none
     /// to hold.
     pub fn try_lock(&self) -> bool {
-        !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock))
+        ByteLocks::new(&self.file).try_lock(OWNED).unwrap_or(true)
+    }
+
+    /// Whether another process has locked a file.
+    pub fn is_locked(path: &Path) -> bool {
+        ByteLocks::are_held(path, OWNED)
     }
 
     /// [`create`](Self::create) with a header line of column names.

@@ -3,14 +3,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, TryLockError},
+    fs,
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use chrono::{DateTime, Utc};
 
-use super::{Claims, RecordError};
+use super::{Claims, RecordError, RunLock};
 use crate::{
     event::Status,
     host::{Durability, read_text, write_atomically},
@@ -139,13 +139,8 @@ impl RunDir {
 
     /// Whether a process is at work here, or in a sweep's trial: it holds the lock of its files.
     pub fn is_live(&self) -> bool {
-        let mut logs = self.trials().into_values().chain([self.clone()]).map(|run| run.file("run.log"));
-        // What cannot be looked at may well be live.
-        let is_locked = |path| match fs::File::options().append(true).open(path) {
-            Ok(file) => matches!(file.try_lock(), Err(TryLockError::WouldBlock)),
-            Err(e) => e.kind() != io::ErrorKind::NotFound,
-        };
-        Claims::are_held(&self.path) || logs.any(is_locked)
+        let mut runs = self.trials().into_values().chain([self.clone()]);
+        Claims::are_held(&self.path) || runs.any(|run| RunLock::is_held(&run.path))
     }
 
     /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that

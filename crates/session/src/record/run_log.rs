@@ -26,6 +26,11 @@ impl RunLock {
     pub fn take(folder: &Path) -> Result<Option<Self>, RecordError> {
         Ok(RowFile::lock_and_append(&folder.join(NAME))?.map(Self))
     }
+
+    /// Whether another process runs a folder.
+    pub fn is_held(folder: &Path) -> bool {
+        RowFile::is_locked(&folder.join(NAME))
+    }
 }
 
 const NAME: &str = "run.log";
@@ -34,7 +39,9 @@ impl RunLog {
     /// Creates the file, and locks it: it stands for the run's folder.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
         let file = RowFile::create(path, b"")?;
-        file.try_lock();
+        if !file.try_lock() {
+            return Err(RecordError::unusable(path, "another process has taken it"));
+        }
         let folder = path.parent().unwrap_or(path).to_owned();
         Ok(Self { file, folder, header: None, clock: || rfc3339(now()) })
     }

@@ -1,6 +1,8 @@
 //! A sweep that several processes run together: each claims one trial after the other, and the last to end completes the
 //! table.
 
+use std::{sync::PoisonError, thread, time::Duration};
+
 use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
@@ -10,9 +12,12 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{RunDir, TrialEnd, Verbosity},
+    record::{RecordError, RunDir, TrialEnd, Verbosity},
     spec::TrialSpec,
 };
+
+/// How long the last process waits for others that have a trial and are about to end.
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl<P: Planned> Sweep<'_, '_, P> {
     /// Runs a trial, unless another process has it (`None`) or has run it since this one began.
@@ -22,9 +27,16 @@ impl<P: Planned> Sweep<'_, '_, P> {
         trial: &TrialSpec<P::Spec>,
         phase: &Phase,
     ) -> Option<(TrialEnd, Exit)> {
-        if !self.claims.claim(trial.index) {
-            self.line.stopped(trial.index);
-            return None;
+        match self.claims.claim(trial.index) {
+            Ok(true) => {}
+            Ok(false) => {
+                self.line.stopped(trial.index);
+                return None;
+            }
+            Err(fault) => {
+                self.with(|progress| progress.unlisted(fault));
+                return None;
+            }
         }
         let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
         let is_new = begun.is_none();
@@ -47,17 +59,31 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Ends the work of this process. The last one to end completes the table: returns whether this is it.
-    pub fn complete(&self) -> bool {
-        if !self.claims.leave() {
-            if self.session.process.verbosity != Verbosity::Quiet {
-                print_stderr(
-                    "other processes go on with this sweep; the last to end completes `sweep.csv`\n",
-                );
+    pub fn complete(&self) -> Result<bool, RecordError> {
+        while self.claims.leave()? {
+            self.take_ends();
+            let left = self.left();
+            if left.is_empty() || self.is_cut() {
+                self.run_phase(Phase::new(left, None)); // says why they are not run
+                self.repeat_ends();
+                return Ok(true);
             }
-            return false;
+            // Others may join meanwhile.
+            self.claims.go_on()?;
+            let phase = self.run_phase(Phase::new(left, None));
+            if !phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                thread::sleep(PAUSE);
+            }
         }
-        let trials = self.folder.trials();
-        for (index, folder) in trials {
+        if self.session.process.verbosity != Verbosity::Quiet {
+            print_stderr("other processes go on with this sweep; the last to end completes `sweep.csv`\n");
+        }
+        Ok(false)
+    }
+
+    /// Takes over how the trials of other processes ended.
+    fn take_ends(&self) {
+        for (index, folder) in self.folder.trials() {
             let is_known = self.with(|progress| {
                 progress.ends.get(index).is_none_or(|end| matches!(end, Some(TrialEnd::Ran { .. })))
             });
@@ -66,16 +92,16 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 self.set(index, end, exit);
             }
         }
-        // Their owners died after this process had looked for the last time.
+    }
+
+    /// Trials whose owners died after this process had looked for the last time. Successive halving leaves none.
+    fn left(&self) -> Vec<usize> {
         let is_left = |trial: &usize| {
             matches!(self.prepared[*trial], Prepared::Run(_))
                 && self.with(|progress| progress.ends[*trial].is_none())
         };
-        if self.session.experiment.stop.is_none() {
-            self.run_phase(Phase::new((0..self.prepared.len()).filter(is_left).collect(), None));
-        }
-        self.repeat_ends();
-        true
+        let trials = 0..self.prepared.len();
+        if self.session.experiment.stop.is_none() { trials.filter(is_left).collect() } else { Vec::new() }
     }
 }
 

@@ -70,7 +70,10 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     if let Some(exit) = refuse_jobs(session, prepared) {
         return Ok(exit.into());
     }
-    let Some((folder, claims)) = sweep_folder::open(session)? else { return Ok(Exit::Refused.into()) };
+    let (folder, claims) = match sweep_folder::open(session)? {
+        Ok(opened) => opened,
+        Err(exit) => return Ok(exit.into()),
+    };
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
@@ -159,7 +162,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             None => self.phase(all, None),
         }
         self.line.apart(&mut io::stderr(), |_| {});
-        let is_last = self.complete();
+        let is_last = self.complete()?;
         let folder = self.folder.path().to_owned();
         let session = self.session;
         let Progress { table, mut worst, stopped, fault, .. } =
@@ -275,8 +278,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 progress.stopped.get_or_insert(Stopped::Failed);
             }
             if let Err(fault) = progress.table.set(index, &end) {
-                progress.stopped.get_or_insert(Stopped::Unlisted);
-                progress.fault.get_or_insert(fault);
+                progress.unlisted(fault);
             }
             if let TrialEnd::Skipped { .. } = &end {
                 self.line.skipped(index);

@@ -8,7 +8,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    exit::print_error,
+    exit::{Exit, print_error},
     planned::{Planned, Resume},
     session::Session,
 };
@@ -17,9 +17,11 @@ use crate::{
     record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd},
 };
 
-/// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. `None` where that is refused, as was
-/// printed.
-pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDir, Claims)>, RecordError> {
+/// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. An exit where that is refused, as was
+/// printed, or interrupted.
+pub(super) fn open<P: Planned>(
+    session: &Session<'_, P>,
+) -> Result<Result<(RunDir, Claims), Exit>, RecordError> {
     let experiment = session.experiment;
     let name = experiment.trials.first().map_or("", |first| P::name(&first.spec));
     let tail = format!("sweep-{}", experiment.hash8());
@@ -35,7 +37,7 @@ pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDi
             if !folder.name().contains(&tail) {
                 let path = folder.file(SWEEP_FILE);
                 print_error(format!("`{}` no longer gives the trials that it gave", path.display()), None);
-                return Ok(None);
+                return Ok(Err(Exit::Refused));
             }
             folder
         }
@@ -47,12 +49,16 @@ pub(super) fn open<P: Planned>(session: &Session<'_, P>) -> Result<Option<(RunDi
     };
     // Who measures the machine wants it alone; the rungs of successive halving are decided by one process.
     let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none();
-    let Some(claims) = Claims::new(folder.path(), is_shared)? else {
+    let is_cut = || session.process.stop.signal().is_some();
+    let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
+        if is_cut() {
+            return Ok(Err(session.signal()));
+        }
         let message = format!("`{}` is under way in another process", folder.path().display());
         print_error(message, Some("wait for its end, or end it"));
-        return Ok(None);
+        return Ok(Err(Exit::Refused));
     };
-    Ok(Some((folder, claims)))
+    Ok(Ok((folder, claims)))
 }
 
 /// How trials ended that do not run again: those that finished, that diverged, as they would again, or that wait at a rung,

@@ -16,7 +16,7 @@ use crate::{
 pub(super) enum Stopped {
     /// The disk takes no more: a trial could not be recorded.
     Full,
-    /// `sweep.csv` cannot be written.
+    /// `sweep.csv` cannot be written, or its trials not claimed.
     Unlisted,
     /// A trial failed, and `--fail-fast` was given.
     Failed,
@@ -32,11 +32,17 @@ pub(super) struct Progress {
     pub begun: BTreeMap<usize, RunDir>,
     pub worst: Exit,
     pub stopped: Option<Stopped>,
-    /// The first error of the table.
+    /// The first error of the table or the claims.
     pub fault: Option<RecordError>,
 }
 
 impl Progress {
+    /// Trials can no longer be listed, or claimed.
+    pub fn unlisted(&mut self, fault: RecordError) {
+        self.stopped.get_or_insert(Stopped::Unlisted);
+        self.fault.get_or_insert(fault);
+    }
+
     pub fn is_at_rung(&self, trial: usize) -> bool {
         self.ends[trial].as_ref().is_some_and(is_at_rung)
     }

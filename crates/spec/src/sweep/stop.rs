@@ -18,7 +18,7 @@ table! {
     /// Successive halving.
     #[derive(Copy)]
     pub struct Halving {
-        /// What trials are judged by, at the validation after the last epoch before the rung.
+        /// What trials are judged by at the last validation before a rung: `validation.loss` or `validation.accuracy`.
         pub metric: Monitor = Monitor::ValidationLoss,
         /// Epochs until the first rung.
         pub min_epochs: u64 = 1 => count,

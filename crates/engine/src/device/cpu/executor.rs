@@ -17,7 +17,6 @@ use crate::{
         Block, Clock, DeviceError, Executor, Grain, Kind, Lane, Ledger, Meters, Moved, PassKind, Purpose,
         Ran, RowReader, Store, digest,
     },
-    host::run_queue,
     op::{
         Accumulator, BufferId, Layout, Phase, Slice,
         run::{BoundData, Cursor, Failure, WorkerState},
@@ -337,10 +336,5 @@ impl Executor for CpuExecutor {
 
     fn bytes(&self) -> u64 {
         self.bytes + self.rows_bytes.iter().sum::<u64>()
-    }
-
-    fn core_waits(&self) -> Vec<Duration> {
-        let threads = std::iter::once(run_queue::thread()).chain(self.team.iter().flat_map(Team::threads));
-        threads.map(|thread| thread.and_then(run_queue::waited).unwrap_or_default()).collect()
     }
 }

@@ -6,13 +6,11 @@
 use std::{
     io,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle, Thread},
 };
-
-use crate::host::run_queue;
 
 /// Iterations that spin before a wait yields: about ten microseconds. Longer would help on an idle machine, but costs
 /// much when another process has taken the awaited thread's core.
@@ -89,8 +87,6 @@ struct Shared {
     /// The number of runs started.
     block: AtomicUsize,
     quit: AtomicBool,
-    /// The system's number of each thread, once it has begun.
-    threads: Vec<OnceLock<u32>>,
 }
 
 /// Member 0 is the caller; the others are threads of the team.
@@ -106,26 +102,15 @@ impl Team {
         work: impl Fn(WorkerToken<'_>) -> Result<(), Lost> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let barrier = Barrier { members, ..Barrier::default() };
-        let threads = (1..members).map(|_| OnceLock::new()).collect();
-        let shared = Arc::new(Shared { barrier, threads, ..Shared::default() });
+        let shared = Arc::new(Shared { barrier, ..Shared::default() });
         let work = Arc::new(work);
         let mut team = Self { shared: Arc::clone(&shared), workers: Vec::new() };
         for member in 1..members {
             let (shared, work) = (Arc::clone(&shared), Arc::clone(&work));
-            let body = move || {
-                if let Some(thread) = run_queue::thread() {
-                    _ = shared.threads[member - 1].set(thread);
-                }
-                serve(&shared, |barrier| work(WorkerToken { member, barrier }));
-            };
+            let body = move || serve(&shared, |barrier| work(WorkerToken { member, barrier }));
             team.workers.push(thread::Builder::new().name(format!("cpu-{member}")).spawn(body)?);
         }
         Ok(team)
-    }
-
-    /// The system's numbers of the team's threads, without the caller; `None` for one that has not begun.
-    pub fn threads(&self) -> impl Iterator<Item = Option<u32>> {
-        self.shared.threads.iter().map(|thread| thread.get().copied())
     }
 
     /// Runs every member's work once. The caller is member 0 and runs `own`, which must wait at the barrier as often as the

@@ -229,11 +229,6 @@ impl DeviceGroup {
         self.all(move |rank| rank.device.digest(of))
     }
 
-    /// See [`Executor::core_waits`](crate::device::Executor::core_waits); of several devices nothing is known.
-    pub fn core_waits(&self) -> Vec<Duration> {
-        self.alone.as_ref().map(|rank| rank.device.executor.core_waits()).unwrap_or_default()
-    }
-
     /// Ends the threads. Returns the devices whose threads ended, in order.
     pub fn finish(self) -> Vec<Rank> {
         self.alone.into_iter().chain(self.workers.finish()).collect()
