@@ -1,9 +1,6 @@
 //! A sweep's folder: made, or found again, and what its trials came to.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
@@ -69,28 +66,31 @@ pub(super) fn ends(
     trials: usize,
     left: Option<&BTreeSet<usize>>,
 ) -> Vec<Option<TrialEnd>> {
-    let rows = rows(&folder.file("sweep.csv"));
+    let rows = rows(folder);
     let done = |index: usize| {
         let row = rows.get(&index);
         let is_over = left.is_some_and(|left| !left.contains(&index));
-        let of_folder = begun.get(&index).and_then(|folder| {
-            let is_kept = |s: &Status| {
-                matches!(s, Status::Finished | Status::Diverged | Status::Stopped)
-                    || is_over && *s == Status::Failed
-            };
-            let (status, folder) = (folder.status().filter(is_kept)?, folder.name());
-            let reason = row.filter(|row| row.folder == folder).map(|row| row.reason.clone());
-            let reason = reason.filter(|reason| !reason.is_empty());
-            Some(TrialEnd::Ran { status, folder, reason })
-        });
+        let is_kept = |end: &TrialEnd| match end {
+            TrialEnd::Ran { status: Status::Finished | Status::Diverged | Status::Stopped, .. } => true,
+            TrialEnd::Ran { status: Status::Failed, .. } => is_over,
+            _ => false,
+        };
+        let of_folder = begun.get(&index).and_then(|folder| end_in(folder, row)).filter(is_kept);
         of_folder.or_else(|| row.filter(|_| is_over)?.end())
     };
     (0..trials).map(done).collect()
 }
 
-/// A row of an earlier `sweep.csv`.
+/// How the trial of a folder ended, as far as that is known, and why, where its row says so.
+pub(super) fn end_in(folder: &RunDir, row: Option<&Row>) -> Option<TrialEnd> {
+    let (status, folder) = (folder.status()?, folder.name());
+    let row = row.filter(|row| row.folder == folder && !row.reason.is_empty());
+    Some(TrialEnd::Ran { status, folder, reason: row.map(|row| row.reason.clone()) })
+}
+
+/// A row of a `sweep.csv`.
 #[derive(Deserialize)]
-struct Row {
+pub(super) struct Row {
     trial: usize,
     status: String,
     folder: String,
@@ -112,7 +112,9 @@ impl Row {
     }
 }
 
-fn rows(path: &Path) -> HashMap<usize, Row> {
-    let rows = csv::Reader::from_path(path).into_iter().flat_map(csv::Reader::into_deserialize);
+/// The rows of a sweep's table by their trials.
+pub(super) fn rows(sweep: &RunDir) -> HashMap<usize, Row> {
+    let rows =
+        csv::Reader::from_path(sweep.file("sweep.csv")).into_iter().flat_map(csv::Reader::into_deserialize);
     rows.flatten().map(|row: Row| (row.trial, row)).collect()
 }
