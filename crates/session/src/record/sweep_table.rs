@@ -1,8 +1,8 @@
 //! `sweep.csv`: one row per trial, all of them from the start.
 //!
 //! The file is written anew, under a temporary name, when a trial ends, at most once a second and at the sweep's end. What a
-//! row lags behind stands in the trial's own folder. Of several processes each writes its own rows, and keeps those in the
-//! file that say more than it knows.
+//! row lags behind stands in the trial's own folder. Where several processes share a sweep, each writes its own rows, and
+//! keeps those of others that say more than it knows.
 
 use std::{
     fs,

@@ -7,8 +7,8 @@ use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
-    sweep::{Sweep, exit_of, has_other_data, print_other_data},
-    sweep_folder::{end_in, rows},
+    sweep::{Sweep, exit_of},
+    sweep_folder::{end_in, has_other_data, print_other_data, rows},
     sweep_progress::{Phase, Stopped, is_failure},
 };
 use crate::{

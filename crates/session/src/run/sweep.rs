@@ -60,17 +60,6 @@ pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> 
     run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-/// Whether a trial was begun with other data than it would have now.
-pub(super) fn has_other_data<P: Planned>(trial: &RunDir, planned: &P) -> bool {
-    let digests = trial.data_digest().zip(planned.data_digest());
-    digests.is_some_and(|(was, is)| was != is)
-}
-
-pub(super) fn print_other_data(trial: &RunDir) {
-    let message = format!("the data are not those that `{}` was trained on", trial.path().display());
-    print_error(message, Some("bring the data back, or run the spec anew"));
-}
-
 fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
@@ -84,12 +73,8 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
     let begun = folder.trials();
-    let is_of_others = |(index, trial): &(&usize, &RunDir)| match prepared.get(**index) {
-        Some(Prepared::Run(planned)) => has_other_data(trial, &**planned),
-        _ => false,
-    };
-    if let Some((_, trial)) = begun.iter().find(is_of_others) {
-        print_other_data(trial);
+    if let Some(trial) = sweep_folder::on_other_data(&begun, prepared) {
+        sweep_folder::print_other_data(trial);
         return Ok(Exit::Refused.into());
     }
     let summaries = begun.iter().filter_map(|(index, trial)| Some((*index, trial.summarized()?))).collect();

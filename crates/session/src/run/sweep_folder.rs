@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::{
     exit::{Exit, print_error},
     planned::{Planned, Resume},
+    prepare::Prepared,
     session::Session,
 };
 use crate::{
@@ -56,6 +57,29 @@ pub(super) fn open<P: Planned>(
         return Ok(Err(Exit::Refused));
     };
     Ok(Ok((folder, claims)))
+}
+
+/// Whether a trial was begun with other data than it would have now.
+pub(super) fn has_other_data<P: Planned>(trial: &RunDir, planned: &P) -> bool {
+    let digests = trial.data_digest().zip(planned.data_digest());
+    digests.is_some_and(|(was, is)| was != is)
+}
+
+pub(super) fn print_other_data(trial: &RunDir) {
+    let message = format!("the data are not those that `{}` was trained on", trial.path().display());
+    print_error(message, Some("bring the data back, or run the spec anew"));
+}
+
+/// One of the trials that were begun with other data.
+pub(super) fn on_other_data<'b, P: Planned>(
+    begun: &'b BTreeMap<usize, RunDir>,
+    prepared: &[Prepared<P>],
+) -> Option<&'b RunDir> {
+    let is_it = |(index, trial): &(&usize, &RunDir)| match prepared.get(**index) {
+        Some(Prepared::Run(planned)) => has_other_data(trial, &**planned),
+        _ => false,
+    };
+    begun.iter().find(is_it).map(|(_, trial)| trial)
 }
 
 /// How trials ended that do not run again: those that finished, that diverged, as they would again, or that wait at a rung,
