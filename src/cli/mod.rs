@@ -13,6 +13,7 @@ mod export;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
 mod gpus;
+mod http;
 mod machine;
 mod measure;
 mod parity;

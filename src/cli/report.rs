@@ -25,7 +25,7 @@ pub fn report(options: &ReportOptions) -> Exit {
         print_error("`--png` is not in this version", Some("`--svg DIR` writes drawings of any size"));
         return Exit::Refused;
     }
-    let request = PageRequest { paths, metric: metric.as_deref(), filter: filter.as_deref(), is_live: false };
+    let request = PageRequest { paths, metric: metric.as_deref(), filter: filter.as_deref(), tag: None };
     let page = match report::page(&request) {
         Ok(page) => page,
         Err(e) => {

@@ -13,7 +13,7 @@ use crate::{
     host::stop_on_signals,
     record::RunDir,
     report::{Moment, ReportError, Style},
-    run::{Exit, print},
+    run::{Exit, print_or_end},
     train::StopFlag,
 };
 
@@ -30,41 +30,44 @@ const LEAST_LINES: usize = 4;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Runs the command until nothing is at work, or a signal ends it.
+/// Runs the command until nothing is at work, nobody reads what it prints, or a signal ends it.
 pub fn watch(options: &WatchOptions) -> Exit {
-    let mut moment = match look(&options.path) {
-        Ok(moment) => moment,
-        Err(e) => return refuse(&e),
-    };
+    match look(&options.path) {
+        Ok(moment) => follow(options, moment).err().unwrap_or(Exit::Done),
+        Err(e) => refuse(&e),
+    }
+}
+
+/// An error is how the process ends because it can print no more.
+fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let stop = StopFlag::default();
     stop_on_signals(&stop.number, &stop.saves);
     let is_screen = io::stdout().is_terminal() && !moment.is_over;
     let mut line = String::new();
     if is_screen {
-        print(ENTER);
+        print_or_end(ENTER)?;
     }
     while !moment.is_over && stop.number.load(Ordering::Relaxed) == 0 {
         let begun = Instant::now();
         if is_screen {
-            print(&frame(&moment, &options.metric));
+            print_or_end(&frame(&moment, &options.metric))?;
         } else if line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
-            print(&format!("{line}\n"));
+            print_or_end(&format!("{line}\n"))?;
         }
         let rest = EVERY.max(begun.elapsed() * LEAST_REST);
         while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
             thread::sleep(Duration::from_millis(50));
         }
-        match look(&options.path) {
-            Ok(next) => moment = next,
-            // Such as a file that is replaced at this moment.
-            Err(_) => continue,
+        // An error may be a file that is replaced at this moment.
+        if let Ok(next) = look(&options.path) {
+            moment = next;
         }
     }
     if is_screen {
-        print(LEAVE);
+        print_or_end(LEAVE)?;
     }
-    print(&text(&moment, &options.metric))
+    print_or_end(&text(&moment, &options.metric))
 }
 
 fn look(path: &str) -> Result<Moment, ReportError> {

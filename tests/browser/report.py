@@ -271,6 +271,12 @@ def serve(browser, runner, folder):
         browser.evaluate("document.querySelector('.legend button').click()")
         browser.evaluate(f"{log}.click()")
         pressed = browser.evaluate(f"{log}.getAttribute('aria-pressed')")
+        browser.evaluate("document.querySelector('main').id = 'first'")
+        asked = "performance.getEntriesByType('resource').length"
+        wait("the page asks twice", f"{asked} > 1")
+        wait("what has not changed is not drawn anew", "document.querySelector('main').id === 'first'")
+        # A drag that ends outside the page.
+        browser.evaluate("dispatchEvent(new Event('pointerdown')), dispatchEvent(new Event('blur'))")
         with metrics.open("a") as file:
             file.write("".join(rows[20:]))
         wait("the page is renewed", f"{last} === 59")

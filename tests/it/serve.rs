@@ -6,9 +6,11 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-use super::process::Sandbox;
+use super::{ends::LIMIT, process::Sandbox};
 
 struct Served {
     child: Child,
@@ -25,9 +27,34 @@ impl Served {
         Self { child, port }
     }
 
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream
+    }
+
+    /// What the answer to these bytes begins with; nothing where the server closes the connection.
+    fn answer_to(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        // The server need not read all.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// Its threads, and the most KiB it has had in memory.
+    fn size(&self) -> [u64; 2] {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        ["Threads:", "VmHWM:"].map(|name| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse().unwrap()
+        })
+    }
+
     /// The answer's status, its `ETag` and its text.
     fn ask(&self, request: &str, headers: &str) -> (u16, String, String) {
-        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
+        let mut stream = self.connect();
         write!(stream, "{request} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -67,6 +94,7 @@ fn the_page_is_renewed_as_a_run_goes_on() {
     run(place.path(), "1,1,train,8,3.5,0.1\n2,1,train,8,2.5,0.1\n");
     let (status, first, text) = served.get(&format!("If-None-Match: {none}\r\n"));
     assert!(status == 200 && first != none && text.contains("[3.5,2.5]"), "{text}");
+    assert!(text.contains(&format!("id=\"tag\">{:?}<", first)), "{text}");
     assert!(text.contains("fetch(\"/\"") && text.contains("; connect-src &#39;self&#39;"), "{text}");
     let known = format!("If-None-Match: {first}\r\n");
     assert_eq!(served.get(&known), (304, first.clone(), String::new()));
@@ -88,12 +116,16 @@ fn nothing_but_the_page_is_answered_and_on_this_machine_alone() {
         ("GET /", "Host: localhost.example.org\r\n", 403),
         ("GET /", "Host: example.org:localhost\r\n", 403),
         ("GET /", "", 403),
+        ("GET /", "Host: localhost\r\nHost: example.org\r\n", 403),
         ("GET /a/1/metrics.csv", "Host: localhost\r\n", 404),
         ("GET /../../spec.toml", "Host: localhost\r\n", 404),
         ("GET /%2e%2e/spec.toml", "Host: localhost\r\n", 404),
         ("GET /?path=/etc/passwd", "Host: localhost\r\n", 404),
         ("POST /", "Host: localhost\r\nContent-Length: 0\r\n", 405),
+        ("POST /", "Host: localhost\r\nContent-Length: 1000000000000000000\r\n", 405),
         ("DELETE /", "Host: localhost\r\n", 405),
+        ("GET  /", "Host: localhost\r\n", 400),
+        ("GET /", "no field\r\n", 400),
     ] {
         let (status, _, text) = served.ask(request, headers);
         assert_eq!(status, expected, "{request} {headers}");
@@ -110,4 +142,44 @@ fn nothing_but_the_page_is_answered_and_on_this_machine_alone() {
     assert_eq!(taken.code, Some(1));
     assert!(taken.stderr.contains("`--port 0` takes any port that is free"), "{taken:?}");
     assert_eq!(place.runner(&["serve", "none"]).code, Some(2));
+}
+
+#[test]
+fn no_client_takes_more_than_its_share() {
+    let place = Sandbox::new("");
+    run(place.path(), "1,1,train,8,3.5,0.1\n");
+    let served = Served::start(&place, "runs");
+    let begun = Instant::now();
+    // It never ends its request, and is never silent for long.
+    let mut slow = served.connect();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").unwrap();
+    let dribble = thread::spawn(move || {
+        while slow.write_all(b"a").is_ok() && begun.elapsed() < LIMIT {
+            thread::sleep(Duration::from_millis(100));
+        }
+        begun.elapsed()
+    });
+    assert_eq!(served.get("").0, 200);
+    assert!(!dribble.is_finished(), "a quick client does not wait for a slow one");
+
+    let body = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000000000000\r\n\r\n";
+    assert!(served.answer_to(&[&body[..], &[b'a'; 100_000]].concat()).starts_with("HTTP/1.1 405 "));
+    let mut endless = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec();
+    endless.resize(100_000, b'a');
+    assert!(served.answer_to(&endless).starts_with("HTTP/1.1 431 "));
+    endless.resize(100_000_000, b'a');
+    served.answer_to(&endless);
+    assert!(served.answer_to(b"\xff\xfe\r\n\r\n").starts_with("HTTP/1.1 400 "));
+
+    let idle: Vec<TcpStream> = (0..200).map(|_| served.connect()).collect();
+    let [threads, memory] = served.size();
+    assert!(threads <= 17 && memory < 100_000, "{threads} threads, {memory} KiB");
+    // Until the idle ones have had their time, there is no place for another.
+    let asked = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    while !served.answer_to(asked).starts_with("HTTP/1.1 200 ") {
+        assert!(begun.elapsed() < LIMIT);
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop(idle);
+    assert!(dribble.join().unwrap() < LIMIT);
 }

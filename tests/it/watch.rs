@@ -1,34 +1,76 @@
 //! `runner watch` beside a run that is at work, in plain lines, and after its end.
 
 use std::{
+    fs::{self, File},
     io::{BufRead, BufReader},
-    process::Stdio,
+    process::{Child, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
-use super::process::Sandbox;
+use super::{
+    ends::{LIMIT, quiet, send, wait_for_lines, wait_until},
+    process::{Ended, Sandbox},
+};
 
-/// Long enough to be watched.
-const LONG: [&str; 3] = ["trainer.max_epochs=100000000", "logging.flush_every_s=0.05", "trainer.max_time=4s"];
+/// A run that goes on until it is signalled.
+const ENDLESS: [&str; 2] = ["trainer.max_epochs=100000000", "logging.flush_every_s=0.05"];
 
 #[test]
 fn a_run_is_watched_until_it_ends() {
     let place = Sandbox::new(super::run::LINREG);
-    let (mut command, runs) = place.prepared(&LONG);
-    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    while !std::fs::read_dir(runs.join("spec")).is_ok_and(|mut entries| {
-        entries.next().is_some_and(|entry| entry.unwrap().path().join("metrics.csv").is_file())
-    }) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let (command, runs) = place.prepared(&ENDLESS);
+    let mut run = quiet(command);
+    wait_for_lines(&runs, 2);
+    let printed = place.path().join("printed");
+    let read = || fs::read_to_string(&printed).unwrap();
     let mut command = place.command(&["watch", runs.to_str().unwrap()]);
-    let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    let lines: Vec<String> = lines.map(|line| line.unwrap()).collect();
-    assert!(watch.wait().unwrap().success() && run.wait().unwrap().success());
-    let text = lines.join("\n");
-    assert!(text.contains(" of 100,000,000, step ") && text.contains(" steps/s, about "), "{text}");
-    assert!(text.contains("\nfinished, epoch ") && text.contains("train loss"), "{text}");
+    let mut watch = command.stdout(File::create(&printed).unwrap()).spawn().unwrap();
+    wait_until(&mut run, || read().contains(" steps/s, about "));
+    send("-TERM", &run);
+    assert_eq!(run.wait().unwrap().code(), Some(143));
+    assert_eq!(end(&mut watch), Some(0));
+    let text = read();
+    assert!(text.contains(" of 100,000,000, step "), "{text}");
+    assert!(text.contains("\ninterrupted, epoch ") && text.contains("train loss"), "{text}");
     assert!(!text.contains('\u{1b}'), "no terminal, no control sequences: {text}");
+}
+
+#[test]
+fn watching_ends_with_its_reader_and_the_run_goes_on() {
+    let place = Sandbox::new(super::run::LINREG);
+    let (command, runs) = place.prepared(&ENDLESS);
+    let mut run = quiet(command);
+    wait_for_lines(&runs, 2);
+    let arguments = ["watch", runs.to_str().unwrap()];
+    let mut watch = quiet(place.command(&arguments));
+    let mut line = String::new();
+    BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(end(&mut watch), Some(0), "as `| head -1` ends it");
+    let mut command = place.command(&arguments);
+    command.stdout(File::create("/dev/full").unwrap()).stderr(Stdio::piped());
+    let mut full = command.spawn().unwrap();
+    assert_eq!(end(&mut full), Some(1));
+    let told = Ended::from_output(full.wait_with_output().unwrap()).stderr;
+    assert_eq!(told, "error: cannot write to standard output: no space left on device\n");
+    assert_eq!(run.try_wait().unwrap(), None);
+    send("-TERM", &run);
+    assert_eq!(end(&mut run), Some(143));
+}
+
+/// The exit code of one that ends soon.
+fn end(child: &mut Child) -> Option<i32> {
+    let begun = Instant::now();
+    loop {
+        match child.try_wait().unwrap() {
+            Some(status) => return status.code(),
+            None if begun.elapsed() < LIMIT => thread::sleep(Duration::from_millis(5)),
+            None => {
+                child.kill().unwrap();
+                return None;
+            }
+        }
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ const LIVE: &str = include_str!("assets/live.js");
 
 impl Content<'_> {
     /// The whole page.
-    pub(super) fn document(self, title: &str, headline: Html, is_live: bool) -> String {
+    pub(super) fn document(self, title: &str, headline: Html, tag: Option<&str>) -> String {
         let mut body = Html::default();
         body.with("header", &[], |html| {
             let runs = units::counted(self.comparison.runs.len() as u64, "run");
@@ -55,29 +55,29 @@ impl Content<'_> {
         );
         body.words("footer", &[], &made);
         body.data("charts", &json!(self.charts).to_string());
-        with_head(title, body, is_live)
+        with_head(title, body, tag)
     }
 }
 
-/// A page that is served and has nothing to show yet: why, in words.
-pub fn waiting(words: &str) -> String {
+/// A page that is served under this `ETag` and has nothing to show yet: why, in words.
+pub fn waiting(words: &str, tag: &str) -> String {
     let mut body = Html::default();
     body.with("header", &[], |html| {
         html.words("h1", &[], "No run yet");
         html.prose("p", &[("class", &"warning")], words);
     });
     body.data("charts", "[]");
-    with_head("runs", body, true)
+    with_head("runs", body, Some(tag))
 }
 
 /// A complete file. What a run's files say cannot become a script: it is escaped, no script runs without the nonce, and the
 /// nonce is a digest of the page itself.
-fn with_head(title: &str, body: Html, is_live: bool) -> String {
+fn with_head(title: &str, body: Html, tag: Option<&str>) -> String {
     let body = body.into_string();
     let nonce: String = Sha256::digest(&body).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     let policy = format!(
         "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; base-uri 'none'; form-action 'none'{}",
-        if is_live { "; connect-src 'self'" } else { "" }
+        if tag.is_some() { "; connect-src 'self'" } else { "" }
     );
     let mut head = Html::default();
     head.with("head", &[], |html| {
@@ -91,7 +91,8 @@ fn with_head(title: &str, body: Html, is_live: bool) -> String {
     let mut scripts = Html::default();
     scripts.code("script", &nonce, LIBRARY);
     scripts.code("script", &nonce, SCRIPT);
-    if is_live {
+    if let Some(tag) = tag {
+        scripts.data("tag", &json!(tag).to_string());
         scripts.code("script", &nonce, LIVE);
     }
     let (head, scripts) = (head.into_string(), scripts.into_string());

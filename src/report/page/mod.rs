@@ -48,8 +48,8 @@ pub struct PageRequest<'a> {
     pub metric: Option<&'a str>,
     /// Only runs for which this holds.
     pub filter: Option<&'a str>,
-    /// Whether it is served: it then asks for itself again, and is renewed as runs go on.
-    pub is_live: bool,
+    /// The `ETag` under which it is served: it then asks for itself again, and is renewed as runs go on.
+    pub tag: Option<&'a str>,
 }
 
 /// A page, and what to say beside it.
@@ -102,7 +102,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let title = distinct(comparison.runs.iter().filter_map(|run| run.axis("name"))).join(", ");
     let (warnings, drawings) = (std::mem::take(&mut content.warnings), std::mem::take(&mut content.drawings));
     warn(&mut headline, &warnings);
-    let html = content.document(if title.is_empty() { "runs" } else { &title }, headline, request.is_live);
+    let html = content.document(if title.is_empty() { "runs" } else { &title }, headline, request.tag);
     Ok(Page { html, drawings, warnings })
 }
 

@@ -68,13 +68,21 @@ pub fn print_stderr(text: &str) {
 
 /// Prints data to standard output. A broken pipe is no error; a full disk is.
 pub fn print(text: &str) -> Exit {
+    print_or_end(text).err().unwrap_or(Exit::Done)
+}
+
+/// Prints data to standard output.
+///
+/// # Errors
+/// It cannot be written, so that printing more is of no use: how the process is to end.
+pub fn print_or_end(text: &str) -> Result<(), Exit> {
     use std::io::{ErrorKind, Write};
     let mut out = anstream::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            print_error(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
-            Exit::Failed
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| {
+        if e.kind() == ErrorKind::BrokenPipe {
+            return Exit::Done;
         }
-        _ => Exit::Done,
-    }
+        print_error(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
+        Exit::Failed
+    })
 }

@@ -6,10 +6,11 @@
   status.className = "live";
   status.setAttribute("role", "status");
   document.body.append(status);
-  let tag = "";
+  // That of the page as it is loaded.
+  let tag = JSON.parse(document.getElementById("tag").textContent);
   let isDragging = false;
   addEventListener("pointerdown", () => (isDragging = true));
-  addEventListener("pointerup", () => (isDragging = false));
+  for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => (isDragging = false));
 
   function renew(text) {
     // Without the head, whose styles are those of the page that is shown.
