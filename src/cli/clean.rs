@@ -1,6 +1,10 @@
 //! `runner tag` and `runner clean`: which runs stay.
 
-use std::{fs, path::Path};
+use std::{
+    fmt::Display,
+    fs::{self, File},
+    path::Path,
+};
 
 use super::{
     args::CleanOptions,
@@ -9,9 +13,9 @@ use super::{
 };
 use crate::{
     host::reason,
-    record::{RunDir, now},
+    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, now},
     report::{self, CleanRequest, Cleaning, Found, ReportError},
-    run::{Exit, print, print_error},
+    run::{Exit, print, print_error, print_stderr},
 };
 
 /// Adds words to a run's tags, or takes them away.
@@ -20,13 +24,19 @@ pub fn tag(run: &str, words: &[String]) -> Exit {
         Ok(Found::Run(folder) | Found::Sweep(folder)) => folder,
         Err(e) => return refuse(&e),
     };
+    for word in words {
+        let name = word.strip_prefix('~').unwrap_or(word);
+        let is_barred = |c: char| c.is_whitespace() || c.is_control() || "~<>=!'\"".contains(c);
+        if name.is_empty() || name.starts_with('-') || name.contains(is_barred) {
+            let hint = "a word without spaces, quotes, control characters and < > = ! ~, and no - before it";
+            print_error(format!("{word:?} is no tag"), Some(hint));
+            return Exit::Refused;
+        }
+    }
+    let _lock = lock_tags(&folder);
     let mut tags = report::tags(&folder);
     for word in words {
         let name = word.strip_prefix('~').unwrap_or(word);
-        if name.is_empty() || name.contains(|c: char| c.is_whitespace() || "~<>=!'\"".contains(c)) {
-            print_error(format!("`{word}` is no tag"), Some("a word without spaces, quotes and < > = ! ~"));
-            return Exit::Refused;
-        }
         tags.retain(|tag| tag != name);
         if name == word {
             tags.push(word.clone());
@@ -40,6 +50,12 @@ pub fn tag(run: &str, words: &[String]) -> Exit {
             Exit::Failed
         }
     }
+}
+
+/// Until it is dropped, no other process changes the tags. A file system without locks has none to hold.
+fn lock_tags(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
+    folder.lock().ok().map(|()| folder)
 }
 
 /// Shows the runs that may go, and with `--yes` removes them.
@@ -81,12 +97,43 @@ pub fn clean(options: &CleanOptions) -> Exit {
     answer(Ok(cleaning.text(terminal_width()) + last))
 }
 
+/// Removes a folder, unless it was tagged or a process began to work in it since it was chosen.
 fn remove(folder: &Path) -> Result<(), Exit> {
-    if let Err(e) = fs::remove_dir_all(folder) {
-        print_error(format!("cannot remove `{}`: {}", folder.display(), reason(&e)), None);
-        return Err(Exit::Failed);
+    let failed = |folder: &Path, e: &dyn Display| {
+        print_error(format!("cannot remove `{}`: {e}", folder.display()), None);
+        Exit::Failed
+    };
+    let _tags = lock_tags(folder);
+    let locks = lock_runs(folder).map_err(|e| failed(folder, &e))?;
+    let run = RunDir::existing(folder.to_owned());
+    let is_tagged = run.trials().values().chain([&run]).any(|run| !report::tags(run.path()).is_empty());
+    if locks.is_none() || is_tagged {
+        let reason = if is_tagged { "tagged" } else { "running" };
+        print_stderr(&format!("warning: `{}` stays: it is {reason} now\n", folder.display()));
+        return Ok(());
     }
+    // Out of sight at once: nobody finds half a run.
+    let hidden = folder.with_file_name(format!(".{}", run.name()));
+    fs::rename(folder, &hidden).map_err(|e| failed(folder, &reason(&e)))?;
+    fs::remove_dir_all(&hidden).map_err(|e| failed(&hidden, &reason(&e)))?;
     // The folder of the name stays while it holds other runs.
     let _ = folder.parent().map(fs::remove_dir);
     Ok(())
+}
+
+type Locks = (Option<Claims>, Vec<RunLock>);
+
+/// The locks of a run, or of a sweep and its trials; `None` where another process has one.
+fn lock_runs(folder: &Path) -> Result<Option<Locks>, RecordError> {
+    let mut claims = None;
+    if folder.join(SWEEP_FILE).is_file() {
+        claims = Claims::new(folder, false, || true)?;
+        if claims.is_none() {
+            return Ok(None);
+        }
+    }
+    let run = RunDir::existing(folder.to_owned());
+    let begun = run.trials().into_values().chain([run]).filter(|run| run.file("run.log").is_file());
+    let locks: Option<Vec<_>> = begun.map(|run| RunLock::take(run.path())).collect::<Result<_, _>>()?;
+    Ok(locks.map(|locks| (claims, locks)))
 }

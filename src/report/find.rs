@@ -120,9 +120,11 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     } else if is_run(folder) {
         found.push(Found::Run(folder.to_owned()));
     } else if depth > 0 && folder.is_dir() {
-        // A run's own folders hold what its earlier parts left.
+        // A run's own folders hold what its earlier parts left; a hidden one is being removed.
         let is_own = |inner: &PathBuf| inner.ends_with("earlier") || inner.ends_with("checkpoints");
-        for inner in folders_in(folder)?.into_iter().filter(|inner| !is_own(inner)) {
+        let is_hidden =
+            |inner: &PathBuf| inner.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+        for inner in folders_in(folder)?.into_iter().filter(|inner| !is_own(inner) && !is_hidden(inner)) {
             if look(&inner, depth - 1, found).is_err() {
                 // Among others it is reported as damaged.
                 found.push(Found::Run(inner));

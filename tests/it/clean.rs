@@ -62,7 +62,12 @@ fn the_best_and_the_tagged_stay() {
     let name = tagged.display().to_string();
     assert!(runs.ran(&["tag", &name, "paper", "draft"]).ends_with(": paper draft\n"));
     runs.ran(&["tag", &name, "~draft"]);
-    assert!(runs.refused(&["tag", &name, "a b"]).contains("`a b` is no tag"));
+    for (word, shown) in
+        [("a b", "\"a b\""), ("a\u{1b}[2J", "\"a\\u{1b}[2J\""), ("~-a", "\"~-a\""), ("-a", "\"-a\"")]
+    {
+        let message = runs.refused(&["tag", &name, "--", word]);
+        assert!(message.contains(&format!("{shown} is no tag")), "{message}");
+    }
     // What was tagged is found by it.
     let listed = |filter: &str| runs.ran(&["list", "--where", filter]);
     assert_eq!((listed("tag = paper").lines().count(), listed("tag != paper").lines().count()), (2, 4));
@@ -85,6 +90,32 @@ fn the_best_and_the_tagged_stay() {
     assert_eq!(all.map(|folder| folder.is_dir()), [true, true, true, false]);
     runs.ran(&["clean", "--keep-best", "1", "--yes"]);
     assert_eq!(all.map(|folder| folder.is_dir()), [false, true, true, false]);
+}
+
+#[test]
+fn processes_that_tag_at_once_lose_no_word() {
+    let runs = Runs::new();
+    let run = runs.run(&[]);
+    let words: Vec<String> = (0..12).map(|i| format!("w{i:02}")).collect();
+    let tag = |word: &String| runs.0.command(&["tag", run.to_str().unwrap(), word]).spawn().unwrap();
+    let mut children: Vec<Child> = words.iter().map(tag).collect();
+    assert!(children.iter_mut().all(|child| child.wait().unwrap().success()));
+    let mut tags: Vec<String> =
+        fs::read_to_string(run.join("tags")).unwrap().lines().map(str::to_owned).collect();
+    tags.sort();
+    assert_eq!(tags, words);
+}
+
+/// What a process that was killed while it removed a run has left.
+#[test]
+fn a_hidden_folder_is_no_run() {
+    let runs = Runs::new();
+    let [run, hidden] = [runs.run(&[]), runs.run(&[])];
+    fs::rename(&hidden, hidden.with_file_name(".removed")).unwrap();
+    assert_eq!(runs.ran(&["list"]).lines().count(), 2);
+    runs.ran(&["clean", "--keep-best", "0", "--yes"]);
+    assert!(!run.exists());
+    assert_eq!(fs::read_dir(runs.0.path().join("runs/lin")).unwrap().count(), 1);
 }
 
 #[test]

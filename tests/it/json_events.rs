@@ -69,7 +69,8 @@ fn the_values_are_those_of_metrics_csv() {
         let steps = table.column("step");
         assert!(!of(&events, split).is_empty());
         for event in of(&events, split) {
-            let row = steps.iter().position(|step| *step == event["step"].to_string()).unwrap();
+            let own = event["step"].to_string();
+            let row = steps.iter().position(|step| *step == own).unwrap();
             for name in names.iter().filter(|name| split == "train" || !event[**name].is_null()) {
                 // Digit for digit, but for the way in which exponents are written.
                 let cell = table.cell(row, name).parse::<f64>().ok();

@@ -138,8 +138,8 @@ fn names_of_a_run_stay_in_the_store() {
         let ended = place.runner(&["export", &path, "--mlflow", "store"]);
         assert_eq!(ended.code, Some(0), "{ended:?}");
         let experiment = fs::read_dir(&store).unwrap().next().unwrap().unwrap().path();
-        let entries = fs::read_dir(&experiment).unwrap().map(|entry| entry.unwrap().path());
-        let written = entries.filter(|path| path.is_dir()).next().unwrap();
+        let mut entries = fs::read_dir(&experiment).unwrap().map(|entry| entry.unwrap().path());
+        let written = entries.find(|path| path.is_dir()).unwrap();
         let mut names: Vec<String> = fs::read_dir(written.join("metrics"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

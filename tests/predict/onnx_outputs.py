@@ -38,7 +38,7 @@ if "classes" in metadata:
     for name, shares in zip(outputs["class"], outputs["probabilities"]):
         out.writerow([name, *map(repr, map(float, shares))])
 else:
-    width = outputs["prediction"].shape[1]
-    out.writerow(["prediction"] if width == 1 else [f"prediction_{i}" for i in range(width)])
+    targets = json.loads(metadata.get("targets", "[]"))
+    out.writerow([f"prediction_{name}" for name in targets] or ["prediction"])
     for row in outputs["prediction"]:
         out.writerow([repr(float(y)) for y in row])

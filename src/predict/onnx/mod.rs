@@ -56,6 +56,7 @@ fn described(trained: &Trained) -> Model {
     let run = trained.folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let spec = &trained.spec;
     let classes = trained.data.class_names().map(|names| json!(names).to_string());
+    let targets = Some(trained.data.target_names()).filter(|names| !names.is_empty());
     let metadata = [
         ("run", run),
         ("weights", Some(trained.file.to_owned())),
@@ -63,6 +64,7 @@ fn described(trained: &Trained) -> Model {
         ("step", Some(trained.step.clone())),
         ("loss", Some(spec.model.loss.name().to_owned())),
         ("classes", classes),
+        ("targets", targets.map(|names| json!(names).to_string())),
     ];
     let entry = |(key, value): (&str, Option<String>)| Some(Entry { key: key.to_owned(), value: value? });
     let opset = |(domain, version): (&str, i64)| OperatorSet { domain: domain.to_owned(), version };
@@ -109,8 +111,8 @@ fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
                 // An unknown category is an error.
                 let attributes =
                     vec![Attribute::strings("cats_strings", categories), Attribute::int("zeros", 0)];
-                let places = graph.node("ai.onnx.ml.OneHotEncoder", &[name], attributes, "places");
-                parts.push(graph.node("Flatten", &[&places], vec![Attribute::int("axis", 1)], "one_hot"));
+                let indices = graph.node("ai.onnx.ml.OneHotEncoder", &[name], attributes, "indices");
+                parts.push(graph.node("Flatten", &[&indices], vec![Attribute::int("axis", 1)], "one_hot"));
             }
             concat(graph, &parts, "features")
         }

@@ -38,11 +38,13 @@ fn serves_as_predicted(model: &Model, rows: &str) {
     }
 }
 
-/// Columns filled, standardized and one-hot; layer_norm, tanh and dropout; numbers in the units of the file, and classes.
+/// Columns filled, standardized and one-hot; layer_norm, tanh and dropout; numbers in the units of the file, classes,
+/// and two targets under their names.
 #[test]
 fn a_model_of_a_table_serves_as_predicted() {
     serves_as_predicted(&Model::price(), "new.csv");
     serves_as_predicted(&Model::kind(), "new.csv");
+    serves_as_predicted(&Model::both(), "new.csv");
 }
 
 /// Every other layer; several targets; images.

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fs, path::Path, process::Child};
 use super::{
     super::{
         ends::{quiet, wait_until},
-        process::{Folder, Sandbox, Table},
+        process::{Ended, Folder, Sandbox, Table},
     },
-    SPEC,
+    SPEC, copy,
     sweeps::{are_equal, statuses, trials},
 };
 
@@ -84,6 +84,49 @@ fn a_process_that_is_killed_is_replaced() {
 
 fn trials_begun(sweep: &Path) -> usize {
     fs::read_dir(sweep).unwrap().flatten().filter(|entry| entry.path().is_dir()).count()
+}
+
+/// Each writes its own rows, so a reason outlives the process that knew it.
+#[test]
+fn reasons_of_other_processes_are_kept() {
+    let place = Sandbox::new(SPEC);
+    let diverging = ["optimizer.adam.lr=0.01,1e30,0.02,1e29", "seed=0..2", "trainer.max_epochs=120"];
+    let reasons = |sweep: &Path| {
+        let table = Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap());
+        table.column("reason").iter().map(|&reason| reason.to_owned()).collect::<Vec<_>>()
+    };
+    let whole = place.run(&diverging).ended_by(1).0;
+    let (children, sweep) = start(&place, &diverging, 1);
+    children.into_iter().for_each(|mut child| assert!(child.wait().is_ok()));
+    assert_eq!(statuses(&sweep.0), statuses(&whole));
+    assert_eq!(reasons(&sweep.0), reasons(&whole));
+    assert_eq!(reasons(&sweep.0).iter().filter(|reason| !reason.is_empty()).count(), 4);
+}
+
+/// A trial on other data appears while a sweep is under way, as from a process that began at that moment.
+#[test]
+fn processes_on_other_data_are_not_mixed() {
+    let spec = "[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                [optimizer.sgd]\nlr = 0.001\n[trainer]\nmax_epochs = 2\n";
+    let place = Sandbox::new(spec);
+    let rows = |slope: u32| (0..50).map(|x| format!("{x},{}\n", slope * x % 7)).collect::<String>();
+    let write = |slope| fs::write(place.path().join("a.csv"), format!("x,y\n{}", rows(slope))).unwrap();
+    let arguments = ["trainer.max_epochs=20000,2,3"];
+    write(3);
+    let other = place.run(&["trainer.max_epochs=3,2,4"]).ended_by(0).0;
+    write(2);
+    let (mut command, runs) = place.prepared(&arguments);
+    command.stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    wait_until(&mut child, || {
+        Folder::within(&runs).is_some_and(|sweep| sweep.0.join("000-max_epochs=20000/metrics.csv").exists())
+    });
+    let sweep = Folder::within(&runs).unwrap().0;
+    copy(&trials(&other)[1].0, &sweep.join("001-max_epochs=2"));
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("error: the data are not those that"), "{ended:?}");
+    assert_eq!(statuses(&sweep), ["finished", "finished", "skipped"]);
 }
 
 /// The rungs are decided by one process.

@@ -17,8 +17,12 @@ pub const SWEEP_FILE: &str = "sweep.toml";
 /// Stands for the processes that are at work; trials have the bytes from 0.
 const AT_WORK: u64 = 1 << 40;
 
+/// Held by the one that writes the sweep's table.
+const TABLE: u64 = AT_WORK + 1;
+
 /// How long a process waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(20);
+const TABLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a process has claimed of a sweep, until it ends.
 pub struct Claims {
@@ -77,6 +81,16 @@ impl Claims {
             thread::sleep(PAUSE);
         }
         Ok(goes_on)
+    }
+
+    /// Does something while no other process writes the sweep's table.
+    pub(super) fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
+        while !self.locked(self.locks.try_lock(TABLE))? {
+            thread::sleep(TABLE_PAUSE);
+        }
+        let done = what();
+        self.locks.unlock(TABLE);
+        Ok(done)
     }
 
     /// Whether a process is at work on a sweep.

@@ -6,6 +6,7 @@ use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use chrono::{DateTime, Utc};
@@ -122,6 +123,11 @@ impl RunDir {
         let mut rows = csv::Reader::from_path(self.file("summary.csv")).ok()?;
         let place = rows.headers().ok()?.iter().position(|name| name == column)?;
         rows.records().flatten().last()?.get(place).map(str::to_owned)
+    }
+
+    /// When its summary was written; that of a run which is repeated is another.
+    pub fn summarized(&self) -> Option<SystemTime> {
+        fs::metadata(self.file("summary.csv")).and_then(|summary| summary.modified()).ok()
     }
 
     pub fn has_finished(&self) -> bool {

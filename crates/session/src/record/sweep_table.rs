@@ -1,16 +1,19 @@
 //! `sweep.csv`: one row per trial, all of them from the start.
 //!
 //! The file is written anew, under a temporary name, when a trial ends, at most once a second and at the sweep's end. What a
-//! row lags behind stands in the trial's own folder.
+//! row lags behind stands in the trial's own folder. Where several processes share a sweep, each writes its own rows, and
+//! keeps those of others that say more than it knows.
 
 use std::{
+    fs,
     io::Write,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use super::{
-    RecordError,
+    Claims, RecordError,
     durable::{SyncQueue, sync_files},
     lines::Lines,
     summary::summary_columns,
@@ -35,12 +38,25 @@ pub enum TrialEnd {
     SameAs { trial: usize, folder: String, note: Option<String> },
 }
 
+/// How much a row knows of its trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Knowledge {
+    #[default]
+    Planned,
+    Skipped,
+    /// It ended, as a folder or another process says.
+    Ended,
+    /// It ended in this process.
+    Own,
+}
+
 /// The writer of `sweep.csv`.
 pub struct SweepTable {
     folder: PathBuf,
     head: Vec<u8>,
-    /// The lines of all trials, in order.
-    rows: Vec<Vec<u8>>,
+    /// The lines of all trials, in order, and how much each knows.
+    rows: Vec<(Knowledge, Vec<u8>)>,
+    claims: Arc<Claims>,
     /// The values of each trial's axes, as the user would write them.
     axes: Vec<Vec<String>>,
     queue: SyncQueue,
@@ -57,6 +73,7 @@ impl SweepTable {
         sweep_folder: &Path,
         axes: &[String],
         trials: Vec<(Vec<String>, Option<TrialEnd>)>,
+        claims: Arc<Claims>,
     ) -> Result<Self, RecordError> {
         let mut columns = vec!["trial"];
         columns.extend(axes.iter().map(String::as_str));
@@ -73,7 +90,8 @@ impl SweepTable {
         let mut table = Self {
             folder: sweep_folder.to_owned(),
             head: head.bytes().to_vec(),
-            rows: vec![Vec::new(); axes.len()],
+            rows: vec![Default::default(); axes.len()],
+            claims,
             axes,
             queue: SyncQueue::new(),
             summary_columns,
@@ -81,16 +99,23 @@ impl SweepTable {
             is_stale: true,
         };
         for (trial, end) in ends.iter().enumerate() {
-            table.rows[trial] = table.row(trial, end.as_ref())?;
+            let knowledge = if end.is_some() { Knowledge::Ended } else { Knowledge::Planned };
+            table.rows[trial] = (knowledge, table.row(trial, end.as_ref())?);
         }
-        table.write()?;
+        // Rows of an earlier part of the sweep go, such as those of trials that failed and are repeated.
+        let claims = Arc::clone(&table.claims);
+        claims.with_table(|| table.replace())??;
         Ok(table)
     }
 
     /// Sets the end of a trial, by its number from 0. The figures of one that ran are taken from its own `summary.csv`;
     /// those of others are empty.
     pub fn set(&mut self, trial: usize, end: &TrialEnd) -> Result<(), RecordError> {
-        self.rows[trial] = self.row(trial, Some(end))?;
+        let knowledge = match end {
+            TrialEnd::Skipped { .. } => Knowledge::Skipped,
+            _ => Knowledge::Own,
+        };
+        self.rows[trial] = (knowledge, self.row(trial, Some(end))?);
         self.is_stale = true;
         if self.written.elapsed() >= INTERVAL {
             self.write()?;
@@ -133,21 +158,41 @@ impl SweepTable {
 
     /// Writes all rows now.
     pub fn write(&mut self) -> Result<(), RecordError> {
-        let path = self.folder.join("sweep.csv");
+        let claims = Arc::clone(&self.claims);
+        claims.with_table(|| {
+            let text = fs::read(self.path()).unwrap_or_default();
+            for (row, (knowledge, line)) in self.rows.iter_mut().zip(lines_in(&text)) {
+                if knowledge >= row.0 {
+                    *row = (knowledge, line.to_vec());
+                }
+            }
+            self.replace()
+        })?
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("sweep.csv")
+    }
+
+    fn replace(&mut self) -> Result<(), RecordError> {
+        let path = self.path();
         let write = write_atomically(&path, Durability::Process, |file| {
             file.write_all(&self.head)?;
-            self.rows.iter().try_for_each(|row| file.write_all(row))
+            self.rows.iter().try_for_each(|(_, row)| file.write_all(row))
         });
         write.map_err(|e| RecordError::write(&path, e))?;
         (self.written, self.is_stale) = (Instant::now(), false);
         Ok(())
     }
 
+    /// Writes what is left, where something is.
+    pub fn write_stale(&mut self) -> Result<(), RecordError> {
+        if self.is_stale { self.write() } else { Ok(()) }
+    }
+
     /// Writes what is left, and waits until the disk holds all trials and this table.
     pub fn finish(mut self) -> Result<(), RecordError> {
-        if self.is_stale {
-            self.write()?;
-        }
+        self.write_stale()?;
         self.queue.sync()?;
         sync_files(&self.folder)
     }
@@ -172,5 +217,71 @@ impl SweepTable {
             row.get(place).map(str::to_owned)
         };
         Ok(self.summary_columns.iter().map(|column| cell(column).unwrap_or_default()).collect())
+    }
+}
+
+/// The lines of a table's trials, and how much each knows.
+fn lines_in(text: &[u8]) -> Vec<(Knowledge, &[u8])> {
+    let mut reader = csv::Reader::from_reader(text);
+    let place = reader.headers().ok().and_then(|columns| columns.iter().position(|name| name == "status"));
+    let Some(status) = place else { return Vec::new() };
+    let rows: Vec<_> = reader.byte_records().map_while(Result::ok).collect();
+    let start = |row: usize| {
+        let start = rows.get(row).and_then(|row| row.position());
+        start.map_or(text.len(), |position| position.byte() as usize)
+    };
+    let lines = rows.iter().enumerate().map(|(row, cells)| {
+        let knowledge = match cells.get(status) {
+            Some(b"planned") | None => Knowledge::Planned,
+            Some(b"skipped") => Knowledge::Skipped,
+            Some(_) => Knowledge::Ended,
+        };
+        (knowledge, text.get(start(row)..start(row + 1)).unwrap_or_default())
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::SWEEP_FILE;
+
+    #[test]
+    fn each_process_writes_its_own_rows() {
+        let sweep = tempfile::tempdir().unwrap();
+        fs::write(sweep.path().join(SWEEP_FILE), "").unwrap();
+        let table = || {
+            let claims = Claims::new(sweep.path(), true, || false).unwrap().unwrap();
+            let rows = ["1", "a \"quoted\"\nvalue", "3"].map(|value| (vec![value.to_owned()], None));
+            SweepTable::create(sweep.path(), &["lr".to_owned()], rows.to_vec(), Arc::new(claims)).unwrap()
+        };
+        let ran = |reason: &str| {
+            let (status, folder) = (Status::Diverged, String::new());
+            TrialEnd::Ran { status, folder, reason: Some(reason.to_owned()) }
+        };
+        let skipped = |reason: &str| TrialEnd::Skipped { reason: reason.to_owned() };
+        let [mut first, mut second] = [0, 1].map(|_| table());
+        let set = |table: &mut SweepTable, trial, end| {
+            table.set(trial, &end).unwrap();
+            table.write().unwrap();
+        };
+        set(&mut first, 0, ran("by the first"));
+        set(&mut second, 1, ran("by the\nsecond"));
+        set(&mut first, 1, skipped("the first was interrupted"));
+        set(&mut second, 2, skipped("the second lacks a GPU"));
+        set(&mut first, 2, ran("the first has one"));
+        second.write().unwrap();
+        let mut rows = csv::Reader::from_path(sweep.path().join("sweep.csv")).unwrap();
+        let rows: Vec<_> = rows.records().map(|row| row.unwrap()).collect();
+        let cells = |place| rows.iter().map(|row| row[place].to_owned()).collect::<Vec<_>>();
+        assert_eq!(cells(2), ["diverged"; 3]);
+        assert_eq!(cells(4), ["by the first", "by the\nsecond", "the first has one"]);
+        // One that joins begins with what it knows; the others bring theirs back.
+        let mut third = table();
+        first.write().unwrap();
+        second.write().unwrap();
+        third.write().unwrap();
+        assert_eq!(lines_in(&fs::read(third.path()).unwrap()).len(), 3);
+        assert!(lines_in(&fs::read(third.path()).unwrap()).iter().all(|row| row.0 == Knowledge::Ended));
     }
 }

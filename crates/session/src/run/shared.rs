@@ -1,14 +1,15 @@
 //! A sweep that several processes run together: each claims one trial after the other, and the last to end completes the
 //! table.
 
-use std::{sync::PoisonError, thread, time::Duration};
+use std::{io, sync::PoisonError, thread, time::Duration};
 
 use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
     sweep::{Sweep, exit_of},
-    sweep_progress::Phase,
+    sweep_folder::{end_in, has_other_data, print_other_data, rows},
+    sweep_progress::{Phase, Stopped, is_failure},
 };
 use crate::{
     event::Status,
@@ -27,25 +28,31 @@ impl<P: Planned> Sweep<'_, '_, P> {
         trial: &TrialSpec<P::Spec>,
         phase: &Phase,
     ) -> Option<(TrialEnd, Exit)> {
-        match self.claims.claim(trial.index) {
-            Ok(true) => {}
-            Ok(false) => {
+        let claim = self.claims.claim(trial.index);
+        let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
+        let begun = begun.or_else(|| self.folder.existing_trial(trial.index, self.short_axes(trial)));
+        match (claim, begun.as_ref().filter(|folder| has_other_data(folder, planned))) {
+            (Ok(true), None) => {}
+            (Ok(_), Some(folder)) => {
+                self.refuse_mixture(folder);
+                return None;
+            }
+            (Ok(false), None) => {
                 self.line.stopped(trial.index);
                 return None;
             }
-            Err(fault) => {
+            (Err(fault), _) => {
                 self.with(|progress| progress.unlisted(fault));
                 return None;
             }
         }
-        let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
-        let is_new = begun.is_none();
-        let begun = begun.or_else(|| self.folder.existing_trial(trial.index, self.short_axes(trial)));
         // A trial that failed before this process began is repeated, once.
-        let end = begun.as_ref().and_then(ended).filter(|end| match end {
-            TrialEnd::Ran { status: Status::Finished | Status::Diverged, .. } => true,
-            TrialEnd::Ran { status: Status::Failed, .. } => is_new,
-            _ => false,
+        let is_new = |folder: &RunDir| folder.summarized().as_ref() != self.summaries.get(&trial.index);
+        let end = begun.as_ref().and_then(|folder| match end_in(folder, None)? {
+            TrialEnd::Ran { status: Status::Failed, .. } if !is_new(folder) => None,
+            end @ TrialEnd::Ran { status: Status::Finished, .. } => Some(end),
+            end if is_failure(&end) => end_in(folder, rows(&self.folder).get(&trial.index)),
+            _ => None,
         });
         if let Some(end) = end {
             self.line.stopped(trial.index);
@@ -60,7 +67,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Ends the work of this process. The last one to end completes the table: returns whether this is it.
     pub fn complete(&self) -> Result<bool, RecordError> {
-        while self.claims.leave()? {
+        while self.end_work()? {
             self.take_ends();
             let left = self.left();
             if left.is_empty() || self.is_cut() {
@@ -81,13 +88,39 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(false)
     }
 
+    /// Writes what this process knows, and leaves; returns whether no other is at work.
+    fn end_work(&self) -> Result<bool, RecordError> {
+        self.with(|progress| {
+            if let Err(fault) = progress.table.write_stale() {
+                progress.unlisted(fault);
+            }
+        });
+        self.claims.leave()
+    }
+
+    /// Two processes that began at one moment may have read other data at one path.
+    fn refuse_mixture(&self, trial: &RunDir) {
+        let before = self.with(|progress| progress.stopped.replace(Stopped::Mixed));
+        if before != Some(Stopped::Mixed) {
+            self.line.apart(&mut io::stderr(), |_| print_other_data(trial));
+        }
+    }
+
     /// Takes over how the trials of other processes ended.
     fn take_ends(&self) {
+        let rows = rows(&self.folder);
         for (index, folder) in self.folder.trials() {
             let is_known = self.with(|progress| {
                 progress.ends.get(index).is_none_or(|end| matches!(end, Some(TrialEnd::Ran { .. })))
             });
-            if let Some(end) = ended(&folder).filter(|_| !is_known) {
+            if is_known {
+                continue;
+            }
+            if matches!(&self.prepared[index], Prepared::Run(planned) if has_other_data(&folder, &**planned))
+            {
+                self.refuse_mixture(&folder);
+            }
+            if let Some(end) = end_in(&folder, rows.get(&index)) {
                 let exit = exit_of(&end);
                 self.set(index, end, exit);
             }
@@ -103,9 +136,4 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let trials = 0..self.prepared.len();
         if self.session.experiment.stop.is_none() { trials.filter(is_left).collect() } else { Vec::new() }
     }
-}
-
-/// How the trial of a folder ended, as far as that is known.
-fn ended(folder: &RunDir) -> Option<TrialEnd> {
-    Some(TrialEnd::Ran { status: folder.status()?, folder: folder.name(), reason: None })
 }

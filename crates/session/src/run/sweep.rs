@@ -1,12 +1,12 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     thread,
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 use super::{
@@ -33,7 +33,9 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub session: &'s Session<'a, P>,
     pub prepared: &'s [Prepared<P>],
     pub folder: RunDir,
-    pub claims: Claims,
+    pub claims: Arc<Claims>,
+    /// When the summaries that were there at the start were written.
+    pub summaries: BTreeMap<usize, SystemTime>,
     /// The short names of the swept keys.
     keys: Vec<&'s str>,
     pub line: Arc<SweepLine>,
@@ -58,13 +60,6 @@ pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> 
     run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-/// The folder of a trial that was begun with other data than it would have now.
-fn has_other_data<P: Planned>(trial: &RunDir, prepared: &Prepared<P>) -> Option<String> {
-    let Prepared::Run(planned) = prepared else { return None };
-    let (was, is) = (trial.data_digest()?, planned.data_digest()?);
-    (was != is).then(|| trial.path().display().to_string())
-}
-
 fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
@@ -78,18 +73,18 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
     let begun = folder.trials();
-    if let Some(trial) = begun.iter().find_map(|(index, trial)| has_other_data(trial, prepared.get(*index)?))
-    {
-        let message = format!("the data are not those that `{trial}` was trained on");
-        print_error(message, Some("bring the data back, or run the spec anew"));
+    if let Some(trial) = sweep_folder::on_other_data(&begun, prepared) {
+        sweep_folder::print_other_data(trial);
         return Ok(Exit::Refused.into());
     }
+    let summaries = begun.iter().filter_map(|(index, trial)| Some((*index, trial.summarized()?))).collect();
     let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
     let left = rungs.as_ref().and_then(Rungs::left);
     let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
     let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
-    let table = SweepTable::create(folder.path(), &experiment.axes, rows)?;
+    let claims = Arc::new(claims);
+    let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
     let halving = experiment.stop;
     let reached = |index: usize| {
         let folder = begun.get(&index).filter(|_| ends[index].is_some());
@@ -101,7 +96,7 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let progress = Mutex::new(Progress { table, ends, reached, begun, worst, stopped: None, fault: None });
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let keys = short_keys(&keys);
-    let sweep = Sweep { session, prepared, folder, claims, keys, line, progress };
+    let sweep = Sweep { session, prepared, folder, claims, summaries, keys, line, progress };
     sweep.show_best();
     sweep.run_all(rungs)
 }
@@ -174,6 +169,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             (None, _) if is_last => table.finish()?,
             (None, _) => table.leave()?,
         }
+        if stopped == Some(Stopped::Mixed) {
+            return Ok(Exit::Refused.into());
+        }
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
@@ -237,6 +235,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 (_, Some(Stopped::Full | Stopped::Unlisted)) => {
                     (skipped("an earlier trial could not be recorded"), Exit::Done)
                 }
+                (_, Some(Stopped::Mixed)) => (skipped("another process trains on other data"), Exit::Done),
                 (_, Some(Stopped::Failed)) => (skipped("an earlier trial failed"), Exit::Done),
                 (Prepared::Missing(problem), _) => (self.skip(index, problem), Exit::Missing),
                 (Prepared::Run(planned), _) => match self.claimed(planned, trial, phase) {

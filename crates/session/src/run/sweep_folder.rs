@@ -1,15 +1,13 @@
 //! A sweep's folder: made, or found again, and what its trials came to.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    path::Path,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
 use super::{
     exit::{Exit, print_error},
     planned::{Planned, Resume},
+    prepare::Prepared,
     session::Session,
 };
 use crate::{
@@ -61,6 +59,29 @@ pub(super) fn open<P: Planned>(
     Ok(Ok((folder, claims)))
 }
 
+/// Whether a trial was begun with other data than it would have now.
+pub(super) fn has_other_data<P: Planned>(trial: &RunDir, planned: &P) -> bool {
+    let digests = trial.data_digest().zip(planned.data_digest());
+    digests.is_some_and(|(was, is)| was != is)
+}
+
+pub(super) fn print_other_data(trial: &RunDir) {
+    let message = format!("the data are not those that `{}` was trained on", trial.path().display());
+    print_error(message, Some("bring the data back, or run the spec anew"));
+}
+
+/// One of the trials that were begun with other data.
+pub(super) fn on_other_data<'b, P: Planned>(
+    begun: &'b BTreeMap<usize, RunDir>,
+    prepared: &[Prepared<P>],
+) -> Option<&'b RunDir> {
+    let is_it = |(index, trial): &(&usize, &RunDir)| match prepared.get(**index) {
+        Some(Prepared::Run(planned)) => has_other_data(trial, &**planned),
+        _ => false,
+    };
+    begun.iter().find(is_it).map(|(_, trial)| trial)
+}
+
 /// How trials ended that do not run again: those that finished, that diverged, as they would again, or that wait at a rung,
 /// and all but the ones that successive halving has `left`, once a rung is decided.
 pub(super) fn ends(
@@ -69,28 +90,31 @@ pub(super) fn ends(
     trials: usize,
     left: Option<&BTreeSet<usize>>,
 ) -> Vec<Option<TrialEnd>> {
-    let rows = rows(&folder.file("sweep.csv"));
+    let rows = rows(folder);
     let done = |index: usize| {
         let row = rows.get(&index);
         let is_over = left.is_some_and(|left| !left.contains(&index));
-        let of_folder = begun.get(&index).and_then(|folder| {
-            let is_kept = |s: &Status| {
-                matches!(s, Status::Finished | Status::Diverged | Status::Stopped)
-                    || is_over && *s == Status::Failed
-            };
-            let (status, folder) = (folder.status().filter(is_kept)?, folder.name());
-            let reason = row.filter(|row| row.folder == folder).map(|row| row.reason.clone());
-            let reason = reason.filter(|reason| !reason.is_empty());
-            Some(TrialEnd::Ran { status, folder, reason })
-        });
+        let is_kept = |end: &TrialEnd| match end {
+            TrialEnd::Ran { status: Status::Finished | Status::Diverged | Status::Stopped, .. } => true,
+            TrialEnd::Ran { status: Status::Failed, .. } => is_over,
+            _ => false,
+        };
+        let of_folder = begun.get(&index).and_then(|folder| end_in(folder, row)).filter(is_kept);
         of_folder.or_else(|| row.filter(|_| is_over)?.end())
     };
     (0..trials).map(done).collect()
 }
 
-/// A row of an earlier `sweep.csv`.
+/// How the trial of a folder ended, as far as that is known, and why, where its row says so.
+pub(super) fn end_in(folder: &RunDir, row: Option<&Row>) -> Option<TrialEnd> {
+    let (status, folder) = (folder.status()?, folder.name());
+    let row = row.filter(|row| row.folder == folder && !row.reason.is_empty());
+    Some(TrialEnd::Ran { status, folder, reason: row.map(|row| row.reason.clone()) })
+}
+
+/// A row of a `sweep.csv`.
 #[derive(Deserialize)]
-struct Row {
+pub(super) struct Row {
     trial: usize,
     status: String,
     folder: String,
@@ -112,7 +136,9 @@ impl Row {
     }
 }
 
-fn rows(path: &Path) -> HashMap<usize, Row> {
-    let rows = csv::Reader::from_path(path).into_iter().flat_map(csv::Reader::into_deserialize);
+/// The rows of a sweep's table by their trials.
+pub(super) fn rows(sweep: &RunDir) -> HashMap<usize, Row> {
+    let rows =
+        csv::Reader::from_path(sweep.file("sweep.csv")).into_iter().flat_map(csv::Reader::into_deserialize);
     rows.flatten().map(|row: Row| (row.trial, row)).collect()
 }

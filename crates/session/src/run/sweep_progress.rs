@@ -20,6 +20,8 @@ pub(super) enum Stopped {
     Unlisted,
     /// A trial failed, and `--fail-fast` was given.
     Failed,
+    /// Another process trains on other data.
+    Mixed,
 }
 
 /// What trials that run side by side share.
