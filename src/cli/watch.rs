@@ -77,7 +77,8 @@ fn look(path: &str) -> Result<Moment, ReportError> {
 /// The whole screen: each line replaces the one before it.
 fn frame(moment: &Moment, metric: &str) -> String {
     let text = text(moment, metric);
-    let lines: Vec<&str> = text.lines().take(size().1).collect();
+    let (width, height) = size();
+    let lines: Vec<&str> = text.lines().take(height.saturating_sub(wraps(moment, width))).collect();
     format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))
 }
 
@@ -92,7 +93,12 @@ fn text(moment: &Moment, metric: &str) -> String {
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    draw(height.saturating_sub(around + 1))
+    draw(height.saturating_sub(around + wraps(moment, width) + 1))
+}
+
+/// Lines that a terminal adds where the words above the curves are wider than it.
+fn wraps(moment: &Moment, width: usize) -> usize {
+    moment.lines.iter().map(|line| line.chars().count().saturating_sub(1) / width).sum()
 }
 
 /// Columns and lines of the terminal.
