@@ -121,19 +121,19 @@ fn remove(folder: &Path) -> Result<(), Exit> {
     Ok(())
 }
 
-type Locks = (Option<Claims>, Vec<RunLock>);
+type Locks = (Option<Claims>, Option<RunLock>);
 
-/// The locks of a run, or of a sweep and its trials; `None` where another process has one.
+/// The lock of a run or of a sweep; `None` where another process has it, or that of a trial. Trials are only asked: a lock
+/// for each would be as many open files.
 fn lock_runs(folder: &Path) -> Result<Option<Locks>, RecordError> {
-    let mut claims = None;
-    if folder.join(SWEEP_FILE).is_file() {
-        claims = Claims::new(folder, false, || true)?;
-        if claims.is_none() {
-            return Ok(None);
-        }
-    }
     let run = RunDir::existing(folder.to_owned());
-    let begun = run.trials().into_values().chain([run]).filter(|run| run.file("run.log").is_file());
-    let locks: Option<Vec<_>> = begun.map(|run| RunLock::take(run.path())).collect::<Result<_, _>>()?;
-    Ok(locks.map(|locks| (claims, locks)))
+    if folder.join(SWEEP_FILE).is_file() {
+        let claims = Claims::new(folder, false, || true)?;
+        let is_free = !run.trials().values().any(RunDir::is_live);
+        return Ok(claims.filter(|_| is_free).map(|claims| (Some(claims), None)));
+    }
+    if !run.file("run.log").is_file() {
+        return Ok(Some((None, None)));
+    }
+    Ok(RunLock::take(folder)?.map(|lock| (None, Some(lock))))
 }

@@ -2,8 +2,8 @@
 //
 // DISK_CALL and DISK_N: that call of the process fails with the error number DISK_ERROR, and leaves a mark in DISK_MARK.
 // The call `short` is a write of half of the bytes.
-// DISK_IMAGE: what a loss of power leaves. At each fsync of a file its content is copied there as `f-INODE`; at each fsync
-// of a folder the inodes of its names, as `d-INODE`.
+// DISK_IMAGE: what a loss of power leaves. At each fsync of a file its content is copied there as `f-INODE`; a folder's
+// fsync leaves the inodes of its files as `d-INODE`.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

@@ -99,8 +99,8 @@ impl RunOptions {
         self.words.iter().enumerate().filter(|(i, _)| *i != spec).map(|(_, w)| w.clone()).collect()
     }
 
-    /// Options and overrides may stand in any order, so the spec need not come first. Its path may hold a `=`, as that
-    /// of a trial's own `spec.toml` does: a word that names a file is no override.
+    /// Options and overrides may stand in any order, so the spec need not come first. A word that names a file is no
+    /// override: the path of a trial's `spec.toml` holds a `=`, too.
     fn spec_index(&self) -> usize {
         let is_file = |w: &String| Path::new(w).is_file();
         let is_no_override = |w: &String| !w.starts_with('~') && !w.contains('=');

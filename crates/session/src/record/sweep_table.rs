@@ -223,8 +223,8 @@ impl SweepTable {
 /// The lines of a table's trials, and how much each knows.
 fn lines_in(text: &[u8]) -> Vec<(Knowledge, &[u8])> {
     let mut reader = csv::Reader::from_reader(text);
-    let place = reader.headers().ok().and_then(|columns| columns.iter().position(|name| name == "status"));
-    let Some(status) = place else { return Vec::new() };
+    let column = reader.headers().ok().and_then(|columns| columns.iter().position(|name| name == "status"));
+    let Some(status) = column else { return Vec::new() };
     let rows: Vec<_> = reader.byte_records().map_while(Result::ok).collect();
     let start = |row: usize| {
         let start = rows.get(row).and_then(|row| row.position());
