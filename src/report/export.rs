@@ -28,7 +28,7 @@ pub enum Format {
 }
 
 /// Columns that hold words, even where they look like numbers.
-const WORDS: [&str; 11] = [
+pub(super) const WORDS: [&str; 11] = [
     "path",
     "reason",
     "run",

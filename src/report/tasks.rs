@@ -8,12 +8,14 @@ use super::{
 use crate::units;
 
 /// Keys of `[data]` that leave rows and targets as they are.
-const HARMLESS: [&str; 7] = [
+const HARMLESS: [&str; 8] = [
     "data.batch_size",
     "data.fold",
     "data.placement",
     "data.shuffle",
     "data.shuffle_seed",
+    // As the seed of the run where it is absent.
+    "data.split.seed",
     "data.csv.standardize",
     "data.idx.scale",
 ];
@@ -81,6 +83,23 @@ impl Tasks {
         let (tasks, keys, groups) = (self.groups.len(), self.keys.join(", "), groups.join("; "));
         Some(format!("{tasks} tasks, whose losses are not comparable: {keys} {verb} ({groups})"))
     }
+}
+
+/// Writes a `data.split` that divides rows as a source's `validation_fraction` does in that key's words: they are one task.
+pub(super) fn with_plain_split(mut spec: Leaves) -> Leaves {
+    const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
+    let is = |key: &str, value: &str| spec.get(key).is_none_or(|own| own == value);
+    if is(SPLIT[0], "0.0") && is(SPLIT[1], "false") {
+        let [_, _, validation] = SPLIT.map(|key| spec.remove(key));
+        let source = ["csv", "idx", "npy"].into_iter().find(|source| {
+            let prefix = format!("data.{source}.");
+            spec.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix))
+        });
+        if let (Some(validation), Some(source)) = (validation, source) {
+            spec.insert(format!("data.{source}.validation_fraction"), validation);
+        }
+    }
+    spec
 }
 
 /// What decides a run's losses beside model and training.
