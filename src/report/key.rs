@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::{
-    ReportError, logged,
+    ReportError,
     run::{LEARNED, Run},
 };
 use crate::spec::nearest;
@@ -15,6 +15,21 @@ const TAG: &str = "tag";
 /// A name that was resolved: the full keys that it stands for, of which a run has one at most.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key(Vec<String>);
+
+/// Columns that hold words, even where they look like numbers.
+pub(super) const WORDS: [&str; 11] = [
+    "path",
+    "reason",
+    "run",
+    "name",
+    "status",
+    "devices_requested",
+    "devices_used",
+    "scaling",
+    "precision",
+    "engine",
+    "data_digest",
+];
 
 impl Key {
     /// Finds a full name, or the keys whose last words it is: `lr` stands for `optimizer.sgd.lr`.
@@ -77,7 +92,7 @@ impl Key {
 fn names(run: &Run) -> impl Iterator<Item = &str> {
     let axes = run.axes.iter().map(|(axis, _)| axis.as_str());
     let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(|leaves| leaves.keys());
-    let logged = logged::names(run).map(|name| -> &str { name });
+    let logged = run.logged_names().map(|name| -> &str { name });
     let figures = run.figures.keys().map(String::as_str).chain(logged);
     axes.chain(figures).chain(tables.map(String::as_str)).chain(["status"])
 }

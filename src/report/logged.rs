@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{ReportError, csv_file, run::Run};
+use super::{ReportError, csv_file};
 
 /// Values of whole validations and of training steps, by the names that options take.
 const NAMES: [&str; 11] = [
@@ -22,18 +22,11 @@ const NAMES: [&str; 11] = [
 /// Values by name.
 pub(super) type Logged = BTreeMap<String, String>;
 
-/// The names among those above that a run's spec declares. It reads no file.
-pub(super) fn names(run: &Run) -> impl Iterator<Item = &'static str> + use<'_> {
-    let metrics = run.axis("logging.metrics").unwrap_or_default();
+/// The names among those above that `logging.metrics` declares, which is written as in the spec: `["loss", "mae"]`.
+pub(super) fn names(metrics: &str) -> impl Iterator<Item = &'static str> + use<'_> {
     NAMES.into_iter().filter(move |name| is_listed(metrics, name))
 }
 
-/// Whether the run's spec declares a name of those above.
-pub(super) fn declares(run: &Run, name: &str) -> bool {
-    NAMES.contains(&name) && run.axis("logging.metrics").is_some_and(|metrics| is_listed(metrics, name))
-}
-
-/// `metrics` is as in the spec: `["loss", "mae"]`.
 fn is_listed(metrics: &str, name: &str) -> bool {
     let metric = name.split('.').next_back().unwrap_or(name);
     metrics.trim_matches(['[', ']']).split(", ").any(|listed| listed.trim_matches('"') == metric)

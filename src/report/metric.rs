@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     ReportError,
-    export::WORDS,
     grouping::{distinct, grouped},
-    key::Key,
-    logged,
+    key::{Key, WORDS},
     run::{LEARNED, Run, more_is_better},
 };
 use crate::units;
@@ -150,7 +148,7 @@ impl Metric {
 /// The names of all figures that some run has a number for.
 fn known(runs: &[Run]) -> Vec<&str> {
     let learned = LEARNED.into_iter().filter(|name| runs.iter().any(|run| run.learned(name).is_some()));
-    let logged = distinct(runs.iter().flat_map(logged::names));
+    let logged = distinct(runs.iter().flat_map(Run::logged_names));
     let is_number = |(column, cell): &(&String, &String)| {
         !WORDS.contains(&column.as_str()) && cell.parse::<f64>().is_ok()
     };

@@ -13,7 +13,6 @@ use super::{
     differences::{self, Leaves},
     find,
     logged::{self, Logged},
-    tasks,
 };
 use crate::host::logical_cores;
 
@@ -149,7 +148,7 @@ impl Run {
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
-            spec: differences::read(&folder.join("spec.toml"))?.map(tasks::with_plain_split),
+            spec: differences::read(&folder.join("spec.toml"))?.map(differences::with_plain_split),
             environment: differences::read(&folder.join("environment.toml"))?,
             tags: tags(folder),
             ..Self::default()
@@ -281,9 +280,16 @@ impl Run {
             "validation.loss" => self.figure("final_validation_loss"),
             "validation.accuracy" => self.figure("final_validation_accuracy"),
             "train.loss" => self.figure("epoch_train_loss"),
-            _ if logged::declares(self, name) => self.logged().get(name).map(String::as_str),
+            _ if self.logged_names().any(|logged| logged == name) => {
+                self.logged().get(name).map(String::as_str)
+            }
             _ => None,
         }
+    }
+
+    /// The names of what it logged beyond its summary. It reads no file.
+    pub(super) fn logged_names(&self) -> impl Iterator<Item = &'static str> + use<'_> {
+        logged::names(self.axis("logging.metrics").unwrap_or_default())
     }
 
     /// A file that cannot be read has nothing to compare.

@@ -85,23 +85,6 @@ impl Tasks {
     }
 }
 
-/// Writes a `data.split` that divides rows as a source's `validation_fraction` does in that key's words: they are one task.
-pub(super) fn with_plain_split(mut spec: Leaves) -> Leaves {
-    const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
-    let is = |key: &str, value: &str| spec.get(key).is_none_or(|own| own == value);
-    if is(SPLIT[0], "0.0") && is(SPLIT[1], "false") {
-        let [_, _, validation] = SPLIT.map(|key| spec.remove(key));
-        let source = ["csv", "idx", "npy"].into_iter().find(|source| {
-            let prefix = format!("data.{source}.");
-            spec.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix))
-        });
-        if let (Some(validation), Some(source)) = (validation, source) {
-            spec.insert(format!("data.{source}.validation_fraction"), validation);
-        }
-    }
-    spec
-}
-
 /// What decides a run's losses beside model and training.
 fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     let is_file = |value: &str| value.starts_with('/');
