@@ -67,13 +67,36 @@ impl Series {
     }
 
     fn merge_pairs(&mut self) {
-        for i in 0..self.buckets.len() / 2 {
+        if self.buckets.len().is_multiple_of(2) {
+            self.filled += self.size;
+        }
+        let pairs = 0..self.buckets.len().div_ceil(2);
+        for i in pairs.clone() {
             let mut joined = self.buckets[2 * i];
-            joined.join(&self.buckets[2 * i + 1]);
+            self.buckets.get(2 * i + 1).into_iter().for_each(|next| joined.join(next));
             self.buckets[i] = joined;
         }
-        self.buckets.truncate(self.buckets.len() / 2);
+        self.buckets.truncate(pairs.end);
         self.size *= 2;
+    }
+
+    /// Adds a curve that follows.
+    pub(in crate::report) fn append(&mut self, mut later: Self) {
+        self.not_finite += later.not_finite;
+        if later.buckets.is_empty() {
+            return;
+        }
+        while !self.buckets.is_empty() && self.size < later.size {
+            self.merge_pairs();
+        }
+        while later.size < self.size {
+            later.merge_pairs();
+        }
+        self.buckets.append(&mut later.buckets);
+        (self.size, self.filled) = (later.size, later.filled);
+        while self.buckets.len() > MOST {
+            self.merge_pairs();
+        }
     }
 
     pub(in crate::report) fn is_empty(&self) -> bool {
@@ -119,6 +142,31 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_curve_join_as_if_read_at_once() {
+        for cuts in [[0, 10], [1, 4097], [4096, 9000], [10, 90_000], [90_000, 90_001]] {
+            let value = |i: u32| f64::from(i * 7919 % 10_007);
+            let part = |range: std::ops::Range<u32>| {
+                let mut series = Series::default();
+                range.for_each(|i| series.push(f64::from(i), value(i)));
+                series
+            };
+            let mut joined = part(0..cuts[0]);
+            joined.append(part(cuts[0]..cuts[1]));
+            joined.append(part(cuts[1]..100_000));
+            joined.push(100_000.0, 1e9);
+            let mut all = part(0..100_000);
+            all.push(100_000.0, 1e9);
+            let figures = |series: &Series| {
+                let count: f64 = series.buckets.iter().map(|bucket| bucket.count).sum();
+                let sum: f64 = series.buckets.iter().map(|bucket| bucket.sum).sum();
+                (series.first(), series.last(), series.lowest(), series.highest(), count, sum)
+            };
+            assert_eq!(figures(&joined), figures(&all), "{cuts:?}");
+            assert!(joined.buckets.len() <= MOST && joined.points().is_sorted_by(|a, b| a.0 <= b.0));
+        }
+    }
 
     #[test]
     fn a_long_curve_keeps_its_ends_and_extremes() {
