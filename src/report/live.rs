@@ -12,7 +12,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{ReportError, metrics_file::MetricsFile};
+use super::{
+    ReportError,
+    metrics_file::{MetricCurves, MetricsFile},
+};
 use crate::units;
 
 /// A longer file is shown by a sample at first.
@@ -51,6 +54,11 @@ pub fn share_read() -> f64 {
 pub(super) fn sampled() -> Option<String> {
     let share = units::percent(Some(share_read()).filter(|&share| share < 1.0)?);
     Some(format!("curves and best values are of a sample of a long metrics.csv, of which {share} is read"))
+}
+
+/// The curves of a `metrics.csv`; none where there is no such file, as in a run of the lab.
+pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
+    if path.is_file() { Ok(metrics(path)?.curves) } else { Ok(Vec::new()) }
 }
 
 /// What a `metrics.csv` holds.

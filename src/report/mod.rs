@@ -39,6 +39,7 @@ mod ranking;
 mod repeats;
 mod run;
 mod scaling;
+mod series;
 mod speeds;
 mod statistics;
 mod student;

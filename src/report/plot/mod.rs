@@ -2,7 +2,6 @@
 
 mod canvas;
 mod chart;
-mod series;
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +9,12 @@ use super::{
     ReportError,
     find::{Found, find, folders_in, is_run},
     live,
+    series::Series,
 };
 use crate::units;
 pub use chart::Style;
 use chart::draw;
 pub(super) use chart::{Axis, LOG_FROM, tick_label};
-pub(super) use series::Series;
 
 /// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
@@ -122,7 +121,7 @@ impl Curves {
         let parts: Vec<_> = folder.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         let from = parts.len().saturating_sub(if is_trial { 1 } else { 2 });
         let name = parts[from..].join("/");
-        let mut read = read_metrics(&folder.join("metrics.csv"))?.into_iter();
+        let mut read = live::curves(&folder.join("metrics.csv"))?.into_iter();
         let [train, validation] =
             read.find(|(name, _)| name == column).map(|(_, splits)| splits).unwrap_or_default();
         Ok(Self { name, train, validation })
@@ -135,12 +134,4 @@ impl Curves {
     fn splits(&self) -> impl Iterator<Item = &Series> {
         [&self.train, &self.validation].into_iter()
     }
-}
-
-/// A metric's name, with its values in training and in validation.
-pub(super) type MetricCurves = (String, [Series; 2]);
-
-/// The curves of a `metrics.csv`; none where there is no such file, as in a run of the lab.
-pub(super) fn read_metrics(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
-    if path.is_file() { Ok(live::metrics(path)?.curves) } else { Ok(Vec::new()) }
 }

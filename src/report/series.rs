@@ -5,13 +5,13 @@ const MOST: usize = 4096;
 
 /// Some points that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::report) struct Bucket {
-    pub(in crate::report) first: (f64, f64),
-    pub(in crate::report) low: (f64, f64),
-    pub(in crate::report) high: (f64, f64),
+pub(super) struct Bucket {
+    pub(super) first: (f64, f64),
+    pub(super) low: (f64, f64),
+    pub(super) high: (f64, f64),
     last: (f64, f64),
-    pub(in crate::report) sum: f64,
-    pub(in crate::report) count: f64,
+    pub(super) sum: f64,
+    pub(super) count: f64,
 }
 
 impl Bucket {
@@ -30,14 +30,14 @@ impl Bucket {
 
 /// A curve; values that are not finite are counted, not kept.
 #[derive(Clone, Debug, Default)]
-pub(in crate::report) struct Series {
+pub(super) struct Series {
     pub(super) name: String,
     buckets: Vec<Bucket>,
     /// Points of a full bucket; 0 stands for 1.
     size: usize,
     /// Points in the last bucket.
     filled: usize,
-    pub(in crate::report) not_finite: u64,
+    pub(super) not_finite: u64,
 }
 
 impl Series {
@@ -45,7 +45,7 @@ impl Series {
         Self { name, ..self }
     }
 
-    pub(in crate::report) fn push(&mut self, step: f64, value: f64) {
+    pub(super) fn push(&mut self, step: f64, value: f64) {
         if !value.is_finite() {
             self.not_finite += 1;
             return;
@@ -81,7 +81,7 @@ impl Series {
     }
 
     /// Adds a curve that follows.
-    pub(in crate::report) fn append(&mut self, mut later: Self) {
+    pub(super) fn append(&mut self, mut later: Self) {
         self.not_finite += later.not_finite;
         if later.buckets.is_empty() {
             return;
@@ -99,16 +99,16 @@ impl Series {
         }
     }
 
-    pub(in crate::report) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.buckets.is_empty() && self.not_finite == 0
     }
 
-    pub(in crate::report) fn buckets(&self) -> &[Bucket] {
+    pub(super) fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 
     /// Step and value of what is drawn, by rising step.
-    pub(in crate::report) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+    pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.buckets.iter().flat_map(|bucket| {
             let Bucket { first, low, high, last, .. } = *bucket;
             let (a, b) = if low.0 <= high.0 { (low, high) } else { (high, low) };
@@ -121,11 +121,11 @@ impl Series {
         self.buckets == other.buckets && !self.buckets.is_empty()
     }
 
-    pub(in crate::report) fn first(&self) -> Option<(f64, f64)> {
+    pub(super) fn first(&self) -> Option<(f64, f64)> {
         self.buckets.first().map(|bucket| bucket.first)
     }
 
-    pub(in crate::report) fn last(&self) -> Option<(f64, f64)> {
+    pub(super) fn last(&self) -> Option<(f64, f64)> {
         self.buckets.last().map(|bucket| bucket.last)
     }
 
