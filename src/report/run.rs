@@ -9,9 +9,9 @@ use std::{
 };
 
 use super::{
-    ReportError, csv_file, curve,
+    ReportError, csv_file,
     differences::{self, Leaves},
-    find,
+    find, live,
     logged::{self, Logged},
 };
 use crate::host::logical_cores;
@@ -181,14 +181,19 @@ impl Run {
         self.reason = "still running, or killed".to_owned();
         let mut known = Vec::new();
         if let Some(metrics) = &self.metrics {
-            let tail = curve::read(metrics, |_, _| {})?;
-            known.extend(tail.last.map(|(step, _)| ("steps", step.to_string())));
-            known.extend(tail.last.map(|(_, epoch)| ("epochs", epoch.to_string())));
-            known.extend(tail.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
-            known.extend(tail.epoch_loss.mean().map(|loss| ("epoch_train_loss", loss.to_string())));
-            known.extend(tail.last_validation.map(|loss| ("final_validation_loss", loss)));
+            let file = live::metrics(metrics)?;
+            known.extend(file.last.map(|row| ("steps", row.step.to_string())));
+            known.extend(file.last.map(|row| ("epochs", row.epoch.to_string())));
+            known.extend(file.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
+            known.extend(file.epoch_loss.mean().map(|loss| ("epoch_train_loss", loss.to_string())));
+            let metric = self.monitor().trim_start_matches("validation.");
+            if let Some(best) = file.best(metric, more_is_better(metric)) {
+                known.push(("best_value", best.text.clone()));
+                known.push(("best_epoch", best.epoch.to_string()));
+                known.push(("best_step", best.step.to_string()));
+            }
+            known.extend(file.last_validation.map(|loss| ("final_validation_loss", loss)));
         }
-        known.extend(self.best_so_far().into_iter().flatten());
         if let Some(environment) = &self.environment {
             let leaf = |key: &str| environment.get(key).cloned();
             known.extend(leaf("devices.requested").map(|text| ("devices_requested", text)));
@@ -200,25 +205,6 @@ impl Run {
         known.extend(self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.clone())));
         self.take_figures(known.iter().map(|(column, cell)| (*column, cell.as_str())));
         Ok(())
-    }
-
-    /// The best value of the monitored metric in `metrics.csv`, with its epoch and step.
-    fn best_so_far(&self) -> Option<[(&'static str, String); 3]> {
-        let metric = self.monitor().trim_start_matches("validation.");
-        let sign = if more_is_better(metric) { -1.0 } else { 1.0 };
-        let mut best: Option<(f64, [String; 3])> = None;
-        let take = |[split, value, epoch, step]: [&str; 4]| {
-            if let Some(number) = value.parse::<f64>().ok().filter(|_| split == "validation")
-                && best.as_ref().is_none_or(|(least, _)| sign * number < sign * least)
-            {
-                best = Some((number, [value, epoch, step].map(str::to_owned)));
-            }
-            Ok(())
-        };
-        // It may not be among the columns.
-        csv_file::for_each_row(self.metrics.as_ref()?, ["split", metric, "epoch", "step"], take).ok()?;
-        let [value, epoch, step] = best?.1;
-        Some([("best_value", value), ("best_epoch", epoch), ("best_step", step)])
     }
 
     pub(super) fn figure(&self, column: &str) -> Option<&str> {

@@ -12,8 +12,8 @@ use crate::report::{
     best::best,
     grouping::distinct,
     notes::notes,
-    plot::Series,
     ranking::{Candidate, Ranking},
+    series::Series,
 };
 use crate::units;
 
