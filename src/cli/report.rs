@@ -10,7 +10,8 @@ use std::{
 use super::args::ReportOptions;
 use crate::{
     host::{Durability, open_regular, reason, write_atomically},
-    report::{self, Found, HEAD, PageRequest, SVG, find_one},
+    predict::{Trained, WhichWeights, predict_validation},
+    report::{self, Found, HEAD, PageRequest, Predicted, SVG, find_one},
     run::{Exit, print, print_error, print_stderr},
     units,
 };
@@ -25,7 +26,14 @@ pub fn report(options: &ReportOptions) -> Exit {
         print_error("`--png` is not in this version", Some("`--svg DIR` writes drawings of any size"));
         return Exit::Refused;
     }
-    let request = PageRequest { paths, metric: metric.as_deref(), filter: filter.as_deref(), tag: None };
+    let predicted = predicted(paths);
+    let request = PageRequest {
+        paths,
+        metric: metric.as_deref(),
+        filter: filter.as_deref(),
+        tag: None,
+        predicted: predicted.as_ref(),
+    };
     let page = match report::page(&request) {
         Ok(page) => page,
         Err(e) => {
@@ -72,6 +80,18 @@ pub fn report(options: &ReportOptions) -> Exit {
     };
     print_stderr(&format!("a page of {}{drawings}\n", units::bytes(page.html.len() as u64)));
     print(&format!("{}\n", path.display()))
+}
+
+/// What the model of a single run that has ended says of its validation rows; `None` where there is no such run or no model.
+pub(super) fn predicted(paths: &[String]) -> Option<Result<Predicted, String>> {
+    let [path] = paths else { return None };
+    let Ok(Found::Run(folder)) = find_one(path) else { return None };
+    let has = |file: &str| folder.join(file).is_file();
+    if !has("summary.csv") || !(has("best.safetensors") || has("model.safetensors")) {
+        return None;
+    }
+    let trained = Trained::open(path, WhichWeights::Best);
+    trained.and_then(|trained| predict_validation(&trained)).map_err(|e| e.to_string()).transpose()
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Exit {
