@@ -20,6 +20,7 @@ mod machine;
 mod measure;
 mod parity;
 mod plot;
+mod png;
 mod predict;
 mod rate_cache;
 mod rates;
