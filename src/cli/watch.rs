@@ -1,7 +1,7 @@
 //! `runner watch PATH`: a run or sweep that is at work, drawn anew each second; plain lines where there is no terminal.
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     path::Path,
     sync::atomic::Ordering,
     thread,
@@ -19,7 +19,7 @@ use crate::{
 
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 
-/// The rest after a look is so many times as long.
+/// A pause takes at least this multiple of the look before it.
 const LEAST_REST: u32 = 5;
 
 /// Lines of the curves.
@@ -90,13 +90,19 @@ impl Screen {
         let text = text(moment, machine.as_deref(), metric);
         let (width, height) = size();
         let lines: Vec<&str> = text.lines().take(height.saturating_sub(wraps(&text, width))).collect();
-        print_or_end(&format!("{enter}\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
+        as_it_is(&format!("{enter}\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
     }
 
     /// Gives back what stood there before.
     pub(super) fn leave(&mut self) -> Result<(), Exit> {
-        if std::mem::take(&mut self.is_entered) { print_or_end(LEAVE) } else { Ok(()) }
+        if std::mem::take(&mut self.is_entered) { as_it_is(LEAVE) } else { Ok(()) }
     }
+}
+
+/// Prints to the terminal also what is no text, where colours are not wanted, too.
+fn as_it_is(text: &str) -> Result<(), Exit> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| Exit::Done)
 }
 
 /// As high as the terminal, with room for a prompt.

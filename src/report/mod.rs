@@ -2,6 +2,7 @@
 
 mod answer;
 mod best;
+mod cells;
 mod cleaning;
 mod columns;
 mod comparability;
