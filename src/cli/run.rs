@@ -89,7 +89,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
 /// Plans all trials, then runs them.
 fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine) -> Ended {
     match session.prepare(machine) {
-        Ok(prepared) if session.is_sweep() => sweep(session, &prepared),
+        Ok(prepared) if session.is_sweep() => sweep(session, &prepared, machine),
         Ok(prepared) => session.single(&prepared).into(),
         Err(exit) => exit.into(),
     }

@@ -1,6 +1,7 @@
 //! A spec with all its trials.
 
 use std::{
+    cell::OnceCell,
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
@@ -12,10 +13,11 @@ use super::{
     Spec,
     diagnostic::{Failure, Sources},
     key::{self, Key},
+    load::{Loader, Reader, folder_of},
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
-    sweep::{Halving, Sweep},
+    sweep::{Halving, Observed, Sweep},
     tree::Table,
 };
 
@@ -30,12 +32,15 @@ pub struct Experiment<S = Spec> {
     pub excluded: usize,
     /// How often each point of the grid runs.
     pub repeats: u32,
+    /// Trials whose values are known from the start; a sampler draws the later ones from the results of earlier ones.
+    pub known: usize,
     /// How trials end early.
     pub stop: Option<Halving>,
     /// All trials in the order they run: a whole repeat before the next.
     pub trials: Vec<TrialSpec<S>>,
     pub(super) base: Table,
     pub(super) sweep: Sweep,
+    pub(super) reader: Reader<S>,
     pub(super) sources: Sources,
 }
 
@@ -65,10 +70,33 @@ impl<S> Experiment<S> {
         for (trial, problem) in problems {
             // Repeats of a point share its tree.
             let point = trial % self.sweep.points();
-            let (tree, _) = self.sweep.apply(&self.base, point);
+            let (tree, _) = self.sweep.apply(&self.base, &self.sweep.values_at(point));
             found.add(locate(problem, &tree, &self.path), point);
         }
         Failure::from_problems(found.into_problems(&self.sweep), self.sources.clone())
+    }
+}
+
+impl<S> Experiment<S> {
+    /// Draws the values of a later trial, as shown, from all trials that were drawn or listed before.
+    pub fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Vec<String> {
+        self.sweep.draw(trial, history)
+    }
+
+    /// A trial with values that were drawn.
+    ///
+    /// # Errors
+    /// What is wrong with the spec there; `None` where these are no values of the axes.
+    pub fn drawn(&self, index: usize, values: &[String]) -> Result<TrialSpec<S>, Option<Failure>> {
+        let nodes = self.sweep.nodes_of(values).ok_or(None)?;
+        let folder = folder_of(&self.path);
+        let (path, folder, schema) = (&*self.path, &*folder, OnceCell::new());
+        let loader =
+            Loader { path, folder, base: &self.base, sweep: &self.sweep, reader: &self.reader, schema };
+        let read = loader.read_point(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
+        let spec = read.map_err(|problems| Some(Failure::from_problems(problems, self.sources.clone())))?;
+        let axes = self.axes.iter().cloned().zip(values.iter().cloned()).collect();
+        Ok(TrialSpec { index, axes, repeat: 0, spec })
     }
 }
 
@@ -108,6 +136,9 @@ impl<S: Serialize> Experiment<S> {
     pub fn hash8(&self) -> String {
         let mut hash = Sha256::new();
         self.trials.iter().for_each(|trial| hash.update(hashed(&trial.spec)));
+        if self.known < self.trials.len() {
+            hash.update("drawn"); // the later trials are others than those drawn at random
+        }
         hex8(hash)
     }
 }

@@ -4,7 +4,7 @@ use std::{
     cell::OnceCell,
     fs::File,
     io::{self, Read as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use super::{
@@ -54,9 +54,7 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
     let path = if is_standard_input(path) { Path::new("stdin") } else { path };
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
-    load_text(path, &folder, text, overrides)
+    load_text(path, &folder_of(path), text, overrides)
 }
 
 /// Values in all trials together: each trial holds its own, so this bounds time and memory.
@@ -84,28 +82,35 @@ pub(super) fn load_text(
     let sweep = take_sweep(&mut root, folder, &mut problems);
     sweep.check_overrides(&keys, &mut problems);
     let kind = kind_of(&root);
-    let loader = Loader { path, folder, base: root, sweep, schema: OnceCell::new() };
+    let parts = (root, sweep);
     Ok(match kind {
-        Kind::Train => Loaded::Train(Box::new(loader.finish(Spec::read, problems, sources)?)),
-        lab => {
-            let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab));
-            Loaded::Lab(Box::new(loader.finish(read, problems, sources)?))
-        }
+        Kind::Train => Loaded::Train(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
+        _ => Loaded::Lab(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
     })
 }
 
 /// What a spec of any kind has.
-trait AnySpec: Clone + Judged {
+pub(super) trait AnySpec: Clone + Judged {
+    fn read_as(v: Item<'_>, kind: Kind) -> Self;
+
     fn name_and_seed(&mut self) -> (&mut String, &mut u64);
 }
 
 impl AnySpec for Spec {
+    fn read_as(v: Item<'_>, _: Kind) -> Self {
+        Self::read(v)
+    }
+
     fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
         (&mut self.name, &mut self.seed)
     }
 }
 
 impl AnySpec for LabSpec {
+    fn read_as(v: Item<'_>, kind: Kind) -> Self {
+        v.table(|t| Self::read(t, kind))
+    }
+
     fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
         (&mut self.name, &mut self.seed)
     }
@@ -121,6 +126,12 @@ fn kind_of(root: &Table) -> Kind {
 
 fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+/// The folder that relative paths are taken from.
+pub(super) fn folder_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned())
 }
 
 /// Reads the file, if it is text of a bearable size.
@@ -183,46 +194,70 @@ fn count_values(table: &Table) -> usize {
     table.entries.iter().map(|e| 1 + count(&e.node.value)).sum()
 }
 
-struct Loader<'a> {
-    path: &'a Path,
-    folder: &'a Path,
-    base: Table,
-    sweep: Sweep,
-    /// The schema of this kind of spec, once it was needed.
-    schema: OnceCell<reader::Json>,
+/// Reads the spec of a trial.
+#[derive(Clone, Debug)]
+pub(super) struct Reader<S> {
+    read: fn(Item<'_>, Kind, &Path) -> S,
+    kind: Kind,
 }
 
-impl Loader<'_> {
-    /// Reads every trial with `read`.
-    fn finish<S: AnySpec>(
-        self,
-        read: impl Fn(Item<'_>) -> S,
-        mut problems: Vec<Problem>,
-        sources: Sources,
-    ) -> Result<Experiment<S>, Failure> {
-        let trials = self.read_trials(&read, &mut problems);
-        if !problems.is_empty() {
-            return Err(Failure::from_problems(problems, sources));
-        }
-        Ok(Experiment {
-            path: self.path.to_owned(),
-            axes: axes(&self.sweep),
-            excluded: self.sweep.excluded(),
-            stop: self.sweep.stop,
-            repeats: self.sweep.repeats,
-            trials,
-            base: self.base,
-            sweep: self.sweep,
-            sources,
-        })
+/// A spec without a name is called as its file.
+fn read_named<S: AnySpec>(v: Item<'_>, kind: Kind, path: &Path) -> S {
+    let mut spec = S::read_as(v, kind);
+    let (name, _) = spec.name_and_seed();
+    if name.is_empty() {
+        *name = default_name(path);
     }
+    spec
+}
 
-    fn read_trials<S: AnySpec>(
-        &self,
-        read: &impl Fn(Item<'_>) -> S,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<TrialSpec<S>> {
-        let (points, repeats, values) = (self.sweep.points(), self.sweep.repeats, count_values(&self.base));
+/// What the trials of a sweep are read from.
+pub(super) struct Loader<'a, S> {
+    pub path: &'a Path,
+    pub folder: &'a Path,
+    pub base: &'a Table,
+    pub sweep: &'a Sweep,
+    pub reader: &'a Reader<S>,
+    /// The schema of this kind of spec, once it was needed.
+    pub schema: OnceCell<reader::Json>,
+}
+
+/// Reads every trial.
+fn finish<S: AnySpec>(
+    path: &Path,
+    folder: &Path,
+    (base, sweep): (Table, Sweep),
+    kind: Kind,
+    mut problems: Vec<Problem>,
+    sources: Sources,
+) -> Result<Experiment<S>, Failure> {
+    let reader = Reader { read: read_named::<S>, kind };
+    let loader =
+        Loader { path, folder, base: &base, sweep: &sweep, reader: &reader, schema: OnceCell::new() };
+    let mut trials = loader.read_trials(&mut problems);
+    if !problems.is_empty() {
+        return Err(Failure::from_problems(problems, sources));
+    }
+    let known = sweep.known(trials.len());
+    trials[known..].iter_mut().flat_map(|trial| &mut trial.axes).for_each(|(_, value)| value.clear());
+    Ok(Experiment {
+        path: path.to_owned(),
+        axes: axes(&sweep),
+        excluded: sweep.excluded(),
+        stop: sweep.stop,
+        repeats: sweep.repeats,
+        known,
+        trials,
+        base,
+        sweep,
+        reader,
+        sources,
+    })
+}
+
+impl<S: AnySpec> Loader<'_, S> {
+    fn read_trials(&self, problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
+        let (points, repeats, values) = (self.sweep.points(), self.sweep.repeats, count_values(self.base));
         let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
             format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
         } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
@@ -235,19 +270,17 @@ impl Loader<'_> {
             problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
             return Vec::new();
         }
-        let name = default_name(self.path);
         let (mut specs, mut found) = (Vec::new(), Found::default());
         for point in 0..points {
-            match self.read_point(read, point) {
-                Ok(mut spec) => {
-                    let (own, _) = spec.name_and_seed();
-                    if own.is_empty() {
-                        own.clone_from(&name);
-                    }
-                    if let Some(Err([why, hint])) = self.sweep.stop.map(|halving| spec.check(&halving)) {
-                        let problem =
-                            Problem::new(self.place_of_stop(), format!("`sweep.stop`: {why}")).hint(hint);
-                        found.add(problem, point);
+            match self.read_point(&self.sweep.values_at(point)) {
+                Ok(spec) => {
+                    let stop = self.sweep.stop.map(|halving| ("stop", spec.check(&halving)));
+                    let value = self.sweep.known(points) < points;
+                    let value = value.then(|| ("sampler", spec.check_value()));
+                    for (key, checked) in stop.into_iter().chain(value) {
+                        let Err([why, hint]) = checked else { continue };
+                        let place = self.place_of(key);
+                        found.add(Problem::new(place, format!("`sweep.{key}`: {why}")).hint(hint), point);
                     }
                     specs.push(spec);
                 }
@@ -258,15 +291,19 @@ impl Loader<'_> {
             }
         }
         problems.extend(found.into_problems(&self.sweep));
-        if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
+        if specs.len() < points { Vec::new() } else { expand(self.sweep, &specs, problems) }
     }
 
-    fn place_of_stop(&self) -> Location {
-        self.sweep.written.get("stop").map_or(Location::Nowhere, |entry| entry.key_span.place())
+    fn place_of(&self, key: &str) -> Location {
+        self.sweep.written.get(key).map_or(Location::Nowhere, |entry| entry.key_span.place())
     }
+}
 
-    fn read_point<S>(&self, read: &impl Fn(Item<'_>) -> S, point: usize) -> Result<S, Vec<Problem>> {
-        let (tree, mut problems) = self.sweep.apply(&self.base, point);
+impl<S> Loader<'_, S> {
+    /// Reads the spec with these values of the swept keys.
+    pub fn read_point(&self, values: &[Option<&Node>]) -> Result<S, Vec<Problem>> {
+        let (tree, mut problems) = self.sweep.apply(self.base, values);
+        let read = |v: Item<'_>| (self.reader.read)(v, self.reader.kind, self.path);
         let mut reading = Reading::new(self.folder);
         let root = node(tree);
         let spec = reader::read(&root, &mut reading, read);

@@ -9,6 +9,7 @@
 mod announce;
 mod datasets;
 mod device_group;
+mod draws;
 mod engine_trials;
 mod exit;
 mod halving;

@@ -116,8 +116,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if is_known {
                 continue;
             }
-            if matches!(&self.prepared[index], Prepared::Run(planned) if has_other_data(&folder, &**planned))
-            {
+            if matches!(self.own(index).1, Prepared::Run(planned) if has_other_data(&folder, &**planned)) {
                 self.refuse_mixture(&folder);
             }
             if let Some(end) = end_in(&folder, rows.get(&index)) {

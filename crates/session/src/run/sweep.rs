@@ -4,12 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
     thread,
     time::{Instant, SystemTime},
 };
 
 use super::{
+    draws::{self, Drawn},
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Start},
     prepare::{Prepared, warnings},
@@ -20,12 +21,12 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
-    plan::DeviceId,
+    plan::{DeviceId, Machine},
     record::{
         Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
         has_checkpoints, now,
     },
-    spec::{Problem, TrialSpec, short_keys},
+    spec::{Monitor, Problem, TrialSpec, short_keys},
     units,
 };
 
@@ -36,6 +37,8 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub claims: Arc<Claims>,
     /// When the summaries that were there at the start were written.
     pub summaries: BTreeMap<usize, SystemTime>,
+    pub machine: &'s Machine,
+    pub drawn: Drawn<P>,
     /// The short names of the swept keys.
     keys: Vec<&'s str>,
     pub line: Arc<SweepLine>,
@@ -56,11 +59,15 @@ impl From<Exit> for Ended {
 }
 
 /// Runs the trials of a sweep that are not done.
-pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Ended {
-    run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
+    run(session, prepared, machine).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
+fn run<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    machine: &Machine,
+) -> Result<Ended, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
         return Ok(exit.into());
@@ -73,7 +80,7 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
     let begun = folder.trials();
-    if let Some(trial) = sweep_folder::on_other_data(&begun, prepared) {
+    if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
         sweep_folder::print_other_data(trial);
         return Ok(Exit::Refused.into());
     }
@@ -81,8 +88,14 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
     let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
     let left = rungs.as_ref().and_then(Rungs::left);
     let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
-    let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
-    let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
+    let drawn = draws::found(session, machine, &folder);
+    let axes = |trial: &TrialSpec<P::Spec>| match drawn.get(trial.index).and_then(OnceLock::get) {
+        Some((drawn, _)) => drawn.axes.clone(),
+        None => trial.axes.clone(),
+    };
+    let points: Vec<Vec<(String, String)>> = experiment.trials.iter().map(axes).collect();
+    let values = |axes: &Vec<(String, String)>| axes.iter().map(|(_, value)| value.clone()).collect();
+    let rows = points.iter().map(values).zip(ends.iter().cloned()).collect();
     let claims = Arc::new(claims);
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
     let halving = experiment.stop;
@@ -90,14 +103,20 @@ fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result
         let folder = begun.get(&index).filter(|_| ends[index].is_some());
         halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
     };
-    let reached = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
+    let reached: Vec<Reached> = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
     let line = Arc::new(line(session, prepared, &ends));
     let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
-    let progress = Mutex::new(Progress { table, ends, reached, begun, worst, stopped: None, fault: None });
+    let learns = experiment.known < points.len();
+    let is_known =
+        |(index, _): &(usize, _)| learns && (*index < experiment.known || drawn[*index].get().is_some());
+    let points = points.into_iter().enumerate().filter(is_known).collect();
+    let costs = vec![None; ends.len()];
+    let progress = Progress { table, ends, reached, points, costs, begun, worst, stopped: None, fault: None };
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let keys = short_keys(&keys);
-    let sweep = Sweep { session, prepared, folder, claims, summaries, keys, line, progress };
-    sweep.show_best();
+    let progress = Mutex::new(progress);
+    let sweep = Sweep { session, prepared, folder, claims, summaries, machine, drawn, keys, line, progress };
+    sweep.learn_from_ended();
     sweep.run_all(rungs)
 }
 
@@ -178,17 +197,34 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(Ended { exit: worst, folder: Some(folder) })
     }
 
-    /// Shows the best value of the trials that ended before the sweep went on.
-    fn show_best(&self) {
-        for (trial, prepared) in self.session.experiment.trials.iter().zip(self.prepared) {
-            let Prepared::Run(planned) = prepared else { continue };
-            let folder = self.with(|progress| {
-                progress.begun.get(&trial.index).filter(|_| progress.ends[trial.index].is_some()).cloned()
+    /// Takes the values of the trials that ended before the sweep went on.
+    fn learn_from_ended(&self) {
+        for index in 0..self.prepared.len() {
+            let (trial, Prepared::Run(planned)) = self.own(index) else { continue };
+            let ended = self.with(|progress| {
+                let end = progress.ends[index].clone()?;
+                Some((end, progress.begun.get(&index)?.clone(), progress.reached[index]))
             });
-            let value = folder.and_then(|folder| folder.figure("best_value")?.parse().ok());
-            if let (Some(monitor), Some(value)) = (planned.monitor(), value) {
-                self.line.validated((trial.index, &self.shown_axes(trial)), monitor, value);
+            let Some((end, folder, reached)) = ended else { continue };
+            let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
+            let best = planned.monitor().zip(value);
+            if let Some((monitor, value)) = best {
+                self.line.validated((index, &self.shown_axes(trial)), monitor, value);
             }
+            if let TrialEnd::Ran { status, .. } = end {
+                self.learn(index, status, best, reached);
+            }
+        }
+    }
+
+    /// Keeps what a sampler learns from a trial: the value that the sweep is judged by.
+    fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
+        let value = match self.session.experiment.stop {
+            Some(halving) => reached.value.map(|value| (halving.metric, value)),
+            None => best,
+        };
+        if matches!(status, Status::Finished | Status::Stopped) {
+            self.with(|progress| progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value)));
         }
     }
 
@@ -221,12 +257,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
         loop {
             let next = phase.next.fetch_add(1, Ordering::Relaxed);
             let Some(&index) = phase.trials.get(next) else { return };
-            let (trial, prepared) = (&self.session.experiment.trials[index], &self.prepared[index]);
             let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
             // One that waits at a rung stays there where the sweep is cut.
             if is_done || (self.is_cut() && self.with(|progress| progress.is_at_rung(index))) {
                 continue;
             }
+            if stopped.is_none()
+                && self.session.process.stop.signal().is_none()
+                && let Err((end, exit)) = self.draw(index)
+            {
+                self.set(index, end, exit);
+                continue;
+            }
+            let (trial, prepared) = self.own(index);
             let (end, exit) = match (prepared, stopped) {
                 (Prepared::SameAs(..), _) => continue,
                 _ if self.session.process.stop.signal().is_some() => {
@@ -326,8 +369,12 @@ impl<P: Planned> Sweep<'_, '_, P> {
             }
             ran
         });
-        if let (Ok(outcome), Some(halving)) = (&result, session.experiment.stop) {
-            self.with(|progress| progress.reached[trial.index] = Reached::new(outcome, halving.metric));
+        if let Ok(outcome) = &result {
+            let metric = session.experiment.stop.map(|halving| halving.metric);
+            let reached = metric.map_or_else(Reached::default, |metric| Reached::new(outcome, metric));
+            self.with(|progress| progress.reached[trial.index] = reached);
+            let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
+            self.learn(trial.index, outcome.status, best, reached);
         }
         if matches!(&result, Ok(outcome) if outcome.status == Status::Stopped) {
             self.line.waits(trial.index);
@@ -344,12 +391,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
         (ran(&result, name), exit)
     }
 
-    /// The values of a trial under the short names of their keys.
+    /// The values of a trial under the short names of their keys, where they vary.
     pub fn short_axes<'t>(
         &'t self,
         trial: &'t TrialSpec<P::Spec>,
     ) -> impl Iterator<Item = (&'t str, &'t str)> {
-        self.keys.iter().copied().zip(trial.axes.iter().map(|(_, value)| value.as_str()))
+        let values = trial.axes.iter().map(|(_, value)| value.as_str());
+        self.keys.iter().copied().zip(values).filter(|(_, value)| !value.is_empty())
     }
 
     /// Its values, such as `lr 0.01 width 32`.

@@ -9,6 +9,7 @@ use super::{
         tree::{Entry, Node, Span, Table, Value},
     },
     MAX_TRIALS,
+    conditions::Conditions,
     sampler::{self, SOBOL_AXES, SOBOL_POINTS, Sampler},
     space::Space,
 };
@@ -22,8 +23,8 @@ pub(super) struct Block {
 
 /// A key and what it may be, where that was written.
 pub(super) struct Axis {
-    key: Key,
-    space: Space,
+    pub key: Key,
+    pub space: Space,
     span: Span,
     /// The values of an array, each at its own place.
     nodes: Option<Vec<Node>>,
@@ -38,7 +39,7 @@ impl Axis {
             (None, Space::Values(values)) => values.into_iter().map(|value| Node { span, value }).collect(),
             (None, _) => {
                 let message = format!("the axis `{}`: a distribution needs a sampler", self.key.dotted());
-                let hint = "set `sweep.sampler = \"random\"` or `\"sobol\"`, and `sweep.trials`";
+                let hint = "set `sweep.sampler = \"random\"`, `\"sobol\"` or `\"tpe\"`, and `sweep.trials`";
                 problems.push(Problem::new(span.place(), message).hint(hint));
                 return None;
             }
@@ -119,6 +120,7 @@ impl Block {
     /// What a sampler draws.
     pub fn drawn(
         axes: Vec<Axis>,
+        conditions: &Conditions,
         (sampler, trials, seed): (Sampler, usize, u64),
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
@@ -133,7 +135,7 @@ impl Block {
             return None;
         }
         let spaces: Vec<&Space> = axes.iter().map(|axis| &axis.space).collect();
-        let points = sampler::draw(sampler, &spaces, trials, seed);
+        let points = sampler::draw(sampler, &spaces, conditions, trials, seed);
         if points.len() < trials {
             let message = format!("only {} different points come of these values", points.len());
             refuse(message, "set fewer `sweep.trials`, or leave `sampler` out to run all of them");

@@ -2,38 +2,42 @@
 
 use super::{
     super::{
+        key::Key,
         problem::Problem,
         suggest,
         tree::{Node, Table, Value},
     },
-    MAX_TRIALS, Space, Sweep,
+    Space, Sweep,
     block::read_key,
 };
 
-/// One exclusion: the place of a key among the axes, and the values that it excludes.
-type Exclusion = Vec<(usize, Vec<Value>)>;
+/// What fits: the places of keys among the axes, each with the values that it may have.
+pub(super) type Fit = Vec<(usize, Vec<Value>)>;
 
-/// The points that no exclusion matches. One that matches none is a mistake. `None` where the product is refused as too large.
-pub(super) fn left(sweep: &Sweep, exclude: &[Node], problems: &mut Vec<Problem>) -> Option<Vec<usize>> {
+/// The points, of `all`, that no exclusion matches. One that matches none is a mistake.
+pub(super) fn left(
+    sweep: &Sweep,
+    mut all: Vec<usize>,
+    exclude: &[Node],
+    problems: &mut Vec<Problem>,
+) -> Vec<usize> {
+    let keys: Vec<&Key> = sweep.keys().collect();
     let read = |node: &Node| match &node.value {
-        Value::Table(table) => exclusion(sweep, table, problems),
+        Value::Table(table) => read_fit(&keys, table, "so no trial can be excluded by it", problems),
         _ => None,
     };
-    let exclusions: Vec<Option<Exclusion>> = exclude.iter().map(read).collect();
-    let product = sweep.product();
-    if product > MAX_TRIALS {
-        return None;
-    }
+    let exclusions: Vec<Option<Fit>> = exclude.iter().map(read).collect();
     if exclusions.iter().any(Option::is_none) {
-        return Some((0..product.min(1)).collect());
+        all.truncate(1);
+        return all;
     }
     let mut matched = vec![false; exclusions.len()];
     let mut is_left = |point: &usize| {
         let values = sweep.values_of(*point);
-        let matches = |exclusion: &Exclusion| {
-            exclusion
-                .iter()
-                .all(|(axis, excluded)| excluded.iter().any(|value| same(value, &values[*axis].value)))
+        let matches = |exclusion: &Fit| {
+            exclusion.iter().all(|(axis, excluded)| {
+                values[*axis].is_some_and(|own| excluded.iter().any(|value| same(value, &own.value)))
+            })
         };
         let mut is_left = true;
         for (exclusion, matched) in exclusions.iter().flatten().zip(&mut matched) {
@@ -43,27 +47,28 @@ pub(super) fn left(sweep: &Sweep, exclude: &[Node], problems: &mut Vec<Problem>)
         }
         is_left
     };
-    let left: Vec<usize> = (0..product).filter(|point| is_left(point)).collect();
+    all.retain(|point| is_left(point));
     for (node, _) in exclude.iter().zip(&matched).filter(|(_, matched)| !**matched) {
         let message = "no trial has what this exclusion names";
         let hint = "`runner check` without it lists the trials";
         problems.push(Problem::new(node.span.place(), message).hint(hint));
     }
-    if let (true, Some(last)) = (left.is_empty(), exclude.last()) {
+    if let (true, Some(last)) = (all.is_empty(), exclude.last()) {
         problems.push(Problem::new(last.span.place(), "every trial is excluded"));
     }
-    Some(left)
+    all
 }
 
-fn exclusion(sweep: &Sweep, table: &Table, problems: &mut Vec<Problem>) -> Option<Exclusion> {
-    let mut exclusion = Vec::new();
+/// Swept keys, each with a value or several; a key that is not swept is reported, with what follows from that.
+pub(super) fn read_fit(keys: &[&Key], table: &Table, so: &str, problems: &mut Vec<Problem>) -> Option<Fit> {
+    let mut fit = Vec::new();
     for entry in &table.entries {
         let key = read_key(entry, problems)?;
         let name = key.dotted();
-        let Some(axis) = sweep.keys().position(|axis| axis.dotted() == name) else {
-            let axes: Vec<String> = sweep.keys().map(|axis| axis.dotted()).collect();
+        let Some(axis) = keys.iter().position(|axis| axis.dotted() == name) else {
+            let axes: Vec<String> = keys.iter().map(|axis| axis.dotted()).collect();
             let listed = suggest::listing(axes.iter().map(String::as_str), "and");
-            let message = format!("`{name}` is not swept, so no trial can be excluded by it");
+            let message = format!("`{name}` is not swept, {so}");
             problems.push(Problem::new(key.place(), message).hint(format!("swept: {listed}")));
             return None;
         };
@@ -77,14 +82,17 @@ fn exclusion(sweep: &Sweep, table: &Table, problems: &mut Vec<Problem>) -> Optio
             }
             _ => {}
         }
-        exclusion.push((axis, values));
+        fit.push((axis, values));
     }
-    Some(exclusion)
+    Some(fit)
 }
 
-/// Whether two values are equal; an integer equals the float of its value.
-fn same(a: &Value, b: &Value) -> bool {
+/// Whether two values are equal; an integer equals the float of its value, and a word a table with that key alone.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
+        (Value::String(word), Value::Table(table)) => {
+            matches!(&table.entries[..], [only] if only.key == *word)
+        }
         (Value::Integer(i), Value::Float(x)) | (Value::Float(x), Value::Integer(i)) => *i as f64 == *x,
         _ => a.to_toml() == b.to_toml(),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use toml::{Table, Value};
 
 use super::{
-    super::{experiment::Experiment, tree},
+    super::{experiment::Experiment, load::folder_of, tree},
     Space,
 };
 
@@ -26,8 +26,7 @@ impl<S> Experiment<S> {
     /// The spec as it was written, with all overrides, under `name`. It gives the same trials from any folder: paths are
     /// absolute.
     pub fn to_sweep_toml(&self, name: &str) -> String {
-        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = folder_of(&self.path);
         let mut base = self.base.clone();
         base.close_gaps();
         let mut spec = match tree::Value::Table(base).to_toml() {
