@@ -20,13 +20,26 @@ pub(crate) struct Conditions {
 impl Conditions {
     pub const NONE: Self = Self { fits: Vec::new() };
 
-    /// Reads the table for these keys, of which the first `of_grid` are those of the grid.
-    pub fn read(keys: &[&Key], of_grid: usize, when: &Table, problems: &mut Vec<Problem>) -> Self {
+    /// Reads the table for these keys, of which the first `of_grid` are those of the grid. `can_be` says whether a key may
+    /// have a value.
+    pub fn read(
+        (keys, of_grid): (&[&Key], usize),
+        when: &Table,
+        can_be: impl Fn(usize, &Value) -> bool,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
         let mut fits = vec![Fit::new(); keys.len()];
         for entry in &when.entries {
-            if let Some((axis, fit)) = read_condition(keys, of_grid, entry, problems) {
-                fits[axis] = fit;
+            let Some((axis, fit)) = read_condition(keys, of_grid, entry, problems) else { continue };
+            for (other, values) in &fit {
+                if !values.iter().any(|value| can_be(*other, value)) {
+                    let message =
+                        format!("`sweep.when`: `{}` never has the value asked for", keys[*other].dotted());
+                    let hint = "name one of its values";
+                    problems.push(Problem::new(entry.node.span.place(), message).hint(hint));
+                }
             }
+            fits[axis] = fit;
         }
         let mut left: Vec<usize> = (0..keys.len()).collect();
         let mut order = Vec::new();

@@ -136,7 +136,8 @@ impl Sweep {
         } else {
             check_drawn(t, sampler, trials.is_some());
             let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
-            sweep.conditions = Conditions::read(&keys, of_grid, &when, problems);
+            let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
+            sweep.conditions = Conditions::read((&keys, of_grid), &when, can_be, problems);
             let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
             let spaces = grid.iter().map(|axis: &Axis| axis.space.clone()).collect();
             sweep.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
@@ -148,10 +149,22 @@ impl Sweep {
         block::check_keys(&sweep.blocks, problems);
         if sampler == Sampler::Grid {
             let keys: Vec<&Key> = sweep.keys().collect();
-            sweep.conditions = Conditions::read(&keys, of_grid.min(keys.len()), &when, problems);
+            let of_grid = of_grid.min(keys.len());
+            let can_be = |axis: usize, value: &Value| sweep.column(axis).any(|own| exclude::same(value, own));
+            sweep.conditions = Conditions::read((&keys, of_grid), &when, can_be, problems);
             sweep.leave_out(exclude.as_deref(), problems);
         }
         sweep
+    }
+
+    /// The values that a key has in the rows of its block.
+    fn column(&self, axis: usize) -> impl Iterator<Item = &Value> {
+        let places =
+            self.blocks.iter().flat_map(|block| (0..block.keys.len()).map(move |place| (block, place)));
+        places
+            .skip(axis)
+            .take(1)
+            .flat_map(|(block, place)| block.rows.iter().map(move |row| &row[place].value))
     }
 
     /// Takes out the points that `exclude` names, and those that differ from others only in keys that do not vary there.

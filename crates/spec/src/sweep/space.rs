@@ -1,9 +1,12 @@
 //! The values of a swept key: a list, a range, or a distribution that a sampler draws from.
 
-use super::super::{
-    suggest,
-    tree::{Span, Value},
-    typed::{FORMS, FUNCTIONS, split_at_commas, value},
+use super::{
+    super::{
+        suggest,
+        tree::{Span, Value},
+        typed::{FORMS, FUNCTIONS, split_at_commas, value},
+    },
+    exclude::same,
 };
 
 /// More values than any sweep has trials.
@@ -105,6 +108,16 @@ impl Space {
             Self::Values(values) => values.iter().find(|value| value.display() == shown).cloned(),
             Self::Int(..) => shown.parse().ok().map(Value::Integer),
             _ => shown.parse().ok().filter(|x: &f64| x.is_finite()).map(Value::Float),
+        }
+    }
+
+    /// Whether a key may have this value, or one that it names.
+    pub fn can_be(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Values(values), _) => values.iter().any(|own| same(value, own)),
+            (Self::Int(a, b), Value::Integer(i)) => (a..=b).contains(&i),
+            (Self::Uniform(a, b) | Self::LogUniform(a, b), Value::Float(x)) => (a..=b).contains(&x),
+            _ => false,
         }
     }
 
