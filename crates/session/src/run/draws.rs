@@ -8,7 +8,7 @@ use super::{
     planned::Planned,
     prepare::Prepared,
     session::Session,
-    sweep::Sweep,
+    sweep::{Drawn, Sweep},
 };
 use crate::{
     event::Status,
@@ -18,9 +18,6 @@ use crate::{
 };
 
 const FILE: &str = "points.csv";
-
-/// Trials that were drawn, by number.
-pub(super) type Drawn<P> = Vec<OnceLock<(TrialSpec<<P as Planned>::Spec>, Prepared<P>)>>;
 
 /// Finds the trials again that an earlier part of the sweep drew.
 pub(super) fn found<P: Planned>(session: &Session<'_, P>, machine: &Machine, sweep: &RunDir) -> Drawn<P> {

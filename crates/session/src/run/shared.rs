@@ -7,9 +7,9 @@ use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
-    sweep::{Sweep, exit_of},
+    sweep::Sweep,
     sweep_folder::{end_in, has_other_data, print_other_data, rows},
-    sweep_progress::{Phase, Stopped, is_failure},
+    sweep_progress::{Phase, Stopped, exit_of, is_failure},
 };
 use crate::{
     event::Status,

@@ -1,7 +1,7 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
@@ -10,25 +10,25 @@ use std::{
 };
 
 use super::{
-    draws::{self, Drawn},
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Start},
-    prepare::{Prepared, warnings},
-    rungs::{self, Reached, Rungs, longest},
-    session::{Session, named, report_error},
-    sweep_folder,
-    sweep_progress::{Phase, Progress, Stopped, is_at_rung, is_failure},
+    prepare::Prepared,
+    rungs::{Reached, Rungs},
+    session::{Session, named},
+    sweep_progress::{Phase, Progress, Stopped, is_failure},
 };
 use crate::{
     event::{Outcome, Status},
-    plan::{DeviceId, Machine},
+    plan::Machine,
     record::{
-        Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
-        has_checkpoints, now,
+        Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity, has_checkpoints, now,
     },
-    spec::{Monitor, Problem, TrialSpec, short_keys},
+    spec::{Monitor, Problem, TrialSpec},
     units,
 };
+
+/// Trials that a sampler drew, by number.
+pub(super) type Drawn<P> = Vec<OnceLock<(TrialSpec<<P as Planned>::Spec>, Prepared<P>)>>;
 
 pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub session: &'s Session<'a, P>,
@@ -40,9 +40,9 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub machine: &'s Machine,
     pub drawn: Drawn<P>,
     /// The short names of the swept keys.
-    keys: Vec<&'s str>,
+    pub keys: Vec<&'s str>,
     pub line: Arc<SweepLine>,
-    progress: Mutex<Progress>,
+    pub progress: Mutex<Progress>,
 }
 
 /// How a sweep ended.
@@ -58,118 +58,8 @@ impl From<Exit> for Ended {
     }
 }
 
-/// Runs the trials of a sweep that are not done.
-pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
-    run(session, prepared, machine).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
-}
-
-fn run<P: Planned>(
-    session: &Session<'_, P>,
-    prepared: &[Prepared<P>],
-    machine: &Machine,
-) -> Result<Ended, RecordError> {
-    let experiment = session.experiment;
-    if let Some(exit) = refuse_jobs(session, prepared) {
-        return Ok(exit.into());
-    }
-    let (folder, claims) = match sweep_folder::open(session)? {
-        Ok(opened) => opened,
-        Err(exit) => return Ok(exit.into()),
-    };
-    let warnings = warnings(experiment, prepared, "");
-    warnings.print();
-    warnings.texts().for_each(|text| session.warned.note(text));
-    let begun = folder.trials();
-    if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
-        sweep_folder::print_other_data(trial);
-        return Ok(Exit::Refused.into());
-    }
-    let summaries = begun.iter().filter_map(|(index, trial)| Some((*index, trial.summarized()?))).collect();
-    let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
-    let left = rungs.as_ref().and_then(Rungs::left);
-    let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
-    let drawn = draws::found(session, machine, &folder);
-    let axes = |trial: &TrialSpec<P::Spec>| match drawn.get(trial.index).and_then(OnceLock::get) {
-        Some((drawn, _)) => drawn.axes.clone(),
-        None => trial.axes.clone(),
-    };
-    let points: Vec<Vec<(String, String)>> = experiment.trials.iter().map(axes).collect();
-    let values = |axes: &Vec<(String, String)>| axes.iter().map(|(_, value)| value.clone()).collect();
-    let rows = points.iter().map(values).zip(ends.iter().cloned()).collect();
-    let claims = Arc::new(claims);
-    let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
-    let halving = experiment.stop;
-    let reached = |index: usize| {
-        let folder = begun.get(&index).filter(|_| ends[index].is_some());
-        halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
-    };
-    let reached: Vec<Reached> = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
-    let line = Arc::new(line(session, prepared, &ends));
-    let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
-    let learns = experiment.known < points.len();
-    let is_known =
-        |(index, _): &(usize, _)| learns && (*index < experiment.known || drawn[*index].get().is_some());
-    let points = points.into_iter().enumerate().filter(is_known).collect();
-    let costs = vec![None; ends.len()];
-    let progress = Progress { table, ends, reached, points, costs, begun, worst, stopped: None, fault: None };
-    let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
-    let keys = short_keys(&keys);
-    let progress = Mutex::new(progress);
-    let sweep = Sweep { session, prepared, folder, claims, summaries, machine, drawn, keys, line, progress };
-    sweep.learn_from_ended();
-    sweep.run_all(rungs)
-}
-
-/// The exit code of a trial that ended before the sweep went on. One that is still skipped lacks its devices.
-pub(super) fn exit_of(end: &TrialEnd) -> Exit {
-    match end {
-        TrialEnd::Skipped { .. } => Exit::Missing,
-        end if is_failure(end) => Exit::Failed,
-        _ => Exit::Done,
-    }
-}
-
-/// The line that says how far the sweep is, where `ends` are known.
-fn line<P: Planned>(
-    session: &Session<'_, P>,
-    prepared: &[Prepared<P>],
-    ends: &[Option<TrialEnd>],
-) -> SweepLine {
-    let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
-        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
-    };
-    let settled: BTreeSet<usize> =
-        (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();
-    let work = rungs::work(session.experiment.stop, ends.len() - settled.len(), longest(prepared));
-    let mode = match (session.process.verbosity, session.process.terminal) {
-        (Verbosity::Normal, true) => LineMode::Redrawn,
-        (Verbosity::Normal, false) => LineMode::Lines,
-        _ => LineMode::Hidden,
-    };
-    SweepLine::new(ends.len(), settled, work, mode)
-}
-
-/// Trials beside each other need devices that they do not share.
-fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Option<Exit> {
-    if session.jobs() == 1 {
-        return None;
-    }
-    let of_gpu = |own: &Prepared<P>| match own {
-        Prepared::Run(planned) => planned.devices().used.iter().any(|used| matches!(used, DeviceId::Gpu(_))),
-        _ => false,
-    };
-    let message = if !P::SIDE_BY_SIDE {
-        "`--jobs` runs trainings side by side; this kind measures the machine".to_owned()
-    } else {
-        let trial = prepared.iter().position(of_gpu)?;
-        format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU")
-    };
-    print_error(message, Some("leave `--jobs` out"));
-    Some(Exit::Refused)
-}
-
 impl<P: Planned> Sweep<'_, '_, P> {
-    fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
+    pub fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
         let all = (0..self.prepared.len()).collect();
         match rungs {
             Some(rungs) => self.halve(rungs, all)?,
@@ -198,7 +88,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Takes the values of the trials that ended before the sweep went on.
-    fn learn_from_ended(&self) {
+    pub fn learn_from_ended(&self) {
         for index in 0..self.prepared.len() {
             let (trial, Prepared::Run(planned)) = self.own(index) else { continue };
             let ended = self.with(|progress| {

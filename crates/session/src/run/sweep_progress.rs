@@ -82,6 +82,15 @@ pub(super) fn is_failure(end: &TrialEnd) -> bool {
     matches!(end, TrialEnd::Ran { status: Status::Failed | Status::Diverged, .. })
 }
 
+/// The exit code of a trial that ended before the sweep went on. One that is still skipped lacks its devices.
+pub(super) fn exit_of(end: &TrialEnd) -> Exit {
+    match end {
+        TrialEnd::Skipped { .. } => Exit::Missing,
+        end if is_failure(end) => Exit::Failed,
+        _ => Exit::Done,
+    }
+}
+
 /// Whether a trial was stopped at a rung, and may go on.
 pub(super) fn is_at_rung(end: &TrialEnd) -> bool {
     matches!(end, TrialEnd::Ran { status: Status::Stopped, .. })
