@@ -1,10 +1,6 @@
 //! A spec with all its trials.
 
-use std::{
-    cell::OnceCell,
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -12,13 +8,12 @@ use sha2::{Digest, Sha256};
 use super::{
     Spec,
     diagnostic::{Failure, Sources},
-    key::{self, Key},
-    load::{Loader, Reader, folder_of},
+    key::Key,
+    points::{Points, locate},
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
     sweep::{Halving, Observed, Sweep},
-    tree::Table,
 };
 
 /// A spec and all its trials; one trial where nothing is swept.
@@ -38,9 +33,7 @@ pub struct Experiment<S = Spec> {
     pub stop: Option<Halving>,
     /// All trials in the order they run: a whole repeat before the next.
     pub trials: Vec<TrialSpec<S>>,
-    pub(super) base: Table,
-    pub(super) sweep: Sweep,
-    pub(super) reader: Reader<S>,
+    pub(super) points: Points<S>,
     pub(super) sources: Sources,
 }
 
@@ -69,18 +62,18 @@ impl<S> Experiment<S> {
         let mut found = Found::default();
         for (trial, problem) in problems {
             // Repeats of a point share its tree.
-            let point = trial % self.sweep.points();
-            let (tree, _) = self.sweep.apply(&self.base, &self.sweep.values_at(point));
+            let point = trial % self.points.sweep.points();
+            let (tree, _) = self.points.sweep.apply(&self.points.base, &self.points.sweep.values_at(point));
             found.add(locate(problem, &tree, &self.path), point);
         }
-        Failure::from_problems(found.into_problems(&self.sweep), self.sources.clone())
+        Failure::from_problems(found.into_problems(&self.points.sweep), self.sources.clone())
     }
 }
 
 impl<S> Experiment<S> {
     /// Draws the values of a later trial, as shown, from all trials that were drawn or listed before.
     pub fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Vec<String> {
-        self.sweep.draw(trial, history)
+        self.points.sweep.draw(trial, history)
     }
 
     /// A trial with values that were drawn.
@@ -88,12 +81,8 @@ impl<S> Experiment<S> {
     /// # Errors
     /// What is wrong with the spec there; `None` where these are no values of the axes.
     pub fn drawn(&self, index: usize, values: &[String]) -> Result<TrialSpec<S>, Option<Failure>> {
-        let nodes = self.sweep.nodes_of(values).ok_or(None)?;
-        let folder = folder_of(&self.path);
-        let (path, folder, schema) = (&*self.path, &*folder, OnceCell::new());
-        let loader =
-            Loader { path, folder, base: &self.base, sweep: &self.sweep, reader: &self.reader, schema };
-        let read = loader.read_point(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
+        let nodes = self.points.sweep.nodes_of(values).ok_or(None)?;
+        let read = self.points.read(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
         let spec = read.map_err(|problems| Some(Failure::from_problems(problems, self.sources.clone())))?;
         let axes = self.axes.iter().cloned().zip(values.iter().cloned()).collect();
         Ok(TrialSpec { index, axes, repeat: 0, spec })
@@ -147,18 +136,4 @@ impl<S: Serialize> Experiment<S> {
 pub(super) fn axes(sweep: &Sweep) -> Vec<String> {
     let repeat = (sweep.repeats > 1).then(|| "repeat".to_owned());
     sweep.keys().map(Key::dotted).chain(repeat).collect()
-}
-
-/// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.
-pub(super) fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem {
-    let find = |place: Location| match place {
-        Location::Key(key) => match key::nearest(tree, &key) {
-            Some(span) => span.place(),
-            None => Location::File { path: path.to_owned(), line: None, column: None, text: None },
-        },
-        other => other,
-    };
-    problem.place = find(problem.place);
-    problem.related = problem.related.into_iter().map(|(place, words)| (find(place), words)).collect();
-    problem
 }

@@ -21,6 +21,7 @@ mod logging;
 mod model;
 mod optimizer;
 mod overrides;
+mod points;
 mod problem;
 #[cfg(test)]
 mod properties;

@@ -1,23 +1,23 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
 use std::{
-    cell::OnceCell,
     fs::File,
     io::{self, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
+    sync::OnceLock,
 };
 
 use super::{
     Kind, LabSpec, Spec,
     diagnostic::{Failure, Sources},
-    experiment::{Experiment, Found, TrialSpec, axes, locate},
-    key::{self, Key},
+    experiment::{Experiment, Found, TrialSpec, axes},
+    key::Key,
     overrides,
+    points::{Points, folder_of, node},
     problem::{Location, Problem},
     reader::{self, Item, Read, Reading},
-    schema,
     sweep::{self, Judged, MAX_TRIALS, Sweep},
-    tree::{self, Node, Span, Table, Value},
+    tree::{self, Table, Value},
 };
 use runner_base::host;
 
@@ -128,12 +128,6 @@ fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The folder that relative paths are taken from.
-pub(super) fn folder_of(path: &Path) -> PathBuf {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned())
-}
-
 /// Reads the file, if it is text of a bearable size.
 fn read_text(path: &Path) -> Result<String, Box<Problem>> {
     let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
@@ -179,10 +173,6 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
     sweep
 }
 
-fn node(table: Table) -> Node {
-    Node { span: Span { source: 0, start: 0, end: 0 }, value: Value::Table(table) }
-}
-
 fn count_values(table: &Table) -> usize {
     fn count(value: &Value) -> usize {
         match value {
@@ -192,13 +182,6 @@ fn count_values(table: &Table) -> usize {
         }
     }
     table.entries.iter().map(|e| 1 + count(&e.node.value)).sum()
-}
-
-/// Reads the spec of a trial.
-#[derive(Clone, Debug)]
-pub(super) struct Reader<S> {
-    read: fn(Item<'_>, Kind, &Path) -> S,
-    kind: Kind,
 }
 
 /// A spec without a name is called as its file.
@@ -211,18 +194,6 @@ fn read_named<S: AnySpec>(v: Item<'_>, kind: Kind, path: &Path) -> S {
     spec
 }
 
-/// What the trials of a sweep are read from.
-pub(super) struct Loader<'a, S> {
-    pub path: &'a Path,
-    pub folder: &'a Path,
-    pub base: &'a Table,
-    pub sweep: &'a Sweep,
-    pub reader: &'a Reader<S>,
-    /// The schema of this kind of spec, once it was needed.
-    pub schema: OnceCell<reader::Json>,
-}
-
-/// Reads every trial.
 fn finish<S: AnySpec>(
     path: &Path,
     folder: &Path,
@@ -231,94 +202,78 @@ fn finish<S: AnySpec>(
     mut problems: Vec<Problem>,
     sources: Sources,
 ) -> Result<Experiment<S>, Failure> {
-    let reader = Reader { read: read_named::<S>, kind };
-    let loader =
-        Loader { path, folder, base: &base, sweep: &sweep, reader: &reader, schema: OnceCell::new() };
-    let mut trials = loader.read_trials(&mut problems);
+    let read: fn(Item<'_>, Kind, &Path) -> S = read_named;
+    let points = Points {
+        read,
+        kind,
+        path: path.to_owned(),
+        folder: folder.to_owned(),
+        base,
+        sweep,
+        schema: OnceLock::new(),
+    };
+    let mut trials = read_trials(&points, &mut problems);
     if !problems.is_empty() {
         return Err(Failure::from_problems(problems, sources));
     }
+    let sweep = &points.sweep;
     let known = sweep.known(trials.len());
     trials[known..].iter_mut().flat_map(|trial| &mut trial.axes).for_each(|(_, value)| value.clear());
     Ok(Experiment {
         path: path.to_owned(),
-        axes: axes(&sweep),
+        axes: axes(sweep),
         excluded: sweep.excluded(),
         stop: sweep.stop,
         repeats: sweep.repeats,
         known,
         trials,
-        base,
-        sweep,
-        reader,
+        points,
         sources,
     })
 }
 
-impl<S: AnySpec> Loader<'_, S> {
-    fn read_trials(&self, problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
-        let (points, repeats, values) = (self.sweep.points(), self.sweep.repeats, count_values(self.base));
-        let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
-            format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
-        } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
-            format!("the sweep has {points} points of a spec with {values} values: too many to plan")
-        } else {
-            String::new()
-        };
-        if !too_many.is_empty() {
-            let place = self.sweep.keys().next().map_or(Location::Nowhere, Key::place);
-            problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
-            return Vec::new();
-        }
-        let (mut specs, mut found) = (Vec::new(), Found::default());
-        for point in 0..points {
-            match self.read_point(&self.sweep.values_at(point)) {
-                Ok(spec) => {
-                    let stop = self.sweep.stop.map(|halving| ("stop", spec.check(&halving)));
-                    let value = self.sweep.known(points) < points;
-                    let value = value.then(|| ("sampler", spec.check_value()));
-                    for (key, checked) in stop.into_iter().chain(value) {
-                        let Err([why, hint]) = checked else { continue };
-                        let place = self.place_of(key);
-                        found.add(Problem::new(place, format!("`sweep.{key}`: {why}")).hint(hint), point);
-                    }
-                    specs.push(spec);
+/// Reads every trial.
+fn read_trials<S: AnySpec>(reader: &Points<S>, problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
+    let sweep = &reader.sweep;
+    let (points, repeats, values) = (sweep.points(), sweep.repeats, count_values(&reader.base));
+    let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
+        format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
+    } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
+        format!("the sweep has {points} points of a spec with {values} values: too many to plan")
+    } else {
+        String::new()
+    };
+    if !too_many.is_empty() {
+        let place = sweep.keys().next().map_or(Location::Nowhere, Key::place);
+        problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
+        return Vec::new();
+    }
+    let (mut specs, mut found) = (Vec::new(), Found::default());
+    for point in 0..points {
+        match reader.read(&sweep.values_at(point)) {
+            Ok(spec) => {
+                let stop = sweep.stop.map(|halving| ("stop", spec.check(&halving)));
+                let value = sweep.known(points) < points;
+                let value = value.then(|| ("sampler", spec.check_value()));
+                for (key, checked) in stop.into_iter().chain(value) {
+                    let Err([why, hint]) = checked else { continue };
+                    let place = place_of(sweep, key);
+                    found.add(Problem::new(place, format!("`sweep.{key}`: {why}")).hint(hint), point);
                 }
-                Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
+                specs.push(spec);
             }
-            if found.is_full() {
-                break;
-            }
+            Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
         }
-        problems.extend(found.into_problems(&self.sweep));
-        if specs.len() < points { Vec::new() } else { expand(self.sweep, &specs, problems) }
+        if found.is_full() {
+            break;
+        }
     }
-
-    fn place_of(&self, key: &str) -> Location {
-        self.sweep.written.get(key).map_or(Location::Nowhere, |entry| entry.key_span.place())
-    }
+    problems.extend(found.into_problems(sweep));
+    if specs.len() < points { Vec::new() } else { expand(sweep, &specs, problems) }
 }
 
-impl<S> Loader<'_, S> {
-    /// Reads the spec with these values of the swept keys.
-    pub fn read_point(&self, values: &[Option<&Node>]) -> Result<S, Vec<Problem>> {
-        let (tree, mut problems) = self.sweep.apply(self.base, values);
-        let read = |v: Item<'_>| (self.reader.read)(v, self.reader.kind, self.path);
-        let mut reading = Reading::new(self.folder);
-        let root = node(tree);
-        let spec = reader::read(&root, &mut reading, read);
-        reading.suggest_elsewhere(|name| {
-            let schema = self.schema.get_or_init(|| reader::describe(read));
-            let Value::Table(tree) = &root.value else { return None };
-            schema::key_named(schema, name, |table| key::is_written(tree, table))
-        });
-        problems.extend(reading.into_problems());
-        if problems.is_empty() {
-            return Ok(spec);
-        }
-        let Value::Table(tree) = &root.value else { return Err(problems) };
-        Err(problems.into_iter().map(|p| locate(p, tree, self.path)).collect())
-    }
+fn place_of(sweep: &Sweep, key: &str) -> Location {
+    sweep.written.get(key).map_or(Location::Nowhere, |entry| entry.key_span.place())
 }
 
 /// The trials of every repeat.

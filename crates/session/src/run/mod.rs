@@ -37,4 +37,4 @@ pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use session::Session;
 pub use stepper::Stepper;
 pub use sweep::Ended;
-pub use sweep_start::sweep;
+pub use sweep_start::run_sweep;
