@@ -10,6 +10,7 @@ use super::{
     },
     MAX_TRIALS,
     conditions::Conditions,
+    fit::read_key,
     sampler::{self, SOBOL_AXES, SOBOL_POINTS, Sampler},
     space::Space,
 };
@@ -172,19 +173,6 @@ fn counted(n: usize) -> String {
 fn is_dotted(entry: &Entry) -> bool {
     let Value::Table(table) = &entry.node.value else { return false };
     table.entries.first().is_some_and(|inner| inner.key_span.start == entry.key_span.end + 1)
-}
-
-/// The dotted key of an entry; one that cannot vary is reported.
-pub(super) fn read_key(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Key> {
-    let key = Key::parse_at(&entry.key, entry.key_span).map_err(|problem| problems.push(*problem)).ok()?;
-    let hint = match key.parts.first().map_or("", |part| &part.text) {
-        "name" | "sweep" => "trials are named by their axes",
-        "kind" => "a sweep has trials of one kind: write a spec for each",
-        _ => return Some(key),
-    };
-    let message = format!("`{}` cannot be an axis", key.dotted());
-    problems.push(Problem::new(key.place(), message).hint(hint));
-    None
 }
 
 pub(super) fn read_axes(table: &Table, problems: &mut Vec<Problem>) -> Vec<Axis> {

@@ -6,8 +6,8 @@ use super::{
         problem::Problem,
         tree::{Entry, Table, Value},
     },
-    block::read_key,
-    exclude::{Fit, read_fit, same},
+    fit::{Fit, read_fit, read_key},
+    space::same,
 };
 
 /// When the keys of a sweep vary.

@@ -8,6 +8,7 @@ mod block;
 mod conditions;
 mod exclude;
 mod file;
+mod fit;
 mod sampler;
 mod space;
 mod stop;
@@ -150,7 +151,7 @@ impl Sweep {
         if sampler == Sampler::Grid {
             let keys: Vec<&Key> = sweep.keys().collect();
             let of_grid = of_grid.min(keys.len());
-            let can_be = |axis: usize, value: &Value| sweep.column(axis).any(|own| exclude::same(value, own));
+            let can_be = |axis: usize, value: &Value| sweep.column(axis).any(|own| space::same(value, own));
             sweep.conditions = Conditions::read((&keys, of_grid), &when, can_be, problems);
             sweep.leave_out(exclude.as_deref(), problems);
         }

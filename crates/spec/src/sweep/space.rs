@@ -1,12 +1,9 @@
 //! The values of a swept key: a list, a range, or a distribution that a sampler draws from.
 
-use super::{
-    super::{
-        suggest,
-        tree::{Span, Value},
-        typed::{FORMS, FUNCTIONS, split_at_commas, value},
-    },
-    exclude::same,
+use super::super::{
+    suggest,
+    tree::{Span, Value},
+    typed::{FORMS, FUNCTIONS, split_at_commas, value},
 };
 
 /// More values than any sweep has trials.
@@ -136,6 +133,17 @@ impl Space {
             _ => 0.5,
         };
         place.clamp(0.0, 1.0 - f64::EPSILON)
+    }
+}
+
+/// Whether two values are equal; an integer equals the float of its value, and a word a table with that key alone.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(word), Value::Table(table)) => {
+            matches!(&table.entries[..], [only] if only.key == *word)
+        }
+        (Value::Integer(i), Value::Float(x)) | (Value::Float(x), Value::Integer(i)) => *i as f64 == *x,
+        _ => a.to_toml() == b.to_toml(),
     }
 }
 
