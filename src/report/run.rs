@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::OnceLock,
     thread,
 };
 
@@ -11,6 +12,7 @@ use super::{
     ReportError, csv_file,
     differences::{self, Leaves},
     find, live,
+    logged::{self, Logged},
 };
 use crate::host::logical_cores;
 
@@ -43,6 +45,8 @@ pub(super) struct Run {
     pub(super) environment: Option<Leaves>,
     /// Path of `metrics.csv`, which may be large and is read only for its curve.
     pub(super) metrics: Option<PathBuf>,
+    /// What `metrics.csv` has beyond the summary, once it was asked for.
+    pub(super) logged: OnceLock<Logged>,
     /// Whether `metrics.csv` ends in a torn line, if it was read.
     pub(super) torn: bool,
 }
@@ -144,7 +148,7 @@ impl Run {
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
-            spec: differences::read(&folder.join("spec.toml"))?,
+            spec: differences::read(&folder.join("spec.toml"))?.map(differences::with_plain_split),
             environment: differences::read(&folder.join("environment.toml"))?,
             tags: tags(folder),
             ..Self::default()
@@ -250,16 +254,34 @@ impl Run {
         self.axis("trainer.monitor").unwrap_or("validation.loss")
     }
 
-    /// What it learned, by one of [`LEARNED`]: the value of its best epoch where that is monitored, else of the last.
+    /// What it learned: the value of its best epoch where that is monitored, else of the last.
     pub(super) fn learned(&self, name: &str) -> Option<&str> {
-        let last = match name {
-            "validation.loss" => "final_validation_loss",
-            "validation.accuracy" => "final_validation_accuracy",
-            "train.loss" => "epoch_train_loss",
-            _ => "",
-        };
         let best = self.figure("best_value").filter(|_| self.monitor() == name);
-        best.or_else(|| self.figure(last))
+        best.or_else(|| self.learned_last(name))
+    }
+
+    /// What it learned, as of its last epoch.
+    pub(super) fn learned_last(&self, name: &str) -> Option<&str> {
+        match name {
+            "validation.loss" => self.figure("final_validation_loss"),
+            "validation.accuracy" => self.figure("final_validation_accuracy"),
+            "train.loss" => self.figure("epoch_train_loss"),
+            _ if self.logged_names().any(|logged| logged == name) => {
+                self.logged().get(name).map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+
+    /// The names of what it logged beyond its summary. It reads no file.
+    pub(super) fn logged_names(&self) -> impl Iterator<Item = &'static str> + use<'_> {
+        logged::names(self.axis("logging.metrics").unwrap_or_default())
+    }
+
+    /// A file that cannot be read has nothing to compare.
+    fn logged(&self) -> &Logged {
+        let read = || self.metrics.as_ref().and_then(|path| logged::read(path).ok()).unwrap_or_default();
+        self.logged.get_or_init(read)
     }
 
     /// Its seed, and the fold that it validated on.

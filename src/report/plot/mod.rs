@@ -9,6 +9,7 @@ use super::{
     ReportError,
     find::{Found, find, folders_in, is_run},
     live,
+    run::more_is_better,
     series::Series,
 };
 use crate::units;
@@ -79,8 +80,7 @@ fn best(curves: Vec<Series>, column: &str, title: &mut Vec<String>) -> Vec<Serie
     if curves.len() <= MOST_RUNS {
         return curves;
     }
-    let sign = if column == "accuracy" { -1.0 } else { 1.0 };
-    let which = if column == "accuracy" { "highest" } else { "lowest" };
+    let (sign, which) = if more_is_better(column) { (-1.0, "highest") } else { (1.0, "lowest") };
     title.push(format!("the {MOST_RUNS} of {} runs with the {which} value", curves.len()));
     let mut ranked: Vec<(usize, Series)> = curves.into_iter().enumerate().collect();
     let value = |series: &Series| {
