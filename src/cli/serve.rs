@@ -9,6 +9,7 @@ use std::{
 use super::{
     args::ServeOptions,
     http::{Answer, Request, answer_all},
+    report::predicted,
     runs::refuse,
 };
 use crate::{
@@ -81,7 +82,14 @@ impl Site<'_> {
             fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}-{read}"));
         let tag = format!("\"{}\"", tag.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         if last.0 != tag {
-            let request = PageRequest { paths: self.paths, metric: None, filter: None, tag: Some(&tag) };
+            let predicted = predicted(self.paths);
+            let request = PageRequest {
+                paths: self.paths,
+                metric: None,
+                filter: None,
+                tag: Some(&tag),
+                predicted: predicted.as_ref(),
+            };
             let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
             *last = (tag, html.into());
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
     plan::{Machine, PlanError, ResolvedDevices},
-    spec::{Experiment, Problem},
+    spec::{Experiment, Problem, TrialSpec},
     units,
 };
 
@@ -32,10 +32,14 @@ pub fn prepare<P: Planned>(
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
             Ok(planned) => {
-                let earlier = prepared.iter().zip(&experiment.trials).position(|(other, spec)| match other {
+                let is_earlier = |(other, spec): (&Prepared<P>, &TrialSpec<P::Spec>)| match other {
                     Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
                     _ => false,
-                });
+                };
+                // What is drawn later is another trial than the one that stands for it.
+                let is_known = trial.index < experiment.known;
+                let earlier =
+                    prepared.iter().zip(&experiment.trials).position(is_earlier).filter(|_| is_known);
                 prepared.push(match earlier {
                     Some(earlier) => Prepared::SameAs(earlier, planned.devices().clone()),
                     None => Prepared::Run(Box::new(planned)),

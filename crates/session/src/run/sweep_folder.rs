@@ -53,8 +53,10 @@ pub(super) fn open<P: Planned>(
         }
     };
     drop(lock);
-    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process.
-    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none();
+    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process, as are trials
+    // that depend on the results of others.
+    let learns = experiment.known < experiment.trials.len();
+    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none() && !learns;
     let is_cut = || session.process.stop.signal().is_some();
     let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
         if is_cut() {
