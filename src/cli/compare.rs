@@ -3,14 +3,14 @@
 use super::{args::CompareOptions, run::terminal_width};
 use crate::{
     report::{Comparison, Question, ReportError, against, gate},
-    run::{Exit, print, print_error, print_stderr},
+    run::{Exit, print, print_bytes, print_error, print_stderr},
 };
 
 /// Runs the command.
 pub fn compare(options: &CompareOptions) -> Exit {
     let compared = match &options.fail_if {
         Some(condition) => held_against(condition, options),
-        None => compared(options).map(|text| print(&text)),
+        None => compared(options),
     };
     match compared {
         Ok(exit) => exit,
@@ -39,7 +39,7 @@ fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, Repor
     Ok(exit.more_severe(print(&verdict.text)))
 }
 
-fn compared(options: &CompareOptions) -> Result<String, ReportError> {
+fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     let question = Question {
         metric: options.metric.clone(),
         sort: options.sort.clone(),
@@ -54,7 +54,7 @@ fn compared(options: &CompareOptions) -> Result<String, ReportError> {
         print_stderr(&format!("warning: left out: {reason}\n"));
     }
     if options.quiet {
-        return Ok(format!("{}\n", comparison.comparability()));
+        return Ok(print(&format!("{}\n", comparison.comparability())));
     }
     if let Some(format) = options.export {
         // The comparison on the screen says so in its first line.
@@ -62,24 +62,21 @@ fn compared(options: &CompareOptions) -> Result<String, ReportError> {
             print_stderr(&format!("warning: {words}\n"));
         }
         let Some(format) = format.format() else {
-            let message = "`--export parquet` is not in this version".to_owned();
-            return Err(ReportError::Query {
-                message,
-                hint: Some("`--export csv` has the same columns".to_owned()),
-            });
+            return Ok(print_bytes(&comparison.export_parquet(&question)?));
         };
-        return match question.by.is_empty() {
-            true => Ok(comparison.export(format)),
-            false => comparison.export_groups(&question, format),
-        };
+        return Ok(print(&match question.by.is_empty() {
+            true => comparison.export(format),
+            false => comparison.export_groups(&question, format)?,
+        }));
     }
     if !options.pivot.is_empty() {
-        return comparison.pivot(&question, terminal_width());
+        return Ok(print(&comparison.pivot(&question, terminal_width())?));
     }
     let is_plain = options.by.is_empty() && !options.times && !options.detail;
     if let ([first, second], true) = (&options.paths[..], is_plain && comparison.is_of_two_sweeps()) {
         let read = |path: &String| Comparison::read(std::slice::from_ref(path), options.filter.as_deref());
-        return against(&read(second)?, &read(first)?, options.metric.as_deref(), terminal_width());
+        let text = against(&read(second)?, &read(first)?, options.metric.as_deref(), terminal_width())?;
+        return Ok(print(&text));
     }
     let is_asked = options.metric.is_some() || !options.by.is_empty();
     let mut text = match options.times || (comparison.is_about_times() && !is_asked) {
@@ -92,5 +89,5 @@ fn compared(options: &CompareOptions) -> Result<String, ReportError> {
     if options.detail {
         text += &comparison.detail();
     }
-    Ok(text)
+    Ok(print(&text))
 }

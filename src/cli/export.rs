@@ -1,21 +1,22 @@
-//! `runner export`: a run's model, or a run, for other programs.
+//! `runner export`: a run's model, a run, or its metrics, for other programs.
 
 use std::path::Path;
 
 use super::{args::ExportOptions, predict, runs};
 use crate::{
     predict::{PredictError, is_standard_output, quoted, write_onnx},
-    report::{ReportError, write_mlflow},
+    report::{ReportError, write_metrics, write_mlflow},
     run::{Exit, print, print_error, print_stderr},
     units,
 };
 
 /// Runs the command.
 pub fn export(options: &ExportOptions) -> Exit {
-    match (&options.onnx, &options.mlflow) {
-        (Some(file), _) => onnx(options, file).unwrap_or_else(|e| predict::report(&e)),
-        (None, Some(store)) => mlflow(&options.model.run, store),
-        (None, None) => Exit::Refused,
+    match (&options.onnx, &options.mlflow, &options.parquet) {
+        (Some(file), _, _) => onnx(options, file).unwrap_or_else(|e| predict::report(&e)),
+        (_, Some(store), _) => mlflow(&options.model.run, store),
+        (_, _, Some(file)) => parquet(&options.model.run, file),
+        (None, None, None) => Exit::Refused,
     }
 }
 
@@ -32,16 +33,27 @@ fn onnx(options: &ExportOptions, file: &Path) -> Result<Exit, PredictError> {
     Ok(print(&name))
 }
 
+fn parquet(run: &str, file: &Path) -> Exit {
+    match write_metrics(run, file) {
+        Ok(()) => print(&format!("{}\n", file.display())),
+        Err(e) => failed(&e),
+    }
+}
+
 fn mlflow(run: &str, store: &Path) -> Exit {
     match write_mlflow(run, store) {
         Ok(count) => {
             print_stderr(&format!("{} written\n", units::counted(count as u64, "run")));
             print(&format!("{}\n", store.display()))
         }
-        Err(e @ ReportError::Write { .. }) => {
-            print_error(e, None);
-            Exit::Failed
-        }
-        Err(e) => runs::refuse(&e),
+        Err(e) => failed(&e),
     }
+}
+
+fn failed(error: &ReportError) -> Exit {
+    if let ReportError::Write { .. } | ReportError::Parquet(_) = error {
+        print_error(error, None);
+        return Exit::Failed;
+    }
+    runs::refuse(error)
 }

@@ -37,6 +37,9 @@ pub enum ReportError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`: {}", path.display(), reason(source))]
     Write { path: PathBuf, source: io::Error },
+    #[error("cannot write Parquet: {0}")]
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+    Parquet(String),
     /// The line is counted from 1.
     #[error("`{}` is malformed at line {line}: {message}", path.display())]
     Malformed { path: PathBuf, line: u64, message: String },
@@ -67,7 +70,11 @@ impl ReportError {
             ),
             Self::Query { hint, .. } | Self::NoColumn { near: hint, .. } => hint.as_deref(),
             Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
-            Self::Pattern { .. } | Self::Read { .. } | Self::Write { .. } | Self::Malformed { .. } => None,
+            Self::Pattern { .. }
+            | Self::Parquet(_)
+            | Self::Read { .. }
+            | Self::Write { .. }
+            | Self::Malformed { .. } => None,
         }
     }
 }

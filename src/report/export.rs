@@ -10,6 +10,7 @@ use super::{
     curve::CurveDifference,
     grid::{Column, Columns},
     key::WORDS,
+    parquet,
     ranking::Candidate,
     run::Run,
 };
@@ -37,11 +38,24 @@ impl Comparison {
         }
     }
 
+    /// A Parquet file of the runs, or of the settings of a question that has keys.
+    ///
+    /// # Errors
+    /// The question names a column that no run has, or the program was built without Parquet.
+    pub fn export_parquet(&self, question: &Question) -> Result<Vec<u8>, ReportError> {
+        let columns = if question.by.is_empty() { self.data() } else { self.groups(question)? };
+        parquet::table(&columns)
+    }
+
     /// The settings of a question, folded over everything but its keys: a row for each.
     ///
     /// # Errors
     /// The question names a column that no run has.
     pub fn export_groups(&self, question: &Question, format: Format) -> Result<String, ReportError> {
+        Ok(written(&self.groups(question)?, format))
+    }
+
+    fn groups(&self, question: &Question) -> Result<Vec<Column>, ReportError> {
         let rankings = self.rankings(question)?;
         let settings: Vec<&Candidate> = rankings.iter().flat_map(|ranking| &ranking.settings).collect();
         let mut columns = Columns::new(&settings);
@@ -61,7 +75,7 @@ impl Comparison {
         columns.numbers("difference_low", |setting| text(interval(setting)[0]));
         columns.numbers("difference_high", |setting| text(interval(setting)[1]));
         columns.numbers("p", |setting| text(setting.p));
-        Ok(written(&columns.all(), format))
+        Ok(columns.all())
     }
 
     /// A column per figure of a run.

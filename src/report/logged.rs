@@ -22,6 +22,11 @@ const NAMES: [&str; 11] = [
 /// Values by name.
 pub(super) type Logged = BTreeMap<String, String>;
 
+/// Whether runs may have logged something under this name.
+pub(super) fn is_name(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
 /// The names among those above that `logging.metrics` declares, which is written as in the spec: `["loss", "mae"]`.
 pub(super) fn names(metrics: &str) -> impl Iterator<Item = &'static str> + use<'_> {
     NAMES.into_iter().filter(move |name| is_listed(metrics, name))

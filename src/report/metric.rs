@@ -35,7 +35,9 @@ impl Metric {
     /// # Errors
     /// No run has a number of that name.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        let measured = ["validation", "train"].map(|split| format!("{split}.{name}"));
+        let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figures.contains_key(name));
+        let splits: &[&str] = if is_bare { &["validation", "train"] } else { &[] };
+        let measured: Vec<String> = splits.iter().map(|split| format!("{split}.{name}")).collect();
         let is_known = |full: &&String| runs.iter().any(|run| run.learned(full).is_some());
         let name = measured.iter().find(is_known).map_or(name, String::as_str);
         let unknown = |near: Option<String>| {

@@ -267,7 +267,7 @@ impl Run {
             "validation.loss" => self.figure("final_validation_loss"),
             "validation.accuracy" => self.figure("final_validation_accuracy"),
             "train.loss" => self.figure("epoch_train_loss"),
-            _ if self.logged_names().any(|logged| logged == name) => {
+            _ if logged::is_name(name) && self.logged_names().any(|logged| logged == name) => {
                 self.logged().get(name).map(String::as_str)
             }
             _ => None,

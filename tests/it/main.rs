@@ -27,6 +27,7 @@ mod language;
 mod mlflow;
 mod moved;
 mod new_csv;
+mod notebooks;
 mod parity;
 mod plot;
 mod predict;

@@ -287,7 +287,7 @@ pub struct EvaluateOptions {
 }
 
 #[derive(Args)]
-#[group(id = "format", required = true, multiple = false, args = ["onnx", "mlflow"])]
+#[group(id = "format", required = true, multiple = false, args = ["onnx", "mlflow", "parquet"])]
 pub struct ExportOptions {
     #[command(flatten)]
     pub model: ModelOptions,
@@ -297,6 +297,9 @@ pub struct ExportOptions {
     /// Write the run, or a sweep with its trials, into the MLflow file store DIR
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
     pub mlflow: Option<PathBuf>,
+    /// Write the rows of `metrics.csv`, of a sweep those of all trials, into the Parquet FILE
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "last")]
+    pub parquet: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -325,13 +328,11 @@ pub enum ExportFormat {
     Json,
     Md,
     Latex,
-    /// Refused by name.
-    #[value(hide = true)]
     Parquet,
 }
 
 impl ExportFormat {
-    /// None for a format of later versions.
+    /// None for one that is no text.
     pub fn format(self) -> Option<Format> {
         match self {
             Self::Csv => Some(Format::Csv),

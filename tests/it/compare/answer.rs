@@ -222,13 +222,6 @@ fn groups_are_exported_and_pivoted() {
     \bottomrule
     \end{tabular}
     ");
-    let refused = ran(&["--export", "parquet"]);
-    assert_eq!(refused.code, Some(2));
-    assert!(
-        refused.stderr.starts_with("error: `--export parquet` is not in this version\n"),
-        "{}",
-        refused.stderr
-    );
     let refused = ran(&["--pivot", "lr"]);
     assert!(refused.stderr.starts_with("error: `--pivot` takes two keys"), "{}", refused.stderr);
 }

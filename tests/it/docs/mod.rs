@@ -54,6 +54,7 @@ pages! {
     exercises: "docs/exercises.md",
     logging: "docs/logging.md",
     measurement: "docs/measurement.md",
+    notebooks: "docs/notebooks.md",
     predict: "docs/predict.md",
     report: "docs/report.md",
     run_folder: "docs/run-folder.md",

@@ -76,9 +76,17 @@ pub fn print(text: &str) -> Exit {
 /// # Errors
 /// It cannot be written, so that printing more is of no use: how the process is to end.
 pub fn print_or_end(text: &str) -> Result<(), Exit> {
-    use std::io::{ErrorKind, Write};
-    let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| {
+    write(&mut anstream::stdout().lock(), text.as_bytes())
+}
+
+/// Prints what is no text to standard output, as [`print`] does.
+pub fn print_bytes(bytes: &[u8]) -> Exit {
+    write(&mut std::io::stdout().lock(), bytes).err().unwrap_or(Exit::Done)
+}
+
+fn write(out: &mut impl std::io::Write, bytes: &[u8]) -> Result<(), Exit> {
+    use std::io::ErrorKind;
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| {
         if e.kind() == ErrorKind::BrokenPipe {
             return Exit::Done;
         }

@@ -1,0 +1,27 @@
+//! A build without the feature `parquet`.
+
+use std::marker::PhantomData;
+
+use super::Kind;
+use crate::report::ReportError;
+
+/// Cannot be made.
+pub(in crate::report) struct ParquetFile<W>(PhantomData<W>);
+
+impl<W> ParquetFile<W> {
+    pub(in crate::report) fn new(_: &[(String, Kind)], _: W) -> Result<Self, ReportError> {
+        let hint = Some("build it with `cargo build --release --features parquet`".to_owned());
+        Err(ReportError::Query { message: "this build writes no Parquet files".to_owned(), hint })
+    }
+
+    pub(in crate::report) fn write<'a>(
+        &mut self,
+        _: impl IntoIterator<Item = &'a Vec<String>>,
+    ) -> Result<(), ReportError> {
+        Ok(())
+    }
+
+    pub(in crate::report) fn finish(self) -> Result<(), ReportError> {
+        Ok(())
+    }
+}

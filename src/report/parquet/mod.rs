@@ -1,0 +1,125 @@
+//! Tables as Parquet files: comparisons, and all rows of `metrics.csv`.
+
+#[cfg(not(feature = "parquet"))]
+mod absent;
+#[cfg(feature = "parquet")]
+mod file;
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+#[cfg(not(feature = "parquet"))]
+use self::absent::ParquetFile;
+#[cfg(feature = "parquet")]
+use self::file::ParquetFile;
+use super::{
+    ReportError, csv_file,
+    find::{Found, find_one, folders_in, is_run},
+    grid::Column,
+    key::WORDS,
+};
+
+/// Rows of a group, which is held in memory.
+const GROUP: usize = 1 << 16;
+
+/// What the cells of a column are.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Truth,
+    Whole,
+    Number,
+    Words,
+}
+
+/// What all known cells can be read as.
+fn kind(column: &Column) -> Kind {
+    let all = |is: fn(&str) -> bool| column.cells.iter().all(|cell| cell.is_empty() || is(cell));
+    let is_known = column.cells.iter().any(|cell| !cell.is_empty());
+    match column {
+        _ if WORDS.contains(&column.title.as_str()) => Kind::Words,
+        _ if is_known && all(|cell| cell.parse::<bool>().is_ok()) => Kind::Truth,
+        _ if is_known && all(|cell| cell.parse::<i64>().is_ok()) => Kind::Whole,
+        _ if all(|cell| cell.parse::<f64>().is_ok()) => Kind::Number,
+        _ => Kind::Words,
+    }
+}
+
+/// A table in a Parquet file.
+pub(super) fn table(columns: &[Column]) -> Result<Vec<u8>, ReportError> {
+    let kinds: Vec<_> = columns.iter().map(|column| (column.title.clone(), kind(column))).collect();
+    let mut bytes = Vec::new();
+    let mut file = ParquetFile::new(&kinds, &mut bytes)?;
+    file.write(columns.iter().map(|column| &column.cells))?;
+    file.finish()?;
+    Ok(bytes)
+}
+
+/// Writes all rows of a run's `metrics.csv`, or of those of a sweep's trials, whose folders stand in a column `path`.
+///
+/// # Errors
+/// The path holds no run, a file cannot be read or written, or the program was built without Parquet.
+pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
+    let folders = match find_one(path)? {
+        Found::Run(folder) => vec![folder],
+        Found::Sweep(folder) => folders_in(&folder)?.into_iter().filter(|trial| is_run(trial)).collect(),
+    };
+    let files: Vec<PathBuf> = folders.iter().map(|folder| folder.join("metrics.csv")).collect();
+    let files: Vec<&PathBuf> = files.iter().filter(|file| file.is_file()).collect();
+    let mut columns = vec![("path".to_owned(), Kind::Words)];
+    for file in &files {
+        let unreadable = |e| ReportError::read(file, e);
+        let mut line = String::new();
+        BufReader::new(File::open(file).map_err(unreadable)?).read_line(&mut line).map_err(unreadable)?;
+        for name in line.trim_end().split(',').filter(|name| !name.is_empty()) {
+            if columns.iter().all(|(known, _)| known != name) {
+                let kind = match name {
+                    "step" | "epoch" | "rows" => Kind::Whole,
+                    "split" => Kind::Words,
+                    _ => Kind::Number,
+                };
+                columns.push((name.to_owned(), kind));
+            }
+        }
+    }
+    // Nobody finds half a file.
+    let partial = to.with_extension("partial");
+    let unwritable = |e| ReportError::write(to, e);
+    let write = || {
+        let mut out = ParquetFile::new(&columns, File::create(&partial).map_err(unwritable)?)?;
+        rows(&files, &columns, |cells| out.write(cells))?;
+        out.finish()?;
+        fs::rename(&partial, to).map_err(unwritable)
+    };
+    write().inspect_err(|_| _ = fs::remove_file(&partial))
+}
+
+/// Hands out the rows of all files by column, a group at a time.
+fn rows(
+    files: &[&PathBuf],
+    columns: &[(String, Kind)],
+    mut write: impl FnMut(&[Vec<String>]) -> Result<(), ReportError>,
+) -> Result<(), ReportError> {
+    let mut cells: Vec<Vec<String>> = vec![Vec::new(); columns.len()];
+    for file in files {
+        let folder = file.parent().unwrap_or(file).display().to_string();
+        let mut failed = Ok(());
+        let take = |names: &csv::StringRecord, row: &csv::StringRecord| {
+            cells[0].push(folder.clone());
+            for ((name, _), cells) in columns.iter().zip(&mut cells).skip(1) {
+                let place = names.iter().position(|known| known == name);
+                cells.push(place.and_then(|place| row.get(place)).unwrap_or_default().to_owned());
+            }
+            if cells[0].len() == GROUP && failed.is_ok() {
+                failed = write(&cells);
+                cells.iter_mut().for_each(Vec::clear);
+            }
+            Ok(())
+        };
+        csv_file::scan(file, |_| Ok(()), take)?;
+        failed?;
+    }
+    if cells[0].is_empty() { Ok(()) } else { write(&cells) }
+}
