@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     host::reason,
-    report::{PageRequest, ReportError, fingerprint, page, waiting},
+    report::{PageRequest, ReportError, fingerprint, follow_files, page, share_read, waiting},
     run::{Exit, print, print_error, print_stderr},
 };
 
@@ -22,6 +22,7 @@ const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Runs the command until a signal ends it.
 pub fn serve(options: &ServeOptions) -> Exit {
+    follow_files();
     // A path that does not exist is a slip; a folder without runs may have some soon.
     if let Err(e) = fingerprint(&options.paths)
         && !matches!(e, ReportError::NoRun(_))
@@ -75,7 +76,9 @@ impl Site<'_> {
     fn page(&self) -> (String, Arc<str>) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken before the files are read: what changes meanwhile changes the next tag.
-        let tag = fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}"));
+        let read = (100.0 * share_read()) as u32;
+        let tag =
+            fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}-{read}"));
         let tag = format!("\"{}\"", tag.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         if last.0 != tag {
             let request = PageRequest { paths: self.paths, metric: None, filter: None, tag: Some(&tag) };

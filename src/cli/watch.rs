@@ -12,14 +12,14 @@ use super::{args::WatchOptions, runs::refuse};
 use crate::{
     host::stop_on_signals,
     record::RunDir,
-    report::{Moment, ReportError, Style},
+    report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
     train::StopFlag,
 };
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Looking takes at most this share of the time: a large `metrics.csv` is read whole.
+/// The rest after a look is so many times as long.
 const LEAST_REST: u32 = 5;
 
 /// Lines of the curves.
@@ -32,6 +32,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Runs the command until nothing is at work, nobody reads what it prints, or a signal ends it.
 pub fn watch(options: &WatchOptions) -> Exit {
+    follow_files();
     match look(&options.path) {
         Ok(moment) => follow(options, moment).err().unwrap_or(Exit::Done),
         Err(e) => refuse(&e),
@@ -67,6 +68,11 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     if is_screen {
         print_or_end(LEAVE)?;
     }
+    // What stays in the terminal is of all rows.
+    while share_read() < 1.0 && stop.number.load(Ordering::Relaxed) == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    moment = look(&options.path).unwrap_or(moment);
     print_or_end(&text(&moment, &options.metric))
 }
 

@@ -19,13 +19,8 @@ use serde_json::Value;
 
 use self::{curves::Chart, html::Html, svg::Svg};
 use super::{
-    ReportError, columns,
-    comparison::Comparison,
-    grid::Column,
-    grouping::distinct,
-    key::short,
-    plot::{MetricCurves, read_metrics},
-    run::REPEAT,
+    ReportError, columns, comparison::Comparison, grid::Column, grouping::distinct, key::short, live,
+    metrics_file::MetricCurves, run::REPEAT,
 };
 use crate::units;
 pub use document::{HEAD, waiting};
@@ -80,6 +75,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         warnings: comparison.damaged().map(|reason| format!("left out: {reason}")).collect(),
     };
     content.metrics = (0..comparison.runs.len()).map(|place| content.curves_of(place)).collect();
+    content.warnings.extend(live::sampled());
     let mut headline = content.learned(request.metric)?;
     let learned = content.sections.len();
     content.confusion();
@@ -147,7 +143,7 @@ impl Content<'_> {
     /// The curves of a run.
     fn curves_of(&mut self, place: usize) -> Vec<MetricCurves> {
         let Some(path) = &self.comparison.runs[place].metrics else { return Vec::new() };
-        read_metrics(path, |_| true).unwrap_or_else(|e| {
+        live::curves(path).unwrap_or_else(|e| {
             self.warnings.push(format!("curves of {} are not shown: {e}", self.name(place)));
             Vec::new()
         })

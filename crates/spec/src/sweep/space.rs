@@ -2,7 +2,7 @@
 
 use super::super::{
     suggest,
-    tree::{self, Node, Span, Value},
+    tree::{Span, Value},
     typed::{FORMS, FUNCTIONS, split_at_commas, value},
 };
 
@@ -124,8 +124,7 @@ fn wrong(text: &str, why: &str) -> NoSpace {
 }
 
 fn number(piece: &str) -> Option<Number> {
-    let node: Node = tree::parse_value(piece, Span { source: 0, start: 0, end: 0 }).ok()??;
-    match node.value {
+    match value(piece, Span { source: 0, start: 0, end: 0 }).ok()?.value {
         Value::Integer(i) => Some(Number { value: i as f64, integer: Some(i) }),
         Value::Float(value) if value.is_finite() => Some(Number { value, integer: None }),
         _ => None,
@@ -236,6 +235,7 @@ mod tests {
             ("linspace(0, 1, 5)", "0.0 0.25 0.5 0.75 1.0"),
             ("linspace(0, 1, 4)", "0.0 0.333333 0.666667 1.0"),
             ("linspace(8, 32, 4)", "8 16 24 32"),
+            ("linspace(-.5, 1., 3)", "-0.5 0.25 1.0"),
             ("linspace(1000000, 1000001, 3)", "1000000.0 1000000.5 1000001.0"),
             ("logspace(1e-4, 1e-1, 4)", "0.0001 0.001 0.01 0.1"),
             ("logspace(1e-4, 1e-1, 7)", "0.0001 0.000316228 0.001 0.00316228 0.01 0.0316228 0.1"),
