@@ -218,6 +218,7 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     assert_eq!(completed(&["spec.toml", "trainer.restore_best", "=", "t"]), ["true"]);
     assert_eq!(completed(&["run", "sp"]), ["spec.toml"]);
     assert_eq!(completed(&["new", "m"]), ["mlp"]);
-    assert_eq!(completed(&["show", ""]), [run.to_str().unwrap()]);
+    let [name, run] = [run.parent().unwrap(), &run].map(|path| path.to_str().unwrap());
+    assert_eq!(completed(&["show", name]), [run]);
     assert_eq!(completed(&["comp"]), ["compare", "completions"]);
 }

@@ -266,7 +266,7 @@ impl Sweep {
         drawn.or_else(at_random).unwrap_or_default()
     }
 
-    /// Trials whose values do not depend on results, of this number.
+    /// How many of these trials have values that do not depend on results.
     pub(super) fn known(&self, trials: usize) -> usize {
         if self.tpe.is_some() { trials.min(tpe::STARTUP) } else { trials }
     }
