@@ -10,7 +10,7 @@ use std::{
 
 use super::{args::WatchOptions, runs::refuse};
 use crate::{
-    host::stop_on_signals,
+    host::{harmless, stop_on_signals},
     record::RunDir,
     report::{Moment, ReportError, Style},
     run::{Exit, print_or_end},
@@ -41,7 +41,8 @@ pub fn watch(options: &WatchOptions) -> Exit {
 /// An error is how the process ends because it can print no more.
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let stop = StopFlag::default();
-    stop_on_signals(&stop.number, &stop.saves);
+    stop.is_begun.store(true, Ordering::Relaxed);
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
     let is_screen = io::stdout().is_terminal() && !moment.is_over;
     let mut line = String::new();
     if is_screen {
@@ -53,7 +54,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             print_or_end(&frame(&moment, &options.metric))?;
         } else if line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
-            print_or_end(&format!("{line}\n"))?;
+            print_or_end(&format!("{}\n", harmless(&line)))?;
         }
         let rest = EVERY.max(begun.elapsed() * LEAST_REST);
         while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
@@ -93,7 +94,7 @@ fn text(moment: &Moment, metric: &str) -> String {
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    draw(height.saturating_sub(around + wraps(moment, width) + 1))
+    harmless(&draw(height.saturating_sub(around + wraps(moment, width) + 1))).into_owned()
 }
 
 /// Lines that a terminal adds where the words above the curves are wider than it.

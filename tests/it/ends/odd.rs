@@ -56,6 +56,42 @@ fn compare_reads_regular_files_of_bearable_length() {
     }
 }
 
+/// Colours are the only sequences that a terminal is given, whoever chose the names.
+#[test]
+fn names_do_not_reach_the_terminal_raw() {
+    const EVIL: &str = r"\u001b]0;x\u0007\u009b2J\u001b[2K\r";
+    let sandbox = Sandbox::new(&format!(
+        "name = \"a{EVIL}b\"\ndata.synthetic_regression.weights = [1.0]\noptimizer.sgd.lr = 0.1\n\
+         model.layers = [{{ linear = {{ out_features = 1 }} }}]\nsweep.grid.description = [\"c{EVIL}\", \"d\"]\n",
+    ));
+    let runs = "runs\u{1b}]0;x\u{7}\u{9b}2J";
+    let commands: [&[&str]; 9] = [
+        &["check", "spec.toml"],
+        &["spec.toml", "-v"],
+        &["spec.toml", "trainer.max_epochs=1"],
+        &["spec.toml", "~sweep", "-v"],
+        &["list", runs],
+        &["compare", runs],
+        &["watch", runs],
+        &["show", "no\u{9b}2Jrun"],
+        &["predict", "no\u{9b}2Jrun", "x.csv"],
+    ];
+    for command in commands {
+        let mut runner = sandbox.command(command);
+        let output = runner.env("RUNNER_RUNS_DIR", runs).args(["--color", "always"]).output().unwrap();
+        for bytes in [output.stdout, output.stderr] {
+            let text = String::from_utf8(bytes).unwrap();
+            let is_colour =
+                |rest: &str| rest.trim_start_matches(|c| "[;0123456789".contains(c)).starts_with('m');
+            assert!(text.split('\u{1b}').skip(1).all(is_colour), "{command:?}: {text:?}");
+            assert!(
+                !text.chars().any(|c| c.is_control() && !"\n\t\u{1b}".contains(c)),
+                "{command:?}: {text:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn help_that_cannot_be_written_is_a_failure() {
     let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());

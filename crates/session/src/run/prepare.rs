@@ -29,12 +29,17 @@ pub fn prepare<P: Planned>(
 ) -> Result<Vec<Prepared<P>>, Vec<(usize, Problem)>> {
     let mut problems = Vec::new();
     let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
+    // Only trials that ask for other devices repeat each other; among thousands looking for them takes seconds.
+    let may_repeat = experiment.axes.iter().any(|key| key.starts_with("devices"));
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
             Ok(planned) => {
-                let earlier = prepared.iter().zip(&experiment.trials).position(|(other, spec)| match other {
-                    Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
-                    _ => false,
+                let others = prepared.iter().zip(&experiment.trials).filter(|_| may_repeat);
+                let earlier = others.enumerate().find_map(|(index, (other, spec))| match other {
+                    Prepared::Run(other) if spec.repeat == trial.repeat && planned.repeats(other) => {
+                        Some(index)
+                    }
+                    _ => None,
                 });
                 prepared.push(match earlier {
                     Some(earlier) => Prepared::SameAs(earlier, planned.devices().clone()),
