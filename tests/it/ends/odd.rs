@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     process::{Command, Stdio},
 };
 
@@ -89,6 +89,34 @@ fn names_do_not_reach_the_terminal_raw() {
                 "{command:?}: {text:?}"
             );
         }
+    }
+}
+
+/// A git that takes long is asked no more, and ended.
+#[test]
+fn a_slow_git_does_not_outlive_the_run() {
+    let sandbox = Sandbox::new(
+        "data.synthetic_regression.weights = [1.0]\nmodel.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1",
+    );
+    let path = |name: &str| sandbox.path().join(name);
+    for folder in [".git/objects", ".git/refs", "bin"] {
+        fs::create_dir_all(path(folder)).unwrap();
+    }
+    fs::write(path(".git/HEAD"), "0123456789012345678901234567890123456789\n").unwrap();
+    fs::write(path(".git/config"), "[core]\n").unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *status*) echo $$ >'{}'; exec sleep 600;; esac\n",
+        path("pid").display()
+    );
+    fs::write(path("bin/git"), script).unwrap();
+    fs::set_permissions(path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (mut command, _) = sandbox.prepared(&["-q"]);
+    let search = format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap());
+    assert!(command.env("PATH", search).output().unwrap().status.success());
+    // Where settings of git cannot be read it is not asked at all.
+    if let Ok(pid) = fs::read_to_string(path("pid")) {
+        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        assert!(!state.contains("(sleep) S"), "{state}");
     }
 }
 

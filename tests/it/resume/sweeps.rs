@@ -93,6 +93,8 @@ fn a_killed_sweep_goes_on() {
         let sweep = sweep.unwrap().0;
         let planned = statuses(&sweep);
         assert_eq!(planned.len(), 6, "{planned:?}");
+        let compared = place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
+        assert!(compared.contains("planned") || compared.contains(" of 6"), "{compared}");
         // As a kill leaves it that comes while the table is written.
         fs::write(sweep.join(".sweep.csv.77-0-0.tmp"), "trial").unwrap();
     }
