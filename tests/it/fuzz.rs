@@ -45,6 +45,18 @@ fn replay(target: &str) {
     }
 }
 
+#[test]
+#[should_panic(expected = "wrote")]
+fn a_file_that_is_written_elsewhere_is_noticed() {
+    let top = tempfile::tempdir().unwrap();
+    let cases = Cases::new(top.path(), &|arguments| run(top.path(), arguments));
+    let writes = |_: &[String]| {
+        fs::write(top.path().join("outside/x"), "x").unwrap();
+        Ended::InOrder
+    };
+    cases.run("spec", b"", &writes);
+}
+
 macro_rules! replays {
     ($($target:ident),*) => {
         $(#[test] fn $target() { replay(stringify!($target)); })*
