@@ -17,7 +17,8 @@ use crate::{
     record::{GitQuery, Verbosity, command_line, now},
     report,
     run::{
-        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse, sweep,
+        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse,
+        run_sweep,
     },
     spec::{self, Loaded},
     train::StopFlag,
@@ -89,7 +90,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
 /// Plans all trials, then runs them.
 fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine) -> Ended {
     match session.prepare(machine) {
-        Ok(prepared) if session.is_sweep() => sweep(session, &prepared),
+        Ok(prepared) if session.is_sweep() => run_sweep(session, &prepared, machine),
         Ok(prepared) => session.single(&prepared).into(),
         Err(exit) => exit.into(),
     }

@@ -69,27 +69,11 @@ impl Comparison {
             );
             sections.push(text);
         }
-        let apart = self.tasks.difference().map(|words| format!("{words}\n\n")).unwrap_or_default();
-        Ok(apart + &sections.join("\n"))
-    }
-
-    /// The named metric, or what the runs are judged by.
-    pub(super) fn metric(&self, name: Option<&str>) -> Result<Metric, ReportError> {
-        match name {
-            Some(name) => Metric::new(name, &self.runs),
-            None => {
-                let message = "no run learned anything that could rank it".to_owned();
-                let hint = Some("`--metric` names another figure, such as `steps_per_s`".to_owned());
-                Metric::declared(&self.runs).ok_or(ReportError::Query { message, hint })
-            }
-        }
-    }
-
-    /// A ranking for each task.
-    pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
-        let metric = self.metric(question.metric.as_deref())?;
-        let tasks = self.tasks.places(self.runs.len());
-        tasks.iter().map(|places| Ranking::new(self, places, &metric, &question.by)).collect()
+        let apart = self.judged_apart(question).map(|words| format!("{words}\n"));
+        let apart: String =
+            self.tasks.difference().map(|words| format!("{words}\n")).into_iter().chain(apart).collect();
+        let space = if apart.is_empty() { "" } else { "\n" };
+        Ok(apart + space + &sections.join("\n"))
     }
 
     /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from #15 (...)`.

@@ -1,7 +1,7 @@
 //! The cells of a comparison, by column, in words for people.
 
 use super::{
-    best::best,
+    best,
     comparison::Comparison,
     grid::{Column, Columns, done},
     run::Run,
@@ -45,7 +45,7 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     columns.numbers(steps, number("steps", |value| units::count(value as u64)));
     columns.numbers("train loss", number("epoch_train_loss", units::number));
     columns.numbers("validation loss", number("final_validation_loss", units::number));
-    columns.numbers("best", best);
+    columns.extend([best::column(runs)]);
     columns.numbers("validation accuracy", number("final_validation_accuracy", units::percent));
     columns.numbers(time, number("train_s", units::seconds));
     columns.numbers(rate, number("steps_per_s", units::rate));

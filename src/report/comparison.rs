@@ -197,7 +197,7 @@ fn curves(
                 } else {
                     against.difference()
                 };
-                differences[place] = tail.last_loss.map(|_| found);
+                differences[place] = tail.has_losses.then_some(found);
             }
             (Ok(tail), None) => {
                 run.torn = tail.torn;

@@ -3,48 +3,37 @@
 use std::path::Path;
 
 use super::{ReportError, csv_file};
-use crate::event::EpochLoss;
 
-/// The end of a `metrics.csv`.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What a `metrics.csv` holds besides its points.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Tail {
-    /// The last row's step, epoch.
-    pub(super) last: Option<(u64, u64)>,
-    /// The last training loss.
-    pub(super) last_loss: Option<f32>,
-    pub(super) epoch_loss: EpochLoss,
-    /// The last validation loss, as written.
-    pub(super) last_validation: Option<String>,
+    /// Whether it has a training loss.
+    pub(super) has_losses: bool,
     /// Whether the file ends in a torn line, which is ignored.
     pub(super) torn: bool,
 }
 
 /// Reads a `metrics.csv` of any size and calls `point` with every training loss and its step, in order.
 pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
-    let whole = |name: &str, text: &str| {
-        text.parse::<u64>().map_err(|_| format!("`{text}` in column `{name}` is not an integer"))
-    };
-    let mut tail = Tail::default();
-    let columns = ["step", "epoch", "split", "rows", "loss"];
-    let torn = csv_file::for_each_row(path, columns, |[step, epoch, split, rows, loss]| {
-        let (step, epoch) = (whole("step", step)?, whole("epoch", epoch)?);
-        tail.last = Some((step, epoch));
+    let mut has_losses = false;
+    let torn = csv_file::for_each_row(path, ["step", "split", "loss"], |[step, split, loss]| {
         match split {
             "train" if loss.is_empty() => {}
             "train" => {
+                let step =
+                    step.parse().map_err(|_| format!("`{step}` in column `step` is not an integer"))?;
                 let loss = loss.parse().map_err(|_| format!("`{loss}` in column `loss` is not a number"))?;
-                tail.last_loss = Some(loss);
-                tail.epoch_loss.add(epoch, whole("rows", rows)?, loss);
+                has_losses = true;
                 point(step, loss);
             }
-            "validation" => tail.last_validation = Some(loss.to_owned()),
+            "validation" => {}
             other => {
                 return Err(format!("`{other}` in column `split` is neither `train` nor `validation`"));
             }
         }
         Ok(())
     })?;
-    Ok(Tail { torn, ..tail })
+    Ok(Tail { has_losses, torn })
 }
 
 /// Compares two curves point by point over their common steps.

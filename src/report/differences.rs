@@ -56,6 +56,23 @@ fn add(key: String, value: &Value, leaves: &mut Leaves) {
     }
 }
 
+/// Writes a `data.split` that divides rows as a source's `validation_fraction` does in that key's words: they are one task.
+pub(super) fn with_plain_split(mut spec: Leaves) -> Leaves {
+    const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
+    let is = |key: &str, value: &str| spec.get(key).is_none_or(|own| own == value);
+    if is(SPLIT[0], "0.0") && is(SPLIT[1], "false") {
+        let [_, _, validation] = SPLIT.map(|key| spec.remove(key));
+        let source = ["csv", "idx", "npy"].into_iter().find(|source| {
+            let prefix = format!("data.{source}.");
+            spec.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix))
+        });
+        if let (Some(validation), Some(source)) = (validation, source) {
+            spec.insert(format!("data.{source}.validation_fraction"), validation);
+        }
+    }
+    spec
+}
+
 /// A path's last part, which does not depend on where a project lies; other values as they are.
 pub(super) fn file_name(value: &str) -> &str {
     let name = if value.starts_with('/') { Path::new(value).file_name() } else { None };

@@ -21,6 +21,9 @@ pub enum ReportError {
         "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
     )]
     NoRun(String),
+    /// With a hint at what is nearly named.
+    #[error("no run has a column `{word}`")]
+    NoColumn { word: String, near: Option<String> },
     /// Something of a command's options.
     #[error("{message}")]
     Query { message: String, hint: Option<String> },
@@ -62,7 +65,7 @@ impl ReportError {
             Self::NoValues { .. } => Some(
                 "`--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns",
             ),
-            Self::Query { hint, .. } => hint.as_deref(),
+            Self::Query { hint, .. } | Self::NoColumn { near: hint, .. } => hint.as_deref(),
             Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
             Self::Pattern { .. } | Self::Read { .. } | Self::Write { .. } | Self::Malformed { .. } => None,
         }

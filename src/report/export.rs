@@ -9,6 +9,7 @@ use super::{
     comparison::Comparison,
     curve::CurveDifference,
     grid::{Column, Columns},
+    key::WORDS,
     ranking::Candidate,
     run::Run,
 };
@@ -26,21 +27,6 @@ pub enum Format {
     /// The same, for LaTeX.
     Latex,
 }
-
-/// Columns that hold words, even where they look like numbers.
-const WORDS: [&str; 11] = [
-    "path",
-    "reason",
-    "run",
-    "name",
-    "status",
-    "devices_requested",
-    "devices_used",
-    "scaling",
-    "precision",
-    "engine",
-    "data_digest",
-];
 
 impl Comparison {
     /// The comparison in a format for other programs: a row for each run.

@@ -16,6 +16,21 @@ const TAG: &str = "tag";
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key(Vec<String>);
 
+/// Columns that hold words, even where they look like numbers.
+pub(super) const WORDS: [&str; 11] = [
+    "path",
+    "reason",
+    "run",
+    "name",
+    "status",
+    "devices_requested",
+    "devices_used",
+    "scaling",
+    "precision",
+    "engine",
+    "data_digest",
+];
+
 impl Key {
     /// Finds a full name, or the keys whose last words it is: `lr` stands for `optimizer.sgd.lr`.
     ///
@@ -23,7 +38,7 @@ impl Key {
     /// No run has such a key, or one has several.
     pub(super) fn new(word: &str, runs: &[Run]) -> Result<Self, ReportError> {
         if word == TAG || LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
-            return Ok(Self(vec![word.to_owned()]));
+            return Ok(Self::full(word));
         }
         let of_runs: HashSet<&str> = runs.iter().flat_map(names).collect();
         let of_runs: BTreeSet<&str> = of_runs.into_iter().collect();
@@ -34,10 +49,14 @@ impl Key {
         if found.iter().any(is_axis) {
             found.retain(is_axis);
         }
+        // `lr` is a setting of the optimizer, and `accuracy` that of validation, before what training steps had.
+        if found.iter().any(|name| !name.starts_with("train.")) {
+            found.retain(|name| !name.starts_with("train."));
+        }
         if found.is_empty() {
             let last = known().flat_map(|name| [name, name.rsplit('.').next().unwrap_or(name)]);
-            let hint = nearest(word, last).map(|near| format!("did you mean `{near}`?"));
-            return Err(ReportError::Query { message: format!("no run has a column `{word}`"), hint });
+            let near = nearest(word, last).map(|near| format!("did you mean `{near}`?"));
+            return Err(ReportError::NoColumn { word: word.to_owned(), near });
         }
         let has_two = |run: &Run| found.iter().filter(|name| value(run, name).is_some()).count() > 1;
         if runs.iter().any(has_two) {
@@ -45,6 +64,10 @@ impl Key {
             return Err(ReportError::Query { message: format!("`{word}` stands for several keys"), hint });
         }
         Ok(Self(found.into_iter().map(str::to_owned).collect()))
+    }
+
+    pub(super) fn full(name: &str) -> Self {
+        Self(vec![name.to_owned()])
     }
 
     pub(super) fn value<'a>(&self, run: &'a Run) -> Option<&'a str> {
@@ -69,7 +92,9 @@ impl Key {
 fn names(run: &Run) -> impl Iterator<Item = &str> {
     let axes = run.axes.iter().map(|(axis, _)| axis.as_str());
     let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(|leaves| leaves.keys());
-    axes.chain(run.figures.keys().map(String::as_str)).chain(tables.map(String::as_str)).chain(["status"])
+    let logged = run.logged_names().map(|name| -> &str { name });
+    let figures = run.figures.keys().map(String::as_str).chain(logged);
+    axes.chain(figures).chain(tables.map(String::as_str)).chain(["status"])
 }
 
 /// A run's value under a full name.

@@ -27,15 +27,22 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The run that stands for it: the best by what it monitors.
+    /// The run that stands for it: the best by what all monitor, else the first.
     pub(super) fn best(&self) -> &Run {
         let best = self.runs.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        best.unwrap_or(&self.runs[0])
+        best.filter(|_| self.monitor().is_some()).unwrap_or(&self.runs[0])
+    }
+
+    /// What its runs are judged by; `None` where that is not one metric.
+    pub(super) fn monitor(&self) -> Option<&str> {
+        let mut judged = self.runs.iter().filter(|run| run.learned(run.monitor()).is_some());
+        let monitor = judged.next().unwrap_or(&self.runs[0]).monitor();
+        judged.all(|run| run.monitor() == monitor).then_some(monitor)
     }
 
     /// The value of its best run, of which less is better; infinite where no finished run has one.
     pub(super) fn cost(&self) -> f64 {
-        cost(self.best())
+        if self.monitor().is_some() { cost(self.best()) } else { f64::INFINITY }
     }
 
     /// Its tags, and those of its trials.
@@ -58,8 +65,7 @@ impl Entry {
     }
 
     pub(super) fn value(&self) -> Option<f64> {
-        let best = self.best();
-        best.learned(best.monitor())?.parse().ok()
+        self.best().learned(self.monitor()?)?.parse().ok()
     }
 }
 
@@ -112,7 +118,7 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
                 "started": entry.started(),
                 "trials": entry.is_sweep.then_some(entry.runs.len()),
                 "status": entry.status(),
-                "metric": entry.best().monitor(),
+                "metric": entry.monitor(),
                 "value": entry.value(),
                 "tags": entry.tags(),
             })
@@ -125,7 +131,11 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
     columns.words("run", |entry| entry.folder.display().to_string());
     columns.words("status", Entry::status);
     columns.numbers("best", |entry| entry.value().map(units::number).unwrap_or_default());
-    columns.words("of", |entry| entry.value().map(|_| entry.best().monitor().to_owned()).unwrap_or_default());
+    columns.words("of", |entry| match (entry.monitor(), entry.value()) {
+        (None, _) => "several metrics".to_owned(),
+        (Some(monitor), Some(_)) => monitor.to_owned(),
+        (Some(_), None) => String::new(),
+    });
     columns.words("tags", |entry| entry.tags().join(" "));
     Ok(grid::table(&columns.known(), 2, width))
 }

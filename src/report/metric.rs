@@ -1,11 +1,20 @@
 //! The figure by which runs are ranked.
 
+use std::collections::BTreeSet;
+
 use super::{
     ReportError,
-    key::Key,
-    run::{Run, more_is_better},
+    grouping::{distinct, grouped},
+    key::{Key, WORDS},
+    run::{LEARNED, Run, more_is_better},
 };
 use crate::units;
+
+/// What runs are judged by that validate nothing.
+const TRAIN_LOSS: &str = "train.loss";
+
+/// A metric, and the places of the runs that are judged by it.
+pub(super) type Judged = (Metric, Vec<usize>);
 
 /// A figure, how it is written, and which way it is better.
 #[derive(Clone, Debug)]
@@ -15,14 +24,37 @@ pub(super) struct Metric {
     pub(super) more_is_better: bool,
     /// Whether a seed decides it, and not the machine.
     pub(super) is_learned: bool,
+    /// Whether each run's last value counts: only some of the runs monitor it, and have that of their best epoch, too.
+    pub(super) is_last: bool,
     word: fn(f64) -> String,
 }
 
 impl Metric {
+    /// A word such as `mae` stands for `validation.mae`, or where nothing was validated for `train.mae`.
+    ///
     /// # Errors
     /// No run has a number of that name.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        let key = Key::new(name, runs)?;
+        let measured = ["validation", "train"].map(|split| format!("{split}.{name}"));
+        let is_known = |full: &&String| runs.iter().any(|run| run.learned(full).is_some());
+        let name = measured.iter().find(is_known).map_or(name, String::as_str);
+        let unknown = |near: Option<String>| {
+            let near = near.map(|near| format!("{near} ")).unwrap_or_default();
+            let hint = Some(format!("{near}runs here have {}", known(runs).join(", ")));
+            ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
+        };
+        let key = match Key::new(name, runs) {
+            Err(ReportError::NoColumn { near, .. }) => return Err(unknown(near)),
+            key => key?,
+        };
+        let metric = Self::from_key(key, runs);
+        if runs.iter().all(|run| metric.value(run).is_none()) {
+            return Err(unknown(None));
+        }
+        Ok(metric)
+    }
+
+    fn from_key(key: Key, runs: &[Run]) -> Self {
         let full = key.name();
         let has = |ending: &str| full.ends_with(ending);
         let word: fn(f64) -> String = match full {
@@ -37,28 +69,42 @@ impl Metric {
             "train.loss" => "train loss",
             _ => full.strip_prefix("train.").unwrap_or(full),
         };
-        let metric = Self {
+        let monitor_it = runs.iter().filter(|run| run.learned(full).is_some());
+        Self {
             name: words.replace(['.', '_'], " ").replace("per s", "per second"),
             more_is_better: more_is_better(full),
             is_learned: !is_machines,
+            is_last: distinct(monitor_it.map(|run| run.monitor() == full)).len() > 1,
             word,
             key,
-        };
-        if runs.iter().all(|run| metric.value(run).is_none()) {
-            let message = format!("no run has a number in `{}`", metric.key.name());
-            return Err(ReportError::Query { message, hint: None });
         }
-        Ok(metric)
     }
 
-    /// What the runs say they are judged by: `trainer.monitor`, else the training loss. `None` where they learn nothing.
-    pub(super) fn declared(runs: &[Run]) -> Option<Self> {
-        let monitor = runs.iter().find_map(|run| run.learned(run.monitor()).map(|_| run.monitor()));
-        Self::new(monitor.unwrap_or("train.loss"), runs).ok()
+    /// What runs are judged by where `--metric` names nothing: what each monitors, with the runs at `places` that do; the
+    /// training loss where none has that. Runs without a value are with the first.
+    pub(super) fn declared(runs: &[Run], places: &[usize]) -> Vec<Judged> {
+        let monitor = |place: &usize| {
+            let run = &runs[*place];
+            run.learned(run.monitor()).map(|_| run.monitor())
+        };
+        let first = places.iter().find_map(monitor);
+        let Some(first) = first.or_else(|| {
+            let has_loss = places.iter().any(|&place| runs[place].learned(TRAIN_LOSS).is_some());
+            has_loss.then_some(TRAIN_LOSS)
+        }) else {
+            return Vec::new();
+        };
+        let groups = grouped(places.iter().map(|place| (monitor(place).unwrap_or(first), *place)));
+        let declared = groups.into_iter().map(|(name, places)| {
+            // Each of them monitors it.
+            (Self { is_last: false, ..Self::from_key(Key::full(name), runs) }, places)
+        });
+        declared.collect()
     }
 
     pub(super) fn value(&self, run: &Run) -> Option<f64> {
-        self.key.value(run)?.parse().ok().filter(|value: &f64| !value.is_nan())
+        let text = if self.is_last { run.learned_last(self.full_name()) } else { self.key.value(run) };
+        text?.parse().ok().filter(|value: &f64| !value.is_nan())
     }
 
     pub(super) fn full_name(&self) -> &str {
@@ -97,6 +143,18 @@ impl Metric {
         let fixed = |value: f64| format!("{:.digits$}", scale * value);
         format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
     }
+}
+
+/// The names of all figures that some run has a number for.
+fn known(runs: &[Run]) -> Vec<&str> {
+    let learned = LEARNED.into_iter().filter(|name| runs.iter().any(|run| run.learned(name).is_some()));
+    let logged = distinct(runs.iter().flat_map(Run::logged_names));
+    let is_number = |(column, cell): &(&String, &String)| {
+        !WORDS.contains(&column.as_str()) && cell.parse::<f64>().is_ok()
+    };
+    let figures = runs.iter().flat_map(|run| run.figures.iter().filter(is_number));
+    let figures: BTreeSet<&str> = figures.map(|(column, _)| column.as_str()).collect();
+    learned.chain(logged).chain(figures).collect()
 }
 
 /// Values in the unit and with the decimals that the largest has in words: `0.1 k`, `215.6 k`.

@@ -8,9 +8,13 @@ use crate::units;
 /// What the table's intervals and p-values are.
 pub(super) fn notes(ranking: &Ranking) -> String {
     let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
-    let Some(fewest) = counts.min() else { return String::new() };
+    let mut text = match ranking.metric.is_last {
+        true => format!("  {} of the last epoch: only some of the runs monitor it\n", ranking.metric.name),
+        false => String::new(),
+    };
+    let Some(fewest) = counts.min() else { return text };
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
-    let mut text = match (ranking.metric.is_learned, ranking.pairs) {
+    text += &match (ranking.metric.is_learned, ranking.pairs) {
         (true, 0) => format!("  means over n {}s [95 %, Student]", ranking.each),
         (true, _) if is_paired => {
             format!("  means and paired differences over n {}s [95 %, Student]", ranking.each)

@@ -19,7 +19,8 @@ impl Comparison {
             let message = "`--pivot` takes two keys: `--pivot lr,out_features`".to_owned();
             return Err(ReportError::Query { message, hint: None });
         }
-        let mut sections = Vec::new();
+        let mut sections: Vec<String> =
+            self.judged_apart(question).map(|words| format!("{words}\n")).into_iter().collect();
         for ranking in self.rankings(question)? {
             let values = |key: usize| {
                 let mut values =

@@ -4,13 +4,15 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::OnceLock,
     thread,
 };
 
 use super::{
-    ReportError, csv_file, curve,
+    ReportError, csv_file,
     differences::{self, Leaves},
-    find,
+    find, live,
+    logged::{self, Logged},
 };
 use crate::host::logical_cores;
 
@@ -43,6 +45,8 @@ pub(super) struct Run {
     pub(super) environment: Option<Leaves>,
     /// Path of `metrics.csv`, which may be large and is read only for its curve.
     pub(super) metrics: Option<PathBuf>,
+    /// What `metrics.csv` has beyond the summary, once it was asked for.
+    pub(super) logged: OnceLock<Logged>,
     /// Whether `metrics.csv` ends in a torn line, if it was read.
     pub(super) torn: bool,
 }
@@ -144,7 +148,7 @@ impl Run {
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
-            spec: differences::read(&folder.join("spec.toml"))?,
+            spec: differences::read(&folder.join("spec.toml"))?.map(differences::with_plain_split),
             environment: differences::read(&folder.join("environment.toml"))?,
             tags: tags(folder),
             ..Self::default()
@@ -177,14 +181,19 @@ impl Run {
         self.reason = "still running, or killed".to_owned();
         let mut known = Vec::new();
         if let Some(metrics) = &self.metrics {
-            let tail = curve::read(metrics, |_, _| {})?;
-            known.extend(tail.last.map(|(step, _)| ("steps", step.to_string())));
-            known.extend(tail.last.map(|(_, epoch)| ("epochs", epoch.to_string())));
-            known.extend(tail.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
-            known.extend(tail.epoch_loss.mean().map(|loss| ("epoch_train_loss", loss.to_string())));
-            known.extend(tail.last_validation.map(|loss| ("final_validation_loss", loss)));
+            let file = live::metrics(metrics)?;
+            known.extend(file.last.map(|row| ("steps", row.step.to_string())));
+            known.extend(file.last.map(|row| ("epochs", row.epoch.to_string())));
+            known.extend(file.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
+            known.extend(file.epoch_loss.mean().map(|loss| ("epoch_train_loss", loss.to_string())));
+            let metric = self.monitor().trim_start_matches("validation.");
+            if let Some(best) = file.best(metric, more_is_better(metric)) {
+                known.push(("best_value", best.text.clone()));
+                known.push(("best_epoch", best.epoch.to_string()));
+                known.push(("best_step", best.step.to_string()));
+            }
+            known.extend(file.last_validation.map(|loss| ("final_validation_loss", loss)));
         }
-        known.extend(self.best_so_far().into_iter().flatten());
         if let Some(environment) = &self.environment {
             let leaf = |key: &str| environment.get(key).cloned();
             known.extend(leaf("devices.requested").map(|text| ("devices_requested", text)));
@@ -196,25 +205,6 @@ impl Run {
         known.extend(self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.clone())));
         self.take_figures(known.iter().map(|(column, cell)| (*column, cell.as_str())));
         Ok(())
-    }
-
-    /// The best value of the monitored metric in `metrics.csv`, with its epoch and step.
-    fn best_so_far(&self) -> Option<[(&'static str, String); 3]> {
-        let metric = self.monitor().trim_start_matches("validation.");
-        let sign = if more_is_better(metric) { -1.0 } else { 1.0 };
-        let mut best: Option<(f64, [String; 3])> = None;
-        let take = |[split, value, epoch, step]: [&str; 4]| {
-            if let Some(number) = value.parse::<f64>().ok().filter(|_| split == "validation")
-                && best.as_ref().is_none_or(|(least, _)| sign * number < sign * least)
-            {
-                best = Some((number, [value, epoch, step].map(str::to_owned)));
-            }
-            Ok(())
-        };
-        // It may not be among the columns.
-        csv_file::for_each_row(self.metrics.as_ref()?, ["split", metric, "epoch", "step"], take).ok()?;
-        let [value, epoch, step] = best?.1;
-        Some([("best_value", value), ("best_epoch", epoch), ("best_step", step)])
     }
 
     pub(super) fn figure(&self, column: &str) -> Option<&str> {
@@ -264,16 +254,34 @@ impl Run {
         self.axis("trainer.monitor").unwrap_or("validation.loss")
     }
 
-    /// What it learned, by one of [`LEARNED`]: the value of its best epoch where that is monitored, else of the last.
+    /// What it learned: the value of its best epoch where that is monitored, else of the last.
     pub(super) fn learned(&self, name: &str) -> Option<&str> {
-        let last = match name {
-            "validation.loss" => "final_validation_loss",
-            "validation.accuracy" => "final_validation_accuracy",
-            "train.loss" => "epoch_train_loss",
-            _ => "",
-        };
         let best = self.figure("best_value").filter(|_| self.monitor() == name);
-        best.or_else(|| self.figure(last))
+        best.or_else(|| self.learned_last(name))
+    }
+
+    /// What it learned, as of its last epoch.
+    pub(super) fn learned_last(&self, name: &str) -> Option<&str> {
+        match name {
+            "validation.loss" => self.figure("final_validation_loss"),
+            "validation.accuracy" => self.figure("final_validation_accuracy"),
+            "train.loss" => self.figure("epoch_train_loss"),
+            _ if self.logged_names().any(|logged| logged == name) => {
+                self.logged().get(name).map(String::as_str)
+            }
+            _ => None,
+        }
+    }
+
+    /// The names of what it logged beyond its summary. It reads no file.
+    pub(super) fn logged_names(&self) -> impl Iterator<Item = &'static str> + use<'_> {
+        logged::names(self.axis("logging.metrics").unwrap_or_default())
+    }
+
+    /// A file that cannot be read has nothing to compare.
+    fn logged(&self) -> &Logged {
+        let read = || self.metrics.as_ref().and_then(|path| logged::read(path).ok()).unwrap_or_default();
+        self.logged.get_or_init(read)
     }
 
     /// Its seed, and the fold that it validated on.

@@ -8,12 +8,14 @@ use super::{
 use crate::units;
 
 /// Keys of `[data]` that leave rows and targets as they are.
-const HARMLESS: [&str; 7] = [
+const HARMLESS: [&str; 8] = [
     "data.batch_size",
     "data.fold",
     "data.placement",
     "data.shuffle",
     "data.shuffle_seed",
+    // As the seed of the run where it is absent.
+    "data.split.seed",
     "data.csv.standardize",
     "data.idx.scale",
 ];

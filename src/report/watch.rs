@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    ReportError, csv_file,
+    ReportError,
     find::{Found, find_one},
     grouping::grouped,
     listing::latest,
+    live,
+    metrics_file::Row,
     plot::{PlotRequest, Style, plot},
     run::{PLANNED, Run, UNFINISHED},
     sweep,
@@ -23,7 +25,8 @@ pub struct Moment {
     pub lines: Vec<String>,
     /// Whether nothing is at work there.
     pub is_over: bool,
-    folder: PathBuf,
+    /// The run or the sweep.
+    pub folder: PathBuf,
 }
 
 impl Moment {
@@ -62,6 +65,7 @@ impl Moment {
                 }
             }
         }
+        lines.extend(live::sampled());
         Ok(Self { lines, is_over, folder })
     }
 
@@ -76,16 +80,18 @@ impl Moment {
 fn progress(run: &Run, is_over: bool) -> String {
     let mut parts = Vec::new();
     let planned = run.axis("trainer.max_epochs").and_then(|text| text.parse::<f64>().ok());
-    let last = run.metrics.as_deref().and_then(last_row);
+    let last = run.metrics.as_deref().and_then(|path| live::metrics(path).ok()?.last);
     if let Some(figure) = run.figure("epochs") {
         let planned =
             planned.map(|epochs| format!(" of {}", units::count(epochs as u64))).unwrap_or_default();
         parts.push(format!("epoch {figure}{planned}"));
     }
-    if let Some(Row { step, epoch, elapsed_s, ends_epoch }) = last.filter(|row| row.elapsed_s > 0.0) {
+    if let Some((Row { step, epoch, is_validation, .. }, elapsed_s)) =
+        last.and_then(|row| Some((row, row.elapsed_s.filter(|&s| s > 0.0)?)))
+    {
         parts.push(format!("step {}", units::count(step)));
         parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));
-        let done = epoch - if ends_epoch { 0.0 } else { 1.0 };
+        let done = epoch as f64 - if is_validation { 0.0 } else { 1.0 };
         if let Some(planned) = planned.filter(|planned| !is_over && done > 0.0 && *planned > done) {
             parts.push(format!("about {} left", units::seconds(elapsed_s / done * (planned - done))));
         }
@@ -101,24 +107,4 @@ fn progress(run: &Run, is_over: bool) -> String {
         (true, status) => parts.insert(0, status.to_owned()),
     }
     if parts.is_empty() { "no rows yet".to_owned() } else { parts.join(", ") }
-}
-
-struct Row {
-    step: u64,
-    epoch: f64,
-    elapsed_s: f64,
-    ends_epoch: bool,
-}
-
-fn last_row(metrics: &Path) -> Option<Row> {
-    let mut last = None;
-    let columns = ["step", "epoch", "elapsed_s", "split"];
-    let take = |[step, epoch, elapsed_s, split]: [&str; 4]| {
-        if let (Ok(step), Ok(epoch), Ok(elapsed_s)) = (step.parse(), epoch.parse(), elapsed_s.parse()) {
-            last = Some(Row { step, epoch, elapsed_s, ends_epoch: split == "validation" });
-        }
-        Ok(())
-    };
-    csv_file::for_each_row(metrics, columns, take).ok()?;
-    last
 }

@@ -128,7 +128,7 @@ fn nothing_else_is_touched() {
     symlink(&elsewhere, runs.0.path().join("runs/lin/link")).unwrap();
     symlink(runs.0.path().join("elsewhere/lin"), runs.0.path().join("runs/other")).unwrap();
     symlink(&elsewhere, run.join("link")).unwrap();
-    assert!(runs.refused(&["clean", "--yes"]).contains("--keep-best"));
+    assert!(runs.refused(&["clean", "--yes"]).contains("<--keep-best <N>|--older-than <TIME>>"));
     for outside in ["elsewhere", "runs/lin/link", "runs/other", "."] {
         let message = runs.refused(&["clean", outside, "--keep-best", "0", "--yes"]);
         assert!(message.contains("is outside the runs folder `runs`"), "{message}");

@@ -28,6 +28,9 @@ pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
         Some(node) => return Ok(node),
         None => {}
     }
+    if let Some(number) = bare_number(piece) {
+        return Ok(Node { span, value: Value::Float(number) });
+    }
     let Some(inner) = piece.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return Ok(plain());
     };
@@ -41,6 +44,14 @@ pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     };
     let items = items.iter().map(item).collect::<Result<_, _>>()?;
     Ok(Node { span, value: Value::Array(items) })
+}
+
+/// `.1`, `1.` and `-.5`, which TOML does not take.
+fn bare_number(piece: &str) -> Option<f64> {
+    let digits = piece.strip_prefix(['+', '-']).unwrap_or(piece);
+    let lacks_digits = digits.starts_with('.') || digits.ends_with('.') || digits.contains(".e");
+    let is_decimal = digits.chars().all(|c| c.is_ascii_digit() || ".e+-".contains(c));
+    piece.parse().ok().filter(|_| lacks_digits && is_decimal)
 }
 
 /// Splits at commas outside brackets, braces, quotes and the parentheses of [`FUNCTIONS`], and trims the pieces. A quote

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, StartOptions, runs_dir};
@@ -151,6 +151,7 @@ pub struct ListOptions {
 }
 
 #[derive(Args)]
+#[command(group = ArgGroup::new("rule").required(true).multiple(true).args(["keep_best", "older_than"]))]
 pub struct CleanOptions {
     /// A folder in the runs folder [default: all of it]
     #[arg(value_name = "PATH", value_hint = clap::ValueHint::DirPath)]
@@ -159,7 +160,7 @@ pub struct CleanOptions {
     #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
     pub runs_dir: PathBuf,
     /// Keep the N best of each name by what they monitor; a sweep counts as one, by its best trial
-    #[arg(long, value_name = "N", required_unless_present = "older_than")]
+    #[arg(long, value_name = "N")]
     pub keep_best: Option<usize>,
     /// Remove only what began longer ago, such as `30d` or `12h`
     #[arg(long, value_name = "TIME", value_parser = age)]
@@ -219,8 +220,8 @@ pub struct ReportOptions {
     /// Write also each chart as an SVG file to DIR
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub svg: Option<PathBuf>,
-    /// Refused by name.
-    #[arg(long, value_name = "DIR", hide = true)]
+    /// Write also each chart as a PNG file to DIR, by `rsvg-convert`, `resvg` or `inkscape`
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub png: Option<PathBuf>,
 }
 

@@ -21,7 +21,7 @@ use self::files::{Folder, digest};
 use super::{
     ReportError, csv_file,
     find::{Found, find_one},
-    plot::NO_METRIC,
+    metrics_file::NO_METRIC,
     run::Run,
     sweep,
 };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::report::plot::{LOG_FROM, Series};
+use crate::report::{plot::LOG_FROM, series::Series};
 
 /// Curves in colour, the best; others are grey, and have no band.
 pub(super) const COLORS: usize = 7;

@@ -12,8 +12,8 @@ use crate::report::{
     best::best,
     grouping::distinct,
     notes::notes,
-    plot::Series,
     ranking::{Candidate, Ranking},
+    series::Series,
 };
 use crate::units;
 
@@ -47,6 +47,7 @@ impl Content<'_> {
             // The lab's runs learn nothing.
             rankings => rankings.unwrap_or_default(),
         };
+        self.warnings.extend(self.comparison.judged_apart(&question));
         let mut headline = Html::default();
         // Runs that learn the same are not ranked by it.
         let is_about_times = metric.is_none() && self.comparison.is_about_times();
@@ -97,7 +98,7 @@ impl Content<'_> {
         if let [run] = &self.comparison.runs[..] {
             let best = best(run);
             let words = match (best.is_empty(), run.number("final_train_loss")) {
-                (false, _) => format!("{}: best {} {best}", run.status, ranking.metric.name),
+                (false, _) => format!("{}: best {best}", run.status),
                 (true, Some(loss)) => format!("{}: train loss {}", run.status, units::number(loss)),
                 (true, None) => run.status.clone(),
             };

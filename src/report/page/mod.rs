@@ -1,12 +1,12 @@
 //! `runner report`: runs and sweeps as one page of HTML that needs no network. It answers first, then shows.
 
 mod axes;
-mod confusion;
 mod curves;
 mod document;
 mod drawn;
 mod html;
 mod learned;
+mod predicted;
 mod roofline;
 mod scaling;
 mod setup;
@@ -19,16 +19,12 @@ use serde_json::Value;
 
 use self::{curves::Chart, html::Html, svg::Svg};
 use super::{
-    ReportError, columns,
-    comparison::Comparison,
-    grid::Column,
-    grouping::distinct,
-    key::short,
-    plot::{MetricCurves, read_metrics},
-    run::REPEAT,
+    ReportError, columns, comparison::Comparison, grid::Column, grouping::distinct, key::short, live,
+    metrics_file::MetricCurves, run::REPEAT,
 };
 use crate::units;
 pub use document::{HEAD, waiting};
+pub use predicted::{Pairs, Predicted};
 pub use svg::HEAD as SVG;
 
 /// Values in a run's name.
@@ -50,6 +46,8 @@ pub struct PageRequest<'a> {
     pub filter: Option<&'a str>,
     /// The `ETag` under which it is served: it then asks for itself again, and is renewed as runs go on.
     pub tag: Option<&'a str>,
+    /// What the model of a single run predicts, or why that is not known.
+    pub predicted: Option<&'a Result<Predicted, String>>,
 }
 
 /// A page, and what to say beside it.
@@ -80,9 +78,13 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         warnings: comparison.damaged().map(|reason| format!("left out: {reason}")).collect(),
     };
     content.metrics = (0..comparison.runs.len()).map(|place| content.curves_of(place)).collect();
+    content.warnings.extend(live::sampled());
     let mut headline = content.learned(request.metric)?;
     let learned = content.sections.len();
-    content.confusion();
+    match request.predicted {
+        Some(Err(why)) => content.warnings.push(format!("what the model predicts is not shown: {why}")),
+        predicted => content.predicted(predicted.and_then(|known| known.as_ref().ok())),
+    }
     content.scaling();
     content.times();
     content.roofline();
@@ -147,7 +149,7 @@ impl Content<'_> {
     /// The curves of a run.
     fn curves_of(&mut self, place: usize) -> Vec<MetricCurves> {
         let Some(path) = &self.comparison.runs[place].metrics else { return Vec::new() };
-        read_metrics(path, |_| true).unwrap_or_else(|e| {
+        live::curves(path).unwrap_or_else(|e| {
             self.warnings.push(format!("curves of {} are not shown: {e}", self.name(place)));
             Vec::new()
         })

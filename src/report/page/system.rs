@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Content, curves::Chart, html::Html};
-use crate::report::{csv_file, grouping::grouped, plot::Series};
+use crate::report::{csv_file, grouping::grouped, series::Series};
 
 /// Columns of `system.csv` that are drawn: name, title, factor.
 const DRAWN: [(&str, &str, f64); 9] = [

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{canvas::Canvas, series::Series};
-use crate::units;
+use super::canvas::Canvas;
+use crate::{report::series::Series, units};
 
 /// How a chart is drawn.
 #[derive(Clone, Copy, Debug)]

@@ -2,19 +2,20 @@
 
 mod canvas;
 mod chart;
-mod series;
 
 use std::path::{Path, PathBuf};
 
 use super::{
-    ReportError, csv_file,
+    ReportError,
     find::{Found, find, folders_in, is_run},
+    live,
+    run::more_is_better,
+    series::Series,
 };
 use crate::units;
 pub use chart::Style;
 use chart::draw;
 pub(super) use chart::{Axis, LOG_FROM, tick_label};
-pub(super) use series::Series;
 
 /// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
@@ -79,8 +80,7 @@ fn best(curves: Vec<Series>, column: &str, title: &mut Vec<String>) -> Vec<Serie
     if curves.len() <= MOST_RUNS {
         return curves;
     }
-    let sign = if column == "accuracy" { -1.0 } else { 1.0 };
-    let which = if column == "accuracy" { "highest" } else { "lowest" };
+    let (sign, which) = if more_is_better(column) { (-1.0, "highest") } else { (1.0, "lowest") };
     title.push(format!("the {MOST_RUNS} of {} runs with the {which} value", curves.len()));
     let mut ranked: Vec<(usize, Series)> = curves.into_iter().enumerate().collect();
     let value = |series: &Series| {
@@ -121,8 +121,9 @@ impl Curves {
         let parts: Vec<_> = folder.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         let from = parts.len().saturating_sub(if is_trial { 1 } else { 2 });
         let name = parts[from..].join("/");
-        let read = read_metrics(&folder.join("metrics.csv"), |name| name == column)?;
-        let [train, validation] = read.into_iter().next().map(|(_, splits)| splits).unwrap_or_default();
+        let mut read = live::curves(&folder.join("metrics.csv"))?.into_iter();
+        let [train, validation] =
+            read.find(|(name, _)| name == column).map(|(_, splits)| splits).unwrap_or_default();
         Ok(Self { name, train, validation })
     }
 
@@ -133,51 +134,4 @@ impl Curves {
     fn splits(&self) -> impl Iterator<Item = &Series> {
         [&self.train, &self.validation].into_iter()
     }
-}
-
-/// Columns of `metrics.csv` that are no metric.
-pub(super) const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
-
-/// A metric's name, with its values in training and in validation.
-pub(super) type MetricCurves = (String, [Series; 2]);
-
-/// The chosen metrics of a `metrics.csv`; none where there is no such file, as in a run of the lab.
-pub(super) fn read_metrics(
-    path: &Path,
-    is_wanted: impl Fn(&str) -> bool,
-) -> Result<Vec<MetricCurves>, ReportError> {
-    let mut curves: Vec<MetricCurves> = Vec::new();
-    if !path.is_file() {
-        return Ok(curves);
-    }
-    let mut places: Option<([usize; 2], Vec<usize>)> = None;
-    csv_file::scan(
-        path,
-        |_| Ok(()),
-        |columns, row| {
-            let ([step, split], metrics) = match &mut places {
-                Some(places) => places,
-                None => {
-                    let metrics = columns.iter().enumerate();
-                    let metrics = metrics.filter(|(_, name)| !NO_METRIC.contains(name) && is_wanted(name));
-                    let (found, names): (Vec<_>, Vec<_>) = metrics.unzip();
-                    curves.extend(names.into_iter().map(|name| (name.to_owned(), <[Series; 2]>::default())));
-                    places.insert((csv_file::find_columns(columns, ["step", "split"])?, found))
-                }
-            };
-            let number = |place: usize| {
-                let text = row.get(place).unwrap_or_default();
-                let column = columns.get(place).unwrap_or_default();
-                text.parse::<f64>().map_err(|_| format!("`{text}` in column `{column}` is not a number"))
-            };
-            let split = usize::from(row.get(*split) != Some("train"));
-            for (&metric, (_, series)) in metrics.iter().zip(&mut curves) {
-                if row.get(metric).is_some_and(|cell| !cell.is_empty()) {
-                    series[split].push(number(*step)?, number(metric)?);
-                }
-            }
-            Ok(())
-        },
-    )?;
-    Ok(curves)
 }

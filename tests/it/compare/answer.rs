@@ -215,7 +215,7 @@ fn groups_are_exported_and_pivoted() {
     insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
     \begin{tabular}{rrrrllrrr}
     \toprule
-    run & optimizer.sgd.lr & model.width & repeat & status & devices & steps & best & train time \\
+    run & optimizer.sgd.lr & model.width & repeat & status & devices & steps & best validation loss & train time \\
     \midrule
     1 & 0.1 & 32 & 0 & finished & cpu & 100 & 0.08100 in epoch 7 & 500 ms \\
     2 & 0.01 & 32 & 0 & finished & cpu & 100 & 0.06000 in epoch 7 & 500 ms \\

@@ -34,7 +34,7 @@ fn runs_are_listed_found_and_shown() {
     assert_eq!(ran(&["latest", &linreg]), "RUNS/linreg/b\n");
     let shown = ran(&["show", &runs.named("linreg/b")]);
     assert!(shown.starts_with("RUNS/linreg/b\n\n run "), "{shown}");
-    assert!(shown.contains("\n steps/s                       3000\n"), "{shown}");
+    assert!(shown.contains("\n best validation loss  0.5000 in epoch 1\n"), "{shown}");
     let shown = ran(&["diff", &runs.named("linreg/a"), &runs.named("linreg/b")]);
     assert!(shown.contains("\n  trainer.max_epochs  3 (run 1)  4 (run 2)\n"), "{shown}");
     assert!(shown.contains("parts at step 2: 2 and 3"), "{shown}");

@@ -12,6 +12,7 @@ mod faults;
 mod lab;
 mod listing;
 mod machine;
+mod metrics;
 mod tables;
 
 /// A folder of runs; assertions show its path as `RUNS`.

@@ -63,6 +63,17 @@ fn processes_divide_the_trials() {
     assert_eq!(folders, 12);
 }
 
+#[test]
+fn two_that_begin_at_once_share_one_folder() {
+    let place = Sandbox::new(SPEC);
+    let both = [&["spec.toml", "--resume=auto", "--runs-dir=both"], &GRID[..]].concat();
+    for mut child in [0, 1].map(|_| quiet(place.command(&both))) {
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+    let sweep = Folder::within(&place.path().join("both")).expect("one folder");
+    assert_eq!(statuses(&sweep.0), ["finished"; 12]);
+}
+
 /// Its claims are free at once, and another process takes the trial that it had begun.
 #[test]
 fn a_process_that_is_killed_is_replaced() {

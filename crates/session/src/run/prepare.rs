@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
     plan::{Machine, PlanError, ResolvedDevices},
-    spec::{Experiment, Problem},
+    spec::{Experiment, Problem, TrialSpec},
     units,
 };
 
@@ -34,13 +34,14 @@ pub fn prepare<P: Planned>(
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
             Ok(planned) => {
-                let others = prepared.iter().zip(&experiment.trials).filter(|_| may_repeat);
-                let earlier = others.enumerate().find_map(|(index, (other, spec))| match other {
-                    Prepared::Run(other) if spec.repeat == trial.repeat && planned.repeats(other) => {
-                        Some(index)
-                    }
-                    _ => None,
-                });
+                let is_earlier = |(other, spec): (&Prepared<P>, &TrialSpec<P::Spec>)| match other {
+                    Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
+                    _ => false,
+                };
+                // What is drawn later is another trial than the one that stands for it.
+                let is_known = may_repeat && trial.index < experiment.known;
+                let mut others = prepared.iter().zip(&experiment.trials).filter(|_| is_known);
+                let earlier = others.position(is_earlier);
                 prepared.push(match earlier {
                     Some(earlier) => Prepared::SameAs(earlier, planned.devices().clone()),
                     None => Prepared::Run(Box::new(planned)),

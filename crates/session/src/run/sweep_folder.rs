@@ -1,6 +1,10 @@
 //! A sweep's folder: made, or found again, and what its trials came to.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs::{self, File},
+    path::Path,
+};
 
 use serde::Deserialize;
 
@@ -23,6 +27,9 @@ pub(super) fn open<P: Planned>(
     let experiment = session.experiment;
     let name = experiment.trials.first().map_or("", |first| P::name(&first.spec));
     let tail = format!("sweep-{}", experiment.hash8());
+    // Of two that begin at once, the second waits and joins the sweep of the first.
+    let is_auto = matches!(session.process.resume, Resume::Auto);
+    let lock = is_auto.then(|| lock(&session.process.runs_dir));
     let resumed = match &session.process.resume {
         Resume::No | Resume::Run(_) => None,
         Resume::Sweep(folder) => Some(folder.clone()),
@@ -45,8 +52,11 @@ pub(super) fn open<P: Planned>(
             folder
         }
     };
-    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process.
-    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none();
+    drop(lock);
+    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process, as are trials
+    // that depend on the results of others.
+    let learns = experiment.known < experiment.trials.len();
+    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none() && !learns;
     let is_cut = || session.process.stop.signal().is_some();
     let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
         if is_cut() {
@@ -59,6 +69,13 @@ pub(super) fn open<P: Planned>(
     // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
     claims.with_table(|| remove_remnants(folder.path()))?;
     Ok(Ok((folder, claims)))
+}
+
+/// Keeps other processes from making a sweep's folder; a file system without locks does not.
+fn lock(runs_dir: &Path) -> Option<File> {
+    fs::create_dir_all(runs_dir).ok()?; // where this fails, the folder cannot be made either, and that is reported
+    let folder = File::open(runs_dir).ok()?;
+    folder.lock().ok().map(|()| folder)
 }
 
 /// Whether a trial was begun with other data than it would have now.

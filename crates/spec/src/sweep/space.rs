@@ -2,7 +2,7 @@
 
 use super::super::{
     suggest,
-    tree::{self, Node, Span, Value},
+    tree::{Span, Value},
     typed::{FORMS, FUNCTIONS, split_at_commas, value},
 };
 
@@ -98,6 +98,55 @@ impl Space {
     }
 }
 
+impl Space {
+    /// A value that was shown; `None` for any other text.
+    pub fn value_of(&self, shown: &str) -> Option<Value> {
+        match self {
+            Self::Values(values) => values.iter().find(|value| value.display() == shown).cloned(),
+            Self::Int(..) => shown.parse().ok().map(Value::Integer),
+            _ => shown.parse().ok().filter(|x: &f64| x.is_finite()).map(Value::Float),
+        }
+    }
+
+    /// Whether a key may have this value, or one that it names.
+    pub fn can_be(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Values(values), _) => values.iter().any(|own| same(value, own)),
+            (Self::Int(a, b), Value::Integer(i)) => (a..=b).contains(&i),
+            (Self::Uniform(a, b) | Self::LogUniform(a, b), Value::Float(x)) => (a..=b).contains(&x),
+            _ => false,
+        }
+    }
+
+    /// Where a value lies in [0, 1): [`Space::at`] gives it back.
+    pub fn place_of(&self, value: &Value) -> f64 {
+        let place = match (self, value) {
+            (Self::Values(values), _) => {
+                let index = values.iter().position(|own| own.display() == value.display()).unwrap_or(0);
+                (index as f64 + 0.5) / values.len() as f64
+            }
+            (Self::Uniform(a, b), Value::Float(x)) => (x - a) / (b - a),
+            (Self::LogUniform(a, b), Value::Float(x)) => (x / a).ln() / (b / a).ln(),
+            (Self::Int(a, b), Value::Integer(i)) => {
+                (apart(*a, *i) as f64 + 0.5) / (apart(*a, *b) as f64 + 1.0)
+            }
+            _ => 0.5,
+        };
+        place.clamp(0.0, 1.0 - f64::EPSILON)
+    }
+}
+
+/// Whether two values are equal; an integer equals the float of its value, and a word a table with that key alone.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(word), Value::Table(table)) => {
+            matches!(&table.entries[..], [only] if only.key == *word)
+        }
+        (Value::Integer(i), Value::Float(x)) | (Value::Float(x), Value::Integer(i)) => *i as f64 == *x,
+        _ => a.to_toml() == b.to_toml(),
+    }
+}
+
 /// `b - a`, which may not fit into an `i64`.
 fn apart(a: i64, b: i64) -> i128 {
     i128::from(b) - i128::from(a)
@@ -124,8 +173,7 @@ fn wrong(text: &str, why: &str) -> NoSpace {
 }
 
 fn number(piece: &str) -> Option<Number> {
-    let node: Node = tree::parse_value(piece, Span { source: 0, start: 0, end: 0 }).ok()??;
-    match node.value {
+    match value(piece, Span { source: 0, start: 0, end: 0 }).ok()?.value {
         Value::Integer(i) => Some(Number { value: i as f64, integer: Some(i) }),
         Value::Float(value) if value.is_finite() => Some(Number { value, integer: None }),
         _ => None,
@@ -236,6 +284,7 @@ mod tests {
             ("linspace(0, 1, 5)", "0.0 0.25 0.5 0.75 1.0"),
             ("linspace(0, 1, 4)", "0.0 0.333333 0.666667 1.0"),
             ("linspace(8, 32, 4)", "8 16 24 32"),
+            ("linspace(-.5, 1., 3)", "-0.5 0.25 1.0"),
             ("linspace(1000000, 1000001, 3)", "1000000.0 1000000.5 1000001.0"),
             ("logspace(1e-4, 1e-1, 4)", "0.0001 0.001 0.01 0.1"),
             ("logspace(1e-4, 1e-1, 7)", "0.0001 0.000316228 0.001 0.00316228 0.01 0.0316228 0.1"),

@@ -5,13 +5,13 @@ const MOST: usize = 4096;
 
 /// Some points that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::report) struct Bucket {
-    pub(in crate::report) first: (f64, f64),
-    pub(in crate::report) low: (f64, f64),
-    pub(in crate::report) high: (f64, f64),
+pub(super) struct Bucket {
+    pub(super) first: (f64, f64),
+    pub(super) low: (f64, f64),
+    pub(super) high: (f64, f64),
     last: (f64, f64),
-    pub(in crate::report) sum: f64,
-    pub(in crate::report) count: f64,
+    pub(super) sum: f64,
+    pub(super) count: f64,
 }
 
 impl Bucket {
@@ -30,14 +30,14 @@ impl Bucket {
 
 /// A curve; values that are not finite are counted, not kept.
 #[derive(Clone, Debug, Default)]
-pub(in crate::report) struct Series {
+pub(super) struct Series {
     pub(super) name: String,
     buckets: Vec<Bucket>,
     /// Points of a full bucket; 0 stands for 1.
     size: usize,
     /// Points in the last bucket.
     filled: usize,
-    pub(in crate::report) not_finite: u64,
+    pub(super) not_finite: u64,
 }
 
 impl Series {
@@ -45,7 +45,7 @@ impl Series {
         Self { name, ..self }
     }
 
-    pub(in crate::report) fn push(&mut self, step: f64, value: f64) {
+    pub(super) fn push(&mut self, step: f64, value: f64) {
         if !value.is_finite() {
             self.not_finite += 1;
             return;
@@ -67,25 +67,48 @@ impl Series {
     }
 
     fn merge_pairs(&mut self) {
-        for i in 0..self.buckets.len() / 2 {
+        if self.buckets.len().is_multiple_of(2) {
+            self.filled += self.size;
+        }
+        let pairs = 0..self.buckets.len().div_ceil(2);
+        for i in pairs.clone() {
             let mut joined = self.buckets[2 * i];
-            joined.join(&self.buckets[2 * i + 1]);
+            self.buckets.get(2 * i + 1).into_iter().for_each(|next| joined.join(next));
             self.buckets[i] = joined;
         }
-        self.buckets.truncate(self.buckets.len() / 2);
+        self.buckets.truncate(pairs.end);
         self.size *= 2;
     }
 
-    pub(in crate::report) fn is_empty(&self) -> bool {
+    /// Adds a curve that follows.
+    pub(super) fn append(&mut self, mut later: Self) {
+        self.not_finite += later.not_finite;
+        if later.buckets.is_empty() {
+            return;
+        }
+        while !self.buckets.is_empty() && self.size < later.size {
+            self.merge_pairs();
+        }
+        while later.size < self.size {
+            later.merge_pairs();
+        }
+        self.buckets.append(&mut later.buckets);
+        (self.size, self.filled) = (later.size, later.filled);
+        while self.buckets.len() > MOST {
+            self.merge_pairs();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
         self.buckets.is_empty() && self.not_finite == 0
     }
 
-    pub(in crate::report) fn buckets(&self) -> &[Bucket] {
+    pub(super) fn buckets(&self) -> &[Bucket] {
         &self.buckets
     }
 
     /// Step and value of what is drawn, by rising step.
-    pub(in crate::report) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
+    pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.buckets.iter().flat_map(|bucket| {
             let Bucket { first, low, high, last, .. } = *bucket;
             let (a, b) = if low.0 <= high.0 { (low, high) } else { (high, low) };
@@ -98,11 +121,11 @@ impl Series {
         self.buckets == other.buckets && !self.buckets.is_empty()
     }
 
-    pub(in crate::report) fn first(&self) -> Option<(f64, f64)> {
+    pub(super) fn first(&self) -> Option<(f64, f64)> {
         self.buckets.first().map(|bucket| bucket.first)
     }
 
-    pub(in crate::report) fn last(&self) -> Option<(f64, f64)> {
+    pub(super) fn last(&self) -> Option<(f64, f64)> {
         self.buckets.last().map(|bucket| bucket.last)
     }
 
@@ -119,6 +142,31 @@ impl Series {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_a_curve_join_as_if_read_at_once() {
+        for cuts in [[0, 10], [1, 4097], [4096, 9000], [10, 90_000], [90_000, 90_001]] {
+            let value = |i: u32| f64::from(i * 7919 % 10_007);
+            let part = |range: std::ops::Range<u32>| {
+                let mut series = Series::default();
+                range.for_each(|i| series.push(f64::from(i), value(i)));
+                series
+            };
+            let mut joined = part(0..cuts[0]);
+            joined.append(part(cuts[0]..cuts[1]));
+            joined.append(part(cuts[1]..100_000));
+            joined.push(100_000.0, 1e9);
+            let mut all = part(0..100_000);
+            all.push(100_000.0, 1e9);
+            let figures = |series: &Series| {
+                let count: f64 = series.buckets.iter().map(|bucket| bucket.count).sum();
+                let sum: f64 = series.buckets.iter().map(|bucket| bucket.sum).sum();
+                (series.first(), series.last(), series.lowest(), series.highest(), count, sum)
+            };
+            assert_eq!(figures(&joined), figures(&all), "{cuts:?}");
+            assert!(joined.buckets.len() <= MOST && joined.points().is_sorted_by(|a, b| a.0 <= b.0));
+        }
+    }
 
     #[test]
     fn a_long_curve_keeps_its_ends_and_extremes() {

@@ -1,0 +1,76 @@
+//! By which metric runs are ranked: the named one, or what each of them monitors.
+
+use super::{
+    ReportError,
+    answer::Question,
+    comparison::Comparison,
+    grouping::distinct,
+    metric::{Judged, Metric},
+    ranking::Ranking,
+};
+use crate::units;
+
+impl Comparison {
+    /// The named metric, or what all runs are judged by.
+    ///
+    /// # Errors
+    /// No run has the metric, or the runs are judged by several.
+    pub(super) fn metric(&self, name: Option<&str>) -> Result<Metric, ReportError> {
+        if let Some(name) = name {
+            return Metric::new(name, &self.runs);
+        }
+        let places: Vec<usize> = (0..self.runs.len()).collect();
+        let mut declared = Metric::declared(&self.runs, &places);
+        if declared.len() > 1 {
+            let hint = Some("`--metric` ranks all runs by one".to_owned());
+            return Err(ReportError::Query { message: self.in_words(&declared), hint });
+        }
+        declared.pop().map(|(metric, _)| metric).ok_or_else(nothing_learned)
+    }
+
+    /// A ranking for each task; where its runs monitor different metrics, one for each of these.
+    pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
+        let tasks = self.tasks.places(self.runs.len());
+        let judged: Vec<Judged> = match &question.metric {
+            Some(name) => {
+                let metric = Metric::new(name, &self.runs)?;
+                tasks.into_iter().map(|places| (metric.clone(), places)).collect()
+            }
+            None => {
+                let declared: Vec<_> =
+                    tasks.iter().map(|places| Metric::declared(&self.runs, places)).collect();
+                let any = declared.iter().flatten().next().ok_or_else(nothing_learned)?.0.clone();
+                let of_task = |(declared, places): (Vec<Judged>, Vec<usize>)| match declared.is_empty() {
+                    true => vec![(any.clone(), places)],
+                    false => declared,
+                };
+                declared.into_iter().zip(tasks).flat_map(of_task).collect()
+            }
+        };
+        judged.iter().map(|(metric, places)| Ranking::new(self, places, metric, &question.by)).collect()
+    }
+
+    /// A sentence on runs of one task that monitor different metrics, if the question names none.
+    pub(super) fn judged_apart(&self, question: &Question) -> Option<String> {
+        let tasks = self.tasks.places(self.runs.len());
+        let declared = tasks.iter().map(|places| Metric::declared(&self.runs, places));
+        let several = declared.filter(|_| question.metric.is_none()).find(|declared| declared.len() > 1)?;
+        Some(format!("{}; `--metric` ranks all by one", self.in_words(&several)))
+    }
+
+    /// `runs are judged by different metrics: validation loss (#1, 2), validation accuracy (#3)`.
+    fn in_words(&self, judged: &[Judged]) -> String {
+        let one = |(metric, places): &Judged| {
+            let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
+            format!("{} (#{})", metric.name, units::numbers(&numbers))
+        };
+        let all = distinct(judged.iter().map(one)).join(", ");
+        format!("runs are judged by different metrics: {all}")
+    }
+}
+
+fn nothing_learned() -> ReportError {
+    let message = "no run learned anything that could rank it".to_owned();
+    let hint = Some("`--metric` names another figure, such as `steps_per_s`".to_owned());
+    ReportError::Query { message, hint }
+}
