@@ -24,6 +24,7 @@ mod grouping;
 mod judged;
 mod key;
 mod lab;
+mod leaves;
 mod listing;
 mod live;
 mod logged;
