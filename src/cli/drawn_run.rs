@@ -58,7 +58,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
 
 /// Draws until the run ends, and passes a signal on to it. An error is that there is no terminal any more.
 fn draw(child: &mut Child, stop: &StopFlag) -> Result<(), Exit> {
-    follow_files();
+    follow_files(true);
     let (mut screen, mut is_passed_on) = (Screen::default(), false);
     let mut result = Ok(());
     while matches!(child.try_wait(), Ok(None)) {

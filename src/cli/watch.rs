@@ -32,7 +32,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Runs the command until nothing is at work, nobody reads what it prints, or a signal ends it.
 pub fn watch(options: &WatchOptions) -> Exit {
-    follow_files();
+    follow_files(true);
     match look(&options.path) {
         Ok(moment) => follow(options, moment).err().unwrap_or(Exit::Done),
         Err(e) => refuse(&e),
