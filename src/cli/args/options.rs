@@ -224,8 +224,8 @@ pub struct ReportOptions {
     /// Write also each chart as an SVG file to DIR
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub svg: Option<PathBuf>,
-    /// Refused by name.
-    #[arg(long, value_name = "DIR", hide = true)]
+    /// Write also each chart as a PNG file to DIR, by `rsvg-convert`, `resvg` or `inkscape`
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub png: Option<PathBuf>,
 }
 

@@ -52,6 +52,9 @@ pub struct StartOptions {
     /// Print what happens as JSON, one event a line, in place of words
     #[arg(long)]
     pub json: bool,
+    /// Draw the curves in the terminal while it runs, as `watch` does
+    #[arg(long, conflicts_with = "json")]
+    pub plot: bool,
     /// End a sweep with its first trial that fails
     #[arg(long)]
     pub fail_fast: bool,
