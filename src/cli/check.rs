@@ -85,7 +85,7 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
     header.extend(["steps", "devices", "engine", "becomes"]);
     let numeric = header.len() - 3;
     let mut rows = Vec::new();
-    for (trial, prepared) in experiment.trials.iter().zip(prepared) {
+    for (trial, prepared) in experiment.trials.iter().zip(prepared).take(experiment.known) {
         let mut cells = vec![trial.index.to_string()];
         cells.extend(trial.axes.iter().map(|(_, value)| value.clone()));
         let nothing = String::new;
@@ -106,7 +106,14 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         });
         rows.push(cells);
     }
-    let table = text_table::text(&header, &rows, |place| place < numeric);
+    let mut table = text_table::text(&header, &rows, |place| place < numeric);
+    if experiment.known < prepared.len() {
+        let last = prepared.len() - 1;
+        table.push_str(&format!(
+            "  {} to {last}: drawn from the results of earlier trials\n",
+            experiment.known
+        ));
+    }
     let runs = prepared.iter().filter(|p| matches!(p, Prepared::Run(_))).count();
     let all = units::counted(prepared.len() as u64, "trial");
     let name = experiment.trials.first().map_or("", |t| P::name(&t.spec));

@@ -2,6 +2,7 @@
 
 mod advise;
 mod args;
+mod at_work;
 mod check;
 mod clean;
 mod compare;
@@ -9,6 +10,7 @@ mod describe;
 mod describe_lab;
 mod devices;
 mod draft;
+mod drawn_run;
 mod export;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
@@ -18,6 +20,7 @@ mod machine;
 mod measure;
 mod parity;
 mod plot;
+mod png;
 mod predict;
 mod rate_cache;
 mod rates;
@@ -31,7 +34,7 @@ mod watch;
 
 pub use crate::run::Exit;
 
-use std::{ffi::OsString, time::Instant};
+use std::{ffi::OsString, io::IsTerminal, time::Instant};
 
 use args::{Command, Parsed};
 
@@ -44,6 +47,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
     };
     color.write_global();
     match command {
+        Command::Run(options) if options.plot && std::io::stdout().is_terminal() => {
+            drawn_run::run(&arguments)
+        }
         Command::Run(options) => run::run(&options, &arguments, begun),
         Command::Check(options) => check::check(&options),
         Command::Parity(options) => parity::parity(&options),

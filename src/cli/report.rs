@@ -3,14 +3,14 @@
 use std::{
     fs,
     io::{self, Read, Write},
-    iter,
     path::{Path, PathBuf},
 };
 
-use super::args::ReportOptions;
+use super::{args::ReportOptions, png};
 use crate::{
     host::{Durability, open_regular, reason, write_atomically},
-    report::{self, Found, HEAD, PageRequest, SVG, find_one},
+    predict::{Trained, WhichWeights, predict_validation},
+    report::{self, Found, HEAD, PageRequest, Predicted, SVG, find_one},
     run::{Exit, print, print_error, print_stderr},
     units,
 };
@@ -21,11 +21,25 @@ const NAME: &str = "report.html";
 /// Runs the command.
 pub fn report(options: &ReportOptions) -> Exit {
     let ReportOptions { paths, metric, filter, .. } = options;
-    if options.png.is_some() {
-        print_error("`--png` is not in this version", Some("`--svg DIR` writes drawings of any size"));
-        return Exit::Refused;
-    }
-    let request = PageRequest { paths, metric: metric.as_deref(), filter: filter.as_deref(), tag: None };
+    let program = match options.png.as_ref().map(|_| png::find()).transpose() {
+        Ok(program) => program,
+        Err(names) => {
+            print_error(
+                format!("`--png` needs a program that draws SVG files, and none of {names} is there"),
+                Some("`apt install librsvg2-bin` or `cargo install resvg`; `--svg DIR` needs none"),
+            );
+            return Exit::Refused;
+        }
+    };
+    report::follow_files(false);
+    let predicted = predicted(paths);
+    let request = PageRequest {
+        paths,
+        metric: metric.as_deref(),
+        filter: filter.as_deref(),
+        tag: None,
+        predicted: predicted.as_ref(),
+    };
     let page = match report::page(&request) {
         Ok(page) => page,
         Err(e) => {
@@ -37,31 +51,40 @@ pub fn report(options: &ReportOptions) -> Exit {
         print_stderr(&format!("warning: {warning}\n"));
     }
     let path = options.out.clone().unwrap_or_else(|| default_path(paths));
-    let drawings = options.svg.iter().flat_map(|folder| {
-        page.drawings.iter().map(|(name, text)| (folder.join(format!("{name}.svg")), text, SVG))
-    });
-    let files: Vec<_> = iter::once((path.clone(), &page.html, HEAD)).chain(drawings).collect();
+    let mut files: Vec<(PathBuf, Vec<u8>, &[u8])> = vec![(path.clone(), page.html.into(), HEAD.as_bytes())];
+    for (name, svg) in page.drawings {
+        if let (Some(folder), Some(program)) = (&options.png, program) {
+            let path = folder.join(format!("{name}.png"));
+            match png::convert(program, &svg) {
+                Ok(bytes) => files.push((path, bytes, png::PNG)),
+                Err(e) => return unwritable(&path, &e),
+            }
+        }
+        if let Some(folder) = &options.svg {
+            files.push((folder.join(format!("{name}.svg")), svg.into(), SVG.as_bytes()));
+        }
+    }
     for (path, _, head) in &files {
         match is_replaceable(path, head) {
             Ok(true) => {}
             Ok(false) => {
                 let message =
                     format!("`{}` was not made by `runner report`, and is not replaced", path.display());
-                print_error(message, Some("`-o FILE` and `--svg DIR` name other places"));
+                print_error(message, Some("`-o FILE`, `--svg DIR` and `--png DIR` name other places"));
                 return Exit::Refused;
             }
             Err(e) => return unwritable(path, &e),
         }
     }
-    if let Some(folder) = &options.svg
-        && let Err(e) = fs::create_dir_all(folder)
-    {
-        return unwritable(folder, &e);
+    for folder in options.svg.iter().chain(&options.png) {
+        if let Err(e) = fs::create_dir_all(folder) {
+            return unwritable(folder, &e);
+        }
     }
-    for (path, text, _) in &files {
+    for (path, bytes, _) in &files {
         // A link stays, and the page that it leads to is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let written = write_atomically(&target, Durability::Process, |file| file.write_all(text.as_bytes()));
+        let written = write_atomically(&target, Durability::Process, |file| file.write_all(bytes));
         if let Err(e) = written {
             return unwritable(path, &e);
         }
@@ -70,8 +93,20 @@ pub fn report(options: &ReportOptions) -> Exit {
         1 => String::new(),
         count => format!(", {}", units::counted(count as u64 - 1, "drawing")),
     };
-    print_stderr(&format!("a page of {}{drawings}\n", units::bytes(page.html.len() as u64)));
+    print_stderr(&format!("a page of {}{drawings}\n", units::bytes(files[0].1.len() as u64)));
     print(&format!("{}\n", path.display()))
+}
+
+/// What the model of a single run that has ended says of its validation rows; `None` where there is no such run or no model.
+pub(super) fn predicted(paths: &[String]) -> Option<Result<Predicted, String>> {
+    let [path] = paths else { return None };
+    let Ok(Found::Run(folder)) = find_one(path) else { return None };
+    let has = |file: &str| folder.join(file).is_file();
+    if !has("summary.csv") || !(has("best.safetensors") || has("model.safetensors")) {
+        return None;
+    }
+    let trained = Trained::open(path, WhichWeights::Best);
+    trained.and_then(|trained| predict_validation(&trained)).map_err(|e| e.to_string()).transpose()
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Exit {
@@ -91,7 +126,7 @@ fn default_path(paths: &[String]) -> PathBuf {
 }
 
 /// Whether there is no such file, or only an earlier one that begins alike. A pipe or a device is an error.
-fn is_replaceable(path: &Path, head: &str) -> io::Result<bool> {
+fn is_replaceable(path: &Path, head: &[u8]) -> io::Result<bool> {
     let mut file = match open_regular(path) {
         Ok((file, _)) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -99,7 +134,7 @@ fn is_replaceable(path: &Path, head: &str) -> io::Result<bool> {
     };
     let mut found = vec![0; head.len()];
     match file.read_exact(&mut found) {
-        Ok(()) => Ok(found == head.as_bytes()),
+        Ok(()) => Ok(found == head),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(e) => Err(e),
     }

@@ -17,7 +17,8 @@ use crate::{
     record::{GitQuery, Verbosity, command_line, now},
     report,
     run::{
-        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse, sweep,
+        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse,
+        run_sweep,
     },
     spec::{self, Loaded},
     train::StopFlag,
@@ -51,7 +52,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     };
     let virtual_gpus = options.virtual_gpus.or(recorded);
     let stop = StopFlag::default();
-    stop_on_signals(&stop.number, &stop.saves);
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
     let process = Process {
         start: Start { begun, at: started },
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
@@ -89,7 +90,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
 /// Plans all trials, then runs them.
 fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine) -> Ended {
     match session.prepare(machine) {
-        Ok(prepared) if session.is_sweep() => sweep(session, &prepared),
+        Ok(prepared) if session.is_sweep() => run_sweep(session, &prepared, machine),
         Ok(prepared) => session.single(&prepared).into(),
         Err(exit) => exit.into(),
     }

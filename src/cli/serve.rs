@@ -9,6 +9,7 @@ use std::{
 use super::{
     args::ServeOptions,
     http::{Answer, Request, answer_all},
+    report::predicted,
     runs::refuse,
 };
 use crate::{
@@ -22,7 +23,7 @@ const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Runs the command until a signal ends it.
 pub fn serve(options: &ServeOptions) -> Exit {
-    follow_files();
+    follow_files(true);
     // A path that does not exist is a slip; a folder without runs may have some soon.
     if let Err(e) = fingerprint(&options.paths)
         && !matches!(e, ReportError::NoRun(_))
@@ -81,7 +82,14 @@ impl Site<'_> {
             fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}-{read}"));
         let tag = format!("\"{}\"", tag.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
         if last.0 != tag {
-            let request = PageRequest { paths: self.paths, metric: None, filter: None, tag: Some(&tag) };
+            let predicted = predicted(self.paths);
+            let request = PageRequest {
+                paths: self.paths,
+                metric: None,
+                filter: None,
+                tag: Some(&tag),
+                predicted: predicted.as_ref(),
+            };
             let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
             *last = (tag, html.into());
         }

@@ -12,6 +12,12 @@ use crate::{
     spec::{self, Failure},
 };
 
+/// Names the schema for editors, above each starter.
+const SCHEMA: &str = "\
+#:schema runner.schema.json
+# Editors with Even Better TOML complete and check keys once that file is here: runner schema > runner.schema.json
+";
+
 /// Prints the JSON Schema of the spec.
 pub fn schema() -> Exit {
     match serde_json::to_string_pretty(&spec::schema()) {
@@ -37,6 +43,7 @@ pub fn new(options: &NewOptions) -> Exit {
             Err(problem) => return refuse(&Failure::new(vec![*problem])),
         },
     };
+    let text = format!("{SCHEMA}{text}");
     let Some(path) = &options.file else {
         print(&text);
         return Exit::Done;

@@ -1,25 +1,25 @@
 //! `runner watch PATH`: a run or sweep that is at work, drawn anew each second; plain lines where there is no terminal.
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     path::Path,
     sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
 };
 
-use super::{args::WatchOptions, runs::refuse};
+use super::{args::WatchOptions, at_work::AtWork, runs::refuse};
 use crate::{
-    host::stop_on_signals,
+    host::{harmless, stop_on_signals},
     record::RunDir,
     report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
     train::StopFlag,
 };
 
-const EVERY: Duration = Duration::from_secs(1);
+pub(super) const EVERY: Duration = Duration::from_secs(1);
 
-/// The rest after a look is so many times as long.
+/// A pause takes at least this multiple of the look before it.
 const LEAST_REST: u32 = 5;
 
 /// Lines of the curves.
@@ -32,7 +32,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Runs the command until nothing is at work, nobody reads what it prints, or a signal ends it.
 pub fn watch(options: &WatchOptions) -> Exit {
-    follow_files();
+    follow_files(true);
     match look(&options.path) {
         Ok(moment) => follow(options, moment).err().unwrap_or(Exit::Done),
         Err(e) => refuse(&e),
@@ -42,19 +42,17 @@ pub fn watch(options: &WatchOptions) -> Exit {
 /// An error is how the process ends because it can print no more.
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let stop = StopFlag::default();
-    stop_on_signals(&stop.number, &stop.saves);
-    let is_screen = io::stdout().is_terminal() && !moment.is_over;
-    let mut line = String::new();
-    if is_screen {
-        print_or_end(ENTER)?;
-    }
+    stop.is_begun.store(true, Ordering::Relaxed);
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
+    let is_terminal = io::stdout().is_terminal();
+    let (mut line, mut screen) = (String::new(), Screen::default());
     while !moment.is_over && stop.number.load(Ordering::Relaxed) == 0 {
         let begun = Instant::now();
-        if is_screen {
-            print_or_end(&frame(&moment, &options.metric))?;
+        if is_terminal {
+            screen.draw(&moment, &options.metric)?;
         } else if line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
-            print_or_end(&format!("{line}\n"))?;
+            print_or_end(&format!("{}\n", harmless(&line)))?;
         }
         let rest = EVERY.max(begun.elapsed() * LEAST_REST);
         while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
@@ -65,46 +63,69 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             moment = next;
         }
     }
-    if is_screen {
-        print_or_end(LEAVE)?;
-    }
+    screen.leave()?;
     // What stays in the terminal is of all rows.
     while share_read() < 1.0 && stop.number.load(Ordering::Relaxed) == 0 {
         thread::sleep(Duration::from_millis(20));
     }
     moment = look(&options.path).unwrap_or(moment);
-    print_or_end(&text(&moment, &options.metric))
+    print_or_end(&text(&moment, None, &options.metric))
 }
 
-fn look(path: &str) -> Result<Moment, ReportError> {
+pub(super) fn look(path: &str) -> Result<Moment, ReportError> {
     Moment::now(path, |folder: &Path| RunDir::existing(folder.to_owned()).is_live())
 }
 
-/// The whole screen: each line replaces the one before it.
-fn frame(moment: &Moment, metric: &str) -> String {
-    let text = text(moment, metric);
-    let (width, height) = size();
-    let lines: Vec<&str> = text.lines().take(height.saturating_sub(wraps(moment, width))).collect();
-    format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n"))
+/// A screen of its own in the terminal, from the first frame on.
+#[derive(Default)]
+pub(super) struct Screen {
+    is_entered: bool,
+    at_work: AtWork,
+}
+
+impl Screen {
+    /// Draws the whole screen: each line replaces the one before it.
+    pub(super) fn draw(&mut self, moment: &Moment, metric: &str) -> Result<(), Exit> {
+        let enter = if std::mem::replace(&mut self.is_entered, true) { "" } else { ENTER };
+        let machine = self.at_work.line(&moment.folder);
+        let text = text(moment, machine.as_deref(), metric);
+        let (width, height) = size();
+        let lines: Vec<&str> = text.lines().take(height.saturating_sub(wraps(&text, width))).collect();
+        as_it_is(&format!("{enter}\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
+    }
+
+    /// Gives back what stood there before.
+    pub(super) fn leave(&mut self) -> Result<(), Exit> {
+        if std::mem::take(&mut self.is_entered) { as_it_is(LEAVE) } else { Ok(()) }
+    }
+}
+
+/// Prints to the terminal also what is no text, where colours are not wanted, too.
+fn as_it_is(text: &str) -> Result<(), Exit> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| Exit::Done)
 }
 
 /// As high as the terminal, with room for a prompt.
-fn text(moment: &Moment, metric: &str) -> String {
+fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
+    let head: Vec<&str> = moment.lines.iter().map(String::as_str).chain(machine).collect();
+    let head = head.join("\n");
     let draw = |height: usize| {
         let height = height.clamp(LEAST_LINES, MOST_LINES);
         let curves = moment.curves(metric, Style { width, height, color, linear: false });
-        format!("{}\n\n{curves}", moment.lines.join("\n"))
+        format!("{head}\n\n{curves}")
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    draw(height.saturating_sub(around + wraps(moment, width) + 1))
+    harmless(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
-/// Lines that a terminal adds where the words above the curves are wider than it.
-fn wraps(moment: &Moment, width: usize) -> usize {
-    moment.lines.iter().map(|line| line.chars().count().saturating_sub(1) / width).sum()
+/// Lines that a terminal adds where words, which stand above the curves, are wider than it.
+fn wraps(text: &str, width: usize) -> usize {
+    let words = text.lines().take_while(|line| !line.is_empty());
+    words.map(|line| line.chars().count().saturating_sub(1) / width).sum()
 }
 
 /// Columns and lines of the terminal.

@@ -10,6 +10,7 @@ mod onnx;
 mod output;
 mod output_file;
 mod trained;
+mod validated;
 
 pub use error::PredictError;
 pub use evaluate::evaluate;
@@ -18,3 +19,4 @@ pub use onnx::write_onnx;
 pub use output::predict;
 pub use output_file::is_standard_output;
 pub use trained::{Trained, WhichWeights};
+pub use validated::predict_validation;

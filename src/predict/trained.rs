@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::PredictError;
 use crate::{
-    data::{self, Part, Task, TrainedData, Weights, read_metadata, read_weights},
+    data::{self, Dataset, Part, Task, TrainedData, Weights, read_metadata, read_weights},
     report::{find_run, run_digest, run_status},
-    spec::{self, Loaded, Placement, Spec},
+    spec::{self, Loaded, Placement, Problem, Spec},
 };
 
 /// Which of a run's weights are used.
@@ -75,17 +75,35 @@ impl Trained {
     /// # Errors
     /// There are none, or the data are no longer those of the run.
     pub fn test_rows(&self) -> Result<Part, PredictError> {
-        let folder = self.folder.clone();
-        let data = spec::Data { placement: Placement::Auto, ..self.spec.data.clone() };
-        if data.split.as_ref().is_none_or(|split| split.test == 0.0) {
-            return Err(PredictError::NoTestRows { folder });
+        let none = || PredictError::NoTestRows { folder: self.folder.clone() };
+        if self.spec.data.split.as_ref().is_none_or(|split| split.test == 0.0) {
+            return Err(none());
         }
+        self.dataset(data::open_test)?.validation.ok_or_else(none)
+    }
+
+    /// The rows that the run was validated on; `None` where there are none.
+    ///
+    /// # Errors
+    /// The data cannot be read, or are no longer those of the run.
+    pub fn validation_rows(&self) -> Result<Option<Part>, PredictError> {
+        Ok(self.dataset(|data, task, seed| data::open(data, task, seed, u64::MAX))?.validation)
+    }
+
+    fn dataset(
+        &self,
+        open: impl Fn(&spec::Data, Task, u64) -> Result<Dataset, Vec<Problem>>,
+    ) -> Result<Dataset, PredictError> {
+        let data = spec::Data { placement: Placement::Auto, ..self.spec.data.clone() };
         let classifies = self.spec.model.loss.classifies();
         let task = if classifies { Task::Classification } else { Task::Regression };
-        let dataset = data::open_test(&data, task, self.spec.seed)?;
-        match run_digest(&folder).filter(|recorded| *recorded != dataset.digest) {
-            Some(recorded) => Err(PredictError::OtherData { folder, found: dataset.digest, recorded }),
-            None => dataset.validation.ok_or(PredictError::NoTestRows { folder }),
+        let dataset = open(&data, task, self.spec.seed)?;
+        match run_digest(&self.folder).filter(|recorded| *recorded != dataset.digest) {
+            Some(recorded) => {
+                let folder = self.folder.clone();
+                Err(PredictError::OtherData { folder, found: dataset.digest, recorded })
+            }
+            None => Ok(dataset),
         }
     }
 

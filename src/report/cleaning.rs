@@ -102,14 +102,10 @@ impl CleanRequest<'_> {
         // Runs are at NAME/TIME-HASH: all else was put there by others, or is part of a run.
         let below = entry.folder.strip_prefix(self.runs_dir).ok();
         let is_ours = below.is_some_and(|below| below.components().count() == 2);
-        // Others write files of these names, too.
-        let has = |files: [&str; 2]| files.iter().all(|file| entry.folder.join(file).is_file());
-        let has_spec = has(["spec.toml", "environment.toml"]) || has(["sweep.toml", "sweep.csv"]);
         let is_link = fs::canonicalize(&entry.folder).ok().as_ref() != Some(&entry.folder);
         match self {
             _ if is_link => Some("behind a link"),
             _ if !is_ours => Some("not at RUNS/NAME/RUN"),
-            _ if !has_spec => Some("without the files of a run"),
             _ if entry.runs.iter().any(|run| run.status == DAMAGED) => Some("damaged"),
             _ if !entry.tags().is_empty() => Some("tagged"),
             _ if best.contains(&entry.folder) => Some("best"),

@@ -9,7 +9,7 @@ use super::{
     differences::Difference,
     differing,
     filter::Filter,
-    find::{self, Found},
+    find,
     grouping::distinct,
     lab::Findings,
     machines::Machine,
@@ -52,20 +52,9 @@ impl Comparison {
     /// A path names no run, no run has files that can be read, or no run passes the filter; a damaged run among others is
     /// marked.
     pub fn read(paths: &[String], filter: Option<&str>) -> Result<Self, ReportError> {
-        let (mut runs, mut fault) = (Vec::new(), None);
-        let found = find::find(paths)?;
-        let folder = |found: &Found| if let Found::Run(folder) = found { Some(folder.clone()) } else { None };
-        let alone: Vec<_> = found.iter().filter_map(folder).collect();
-        let mut alone = Run::read_all(&alone, &mut fault).into_iter();
-        for found in found {
-            match found {
-                Found::Run(_) => runs.extend(alone.next()),
-                Found::Sweep(folder) => match sweep::read(&folder, &mut fault) {
-                    Ok(trials) => runs.extend(trials),
-                    Err(e) => runs.push(Run::damaged(folder.display().to_string(), e, &mut fault)),
-                },
-            }
-        }
+        let mut fault = None;
+        let found = sweep::read_all(&find::find(paths)?, &mut fault);
+        let mut runs: Vec<Run> = found.into_iter().flatten().collect();
         let findings = Findings::read(&mut runs, &mut fault);
         if let Some(fault) = fault.filter(|_| runs.iter().all(|run| run.status == DAMAGED)) {
             return Err(fault);

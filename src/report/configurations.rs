@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{
     differences::file_name,
     grouping::{distinct, grouped},
+    leaves::Leaves,
     run::{REPEAT, Run, SEEDS},
     statistics::Estimate,
 };
@@ -158,12 +159,12 @@ type Identity<'a> = Vec<(&'a str, &'a str)>;
 fn identity(run: &Run) -> Identity<'_> {
     let axes = run.axes.iter().filter(|(key, _)| key != REPEAT && !SEEDS.contains(&key.as_str()));
     let is_free = |key: &str| key == "description" || SEEDS.contains(&key);
-    let spec = run.spec.iter().flatten().filter(|(key, _)| !is_free(key));
-    let machine = run.environment.iter().flatten().filter(|(key, _)| THE_MACHINE.contains(&key.as_str()));
-    let pairs = axes.map(|(key, value)| (key, value)).chain(spec).chain(machine);
+    let spec = run.spec.iter().flat_map(Leaves::iter).filter(|(key, _)| !is_free(key));
+    let machine = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key));
+    let pairs = axes.map(|(key, value)| (key.as_str(), value.as_str())).chain(spec).chain(machine);
     // Other seeds draw other rows.
     let digest = run.digest().filter(|_| !run.draws_rows()).map(|digest| ("data", digest));
-    pairs.map(|(key, value)| (key.as_str(), file_name(value))).chain(digest).collect()
+    pairs.map(|(key, value)| (key, file_name(value))).chain(digest).collect()
 }
 
 /// Whether one of them was run more than once.

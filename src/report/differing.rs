@@ -1,7 +1,8 @@
 //! The keys of spec and environment in which runs differ.
 
 use super::{
-    differences::{self, Difference, Leaves},
+    differences::{self, Difference},
+    leaves::Leaves,
     run::Run,
 };
 

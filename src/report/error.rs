@@ -18,7 +18,7 @@ pub enum ReportError {
     #[error("`{pattern}` is not a pattern: {message}")]
     Pattern { pattern: String, message: String },
     #[error(
-        "`{0}` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
+        "`{0}` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)"
     )]
     NoRun(String),
     /// With a hint at what is nearly named.

@@ -4,12 +4,13 @@ use std::{
     collections::HashSet,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
+    io::Read,
     iter,
     path::{Path, PathBuf},
 };
 
 use super::ReportError;
-use crate::spec::nearest;
+use crate::{host::open_regular, spec::nearest};
 
 /// A folder that holds results.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ fn matches(pattern: &str) -> Result<Vec<PathBuf>, ReportError> {
 }
 
 fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportError> {
-    if folder.join("sweep.csv").is_file() {
+    if is_sweep(folder) {
         found.push(Found::Sweep(folder.to_owned()));
     } else if is_run(folder) {
         found.push(Found::Run(folder.to_owned()));
@@ -134,9 +135,20 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     Ok(())
 }
 
-/// Whether a folder holds a run, also one that was killed early.
+/// Whether a folder holds a run, also one that was killed early. Others write files of some of these names, too.
 pub(super) fn is_run(folder: &Path) -> bool {
-    folder.join("summary.csv").is_file() || folder.join("metrics.csv").is_file()
+    let has = |file: &str| folder.join(file).is_file();
+    has("spec.toml") && (has("summary.csv") || has("metrics.csv"))
+}
+
+/// Whether a folder holds a sweep. Older versions wrote no `sweep.toml`.
+pub(super) fn is_sweep(folder: &Path) -> bool {
+    let begin = || {
+        let mut begin = [0; 6];
+        let file = open_regular(&folder.join("sweep.csv"));
+        file.is_ok_and(|(mut file, _)| file.read_exact(&mut begin).is_ok()) && begin == *b"trial,"
+    };
+    folder.join("sweep.csv").is_file() && (folder.join("sweep.toml").is_file() || begin())
 }
 
 /// The subfolders, by name.

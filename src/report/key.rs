@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::{
     ReportError,
+    leaves::Leaves,
     run::{LEARNED, Run},
 };
 use crate::spec::nearest;
@@ -91,10 +92,10 @@ impl Key {
 /// Everything that a run may be asked for.
 fn names(run: &Run) -> impl Iterator<Item = &str> {
     let axes = run.axes.iter().map(|(axis, _)| axis.as_str());
-    let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(|leaves| leaves.keys());
+    let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(Leaves::keys);
     let logged = run.logged_names().map(|name| -> &str { name });
     let figures = run.figures.keys().map(String::as_str).chain(logged);
-    axes.chain(figures).chain(tables.map(String::as_str)).chain(["status"])
+    axes.chain(figures).chain(tables).chain(["status"])
 }
 
 /// A run's value under a full name.
@@ -105,7 +106,7 @@ fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
             .learned(name)
             .or_else(|| run.axis(name))
             .or_else(|| run.figure(name))
-            .or_else(|| run.environment.as_ref()?.get(name).map(String::as_str)),
+            .or_else(|| run.environment.as_ref()?.get(name)),
     }
 }
 

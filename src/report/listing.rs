@@ -61,7 +61,7 @@ impl Entry {
 
     pub(super) fn started(&self) -> &str {
         let started = self.runs.iter().find_map(|run| run.environment.as_ref()?.get("started"));
-        started.map(String::as_str).unwrap_or_default()
+        started.unwrap_or_default()
     }
 
     pub(super) fn value(&self) -> Option<f64> {
@@ -93,7 +93,9 @@ pub struct ListRequest<'a> {
 /// The path holds no run, or an option names a column that no run has.
 pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError> {
     let mut entries = entries(request.path)?;
-    let all: Vec<Run> = entries.iter().flat_map(|entry| entry.runs.iter().cloned()).collect();
+    let named = request.filter.or(request.sort).is_some();
+    let all: Vec<Run> =
+        entries.iter().filter(|_| named).flat_map(|entry| entry.runs.iter().cloned()).collect();
     if let Some(text) = request.filter {
         let filter = Filter::new(text, &all)?;
         entries.iter_mut().for_each(|entry| entry.runs.retain(|run| filter.holds(run)));
@@ -141,19 +143,12 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
 }
 
 pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
-    let mut fault = None;
-    let entry = |found| match found {
-        Found::Run(folder) => {
-            Entry { runs: vec![Run::read_or_report(&folder, &mut fault)], folder, is_sweep: false }
-        }
-        Found::Sweep(folder) => {
-            let runs = sweep::read(&folder, &mut fault);
-            let runs =
-                runs.unwrap_or_else(|e| vec![Run::damaged(folder.display().to_string(), e, &mut fault)]);
-            Entry { runs, folder, is_sweep: true }
-        }
-    };
-    let entries = find::find(&[path.to_owned()])?.into_iter().map(entry);
+    let found = find::find(&[path.to_owned()])?;
+    let runs = sweep::read_all(&found, &mut None);
+    let entries = found.into_iter().zip(runs).map(|(found, runs)| match found {
+        Found::Run(folder) => Entry { runs, folder, is_sweep: false },
+        Found::Sweep(folder) => Entry { runs, folder, is_sweep: true },
+    });
     Ok(entries.filter(|entry| !entry.runs.is_empty()).collect())
 }
 

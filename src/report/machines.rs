@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     differing::{AVAILABLE, THREADS},
+    leaves::Leaves,
     run::Run,
 };
 
@@ -31,11 +32,8 @@ pub(super) struct Machine<'a> {
 impl<'a> Machine<'a> {
     pub(super) fn from_run(run: &'a Run) -> Self {
         let is_fact = |key: &str| is_decisive(key) || [THREADS, AVAILABLE].contains(&key);
-        let facts = run.environment.iter().flatten().filter(|(key, _)| is_fact(key));
-        Self {
-            facts: facts.map(|(key, value)| (key.as_str(), value.as_str())).collect(),
-            is_on_cpu: run.figure("devices_used") == Some("cpu"),
-        }
+        let facts = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| is_fact(key));
+        Self { facts: facts.collect(), is_on_cpu: run.figure("devices_used") == Some("cpu") }
     }
 
     /// Whether no known fact differs.
@@ -57,5 +55,5 @@ pub(super) fn is_decisive(key: &str) -> bool {
 
 /// A value of a run's environment.
 pub(super) fn environment<'a>(run: &'a Run, key: &str) -> Option<&'a str> {
-    run.environment.as_ref()?.get(key).map(String::as_str)
+    run.environment.as_ref()?.get(key)
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 mod best;
+mod cells;
 mod cleaning;
 mod columns;
 mod comparability;
@@ -23,6 +24,7 @@ mod grouping;
 mod judged;
 mod key;
 mod lab;
+mod leaves;
 mod listing;
 mod live;
 mod logged;
@@ -63,7 +65,7 @@ pub use listing::{ListRequest, latest, list};
 pub use live::{follow_files, share_read};
 pub use matched::against;
 pub use mlflow::write_mlflow;
-pub use page::{HEAD, Page, PageRequest, SVG, page, waiting};
+pub use page::{HEAD, Page, PageRequest, Pairs, Predicted, SVG, page, waiting};
 pub use plot::{PlotRequest, Style, plot};
 pub(crate) use run::{TAGS, run_digest, run_status, tags};
 pub use statistics::Estimate;

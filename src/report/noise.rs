@@ -38,8 +38,9 @@ pub(super) fn warnings(
         during(&|run| load(run, "throttles") > 0.0)
             .map(|during| format!("the processor was thermally throttled {during}")),
     );
-    let gpus =
-        |run: &Run| run.environment.as_ref()?.get("during.throttled").filter(|text| *text != "[]").cloned();
+    let gpus = |run: &Run| {
+        run.environment.as_ref()?.get("during.throttled").filter(|text| *text != "[]").map(str::to_owned)
+    };
     lines.extend(during(&|run| gpus(run).is_some()).map(|during| {
         let which = runs.iter().find_map(gpus).unwrap_or_default();
         format!("a power or thermal limit throttled a GPU {during}: {which}")

@@ -2,9 +2,10 @@
 
 use super::{
     configurations::Configuration,
-    differences::{self, Leaves},
+    differences,
     grid::{self, Column, Columns},
     grouping::distinct,
+    leaves::Leaves,
     machines::Machine,
     metric::in_one_unit,
     run::{REPEAT, Run},

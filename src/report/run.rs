@@ -9,9 +9,9 @@ use std::{
 };
 
 use super::{
-    ReportError, csv_file,
-    differences::{self, Leaves},
-    find, live,
+    ReportError, csv_file, find,
+    leaves::Leaves,
+    live,
     logged::{self, Logged},
 };
 use crate::host::logical_cores;
@@ -148,8 +148,8 @@ impl Run {
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
-            spec: differences::read(&folder.join("spec.toml"))?.map(differences::with_plain_split),
-            environment: differences::read(&folder.join("environment.toml"))?,
+            spec: Leaves::read(&folder.join("spec.toml"))?,
+            environment: Leaves::read(&folder.join("environment.toml"))?,
             tags: tags(folder),
             ..Self::default()
         };
@@ -195,14 +195,16 @@ impl Run {
             known.extend(file.last_validation.map(|loss| ("final_validation_loss", loss)));
         }
         if let Some(environment) = &self.environment {
-            let leaf = |key: &str| environment.get(key).cloned();
+            let leaf = |key: &str| environment.get(key).map(str::to_owned);
             known.extend(leaf("devices.requested").map(|text| ("devices_requested", text)));
             known.extend(leaf("devices.virtual").map(|text| ("virtual", text)));
             // `["gpu:0", "gpu:1"]` as `gpu:0;gpu:1`.
             let names = |text: String| text.trim_matches(['[', ']']).replace('"', "").replace(", ", ";");
             known.extend(leaf("devices.used").map(|text| ("devices_used", names(text))));
         }
-        known.extend(self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.clone())));
+        known.extend(
+            self.spec.as_ref().and_then(|spec| spec.get("name")).map(|name| ("name", name.to_owned())),
+        );
         self.take_figures(known.iter().map(|(column, cell)| (*column, cell.as_str())));
         Ok(())
     }
@@ -221,13 +223,12 @@ impl Run {
 
     /// The digest of its data; older versions wrote none.
     pub(super) fn digest(&self) -> Option<&str> {
-        self.figure("data_digest")
-            .or_else(|| self.environment.as_ref()?.get("data.digest").map(String::as_str))
+        self.figure("data_digest").or_else(|| self.environment.as_ref()?.get("data.digest"))
     }
 
     /// Whether its rows are drawn anew for each seed.
     pub(super) fn draws_rows(&self) -> bool {
-        self.spec.iter().flatten().any(|(key, _)| key.starts_with("data.synthetic_regression."))
+        self.spec.iter().flat_map(Leaves::keys).any(|key| key.starts_with("data.synthetic_regression."))
     }
 
     /// The devices that trained: `gpu:0 gpu:1`.
@@ -241,7 +242,7 @@ impl Run {
     }
 
     pub(super) fn kind(&self) -> &str {
-        self.spec.as_ref().and_then(|spec| spec.get("kind")).map_or("train", String::as_str)
+        self.spec.as_ref().and_then(|spec| spec.get("kind")).unwrap_or("train")
     }
 
     /// Whether its training losses are means of epochs.
@@ -296,7 +297,7 @@ impl Run {
 
     /// The value of an axis, from the sweep or else from the spec.
     pub(super) fn axis(&self, key: &str) -> Option<&str> {
-        let swept = self.axes.iter().find(|(axis, _)| axis == key).map(|(_, value)| value);
-        swept.or_else(|| self.spec.as_ref()?.get(key)).map(String::as_str)
+        let swept = self.axes.iter().find(|(axis, _)| axis == key).map(|(_, value)| value.as_str());
+        swept.or_else(|| self.spec.as_ref()?.get(key))
     }
 }

@@ -124,5 +124,5 @@ pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
     let devices = run.figure("devices_used").filter(|_| kind != "train");
     let devices = devices.map(|names| (names.split(';').count(), names.split(';').all(|name| name == "cpu")));
     let devices = devices.map(|(count, on_host)| (count, on_host && kind == "transfer"));
-    Some(WorkSize { keys: leaves.map(|(key, value)| (key.as_str(), file_name(value))).collect(), devices })
+    Some(WorkSize { keys: leaves.map(|(key, value)| (key, file_name(value))).collect(), devices })
 }

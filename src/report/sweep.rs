@@ -3,9 +3,24 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
-    ReportError, csv_file, find,
+    ReportError, csv_file,
+    find::{self, Found},
     run::{DAMAGED, PLANNED, Run, SAME_AS},
 };
+
+/// Reads the runs of each that was found; unreadable ones become damaged rows, and `fault` keeps the first error.
+pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<Vec<Run>> {
+    let folder = |found: &Found| if let Found::Run(folder) = found { Some(folder.clone()) } else { None };
+    let alone: Vec<_> = found.iter().filter_map(folder).collect();
+    let mut alone = Run::read_all(&alone, fault).into_iter();
+    let runs = |found: &Found| match found {
+        Found::Run(_) => alone.next().into_iter().collect(),
+        Found::Sweep(folder) => {
+            read(folder, fault).unwrap_or_else(|e| vec![Run::damaged(folder.display().to_string(), e, fault)])
+        }
+    };
+    found.iter().map(runs).collect()
+}
 
 /// Reads a sweep's trials in order; unreadable ones become damaged rows, and `fault` keeps the first error.
 pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {

@@ -1,8 +1,9 @@
 //! Which runs learn the same: only their losses can be compared.
 
 use super::{
-    differences::{self, Leaves, file_name},
+    differences::{self, file_name},
     grouping::grouped,
+    leaves::Leaves,
     run::Run,
 };
 use crate::units;
@@ -92,7 +93,7 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     // A list has a leaf for each of its items.
     let is_one_of =
         |key: &str, keys: &[&str]| keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")));
-    let decides = |(key, value): &(&String, &String)| {
+    let decides = |(key, value): &(&str, &str)| {
         *key == "model.loss"
             || (key.starts_with("data.")
                 && !is_one_of(key, &HARMLESS)
@@ -100,10 +101,8 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
                 && !(digest_is_known && is_file(value)))
     };
     let keys = spec.iter().filter(decides);
-    let mut task: Leaves = keys.map(|(key, value)| (key.clone(), file_name(value).to_owned())).collect();
+    let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));
     // Synthetic rows are drawn anew for each seed: their table describes them.
-    if digest_is_known && !run.draws_rows() {
-        task.insert(DATA.to_owned(), run.digest().unwrap_or_default().to_owned());
-    }
-    task
+    let digest = || (DATA.to_owned(), run.digest().unwrap_or_default().to_owned());
+    task.chain((digest_is_known && !run.draws_rows()).then(digest)).collect()
 }

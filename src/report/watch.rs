@@ -25,7 +25,8 @@ pub struct Moment {
     pub lines: Vec<String>,
     /// Whether nothing is at work there.
     pub is_over: bool,
-    folder: PathBuf,
+    /// The run or the sweep.
+    pub folder: PathBuf,
 }
 
 impl Moment {

@@ -63,6 +63,16 @@ PROBLEMS = """(() => {
 })()"""
 
 
+# Parts that a page must have.
+PARTS = {
+    "digits": ["curves", "confusion", "time", "transfers", "system", "spec", "environment"],
+    "regression": ["curves", "predicted", "time"],
+    "diabetes": ["curves", "ranking", "axes", "runs"],
+    "num_gpus_sweep": ["curves", "devices", "time", "transfers"],
+    "matmul": ["lab"],
+}
+
+
 class Browser:
     """Chromium by its debugging protocol, over pipes."""
 
@@ -180,6 +190,7 @@ def make_pages(runner, folder):
     run(examples / "diabetes.toml", *sweep, "trainer.max_epochs=8", "-q")
     run(examples / "num_gpus_sweep.toml", "devices.num_gpus=0,1,2", "--virtual-gpus", "2", "-q")
     run(examples / "matmul.toml", "matmul.count=3", "-q")
+    run(examples / "diabetes.toml", "name=regression", "-q")
     evil = "</script><script>console.log('bad')</script><img src=x onerror=console.log(1)>"
     for name, loss in [("<b>a", 3), ("b", 2)]:
         place = folder / "evil" / name
@@ -189,7 +200,7 @@ def make_pages(runner, folder):
         (place / "summary.csv").write_text(f"run,status,epoch_train_loss\n{loss},finished,{loss / 39}\n")
         (place / "spec.toml").write_text(f"name = {json.dumps(evil)}\nx = {json.dumps(evil + str(loss))}\n")
     pages = {}
-    for name, path in [(name, f"runs/{name}") for name in ("digits", "diabetes", "num_gpus_sweep", "matmul")] + [
+    for name, path in [(name, f"runs/{name}") for name in ("digits", "diabetes", "num_gpus_sweep", "matmul", "regression")] + [
         ("evil", "evil"),
         ("all", "runs/*"),
     ]:
@@ -308,6 +319,8 @@ def main():
                 browser.open(path.as_uri(), width, scheme)
                 browser.evaluate(SHOW_ALL)
                 problems = browser.evaluate(PROBLEMS)
+                ids = browser.evaluate("[...document.querySelectorAll('section')].map((part) => part.id)")
+                problems += [f"no part {part}" for part in PARTS.get(name, []) if part not in ids]
                 if pictures:
                     pictures.mkdir(parents=True, exist_ok=True)
                     browser.picture(pictures / f"{name}-{width}-{scheme}.png")

@@ -14,7 +14,10 @@ fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
     assert_eq!(ended.stderr, "wrote spec.toml; next: runner check spec.toml\n");
     let checked = place.runner(&["check", "spec.toml"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
-    fs::read_to_string(place.path().join("spec.toml")).unwrap()
+    let text = fs::read_to_string(place.path().join("spec.toml")).unwrap();
+    let (schema, text) = text.split_once("> runner.schema.json\n").unwrap();
+    assert!(schema.starts_with("#:schema runner.schema.json\n# "), "{schema}");
+    text.to_owned()
 }
 
 #[test]

@@ -94,6 +94,56 @@ trials = 3
     assert_eq!(repeated, numbered(0).chain(numbered(1)).collect::<Vec<_>>());
 }
 
+const WHEN: &str = r#"
+[sweep.grid]
+optimizer = [{ sgd = { lr = 0.1 } }, { adam = { lr = 0.1 } }]
+"optimizer.sgd.momentum" = [0.5, 0.9]
+"optimizer.sgd.nesterov" = [true, false]
+"data.batch_size" = [8, 16]
+[sweep.when]
+"optimizer.sgd.momentum" = { optimizer = "sgd" }
+"optimizer.sgd.nesterov" = { "optimizer.sgd.momentum" = [0.9, 0.99] }
+"#;
+
+#[test]
+fn keys_vary_where_others_have_given_values() {
+    let sgd = "{ sgd = { lr = 0.1 } }";
+    let wanted = [
+        format!("{sgd} 0.5  8"),
+        format!("{sgd} 0.5  16"),
+        format!("{sgd} 0.9 true 8"),
+        format!("{sgd} 0.9 true 16"),
+        format!("{sgd} 0.9 false 8"),
+        format!("{sgd} 0.9 false 16"),
+        "{ adam = { lr = 0.1 } }   8".to_owned(),
+        "{ adam = { lr = 0.1 } }   16".to_owned(),
+    ];
+    assert_eq!(values(WHEN, &[]), wanted);
+    assert_eq!(load(WHEN, &[]).excluded, 0);
+    // An exclusion names what varies.
+    let excluded = ["sweep.exclude=[{ \"optimizer.sgd.nesterov\" = true }]"];
+    assert_eq!(values(WHEN, &excluded), [&wanted[..2], &wanted[4..]].concat());
+    assert_eq!(load(WHEN, &excluded).excluded, 2);
+    // A sampler draws each point once.
+    for sampler in ["sobol", "random", "tpe"] {
+        let drawn = load(WHEN, &[&format!("sweep.sampler={sampler}"), "sweep.trials=8"]);
+        let shown = |t: &TrialSpec| t.axes.iter().map(|(_, v)| v.as_str()).collect::<Vec<_>>().join(" ");
+        let mut drawn: Vec<String> = drawn.trials.iter().map(shown).collect();
+        let mut all = wanted.clone();
+        drawn.sort();
+        all.sort();
+        assert_eq!(drawn, all, "{sampler}");
+    }
+    let place = Sandbox::new(&format!("{LINREG}\n{WHEN}"));
+    let sweep = place.run(&["-q"]).ended_by(0);
+    assert!(sweep.files().contains(&"006-optimizer=__adam_=___lr_=_0.1____-batch_size=8".to_owned()));
+    let again = sweep.0.join("sweep.toml");
+    let checked = place.runner(&["check", again.to_str().unwrap(), "-q"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    let resumed = place.runner(&["run", "-q", "--resume", sweep.0.to_str().unwrap()]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+}
+
 /// `sweep.toml` gives the trials again, from its own folder.
 #[test]
 fn a_sweep_of_every_kind_runs_and_is_listed() {

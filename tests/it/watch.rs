@@ -82,3 +82,41 @@ fn a_sweep_is_shown_with_the_states_of_its_trials() {
     assert!(ended.stdout.contains("\n2 trials: 1 finished, 1 diverged\n"), "{ended:?}");
     assert_eq!(place.runner(&["watch", "none"]).code, Some(2));
 }
+
+/// `script` gives it a terminal.
+#[test]
+fn a_run_is_drawn_while_it_goes_on_and_the_terminal_is_left_clean() {
+    let place = Sandbox::new(super::run::LINREG);
+    let words = [
+        "spec.toml",
+        "trainer.max_epochs=100000000",
+        "trainer.max_time=\"3s\"",
+        "logging.flush_every_s=0.05",
+    ];
+    let plain = place.command(&words[..1]).arg("--plot").output().unwrap();
+    assert!(
+        plain.status.success() && !plain.stdout.contains(&0x1b),
+        "without a terminal it is the run alone"
+    );
+    let program = place.command(&[]).get_program().to_str().unwrap().to_owned();
+    let command = format!(
+        "{program} {} --plot --color never; echo code $?",
+        words.map(|word| format!("'{word}'")).join(" ")
+    );
+    let script = std::process::Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(place.path())
+        .stdin(Stdio::null())
+        .output();
+    let Ok(output) = script else { return };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (drawn, after) = text.split_once("\x1b[?25h\x1b[?1049l").expect(&text);
+    assert!(drawn.starts_with("\x1b[?1049h\x1b[?25l\x1b[H"), "{text}");
+    for words in [" of 100,000,000, step ", " MiB", "train loss", "└──"] {
+        assert!(drawn.contains(words), "{words}: {text}");
+    }
+    assert!(
+        after.contains(" finished in ") && after.contains("code 0") && !after.contains('\u{1b}'),
+        "{text}"
+    );
+}

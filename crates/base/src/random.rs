@@ -5,7 +5,7 @@
 //! is SplitMix64's finalizer (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, 2014). Streams are
 //! identical on every machine; tests below pin them against library updates.
 
-use rand_chacha::ChaCha8Rng;
+pub use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -1,9 +1,6 @@
 //! A spec with all its trials.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::PathBuf};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -11,12 +8,12 @@ use sha2::{Digest, Sha256};
 use super::{
     Spec,
     diagnostic::{Failure, Sources},
-    key::{self, Key},
+    key::Key,
+    points::{Points, locate},
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
-    sweep::{Halving, Sweep},
-    tree::Table,
+    sweep::{Halving, Observed, Sweep},
 };
 
 /// A spec and all its trials; one trial where nothing is swept.
@@ -30,12 +27,13 @@ pub struct Experiment<S = Spec> {
     pub excluded: usize,
     /// How often each point of the grid runs.
     pub repeats: u32,
+    /// Trials whose values are known from the start; a sampler draws the later ones from the results of earlier ones.
+    pub known: usize,
     /// How trials end early.
     pub stop: Option<Halving>,
     /// All trials in the order they run: a whole repeat before the next.
     pub trials: Vec<TrialSpec<S>>,
-    pub(super) base: Table,
-    pub(super) sweep: Sweep,
+    pub(super) points: Points<S>,
     pub(super) sources: Sources,
 }
 
@@ -64,11 +62,30 @@ impl<S> Experiment<S> {
         let mut found = Found::default();
         for (trial, problem) in problems {
             // Repeats of a point share its tree.
-            let point = trial % self.sweep.points();
-            let (tree, _) = self.sweep.apply(&self.base, point);
+            let point = trial % self.points.sweep.points();
+            let (tree, _) = self.points.sweep.apply(&self.points.base, &self.points.sweep.values_at(point));
             found.add(locate(problem, &tree, &self.path), point);
         }
-        Failure::from_problems(found.into_problems(&self.sweep), self.sources.clone())
+        Failure::from_problems(found.into_problems(&self.points.sweep), self.sources.clone())
+    }
+}
+
+impl<S> Experiment<S> {
+    /// Draws the values of a later trial, as shown, from all trials that were drawn or listed before.
+    pub fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Vec<String> {
+        self.points.sweep.draw(trial, history)
+    }
+
+    /// A trial with values that were drawn.
+    ///
+    /// # Errors
+    /// What is wrong with the spec there; `None` where these are no values of the axes.
+    pub fn drawn(&self, index: usize, values: &[String]) -> Result<TrialSpec<S>, Option<Failure>> {
+        let nodes = self.points.sweep.nodes_of(values).ok_or(None)?;
+        let read = self.points.read(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
+        let spec = read.map_err(|problems| Some(Failure::from_problems(problems, self.sources.clone())))?;
+        let axes = self.axes.iter().cloned().zip(values.iter().cloned()).collect();
+        Ok(TrialSpec { index, axes, repeat: 0, spec })
     }
 }
 
@@ -108,6 +125,9 @@ impl<S: Serialize> Experiment<S> {
     pub fn hash8(&self) -> String {
         let mut hash = Sha256::new();
         self.trials.iter().for_each(|trial| hash.update(hashed(&trial.spec)));
+        if self.known < self.trials.len() {
+            hash.update("drawn"); // the later trials are others than those drawn at random
+        }
         hex8(hash)
     }
 }
@@ -116,18 +136,4 @@ impl<S: Serialize> Experiment<S> {
 pub(super) fn axes(sweep: &Sweep) -> Vec<String> {
     let repeat = (sweep.repeats > 1).then(|| "repeat".to_owned());
     sweep.keys().map(Key::dotted).chain(repeat).collect()
-}
-
-/// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.
-pub(super) fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem {
-    let find = |place: Location| match place {
-        Location::Key(key) => match key::nearest(tree, &key) {
-            Some(span) => span.place(),
-            None => Location::File { path: path.to_owned(), line: None, column: None, text: None },
-        },
-        other => other,
-    };
-    problem.place = find(problem.place);
-    problem.related = problem.related.into_iter().map(|(place, words)| (find(place), words)).collect();
-    problem
 }

@@ -21,6 +21,7 @@ mod logging;
 mod model;
 mod optimizer;
 mod overrides;
+mod points;
 mod problem;
 #[cfg(test)]
 mod properties;
@@ -55,7 +56,7 @@ pub use schedule::{
 };
 pub use schema::schema;
 pub use suggest::nearest;
-pub use sweep::Halving;
+pub use sweep::{Halving, Observed};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
 use reader::{Fields, Item, table, words};

@@ -1,23 +1,23 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
 use std::{
-    cell::OnceCell,
     fs::File,
     io::{self, Read as _},
     path::Path,
+    sync::OnceLock,
 };
 
 use super::{
     Kind, LabSpec, Spec,
     diagnostic::{Failure, Sources},
-    experiment::{Experiment, Found, TrialSpec, axes, locate},
-    key::{self, Key},
+    experiment::{Experiment, Found, TrialSpec, axes},
+    key::Key,
     overrides,
+    points::{Points, folder_of, node},
     problem::{Location, Problem},
     reader::{self, Item, Read, Reading},
-    schema,
     sweep::{self, Judged, MAX_TRIALS, Sweep},
-    tree::{self, Node, Span, Table, Value},
+    tree::{self, Table, Value},
 };
 use runner_base::host;
 
@@ -54,9 +54,7 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
     let path = if is_standard_input(path) { Path::new("stdin") } else { path };
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned());
-    load_text(path, &folder, text, overrides)
+    load_text(path, &folder_of(path), text, overrides)
 }
 
 /// Values in all trials together: each trial holds its own, so this bounds time and memory.
@@ -84,28 +82,35 @@ pub(super) fn load_text(
     let sweep = take_sweep(&mut root, folder, &mut problems);
     sweep.check_overrides(&keys, &mut problems);
     let kind = kind_of(&root);
-    let loader = Loader { path, folder, base: root, sweep, schema: OnceCell::new() };
+    let parts = (root, sweep);
     Ok(match kind {
-        Kind::Train => Loaded::Train(Box::new(loader.finish(Spec::read, problems, sources)?)),
-        lab => {
-            let read = |v: Item<'_>| v.table(|t| LabSpec::read(t, lab));
-            Loaded::Lab(Box::new(loader.finish(read, problems, sources)?))
-        }
+        Kind::Train => Loaded::Train(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
+        _ => Loaded::Lab(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
     })
 }
 
 /// What a spec of any kind has.
-trait AnySpec: Clone + Judged {
+pub(super) trait AnySpec: Clone + Judged {
+    fn read_as(v: Item<'_>, kind: Kind) -> Self;
+
     fn name_and_seed(&mut self) -> (&mut String, &mut u64);
 }
 
 impl AnySpec for Spec {
+    fn read_as(v: Item<'_>, _: Kind) -> Self {
+        Self::read(v)
+    }
+
     fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
         (&mut self.name, &mut self.seed)
     }
 }
 
 impl AnySpec for LabSpec {
+    fn read_as(v: Item<'_>, kind: Kind) -> Self {
+        v.table(|t| Self::read(t, kind))
+    }
+
     fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
         (&mut self.name, &mut self.seed)
     }
@@ -168,10 +173,6 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
     sweep
 }
 
-fn node(table: Table) -> Node {
-    Node { span: Span { source: 0, start: 0, end: 0 }, value: Value::Table(table) }
-}
-
 fn count_values(table: &Table) -> usize {
     fn count(value: &Value) -> usize {
         match value {
@@ -183,105 +184,96 @@ fn count_values(table: &Table) -> usize {
     table.entries.iter().map(|e| 1 + count(&e.node.value)).sum()
 }
 
-struct Loader<'a> {
-    path: &'a Path,
-    folder: &'a Path,
-    base: Table,
-    sweep: Sweep,
-    /// The schema of this kind of spec, once it was needed.
-    schema: OnceCell<reader::Json>,
+/// A spec without a name is called as its file.
+fn read_named<S: AnySpec>(v: Item<'_>, kind: Kind, path: &Path) -> S {
+    let mut spec = S::read_as(v, kind);
+    let (name, _) = spec.name_and_seed();
+    if name.is_empty() {
+        *name = default_name(path);
+    }
+    spec
 }
 
-impl Loader<'_> {
-    /// Reads every trial with `read`.
-    fn finish<S: AnySpec>(
-        self,
-        read: impl Fn(Item<'_>) -> S,
-        mut problems: Vec<Problem>,
-        sources: Sources,
-    ) -> Result<Experiment<S>, Failure> {
-        let trials = self.read_trials(&read, &mut problems);
-        if !problems.is_empty() {
-            return Err(Failure::from_problems(problems, sources));
-        }
-        Ok(Experiment {
-            path: self.path.to_owned(),
-            axes: axes(&self.sweep),
-            excluded: self.sweep.excluded(),
-            stop: self.sweep.stop,
-            repeats: self.sweep.repeats,
-            trials,
-            base: self.base,
-            sweep: self.sweep,
-            sources,
-        })
+fn finish<S: AnySpec>(
+    path: &Path,
+    folder: &Path,
+    (base, sweep): (Table, Sweep),
+    kind: Kind,
+    mut problems: Vec<Problem>,
+    sources: Sources,
+) -> Result<Experiment<S>, Failure> {
+    let read: fn(Item<'_>, Kind, &Path) -> S = read_named;
+    let points = Points {
+        read,
+        kind,
+        path: path.to_owned(),
+        folder: folder.to_owned(),
+        base,
+        sweep,
+        schema: OnceLock::new(),
+    };
+    let mut trials = read_trials(&points, &mut problems);
+    if !problems.is_empty() {
+        return Err(Failure::from_problems(problems, sources));
     }
+    let sweep = &points.sweep;
+    let known = sweep.known(trials.len());
+    trials[known..].iter_mut().flat_map(|trial| &mut trial.axes).for_each(|(_, value)| value.clear());
+    Ok(Experiment {
+        path: path.to_owned(),
+        axes: axes(sweep),
+        excluded: sweep.excluded(),
+        stop: sweep.stop,
+        repeats: sweep.repeats,
+        known,
+        trials,
+        points,
+        sources,
+    })
+}
 
-    fn read_trials<S: AnySpec>(
-        &self,
-        read: &impl Fn(Item<'_>) -> S,
-        problems: &mut Vec<Problem>,
-    ) -> Vec<TrialSpec<S>> {
-        let (points, repeats, values) = (self.sweep.points(), self.sweep.repeats, count_values(&self.base));
-        let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
-            format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
-        } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
-            format!("the sweep has {points} points of a spec with {values} values: too many to plan")
-        } else {
-            String::new()
-        };
-        if !too_many.is_empty() {
-            let place = self.sweep.keys().next().map_or(Location::Nowhere, Key::place);
-            problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
-            return Vec::new();
-        }
-        let name = default_name(self.path);
-        let (mut specs, mut found) = (Vec::new(), Found::default());
-        for point in 0..points {
-            match self.read_point(read, point) {
-                Ok(mut spec) => {
-                    let (own, _) = spec.name_and_seed();
-                    if own.is_empty() {
-                        own.clone_from(&name);
-                    }
-                    if let Some(Err([why, hint])) = self.sweep.stop.map(|halving| spec.check(&halving)) {
-                        let problem =
-                            Problem::new(self.place_of_stop(), format!("`sweep.stop`: {why}")).hint(hint);
-                        found.add(problem, point);
-                    }
-                    specs.push(spec);
+/// Reads every trial.
+fn read_trials<S: AnySpec>(reader: &Points<S>, problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
+    let sweep = &reader.sweep;
+    let (points, repeats, values) = (sweep.points(), sweep.repeats, count_values(&reader.base));
+    let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
+        format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
+    } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
+        format!("the sweep has {points} points of a spec with {values} values: too many to plan")
+    } else {
+        String::new()
+    };
+    if !too_many.is_empty() {
+        let place = sweep.keys().next().map_or(Location::Nowhere, Key::place);
+        problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
+        return Vec::new();
+    }
+    let (mut specs, mut found) = (Vec::new(), Found::default());
+    for point in 0..points {
+        match reader.read(&sweep.values_at(point)) {
+            Ok(spec) => {
+                let stop = sweep.stop.map(|halving| ("stop", spec.check(&halving)));
+                let value = sweep.known(points) < points;
+                let value = value.then(|| ("sampler", spec.check_value()));
+                for (key, checked) in stop.into_iter().chain(value) {
+                    let Err([why, hint]) = checked else { continue };
+                    let place = place_of(sweep, key);
+                    found.add(Problem::new(place, format!("`sweep.{key}`: {why}")).hint(hint), point);
                 }
-                Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
+                specs.push(spec);
             }
-            if found.is_full() {
-                break;
-            }
+            Err(problems) => problems.into_iter().for_each(|problem| found.add(problem, point)),
         }
-        problems.extend(found.into_problems(&self.sweep));
-        if specs.len() < points { Vec::new() } else { expand(&self.sweep, &specs, problems) }
-    }
-
-    fn place_of_stop(&self) -> Location {
-        self.sweep.written.get("stop").map_or(Location::Nowhere, |entry| entry.key_span.place())
-    }
-
-    fn read_point<S>(&self, read: &impl Fn(Item<'_>) -> S, point: usize) -> Result<S, Vec<Problem>> {
-        let (tree, mut problems) = self.sweep.apply(&self.base, point);
-        let mut reading = Reading::new(self.folder);
-        let root = node(tree);
-        let spec = reader::read(&root, &mut reading, read);
-        reading.suggest_elsewhere(|name| {
-            let schema = self.schema.get_or_init(|| reader::describe(read));
-            let Value::Table(tree) = &root.value else { return None };
-            schema::key_named(schema, name, |table| key::is_written(tree, table))
-        });
-        problems.extend(reading.into_problems());
-        if problems.is_empty() {
-            return Ok(spec);
+        if found.is_full() {
+            break;
         }
-        let Value::Table(tree) = &root.value else { return Err(problems) };
-        Err(problems.into_iter().map(|p| locate(p, tree, self.path)).collect())
     }
+    problems.extend(found.into_problems(sweep));
+    if specs.len() < points { Vec::new() } else { expand(sweep, &specs, problems) }
+}
+
+fn place_of(sweep: &Sweep, key: &str) -> Location {
+    sweep.written.get(key).map_or(Location::Nowhere, |entry| entry.key_span.place())
 }
 
 /// The trials of every repeat.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::report::{
     ReportError,
-    find::{folders_in, is_run},
+    find::{folders_in, is_run, is_sweep},
 };
 
 /// MLflow reads no longer name.
@@ -31,7 +31,7 @@ impl Folder {
         };
         let absolute = std::path::absolute(path).map_err(|e| ReportError::read(path, e))?;
         let real = absolute.ancestors().find_map(|folder| folder.canonicalize().ok()).unwrap_or_default();
-        if real.ancestors().any(|folder| is_run(folder) || folder.join("sweep.csv").is_file()) {
+        if real.ancestors().any(|folder| is_run(folder) || is_sweep(folder)) {
             return Err(refused("lies in the folder of a run"));
         }
         if path.is_dir() {

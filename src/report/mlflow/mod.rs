@@ -21,6 +21,7 @@ use self::files::{Folder, digest};
 use super::{
     ReportError, csv_file,
     find::{Found, find_one},
+    leaves::Leaves,
     metrics_file::NO_METRIC,
     run::Run,
     sweep,
@@ -115,7 +116,8 @@ impl Entry {
     fn of_run(run: &Run, folder: &Path, parent: Option<&str>) -> Result<Self, ReportError> {
         let mut entry = Self::new(folder, &run.tags)?;
         (entry.start, entry.end, entry.status) = (started(run), ended(run), status(&run.status));
-        entry.params = run.spec.clone().unwrap_or_default();
+        let spec = run.spec.iter().flat_map(Leaves::iter);
+        entry.params = spec.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         // A parameter is one line.
         entry.params.values_mut().for_each(|value| *value = value.replace('\n', " "));
         if let Some(metrics) = &run.metrics {
@@ -131,7 +133,7 @@ impl Entry {
             }
         }
         entry.tags.insert("status".to_owned(), run.status.clone());
-        let known = |key: &str| run.environment.as_ref()?.get(key).cloned();
+        let known = |key: &str| run.environment.as_ref()?.get(key).map(str::to_owned);
         let description = run.axis("description").filter(|text| !text.is_empty()).map(str::to_owned);
         let more = [
             ("mlflow.parentRunId", parent.map(str::to_owned)),

@@ -1,12 +1,12 @@
 //! `runner report`: runs and sweeps as one page of HTML that needs no network. It answers first, then shows.
 
 mod axes;
-mod confusion;
 mod curves;
 mod document;
 mod drawn;
 mod html;
 mod learned;
+mod predicted;
 mod roofline;
 mod scaling;
 mod setup;
@@ -24,6 +24,7 @@ use super::{
 };
 use crate::units;
 pub use document::{HEAD, waiting};
+pub use predicted::{Pairs, Predicted};
 pub use svg::HEAD as SVG;
 
 /// Values in a run's name.
@@ -45,6 +46,8 @@ pub struct PageRequest<'a> {
     pub filter: Option<&'a str>,
     /// The `ETag` under which it is served: it then asks for itself again, and is renewed as runs go on.
     pub tag: Option<&'a str>,
+    /// What the model of a single run predicts, or why that is not known.
+    pub predicted: Option<&'a Result<Predicted, String>>,
 }
 
 /// A page, and what to say beside it.
@@ -78,7 +81,10 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     content.warnings.extend(live::sampled());
     let mut headline = content.learned(request.metric)?;
     let learned = content.sections.len();
-    content.confusion();
+    match request.predicted {
+        Some(Err(why)) => content.warnings.push(format!("what the model predicts is not shown: {why}")),
+        predicted => content.predicted(predicted.and_then(|known| known.as_ref().ok())),
+    }
     content.scaling();
     content.times();
     content.roofline();

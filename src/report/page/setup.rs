@@ -1,11 +1,7 @@
 //! What was asked for, and on what it ran: specs and environments, with what differs between the runs marked.
 
 use super::{Content, html::Html};
-use crate::report::{
-    comparison::Comparison,
-    differences::{Difference, Leaves},
-    run::Run,
-};
+use crate::report::{comparison::Comparison, differences::Difference, leaves::Leaves, run::Run};
 use crate::units;
 
 /// Values of a key that are named.
@@ -33,12 +29,12 @@ fn leaves(
     differences: &[Difference],
 ) {
     let Some(shared) = comparison.runs.iter().find_map(of) else { return };
-    let differs = |key: &String| differences.iter().any(|difference| &difference.key == key);
+    let differs = |key: &str| differences.iter().any(|difference| difference.key == key);
     if !differences.is_empty() {
         keys(
             html,
             &format!("{title}: what differs"),
-            differences.iter().map(|difference| (&difference.key, values(difference, comparison))),
+            differences.iter().map(|difference| (difference.key.as_str(), values(difference, comparison))),
         );
     }
     let equal = || shared.iter().filter(|(key, value)| !differs(key) && !value.is_empty());
@@ -46,11 +42,11 @@ fn leaves(
         let count = units::counted(equal().count() as u64, "key");
         let words = if comparison.runs.len() > 1 { format!("{count} of the first run") } else { count };
         html.words("summary", &[], &words);
-        keys(html, title, equal().map(|(key, value)| (key, value.clone())));
+        keys(html, title, equal().map(|(key, value)| (key, value.to_owned())));
     });
 }
 
-fn keys<'a>(html: &mut Html, caption: &str, lines: impl Iterator<Item = (&'a String, String)>) {
+fn keys<'a>(html: &mut Html, caption: &str, lines: impl Iterator<Item = (&'a str, String)>) {
     html.with("table", &[("class", &"keys")], |html| {
         html.words("caption", &[], caption);
         for (key, words) in lines {

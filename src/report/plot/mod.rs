@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ReportError,
-    find::{Found, find, folders_in, is_run},
+    find::{Found, find, folders_in, is_run, is_sweep},
     live,
     run::more_is_better,
     series::Series,
@@ -117,7 +117,7 @@ struct Curves {
 impl Curves {
     fn read(folder: &Path, column: &str) -> Result<Self, ReportError> {
         // A trial's folder names its values; a run's is a time and a hash, below its name.
-        let is_trial = folder.parent().is_some_and(|parent| parent.join("sweep.csv").is_file());
+        let is_trial = folder.parent().is_some_and(is_sweep);
         let parts: Vec<_> = folder.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         let from = parts.len().saturating_sub(if is_trial { 1 } else { 2 });
         let name = parts[from..].join("/");

@@ -14,7 +14,7 @@ fn what_is_no_run_is_told() {
     assert_eq!(runs.error("no*"), "nothing matches `RUNS/no*`");
     assert_eq!(
         runs.error("empty"),
-        "`RUNS/empty` is no run: it holds neither `summary.csv` nor `sweep.csv`, and neither does any folder in it"
+        "`RUNS/empty` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)"
     );
     assert!(runs.error("a[").starts_with("`RUNS/a[` is not a pattern: "));
 }

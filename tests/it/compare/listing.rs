@@ -45,13 +45,18 @@ fn runs_are_listed_found_and_shown() {
 fn foreign_folders_and_slips() {
     let runs = runs();
     runs.write("notes/readme.txt", "");
+    runs.write("notes/summary.csv", "a\n1\n");
     let place = Sandbox::new("");
     let ended = place.runner(&["compare", &runs.named("linreg/a"), &runs.named("notes"), "-q"]);
     assert_eq!(ended.code, Some(0));
     assert!(
-        runs.masked(&ended.stderr).starts_with("warning: left out: `RUNS/notes` is no run: "),
+        runs.masked(&ended.stderr).starts_with("warning: left out: `RUNS/notes` holds no run "),
         "{ended:?}"
     );
+    for command in [&["tag", &runs.named("notes"), "word"][..], &["show", &runs.named("notes")]] {
+        let ended = place.runner(command);
+        assert!(runs.masked(&ended.stderr).starts_with("error: `RUNS/notes` holds no run "), "{ended:?}");
+    }
     let ended = place.runner(&["show", &runs.named("linrge")]);
     assert_eq!(ended.code, Some(2));
     assert!(runs.masked(&ended.stderr).contains("hint: did you mean `RUNS/linreg`?"), "{ended:?}");

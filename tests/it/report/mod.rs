@@ -1,10 +1,10 @@
 //! `runner report`: pages hold what `compare` says, nothing from a file becomes markup, and nothing asks for the network.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{fmt::Write, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use serde_json::Value;
 
-use super::process::{Folder, Sandbox};
+use super::process::{Ended, Folder, Sandbox};
 
 /// A sweep of two learning rates with three seeds each.
 const SWEEP: &str = r#"
@@ -190,7 +190,7 @@ fn files() {
         assert_eq!(
             ended.stderr,
             format!(
-                "error: `{other}` was not made by `runner report`, and is not replaced\n  = hint: `-o FILE` and `--svg DIR` name other places\n"
+                "error: `{other}` was not made by `runner report`, and is not replaced\n  = hint: `-o FILE`, `--svg DIR` and `--png DIR` name other places\n"
             )
         );
         assert_eq!(fs::read(place.path().join(other)).unwrap(), before);
@@ -234,7 +234,69 @@ fn drawings() {
     fs::write(place.path().join("figures/02-effect-lr.svg"), "mine").unwrap();
     let ended = place.runner(&["report", "runs", "--svg", "figures"]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
-    assert_eq!(place.runner(&["report", "runs", "--png", "figures"]).code, Some(2));
+}
+
+/// PNG files are drawn by a program of the machine; here by a script that writes their first bytes.
+#[test]
+fn drawings_as_png() {
+    let place = Sandbox::new(SWEEP);
+    assert_eq!(place.runner(&["spec.toml", "~sweep", "-q"]).code, Some(0));
+    let run = |path: &Path| {
+        let mut command = place.command(&["report", "runs", "--png", "figures"]);
+        Ended::from_output(command.env("PATH", path).output().unwrap())
+    };
+    let without = run(Path::new("nowhere"));
+    assert_eq!(without.code, Some(2));
+    assert!(
+        without.stderr.contains("none of `rsvg-convert`, `resvg`, `inkscape` is there"),
+        "{}",
+        without.stderr
+    );
+    assert!(!place.path().join("figures").exists());
+    let program = place.path().join("rsvg-convert");
+    fs::write(&program, "#!/bin/sh\n[ \"$1\" = --version ] && exit\nprintf '\\211PNG\\r\\n\\032\\n'\n")
+        .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    for _ in 0..2 {
+        let done = run(place.path());
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        assert_eq!(fs::read_dir(place.path().join("figures")).unwrap().count(), 2);
+    }
+    fs::write(place.path().join("figures/00-loss.png"), "mine, and no picture").unwrap();
+    assert_eq!(run(place.path()).code, Some(2));
+    fs::write(&program, "#!/bin/sh\n[ \"$1\" = --version ] && exit\necho no fonts >&2\n").unwrap();
+    let failed = run(place.path());
+    assert_eq!(failed.code, Some(1));
+    assert!(failed.stderr.contains("00-loss.png`: `rsvg-convert` fails: no fonts"), "{}", failed.stderr);
+}
+
+/// What the best weights say of the validation rows: points for numbers, a matrix for classes, why not where data are gone.
+#[test]
+fn predicted_against_true() {
+    let place = Sandbox::new(SWEEP);
+    assert_eq!(
+        place.runner(&["spec.toml", "~sweep", "data.synthetic_regression.validation_rows=3000", "-q"]).code,
+        Some(0)
+    );
+    let page = page(&place, &["runs"]);
+    assert!(page.contains("Predicted against true") && page.contains("<figcaption>target: R\u{b2} "));
+    assert!(page.contains("3,000 validation rows, by best.safetensors; one of 2 is drawn."));
+    assert_eq!(page.matches("class=\"f0 point\"").count(), 1500);
+    let data = place.path().join("penguins.csv");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv"), &data).unwrap();
+    let spec = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/penguins.toml");
+    let csv = format!("data.csv.path={}", data.display());
+    assert_eq!(place.runner(&[spec, &csv, "trainer.max_epochs=3", "-q"]).code, Some(0));
+    let report = || place.runner(&["report", "runs/penguins", "-o", "page.html"]);
+    assert_eq!(report().stderr.lines().count(), 1);
+    let page = fs::read_to_string(place.path().join("page.html")).unwrap();
+    assert!(
+        page.contains("<h2>Confusion matrix</h2>") && page.contains("validation rows, by best.safetensors.")
+    );
+    fs::remove_file(&data).unwrap();
+    let ended = report();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.starts_with("warning: what the model predicts is not shown: "), "{}", ended.stderr);
 }
 
 /// Virtual devices have a chart without an ideal line, and no speed-up.

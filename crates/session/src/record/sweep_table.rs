@@ -26,6 +26,9 @@ use crate::{
 /// How often the file is written at most, but for its end.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// The reason of a planned trial whose values are not known yet.
+const LATER: &str = "drawn later from the results of earlier trials";
+
 /// What became of a trial.
 #[derive(Clone, Debug)]
 pub enum TrialEnd {
@@ -108,6 +111,14 @@ impl SweepTable {
         Ok(table)
     }
 
+    /// Sets the values of a trial that was drawn.
+    pub fn draw(&mut self, trial: usize, values: &[String]) -> Result<(), RecordError> {
+        self.axes[trial] = values.to_vec();
+        self.rows[trial] = (Knowledge::Planned, self.row(trial, None)?);
+        self.is_stale = true;
+        Ok(())
+    }
+
     /// Sets the end of a trial, by its number from 0. The figures of one that ran are taken from its own `summary.csv`;
     /// those of others are empty.
     pub fn set(&mut self, trial: usize, end: &TrialEnd) -> Result<(), RecordError> {
@@ -128,6 +139,7 @@ impl SweepTable {
 
     fn row(&self, trial: usize, end: Option<&TrialEnd>) -> Result<Vec<u8>, RecordError> {
         let (status, folder, reason) = match end {
+            None if self.axes[trial].iter().all(String::is_empty) => ("planned", "", LATER.to_owned()),
             None => ("planned", "", String::new()),
             Some(TrialEnd::Ran { status, folder, reason }) => {
                 (status.name(), folder.as_str(), reason.clone().unwrap_or_default())

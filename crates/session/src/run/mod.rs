@@ -9,6 +9,7 @@
 mod announce;
 mod datasets;
 mod device_group;
+mod draws;
 mod engine_trials;
 mod exit;
 mod halving;
@@ -24,6 +25,7 @@ mod stepper;
 mod sweep;
 mod sweep_folder;
 mod sweep_progress;
+mod sweep_start;
 mod training;
 mod warnings;
 
@@ -34,4 +36,5 @@ pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use session::Session;
 pub use stepper::Stepper;
-pub use sweep::{Ended, sweep};
+pub use sweep::Ended;
+pub use sweep_start::run_sweep;

@@ -115,10 +115,10 @@ pub enum ExecuteError {
 }
 
 /// A planned trial of any kind.
-pub trait Planned: Sized + Sync {
+pub trait Planned: Sized + Send + Sync {
     /// Whether trials may run side by side: others measure the machine.
     const SIDE_BY_SIDE: bool;
-    type Spec: serde::Serialize + Sync;
+    type Spec: serde::Serialize + Send + Sync;
     /// State that the trials of an experiment share, such as loaded data sets.
     type Shared: Send;
     /// Resources acquired before the run folder exists, since acquiring them can fail: memory, threads, rows.

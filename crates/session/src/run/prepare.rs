@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
     plan::{Machine, PlanError, ResolvedDevices},
-    spec::{Experiment, Problem},
+    spec::{Experiment, Problem, TrialSpec},
     units,
 };
 
@@ -29,13 +29,19 @@ pub fn prepare<P: Planned>(
 ) -> Result<Vec<Prepared<P>>, Vec<(usize, Problem)>> {
     let mut problems = Vec::new();
     let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
+    // Only trials that ask for other devices repeat each other; among thousands looking for them takes seconds.
+    let may_repeat = experiment.axes.iter().any(|key| key.starts_with("devices"));
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
             Ok(planned) => {
-                let earlier = prepared.iter().zip(&experiment.trials).position(|(other, spec)| match other {
+                let is_earlier = |(other, spec): (&Prepared<P>, &TrialSpec<P::Spec>)| match other {
                     Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
                     _ => false,
-                });
+                };
+                // What is drawn later is another trial than the one that stands for it.
+                let is_known = may_repeat && trial.index < experiment.known;
+                let mut others = prepared.iter().zip(&experiment.trials).filter(|_| is_known);
+                let earlier = others.position(is_earlier);
                 prepared.push(match earlier {
                     Some(earlier) => Prepared::SameAs(earlier, planned.devices().clone()),
                     None => Prepared::Run(Box::new(planned)),

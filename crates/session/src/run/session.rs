@@ -1,6 +1,6 @@
 //! A session: one run, or every trial of a sweep.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use super::{
     exit::{Exit, print, print_error, refuse},
@@ -45,11 +45,10 @@ impl<'a, P: Planned> Session<'a, P> {
 
     /// Plans every trial. Where one cannot be run as it is written, this has been printed.
     pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
-        // Trials side by side share the processor.
-        let threads = (self.process.available_threads / self.jobs()).max(1);
         P::goes_on(&mut *self.shared(), self.begun());
-        let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, threads);
+        let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, self.threads());
         let prepared = prepared.map_err(|problems| refuse(&self.experiment.failure(problems)))?;
+        self.process.stop.is_begun.store(true, Ordering::Relaxed);
         self.process.load.mark();
         if self.process.stop.signal().is_some() { Err(self.signal()) } else { Ok(prepared) }
     }
@@ -130,6 +129,11 @@ impl<'a, P: Planned> Session<'a, P> {
     /// Trials that run side by side.
     pub(super) fn jobs(&self) -> usize {
         self.process.jobs.clamp(1, self.experiment.trials.len().max(1))
+    }
+
+    /// Threads of a trial: those side by side share the processor.
+    pub(super) fn threads(&self) -> usize {
+        (self.process.available_threads / self.jobs()).max(1)
     }
 
     /// Runs a trial in `folder`.

@@ -7,9 +7,9 @@ use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
-    sweep::{Sweep, exit_of},
+    sweep::Sweep,
     sweep_folder::{end_in, has_other_data, print_other_data, rows},
-    sweep_progress::{Phase, Stopped, is_failure},
+    sweep_progress::{Phase, Stopped, exit_of, is_failure},
 };
 use crate::{
     event::Status,
@@ -116,8 +116,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if is_known {
                 continue;
             }
-            if matches!(&self.prepared[index], Prepared::Run(planned) if has_other_data(&folder, &**planned))
-            {
+            if matches!(self.own(index).1, Prepared::Run(planned) if has_other_data(&folder, &**planned)) {
                 self.refuse_mixture(&folder);
             }
             if let Some(end) = end_in(&folder, rows.get(&index)) {

@@ -1,10 +1,10 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
     thread,
     time::{Instant, SystemTime},
 };
@@ -12,22 +12,26 @@ use std::{
 use super::{
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Start},
-    prepare::{Prepared, warnings},
-    rungs::{self, Reached, Rungs, longest},
-    session::{Session, named, report_error},
-    sweep_folder,
-    sweep_progress::{Phase, Progress, Stopped, is_at_rung, is_failure},
+    prepare::Prepared,
+    rungs::{Reached, Rungs},
+    session::{Session, named},
+    sweep_progress::{Phase, Progress, Stopped, is_failure},
 };
 use crate::{
     event::{Outcome, Status},
-    plan::DeviceId,
+    plan::Machine,
     record::{
-        Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, TrialOfSweep, Verbosity,
-        has_checkpoints, now,
+        Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity, has_checkpoints, now,
     },
-    spec::{Problem, TrialSpec, short_keys},
+    spec::{Monitor, Problem, TrialSpec},
     units,
 };
+
+/// A trial that a sampler drew, and the decision about it.
+pub(super) type DrawnTrial<P> = (TrialSpec<<P as Planned>::Spec>, Prepared<P>);
+
+/// Trials that a sampler drew, by number.
+pub(super) type Drawn<P> = Vec<OnceLock<DrawnTrial<P>>>;
 
 pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub session: &'s Session<'a, P>,
@@ -36,10 +40,12 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub claims: Arc<Claims>,
     /// When the summaries that were there at the start were written.
     pub summaries: BTreeMap<usize, SystemTime>,
+    pub machine: &'s Machine,
+    pub drawn: Drawn<P>,
     /// The short names of the swept keys.
-    keys: Vec<&'s str>,
+    pub keys: Vec<&'s str>,
     pub line: Arc<SweepLine>,
-    progress: Mutex<Progress>,
+    pub progress: Mutex<Progress>,
 }
 
 /// How a sweep ended.
@@ -55,102 +61,8 @@ impl From<Exit> for Ended {
     }
 }
 
-/// Runs the trials of a sweep that are not done.
-pub fn sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Ended {
-    run(session, prepared).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
-}
-
-fn run<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Result<Ended, RecordError> {
-    let experiment = session.experiment;
-    if let Some(exit) = refuse_jobs(session, prepared) {
-        return Ok(exit.into());
-    }
-    let (folder, claims) = match sweep_folder::open(session)? {
-        Ok(opened) => opened,
-        Err(exit) => return Ok(exit.into()),
-    };
-    let warnings = warnings(experiment, prepared, "");
-    warnings.print();
-    warnings.texts().for_each(|text| session.warned.note(text));
-    let begun = folder.trials();
-    if let Some(trial) = sweep_folder::on_other_data(&begun, prepared) {
-        sweep_folder::print_other_data(trial);
-        return Ok(Exit::Refused.into());
-    }
-    let summaries = begun.iter().filter_map(|(index, trial)| Some((*index, trial.summarized()?))).collect();
-    let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
-    let left = rungs.as_ref().and_then(Rungs::left);
-    let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
-    let values = |trial: &TrialSpec<P::Spec>| trial.axes.iter().map(|(_, value)| value.clone()).collect();
-    let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
-    let claims = Arc::new(claims);
-    let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
-    let halving = experiment.stop;
-    let reached = |index: usize| {
-        let folder = begun.get(&index).filter(|_| ends[index].is_some());
-        halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
-    };
-    let reached = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
-    let line = Arc::new(line(session, prepared, &ends));
-    let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
-    let progress = Mutex::new(Progress { table, ends, reached, begun, worst, stopped: None, fault: None });
-    let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
-    let keys = short_keys(&keys);
-    let sweep = Sweep { session, prepared, folder, claims, summaries, keys, line, progress };
-    sweep.show_best();
-    sweep.run_all(rungs)
-}
-
-/// The exit code of a trial that ended before the sweep went on. One that is still skipped lacks its devices.
-pub(super) fn exit_of(end: &TrialEnd) -> Exit {
-    match end {
-        TrialEnd::Skipped { .. } => Exit::Missing,
-        end if is_failure(end) => Exit::Failed,
-        _ => Exit::Done,
-    }
-}
-
-/// The line that says how far the sweep is, where `ends` are known.
-fn line<P: Planned>(
-    session: &Session<'_, P>,
-    prepared: &[Prepared<P>],
-    ends: &[Option<TrialEnd>],
-) -> SweepLine {
-    let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
-        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
-    };
-    let settled: BTreeSet<usize> =
-        (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();
-    let work = rungs::work(session.experiment.stop, ends.len() - settled.len(), longest(prepared));
-    let mode = match (session.process.verbosity, session.process.terminal) {
-        (Verbosity::Normal, true) => LineMode::Redrawn,
-        (Verbosity::Normal, false) => LineMode::Lines,
-        _ => LineMode::Hidden,
-    };
-    SweepLine::new(ends.len(), settled, work, mode)
-}
-
-/// Trials beside each other need devices that they do not share.
-fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Option<Exit> {
-    if session.jobs() == 1 {
-        return None;
-    }
-    let of_gpu = |own: &Prepared<P>| match own {
-        Prepared::Run(planned) => planned.devices().used.iter().any(|used| matches!(used, DeviceId::Gpu(_))),
-        _ => false,
-    };
-    let message = if !P::SIDE_BY_SIDE {
-        "`--jobs` runs trainings side by side; this kind measures the machine".to_owned()
-    } else {
-        let trial = prepared.iter().position(of_gpu)?;
-        format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU")
-    };
-    print_error(message, Some("leave `--jobs` out"));
-    Some(Exit::Refused)
-}
-
 impl<P: Planned> Sweep<'_, '_, P> {
-    fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
+    pub fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
         let all = (0..self.prepared.len()).collect();
         match rungs {
             Some(rungs) => self.halve(rungs, all)?,
@@ -178,17 +90,34 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(Ended { exit: worst, folder: Some(folder) })
     }
 
-    /// Shows the best value of the trials that ended before the sweep went on.
-    fn show_best(&self) {
-        for (trial, prepared) in self.session.experiment.trials.iter().zip(self.prepared) {
-            let Prepared::Run(planned) = prepared else { continue };
-            let folder = self.with(|progress| {
-                progress.begun.get(&trial.index).filter(|_| progress.ends[trial.index].is_some()).cloned()
+    /// Takes the values of the trials that ended before the sweep went on.
+    pub fn learn_from_ended(&self) {
+        for index in 0..self.prepared.len() {
+            let (trial, Prepared::Run(planned)) = self.own(index) else { continue };
+            let ended = self.with(|progress| {
+                let end = progress.ends[index].clone()?;
+                Some((end, progress.begun.get(&index)?.clone(), progress.reached[index]))
             });
-            let value = folder.and_then(|folder| folder.figure("best_value")?.parse().ok());
-            if let (Some(monitor), Some(value)) = (planned.monitor(), value) {
-                self.line.validated((trial.index, &self.shown_axes(trial)), monitor, value);
+            let Some((end, folder, reached)) = ended else { continue };
+            let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
+            let best = planned.monitor().zip(value);
+            if let Some((monitor, value)) = best {
+                self.line.validated((index, &self.shown_axes(trial)), monitor, value);
             }
+            if let TrialEnd::Ran { status, .. } = end {
+                self.learn(index, status, best, reached);
+            }
+        }
+    }
+
+    /// Keeps what a sampler learns from a trial: the value that the sweep is judged by.
+    fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
+        let value = match self.session.experiment.stop {
+            Some(halving) => reached.value.map(|value| (halving.metric, value)),
+            None => best,
+        };
+        if matches!(status, Status::Finished | Status::Stopped) {
+            self.with(|progress| progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value)));
         }
     }
 
@@ -221,12 +150,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
         loop {
             let next = phase.next.fetch_add(1, Ordering::Relaxed);
             let Some(&index) = phase.trials.get(next) else { return };
-            let (trial, prepared) = (&self.session.experiment.trials[index], &self.prepared[index]);
             let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
             // One that waits at a rung stays there where the sweep is cut.
             if is_done || (self.is_cut() && self.with(|progress| progress.is_at_rung(index))) {
                 continue;
             }
+            if stopped.is_none()
+                && self.session.process.stop.signal().is_none()
+                && let Err((end, exit)) = self.draw(index)
+            {
+                self.set(index, end, exit);
+                continue;
+            }
+            let (trial, prepared) = self.own(index);
             let (end, exit) = match (prepared, stopped) {
                 (Prepared::SameAs(..), _) => continue,
                 _ if self.session.process.stop.signal().is_some() => {
@@ -326,8 +262,12 @@ impl<P: Planned> Sweep<'_, '_, P> {
             }
             ran
         });
-        if let (Ok(outcome), Some(halving)) = (&result, session.experiment.stop) {
-            self.with(|progress| progress.reached[trial.index] = Reached::new(outcome, halving.metric));
+        if let Ok(outcome) = &result {
+            let metric = session.experiment.stop.map(|halving| halving.metric);
+            let reached = metric.map_or_else(Reached::default, |metric| Reached::new(outcome, metric));
+            self.with(|progress| progress.reached[trial.index] = reached);
+            let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
+            self.learn(trial.index, outcome.status, best, reached);
         }
         if matches!(&result, Ok(outcome) if outcome.status == Status::Stopped) {
             self.line.waits(trial.index);
@@ -344,12 +284,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
         (ran(&result, name), exit)
     }
 
-    /// The values of a trial under the short names of their keys.
+    /// The values of a trial under the short names of their keys, where they vary.
     pub fn short_axes<'t>(
         &'t self,
         trial: &'t TrialSpec<P::Spec>,
     ) -> impl Iterator<Item = (&'t str, &'t str)> {
-        self.keys.iter().copied().zip(trial.axes.iter().map(|(_, value)| value.as_str()))
+        let values = trial.axes.iter().map(|(_, value)| value.as_str());
+        self.keys.iter().copied().zip(values).filter(|(_, value)| !value.is_empty())
     }
 
     /// Its values, such as `lr 0.01 width 32`.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd},
+    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, remove_remnants},
 };
 
 /// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. An exit where that is refused, as was
@@ -53,8 +53,10 @@ pub(super) fn open<P: Planned>(
         }
     };
     drop(lock);
-    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process.
-    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none();
+    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process, as are trials
+    // that depend on the results of others.
+    let learns = experiment.known < experiment.trials.len();
+    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none() && !learns;
     let is_cut = || session.process.stop.signal().is_some();
     let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
         if is_cut() {
@@ -64,6 +66,8 @@ pub(super) fn open<P: Planned>(
         print_error(message, Some("wait for its end, or end it"));
         return Ok(Err(Exit::Refused));
     };
+    // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
+    claims.with_table(|| remove_remnants(folder.path()))?;
     Ok(Ok((folder, claims)))
 }
 

@@ -30,6 +30,10 @@ pub(super) struct Progress {
     pub ends: Vec<Option<TrialEnd>>,
     /// How far each trial came.
     pub reached: Vec<Reached>,
+    /// The axes of trials that a sampler learns from.
+    pub points: BTreeMap<usize, Vec<(String, String)>>,
+    /// How bad each trial was, as far as that is known.
+    pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep went on, or up to a rung.
     pub begun: BTreeMap<usize, RunDir>,
     pub worst: Exit,
@@ -76,6 +80,15 @@ impl Phase {
 
 pub(super) fn is_failure(end: &TrialEnd) -> bool {
     matches!(end, TrialEnd::Ran { status: Status::Failed | Status::Diverged, .. })
+}
+
+/// The exit code of a trial that ended before the sweep went on. One that is still skipped lacks its devices.
+pub(super) fn exit_of(end: &TrialEnd) -> Exit {
+    match end {
+        TrialEnd::Skipped { .. } => Exit::Missing,
+        end if is_failure(end) => Exit::Failed,
+        _ => Exit::Done,
+    }
 }
 
 /// Whether a trial was stopped at a rung, and may go on.

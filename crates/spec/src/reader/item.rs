@@ -85,19 +85,6 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Refuses a value that later versions will know.
-    pub fn not_in_this_version<T>(self, stand_in: T) -> T {
-        if let At::Node(node) = &self.at {
-            let message = format!(
-                "`{}`: `{}` is not in this version",
-                self.reading.path_to(None),
-                node.value.display()
-            );
-            self.report(|p| Problem { message, ..p });
-        }
-        stand_in
-    }
-
     /// Any string.
     pub fn string(self) -> String {
         let quoted = match &self.at {

@@ -9,6 +9,8 @@ use super::{
         tree::{Entry, Node, Span, Table, Value},
     },
     MAX_TRIALS,
+    conditions::Conditions,
+    fit::read_key,
     sampler::{self, SOBOL_AXES, SOBOL_POINTS, Sampler},
     space::Space,
 };
@@ -22,8 +24,8 @@ pub(super) struct Block {
 
 /// A key and what it may be, where that was written.
 pub(super) struct Axis {
-    key: Key,
-    space: Space,
+    pub key: Key,
+    pub space: Space,
     span: Span,
     /// The values of an array, each at its own place.
     nodes: Option<Vec<Node>>,
@@ -38,7 +40,7 @@ impl Axis {
             (None, Space::Values(values)) => values.into_iter().map(|value| Node { span, value }).collect(),
             (None, _) => {
                 let message = format!("the axis `{}`: a distribution needs a sampler", self.key.dotted());
-                let hint = "set `sweep.sampler = \"random\"` or `\"sobol\"`, and `sweep.trials`";
+                let hint = "set `sweep.sampler = \"random\"`, `\"sobol\"` or `\"tpe\"`, and `sweep.trials`";
                 problems.push(Problem::new(span.place(), message).hint(hint));
                 return None;
             }
@@ -119,6 +121,7 @@ impl Block {
     /// What a sampler draws.
     pub fn drawn(
         axes: Vec<Axis>,
+        conditions: &Conditions,
         (sampler, trials, seed): (Sampler, usize, u64),
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
@@ -133,7 +136,7 @@ impl Block {
             return None;
         }
         let spaces: Vec<&Space> = axes.iter().map(|axis| &axis.space).collect();
-        let points = sampler::draw(sampler, &spaces, trials, seed);
+        let points = sampler::draw(sampler, &spaces, conditions, trials, seed);
         if points.len() < trials {
             let message = format!("only {} different points come of these values", points.len());
             refuse(message, "set fewer `sweep.trials`, or leave `sampler` out to run all of them");
@@ -170,19 +173,6 @@ fn counted(n: usize) -> String {
 fn is_dotted(entry: &Entry) -> bool {
     let Value::Table(table) = &entry.node.value else { return false };
     table.entries.first().is_some_and(|inner| inner.key_span.start == entry.key_span.end + 1)
-}
-
-/// The dotted key of an entry; one that cannot vary is reported.
-pub(super) fn read_key(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Key> {
-    let key = Key::parse_at(&entry.key, entry.key_span).map_err(|problem| problems.push(*problem)).ok()?;
-    let hint = match key.parts.first().map_or("", |part| &part.text) {
-        "name" | "sweep" => "trials are named by their axes",
-        "kind" => "a sweep has trials of one kind: write a spec for each",
-        _ => return Some(key),
-    };
-    let message = format!("`{}` cannot be an axis", key.dotted());
-    problems.push(Problem::new(key.place(), message).hint(hint));
-    None
 }
 
 pub(super) fn read_axes(table: &Table, problems: &mut Vec<Problem>) -> Vec<Axis> {

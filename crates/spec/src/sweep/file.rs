@@ -26,23 +26,22 @@ impl<S> Experiment<S> {
     /// The spec as it was written, with all overrides, under `name`. It gives the same trials from any folder: paths are
     /// absolute.
     pub fn to_sweep_toml(&self, name: &str) -> String {
-        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-        let mut base = self.base.clone();
+        let folder = &self.points.folder;
+        let mut base = self.points.base.clone();
         base.close_gaps();
         let mut spec = match tree::Value::Table(base).to_toml() {
             Value::Table(table) => table,
             _ => Table::new(),
         };
         for key in ["data", "model"] {
-            spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, &folder));
+            spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, folder));
         }
         // `name` leads, also where the spec has none and is called as its file.
         let mut all = Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]);
         for (key, value) in spec {
             all.entry(key).or_insert(value);
         }
-        format!("{all}\n[sweep]\n{}", sweep(&self.sweep.written, &folder))
+        format!("{all}\n[sweep]\n{}", sweep(&self.points.sweep.written, folder))
     }
 }
 

@@ -1,22 +1,29 @@
 //! `[sweep]`: one spec, many trials.
 //!
 //! The points of a sweep are the product of its blocks: each axis of `grid`, then the rows of `zip`, then `points`. A
-//! sampler makes one block of all axes. `exclude` takes points out of the product.
+//! sampler makes one block of all axes. `exclude` takes points out of the product, and `when` those that differ in keys that
+//! do not vary there.
 
 mod block;
+mod conditions;
 mod exclude;
 mod file;
+mod fit;
 mod sampler;
 mod space;
 mod stop;
+mod tpe;
 
 pub(super) use space::Space;
 pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
+pub use tpe::Observed;
 
-use block::Block;
+use block::{Axis, Block};
+use conditions::Conditions;
 use sampler::Sampler;
 use serde_json::json;
+use tpe::Tpe;
 
 use super::{
     key::{self, Key},
@@ -36,8 +43,12 @@ pub(super) const MAX_TRIALS: usize = 100_000;
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
     blocks: Vec<Block>,
-    /// The points of the product that are left after exclusions; without exclusions all.
+    /// The points of the product that run, where not all of them do.
     left: Option<Vec<usize>>,
+    excluded: usize,
+    conditions: Conditions,
+    /// What draws the later trials.
+    tpe: Option<Tpe>,
     /// How often each point runs (1).
     pub repeats: u32,
     /// Whether repeat r runs with seed + r (true).
@@ -49,7 +60,7 @@ pub(super) struct Sweep {
 
 /// A sampler or a rule to stop trials, where there is one trial.
 fn refuse_without_axes(t: &mut Fields<'_>) {
-    for name in ["sampler", "stop"] {
+    for name in ["sampler", "stop", "when"] {
         if t.has(name) {
             t.refuse(name, &[], "there is no axis", "name keys and their values in `sweep.grid`");
         }
@@ -60,6 +71,9 @@ impl Sweep {
     pub(super) const NONE: Self = Self {
         blocks: Vec::new(),
         left: None,
+        excluded: 0,
+        conditions: Conditions::NONE,
+        tpe: None,
         repeats: 1,
         repeat_seeds: true,
         stop: None,
@@ -76,8 +90,10 @@ impl Sweep {
         let points = t.optional("points", "trials as tables of dotted keys, each with all of them", tables);
         let doc = "trials of the grid to leave out: tables of swept keys and the value, or the values, that they have";
         let exclude = t.optional("exclude", doc, tables);
+        let doc = "keys of `grid` that vary only where others have given values: tables of swept keys and a value, or several";
+        let when = t.optional("when", doc, conditions_of).unwrap_or_default();
         let doc = "how trials are chosen from the values in `grid`";
-        let sampler = t.default("sampler", doc, Sampler::Grid, read_sampler);
+        let sampler = t.default("sampler", doc, Sampler::Grid, Sampler::read);
         let doc = "how many points a sampler draws";
         let trials = t.optional("trials", doc, |v| v.integer(1..=MAX_TRIALS as u64));
         let seed = t.default("sampler_seed", "the source of what a sampler draws", 0, read_seed);
@@ -89,21 +105,18 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read);
-        if stop.is_some() && repeats > 1 {
-            let message = "successive halving judges single trials";
-            t.refuse(
-                "stop",
-                &["repeats"],
-                message,
-                "leave `repeats` out, and repeat the best trial afterwards",
-            );
-        }
         t.later(&["share"]);
+        if repeats > 1 {
+            refuse_repeats(t, sampler);
+        }
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
-        let blocks: Vec<Block> = if sampler == Sampler::Grid {
+        let of_grid = grid.len();
+        let mut sweep = Self { repeats: repeats as u32, repeat_seeds, ..Self::NONE };
+        sweep.stop = stop.map(|Stop::Asha(halving)| halving);
+        sweep.blocks = if sampler == Sampler::Grid {
             if trials.is_some() {
-                let hint = "set `sampler = \"random\"` or `\"sobol\"`, or leave `trials` out";
+                let hint = "set `sampler = \"random\"`, `\"sobol\"` or `\"tpe\"`, or leave `trials` out";
                 t.refuse("trials", &["sampler"], "a grid has as many trials as it has points", hint);
             }
             let grid: Vec<Block> =
@@ -114,18 +127,62 @@ impl Sweep {
         } else {
             check_drawn(t, sampler, trials.is_some());
             let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
-            Block::drawn(grid, (sampler, trials, seed), problems).into_iter().collect()
+            sweep.draw_blocks(grid, &when, (sampler, trials, seed), problems)
         };
-        if blocks.is_empty() && problems.len() == known {
+        if sweep.blocks.is_empty() && problems.len() == known {
             refuse_without_axes(t);
         }
-        let stop = stop.map(|Stop::Asha(halving)| halving);
-        let mut sweep = Self { blocks, repeats: repeats as u32, repeat_seeds, stop, ..Self::NONE };
         block::check_keys(&sweep.blocks, problems);
-        if let (Sampler::Grid, Some(exclude)) = (sampler, exclude) {
-            sweep.left = exclude::left(&sweep, &exclude, problems);
+        if sampler == Sampler::Grid {
+            let keys: Vec<&Key> = sweep.keys().collect();
+            let of_grid = of_grid.min(keys.len());
+            let can_be = |axis: usize, value: &Value| sweep.column(axis).any(|own| space::same(value, own));
+            sweep.conditions = Conditions::read((&keys, of_grid), &when, can_be, problems);
+            sweep.leave_out(exclude.as_deref(), problems);
         }
         sweep
+    }
+
+    /// The block of what a sampler draws.
+    fn draw_blocks(
+        &mut self,
+        grid: Vec<Axis>,
+        when: &Table,
+        (sampler, trials, seed): (Sampler, usize, u64),
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Block> {
+        let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
+        let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
+        self.conditions = Conditions::read((&keys, keys.len()), when, can_be, problems);
+        let spaces = grid.iter().map(|axis| axis.space.clone()).collect();
+        self.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
+        Block::drawn(grid, &self.conditions, (sampler, trials, seed), problems).into_iter().collect()
+    }
+
+    /// The values that a key has in the rows of its block.
+    fn column(&self, axis: usize) -> impl Iterator<Item = &Value> {
+        let places =
+            self.blocks.iter().flat_map(|block| (0..block.keys.len()).map(move |place| (block, place)));
+        places
+            .skip(axis)
+            .take(1)
+            .flat_map(|(block, place)| block.rows.iter().map(move |row| &row[place].value))
+    }
+
+    /// Takes out the points that `exclude` names, and those that differ from others only in keys that do not vary there.
+    fn leave_out(&mut self, exclude: Option<&[Node]>, problems: &mut Vec<Problem>) {
+        let product = self.product();
+        if product > MAX_TRIALS || (exclude.is_none() && self.conditions.is_empty()) {
+            return;
+        }
+        let all: Vec<usize> = (0..product).filter(|point| self.is_first(*point)).collect();
+        let count = all.len();
+        let left = match exclude {
+            Some(exclude) => exclude::left(self, all, exclude, problems),
+            None => all,
+        };
+        self.excluded = count - left.len();
+        self.left = Some(left);
     }
 
     /// The swept keys, the slowest first.
@@ -142,31 +199,87 @@ impl Sweep {
         self.left.as_ref().map_or_else(|| self.product(), Vec::len)
     }
 
+    /// Points that `exclude` takes out.
     pub(super) fn excluded(&self) -> usize {
-        self.product() - self.points()
+        self.excluded
     }
 
-    /// The value of each key at a point.
-    pub(super) fn values_at(&self, point: usize) -> Vec<&Node> {
+    /// The value of each key at a point; none where it does not vary.
+    pub(super) fn values_at(&self, point: usize) -> Vec<Option<&Node>> {
         self.values_of(self.left.as_ref().map_or(point, |left| left[point]))
     }
 
     /// As [`Sweep::values_at`], by the number in the product.
-    fn values_of(&self, mut point: usize) -> Vec<&Node> {
-        let mut rows: Vec<&[Node]> = Vec::with_capacity(self.blocks.len());
-        for block in self.blocks.iter().rev() {
-            rows.push(&block.rows[point % block.rows.len()]);
+    fn values_of(&self, point: usize) -> Vec<Option<&Node>> {
+        let rows = self.rows_of(point);
+        let values: Vec<&Node> =
+            self.blocks.iter().zip(rows).flat_map(|(block, row)| &block.rows[row]).collect();
+        let active = self.active(&values);
+        values.into_iter().zip(active).map(|(value, is_active)| Some(value).filter(|_| is_active)).collect()
+    }
+
+    /// The row of each block.
+    fn rows_of(&self, mut point: usize) -> Vec<usize> {
+        let mut rows = vec![0; self.blocks.len()];
+        for (row, block) in rows.iter_mut().zip(&self.blocks).rev() {
+            *row = point % block.rows.len();
             point /= block.rows.len();
         }
-        rows.into_iter().rev().flatten().collect()
+        rows
+    }
+
+    fn active(&self, values: &[&Node]) -> Vec<bool> {
+        match self.conditions.is_empty() {
+            true => vec![true; values.len()],
+            false => self.conditions.active(&values.iter().map(|node| &node.value).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Whether a point is the first of those that are equal in the keys that vary there.
+    fn is_first(&self, point: usize) -> bool {
+        // A key of the grid is a block; all others vary always.
+        let active = self.values_of(point).into_iter().map(|value| value.is_some());
+        self.rows_of(point).into_iter().zip(active).all(|(row, is_active)| row == 0 || is_active)
+    }
+
+    /// A point that was drawn as a sampler shows it; `None` where it is none of these axes.
+    pub(super) fn nodes_of(&self, shown: &[String]) -> Option<Vec<Option<Node>>> {
+        let (tpe, first) = (self.tpe.as_ref()?, self.blocks.first()?.rows.first()?);
+        let node = |((space, shown), at): ((&Space, &String), &Node)| {
+            space.value_of(shown).map(|value| Node { span: at.span, value })
+        };
+        let nodes: Vec<Option<Node>> = tpe.spaces.iter().zip(shown).zip(first).map(node).collect();
+        let is_read = nodes.iter().zip(shown).all(|(node, shown)| node.is_some() || shown.is_empty());
+        (is_read && shown.len() == first.len()).then_some(nodes)
+    }
+
+    /// Draws a later trial; the points that were drawn at random stand in where there are too few results, or nothing new
+    /// comes up.
+    pub(super) fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Vec<String> {
+        let results = history.iter().filter(|own| own.cost.is_some()).count();
+        let tpe = self.tpe.as_ref().filter(|_| results >= tpe::STARTUP);
+        let at_random = || {
+            let shown = |point| self.pairs(point).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
+            let is_new = |point: &Vec<String>| !history.iter().any(|own| own.is_at(point));
+            (trial..self.points()).chain(0..trial).map(shown).find(is_new)
+        };
+        let drawn = tpe.and_then(|tpe| tpe.draw(trial, &self.conditions, history));
+        drawn.or_else(at_random).unwrap_or_default()
+    }
+
+    /// How many of these trials have values that do not depend on results.
+    pub(super) fn known(&self, trials: usize) -> usize {
+        if self.tpe.is_some() { trials.min(tpe::STARTUP) } else { trials }
     }
 
     /// Sets the values of a point in a copy of the spec, and only then closes the gaps of what was deleted; one that cannot
     /// be set is reported and left out.
-    pub(super) fn apply(&self, base: &Table, point: usize) -> (Table, Vec<Problem>) {
+    pub(super) fn apply(&self, base: &Table, values: &[Option<&Node>]) -> (Table, Vec<Problem>) {
         let (mut tree, mut problems) = (base.clone(), Vec::new());
-        for (key, value) in self.keys().zip(self.values_at(point)) {
-            if let Err(problem) = key::set(&mut tree, key, value.clone()) {
+        for (key, value) in self.keys().zip(values) {
+            if let Some(value) = value
+                && let Err(problem) = key::set(&mut tree, key, (*value).clone())
+            {
                 problems.push(*problem);
             }
         }
@@ -174,9 +287,11 @@ impl Sweep {
         (tree, problems)
     }
 
-    /// The keys of a point and its values as they are shown.
+    /// The keys of a point and its values as they are shown; an empty text where a key does not vary.
     pub(super) fn pairs(&self, point: usize) -> Vec<(String, String)> {
-        let shown = |(key, value): (&Key, &Node)| (key.dotted(), value.value.display());
+        let shown = |(key, value): (&Key, Option<&Node>)| {
+            (key.dotted(), value.map_or_else(String::new, |node| node.value.display()))
+        };
         self.keys().zip(self.values_at(point)).map(shown).collect()
     }
 
@@ -185,7 +300,7 @@ impl Sweep {
         let Location::Span { source, range } = &problem.place else { return self.with_pairs(problem, point) };
         let holds = |s: Span| s.source == *source && s.start <= range.start && range.end <= s.end;
         let is_said = self.keys().filter_map(Key::span).any(holds)
-            || self.values_at(point).iter().any(|value| holds(value.span));
+            || self.values_at(point).into_iter().flatten().any(|value| holds(value.span));
         if !is_said {
             problem = self.with_pairs(problem, point);
         }
@@ -194,7 +309,8 @@ impl Sweep {
 
     fn with_pairs(&self, mut problem: Problem, point: usize) -> Problem {
         let pairs = self.pairs(point);
-        let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("`{key}` = `{value}`")).collect();
+        let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+        let pairs: Vec<String> = pairs.map(|(key, value)| format!("`{key}` = `{value}`")).collect();
         problem.related.push((Location::Nowhere, format!("in the trial where {}", pairs.join(", "))));
         problem
     }
@@ -215,6 +331,27 @@ impl Sweep {
                 problems.push(Problem::new(key.place(), message).hint(hint));
             }
         }
+    }
+}
+
+/// Conditions by keys.
+fn conditions_of(v: Item<'_>) -> Table {
+    let table = json!({ "type": "object", "minProperties": 1 });
+    let schema = json!({ "type": "object", "additionalProperties": table });
+    v.custom("a table of keys and their conditions", schema, Table::default(), |v| match v {
+        Value::Table(table) => Some(table.clone()),
+        _ => None,
+    })
+}
+
+/// What judges single trials takes no repeats.
+fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler) {
+    let hint = "leave `repeats` out, and repeat the best trial afterwards";
+    if t.has("stop") {
+        t.refuse("stop", &["repeats"], "successive halving judges single trials", hint);
+    }
+    if sampler == Sampler::Tpe {
+        t.refuse("sampler", &["repeats"], "`tpe` learns from single trials", hint);
     }
 }
 
@@ -251,11 +388,4 @@ fn tables(v: Item<'_>) -> Vec<Node> {
         }
         _ => None,
     })
-}
-
-fn read_sampler(v: Item<'_>) -> Sampler {
-    if v.text() == Some("tpe") {
-        return v.not_in_this_version(Sampler::Random);
-    }
-    Sampler::read(v)
 }

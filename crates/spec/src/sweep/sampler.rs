@@ -6,6 +6,7 @@ use runner_base::random::{self, GOLDEN, Purpose};
 
 use super::{
     super::{reader::words, tree::Value},
+    conditions::Conditions,
     space::Space,
 };
 
@@ -18,6 +19,8 @@ words! {
         Random = "random",
         /// `trials` points of a Sobol sequence with Owen scrambling: they fill the space evenly.
         Sobol = "sobol",
+        /// `trials` points: ten at random, the others near the best so far, by a Tree-structured Parzen Estimator.
+        Tpe = "tpe",
     }
 }
 
@@ -29,7 +32,13 @@ pub(super) const SOBOL_POINTS: usize = 1 << 16;
 pub(super) const SOBOL_AXES: usize = sobol_burley::NUM_DIMENSIONS as usize;
 
 /// Draws up to `trials` different points; fewer where no others come.
-pub(super) fn draw(sampler: Sampler, spaces: &[&Space], trials: usize, seed: u64) -> Vec<Vec<Value>> {
+pub(super) fn draw(
+    sampler: Sampler,
+    spaces: &[&Space],
+    conditions: &Conditions,
+    trials: usize,
+    seed: u64,
+) -> Vec<Vec<Value>> {
     let last = if sampler == Sampler::Sobol { SOBOL_POINTS } else { usize::MAX };
     let (mut points, mut seen, mut vain) = (Vec::with_capacity(trials), HashSet::new(), 0);
     for draw in 0..last {
@@ -45,9 +54,8 @@ pub(super) fn draw(sampler: Sampler, spaces: &[&Space], trials: usize, seed: u64
             }
         };
         let point: Vec<Value> = spaces.iter().enumerate().map(|(axis, space)| space.at(unit(axis))).collect();
-        let shown: Vec<String> = point.iter().map(|value| value.to_toml().to_string()).collect();
         vain += 1;
-        if seen.insert(shown) {
+        if seen.insert(conditions.shown(&point.iter().collect::<Vec<_>>())) {
             points.push(point);
             vain = 0;
         }
@@ -64,7 +72,8 @@ mod tests {
             .iter()
             .map(|text| Space::parse(text).unwrap_or_else(|e| panic!("{}", e.message)))
             .collect();
-        let points = draw(sampler, &spaces.iter().collect::<Vec<_>>(), trials, seed);
+        let spaces: Vec<&Space> = spaces.iter().collect();
+        let points = draw(sampler, &spaces, &Conditions::NONE, trials, seed);
         points.iter().map(|p| p.iter().map(Value::display).collect::<Vec<_>>().join(" ")).collect()
     }
 

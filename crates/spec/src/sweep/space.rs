@@ -98,6 +98,55 @@ impl Space {
     }
 }
 
+impl Space {
+    /// A value that was shown; `None` for any other text.
+    pub fn value_of(&self, shown: &str) -> Option<Value> {
+        match self {
+            Self::Values(values) => values.iter().find(|value| value.display() == shown).cloned(),
+            Self::Int(..) => shown.parse().ok().map(Value::Integer),
+            _ => shown.parse().ok().filter(|x: &f64| x.is_finite()).map(Value::Float),
+        }
+    }
+
+    /// Whether a key may have this value, or one that it names.
+    pub fn can_be(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Values(values), _) => values.iter().any(|own| same(value, own)),
+            (Self::Int(a, b), Value::Integer(i)) => (a..=b).contains(&i),
+            (Self::Uniform(a, b) | Self::LogUniform(a, b), Value::Float(x)) => (a..=b).contains(&x),
+            _ => false,
+        }
+    }
+
+    /// Where a value lies in [0, 1): [`Space::at`] gives it back.
+    pub fn place_of(&self, value: &Value) -> f64 {
+        let place = match (self, value) {
+            (Self::Values(values), _) => {
+                let index = values.iter().position(|own| own.display() == value.display()).unwrap_or(0);
+                (index as f64 + 0.5) / values.len() as f64
+            }
+            (Self::Uniform(a, b), Value::Float(x)) => (x - a) / (b - a),
+            (Self::LogUniform(a, b), Value::Float(x)) => (x / a).ln() / (b / a).ln(),
+            (Self::Int(a, b), Value::Integer(i)) => {
+                (apart(*a, *i) as f64 + 0.5) / (apart(*a, *b) as f64 + 1.0)
+            }
+            _ => 0.5,
+        };
+        place.clamp(0.0, 1.0 - f64::EPSILON)
+    }
+}
+
+/// Whether two values are equal; an integer equals the float of its value, and a word a table with that key alone.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::String(word), Value::Table(table)) => {
+            matches!(&table.entries[..], [only] if only.key == *word)
+        }
+        (Value::Integer(i), Value::Float(x)) | (Value::Float(x), Value::Integer(i)) => *i as f64 == *x,
+        _ => a.to_toml() == b.to_toml(),
+    }
+}
+
 /// `b - a`, which may not fit into an `i64`.
 fn apart(a: i64, b: i64) -> i128 {
     i128::from(b) - i128::from(a)

@@ -55,6 +55,12 @@ pub(crate) trait Judged {
     /// # Errors
     /// Why not, and the way out.
     fn check(&self, halving: &Halving) -> Result<(), [String; 2]>;
+
+    /// Whether a trial ends with a value to learn from.
+    ///
+    /// # Errors
+    /// Why not, and the way out.
+    fn check_value(&self) -> Result<(), [String; 2]>;
 }
 
 impl Judged for Spec {
@@ -81,10 +87,26 @@ impl Judged for Spec {
         }
         Ok(())
     }
+
+    fn check_value(&self) -> Result<(), [String; 2]> {
+        if self.trainer.validate_every_epochs > 0 && self.data.has_validation() {
+            return Ok(());
+        }
+        let hint =
+            "set aside rows, such as `validation_fraction = 0.2`, and `trainer.validate_every_epochs = 1`";
+        Err(["it learns from validations, and trials have none".to_owned(), hint.to_owned()])
+    }
 }
 
 impl Judged for LabSpec {
     fn check(&self, _: &Halving) -> Result<(), [String; 2]> {
         Err(["only trainings have epochs".to_owned(), "leave `sweep.stop` out".to_owned()])
+    }
+
+    fn check_value(&self) -> Result<(), [String; 2]> {
+        Err([
+            "it learns from validations, and only trainings have some".to_owned(),
+            "use `random` or `sobol`".to_owned(),
+        ])
     }
 }

@@ -1,0 +1,124 @@
+//! The start of a sweep: what it is refused for, its folder, and what earlier parts of it left.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use super::{
+    draws,
+    exit::{Exit, print_error},
+    planned::{ExecuteError, Planned},
+    prepare::{Prepared, warnings},
+    rungs::{self, Reached, Rungs, longest},
+    session::{Session, report_error},
+    sweep::{Ended, Sweep},
+    sweep_folder,
+    sweep_progress::{Progress, exit_of, is_at_rung},
+};
+use crate::{
+    plan::{DeviceId, Machine},
+    record::{LineMode, RecordError, SweepLine, SweepTable, TrialEnd, Verbosity},
+    spec::{TrialSpec, short_keys},
+};
+
+/// Runs the trials of a sweep that are not done.
+pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
+    run(session, prepared, machine).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+}
+
+fn run<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    machine: &Machine,
+) -> Result<Ended, RecordError> {
+    let experiment = session.experiment;
+    if let Some(exit) = refuse_jobs(session, prepared) {
+        return Ok(exit.into());
+    }
+    let (folder, claims) = match sweep_folder::open(session)? {
+        Ok(opened) => opened,
+        Err(exit) => return Ok(exit.into()),
+    };
+    let warnings = warnings(experiment, prepared, "");
+    warnings.print();
+    warnings.texts().for_each(|text| session.warned.note(text));
+    let begun = folder.trials();
+    if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
+        sweep_folder::print_other_data(trial);
+        return Ok(Exit::Refused.into());
+    }
+    let summaries = begun.iter().filter_map(|(index, trial)| Some((*index, trial.summarized()?))).collect();
+    let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
+    let left = rungs.as_ref().and_then(Rungs::left);
+    let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
+    let drawn = draws::found(session, machine, &folder);
+    let axes = |trial: &TrialSpec<P::Spec>| match drawn.get(trial.index).and_then(OnceLock::get) {
+        Some((drawn, _)) => drawn.axes.clone(),
+        None => trial.axes.clone(),
+    };
+    let points: Vec<Vec<(String, String)>> = experiment.trials.iter().map(axes).collect();
+    let values = |axes: &Vec<(String, String)>| axes.iter().map(|(_, value)| value.clone()).collect();
+    let rows = points.iter().map(values).zip(ends.iter().cloned()).collect();
+    let claims = Arc::new(claims);
+    let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
+    let halving = experiment.stop;
+    let reached = |index: usize| {
+        let folder = begun.get(&index).filter(|_| ends[index].is_some());
+        halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
+    };
+    let reached: Vec<Reached> = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
+    let line = Arc::new(line(session, prepared, &ends));
+    let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
+    let learns = experiment.known < points.len();
+    let is_known =
+        |(index, _): &(usize, _)| learns && (*index < experiment.known || drawn[*index].get().is_some());
+    let points = points.into_iter().enumerate().filter(is_known).collect();
+    let costs = vec![None; ends.len()];
+    let progress = Progress { table, ends, reached, points, costs, begun, worst, stopped: None, fault: None };
+    let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
+    let keys = short_keys(&keys);
+    let progress = Mutex::new(progress);
+    let sweep = Sweep { session, prepared, folder, claims, summaries, machine, drawn, keys, line, progress };
+    sweep.learn_from_ended();
+    sweep.run_all(rungs)
+}
+
+/// The line that says how far the sweep is, where `ends` are known.
+fn line<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    ends: &[Option<TrialEnd>],
+) -> SweepLine {
+    let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
+        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
+    };
+    let settled: BTreeSet<usize> =
+        (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();
+    let work = rungs::work(session.experiment.stop, ends.len() - settled.len(), longest(prepared));
+    let mode = match (session.process.verbosity, session.process.terminal) {
+        (Verbosity::Normal, true) => LineMode::Redrawn,
+        (Verbosity::Normal, false) => LineMode::Lines,
+        _ => LineMode::Hidden,
+    };
+    SweepLine::new(ends.len(), settled, work, mode)
+}
+
+/// Trials beside each other need devices that they do not share.
+fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Option<Exit> {
+    if session.jobs() == 1 {
+        return None;
+    }
+    let of_gpu = |own: &Prepared<P>| match own {
+        Prepared::Run(planned) => planned.devices().used.iter().any(|used| matches!(used, DeviceId::Gpu(_))),
+        _ => false,
+    };
+    let message = if !P::SIDE_BY_SIDE {
+        "`--jobs` runs trainings side by side; this kind measures the machine".to_owned()
+    } else {
+        let trial = prepared.iter().position(of_gpu)?;
+        format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU")
+    };
+    print_error(message, Some("leave `--jobs` out"));
+    Some(Exit::Refused)
+}

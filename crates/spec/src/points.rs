@@ -1,0 +1,75 @@
+//! A point of a sweep read as a spec: the tree of the file with the values of that point.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use super::{
+    Kind, key,
+    problem::{Location, Problem},
+    reader::{self, Item, Reading},
+    schema,
+    sweep::Sweep,
+    tree::{Node, Span, Table, Value},
+};
+
+/// What the points of a sweep are read from.
+#[derive(Clone, Debug)]
+pub(super) struct Points<S> {
+    /// Reads a spec of this kind; its name is the file's where it has none.
+    pub read: fn(Item<'_>, Kind, &Path) -> S,
+    pub kind: Kind,
+    pub path: PathBuf,
+    pub folder: PathBuf,
+    pub base: Table,
+    pub sweep: Sweep,
+    /// The schema of this kind of spec, once it was needed.
+    pub schema: OnceLock<reader::Json>,
+}
+
+impl<S> Points<S> {
+    /// Reads the spec with these values of the swept keys.
+    pub fn read(&self, values: &[Option<&Node>]) -> Result<S, Vec<Problem>> {
+        let (tree, mut problems) = self.sweep.apply(&self.base, values);
+        let read = |v: Item<'_>| (self.read)(v, self.kind, &self.path);
+        let mut reading = Reading::new(&self.folder);
+        let root = node(tree);
+        let spec = reader::read(&root, &mut reading, read);
+        reading.suggest_elsewhere(|name| {
+            let schema = self.schema.get_or_init(|| reader::describe(read));
+            let Value::Table(tree) = &root.value else { return None };
+            schema::key_named(schema, name, |table| key::is_written(tree, table))
+        });
+        problems.extend(reading.into_problems());
+        if problems.is_empty() {
+            return Ok(spec);
+        }
+        let Value::Table(tree) = &root.value else { return Err(problems) };
+        Err(problems.into_iter().map(|p| locate(p, tree, &self.path)).collect())
+    }
+}
+
+pub(super) fn node(table: Table) -> Node {
+    Node { span: Span { source: 0, start: 0, end: 0 }, value: Value::Table(table) }
+}
+
+/// The folder that relative paths are taken from.
+pub(super) fn folder_of(path: &Path) -> PathBuf {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned())
+}
+
+/// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.
+pub(super) fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem {
+    let find = |place: Location| match place {
+        Location::Key(key) => match key::nearest(tree, &key) {
+            Some(span) => span.place(),
+            None => Location::File { path: path.to_owned(), line: None, column: None, text: None },
+        },
+        other => other,
+    };
+    problem.place = find(problem.place);
+    problem.related = problem.related.into_iter().map(|(place, words)| (find(place), words)).collect();
+    problem
+}

@@ -1,0 +1,119 @@
+//! `sweep.when`: keys that vary only where others have given values.
+
+use super::{
+    super::{
+        key::Key,
+        problem::Problem,
+        tree::{Entry, Table, Value},
+    },
+    fit::{Fit, read_fit, read_key},
+    space::same,
+};
+
+/// When the keys of a sweep vary.
+#[derive(Clone, Debug)]
+pub(crate) struct Conditions {
+    /// The condition of each axis, each after those that it depends on; empty where nothing is conditional.
+    fits: Vec<(usize, Fit)>,
+}
+
+impl Conditions {
+    pub const NONE: Self = Self { fits: Vec::new() };
+
+    /// Reads the table for these keys, of which the first `of_grid` are those of the grid. `can_be` says whether a key may
+    /// have a value.
+    pub fn read(
+        (keys, of_grid): (&[&Key], usize),
+        when: &Table,
+        can_be: impl Fn(usize, &Value) -> bool,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let mut fits = vec![Fit::new(); keys.len()];
+        for entry in &when.entries {
+            let Some((axis, fit)) = read_condition(keys, of_grid, entry, problems) else { continue };
+            for (other, values) in &fit {
+                if !values.iter().any(|value| can_be(*other, value)) {
+                    let message =
+                        format!("`sweep.when`: `{}` never has the value asked for", keys[*other].dotted());
+                    let hint = "name one of its values";
+                    problems.push(Problem::new(entry.node.span.place(), message).hint(hint));
+                }
+            }
+            fits[axis] = fit;
+        }
+        let mut left: Vec<usize> = (0..keys.len()).collect();
+        let mut order = Vec::new();
+        while !left.is_empty() {
+            let is_free = |axis: &usize| fits[*axis].iter().all(|(other, _)| !left.contains(other));
+            let Some(next) = left.iter().position(is_free) else { break };
+            order.push(left.remove(next));
+        }
+        if !left.is_empty() {
+            // Those that are left lead to others that are left, so this walk ends within a circle.
+            let next =
+                |axis: usize| fits[axis].iter().map(|(other, _)| *other).find(|other| left.contains(other));
+            let axis = (0..keys.len()).fold(left[0], |axis, _| next(axis).unwrap_or(axis));
+            let [own, other] = [axis, next(axis).unwrap_or(axis)].map(|axis| keys[axis].dotted());
+            let message = match own == other {
+                true => format!("`sweep.when`: `{own}` varies by itself"),
+                false => {
+                    format!("`sweep.when`: `{own}` varies by `{other}`, which in turn varies by `{own}`")
+                }
+            };
+            let entry = when.entries.iter().find(|entry| entry.key == own);
+            let place = entry.map_or(keys[axis].place(), |entry| entry.key_span.place());
+            problems.push(Problem::new(place, message).hint("leave one of the conditions out"));
+            return Self::NONE;
+        }
+        let is_conditional = fits.iter().any(|fit| !fit.is_empty());
+        let fits = order.into_iter().map(|axis| (axis, std::mem::take(&mut fits[axis])));
+        Self { fits: if is_conditional { fits.collect() } else { Vec::new() } }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fits.is_empty()
+    }
+
+    /// Which axes vary, by the values of all.
+    pub fn active(&self, values: &[&Value]) -> Vec<bool> {
+        let mut active = vec![true; values.len()];
+        for (axis, fit) in &self.fits {
+            let holds = |(other, fits): &(usize, Vec<Value>)| {
+                active[*other] && fits.iter().any(|value| same(value, values[*other]))
+            };
+            active[*axis] = fit.iter().all(holds);
+        }
+        active
+    }
+
+    /// The values as they are shown; an empty text for a key that does not vary.
+    pub fn shown(&self, values: &[&Value]) -> Vec<String> {
+        let shown =
+            |(value, is_active): (&&Value, bool)| if is_active { value.display() } else { String::new() };
+        values.iter().zip(self.active(values)).map(shown).collect()
+    }
+}
+
+/// The axis of a condition, and what must hold.
+fn read_condition(
+    keys: &[&Key],
+    of_grid: usize,
+    entry: &Entry,
+    problems: &mut Vec<Problem>,
+) -> Option<(usize, Fit)> {
+    let key = read_key(entry, problems)?;
+    let name = key.dotted();
+    let Some(axis) = keys[..of_grid].iter().position(|own| own.dotted() == name) else {
+        let message = format!("`sweep.when`: `{name}` is not in `sweep.grid`");
+        problems.push(Problem::new(key.place(), message).hint("give it values there"));
+        return None;
+    };
+    let Value::Table(table) = &entry.node.value else {
+        let found = entry.node.value.found();
+        let message = format!("`sweep.when`: expected a table of swept keys and values, found {found}");
+        let hint = format!("write `\"{name}\" = {{ \"KEY\" = VALUE }}`");
+        problems.push(Problem::new(entry.node.span.place(), message).hint(hint));
+        return None;
+    };
+    Some((axis, read_fit(keys, table, "so nothing can vary by it", problems)?))
+}

@@ -1,0 +1,55 @@
+//! Tables of swept keys and the values that they may have, in `exclude` and `when`.
+
+use super::{
+    super::{
+        key::Key,
+        problem::Problem,
+        suggest,
+        tree::{Entry, Table, Value},
+    },
+    Space,
+};
+
+/// What fits: the places of keys among the axes, each with the values that it may have.
+pub(super) type Fit = Vec<(usize, Vec<Value>)>;
+
+/// Swept keys, each with a value or several; a key that is not swept is reported, with what follows from that.
+pub(super) fn read_fit(keys: &[&Key], table: &Table, so: &str, problems: &mut Vec<Problem>) -> Option<Fit> {
+    let mut fit = Vec::new();
+    for entry in &table.entries {
+        let key = read_key(entry, problems)?;
+        let name = key.dotted();
+        let Some(axis) = keys.iter().position(|axis| axis.dotted() == name) else {
+            let axes: Vec<String> = keys.iter().map(|axis| axis.dotted()).collect();
+            let listed = suggest::listing(axes.iter().map(String::as_str), "and");
+            let message = format!("`{name}` is not swept, {so}");
+            problems.push(Problem::new(key.place(), message).hint(format!("swept: {listed}")));
+            return None;
+        };
+        let mut values = vec![entry.node.value.clone()];
+        match &entry.node.value {
+            Value::Array(items) => values.extend(items.iter().map(|item| item.value.clone())),
+            Value::String(text) if Space::is_meant_by(text) => {
+                if let Ok(Space::Values(of_range)) = Space::parse(text) {
+                    values.extend(of_range);
+                }
+            }
+            _ => {}
+        }
+        fit.push((axis, values));
+    }
+    Some(fit)
+}
+
+/// The dotted key of an entry; one that cannot vary is reported.
+pub(super) fn read_key(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Key> {
+    let key = Key::parse_at(&entry.key, entry.key_span).map_err(|problem| problems.push(*problem)).ok()?;
+    let hint = match key.parts.first().map_or("", |part| &part.text) {
+        "name" | "sweep" => "trials are named by their axes",
+        "kind" => "a sweep has trials of one kind: write a spec for each",
+        _ => return Some(key),
+    };
+    let message = format!("`{}` cannot be an axis", key.dotted());
+    problems.push(Problem::new(key.place(), message).hint(hint));
+    None
+}

@@ -1,0 +1,185 @@
+"""Runs experiments and reads their folders: a thin layer over the program `runner`, which does all the work.
+
+>>> import runner
+>>> run = runner.run("experiments/diabetes.toml", {"trainer.max_epochs": 5})
+>>> run.metrics.tail()
+>>> run.weights()["0.weight"].shape
+"""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from functools import cached_property
+from pathlib import Path
+
+__all__ = ["Run", "RunnerError", "load", "program", "run"]
+
+# Kinds of numbers in a safetensors file, as NumPy names them.
+_KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+
+
+class RunnerError(Exception):
+    """What the program said, its exit code, and the run where there is one."""
+
+    def __init__(self, message, code, run=None):
+        super().__init__(message)
+        self.code = code
+        self.run = run
+
+
+def program():
+    """The path of the program: RUNNER_BINARY, else the one of this package, else that of PATH."""
+    named = os.environ.get("RUNNER_BINARY")
+    schemes = [None, sysconfig.get_preferred_scheme("user")]
+    folders = [sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts") for scheme in schemes]
+    known = [named] if named else [os.path.join(folder, "runner") for folder in folders]
+    found = next((path for path in known if os.access(path, os.X_OK)), None) or shutil.which(named or "runner")
+    if found is None:
+        raise FileNotFoundError(f"the program `{named or 'runner'}` is not there")
+    return found
+
+
+def run(spec, overrides=(), options=()):
+    """Runs a spec, with overrides (a dict, or words such as "trainer.max_epochs=3") and options ("--runs-dir", "out").
+
+    Returns the run, or the sweep with its trials. Raises RunnerError where it is refused or fails.
+    """
+    words = [_override(key, value) for key, value in overrides.items()] if isinstance(overrides, dict) else overrides
+    done = _call("run", "-q", os.fspath(spec), *words, *options)
+    folder = done.stdout.strip()
+    run = Run(folder) if folder else None
+    if done.returncode != 0:
+        raise RunnerError(_message(done), done.returncode, run)
+    sys.stderr.write(done.stderr)
+    return run
+
+
+def load(path):
+    """The run or sweep in a folder, or the newest one below it."""
+    path = Path(path)
+    if any((path / name).is_file() for name in ("sweep.csv", "summary.csv", "metrics.csv")):
+        return Run(path)
+    done = _call("latest", os.fspath(path))
+    if done.returncode != 0:
+        raise RunnerError(_message(done), done.returncode)
+    return Run(done.stdout.strip())
+
+
+class Run:
+    """A run's folder, or a sweep's."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def __repr__(self):
+        return f"<runner.Run {self.path}>"
+
+    @cached_property
+    def spec(self):
+        """The resolved spec."""
+        return tomllib.loads((self.path / ("sweep.toml" if self.is_sweep else "spec.toml")).read_text())
+
+    @cached_property
+    def environment(self):
+        """What it ran on."""
+        return tomllib.loads((self.path / "environment.toml").read_text())
+
+    @property
+    def is_sweep(self):
+        return (self.path / "sweep.csv").is_file()
+
+    @property
+    def trials(self):
+        """The runs of a sweep that have a folder, in their order."""
+        with open(self.path / "sweep.csv", newline="") as file:
+            folders = [row["folder"] for row in csv.DictReader(file)]
+        paths = [self.path / folder for folder in dict.fromkeys(folders) if folder]
+        return [Run(path) for path in paths if path.is_dir()]
+
+    @property
+    def summary(self):
+        """The run in numbers: figures by name, None where one is not known."""
+        with open(self.path / "summary.csv", newline="") as file:
+            row = next(csv.DictReader(file), {})
+        return {name: _value(cell) for name, cell in row.items()}
+
+    @property
+    def metrics(self):
+        """metrics.csv; of a sweep sweep.csv, a row for each trial."""
+        return self.table("sweep.csv" if self.is_sweep else "metrics.csv")
+
+    def table(self, name):
+        """A CSV file of the folder: a data frame where pandas is installed, else a dict of lists."""
+        try:
+            import pandas
+        except ImportError:
+            with open(self.path / name, newline="") as file:
+                columns, *rows = csv.reader(file)
+            return {column: [_value(row[i]) for row in rows] for i, column in enumerate(columns)}
+        return pandas.read_csv(self.path / name)
+
+    def weights(self, which="best"):
+        """Parameters by name as NumPy arrays: the best ones where the run validated, or the "last"."""
+        import numpy
+
+        files = [self.path / "best.safetensors", self.path / "model.safetensors"]
+        path = next((file for file in files[which == "last" :] if file.is_file()), None)
+        if path is None:
+            raise FileNotFoundError(f"`{self.path}` has no weights")
+        data = path.read_bytes()
+        start = 8 + int.from_bytes(data[:8], "little")
+        tensors = json.loads(data[8:start])
+        tensors.pop("__metadata__", None)
+
+        def array(tensor):
+            begin, end = tensor["data_offsets"]
+            values = numpy.frombuffer(data[start + begin : start + end], _KINDS[tensor["dtype"]])
+            return values.reshape(tensor["shape"])
+
+        return {name: array(tensor) for name, tensor in tensors.items()}
+
+
+def _call(*words):
+    process = subprocess.Popen(
+        [program(), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    try:
+        out, err = process.communicate()
+    except BaseException:
+        # Ctrl-C reaches the program, too: it saves its rows and ends.
+        process.wait()
+        raise
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def _message(done):
+    return done.stderr.strip().removeprefix("error: ") or f"it ended with exit code {done.returncode}"
+
+
+def _override(key, value):
+    if value is None:
+        return f"~{key}"
+    if isinstance(value, dict):
+        raise TypeError(f"{key}: name the keys of a table one by one, as `{key}.KEY`")
+    return f"{key}={json.dumps(value)}"
+
+
+def _value(cell):
+    if cell in ("true", "false"):
+        return cell == "true"
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except (TypeError, ValueError):
+            pass
+    return cell or None

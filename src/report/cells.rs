@@ -1,0 +1,69 @@
+//! Cells of a long file as numbers.
+
+use std::str;
+
+/// What is wrong with a cell.
+pub(super) fn wrong(cell: &[u8], column: &str, what: &str) -> String {
+    format!("`{}` in column `{column}` {what}", String::from_utf8_lossy(cell))
+}
+
+pub(super) fn integer(cell: &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for byte in cell {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    // More digits may overflow.
+    (1..=19).contains(&cell.len()).then_some(value)
+}
+
+/// Digits in few bytes are an integer and a power of ten, both exact, so their quotient is rounded once (Clinger 1990); the
+/// standard library reads all else.
+pub(super) fn number(cell: &[u8]) -> Option<f64> {
+    const MOST_DIGITS: usize = 15;
+    const TENS: [f64; MOST_DIGITS + 1] =
+        [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+    let (mut digits, mut value, mut point) = (0, 0_u64, None);
+    for (at, byte) in cell.iter().enumerate().take(MOST_DIGITS + 2) {
+        match byte {
+            b'0'..=b'9' => (digits, value) = (digits + 1, value * 10 + u64::from(byte - b'0')),
+            b'.' if point.is_none() => point = Some(at + 1),
+            _ => digits = MOST_DIGITS + 1,
+        }
+    }
+    if (1..=MOST_DIGITS).contains(&digits) && cell.len() <= MOST_DIGITS + 1 {
+        return Some(value as f64 / TENS[point.map_or(0, |point| cell.len() - point)]);
+    }
+    str::from_utf8(cell).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_the_standard_library() {
+        let mut texts: Vec<String> =
+            ["0", "-0.5", ".25", "7.", ".", "", "-", "1.2.3", "1e-7", "NaN", "inf", "12x", "+3"]
+                .map(str::to_owned)
+                .into();
+        texts.extend(
+            ["123456789012345", "1234567890123456", "0.123456789012345", "999999999999999.9"]
+                .map(str::to_owned),
+        );
+        texts.extend((0..5000_u64).map(|i| format!("{}", f64::from(i as u32 * 7919) / 1013.0)));
+        texts.extend((0..5000_u32).map(|i| format!("{}", f32::from_bits(0x3000_0000 + i * 50_021))));
+        for text in texts {
+            let bits = |value: f64| value.to_bits();
+            assert_eq!(number(text.as_bytes()).map(bits), text.parse().ok().map(bits), "{text}");
+            assert_eq!(
+                integer(text.as_bytes()),
+                text.parse().ok().filter(|_| !text.starts_with('+')),
+                "{text}"
+            );
+        }
+    }
+}

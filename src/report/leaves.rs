@@ -1,0 +1,243 @@
+//! A TOML file as dotted keys with values. Runs of a sweep differ in few lines: what they share is read and held once.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hash::{Hash, Hasher},
+    io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use toml::Value;
+
+use super::ReportError;
+use crate::host;
+
+/// A table's leaves by dotted key, sorted; indices are keys for arrays that hold tables.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Leaves {
+    shared: Arc<Vec<(String, String)>>,
+    /// Values in place of the shared ones, by their indices, which rise.
+    own: Vec<(usize, String)>,
+}
+
+impl Leaves {
+    /// Reads a TOML file; `None` if there is no such file.
+    pub(super) fn read(path: &Path) -> Result<Option<Self>, ReportError> {
+        let text = match host::read_text(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(ReportError::read(path, e)),
+        };
+        // Copied, so that threads do not wait for each other.
+        let known = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(leaves) = known.iter().find_map(|template| template.fit(&text)) {
+            return Ok(Some(leaves));
+        }
+        let table: toml::Table = toml::from_str(&text).map_err(|e| {
+            let before = e.span().map_or("", |span| text.get(..span.start).unwrap_or_default());
+            let line = before.bytes().filter(|&byte| byte == b'\n').count() as u64 + 1;
+            ReportError::malformed(path, line, e.message().to_owned())
+        })?;
+        let mut leaves = BTreeMap::new();
+        for (key, value) in &table {
+            add(key.clone(), value, &mut leaves);
+        }
+        with_plain_split(&mut leaves);
+        let leaves: Self = leaves.into_iter().collect();
+        // A line of a text of several lines may look like a key.
+        if !text.contains("\"\"\"") && !text.contains("'''") {
+            let mut templates = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner);
+            templates.truncate(MOST_TEMPLATES - 1);
+            templates.push_front(Arc::new(Template { text, leaves: leaves.shared.clone() }));
+        }
+        Ok(Some(leaves))
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        let place = self.shared.binary_search_by(|(known, _)| known.as_str().cmp(key)).ok()?;
+        Some(self.value(place))
+    }
+
+    fn value(&self, place: usize) -> &str {
+        let own = self.own.iter().find(|(own, _)| *own == place);
+        own.map_or(&self.shared[place].1, |(_, value)| value)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.keys().enumerate().map(|(place, key)| (key, self.value(place)))
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.shared.iter().map(|(key, _)| key.as_str())
+    }
+
+    /// The keys that only one of the two has, or that have another value there.
+    pub(super) fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
+        if Arc::ptr_eq(&self.shared, &other.shared) {
+            let places = self.own.iter().chain(&other.own).map(|(place, _)| *place);
+            let differing = places.filter(|&place| self.value(place) != other.value(place));
+            return differing.map(|place| self.shared[place].0.as_str()).collect();
+        }
+        let own = self.iter().filter(|(key, value)| other.get(key) != Some(value)).map(|(key, _)| key);
+        own.chain(other.keys().filter(|key| self.get(key).is_none())).collect()
+    }
+}
+
+impl FromIterator<(String, String)> for Leaves {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(leaves: I) -> Self {
+        let sorted: BTreeMap<_, _> = leaves.into_iter().collect();
+        Self { shared: Arc::new(sorted.into_iter().collect()), own: Vec::new() }
+    }
+}
+
+impl PartialEq for Leaves {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Leaves {}
+
+impl Hash for Leaves {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.iter().for_each(|leaf| leaf.hash(state));
+    }
+}
+
+/// Files that were read lately, the newest first.
+static TEMPLATES: Mutex<VecDeque<Arc<Template>>> = Mutex::new(VecDeque::new());
+
+/// A spec and an environment for each of some sweeps that are read by turns.
+const MOST_TEMPLATES: usize = 8;
+
+/// A file, with which others are compared line by line.
+struct Template {
+    text: String,
+    leaves: Arc<Vec<(String, String)>>,
+}
+
+impl Template {
+    /// The leaves of a text that has the same keys on the same lines; `None` where that is not plain.
+    fn fit(&self, text: &str) -> Option<Leaves> {
+        let mut own = Vec::new();
+        let mut table = "";
+        let mut lines = text.lines();
+        for known in self.text.lines() {
+            let line = lines.next()?;
+            if known != line && !(known.starts_with('#') && line.starts_with('#')) {
+                own.push(self.leaf(table, known, line)?);
+            } else if let Some(header) = line.strip_prefix('[') {
+                table = header.strip_suffix(']')?;
+            }
+        }
+        own.sort_unstable_by_key(|(place, _)| *place);
+        lines.next().is_none().then(|| Leaves { shared: self.leaves.clone(), own })
+    }
+
+    /// Another value of a key, from a line.
+    fn leaf(&self, table: &str, known: &str, line: &str) -> Option<(usize, String)> {
+        let (key, _) = line.split_once(" = ")?;
+        let is_bare = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_bare || !known.strip_prefix(key)?.starts_with(" = ") {
+            return None;
+        }
+        let parsed: toml::Table = toml::from_str(line).ok()?;
+        let mut leaves = BTreeMap::new();
+        let full = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+        add(full, parsed.get(key)?, &mut leaves);
+        let (full, value) = leaves.pop_first().filter(|_| leaves.is_empty())?;
+        Some((self.leaves.binary_search_by(|(known, _)| known.cmp(&full)).ok()?, value))
+    }
+}
+
+fn add(key: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Table(table) => {
+            for (inner, value) in table {
+                add(format!("{key}.{inner}"), value, leaves);
+            }
+        }
+        Value::Array(values) if values.iter().any(Value::is_table) => {
+            for (place, value) in values.iter().enumerate() {
+                add(format!("{key}.{place}"), value, leaves);
+            }
+        }
+        leaf => {
+            let text = match leaf {
+                Value::String(text) => text.clone(),
+                // Very small or large values get an exponent, which TOML allows.
+                Value::Float(number) => format!("{number:?}"),
+                other => other.to_string(),
+            };
+            leaves.insert(key, text);
+        }
+    }
+}
+
+/// Writes a `data.split` that divides rows as a source's `validation_fraction` does in that key's words: they are one task.
+fn with_plain_split(spec: &mut BTreeMap<String, String>) {
+    const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
+    let is = |key: &str, value: &str| spec.get(key).is_none_or(|own| own == value);
+    if is(SPLIT[0], "0.0") && is(SPLIT[1], "false") {
+        let [_, _, validation] = SPLIT.map(|key| spec.remove(key));
+        let source = ["csv", "idx", "npy", "parquet"].into_iter().find(|source| {
+            let prefix = format!("data.{source}.");
+            spec.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix))
+        });
+        if let (Some(validation), Some(source)) = (validation, source) {
+            spec.insert(format!("data.{source}.validation_fraction"), validation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn leaves(text: &str) -> Leaves {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.toml");
+        fs::write(&path, text).unwrap();
+        Leaves::read(&path).unwrap().unwrap()
+    }
+
+    #[test]
+    fn keys_are_dotted_down_to_the_layers() {
+        let found = leaves(
+            "a = 'x'\nb = [1, 2]\ne = 0.00000001\nf = 3.0\nlayers = ['relu', { linear = { out_features = 3 } }]\n[c]\nd = 0.5\n",
+        );
+        let expected = [
+            ("a", "x"),
+            ("b", "[1, 2]"),
+            ("c.d", "0.5"),
+            ("e", "1e-8"),
+            ("f", "3.0"),
+            ("layers.0", "relu"),
+            ("layers.1.linear.out_features", "3"),
+        ];
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+    }
+
+    /// Read by another file's lines or by itself, a text has the same leaves.
+    #[test]
+    fn what_is_shared_is_what_is_written() {
+        let base = "# one\na = 1\nlist = [\n    2,\n]\n[b.c]\nx = 'y' # z\ns = { t = 1 }\n";
+        let template = Template { text: base.to_owned(), leaves: leaves(base).shared };
+        let fits = |text: &str| {
+            template
+                .fit(text)
+                .map(|leaves| leaves.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>())
+        };
+        let expected = ["a=2", "b.c.s.t=1", "b.c.x=n", "list=[2]"].map(str::to_owned).to_vec();
+        assert_eq!(fits(&base.replace("# one\na = 1", "# two\na = 2").replace("'y'", "'n'")), Some(expected));
+        for (old, new) in
+            [("a = 1", "d = 1"), ("    2", "    3"), ("= 1 }", "= 2 }"), ("a = 1\n", ""), ("[b.c]", "[b.d]")]
+        {
+            assert_eq!(fits(&base.replace(old, new)).is_some(), old == "= 1 }", "{old}");
+        }
+        assert_eq!(fits(&format!("{base}u = 1\n")), None);
+    }
+}

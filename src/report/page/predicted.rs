@@ -1,0 +1,142 @@
+//! What a run's model predicts, beside what is true: points for numbers, a confusion matrix for classes.
+
+use std::path::Path;
+
+use super::{
+    Content,
+    html::Html,
+    svg::{self, Frame},
+    table,
+};
+use crate::{
+    report::{csv_file, plot::Axis},
+    units,
+};
+
+/// Classes in a table.
+const MOST_CLASSES: usize = 40;
+
+/// Targets with a chart.
+const MOST_TARGETS: usize = 8;
+
+/// What a model says of the rows that its run was validated on.
+pub enum Predicted {
+    /// A list for each target.
+    Numbers {
+        /// Which rows, by which weights.
+        of: String,
+        /// One of this number of rows is kept.
+        every: usize,
+        /// In the order of the model's outputs.
+        targets: Vec<Pairs>,
+    },
+    /// Numbers of rows, by their class and by the predicted one.
+    Classes {
+        /// Which rows, by which weights.
+        of: String,
+        /// The classes.
+        names: Vec<String>,
+        /// By class, then by predicted class.
+        counts: Vec<u64>,
+    },
+}
+
+/// A target's true and predicted values.
+pub struct Pairs {
+    /// The column, or `target`.
+    pub name: String,
+    /// True and predicted values, in the units of the training file.
+    pub points: Vec<[f64; 2]>,
+    /// Of all rows.
+    pub r2: f64,
+    /// Of all rows.
+    pub rmse: f64,
+}
+
+impl Content<'_> {
+    /// Adds the file that `runner evaluate --confusion` wrote to a single run's folder, else what was predicted.
+    pub(super) fn predicted(&mut self, predicted: Option<&Predicted>) {
+        let read = |path: &Path| csv_file::read(path).map(Some);
+        let one = self.comparison.runs.len() == 1;
+        match one.then(|| self.file_of(0, "confusion.csv", read)).flatten() {
+            Some(file) => {
+                let names = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
+                let predicted: Vec<String> = names(&mut file.columns.iter().skip(1));
+                let actual: Vec<String> = names(&mut file.rows.iter().filter_map(|row| row.get(0)));
+                let cells = file.rows.iter().flat_map(|row| row.iter().skip(1));
+                let counts: Vec<u64> = cells.map(|count| count.parse().unwrap_or(0)).collect();
+                self.confusion("The rows of confusion.csv", (&actual, &predicted), &counts);
+            }
+            None => match predicted {
+                Some(Predicted::Classes { of, names, counts }) => self.confusion(of, (names, names), counts),
+                Some(Predicted::Numbers { of, every, targets }) => {
+                    self.section("predicted", "Predicted against true", |content, html| {
+                        content.points(html, targets);
+                        let every =
+                            if *every > 1 { format!("; one of {every} is drawn") } else { String::new() };
+                        let more = targets.len().saturating_sub(MOST_TARGETS);
+                        let more =
+                            if more > 0 { format!("; {more} more targets are not") } else { String::new() };
+                        html.prose("p", &[("class", &"note")], &format!("{of}{every}{more}."));
+                    });
+                }
+                None => {}
+            },
+        }
+    }
+
+    fn points(&mut self, html: &mut Html, targets: &[Pairs]) {
+        html.with("div", &[("class", &"panels")], |html| {
+            for target in targets.iter().take(MOST_TARGETS) {
+                let values = || target.points.iter().flatten().copied().filter(|value| value.is_finite());
+                let (low, high) =
+                    (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+                if low > high {
+                    continue;
+                }
+                let axis = || Axis::new(low, high, 5, true);
+                let frame = Frame::new(340.0, 320.0, axis(), axis());
+                let drawing = frame.draw(["true", "predicted"], &frame.ticks(), |html| {
+                    let ends = [low, high].map(|end| [frame.across(end), frame.up(end)]);
+                    svg::polyline(html, "ideal", ends.into_iter());
+                    for &[actual, predicted] in
+                        target.points.iter().filter(|pair| pair.iter().all(|v| v.is_finite()))
+                    {
+                        let at = [frame.across(actual), frame.up(predicted)];
+                        html.empty(
+                            "circle",
+                            &[("class", &"f0 point"), ("cx", &at[0]), ("cy", &at[1]), ("r", &2.5)],
+                        );
+                    }
+                });
+                let (r2, rmse) = (units::number(target.r2), units::number(target.rmse));
+                let title = format!("{}: R\u{b2} {r2}, RMSE {rmse}", target.name);
+                let label =
+                    format!("Predicted against true values of {title}; the line is where both are equal");
+                self.figure(html, (&format!("predicted-{}", target.name), &title, &label), drawing);
+            }
+        });
+    }
+
+    fn confusion(&mut self, of: &str, (actual, predicted): (&[String], &[String]), counts: &[u64]) {
+        if actual.len().max(predicted.len()) > MOST_CLASSES || counts.len() != actual.len() * predicted.len()
+        {
+            return;
+        }
+        let place = |names: &[String], name: &str| names.iter().position(|known| known == name);
+        // Shades are shares of the actual class, so that rare classes are seen, too.
+        let cell = |row: &str, column: &str| {
+            let row = &counts[place(actual, row)? * predicted.len()..][..predicted.len()];
+            let count = row[place(predicted, column)?];
+            let share = count as f64 / row.iter().sum::<u64>().max(1) as f64;
+            Some((units::count(count), (share * table::SHADES) as usize))
+        };
+        self.section("confusion", "Confusion matrix", |_, html| {
+            let caption = "Rows by actual class (down) and predicted class (across)";
+            let [actual, predicted] =
+                [actual, predicted].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+            table::heat_map(html, caption, ("actual \\ predicted", &actual, &predicted), cell);
+            html.prose("p", &[("class", &"note")], &format!("{of}."));
+        });
+    }
+}

@@ -1,0 +1,99 @@
+"""The module `runner`, and the blocks of docs/python.md: needs the program (RUNNER_BINARY, or the installed wheel)."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import runner
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = """
+[data.synthetic_regression]
+weights = [2.0, -3.4]
+bias = 4.2
+train_rows = 100
+validation_rows = 50
+[model]
+layers = [{ linear = { out_features = 1 } }]
+[optimizer.sgd]
+lr = 0.03
+[trainer]
+max_epochs = 3
+"""
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        Path("linreg.toml").write_text(SPEC)
+
+    def test_a_run_with_its_metrics_and_weights(self):
+        run = runner.run("linreg.toml", {"trainer.max_epochs": 5, "description": "a, b"})
+        self.assertEqual((run.spec["trainer"]["max_epochs"], run.spec["description"]), (5, "a, b"))
+        self.assertEqual((run.summary["status"], run.summary["epochs"], run.summary["virtual"]), ("finished", 5, False))
+        self.assertEqual(list(run.metrics["split"]).count("validation"), 5)
+        self.assertIn("cpu", run.environment)
+        self.assertEqual(runner.load("runs").path.resolve(), run.path.resolve())
+        try:
+            import numpy
+        except ImportError:
+            return
+        weights = run.weights()
+        self.assertEqual({name: values.shape for name, values in weights.items()}, {"0.weight": (1, 2), "0.bias": (1,)})
+        self.assertTrue(numpy.allclose(weights["0.weight"], [[2.0, -3.4]], atol=1.5))
+        self.assertEqual(run.weights("last")["0.bias"].dtype, numpy.float32)
+
+    def test_a_sweep_has_its_trials(self):
+        sweep = runner.run("linreg.toml", ["optimizer.sgd.lr=0.01,0.03"])
+        self.assertEqual([trial.spec["optimizer"]["sgd"]["lr"] for trial in sweep.trials], [0.01, 0.03])
+        self.assertEqual(list(sweep.metrics["optimizer.sgd.lr"]), [0.01, 0.03])
+
+    def test_an_error_is_what_the_program_says(self):
+        with self.assertRaises(runner.RunnerError) as raised:
+            runner.run("linreg.toml", {"optimizer.sgd.rate": 1})
+        self.assertIn("unknown key `optimizer.sgd.rate`", str(raised.exception))
+        self.assertEqual((raised.exception.code, raised.exception.run), (2, None))
+        with self.assertRaises(runner.RunnerError) as raised:
+            runner.run("linreg.toml", {"optimizer.sgd.lr": 1e9, "trainer.max_epochs": 50})
+        self.assertEqual((raised.exception.code, raised.exception.run.summary["status"]), (1, "diverged"))
+        with self.assertRaises(runner.RunnerError):
+            runner.load("nowhere")
+
+    def test_tables_without_pandas(self):
+        run = runner.run("linreg.toml")
+        sys.modules["pandas"], pandas = None, sys.modules.get("pandas")
+        try:
+            metrics = run.metrics
+        finally:
+            del sys.modules["pandas"]
+            if pandas is not None:
+                sys.modules["pandas"] = pandas
+        self.assertEqual((metrics["step"][0], metrics["split"][0]), (1, "train"))
+        self.assertIsInstance(metrics["loss"][0], float)
+
+    def test_the_blocks_of_the_page(self):
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            self.skipTest("pandas is not installed")
+        os.symlink(ROOT / "experiments", "experiments")
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
+        if importlib.util.find_spec("wandb") is None:
+            blocks = [block for block in blocks if "import wandb" not in block]
+        # In a process of its own: packages do something at its end, too.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WANDB_SILENT": "true"}
+        done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 unknown key `trainer.max_epoch`", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
