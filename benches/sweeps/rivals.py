@@ -1,4 +1,5 @@
-"""One rival's whole sweep on two workers: `rivals.py NAME JOB DATA TRIALS`. Prints one line of JSON."""
+"""One rival's whole sweep on two workers: `rivals.py NAME JOB DATA TRIALS`. Prints one line of JSON. The job `halving` is
+drawn by a sampler, so that there `axes` is a number of trials."""
 
 import itertools
 import json
@@ -14,11 +15,30 @@ def optuna(job, data, axes):
 
     library.logging.set_verbosity(library.logging.ERROR)
     data = work.load(data, job)
+    if job == "halving":
+        return optuna_halving(library, data, axes)
     names = {"direction": "maximize" if job == "digits" else "minimize"}
     study = library.create_study(sampler=library.samplers.GridSampler(axes, seed=0), **names)
     pick = lambda trial: {name: trial.suggest_categorical(name, values) for name, values in axes.items()}
     study.optimize(lambda trial: work.train(data, job, **pick(trial)), n_jobs=2)
     return [trial.value for trial in study.trials], library.__version__
+
+
+def optuna_halving(library, data, trials):
+    pruner = library.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
+    study = library.create_study(sampler=library.samplers.TPESampler(seed=0), pruner=pruner, direction="maximize")
+
+    def run(trial):
+        def report(epoch, value):
+            trial.report(value, epoch)
+            if trial.should_prune():
+                raise library.TrialPruned()
+
+        lr = trial.suggest_float("lr", *work.LR, log=True)
+        return work.train(data, "halving", lr, trial.suggest_int("width", *work.WIDTH), report=report)
+
+    study.optimize(run, n_trials=trials, n_jobs=2)
+    return [max(trial.intermediate_values.values()) for trial in study.trials], library.__version__
 
 
 def ray(job, data, axes):
@@ -29,12 +49,20 @@ def ray(job, data, axes):
     library.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
                  runtime_env={"env_vars": {"PYTHONPATH": here}})
     loaded = library.put(work.load(data, job))
-    run = lambda point: tune.report({"value": work.train(library.get(loaded), job, **point)})
-    axes = {name: tune.grid_search(values) for name, values in axes.items()}
+    report = lambda epoch, value: tune.report({"value": value})
+    if job == "halving":
+        run = lambda point: work.train(library.get(loaded), job, **point, report=report)
+        scheduler = tune.schedulers.ASHAScheduler(max_t=work.EPOCHS[job], grace_period=1, reduction_factor=3)
+        more = {"metric": "value", "mode": "max", "num_samples": axes, "scheduler": scheduler}
+        axes = {"lr": tune.loguniform(*work.LR), "width": tune.randint(work.WIDTH[0], work.WIDTH[1] + 1)}
+    else:
+        run = lambda point: report(0, work.train(library.get(loaded), job, **point))
+        axes, more = {name: tune.grid_search(values) for name, values in axes.items()}, {}
     with tempfile.TemporaryDirectory() as folder:
         config = tune.RunConfig(storage_path=folder, verbose=0)
-        results = tune.Tuner(run, param_space=axes, run_config=config).fit()
-        values = [result.metrics["value"] for result in results]
+        tuning = tune.TuneConfig(**more)
+        results = tune.Tuner(run, param_space=axes, run_config=config, tune_config=tuning).fit()
+        values = [float(work.better(job, result.metrics_dataframe["value"])) for result in results]
     library.shutdown()
     return values, library.__version__
 
@@ -81,5 +109,6 @@ def sklearn(job, data, axes):
 
 if __name__ == "__main__":
     name, job, data, trials = sys.argv[1:]
-    values, version = globals()[name](job, data, work.space(job, int(trials)))
+    axes = int(trials) if job == "halving" else work.space(job, int(trials))
+    values, version = globals()[name](job, data, axes)
     print(json.dumps({"trials": len(values), "best": work.better(job, values), "version": version}))

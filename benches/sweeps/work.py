@@ -1,4 +1,4 @@
-"""The two jobs: their data, their trials, and one trial in PyTorch, which Optuna, Ray Tune and Hydra all run."""
+"""The jobs: their data, their trials, and one trial in PyTorch, which Optuna, Ray Tune and Hydra all run."""
 
 import itertools
 from pathlib import Path
@@ -9,15 +9,21 @@ SPACES = {
     "digits": {"lr": [0.001, 0.002, 0.005, 0.01, 0.02], "width": [32, 64, 128, 256], "seed": [0, 1, 2]},
     "linreg": {"lr": [float(f"{x:.6g}") for x in np.logspace(-4, -1, 1000)]},
 }
-EPOCHS = {"digits": 10, "linreg": 3}
-BATCH = {"digits": 64, "linreg": 32}
+EPOCHS = {"digits": 10, "linreg": 3, "halving": 27}
+BATCH = {"digits": 64, "linreg": 32, "halving": 64}
+# Drawn by samplers; trials stop early at rungs of 1, 3 and 9 epochs.
+LR, WIDTH = (1e-4, 1e-1), (16, 256)
 
 
 def space(job, trials):
-    """The axes; with fewer trials than there are points, an even choice of the only axis."""
-    axes = SPACES[job]
+    """The axes; with fewer trials than there are points, an even choice of the only axis, or the first values of the last."""
+    axes = {name: list(values) for name, values in SPACES.get(job, {}).items()}
     count = len(list(itertools.product(*axes.values())))
-    return axes if trials >= count else {"lr": axes["lr"][:: count // trials][:trials]}
+    if len(axes) == 1 and trials < count:
+        return {"lr": axes["lr"][:: count // trials][:trials]}
+    while len(list(itertools.product(*axes.values()))) > trials:
+        [values for values in axes.values() if len(values) > 1][-1].pop()
+    return axes
 
 
 def write(folder):
@@ -40,22 +46,23 @@ def save(folder, job, *arrays):
 
 
 def load(folder, job):
+    job = "linreg" if job == "linreg" else "digits"
     return [np.load(Path(folder) / f"{job}-{name}.npy") for name in ("x", "y", "vx", "vy")]
 
 
 def better(job, values):
     """The best: the highest accuracy, or the least loss."""
-    return max(values) if job == "digits" else min(values)
+    return min(values) if job == "linreg" else max(values)
 
 
-def train(data, job, lr, width=None, seed=0):
-    """One trial on one thread; the best validation accuracy, or loss, of its epochs."""
+def train(data, job, lr, width=None, seed=0, report=lambda epoch, value: None):
+    """One trial on one thread; the best validation accuracy, or loss, of its epochs. `report` may end it by an exception."""
     import torch
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     x, y, vx, vy = (torch.from_numpy(a) for a in data)
-    if job == "digits":
+    if job != "linreg":
         layers = [torch.nn.Linear(64, width), torch.nn.ReLU(), torch.nn.Linear(width, 10)]
         model, loss = torch.nn.Sequential(*layers), torch.nn.CrossEntropyLoss()
         optimizer = torch.optim.Adam(model.parameters(), lr=lr)
@@ -72,4 +79,5 @@ def train(data, job, lr, width=None, seed=0):
             optimizer.step()
         with torch.no_grad():
             values.append(score())
+        report(len(values), values[-1])
     return better(job, values)

@@ -35,7 +35,8 @@ pub fn run(arguments: &[OsString]) -> Exit {
         command.env("CLICOLOR_FORCE", "1");
     }
     let stop = StopFlag::default();
-    stop_on_signals(&stop.number, &stop.saves);
+    stop.is_begun.store(true, Ordering::Relaxed);
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => return not_started(&e),
@@ -57,7 +58,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
 
 /// Draws until the run ends, and passes a signal on to it. An error is that there is no terminal any more.
 fn draw(child: &mut Child, stop: &StopFlag) -> Result<(), Exit> {
-    follow_files();
+    follow_files(true);
     let (mut screen, mut is_passed_on) = (Screen::default(), false);
     let mut result = Ok(());
     while matches!(child.try_wait(), Ok(None)) {

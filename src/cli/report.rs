@@ -31,6 +31,7 @@ pub fn report(options: &ReportOptions) -> Exit {
             return Exit::Refused;
         }
     };
+    report::follow_files(false);
     let predicted = predicted(paths);
     let request = PageRequest {
         paths,

@@ -52,7 +52,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     };
     let virtual_gpus = options.virtual_gpus.or(recorded);
     let stop = StopFlag::default();
-    stop_on_signals(&stop.number, &stop.saves);
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
     let process = Process {
         start: Start { begun, at: started },
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),

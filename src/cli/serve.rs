@@ -23,7 +23,7 @@ const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Runs the command until a signal ends it.
 pub fn serve(options: &ServeOptions) -> Exit {
-    follow_files();
+    follow_files(true);
     // A path that does not exist is a slip; a folder without runs may have some soon.
     if let Err(e) = fingerprint(&options.paths)
         && !matches!(e, ReportError::NoRun(_))

@@ -10,7 +10,7 @@ use std::{
 
 use super::{args::WatchOptions, at_work::AtWork, runs::refuse};
 use crate::{
-    host::stop_on_signals,
+    host::{harmless, stop_on_signals},
     record::RunDir,
     report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
@@ -32,7 +32,7 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Runs the command until nothing is at work, nobody reads what it prints, or a signal ends it.
 pub fn watch(options: &WatchOptions) -> Exit {
-    follow_files();
+    follow_files(true);
     match look(&options.path) {
         Ok(moment) => follow(options, moment).err().unwrap_or(Exit::Done),
         Err(e) => refuse(&e),
@@ -42,7 +42,8 @@ pub fn watch(options: &WatchOptions) -> Exit {
 /// An error is how the process ends because it can print no more.
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let stop = StopFlag::default();
-    stop_on_signals(&stop.number, &stop.saves);
+    stop.is_begun.store(true, Ordering::Relaxed);
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
     let is_terminal = io::stdout().is_terminal();
     let (mut line, mut screen) = (String::new(), Screen::default());
     while !moment.is_over && stop.number.load(Ordering::Relaxed) == 0 {
@@ -51,7 +52,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             screen.draw(&moment, &options.metric)?;
         } else if line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
-            print_or_end(&format!("{line}\n"))?;
+            print_or_end(&format!("{}\n", harmless(&line)))?;
         }
         let rest = EVERY.max(begun.elapsed() * LEAST_REST);
         while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
@@ -118,7 +119,7 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    draw(height.saturating_sub(around + wraps(&head, width) + 1))
+    harmless(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
 /// Lines that a terminal adds where words, which stand above the curves, are wider than it.

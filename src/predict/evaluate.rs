@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{
     data::{Input, NewRows},
+    plan::MOST_RANKED,
     record::Lines,
     spec::Metric,
     train::Scores,
@@ -71,6 +72,13 @@ fn evaluated(
     let (count, [loss, hits]) = forward(trained, &mut rows, warn, &mut take)?;
     if rows.dropped() > 0 {
         warn(format!("rows left out for missing cells, as in training: {}", rows.dropped()));
+    }
+    if classifies && scores.value(Metric::Auc).is_none() {
+        warn(format!(
+            "auc is left out: it ranks at most {} outputs, and {} rows have more; evaluate fewer at a time",
+            units::count(MOST_RANKED as u64),
+            units::count(count as u64)
+        ));
     }
     let mut metrics = vec![("loss".to_owned(), loss / count as f64)];
     if classifies {

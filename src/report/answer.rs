@@ -294,6 +294,8 @@ impl Ranking {
     pub(super) fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
         let values = short(&keys).into_iter().zip(&setting.values);
+        // A key that varies only where others have given values has none elsewhere.
+        let values = values.filter(|(_, value)| !value.is_empty());
         let values: String = values.map(|(key, value)| format!(" {key} {value}")).collect();
         format!("#{}{values}", comparison.number(setting.places[0]))
     }

@@ -6,7 +6,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -18,13 +18,19 @@ use super::{
 };
 use crate::units;
 
-/// A longer file is shown by a sample at first.
+/// A longer file is remembered, and shown by a sample at first.
 const LONG: u64 = 64 << 20;
 
-/// `None` where no live view is at work: each file is then read whole, once.
-static FOLLOWED: Mutex<Option<HashMap<PathBuf, Followed>>> = Mutex::new(None);
+/// Long files by their paths.
+static FOLLOWED: Mutex<Followed> = Mutex::new(Followed { by_sample: false, files: None });
 
-enum Followed {
+struct Followed {
+    by_sample: bool,
+    /// `None` until a command asks for it: each file is then read whole.
+    files: Option<HashMap<PathBuf, Known>>,
+}
+
+enum Known {
     Whole(MetricsFile),
     Sample { sample: MetricsFile, length: u64, read: Arc<AtomicU64>, whole: Whole },
 }
@@ -32,18 +38,22 @@ enum Followed {
 /// A thread that reads a whole file.
 type Whole = JoinHandle<Result<MetricsFile, ReportError>>;
 
-/// From now on files are followed.
-pub fn follow_files() {
-    FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+/// From now on a long file is read once, and then on from its end; `by_sample` is for a view that must not wait for it.
+pub fn follow_files(by_sample: bool) {
+    *followed() = Followed { by_sample, files: Some(HashMap::new()) };
+}
+
+fn followed() -> MutexGuard<'static, Followed> {
+    FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The part that was read of a file that is shown by a sample; 1 where there is none.
 pub fn share_read() -> f64 {
-    let followed = FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner);
-    let shares = followed.iter().flat_map(HashMap::values).filter_map(|file| match file {
-        Followed::Whole(_) => None,
-        Followed::Sample { whole, .. } if whole.is_finished() => None,
-        Followed::Sample { length, read, .. } => {
+    let followed = followed();
+    let shares = followed.files.iter().flat_map(HashMap::values).filter_map(|file| match file {
+        Known::Whole(_) => None,
+        Known::Sample { whole, .. } if whole.is_finished() => None,
+        Known::Sample { length, read, .. } => {
             Some((read.load(Ordering::Relaxed) as f64 / *length as f64).min(0.99))
         }
     });
@@ -63,30 +73,34 @@ pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
 
 /// What a `metrics.csv` holds.
 pub(super) fn metrics(path: &Path) -> Result<MetricsFile, ReportError> {
-    let mut followed = FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(followed) = &mut *followed else { return MetricsFile::read(path, &AtomicU64::default()) };
-    let file = match followed.remove(path) {
-        Some(Followed::Whole(mut file)) => {
+    let whole = || MetricsFile::read(path, &AtomicU64::default());
+    let length = fs::metadata(path).map_or(0, |file| file.len());
+    if length <= LONG {
+        return whole();
+    }
+    let mut followed = followed();
+    let Followed { by_sample, files: Some(files) } = &mut *followed else { return whole() };
+    let file = match files.remove(path) {
+        Some(Known::Whole(mut file)) => {
             file.read_on(path)?;
-            Followed::Whole(file)
+            Known::Whole(file)
         }
-        Some(Followed::Sample { whole, .. }) if whole.is_finished() => match whole.join() {
-            Ok(file) => Followed::Whole(file?),
-            Err(_) => Followed::Whole(MetricsFile::read(path, &AtomicU64::default())?),
-        },
+        Some(Known::Sample { whole: reading, .. }) if reading.is_finished() => {
+            Known::Whole(reading.join().unwrap_or_else(|_| whole())?)
+        }
         Some(sample) => sample,
-        None => match fs::metadata(path).map_or(0, |file| file.len()) {
-            length if length > LONG => {
-                let read = Arc::<AtomicU64>::default();
-                let (own, counted) = (path.to_owned(), read.clone());
-                let whole = thread::spawn(move || MetricsFile::read(&own, &counted));
-                Followed::Sample { sample: MetricsFile::sample(path)?, length, read, whole }
-            }
-            _ => Followed::Whole(MetricsFile::read(path, &AtomicU64::default())?),
-        },
+        None if *by_sample => {
+            // First what is to be seen first: it has all cores.
+            let sample = MetricsFile::sample(path)?;
+            let read = Arc::<AtomicU64>::default();
+            let (own, counted) = (path.to_owned(), read.clone());
+            let whole = thread::spawn(move || MetricsFile::read(&own, &counted));
+            Known::Sample { sample, length, read, whole }
+        }
+        None => Known::Whole(whole()?),
     };
-    let (Followed::Whole(known) | Followed::Sample { sample: known, .. }) = &file;
+    let (Known::Whole(known) | Known::Sample { sample: known, .. }) = &file;
     let known = known.clone();
-    followed.insert(path.to_owned(), file);
+    files.insert(path.to_owned(), file);
     Ok(known)
 }

@@ -26,7 +26,7 @@ const BLOCK: usize = 1 << 20;
 const WORTH_A_THREAD: u64 = 16 << 20;
 
 /// Blocks of a sample and their bytes.
-const SAMPLES: (u64, u64) = (256, 64 << 10);
+const SAMPLES: (u64, u64) = (256, 32 << 10);
 
 /// Bytes by which an end of reading is known again.
 const KNOWN_AGAIN: u64 = 64;

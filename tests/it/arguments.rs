@@ -194,3 +194,31 @@ fn a_word_that_is_nearly_a_command() {
         assert!(ended.stderr.contains(line), "{}", ended.stderr);
     }
 }
+
+/// What the script of `runner completions bash` calls.
+#[test]
+fn a_shell_completes_keys_specs_templates_and_runs() {
+    let place = Sandbox::new(LINREG);
+    let run = place.run(&["-q"]).ended_by(0).0;
+    let script = place.runner(&["completions", "bash"]);
+    assert!(
+        script.stdout.contains("RUNNER_COMPLETE=\"bash\"") && script.stdout.contains("-- \"${words[@]}\"")
+    );
+    let completed = |words: &[&str]| -> Vec<String> {
+        let mut command = place.command(&[&["--", "runner"], words].concat());
+        command.env("RUNNER_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command.env("_CLAP_IFS", "\n").env("RUNNER_RUNS_DIR", run.parent().unwrap().parent().unwrap());
+        let output = command.output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    };
+    assert_eq!(completed(&["spec.toml", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
+    assert_eq!(completed(&["check", "-q", "spec.toml", "model.loss=h"]), ["model.loss=huber"]);
+    // Bash splits at `=`.
+    assert_eq!(completed(&["spec.toml", "trainer.restore_best", "=", "t"]), ["true"]);
+    assert_eq!(completed(&["run", "sp"]), ["spec.toml"]);
+    assert_eq!(completed(&["new", "m"]), ["mlp"]);
+    let [name, run] = [run.parent().unwrap(), &run].map(|path| path.to_str().unwrap());
+    assert_eq!(completed(&["show", name]), [run]);
+    assert_eq!(completed(&["comp"]), ["compare", "completions"]);
+}

@@ -153,6 +153,40 @@ fn early_stopping_restores_the_best_weights() {
     assert!(tensors(&restored.model()) == tensors(&file(&all, "best.safetensors")));
 }
 
+/// A metric that the rows to validate on do not have is no silent matter.
+#[test]
+fn a_metric_that_is_never_finite_is_a_warning() {
+    let place = Sandbox::new(
+        "data.csv = { path = \"rows.csv\", target = \"y\", validation_path = \"one_class.csv\" }\n\
+         model = { layers = [{ linear = { out_features = 2 } }], loss = \"cross_entropy\" }\noptimizer.sgd.lr = 0.1\n\
+         trainer = { max_epochs = 4, monitor = \"validation.auc\" }\nlogging.metrics = [\"auc\"]\n",
+    );
+    fs::write(place.path().join("rows.csv"), "x,y\n1,0\n2,1\n3,0\n4,1\n").unwrap();
+    fs::write(place.path().join("one_class.csv"), "x,y\n1,0\n2,0\n").unwrap();
+    let warned = |arguments: &[&str]| {
+        let ran = place.run(arguments);
+        (
+            ran.ended
+                .stderr
+                .lines()
+                .filter(|line| line.starts_with("warning: no validation"))
+                .collect::<Vec<_>>()
+                .join("\n"),
+            ran.ended_by(0),
+        )
+    };
+    let (warning, run) = warned(&[]);
+    assert_eq!(
+        warning,
+        "warning: no validation measured a finite `auc`: no weights are kept as the best; validate on rows of two classes or \
+         more (`data.split.stratify`), or watch `validation.loss`"
+    );
+    assert!(run.summary("best_value").is_empty() && !run.0.join("best.safetensors").exists());
+    let (warning, run) = warned(&["trainer.early_stopping.patience=2"]);
+    let ended = ": no weights are kept as the best, and early stopping ended the run after 2 validations; ";
+    assert!(warning.contains(ended) && run.summary("epochs") == "2", "{warning}");
+}
+
 /// The metric of early stopping chooses the best weights, too, unless `monitor` names another.
 #[test]
 fn early_stopping_and_the_best_weights_follow_one_metric() {

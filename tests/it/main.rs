@@ -14,10 +14,12 @@ mod cuda;
 mod data;
 mod data_digest;
 mod dependencies;
+mod determinism;
 mod devices;
 mod docs;
 mod ends;
 mod experiments;
+mod fuzz;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod json_events;

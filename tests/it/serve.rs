@@ -183,3 +183,19 @@ fn no_client_takes_more_than_its_share() {
     drop(idle);
     assert!(dribble.join().unwrap() < LIMIT);
 }
+
+#[test]
+fn the_corpus_of_requests_is_answered_or_closed() {
+    let place = Sandbox::new("");
+    run(place.path(), "1,1,train,8,3.5,0.1\n");
+    let server = Served::start(&place, "runs");
+    for input in super::fuzz::corpus("serve") {
+        let mut stream = server.connect();
+        let _ = stream.write_all(&fs::read(&input).unwrap());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{}", input.display());
+    }
+    assert_eq!(server.get("").0, 200);
+}

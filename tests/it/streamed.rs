@@ -229,3 +229,41 @@ fn wide_rows_are_fetched_by_the_steps() {
         assert!(tensors(&streamed.model()) == tensors(&resident.model()), "{more:?}: other weights");
     }
 }
+
+/// Metrics of predictions over chunks are those over all rows, to the bit.
+#[test]
+fn metrics_of_streamed_rows_are_those_of_rows_in_memory() {
+    let place = place(400, 12, "");
+    fs::write(
+        place.path().join("c.npy"),
+        npy("|u1", "(400,)", &(0..400_u32).map(|i| (i * i % 3) as u8).collect::<Vec<_>>()),
+    )
+    .unwrap();
+    let numbers = ["logging.metrics=[mae,rmse,r2]", "trainer.monitor=validation.mae"];
+    let classes = [
+        "data.npy.labels=c.npy",
+        "model.loss=cross_entropy",
+        "model.layers.0.linear.out_features=3",
+        "logging.metrics=[accuracy,f1,precision,recall,auc]",
+        "trainer.monitor=validation.auc",
+    ];
+    for (wanted, columns) in
+        [(&numbers[..], vec!["mae", "rmse", "r2"]), (&classes[..], vec!["f1", "precision", "recall", "auc"])]
+    {
+        for on in [&["--threads=2"][..], &["devices.num_gpus=2", "--virtual-gpus=2"]] {
+            let scores = |placement| {
+                let run = place.run(&[wanted, on, &[placement]].concat()).ended_by(0);
+                let rows = run.metrics().only("split", "validation");
+                let best = run.summary("best_value");
+                let cells = columns.iter().flat_map(|column| rows.column(column)).map(str::to_owned);
+                cells.chain([best]).collect::<Vec<_>>()
+            };
+            let [streamed, resident] = ["data.placement=streamed", "data.placement=resident"].map(scores);
+            assert_eq!(streamed, resident, "{wanted:?} {on:?}");
+            assert!(
+                streamed.iter().all(|cell| cell.parse::<f64>().is_ok_and(f64::is_finite)),
+                "{streamed:?}"
+            );
+        }
+    }
+}

@@ -1,16 +1,17 @@
 //! Command-line parsing. Commands of later versions are known by name, so that the error can say so.
 
+mod complete;
 mod options;
 mod start;
 
 use std::{
     ffi::OsString,
     io::{ErrorKind::BrokenPipe, IsTerminal},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
-use clap_complete::Shell;
+use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use crate::run::{Exit, print, print_error};
 pub use options::{
@@ -58,11 +59,17 @@ const LATER_COMMANDS: [&str; 2] = ["cancel", "status"];
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
 
+/// Set by the scripts of shells that ask for completions.
+const COMPLETE: &str = "RUNNER_COMPLETE";
+
 /// Stands for `--virtual-gpus` where that is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
 
 /// Parses, or says what is wrong.
 pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
+    if let Some(exit) = complete(arguments) {
+        return Err(exit);
+    }
     let arguments = command_first(arguments);
     if let Some(later) = later(&arguments) {
         return Err(refuse_later(&later));
@@ -206,16 +213,41 @@ fn dashed_key(error: &clap::Error, arguments: &[OsString]) -> Option<(String, St
     Some((format!("no option `--{key}`"), format!("keys have no dashes: `{key}={value}`")))
 }
 
+/// `RUNNER_RUNS_DIR`, or `runs` in the current folder.
+fn runs_dir() -> PathBuf {
+    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
+    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
+}
+
 /// Whether standard error is a terminal.
 pub fn on_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Prints a completion script.
+/// Prints the script by which a shell asks this program for completions.
 pub fn completions(shell: Shell) -> Exit {
+    let shells = Shells::builtins();
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "runner", &mut script);
-    print(&String::from_utf8_lossy(&script))
+    let written = shells.completer(&shell.to_string()).map_or(Ok(()), |shell| {
+        shell.write_registration(COMPLETE, "runner", "runner", "runner", &mut script)
+    });
+    match written {
+        Ok(()) => print(&String::from_utf8_lossy(&script)),
+        Err(_) => Exit::Failed, // a list in memory takes all that is written
+    }
+}
+
+/// Answers the script of a shell; `None` where this is no such call.
+fn complete(arguments: &[OsString]) -> Option<Exit> {
+    let folder = std::env::current_dir().ok();
+    let engine = CompleteEnv::with_factory(Cli::command).var(COMPLETE);
+    match engine.try_complete(arguments, folder.as_deref()) {
+        Ok(is_done) => is_done.then_some(Exit::Done),
+        Err(e) => {
+            let _ = e.print(); // a shell shows nothing of it
+            Some(Exit::Refused)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, StartOptions, runs_dir};
+use super::{
+    complete::run_path,
+    runs_dir,
+    start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, StartOptions},
+};
 use crate::{
     report::{Format, TOP},
     spec::{
@@ -37,7 +41,7 @@ pub enum Command {
     /// Show a run's figures
     Show {
         /// The run's folder, or a folder or glob that holds one run
-        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        #[arg(value_name = "RUN", add = run_path())]
         run: String,
     },
     /// Show what two runs differ in: spec, environment, loss curves, figures
@@ -45,7 +49,7 @@ pub enum Command {
     /// Give a run or sweep words to find it by; tagged ones are never cleaned away
     Tag {
         /// The folder of a run or sweep, or a folder or glob that holds one
-        #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+        #[arg(value_name = "RUN", add = run_path())]
         run: String,
         /// Words; `~WORD` takes one away
         #[arg(value_name = "WORD", required = true)]
@@ -94,7 +98,7 @@ pub struct DevicesOptions {
 #[derive(Args)]
 pub struct CompareOptions {
     /// Run folders, sweep folders, or globs of them
-    #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "PATH", required = true, add = run_path())]
     pub paths: Vec<String>,
     /// Rank by this figure [default: what the runs monitor, else the training loss]
     #[arg(long, value_name = "METRIC")]
@@ -124,7 +128,7 @@ pub struct CompareOptions {
     #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "pivot", "detail", "export"])]
     pub fail_if: Option<String>,
     /// What `--fail-if` holds the runs against [default: the first path]
-    #[arg(long, value_name = "PATH", requires = "fail_if", value_hint = clap::ValueHint::DirPath)]
+    #[arg(long, value_name = "PATH", requires = "fail_if", add = run_path())]
     pub baseline: Option<String>,
     /// Print one row per run in this format instead; with `--by`, one per group
     #[arg(long, value_enum, value_name = "FORMAT")]
@@ -177,17 +181,17 @@ fn age(text: &str) -> Result<Duration, &'static str> {
 #[derive(Args)]
 pub struct DiffOptions {
     /// The run that the other is compared with
-    #[arg(value_name = "A", value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "A", add = run_path())]
     pub first: String,
     /// The other run
-    #[arg(value_name = "B", value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "B", add = run_path())]
     pub second: String,
 }
 
 #[derive(Args)]
 pub struct PlotOptions {
     /// Run folders, sweep folders, or globs of them
-    #[arg(value_name = "RUN", required = true, value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "RUN", required = true, add = run_path())]
     pub paths: Vec<String>,
     /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
     #[arg(long, value_name = "METRIC", default_value = "loss")]
@@ -206,7 +210,7 @@ pub struct PlotOptions {
 #[derive(Args)]
 pub struct ReportOptions {
     /// Run folders, sweep folders, or globs of them
-    #[arg(value_name = "PATH", required = true, value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "PATH", required = true, add = run_path())]
     pub paths: Vec<String>,
     /// The page [default: `report.html` in the folder of a single run or sweep, else in the current one]
     #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -228,7 +232,7 @@ pub struct ReportOptions {
 #[derive(Args)]
 pub struct WatchOptions {
     /// A run, a sweep, or a folder of them, of which the newest is watched
-    #[arg(value_name = "PATH", default_value_t = runs_dir().to_string_lossy().into_owned(), value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "PATH", default_value_t = runs_dir().to_string_lossy().into_owned(), add = run_path())]
     pub path: String,
     /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
     #[arg(long, value_name = "METRIC", default_value = "loss")]
@@ -248,7 +252,7 @@ pub struct ServeOptions {
 #[derive(Args)]
 pub struct ModelOptions {
     /// The run's folder, or a folder or glob that holds one run
-    #[arg(value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    #[arg(value_name = "RUN", add = run_path())]
     pub run: String,
     /// Use the last weights, not those of the best validation
     #[arg(long)]

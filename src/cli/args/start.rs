@@ -7,19 +7,18 @@ use std::{
 
 use clap::Args;
 
+use super::{
+    complete::{run_path, spec_word},
+    runs_dir,
+};
+
 /// Each has a memory of its own; more than this is a slip.
 pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;
-
-/// `RUNNER_RUNS_DIR`, or `runs` in the current folder.
-pub(super) fn runs_dir() -> PathBuf {
-    let set = std::env::var_os("RUNNER_RUNS_DIR").filter(|dir| !dir.is_empty());
-    set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
-}
 
 #[derive(Args, Clone)]
 pub struct RunOptions {
     /// The spec, or `-` for standard input, then overrides such as `trainer.max_epochs=3`
-    #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., value_hint = clap::ValueHint::FilePath)]
+    #[arg(value_names = ["SPEC.toml", "KEY=VALUE"], num_args = 1.., add = spec_word())]
     pub words: Vec<String>,
     /// Where run folders are made; RUNNER_RUNS_DIR is the default where it is set
     #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
@@ -45,7 +44,7 @@ pub struct StartOptions {
     pub run: RunOptions,
     /// Go on with a run from its newest checkpoint, in its folder; no spec is named then, overrides may be. With `auto`, and
     /// a spec: go on with the newest run of this spec, or begin one
-    #[arg(long, value_name = "RUN", value_hint = clap::ValueHint::DirPath)]
+    #[arg(long, value_name = "RUN", add = run_path())]
     pub resume: Option<String>,
     /// Trials of a sweep that run side by side on the CPU, each with its share of the threads; `auto`: one per core
     #[arg(long, value_name = "N|auto")]

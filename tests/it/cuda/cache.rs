@@ -1,6 +1,6 @@
 //! The disk cache of compiled kernels: reused, rebuilt when damaged, shared by processes that start together.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use super::{LINREG, Sim};
 use crate::process::Sandbox;
@@ -53,4 +53,20 @@ fn a_cache_that_cannot_be_written_is_done_without() {
     let Some(sim) = Sim::get() else { return };
     fs::write(sim.kernels(), "a file").unwrap();
     sim.run(&Sandbox::new(LINREG), &[], &[]).ended_by(0);
+}
+
+#[test]
+fn an_entry_that_others_may_write_is_not_run() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let broken = [("RUNNER_SIM_FAIL", "compile:1")];
+    sim.run(&place, &[], &[]).ended_by(0);
+    for path in [entry(&sim), sim.kernels().to_owned()] {
+        let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        assert_eq!(sim.run(&place, &[], &broken).ended.code, Some(2), "{}", path.display());
+        // It is compiled and written anew.
+        sim.run(&place, &[], &[]).ended_by(0);
+        sim.run(&place, &[], &broken).ended_by(0);
+    }
 }

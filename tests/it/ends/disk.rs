@@ -16,7 +16,7 @@ use std::{
 use safetensors::SafeTensors;
 
 use super::quiet;
-use crate::process::{Sandbox, Table};
+use crate::process::{Ended, Sandbox, Table};
 
 const SPEC: &str = r#"
 name = "short"
@@ -172,6 +172,19 @@ fn no_failed_call_of_a_sweep_is_hidden() {
 }
 
 /// Makes a folder anew as a loss of power leaves it: the names that were synced, with the content that was.
+/// A starter that could not be written whole does not block the next try.
+#[test]
+fn a_starter_is_written_whole_or_not_at_all() {
+    let sandbox = Sandbox::new("");
+    let Some(library) = library(&sandbox) else { return };
+    let mut command = sandbox.command(&["new", "linreg", "starter.toml"]);
+    command.env("LD_PRELOAD", library).env("DISK_PATH", sandbox.path().join("starter"));
+    command.env("DISK_CALL", "write").env("DISK_N", "1").env("DISK_ERROR", "28");
+    let ended = Ended::from_output(command.output().unwrap());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(sandbox.runner(&["new", "linreg", "starter.toml"]).code, Some(0));
+}
+
 fn rebuild(image: &Path, lost: &Path, to: &Path) {
     rebuild_inode(image, fs::metadata(lost).unwrap().ino(), to);
 }

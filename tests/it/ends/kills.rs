@@ -12,7 +12,7 @@ use super::{
         process::{Folder, Sandbox, Table, tensors},
         run::LINREG,
     },
-    LIMIT, numbers, quiet,
+    LIMIT, numbers, quiet, wait_for_lines,
 };
 
 /// What a kill leaves: whole files under final names, whole lines (but perhaps the last) in those that grow.
@@ -40,6 +40,20 @@ fn a_kill_leaves_nothing_half_written() {
         }
     }
     assert!(killed > 0);
+}
+
+/// Rows are flushed within an epoch, too: a kill loses the last seconds of an epoch, not all of it.
+#[test]
+fn a_kill_leaves_the_rows_of_an_epoch_that_is_under_way() {
+    let place = Sandbox::new(LINREG);
+    let long = "data.synthetic_regression.train_rows=1000000";
+    let (command, runs) = place.prepared(&[long, "data.batch_size=1", "logging.flush_every_s=0.05"]);
+    let mut child = quiet(command);
+    let folder = wait_for_lines(&runs, 1000);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let rows = folder.metrics();
+    assert!(rows.rows.len() >= 999 && rows.column("epoch").iter().all(|epoch| *epoch == "1"));
 }
 
 pub fn check_whole(folder: &Folder, name: &str) {

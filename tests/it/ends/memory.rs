@@ -21,7 +21,7 @@ trainer.max_epochs = 1
 /// Saving a model takes no more than that: a run that fits while it trains also writes its weights.
 #[test]
 fn the_peak_is_what_the_plan_counts() {
-    for more in [&[][..], &["checkpoint.every_epochs=1"]] {
+    for more in [&[][..], &["checkpoint.every_epochs=1"], &["devices.num_gpus=2", "--virtual-gpus=2"]] {
         let [small, large] = [10, 1300].map(|width| {
             let sandbox = Sandbox::new(&spec(width));
             let folder = sandbox.run(more).ended_by(0);

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     process::{Command, Stdio},
 };
 
@@ -53,6 +53,70 @@ fn compare_reads_regular_files_of_bearable_length() {
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
         compare("a named pipe");
         fs::rename(&kept, &path).unwrap();
+    }
+}
+
+/// Colours are the only sequences that a terminal is given, whoever chose the names.
+#[test]
+fn names_do_not_reach_the_terminal_raw() {
+    const EVIL: &str = r"\u001b]0;x\u0007\u009b2J\u001b[2K\r";
+    let sandbox = Sandbox::new(&format!(
+        "name = \"a{EVIL}b\"\ndata.synthetic_regression.weights = [1.0]\noptimizer.sgd.lr = 0.1\n\
+         model.layers = [{{ linear = {{ out_features = 1 }} }}]\nsweep.grid.description = [\"c{EVIL}\", \"d\"]\n",
+    ));
+    let runs = "runs\u{1b}]0;x\u{7}\u{9b}2J";
+    let commands: [&[&str]; 9] = [
+        &["check", "spec.toml"],
+        &["spec.toml", "-v"],
+        &["spec.toml", "trainer.max_epochs=1"],
+        &["spec.toml", "~sweep", "-v"],
+        &["list", runs],
+        &["compare", runs],
+        &["watch", runs],
+        &["show", "no\u{9b}2Jrun"],
+        &["predict", "no\u{9b}2Jrun", "x.csv"],
+    ];
+    for command in commands {
+        let mut runner = sandbox.command(command);
+        let output = runner.env("RUNNER_RUNS_DIR", runs).args(["--color", "always"]).output().unwrap();
+        for bytes in [output.stdout, output.stderr] {
+            let text = String::from_utf8(bytes).unwrap();
+            let is_colour =
+                |rest: &str| rest.trim_start_matches(|c| "[;0123456789".contains(c)).starts_with('m');
+            assert!(text.split('\u{1b}').skip(1).all(is_colour), "{command:?}: {text:?}");
+            assert!(
+                !text.chars().any(|c| c.is_control() && !"\n\t\u{1b}".contains(c)),
+                "{command:?}: {text:?}"
+            );
+        }
+    }
+}
+
+/// A git that takes long is asked no more, and ended.
+#[test]
+fn a_slow_git_does_not_outlive_the_run() {
+    let sandbox = Sandbox::new(
+        "data.synthetic_regression.weights = [1.0]\nmodel.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1",
+    );
+    let path = |name: &str| sandbox.path().join(name);
+    for folder in [".git/objects", ".git/refs", "bin"] {
+        fs::create_dir_all(path(folder)).unwrap();
+    }
+    fs::write(path(".git/HEAD"), "0123456789012345678901234567890123456789\n").unwrap();
+    fs::write(path(".git/config"), "[core]\n").unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *status*) echo $$ >'{}'; exec sleep 600;; esac\n",
+        path("pid").display()
+    );
+    fs::write(path("bin/git"), script).unwrap();
+    fs::set_permissions(path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (mut command, _) = sandbox.prepared(&["-q"]);
+    let search = format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap());
+    assert!(command.env("PATH", search).output().unwrap().status.success());
+    // Where settings of git cannot be read it is not asked at all.
+    if let Ok(pid) = fs::read_to_string(path("pid")) {
+        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        assert!(!state.contains("(sleep) S"), "{state}");
     }
 }
 

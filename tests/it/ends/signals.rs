@@ -72,6 +72,33 @@ fn every_row_is_there(folder: &Folder, policy: &str) {
     assert!(whole <= steps && steps - whole <= 6, "{policy}: {steps} steps, {whole} validated");
 }
 
+/// Nothing is there to save while rows are read, which may take minutes.
+#[test]
+fn a_signal_ends_the_reading_of_rows() {
+    let place = Sandbox::new(
+        "data.csv = { path = \"rows.csv\", target = \"y\" }\nmodel.layers = [{ linear = { out_features = 1 } }]\n\
+         optimizer.sgd.lr = 0.1\n",
+    );
+    let rows = "0.25,1.5,2,3,4,5,6,7,8,9\n".repeat(1_000_000);
+    std::fs::write(place.path().join("rows.csv"), format!("a,b,c,d,e,f,g,h,i,y\n{rows}")).unwrap();
+    let (command, runs) = place.prepared(&[]);
+    let mut child = quiet(command);
+    let status = format!("/proc/{}/status", child.id());
+    // SIGINT is caught (proc(5), `SigCgt`).
+    wait_until(&mut child, || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+        u64::from_str_radix(mask.trim(), 16).unwrap() & 2 == 2
+    });
+    thread::sleep(Duration::from_millis(20));
+    let sent = Instant::now();
+    send("-INT", &child);
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    let words = "runner: ended by a signal before anything was begun\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(130), words), "after {:?}", sent.elapsed());
+    assert!(!runs.exists());
+}
+
 #[test]
 fn a_second_signal_at_once_changes_nothing() {
     let place = Sandbox::new(LINREG);

@@ -70,6 +70,18 @@ fn a_model_of_arrays_serves_as_predicted() {
     serves_as_predicted(&model, "images.npy");
 
     serves_as_predicted(&standardized("name=standardized", &[], |row| row), "new.npy");
+
+    let place = Sandbox::new(
+        "data.npy = { features = \"x.npy\", labels = \"y.npy\", standardize = true, validation_fraction = 0.2 }\n\
+         model = { layers = [{ linear = { out_features = 3 } }], loss = \"mse\" }\noptimizer.sgd.lr = 0.01\n",
+    );
+    for (name, width, step) in [("x.npy", 4, 0.7_f32), ("y.npy", 3, 1.1)] {
+        let values: Vec<f32> = (0..40 * width).map(|i| (i as f32 * step).sin() * 9.0).collect();
+        let array = npy("<f4", &format!("(40, {width})"), singles(&values));
+        fs::write(place.path().join(name), array).unwrap();
+    }
+    let run = place.run(&[]).ended_by(0).0.display().to_string();
+    serves_as_predicted(&Model { place, run }, "x.npy");
 }
 
 /// The Python that docs/predict.md shows.

@@ -24,10 +24,11 @@ fn kills() -> u32 {
 #[test]
 fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
     let place = Sandbox::new(SPEC);
-    let cases: [&[&str]; 4] = [
+    let cases: [&[&str]; 5] = [
         &["checkpoint.every_steps=50"],
         &["checkpoint.every_epochs=3", "logging.policy=per_epoch"],
         &["checkpoint.every_steps=64", "data.placement=streamed", "logging.policy=immediate"],
+        &["checkpoint.every_steps=40", "devices.engine=team", "--threads=2", "logging.policy=off"],
         &["checkpoint.every_minutes=0.0001", "--virtual-gpus", "2", "devices.num_gpus=2"],
     ];
     let arguments = |case: &[&'static str]| [case, &["trainer.max_epochs=150"]].concat();

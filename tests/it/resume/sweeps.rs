@@ -90,11 +90,21 @@ fn a_killed_sweep_goes_on() {
         thread::sleep(Duration::from_millis(7 * round as u64));
         child.kill().unwrap();
         child.wait().unwrap();
-        let planned = statuses(&sweep.unwrap().0);
+        let sweep = sweep.unwrap().0;
+        let planned = statuses(&sweep);
         assert_eq!(planned.len(), 6, "{planned:?}");
+        let compared = place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
+        assert!(round < 3 || compared.contains(" planned (#"), "{compared}");
+        // As a kill leaves it that comes while the table is written.
+        fs::write(sweep.join(".sweep.csv.77-0-0.tmp"), "trial").unwrap();
     }
     let ended = Ended::from_output(place.command(&again).output().unwrap());
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    let left = fs::read_dir(Folder::within(&runs).unwrap().0).unwrap();
+    assert!(
+        left.flatten().all(|file| !file.file_name().to_string_lossy().ends_with(".tmp")),
+        "a remnant stays"
+    );
     are_equal(&Folder::within(&runs).unwrap().0, &whole);
 }
 

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -20,10 +20,13 @@ const ONE_REQUEST: Duration = Duration::from_secs(2);
 const AT_ONCE: &[u8] =
     b"runner: ended at once by a second signal; rows that were still on a device are lost\n";
 
-/// The first of SIGINT, SIGTERM, SIGHUP and SIGXCPU stores its number in `stop`, and the run ends in order; one that comes
+const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before anything was begun\n";
+
+/// Before `is_begun` any of SIGINT, SIGTERM, SIGHUP and SIGXCPU ends the process: rows may be read for minutes, and there is
+/// nothing to save. After that the first of SIGINT, SIGTERM, SIGHUP and SIGXCPU stores its number in `stop`, and the run ends in order; one that comes
 /// two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`. A file that may not grow further (SIGXFSZ) is
 /// an error of its write.
-pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>) {
+pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_begun: &Arc<AtomicBool>) {
     // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
     let _ = flag::register(SIGXFSZ, Arc::default());
     let saves = Arc::clone(saves);
@@ -38,19 +41,23 @@ pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>) {
         if signal == SIGHUP && is_ignored(signal) {
             continue; // `nohup` asks that a closed terminal ends nothing
         }
-        let (stop, asked_at) = (Arc::clone(stop), Arc::clone(&asked_at));
+        let (stop, asked_at, is_begun) = (Arc::clone(stop), Arc::clone(&asked_at), Arc::clone(is_begun));
         let action = move || {
+            let end_with = |words: &[u8]| {
+                // SAFETY: `write` may be called in a signal handler, and the bytes live as long as the program.
+                unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+                low_level::exit(128 + signal);
+            };
+            if !is_begun.load(Ordering::Relaxed) {
+                end_with(BEFORE_THE_START);
+            }
             let now = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
             match asked_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => stop.store(signal as usize, Ordering::Relaxed),
                 // The system repeats this one every second.
                 Err(_) if signal == SIGXCPU => {}
                 Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}
-                Err(_) => {
-                    // SAFETY: `write` may be called in a signal handler, and the bytes live as long as the program.
-                    unsafe { libc::write(libc::STDERR_FILENO, AT_ONCE.as_ptr().cast(), AT_ONCE.len()) };
-                    low_level::exit(128 + signal);
-                }
+                Err(_) => end_with(AT_ONCE),
             }
         };
         // SAFETY: the action reads a clock, changes atomics, writes and exits, all of which a signal handler may do.

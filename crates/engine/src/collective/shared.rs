@@ -16,6 +16,9 @@ use super::{Abort, Collective, CollectiveError, barrier::Barrier};
 /// Elements up to which every rank sums everything.
 const SMALL: usize = 4096;
 
+/// Elements that are summed at one time: the table has a MiB for each rank, twice, whatever the model.
+const PIECE: usize = if cfg!(test) { 4 * SMALL } else { 1 << 18 };
+
 struct Table {
     barrier: Barrier,
     /// Each rank's elements. Calls alternate between two sets, so that one barrier is enough: before a rank writes a set
@@ -41,6 +44,12 @@ pub fn shared(names: Vec<String>, limit: Duration) -> (Vec<Shared>, Abort) {
     (ranks, Abort::new(move || table.barrier.poison()))
 }
 
+impl Collective for Shared {
+    fn all_reduce(&mut self, elements: &mut [f32], _: u64) -> Result<(), CollectiveError> {
+        elements.chunks_mut(PIECE).try_for_each(|piece| self.add_up(piece))
+    }
+}
+
 impl Shared {
     fn part(&self, rank: usize, len: usize) -> Range<usize> {
         let world = self.table.summed.len();
@@ -48,10 +57,8 @@ impl Shared {
         let bound = |rank: usize| (lines * rank / world * 16).min(len);
         bound(rank)..bound(rank + 1)
     }
-}
 
-impl Collective for Shared {
-    fn all_reduce(&mut self, elements: &mut [f32], _: u64) -> Result<(), CollectiveError> {
+    fn add_up(&mut self, elements: &mut [f32]) -> Result<(), CollectiveError> {
         let table = &*self.table;
         let inputs = &table.inputs[self.calls % 2];
         self.calls += 1;
@@ -130,7 +137,7 @@ mod tests {
     #[test]
     fn every_rank_has_the_sum_in_rank_order() {
         for world in [1, 2, 3, 4, 7] {
-            for len in [0, 1, 15, SMALL, SMALL + 1, 3 * SMALL + 5] {
+            for len in [0, 1, 15, SMALL, SMALL + 1, 3 * SMALL + 5, PIECE + 7, 2 * PIECE + SMALL + 9] {
                 let (ranks, _) = shared(names(world), LONG);
                 let work = |mut rank: Shared| {
                     (0..5).for_each(|call| {

@@ -1,9 +1,14 @@
 //! The weights of the best validation: a copy on the first device, which the host reads once, at the end.
 
-use super::train_loop::{Halt, TrainLoop};
+use super::{
+    stop::EarlyStopper,
+    train_loop::{Halt, TrainLoop},
+};
 use crate::{
     device::Purpose,
     event::{Best, ValidationRow},
+    spec::Metric,
+    units,
 };
 
 impl TrainLoop<'_> {
@@ -23,12 +28,44 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
+    /// What to do about a watched metric that no validation measured as a finite number, though the loss was.
+    pub(super) fn unmeasured(&self) -> Option<String> {
+        let last = self.validated.last.as_ref().filter(|row| row.loss.is_finite())?;
+        let trainer = &self.trial.spec.trainer;
+        let kept = (self.trial.programs.layout.best.is_some() && self.validated.best.is_none())
+            .then_some(trainer.monitor)
+            .filter(|monitor| last.value(*monitor).is_some());
+        let stopper = self.validated.stopper.as_ref().filter(|stopper| stopper.seen.best.is_none());
+        let monitor = kept.or(stopper.map(EarlyStopper::monitor))?;
+        let metric = monitor.metric();
+        let weights = if kept.is_some() { ": no weights are kept as the best" } else { "" };
+        let ended = match stopper.filter(|stopper| stopper.exhausted().is_some()) {
+            Some(stopper) => {
+                let count = units::counted(stopper.seen.waited, "validation");
+                format!(
+                    "{} early stopping ended the run after {count}",
+                    if weights.is_empty() { ":" } else { ", and" }
+                )
+            }
+            None => String::new(),
+        };
+        let needs = match metric {
+            Metric::Auc => "validate on rows of two classes or more (`data.split.stratify`), or watch",
+            Metric::R2 => "validate on two rows or more, or watch",
+            _ => "watch",
+        };
+        Some(format!(
+            "no validation measured a finite `{}`{weights}{ended}; {needs} `validation.loss`",
+            metric.name()
+        ))
+    }
+
     /// Reads the kept weights. Without them the run has no best validation.
     pub(super) fn read_best(&mut self) -> Option<Vec<f32>> {
         let best = self.validated.best.take()?;
         let layout = &self.trial.programs.layout;
         let from = layout.whole(layout.best?);
-        let mut values = vec![0.0; from.len];
+        let mut values = Vec::new();
         self.group.read(Purpose::Best, from, &mut values).ok()?;
         if !values.iter().all(|v| v.is_finite()) {
             return None;

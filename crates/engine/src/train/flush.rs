@@ -96,7 +96,7 @@ impl TrainLoop<'_> {
         let layout = &self.trial.programs.layout;
         let len = self.metric_buffer.pending();
         let mut read = std::mem::take(&mut self.metric_buffer.read);
-        read.resize(len, 0.0);
+        read.clear();
         if len > 0 {
             let rows = Slice { buffer: layout.log, offset: 0, len };
             self.group.read(Purpose::Log, rows, &mut read)?;

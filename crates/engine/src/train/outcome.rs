@@ -19,6 +19,7 @@ impl TrainLoop<'_> {
         self.outbox.events.extend(costs);
         self.outbox.events.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
         self.outbox.events.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
+        self.outbox.events.extend(self.unmeasured().map(|text| Event::Notice(Level::Warning, text)));
         // A listener that is gone is noticed with the last event, which the caller emits.
         let _ = self.outbox.send();
         // Phases and copies are of the part since the last resume.

@@ -21,19 +21,19 @@ use crate::{
 
 impl TrainLoop<'_> {
     /// Goes on from a saved state: all but the parameters, which are the initial values of this part of the run.
-    pub(super) fn resume(&mut self, saved: &SavedState) -> Result<(), Halt> {
+    pub(super) fn resume(&mut self, saved: SavedState) -> Result<(), Halt> {
         let layout = &self.trial.programs.layout;
         let SavedState { facts, arrays } = saved;
         if let Some(state) = self.optimizer_state() {
-            self.group.write(Purpose::Checkpoint, state, &arrays.optimizer)?;
+            self.group.write(Purpose::Checkpoint, state, arrays.optimizer)?;
         }
         if let (Some(best), false) = (layout.best, arrays.best.is_empty()) {
-            self.group.write_first(Purpose::Checkpoint, layout.whole(best), &arrays.best)?;
+            self.group.write_first(Purpose::Checkpoint, layout.whole(best), arrays.best)?;
         }
         if !facts.epoch_sums.is_empty() {
             self.group.write_epoch_sums(Purpose::Checkpoint, &facts.epoch_sums)?;
         }
-        self.metric_buffer.resume(facts);
+        self.metric_buffer.resume(&facts);
         self.checkpoints.saved = Some((facts.step, facts.in_epoch));
         let monitor = self.trial.spec.trainer.monitor;
         self.validated.best = facts.best.map(|best| {
@@ -88,9 +88,9 @@ impl TrainLoop<'_> {
         for (from, to) in
             wanted.into_iter().zip([&mut arrays.values, &mut arrays.optimizer, &mut arrays.best])
         {
-            to.resize(from.map_or(0, |from| from.len), 0.0);
-            if let Some(from) = from {
-                self.group.read(Purpose::Checkpoint, from, to)?;
+            match from {
+                Some(from) => self.group.read(Purpose::Checkpoint, from, to)?,
+                None => to.clear(),
             }
         }
         let facts = self.facts()?;

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use crate::{
@@ -18,6 +18,8 @@ pub struct StopFlag {
     pub number: Arc<AtomicUsize>,
     /// How often a signal has asked to save the state and go on.
     pub saves: Arc<AtomicUsize>,
+    /// Whether there is something to end in order; until then a signal ends the process.
+    pub is_begun: Arc<AtomicBool>,
     /// The epoch after which the run stops, with a checkpoint, unless it ends there anyway.
     pub stop_after: Option<u64>,
 }
@@ -60,9 +62,14 @@ impl EarlyStopper {
         Self { rule, seen: EarlyStoppingState::default() }
     }
 
+    /// What it watches.
+    pub fn monitor(&self) -> Monitor {
+        self.rule.metric.unwrap_or(Monitor::ValidationLoss)
+    }
+
     /// The reason to stop, if this validation exhausts the patience.
     pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
-        let metric = self.rule.metric.unwrap_or(Monitor::ValidationLoss);
+        let metric = self.monitor();
         let value = metric.cost(row.value(metric)?);
         // A value that is not finite is no improvement and no reference.
         if value.is_finite() && self.seen.best.is_none_or(|best| value < best - self.rule.min_delta) {
@@ -79,7 +86,7 @@ impl EarlyStopper {
         if self.seen.waited == 0 {
             return None;
         }
-        let metric = self.rule.metric.unwrap_or(Monitor::ValidationLoss);
+        let metric = self.monitor();
         let name = metric.metric().name();
         // As in Lightning and Keras: a patience of 0 is one of 1.
         (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {

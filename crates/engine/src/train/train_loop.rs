@@ -111,7 +111,7 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     // Frees the arrays of the last checkpoint.
     training.checkpoints.wait();
     let slice = training.values();
-    let mut values = vec![0.0; slice.len];
+    let mut values = Vec::new();
     let read = training.group.read(Purpose::Parameters, slice, &mut values);
     let no_model = match read {
         _ if status == Status::Diverged => Some(NoModel::Diverged),
@@ -209,9 +209,8 @@ impl<'a> TrainLoop<'a> {
         let start = Instant::now();
         self.inputs.run_delay = run_delay();
         self.group.start(&self.clock)?;
-        self.group.write(Purpose::Parameters, self.values(), &initial)?;
-        drop(initial);
-        resumed.map_or(Ok(()), |saved| self.resume(&saved))?;
+        self.group.write(Purpose::Parameters, self.values(), initial)?;
+        resumed.map_or(Ok(()), |saved| self.resume(saved))?;
         let train = self.open(&self.dataset.train, PassKind::Train)?;
         let validation = match (&self.dataset.validation, &self.trial.programs.validate) {
             (Some(part), Some(_)) => Some((part.rows, self.open(part, PassKind::Validate)?)),

@@ -84,7 +84,7 @@ impl Claims {
     }
 
     /// Does something while no other process writes the sweep's table.
-    pub(super) fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
+    pub fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
         while !self.locked(self.locks.try_lock(TABLE))? {
             thread::sleep(TABLE_PAUSE);
         }

@@ -8,7 +8,7 @@ use super::{
     planned::Planned,
     prepare::Prepared,
     session::Session,
-    sweep::{Drawn, Sweep},
+    sweep::{Drawn, DrawnTrial, Sweep},
 };
 use crate::{
     event::Status,
@@ -49,7 +49,7 @@ fn planned<P: Planned>(
     machine: &Machine,
     index: usize,
     values: &[String],
-) -> Result<(TrialSpec<P::Spec>, Prepared<P>), Option<Failure>> {
+) -> Result<DrawnTrial<P>, Option<Failure>> {
     let experiment = session.experiment;
     let trial = experiment.drawn(index, values)?;
     let prepared = match P::plan(&trial.spec, &mut *session.shared(), machine, session.threads()) {

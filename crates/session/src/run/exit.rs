@@ -4,7 +4,7 @@ use std::process::{ExitCode, Termination};
 
 use anstyle::AnsiColor;
 
-use crate::spec::Failure;
+use crate::{host::harmless, spec::Failure};
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +63,15 @@ pub fn refuse(failure: &Failure) -> Exit {
 /// Prints to standard error; failures are ignored.
 pub fn print_stderr(text: &str) {
     use std::io::Write;
-    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+    let _ = anstream::stderr().lock().write_all(harmless(text).as_bytes());
 }
 
 /// Prints data to standard output. A broken pipe is no error; a full disk is.
 pub fn print(text: &str) -> Exit {
-    print_or_end(text).err().unwrap_or(Exit::Done)
+    print_or_end(&harmless(text)).err().unwrap_or(Exit::Done)
 }
 
-/// Prints data to standard output.
+/// Prints to standard output, control characters and all.
 ///
 /// # Errors
 /// It cannot be written, so that printing more is of no use: how the process is to end.

@@ -1,6 +1,6 @@
 //! A session: one run, or every trial of a sweep.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use super::{
     exit::{Exit, print, print_error, refuse},
@@ -48,6 +48,7 @@ impl<'a, P: Planned> Session<'a, P> {
         P::goes_on(&mut *self.shared(), self.begun());
         let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, self.threads());
         let prepared = prepared.map_err(|problems| refuse(&self.experiment.failure(problems)))?;
+        self.process.stop.is_begun.store(true, Ordering::Relaxed);
         self.process.load.mark();
         if self.process.stop.signal().is_some() { Err(self.signal()) } else { Ok(prepared) }
     }

@@ -27,8 +27,11 @@ use crate::{
     units,
 };
 
+/// A trial that a sampler drew, and the decision about it.
+pub(super) type DrawnTrial<P> = (TrialSpec<<P as Planned>::Spec>, Prepared<P>);
+
 /// Trials that a sampler drew, by number.
-pub(super) type Drawn<P> = Vec<OnceLock<(TrialSpec<<P as Planned>::Spec>, Prepared<P>)>>;
+pub(super) type Drawn<P> = Vec<OnceLock<DrawnTrial<P>>>;
 
 pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub session: &'s Session<'a, P>,

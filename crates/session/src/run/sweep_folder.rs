@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd},
+    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, remove_remnants},
 };
 
 /// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. An exit where that is refused, as was
@@ -66,6 +66,8 @@ pub(super) fn open<P: Planned>(
         print_error(message, Some("wait for its end, or end it"));
         return Ok(Err(Exit::Refused));
     };
+    // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
+    claims.with_table(|| remove_remnants(folder.path()))?;
     Ok(Ok((folder, claims)))
 }
 

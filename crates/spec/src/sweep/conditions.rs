@@ -45,7 +45,7 @@ impl Conditions {
         let mut order = Vec::new();
         while !left.is_empty() {
             let is_free = |axis: &usize| fits[*axis].iter().all(|(other, _)| !left.contains(other));
-            let Some(next) = left.iter().position(|axis| is_free(axis)) else { break };
+            let Some(next) = left.iter().position(is_free) else { break };
             order.push(left.remove(next));
         }
         if !left.is_empty() {

@@ -105,21 +105,11 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read);
-        if stop.is_some() && repeats > 1 {
-            let message = "successive halving judges single trials";
-            t.refuse(
-                "stop",
-                &["repeats"],
-                message,
-                "leave `repeats` out, and repeat the best trial afterwards",
-            );
-        }
         t.later(&["share"]);
-        let known = problems.len();
-        if sampler == Sampler::Tpe && repeats > 1 {
-            let hint = "leave `repeats` out, and repeat the best trial afterwards";
-            t.refuse("sampler", &["repeats"], "`tpe` learns from single trials", hint);
+        if repeats > 1 {
+            refuse_repeats(t, sampler);
         }
+        let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
         let of_grid = grid.len();
         let mut sweep = Self { repeats: repeats as u32, repeat_seeds, ..Self::NONE };
@@ -136,13 +126,8 @@ impl Sweep {
             grid.into_iter().chain(zip).chain(points).collect()
         } else {
             check_drawn(t, sampler, trials.is_some());
-            let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
-            let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
-            sweep.conditions = Conditions::read((&keys, of_grid), &when, can_be, problems);
             let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
-            let spaces = grid.iter().map(|axis: &Axis| axis.space.clone()).collect();
-            sweep.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
-            Block::drawn(grid, &sweep.conditions, (sampler, trials, seed), problems).into_iter().collect()
+            sweep.draw_blocks(grid, &when, (sampler, trials, seed), problems)
         };
         if sweep.blocks.is_empty() && problems.len() == known {
             refuse_without_axes(t);
@@ -156,6 +141,22 @@ impl Sweep {
             sweep.leave_out(exclude.as_deref(), problems);
         }
         sweep
+    }
+
+    /// The block of what a sampler draws.
+    fn draw_blocks(
+        &mut self,
+        grid: Vec<Axis>,
+        when: &Table,
+        (sampler, trials, seed): (Sampler, usize, u64),
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Block> {
+        let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
+        let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
+        self.conditions = Conditions::read((&keys, keys.len()), when, can_be, problems);
+        let spaces = grid.iter().map(|axis| axis.space.clone()).collect();
+        self.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
+        Block::drawn(grid, &self.conditions, (sampler, trials, seed), problems).into_iter().collect()
     }
 
     /// The values that a key has in the rows of its block.
@@ -266,7 +267,7 @@ impl Sweep {
         drawn.or_else(at_random).unwrap_or_default()
     }
 
-    /// Trials whose values do not depend on results, of this number.
+    /// How many of these trials have values that do not depend on results.
     pub(super) fn known(&self, trials: usize) -> usize {
         if self.tpe.is_some() { trials.min(tpe::STARTUP) } else { trials }
     }
@@ -341,6 +342,17 @@ fn conditions_of(v: Item<'_>) -> Table {
         Value::Table(table) => Some(table.clone()),
         _ => None,
     })
+}
+
+/// What judges single trials takes no repeats.
+fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler) {
+    let hint = "leave `repeats` out, and repeat the best trial afterwards";
+    if t.has("stop") {
+        t.refuse("stop", &["repeats"], "successive halving judges single trials", hint);
+    }
+    if sampler == Sampler::Tpe {
+        t.refuse("sampler", &["repeats"], "`tpe` learns from single trials", hint);
+    }
 }
 
 /// What a sampler needs, and what it cannot take.

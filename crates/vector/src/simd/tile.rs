@@ -163,21 +163,10 @@ pub(super) unsafe fn tiles<V: Vector, const R: usize>(s: &mut Strip<'_>) {
         let left = s.columns - column;
         // SAFETY: the columns are within the strip.
         unsafe {
-            match (s.lhs_order, left) {
-                (Order::Rows, n) if n >= width => {
-                    tile::<V, R, 2, true, false>(s, rhs, out.add(column), column, ahead)
-                }
-                (Order::Rows, n) if n > V::LANES => {
-                    tile::<V, R, 2, true, true>(s, rhs, out.add(column), column, ahead)
-                }
-                (Order::Rows, _) => tile::<V, R, 1, true, true>(s, rhs, out.add(column), column, ahead),
-                (Order::Columns, n) if n >= width => {
-                    tile::<V, R, 2, false, false>(s, rhs, out.add(column), column, ahead)
-                }
-                (Order::Columns, n) if n > V::LANES => {
-                    tile::<V, R, 2, false, true>(s, rhs, out.add(column), column, ahead)
-                }
-                (Order::Columns, _) => tile::<V, R, 1, false, true>(s, rhs, out.add(column), column, ahead),
+            match left {
+                n if n >= width => tile::<V, R, 2, false>(s, rhs, out.add(column), column, ahead),
+                n if n > V::LANES => tile::<V, R, 2, true>(s, rhs, out.add(column), column, ahead),
+                _ => tile::<V, R, 1, true>(s, rhs, out.add(column), column, ahead),
             }
         }
         column += width;
@@ -197,14 +186,13 @@ macro_rules! for_rows {
     };
 }
 
-/// One tile: `R` rows and `C` vectors of columns from `column` on; the last may be partial (`PART`). `ROWS`: the left
-/// operand is row-major.
+/// One tile: `R` rows and `C` vectors of columns from `column` on; the last may be partial (`PART`).
 ///
 /// # Safety
 /// As for [`tiles`]; `rhs` and `out` are at the tile's first column.
 #[allow(clippy::too_many_lines, reason = "one register tile: its sums live in registers from load to store")]
 #[inline(always)]
-unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, const PART: bool>(
+unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
     s: &Strip<'_>,
     rhs: *const f32,
     out: *mut f32,
@@ -236,11 +224,14 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
             columns: C * V::LANES,
             column: 0,
         };
-        let (mut lhs, mut rhs) = (s.lhs.as_ptr(), rhs);
+        let (row, column_step) = match s.lhs_order {
+            Order::Rows => (s.lhs_stride, 1),
+            Order::Columns => (1, s.lhs_stride),
+        };
         // One pointer per three rows: one per row would not fit the registers.
         let mut third: [*const f32; 5] =
-            std::array::from_fn(|i| lhs.wrapping_add((3 * i).wrapping_mul(s.lhs_stride)));
-        let mut k = s.k;
+            std::array::from_fn(|i| s.lhs.as_ptr().wrapping_add((3 * i).wrapping_mul(row)));
+        let (mut k, mut rhs) = (s.k, rhs);
         while k > 0 {
             ahead[0].next::<V>();
             ahead[1].next::<V>();
@@ -253,17 +244,14 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const ROWS: bool, cons
                     *v = load(rhs, c);
                 }
                 for_rows!(r < R {
-                    let left = V::splat(if ROWS { *third[r / 3].add(r % 3 * s.lhs_stride) } else { *lhs.add(r) });
+                    let left = V::splat(*third[r / 3].add(r % 3 * row));
                     for (c, sum) in sums[r].iter_mut().enumerate() {
                         *sum = left.mul_add(right[c], *sum);
                     }
                 });
-                if ROWS {
-                    for pointer in &mut third {
-                        *pointer = V::opaque(pointer.wrapping_add(1));
-                    }
+                for pointer in &mut third {
+                    *pointer = V::opaque(pointer.wrapping_add(column_step));
                 }
-                lhs = lhs.wrapping_add(s.lhs_stride);
                 rhs = rhs.wrapping_add(s.rhs_stride);
             }
         }

@@ -4,7 +4,7 @@
 mod workers;
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -103,17 +103,12 @@ impl DeviceGroup {
     }
 
     /// Writes the same values to every device.
-    pub fn write(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
-        if let Some(rank) = &mut self.alone {
-            return rank.device.write(purpose, to, from);
-        }
-        let from = from.to_vec();
-        self.workers.all(move |rank| rank.device.write(purpose, to, &from)).map(drop)
+    pub fn write(&mut self, purpose: Purpose, to: Slice, from: Vec<f32>) -> Result<(), DeviceError> {
+        self.all(move |rank| rank.device.write(purpose, to, &from)).map(drop)
     }
 
     /// Writes values to the first device.
-    pub fn write_first(&mut self, purpose: Purpose, to: Slice, from: &[f32]) -> Result<(), DeviceError> {
-        let from = from.to_vec();
+    pub fn write_first(&mut self, purpose: Purpose, to: Slice, from: Vec<f32>) -> Result<(), DeviceError> {
         self.first(move |rank| rank.device.write(purpose, to, &from))
     }
 
@@ -123,17 +118,14 @@ impl DeviceGroup {
         self.first(move |rank| rank.device.write_sums(purpose, Accumulator::Epoch, &from))
     }
 
-    /// Reads from the first device, which holds what all hold.
-    pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut [f32]) -> Result<(), DeviceError> {
-        if let Some(rank) = &mut self.alone {
-            return rank.device.read(purpose, from, to);
-        }
-        let len = to.len();
-        let read = self.workers.run(1, move |rank| {
-            let mut values = vec![0.0; len];
+    /// Reads from the first device, which holds what all hold, into the memory of `to`; on failure that is empty.
+    pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut Vec<f32>) -> Result<(), DeviceError> {
+        let room = Mutex::new(std::mem::take(to));
+        *to = self.first(move |rank| {
+            let mut values = std::mem::take(&mut *room.lock().unwrap_or_else(PoisonError::into_inner));
+            values.resize(from.len, 0.0);
             rank.device.read(purpose, from, &mut values).map(|()| values)
         })?;
-        read.iter().for_each(|values| to.copy_from_slice(values));
         Ok(())
     }
 
@@ -234,13 +226,13 @@ impl DeviceGroup {
         self.alone.into_iter().chain(self.workers.finish()).collect()
     }
 
-    fn first(
+    fn first<R: Default + Send + 'static>(
         &mut self,
-        command: impl Fn(&mut Rank) -> Result<(), DeviceError> + Send + Sync + 'static,
-    ) -> Result<(), DeviceError> {
+        command: impl Fn(&mut Rank) -> Result<R, DeviceError> + Send + Sync + 'static,
+    ) -> Result<R, DeviceError> {
         match &mut self.alone {
             Some(rank) => command(rank),
-            None => self.workers.run(1, command).map(drop),
+            None => self.workers.run(1, command).map(|mut all| all.pop().unwrap_or_default()),
         }
     }
 

@@ -23,7 +23,10 @@ pub use sweep_line::{LineMode, SweepLine};
 use terminal_size::terminal_size_of;
 
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
-use crate::event::{Event, Header, Level, Outcome, Progress, ValidationRow};
+use crate::{
+    event::{Event, Header, Level, Outcome, Progress, ValidationRow},
+    host::harmless,
+};
 
 /// How much is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,6 +139,7 @@ impl Console {
     /// A line on standard error. Nobody being there to read it is no reason to end a run.
     fn print_line(&mut self, line: &str) {
         self.bar.clear(&mut self.err);
+        let line = harmless(line);
         match &self.options.trial {
             Some(trial) => trial.line.apart(&mut self.err, |err| drop(writeln!(err, "{line}"))),
             None => drop(writeln!(self.err, "{line}")),
@@ -279,7 +283,7 @@ impl Sink for Console {
             return Ok(());
         }
         let text = std::mem::take(&mut self.waiting);
-        match self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()) {
+        match self.out.write_all(harmless(&text).as_bytes()).and_then(|()| self.out.flush()) {
             // `runner spec.toml | head -1` is no error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
                 Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))

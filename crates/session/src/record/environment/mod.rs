@@ -190,6 +190,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_clock_may_be_before_1970() {
+        let time = std::time::UNIX_EPOCH - std::time::Duration::from_millis(86_400_500);
+        assert_eq!(rfc3339(time.into()), "1969-12-30T23:59:59.500Z");
+    }
+
+    #[test]
     fn the_load_is_a_flat_table_of_what_is_known() {
         let known = Load {
             window_s: 2.0,

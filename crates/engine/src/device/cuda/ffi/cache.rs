@@ -1,11 +1,13 @@
 //! Compiled kernels on disk, so that only the first run on a machine waits for the compiler.
 //!
 //! An entry is named by a hash of everything its code depends on, begins with a checksum, and is written under another
-//! name and then renamed. A damaged entry counts as missing; a folder that cannot be written is ignored.
+//! name and then renamed. An entry that is damaged, or that another user may write, counts as missing; a folder that cannot
+//! be written is ignored.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     io::Write,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -49,14 +51,28 @@ fn key(parts: &[&[u8]]) -> String {
 }
 
 fn read(path: &Path) -> Option<Vec<u8>> {
+    // Code that another user could have written is not run on a GPU.
+    if !(is_trusted(path) && is_trusted(path.parent()?)) {
+        return None;
+    }
     let bytes = fs::read(path).ok()?;
     let (sum, code) = bytes.split_at_checked(SUM)?;
     (Sha256::digest(code)[..] == *sum).then(|| code.to_vec())
 }
 
+/// Whether only this user and root may write there.
+fn is_trusted(path: &Path) -> bool {
+    let Ok(own) = fs::metadata("/proc/self") else { return false };
+    fs::metadata(path).is_ok_and(|data| [own.uid(), 0].contains(&data.uid()) && data.mode() & 0o022 == 0)
+}
+
 fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
-    fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    // Whatever the mask: an entry that others may write is not read.
+    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
     write_atomically(path, Durability::Process, |file| {
+        file.get_ref().set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(&Sha256::digest(code))?;
         file.write_all(code)
     })

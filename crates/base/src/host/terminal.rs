@@ -1,0 +1,42 @@
+//! Text that a terminal may be given.
+
+use std::borrow::Cow;
+
+/// Control characters as escapes, so that names from files and arguments neither move the cursor nor hide text; line ends,
+/// tabs and colours stay.
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    let stays = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    if text.chars().all(stays) {
+        return text.into();
+    }
+    let mut shown = String::new();
+    for (at, letter) in text.char_indices() {
+        let rest = &text[at..];
+        if stays(letter) || rest.starts_with("\r\n") || is_colour(rest) {
+            shown.push(letter);
+        } else {
+            shown.extend(letter.escape_default());
+        }
+    }
+    shown.into()
+}
+
+/// Whether it begins with a sequence of SGR: `ESC [ 1;31 m`.
+fn is_colour(text: &str) -> bool {
+    let numbers = text.strip_prefix("\x1b[").and_then(|rest| rest.split_once('m'));
+    numbers.is_some_and(|(numbers, _)| numbers.bytes().all(|byte| byte == b';' || byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn only_colours_pass() {
+        assert_eq!(harmless("a\tü\r\n\x1b[1;31merror\x1b[0m\n"), "a\tü\r\n\x1b[1;31merror\x1b[0m\n");
+        assert_eq!(
+            harmless("a\rb\u{9b}2J\x1b[2J\x1b]0;x\u{7}\x1b"),
+            r"a\rb\u{9b}2J\u{1b}[2J\u{1b}]0;x\u{7}\u{1b}"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! What `docs/determinism.md` says, where no other test does: what does not change a number, and where that which does is
+//! recorded. Threads, logging policies and streamed rows are in `run.rs`; seeds in `split.rs`; sums over devices in
+//! `crates/engine/src/collective/`; runs that go on in `resume/`; engines of a GPU in `cuda/parity.rs`.
+
+use sha2::{Digest, Sha256};
+
+use super::process::{Folder, Sandbox, tensors};
+
+const SPEC: &str = r#"
+[data]
+batch_size = 5
+[data.synthetic_regression]
+weights = [2.0, -3.4, 0.5]
+train_rows = 43
+validation_rows = 3
+[model]
+layers = [{ linear = { out_features = 7 } }, { dropout = { p = 0.25 } }, { linear = { out_features = 1 } }]
+[optimizer.sgd]
+lr = 0.02
+[trainer]
+max_epochs = 4
+"#;
+
+/// The numbers of a run, and its weights.
+fn result(run: &Folder) -> (impl PartialEq, impl PartialEq) {
+    (run.numbers(), tensors(&run.model()))
+}
+
+/// Initial weights, and the rows of each batch.
+#[test]
+fn draws_are_those_of_the_seed_on_any_devices() {
+    let place = Sandbox::new(SPEC);
+    let run = |gpus: &str| {
+        let count = format!("devices.num_gpus={gpus}");
+        // No update changes a weight.
+        place.run(&["optimizer.sgd.lr=1e-30", &count, "--virtual-gpus", gpus]).ended_by(0)
+    };
+    let cpu = run("0");
+    for gpus in ["1", "2", "3", "7"] {
+        let run = run(gpus);
+        assert!(tensors(&run.model()) == tensors(&cpu.model()), "{gpus} devices");
+        for column in ["step", "epoch", "split", "rows"] {
+            assert_eq!(run.metrics().column(column), cpu.metrics().column(column), "{gpus} devices");
+        }
+        // The same rows and masks: another would change a loss by far more than the order of a sum.
+        for (own, alone) in run.metrics().f64s("loss").into_iter().zip(cpu.metrics().f64s("loss")) {
+            assert!((own / alone - 1.0).abs() < 1e-5, "{gpus} devices: {own}, {alone}");
+        }
+    }
+}
+
+/// A timeline, samples of the machine, checkpoints, what is shown, and measured rates.
+#[test]
+fn what_only_looks_changes_no_number() {
+    let place = Sandbox::new(SPEC);
+    for on in [&["--threads=2"][..], &["devices.num_gpus=2", "--virtual-gpus=2"]] {
+        let run = |more: &[&str]| place.run(&[on, more].concat()).ended_by(0);
+        let plain = run(&[]);
+        for more in [
+            "logging.trace=true",
+            "logging.system_every_s=0.01",
+            "logging.tensorboard=true",
+            "checkpoint.every_steps=2",
+            "trainer.monitor=validation.rmse",
+            "-v",
+            "--json",
+        ] {
+            assert!(result(&run(&[more])) == result(&plain), "{more}");
+        }
+        assert_eq!(place.runner(&["devices", "--measure"]).code, Some(0));
+        assert!(result(&run(&[])) == result(&plain), "measured rates");
+    }
+}
+
+#[test]
+fn what_changes_digits_is_recorded() {
+    let place = Sandbox::new(SPEC);
+    let cpu = place.run(&[]).ended_by(0);
+    let two = place.run(&["devices.num_gpus=2", "--virtual-gpus=2"]).ended_by(0);
+    assert_eq!([cpu.summary("devices_used"), two.summary("devices_used")], ["cpu", "virtual:0;virtual:1"]);
+    assert_eq!([cpu.summary("engine"), cpu.summary("precision")], ["serial", "f32"]);
+    // The same run by another instruction set.
+    let (other, path) = (place.run(&[]).ended_by(0), "environment.toml");
+    let text = other.text(path);
+    let line = text.lines().find(|line| line.starts_with("instruction_set = ")).unwrap();
+    std::fs::write(other.0.join(path), text.replace(line, "instruction_set = \"none\"")).unwrap();
+    let compared = place.runner(&["compare", cpu.0.to_str().unwrap(), other.0.to_str().unwrap()]);
+    assert!(compared.stdout.contains("cpu.instruction_set"), "{compared:?}");
+}
+
+#[test]
+fn the_folder_bears_the_hash_of_its_spec() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&[]).ended_by(0);
+    let text = run.text("spec.toml");
+    let spec: String = text.split_inclusive('\n').skip_while(|line| line.starts_with('#')).collect();
+    let hash: String = Sha256::digest(spec).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    assert!(run.0.to_str().unwrap().ends_with(&hash), "{hash}: {}", run.0.display());
+}
