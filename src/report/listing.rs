@@ -100,6 +100,9 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
         let filter = Filter::new(text, &all)?;
         entries.iter_mut().for_each(|entry| entry.runs.retain(|run| filter.holds(run)));
         entries.retain(|entry| !entry.runs.is_empty());
+        if entries.is_empty() && !request.json {
+            return Ok(format!("none of {} has `{text}`\n", units::counted(all.len() as u64, "run")));
+        }
     }
     entries.sort_by(|a, b| a.started().cmp(b.started()));
     if let Some(word) = request.sort {
