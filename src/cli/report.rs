@@ -10,7 +10,7 @@ use super::{args::ReportOptions, png};
 use crate::{
     host::{Durability, open_regular, reason, write_atomically},
     predict::{Trained, WhichWeights, predict_validation},
-    report::{self, Found, HEAD, PageRequest, Predicted, SVG, find_one},
+    report::{self, Found, HEAD, Page, PageRequest, Predicted, SVG, find_one},
     run::{Exit, print, print_error, print_stderr},
     units,
 };
@@ -51,19 +51,11 @@ pub fn report(options: &ReportOptions) -> Exit {
         print_stderr(&format!("warning: {warning}\n"));
     }
     let path = options.out.clone().unwrap_or_else(|| default_path(paths));
-    let mut files: Vec<(PathBuf, Vec<u8>, &[u8])> = vec![(path.clone(), page.html.into(), HEAD.as_bytes())];
-    for (name, svg) in page.drawings {
-        if let (Some(folder), Some(program)) = (&options.png, program) {
-            let path = folder.join(format!("{name}.png"));
-            match png::convert(program, &svg) {
-                Ok(bytes) => files.push((path, bytes, png::PNG)),
-                Err(e) => return unwritable(&path, &e),
-            }
-        }
-        if let Some(folder) = &options.svg {
-            files.push((folder.join(format!("{name}.svg")), svg.into(), SVG.as_bytes()));
-        }
-    }
+    let size = units::bytes(page.html.len() as u64);
+    let files = match files_of(page, path.clone(), options, program) {
+        Ok(files) => files,
+        Err(exit) => return exit,
+    };
     for (path, _, head) in &files {
         match is_replaceable(path, head) {
             Ok(true) => {}
@@ -76,25 +68,58 @@ pub fn report(options: &ReportOptions) -> Exit {
             Err(e) => return unwritable(path, &e),
         }
     }
-    for folder in options.svg.iter().chain(&options.png) {
-        if let Err(e) = fs::create_dir_all(folder) {
-            return unwritable(folder, &e);
-        }
-    }
-    for (path, bytes, _) in &files {
-        // A link stays, and the page that it leads to is replaced.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let written = write_atomically(&target, Durability::Process, |file| file.write_all(bytes));
-        if let Err(e) = written {
-            return unwritable(path, &e);
-        }
+    if let Err(exit) = write(options, &files) {
+        return exit;
     }
     let drawings = match files.len() {
         1 => String::new(),
         count => format!(", {}", units::counted(count as u64 - 1, "drawing")),
     };
-    print_stderr(&format!("a page of {}{drawings}\n", units::bytes(files[0].1.len() as u64)));
+    print_stderr(&format!("a page of {size}{drawings}\n"));
     print(&format!("{}\n", path.display()))
+}
+
+/// A file's path and bytes, and how one begins that it may replace.
+type File = (PathBuf, Vec<u8>, &'static [u8]);
+
+/// The page and its drawings.
+fn files_of(
+    page: Page,
+    path: PathBuf,
+    options: &ReportOptions,
+    program: Option<usize>,
+) -> Result<Vec<File>, Exit> {
+    let mut files: Vec<File> = vec![(path, page.html.into(), HEAD.as_bytes())];
+    for (name, svg) in page.drawings {
+        if let (Some(folder), Some(program)) = (&options.png, program) {
+            let path = folder.join(format!("{name}.png"));
+            match png::convert(program, &svg) {
+                Ok(bytes) => files.push((path, bytes, png::PNG)),
+                Err(e) => return Err(unwritable(&path, &e)),
+            }
+        }
+        if let Some(folder) = &options.svg {
+            files.push((folder.join(format!("{name}.svg")), svg.into(), SVG.as_bytes()));
+        }
+    }
+    Ok(files)
+}
+
+fn write(options: &ReportOptions, files: &[File]) -> Result<(), Exit> {
+    for folder in options.svg.iter().chain(&options.png) {
+        if let Err(e) = fs::create_dir_all(folder) {
+            return Err(unwritable(folder, &e));
+        }
+    }
+    for (path, bytes, _) in files {
+        // A link stays, and the page that it leads to is replaced.
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+        let written = write_atomically(&target, Durability::Process, |file| file.write_all(bytes));
+        if let Err(e) = written {
+            return Err(unwritable(path, &e));
+        }
+    }
+    Ok(())
 }
 
 /// What the model of a single run that has ended says of its validation rows; `None` where there is no such run or no model.
