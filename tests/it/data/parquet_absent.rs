@@ -10,7 +10,7 @@ fn a_build_without_parquet_says_so() {
     );
     std::fs::write(place.path().join("x.parquet"), "PAR1").unwrap();
     let schema = place.runner(&["schema"]).stdout;
-    assert!(schema.contains("Tables of columns (Parquet)"));
+    assert!(schema.contains("tables of columns (Parquet)"));
     for words in [&["check", "spec.toml"][..], &["spec.toml"], &["new", "csv", "--from", "x.parquet"]] {
         let ended = place.runner(words);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
