@@ -1,0 +1,105 @@
+//! A point that a sampler drew.
+
+use super::{
+    super::tree::{Node, Value},
+    Sweep,
+    conditions::Conditions,
+    space::Space,
+    tpe::{Observed, STARTUP},
+};
+
+/// The value of each swept key; none where the key does not vary.
+#[derive(Clone, Debug)]
+pub struct Point {
+    values: Vec<Option<Value>>,
+    /// Where each value lies in its space; NaN for none.
+    places: Vec<f64>,
+}
+
+impl Point {
+    /// From a value for each key, also for those that do not vary.
+    pub(super) fn new(spaces: &[Space], conditions: &Conditions, values: Vec<Value>) -> Self {
+        let active = conditions.active(&values.iter().collect::<Vec<_>>());
+        let values: Vec<Option<Value>> = values
+            .into_iter()
+            .zip(active)
+            .map(|(value, is_active)| Some(value).filter(|_| is_active))
+            .collect();
+        let place = |(space, value): (&Space, &Option<Value>)| {
+            value.as_ref().map_or(f64::NAN, |value| space.place_of(value))
+        };
+        let places = spaces.iter().zip(&values).map(place).collect();
+        Self { values, places }
+    }
+
+    /// As [`Point::cells`] wrote it; `None` where it is no point of these axes.
+    pub(super) fn read(spaces: &[Space], conditions: &Conditions, cells: &[String]) -> Option<Self> {
+        let value = |(space, cell): (&Space, &String)| match cell.is_empty() {
+            true => Some(Value::Deleted),
+            false => space.read(cell),
+        };
+        let values: Vec<Value> = spaces.iter().zip(cells).map(value).collect::<Option<_>>()?;
+        let is_whole = values.len() == spaces.len();
+        // Cells that are empty, or are not, against the conditions come back as others.
+        is_whole.then(|| Self::new(spaces, conditions, values)).filter(|point| point.cells() == cells)
+    }
+
+    /// A text for each key: its value in TOML, nothing where it does not vary.
+    pub fn cells(&self) -> Vec<String> {
+        self.texts(Value::literal)
+    }
+
+    /// The values as they are shown; an empty text for a key that does not vary.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        self.texts(Value::display)
+    }
+
+    fn texts(&self, text: impl Fn(&Value) -> String) -> Vec<String> {
+        self.values.iter().map(|value| value.as_ref().map(&text).unwrap_or_default()).collect()
+    }
+
+    pub(super) fn values(&self) -> &[Option<Value>] {
+        &self.values
+    }
+
+    pub(super) fn place(&self, axis: usize) -> f64 {
+        self.places[axis]
+    }
+}
+
+impl Sweep {
+    /// The point of a trial whose values do not depend on results.
+    pub(in super::super) fn point(&self, trial: usize) -> Option<Point> {
+        let (tpe, row) = (self.tpe.as_ref()?, self.blocks.first()?.rows.get(trial)?);
+        let values = row.iter().map(|node| node.value.clone()).collect();
+        Some(Point::new(&tpe.spaces, &self.conditions, values))
+    }
+
+    /// A point by its cells.
+    pub(in super::super) fn read_point(&self, cells: &[String]) -> Option<Point> {
+        Point::read(&self.tpe.as_ref()?.spaces, &self.conditions, cells)
+    }
+
+    /// The values of a point that was drawn, at the places of their axes.
+    pub(in super::super) fn nodes_of(&self, point: &Point) -> Vec<Option<Node>> {
+        let first = self.blocks.first().and_then(|block| block.rows.first()).into_iter().flatten();
+        let node =
+            |(value, at): (&Option<Value>, &Node)| value.clone().map(|value| Node { span: at.span, value });
+        point.values().iter().zip(first).map(node).collect()
+    }
+
+    /// Draws a later trial; the points that were drawn at random stand in where there are too few results, or nothing new
+    /// comes up.
+    pub(in super::super) fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Option<Point> {
+        let results = history.iter().filter(|own| own.cost.is_some()).count();
+        let tpe = self.tpe.as_ref().filter(|_| results >= STARTUP);
+        let at_random = || {
+            let is_new = |point: &Point| {
+                let cells = point.cells();
+                !history.iter().any(|own| own.point.cells() == cells)
+            };
+            (trial..self.points()).chain(0..trial).filter_map(|trial| self.point(trial)).find(is_new)
+        };
+        tpe.and_then(|tpe| tpe.draw(trial, &self.conditions, history)).or_else(at_random)
+    }
+}
