@@ -395,9 +395,9 @@ fn a_folder_without_one_model_is_refused() {
         (&sweep, "x.npy", "is a sweep, and holds a run for each trial"),
         (lab.runs.to_str().unwrap(), "x.npy", "is a run of the lab: it trains no model"),
         (&runs, "x.npy", "holds 2 runs, the last one in `"),
-        ("empty", "x.npy", "`empty` is no run"),
+        ("empty", "x.npy", "`empty` holds no run"),
         ("nowhere", "x.npy", "`nowhere` does not exist"),
-        ("spec.toml", "x.npy", "`spec.toml` is no run"),
+        ("spec.toml", "x.npy", "`spec.toml` holds no run"),
         ("old", "x.npy", "cannot be used on new rows: it has no preprocessing of the training rows"),
     ] {
         let ended = place.runner(&["predict", run, "x.npy", more][..if more == "x.npy" { 3 } else { 4 }]);

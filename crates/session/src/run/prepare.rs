@@ -29,8 +29,8 @@ pub fn prepare<P: Planned>(
 ) -> Result<Vec<Prepared<P>>, Vec<(usize, Problem)>> {
     let mut problems = Vec::new();
     let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
-    // Only trials that ask for other devices repeat each other; among thousands looking for them takes seconds.
-    let may_repeat = experiment.axes.iter().any(|key| key.starts_with("devices"));
+    // Only these keys make trials that repeat each other; among thousands looking for them takes seconds.
+    let may_repeat = experiment.axes.iter().any(|key| key.starts_with("devices") || key == "matmul.order");
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
             Ok(planned) => {
