@@ -6,6 +6,7 @@
 
 mod block;
 mod conditions;
+mod drawn;
 mod exclude;
 mod file;
 mod fit;
