@@ -57,7 +57,7 @@ pub use schedule::{
 };
 pub use schema::schema;
 pub use suggest::nearest;
-pub use sweep::{Halving, Observed};
+pub use sweep::{Halving, Observed, Point};
 pub use tables::{Csv, Missing, Parquet};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
