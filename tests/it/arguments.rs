@@ -216,6 +216,7 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     assert_eq!(completed(&["check", "-q", "spec.toml", "model.loss=h"]), ["model.loss=huber"]);
     // Bash splits at `=`.
     assert_eq!(completed(&["spec.toml", "trainer.restore_best", "=", "t"]), ["true"]);
+    assert_eq!(completed(&["spec.toml", "trainer.restore_best", "="]), ["true", "false"]);
     assert_eq!(completed(&["run", "sp"]), ["spec.toml"]);
     assert_eq!(completed(&["new", "m"]), ["mlp"]);
     let [name, run] = [run.parent().unwrap(), &run].map(|path| path.to_str().unwrap());

@@ -56,8 +56,8 @@ fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
     let spec: toml::Table =
         fs::read_to_string(spec).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let found = match &line[..] {
-        // Bash takes `=` for a word of its own, and replaces what follows it.
-        [.., key, equals] if equals == "=" && text.is_empty() => values_of(key, "", &spec),
+        // Bash takes `=` for a word of its own, which is the one to complete right after it, and replaces what follows.
+        [.., key, equals] if equals == "=" && (text.is_empty() || text == "=") => values_of(key, "", &spec),
         [.., key, equals, _] if equals == "=" => values_of(key, &text, &spec),
         _ => overrides(&text, &spec),
     };
