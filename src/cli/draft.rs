@@ -1,4 +1,4 @@
-//! `runner new csv --from DATA`: a spec for a table, by what its columns hold.
+//! `runner new csv --from DATA`: a spec for a CSV or Parquet file, by what its columns hold.
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,10 @@ pub fn draft(data: &Path, target: Option<&str>, file: Option<&Path>) -> Result<S
     };
     let target_column = &columns[place];
     let is_class = is_class(target_column, *rows);
+    if has_decimal_commas(target_column) {
+        let message = format!("`{}` cannot be predicted: it has {DECIMAL_COMMAS}", target_column.name);
+        return Err(refuse(message).hint("write them with points").into());
+    }
     if target_column.distinct() < 2 {
         let message =
             format!("there is nothing to predict in `{}`: all its values are equal", target_column.name);
@@ -61,11 +65,14 @@ pub fn draft(data: &Path, target: Option<&str>, file: Option<&Path>) -> Result<S
         others.map(|(_, column)| (column, use_of(column, *rows))).collect();
     let has_feature = uses.iter().any(|(_, purpose)| !matches!(purpose, Use::Ignored(_)));
     // Where there is nothing else, the number of a row may be a time.
-    if let Some((_, purpose)) = uses.iter_mut().find(|(column, _)| !has_feature && column.counts_rows) {
+    if let Some((_, purpose)) =
+        uses.iter_mut().find(|(column, _)| !has_feature && column.counts_rows && column.numbers > 0)
+    {
         *purpose = Use::Number;
     } else if !has_feature {
         let message = format!("`{}` has no column to predict `{}` from", data.display(), target_column.name);
-        return Err(refuse(message).into());
+        let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, *purpose));
+        return Err(refuse(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
     Ok(Draft { data, file, profile: &profile, target: target_column, is_class, uses }.text())
 }
@@ -76,14 +83,33 @@ fn is_class(column: &ColumnProfile, rows: usize) -> bool {
     !column.is_numeric() || (column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows)
 }
 
+const DECIMAL_COMMAS: &str = "numbers with decimal commas, which are not read";
+
+/// Whether its first text is a number if its comma is a point.
+fn has_decimal_commas(column: &ColumnProfile) -> bool {
+    column
+        .text
+        .as_ref()
+        .is_some_and(|cell| cell.contains(',') && cell.replacen(',', ".", 1).parse::<f64>().is_ok())
+}
+
+/// Why a column is left out, with an example.
+fn reason(column: &ColumnProfile, purpose: Use) -> Option<String> {
+    let Use::Ignored(why) = purpose else { return None };
+    let example = column.text.as_ref().filter(|_| column.numbers > 0);
+    let example = example.map(|cell| format!(", such as `{}`", cell.escape_debug())).unwrap_or_default();
+    Some(format!("`{}` is left out: {why}{example}", column.name.escape_debug()))
+}
+
 fn use_of(column: &ColumnProfile, rows: usize) -> Use {
     match column.distinct() {
+        _ if has_decimal_commas(column) => Use::Ignored(DECIMAL_COMMAS),
         _ if column.name.is_empty() => Use::Ignored("it has no name"),
-        0 => Use::Ignored("it is empty"),
+        0 => Use::Ignored("it has no numbers and no text"),
         1 => Use::Ignored("all its values are equal"),
         _ if column.is_numeric() && column.counts_rows => Use::Ignored("it counts the rows"),
         _ if column.is_numeric() => Use::Number,
-        _ if column.numbers > rows / 2 => Use::Ignored("some of its cells are no numbers"),
+        _ if column.numbers > rows / 2 => Use::Ignored("some of its cells are no finite numbers"),
         distinct if distinct <= MOST_CATEGORIES && distinct * ROWS_EACH <= rows => Use::Category,
         _ => Use::Ignored("its texts are names or prose, not categories"),
     }
@@ -102,7 +128,10 @@ impl Draft<'_> {
     fn text(&self) -> String {
         let CsvProfile { rows, columns, .. } = self.profile;
         let stem = self.data.file_name().unwrap_or_default().to_string_lossy();
-        let name = stem.split('.').next().filter(|name| !name.is_empty()).unwrap_or("table");
+        // As a spec without a name is called: after its file.
+        let spec = self.file.and_then(Path::file_stem).map(|stem| stem.to_string_lossy());
+        let data = || stem.split('.').next().filter(|name| !name.is_empty()).unwrap_or("table");
+        let name = spec.as_deref().unwrap_or_else(data);
         let outputs = if self.is_class { self.target.distinct() } else { 1 };
         let hidden = match rows {
             0..500 => 16,
@@ -121,7 +150,7 @@ impl Draft<'_> {
              name = {}\n\n\
              [data]\n\
              batch_size = {batch}\n\n\
-             [data.csv]\n{}\n\
+             [data.{}]\n{}\n\
              [model]\n\
              layers = [\n    {{ linear = {{ out_features = {hidden} }} }},\n    \"relu\",\n    \
              {{ linear = {{ out_features = {outputs} }} }},\n]\n\
@@ -135,12 +164,13 @@ impl Draft<'_> {
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
             quoted(name),
+            if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
             if self.is_class { "\n[logging]\nmetrics = [\"loss\", \"accuracy\"]\n" } else { "" },
         )
     }
 
-    /// The keys of `[data.csv]`.
+    /// The keys of the source.
     fn source(&self) -> String {
         let target = self.target;
         let about = match (self.is_class, target.is_numeric()) {
@@ -184,13 +214,8 @@ impl Draft<'_> {
         }
         let ignored = named(&|purpose| matches!(purpose, Use::Ignored(_)));
         if !ignored.is_empty() {
-            lines.extend(self.uses.iter().filter_map(|(column, purpose)| {
-                let Use::Ignored(why) = purpose else { return None };
-                let example = column.text.as_ref().filter(|_| column.numbers > 0);
-                let example = example.map(|cell| format!(", such as `{}`", cell.escape_debug()));
-                let name = column.name.escape_debug();
-                Some(format!("# `{name}` is left out: {why}{}", example.unwrap_or_default()))
-            }));
+            let reasons = self.uses.iter().filter_map(|(column, purpose)| reason(column, *purpose));
+            lines.extend(reasons.map(|why| format!("# {why}")));
             lines.push(format!("ignore = [{}]", ignored.join(", ")));
         }
         lines

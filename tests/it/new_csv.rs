@@ -26,7 +26,7 @@ fn a_table_with_text_and_missing_cells() {
     fs::copy(PENGUINS, place.path().join("penguins.csv")).unwrap();
     insta::assert_snapshot!(drafted(&place, &["penguins.csv", "--target", "species"]), @r#"
     # Drafted for penguins.csv: 344 rows, 8 columns. Every line may be changed.
-    name = "penguins"
+    name = "spec"
 
     [data]
     batch_size = 16
@@ -84,7 +84,7 @@ fn columns_that_do_not_help_are_left_out() {
     let text = drafted(&place, &["a.csv"]);
     insta::assert_snapshot!(text.split("\n[model]").next().unwrap(), @r#"
     # Drafted for a.csv: 60 rows, 6 columns. Every line may be changed.
-    name = "a"
+    name = "spec"
 
     [data]
     batch_size = 16
@@ -95,7 +95,7 @@ fn columns_that_do_not_help_are_left_out() {
     # `0` is left out: it counts the rows
     # `1` is left out: all its values are equal
     # `2` is left out: its texts are names or prose, not categories
-    # `3` is left out: some of its cells are no numbers, such as `n.k.`
+    # `3` is left out: some of its cells are no finite numbers, such as `n.k.`
     ignore = ["0", "1", "2", "3"]
     missing = "drop"    # 6 missing cells of the target cannot be filled
     delimiter = ";"
@@ -120,7 +120,7 @@ fn a_header_may_lack_the_name_of_an_index() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = fs::read_to_string(place.path().join("sub/spec.toml")).unwrap();
     let expected = "path = \"pandas.csv\"\ntarget = \"y\"    # 2 classes\n# `` is left out: it has no name\nignore = [\"\"]\n";
-    assert!(text.contains(expected), "{text}");
+    assert!(text.contains(expected) && text.contains("\nname = \"spec\"\n"), "{text}");
     assert_eq!(place.runner(&["check", "sub/spec.toml"]).code, Some(0));
 }
 
@@ -134,6 +134,11 @@ fn what_cannot_be_drafted() {
     fs::write(place.path().join("twice.csv"), "a,a,y\n1,2,3\n").unwrap();
     let texts: String = (0..3000).map(|n| format!("{n}.5,text {n}\n")).collect();
     fs::write(place.path().join("texts.csv"), format!("a,b\n{texts}")).unwrap();
+    let huge: String =
+        (0..40).map(|n| format!("{},{n}.25\n", if n == 9 { "1e400" } else { "0.5" })).collect();
+    fs::write(place.path().join("huge.csv"), format!("a,b\n{huge}")).unwrap();
+    let commas: String = (0..40).map(|n| format!("{n},25;{n},5\n")).collect();
+    fs::write(place.path().join("commas.csv"), format!("a;b\n{commas}")).unwrap();
     let refused = |arguments: &[&str]| {
         let Ended { code, stderr, stdout } = place.runner(&[&["new", "csv", "--from"], arguments].concat());
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{stderr}");
@@ -147,6 +152,8 @@ fn what_cannot_be_drafted() {
         refused(&["empty.csv"]),
         refused(&["twice.csv"]),
         refused(&["texts.csv"]),
+        refused(&["huge.csv"]),
+        refused(&["commas.csv"]),
         refused(&["nowhere.csv"]),
         place.runner(&["new", "mlp", "--from", "one.csv"]).stderr,
     ];
@@ -179,6 +186,12 @@ fn what_cannot_be_drafted() {
 
     error: `b` cannot be predicted: nearly every row has another text
      = hint: `--target COLUMN` names another column
+
+    error: `huge.csv` has no column to predict `b` from
+     = hint: `a` is left out: some of its cells are no finite numbers, such as `1e400`
+
+    error: `b` cannot be predicted: it has numbers with decimal commas, which are not read
+     = hint: write them with points
 
     error: cannot read `nowhere.csv`: no such file or directory
      = hint: a relative path is taken from the folder of the spec
