@@ -1,4 +1,4 @@
-//! `runner new csv --from DATA`: a spec for a table, by what its columns hold.
+//! `runner new csv --from DATA`: a spec for a CSV or Parquet file, by what its columns hold.
 
 use std::path::{Path, PathBuf};
 
@@ -65,7 +65,9 @@ pub fn draft(data: &Path, target: Option<&str>, file: Option<&Path>) -> Result<S
         others.map(|(_, column)| (column, use_of(column, *rows))).collect();
     let has_feature = uses.iter().any(|(_, purpose)| !matches!(purpose, Use::Ignored(_)));
     // Where there is nothing else, the number of a row may be a time.
-    if let Some((_, purpose)) = uses.iter_mut().find(|(column, _)| !has_feature && column.counts_rows) {
+    if let Some((_, purpose)) =
+        uses.iter_mut().find(|(column, _)| !has_feature && column.counts_rows && column.numbers > 0)
+    {
         *purpose = Use::Number;
     } else if !has_feature {
         let message = format!("`{}` has no column to predict `{}` from", data.display(), target_column.name);
@@ -103,7 +105,7 @@ fn use_of(column: &ColumnProfile, rows: usize) -> Use {
     match column.distinct() {
         _ if has_decimal_commas(column) => Use::Ignored(DECIMAL_COMMAS),
         _ if column.name.is_empty() => Use::Ignored("it has no name"),
-        0 => Use::Ignored("it is empty"),
+        0 => Use::Ignored("it has no numbers and no text"),
         1 => Use::Ignored("all its values are equal"),
         _ if column.is_numeric() && column.counts_rows => Use::Ignored("it counts the rows"),
         _ if column.is_numeric() => Use::Number,
@@ -148,7 +150,7 @@ impl Draft<'_> {
              name = {}\n\n\
              [data]\n\
              batch_size = {batch}\n\n\
-             [data.csv]\n{}\n\
+             [data.{}]\n{}\n\
              [model]\n\
              layers = [\n    {{ linear = {{ out_features = {hidden} }} }},\n    \"relu\",\n    \
              {{ linear = {{ out_features = {outputs} }} }},\n]\n\
@@ -162,12 +164,13 @@ impl Draft<'_> {
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
             quoted(name),
+            if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
             if self.is_class { "\n[logging]\nmetrics = [\"loss\", \"accuracy\"]\n" } else { "" },
         )
     }
 
-    /// The keys of `[data.csv]`.
+    /// The keys of the source.
     fn source(&self) -> String {
         let target = self.target;
         let about = match (self.is_class, target.is_numeric()) {

@@ -8,6 +8,10 @@ pub(super) fn wrong(cell: &[u8], column: &str, what: &str) -> String {
 }
 
 pub(super) fn integer(cell: &[u8]) -> Option<u64> {
+    // More digits may overflow.
+    if !(1..=19).contains(&cell.len()) {
+        return None;
+    }
     let mut value = 0;
     for byte in cell {
         let digit = byte.wrapping_sub(b'0');
@@ -16,8 +20,7 @@ pub(super) fn integer(cell: &[u8]) -> Option<u64> {
         }
         value = value * 10 + u64::from(digit);
     }
-    // More digits may overflow.
-    (1..=19).contains(&cell.len()).then_some(value)
+    Some(value)
 }
 
 /// Digits in few bytes are an integer and a power of ten, both exact, so their quotient is rounded once (Clinger 1990); the
@@ -65,5 +68,6 @@ mod tests {
                 "{text}"
             );
         }
+        assert_eq!([&b""[..], &[b'9'; 20], &[b'9'; 40]].map(integer), [None; 3]);
     }
 }

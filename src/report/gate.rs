@@ -48,7 +48,7 @@ pub struct Verdict {
 }
 
 impl Condition {
-    fn new(text: &str, comparison: &Comparison) -> Result<Self, ReportError> {
+    fn new(text: &str, own: &Comparison, base: Option<&Comparison>) -> Result<Self, ReportError> {
         let wrong = |message: String| {
             let hint =
                 "as in `--fail-if 'median(steps_per_s) < 0.95 * baseline'` or `mean(validation.loss) > 0.1`";
@@ -65,12 +65,13 @@ impl Condition {
         if matches!(operator, Operator::Equal | Operator::Differs) {
             return Err(wrong("expected one of < <= > >=".to_owned()));
         }
-        let metric = Metric::new(rest.strip_suffix(')').ok_or_else(no_condition)?.trim(), &comparison.runs)?;
+        let name = rest.strip_suffix(')').ok_or_else(no_condition)?.trim();
         let (factor, is_relative) = match right.strip_suffix("baseline") {
             None => (right, false),
             Some(factor) if factor.trim().is_empty() => ("1", true),
             Some(factor) => (factor.trim().strip_suffix('*').ok_or_else(no_condition)?.trim(), true),
         };
+        let metric = own.metric_against(base.filter(|_| is_relative).unwrap_or(own), Some(name))?;
         let number = factor.parse().ok().filter(|number: &f64| number.is_finite());
         let factor = number.ok_or_else(|| wrong(format!("expected a number, found `{factor}`")))?;
         Ok(Self { statistic, metric, operator, factor, is_relative })
@@ -157,7 +158,7 @@ pub fn gate(
     base: Option<&Comparison>,
     by: &[String],
 ) -> Result<Verdict, ReportError> {
-    let condition = Condition::new(text, own)?;
+    let condition = Condition::new(text, own, base)?;
     if condition.is_relative && base.is_none() {
         let message = format!("`{text}` needs a baseline");
         let hint = Some("`--baseline PATH`, or a second path: the first is the baseline".to_owned());

@@ -28,6 +28,17 @@ impl Comparison {
         declared.pop().map(|(metric, _)| metric).ok_or_else(nothing_learned)
     }
 
+    /// The named metric, or what these runs are judged by, for a comparison with others: a best value is never held
+    /// against a last one.
+    ///
+    /// # Errors
+    /// No run here has the metric, or the runs are judged by several.
+    pub(super) fn metric_against(&self, base: &Self, name: Option<&str>) -> Result<Metric, ReportError> {
+        let own = self.metric(name)?;
+        let all: Vec<_> = self.runs.iter().chain(&base.runs).cloned().collect();
+        Metric::new(name.unwrap_or(own.full_name()), &all)
+    }
+
     /// A ranking for each task; where its runs monitor different metrics, one for each of these.
     pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
         let tasks = self.tasks.places(self.runs.len());

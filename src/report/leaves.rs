@@ -127,7 +127,7 @@ impl Template {
             let line = lines.next()?;
             if known != line && !(known.starts_with('#') && line.starts_with('#')) {
                 own.push(self.leaf(table, known, line)?);
-            } else if let Some(header) = line.strip_prefix('[') {
+            } else if let Some(header) = line.trim_start().strip_prefix('[') {
                 table = header.strip_suffix(']')?;
             }
         }
@@ -142,11 +142,19 @@ impl Template {
         if !is_bare || !known.strip_prefix(key)?.starts_with(" = ") {
             return None;
         }
-        let parsed: toml::Table = toml::from_str(line).ok()?;
-        let mut leaves = BTreeMap::new();
         let full = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
-        add(full, parsed.get(key)?, &mut leaves);
-        let (full, value) = leaves.pop_first().filter(|_| leaves.is_empty())?;
+        // A line may hold an inline table, of which each leaf has to be there and no other.
+        let only_leaf = |line: &str| {
+            let parsed: toml::Table = toml::from_str(line).ok()?;
+            let mut leaves = BTreeMap::new();
+            add(full.clone(), parsed.get(key)?, &mut leaves);
+            leaves.pop_first().filter(|_| leaves.is_empty())
+        };
+        let (full, value) = only_leaf(line)?;
+        // The keys of a split decide together how `with_plain_split` writes them.
+        if only_leaf(known)?.0 != full || full.starts_with("data.split") {
+            return None;
+        }
         Some((self.leaves.binary_search_by(|(known, _)| known.cmp(&full)).ok()?, value))
     }
 }
@@ -239,5 +247,21 @@ mod tests {
             assert_eq!(fits(&base.replace(old, new)).is_some(), old == "= 1 }", "{old}");
         }
         assert_eq!(fits(&format!("{base}u = 1\n")), None);
+    }
+
+    #[test]
+    fn a_file_has_no_leaf_of_another() {
+        let fits = |base: &str, text: &str| {
+            Template { text: base.to_owned(), leaves: leaves(base).shared }.fit(text).is_some()
+        };
+        assert!(!fits("z = { p = 1, q = 2 }\n", "z = { p = 1 }\n"));
+        assert!(!fits("z = { p = 1 }\n", "z = { p = 1, q = 2 }\n"));
+        let split = |test| format!("[data.csv]\nx = 1\n[data.split]\ntest = {test}\nvalidation = 0.3\n");
+        assert!(!fits(&split("0.2"), &split("0.0")) && !fits(&split("0.0"), &split("0.2")));
+        assert!(!fits("[a]\nx = 1\ny = 1\n  [b]\nx = 1\n", "[a]\nx = 1\ny = 1\n  [b]\ny = 1\n"));
+        let places = [" 1", " 2"].map(|value| format!("[a]\nx = 1\n  [b]\nx ={value}\n"));
+        let template = Template { text: places[0].clone(), leaves: leaves(&places[0]).shared };
+        let fitted = template.fit(&places[1]).unwrap();
+        assert_eq!(fitted.iter().collect::<Vec<_>>(), [("a.x", "1"), ("b.x", "2")]);
     }
 }

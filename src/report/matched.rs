@@ -106,7 +106,7 @@ pub fn against(
     metric: Option<&str>,
     width: u16,
 ) -> Result<String, ReportError> {
-    let metric = own.metric(metric)?;
+    let metric = own.metric_against(base, metric)?;
     let matched = Matched::new(own, base, &metric, &[])?;
     let p: Vec<f64> = matched.pairs.iter().map(|pair| pair.difference.p.unwrap_or(1.0)).collect();
     let p = holm(&p, p.len());

@@ -13,6 +13,9 @@ use crate::units;
 /// What runs are judged by that validate nothing.
 const TRAIN_LOSS: &str = "train.loss";
 
+/// The column of a run's best value, which is of what it monitors.
+const BEST: &str = "best_value";
+
 /// A metric, and the places of the runs that are judged by it.
 pub(super) type Judged = (Metric, Vec<usize>);
 
@@ -32,9 +35,16 @@ pub(super) struct Metric {
 impl Metric {
     /// A word such as `mae` stands for `validation.mae`, or where nothing was validated for `train.mae`.
     ///
+    /// `best_value` stands for what the runs monitor.
+    ///
     /// # Errors
-    /// No run has a number of that name.
+    /// No run has a number of that name, or the best values are of several metrics.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        if name == BEST
+            && let Some(monitored) = Self::monitored(runs)?
+        {
+            return Ok(monitored);
+        }
         let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figures.contains_key(name));
         let splits: &[&str] = if is_bare { &["validation", "train"] } else { &[] };
         let measured: Vec<String> = splits.iter().map(|split| format!("{split}.{name}")).collect();
@@ -54,6 +64,18 @@ impl Metric {
             return Err(unknown(None));
         }
         Ok(metric)
+    }
+
+    /// What all runs with a best value monitor; `None` where no run has one.
+    fn monitored(runs: &[Run]) -> Result<Option<Self>, ReportError> {
+        let have_best = runs.iter().filter(|run| run.figure(BEST).is_some());
+        let names = distinct(have_best.map(Run::monitor));
+        if names.len() > 1 {
+            let message = format!("`{BEST}` is of different metrics: {}", names.join(", "));
+            let hint = Some("name one of them".to_owned());
+            return Err(ReportError::Query { message, hint });
+        }
+        Ok(names.first().map(|name| Self { is_last: false, ..Self::from_key(Key::full(name), runs) }))
     }
 
     fn from_key(key: Key, runs: &[Run]) -> Self {

@@ -9,7 +9,7 @@ use super::{
 use crate::units;
 
 /// Keys of `[data]` that leave rows and targets as they are.
-const HARMLESS: [&str; 8] = [
+const HARMLESS: [&str; 9] = [
     "data.batch_size",
     "data.fold",
     "data.placement",
@@ -19,10 +19,18 @@ const HARMLESS: [&str; 8] = [
     "data.split.seed",
     "data.csv.standardize",
     "data.idx.scale",
+    "data.parquet.standardize",
 ];
 
 /// Keys that choose features; where rows with missing cells are dropped, they choose rows, too.
-const FEATURES: [&str; 3] = ["data.csv.features", "data.csv.ignore", "data.csv.categorical"];
+const FEATURES: [&str; 6] = [
+    "data.csv.features",
+    "data.csv.ignore",
+    "data.csv.categorical",
+    "data.parquet.features",
+    "data.parquet.ignore",
+    "data.parquet.categorical",
+];
 
 /// Shown for the digest of the data.
 const DATA: &str = "the data";
@@ -89,7 +97,8 @@ impl Tasks {
 /// What decides a run's losses beside model and training.
 fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     let is_file = |value: &str| value.starts_with('/');
-    let drops_rows = spec.get("data.csv.missing").is_some_and(|how| how.contains("drop"));
+    let drops = |key| spec.get(key).is_some_and(|how| how.contains("drop"));
+    let drops_rows = drops("data.csv.missing") || drops("data.parquet.missing");
     // A list has a leaf for each of its items.
     let is_one_of =
         |key: &str, keys: &[&str]| keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")));

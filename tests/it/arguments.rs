@@ -160,7 +160,7 @@ fn a_short_name_is_met_with_the_key() {
         ("trainer.epochs=3", "did you mean `max_epochs`?"),
         ("train.max_epochs=3", "did you mean `trainer`?"),
         ("optimizer.lr=3", "did you mean `optimizer.sgd.lr`?"),
-        ("data.path=x.csv", "did you mean `data.csv.path`?"),
+        ("data.header=false", "did you mean `data.csv.header`?"),
         ("optimizer=adam", "write `optimizer = { adam = { ... } }`"),
         ("schedule=cosine", "write `schedule = { cosine = { ... } }`"),
         ("model.layers=[{ linear = 16 }]", "write `linear = { out_features = 16 }`"),

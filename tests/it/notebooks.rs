@@ -93,6 +93,7 @@ fn a_build_without_parquet_says_so() {
     let place = Sandbox::new("");
     fs::write(place.path().join("s.toml"), "data.synthetic_regression = { weights = [1.0] }\nmodel.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1\ntrainer.max_epochs = 1\n").unwrap();
     let run = place.runner(&["s.toml", "-q"]).stdout.trim().to_owned();
+    fs::write(place.path().join("m.partial"), "a file of the user").unwrap();
     for words in [&["compare", &run, "--export", "parquet"][..], &["export", &run, "--parquet", "m.parquet"]]
     {
         let ended = place.runner(words);
@@ -104,5 +105,6 @@ fn a_build_without_parquet_says_so() {
             ");
         }
     }
-    assert!(!place.path().join("m.partial").exists() && !place.path().join("m.parquet").exists());
+    assert_eq!(fs::read_to_string(place.path().join("m.partial")).unwrap(), "a file of the user");
+    assert!(!place.path().join("m.parquet").exists());
 }

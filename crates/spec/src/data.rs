@@ -4,19 +4,13 @@
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::{
-    collections::HashMap,
+    borrow::Cow,
     path::{Path, PathBuf},
 };
 
-use serde::{Serialize, Serializer};
-use serde_json::json;
-
 use super::{
-    reader::{
-        Fields, Item, Read, Rule, below_one, choices, finite, non_negative, positive, size, some, table,
-        words,
-    },
-    tree::{Node, Value},
+    reader::{Fields, Rule, below_one, choices, finite, non_negative, positive, size, some, table, words},
+    tables::{Csv, DEFAULT_FRACTION, Parquet, check_validation},
 };
 
 table! {
@@ -79,6 +73,8 @@ choices! {
         Idx(Idx) = "idx",
         /// Arrays of NumPy.
         Npy(Npy) = "npy",
+        /// Tables of columns (Parquet), in a build with `--features parquet`.
+        Parquet(Parquet) = "parquet",
     }
 }
 
@@ -95,49 +91,6 @@ table! {
         pub train_rows: usize = 1000 => size,
         /// Rows to validate on; 0 for none.
         pub validation_rows: usize = 1000 => |v| v.size(0),
-    }
-}
-
-table! {
-    /// A CSV file with one row per line.
-    pub struct Csv {
-        /// The file.
-        pub path: PathBuf,
-        /// The column to predict; of numbers there may be a list of several.
-        pub target: Vec<String> [serialize_with = "one_or_more"] => targets,
-        /// Numeric feature columns in order (all others in file order).
-        pub features: Option<Vec<String>> = None => some(columns),
-        /// Text columns, one-hot encoded after the others, categories sorted.
-        pub categorical: Vec<String> = Vec::new() => columns,
-        /// Columns to leave out.
-        pub ignore: Vec<String> = Vec::new() => columns,
-        /// What to do with missing cells: empty, `NA`, `n/a`, `NaN` or `null`.
-        pub missing: Missing = Missing::Error,
-        /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
-        pub standardize: bool = true,
-        /// Whether a numeric target is, too.
-        pub standardize_target: bool = false,
-        /// The cell separator, one ASCII character.
-        pub delimiter: char = ',' => delimiter,
-        /// Whether the first line names the columns; else they are named `0`, `1` and so on.
-        pub header: bool = true,
-        /// A second file of the same columns to validate on.
-        pub validation_path: Option<PathBuf> = None,
-        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
-        pub validation_fraction: Option<f64> = None => some(below_one),
-    }
-    check check
-}
-
-words! {
-    /// What to do with missing cells.
-    pub enum Missing {
-        /// An error that names line and column.
-        Error = "error",
-        /// The column's mean over the training rows; for text a category of its own.
-        Mean = "mean",
-        /// The row is left out.
-        Drop = "drop",
     }
 }
 
@@ -180,7 +133,7 @@ table! {
 }
 
 /// Keys of sources that set rows apart by themselves.
-const OWN_SPLIT: [&str; 8] = [
+const OWN_SPLIT: [&str; 10] = [
     "csv.validation_path",
     "csv.validation_fraction",
     "idx.validation_images",
@@ -189,6 +142,8 @@ const OWN_SPLIT: [&str; 8] = [
     "npy.validation_features",
     "npy.validation_labels",
     "npy.validation_fraction",
+    "parquet.validation_path",
+    "parquet.validation_fraction",
 ];
 
 impl Data {
@@ -229,6 +184,7 @@ impl Data {
             Source::Csv(s) => s.validation_fraction = None,
             Source::Idx(s) => s.validation_fraction = None,
             Source::Npy(s) => s.validation_fraction = None,
+            Source::Parquet(s) => s.validation_fraction = None,
         }
     }
 
@@ -251,20 +207,28 @@ impl Data {
             Source::Csv(s) => ("data.csv.validation_fraction", s.validation_fraction),
             Source::Idx(s) => ("data.idx.validation_fraction", s.validation_fraction),
             Source::Npy(s) => ("data.npy.validation_fraction", s.validation_fraction),
+            Source::Parquet(s) => ("data.parquet.validation_fraction", s.validation_fraction),
         };
         Some((key, fraction?))
     }
 }
 
-/// Rows to validate on where nothing is said.
-const DEFAULT_FRACTION: f64 = 0.2;
-
 impl Source {
+    /// Its columns, where it is a table of such, and the key of `[data]`.
+    pub fn table(&self) -> Option<(&'static str, Cow<'_, Csv>)> {
+        match self {
+            Self::Csv(s) => Some(("data.csv", Cow::Borrowed(s))),
+            Self::Parquet(s) => Some(("data.parquet", Cow::Owned(s.as_csv()))),
+            Self::SyntheticRegression(_) | Self::Idx(_) | Self::Npy(_) => None,
+        }
+    }
+
     /// The files that rows are read from.
     pub fn files(&self) -> Vec<&Path> {
         let (needed, more) = match self {
             Self::SyntheticRegression(_) => return Vec::new(),
             Self::Csv(s) => ([Some(&s.path), None], [s.validation_path.as_ref(), None]),
+            Self::Parquet(s) => ([Some(&s.path), None], [s.validation_path.as_ref(), None]),
             Self::Idx(s) => {
                 let validation = [s.validation_images.as_ref(), s.validation_labels.as_ref()];
                 ([Some(&s.images), Some(&s.labels)], validation)
@@ -278,15 +242,6 @@ impl Source {
     }
 }
 
-/// Either validation files are given or a fraction of the rows, by default a fifth.
-fn check_validation(t: &mut Fields<'_>, files: &[&'static str], fraction: &mut Option<f64>) {
-    files.iter().for_each(|file| t.rule(Rule::Exclude(file, "validation_fraction")));
-    if let [features, labels] = *files {
-        t.rule(Rule::Together(features, labels));
-    }
-    *fraction = if files.iter().any(|f| t.has(f)) { None } else { fraction.or(Some(DEFAULT_FRACTION)) };
-}
-
 impl Idx {
     fn check(&mut self, t: &mut Fields<'_>) {
         check_validation(t, &["validation_images", "validation_labels"], &mut self.validation_fraction);
@@ -297,80 +252,4 @@ impl Npy {
     fn check(&mut self, t: &mut Fields<'_>) {
         check_validation(t, &["validation_features", "validation_labels"], &mut self.validation_fraction);
     }
-}
-
-impl Csv {
-    fn check(&mut self, t: &mut Fields<'_>) {
-        check_validation(t, &["validation_path"], &mut self.validation_fraction);
-        self.check_columns(t);
-    }
-
-    /// A column has one use.
-    fn check_columns(&self, t: &mut Fields<'_>) {
-        let features = self.features.as_deref().unwrap_or_default();
-        if self.features.is_some() && features.is_empty() && self.categorical.is_empty() {
-            t.refuse(
-                "features",
-                &["categorical"],
-                "there must be at least one column",
-                "leave it out for all numeric columns",
-            );
-        }
-        let lists = [("features", features), ("categorical", &self.categorical), ("ignore", &self.ignore)];
-        let mut uses = HashMap::new();
-        for (i, column) in self.target.iter().enumerate() {
-            if uses.insert(column.as_str(), "target").is_some() {
-                let message = format!("the column `{column}` is named twice");
-                t.refuse_item("target", i, message, "name each target once");
-            }
-        }
-        for (list, columns) in lists {
-            for (i, column) in columns.iter().enumerate() {
-                if let Some(earlier) = uses.insert(column, list) {
-                    let message = format!("the column `{column}` is already in `{earlier}`");
-                    t.refuse_item(list, i, message, "a column has one use: name it once");
-                }
-            }
-        }
-    }
-}
-
-/// A name, or a list of at least one.
-fn targets(v: Item<'_>) -> Vec<String> {
-    let text = json!({ "type": "string" });
-    let schema = json!({ "oneOf": [text, { "type": "array", "items": text, "minItems": 1 }] });
-    v.custom(
-        "a column's name, or a list of names",
-        schema,
-        vec!["stand_in".to_owned()],
-        |value| match value {
-            Value::String(name) => Some(vec![name.clone()]),
-            Value::Array(names) if !names.is_empty() => {
-                let name = |node: &Node| match &node.value {
-                    Value::String(name) => Some(name.clone()),
-                    _ => None,
-                };
-                names.iter().map(name).collect()
-            }
-            _ => None,
-        },
-    )
-}
-
-fn one_or_more<S: Serializer>(names: &[String], to: S) -> Result<S::Ok, S::Error> {
-    if let [name] = names { name.serialize(to) } else { names.serialize(to) }
-}
-
-fn columns(v: Item<'_>) -> Vec<String> {
-    v.list(0..=100_000, String::read)
-}
-
-fn delimiter(v: Item<'_>) -> char {
-    let schema = json!({ "type": "string", "minLength": 1, "maxLength": 1 });
-    let fits =
-        |c: &char| c.is_ascii() && !c.is_ascii_alphanumeric() && !matches!(c, '"' | '\n' | '\r' | '\0');
-    v.custom("one ASCII character that separates cells, such as `;`", schema, ',', |v| match v {
-        Value::String(s) => s.chars().next().filter(fits).filter(|_| s.len() == 1),
-        _ => None,
-    })
 }

@@ -99,6 +99,11 @@ impl Failure {
             Location::File { path, line, column, text } => {
                 return vec![file_element(path, *line, *column, text.as_deref(), problem.label.as_deref())];
             }
+            Location::Row { path, row } => {
+                let label = problem.label.as_ref().map(|label| format!(": {label}")).unwrap_or_default();
+                let place = format!("{}, row {row} (counted from 0){label}", path.display());
+                return vec![Origin::path(place).into()];
+            }
             Location::Key(_) | Location::Nowhere => return Vec::new(),
         };
         let mut marks = vec![(primary.0, primary.1, AnnotationKind::Primary, problem.label.as_deref())];

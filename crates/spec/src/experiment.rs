@@ -135,7 +135,7 @@ impl Found {
         let name_trial =
             |(problem, points): (Problem, BTreeSet<usize>)| match (&problem.place, points.first()) {
                 // What is wrong in a data file, or in all trials, is wrong whatever the trial.
-                (Location::File { line: Some(_), .. }, _) => problem,
+                (Location::File { line: Some(_), .. } | Location::Row { .. }, _) => problem,
                 (_, Some(first)) if points.len() < sweep.points() => sweep.name_trial(problem, *first),
                 _ => problem,
             };

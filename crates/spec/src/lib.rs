@@ -31,13 +31,14 @@ mod schedule;
 mod schema;
 mod suggest;
 mod sweep;
+mod tables;
 pub mod templates;
 mod trainer;
 mod tree;
 mod typed;
 
 pub use checkpoint::{Checkpoint, Every};
-pub use data::{Csv, Data, Idx, Missing, Npy, Placement, Source, SplitRule, SyntheticRegression};
+pub use data::{Data, Idx, Npy, Placement, Source, SplitRule, SyntheticRegression};
 pub use devices::{
     DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
 };
@@ -57,6 +58,7 @@ pub use schedule::{
 pub use schema::schema;
 pub use suggest::nearest;
 pub use sweep::{Halving, Observed, Point};
+pub use tables::{Csv, Missing, Parquet};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
 use reader::{Fields, Item, table, words};
@@ -153,25 +155,20 @@ impl Spec {
         }
         if loss.classifies() {
             let numbers = "gives numbers to predict, not classes";
-            match &self.data.source {
-                Source::SyntheticRegression(_) => {
-                    let message =
-                        format!("`{loss}` needs classes, and `data.synthetic_regression` {numbers}");
-                    t.report("model.loss", message, "use `mse`, `l1` or `huber`");
-                }
-                Source::Csv(csv) if csv.standardize_target => {
+            if let Source::SyntheticRegression(_) = &self.data.source {
+                let message = format!("`{loss}` needs classes, and `data.synthetic_regression` {numbers}");
+                t.report("model.loss", message, "use `mse`, `l1` or `huber`");
+            }
+            if let Some((key, table)) = self.data.source.table() {
+                if table.standardize_target {
                     let message = format!("classes cannot be standardized, and the loss is `{loss}`");
-                    t.report(
-                        "data.csv.standardize_target",
-                        message,
-                        "remove it, or use `mse`, `l1` or `huber`",
-                    );
-                }
-                Source::Csv(csv) if csv.target.len() > 1 => {
+                    let hint = "remove it, or use `mse`, `l1` or `huber`";
+                    t.report(&format!("{key}.standardize_target"), message, hint);
+                } else if table.target.len() > 1 {
                     let message = format!("`{loss}` has one column of classes to predict");
-                    t.report("data.csv.target", message, "name one, or use `mse`, `l1` or `huber`");
+                    let hint = "name one, or use `mse`, `l1` or `huber`";
+                    t.report(&format!("{key}.target"), message, hint);
                 }
-                _ => {}
             }
         }
         let named = |key| t.has(key) && t.is_sound(key);

@@ -27,6 +27,13 @@ pub enum Location {
         /// The line's text, where it can be shown.
         text: Option<String>,
     },
+    /// In a row of a file without lines.
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 0.
+        row: usize,
+    },
     /// Nowhere in particular.
     Nowhere,
 }

@@ -263,7 +263,7 @@ pub struct ModelOptions {
 pub struct PredictOptions {
     #[command(flatten)]
     pub model: ModelOptions,
-    /// The rows: a CSV file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
+    /// The rows: a CSV or Parquet file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
     /// model trained on arrays, an npy or IDX file
     #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
     pub data: PathBuf,

@@ -6,8 +6,8 @@ mod absent;
 mod file;
 
 use std::{
-    fs::{self, File},
-    io::{BufRead, BufReader},
+    fs::File,
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
 };
 
@@ -16,11 +16,12 @@ use self::absent::ParquetFile;
 #[cfg(feature = "parquet")]
 use self::file::ParquetFile;
 use super::{
-    ReportError, csv_file,
+    ReportError, cells, csv_file,
     find::{Found, find_one, folders_in, is_run},
     grid::Column,
     key::WORDS,
 };
+use crate::host::{Durability, write_atomically};
 
 /// Rows of a group, which is held in memory.
 const GROUP: usize = 1 << 16;
@@ -84,16 +85,32 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
             }
         }
     }
-    // Nobody finds half a file.
-    let partial = to.with_extension("partial");
-    let unwritable = |e| ReportError::write(to, e);
-    let write = || {
-        let mut out = ParquetFile::new(&columns, File::create(&partial).map_err(unwritable)?)?;
-        rows(&files, &columns, |cells| out.write(cells))?;
-        out.finish()?;
-        fs::rename(&partial, to).map_err(unwritable)
+    // A build without Parquet opens no file.
+    ParquetFile::new(&columns, io::sink())?;
+    let written = write_atomically(to, Durability::Process, |file| {
+        let write = || {
+            let mut out = ParquetFile::new(&columns, file)?;
+            rows(&files, &columns, |cells| out.write(cells))?;
+            out.finish()
+        };
+        write().map_err(|e: ReportError| io::Error::other(e))
+    });
+    written.map_err(|e| e.downcast::<ReportError>().unwrap_or_else(|e| ReportError::write(to, e)))
+}
+
+/// # Errors
+/// The cell is not of that kind.
+fn check(kind: Kind, cell: &[u8], column: &str) -> Result<(), String> {
+    let (is_it, what) = match kind {
+        _ if cell.is_empty() => return Ok(()),
+        Kind::Truth | Kind::Words => return Ok(()),
+        Kind::Whole => {
+            let whole = cells::integer(cell).and_then(|value| i64::try_from(value).ok());
+            (whole.is_some(), "is not an integer")
+        }
+        Kind::Number => (cells::number(cell).is_some(), "is not a number"),
     };
-    write().inspect_err(|_| _ = fs::remove_file(&partial))
+    if is_it { Ok(()) } else { Err(cells::wrong(cell, column, what)) }
 }
 
 /// Hands out the rows of all files by column, a group at a time.
@@ -108,18 +125,49 @@ fn rows(
         let mut failed = Ok(());
         let take = |names: &csv::StringRecord, row: &csv::StringRecord| {
             cells[0].push(folder.clone());
-            for ((name, _), cells) in columns.iter().zip(&mut cells).skip(1) {
+            for ((name, kind), cells) in columns.iter().zip(&mut cells).skip(1) {
                 let place = names.iter().position(|known| known == name);
-                cells.push(place.and_then(|place| row.get(place)).unwrap_or_default().to_owned());
+                let cell = place.and_then(|place| row.get(place)).unwrap_or_default();
+                check(*kind, cell.as_bytes(), name)?;
+                cells.push(cell.to_owned());
             }
-            if cells[0].len() == GROUP && failed.is_ok() {
+            if cells[0].len() == GROUP {
                 failed = write(&cells);
                 cells.iter_mut().for_each(Vec::clear);
             }
-            Ok(())
+            // This ends the reading; what failed says why.
+            failed.as_ref().map_err(ToString::to_string).copied()
         };
-        csv_file::scan(file, |_| Ok(()), take)?;
+        let scanned = csv_file::scan(file, |_| Ok(()), take);
         failed?;
+        scanned?;
     }
     if cells[0].is_empty() { Ok(()) } else { write(&cells) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn reading_ends_at_a_wrong_cell_and_at_a_failed_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("metrics.csv");
+        let columns = [("path", Kind::Words), ("step", Kind::Whole), ("loss", Kind::Number)];
+        let columns = columns.map(|(name, kind)| (name.to_owned(), kind));
+        fs::write(&file, "step,loss\n1,0.5\n2,\n3,x\n").unwrap();
+        let error = rows(&[&file], &columns, |_| Ok(())).unwrap_err().to_string();
+        assert!(error.ends_with("is malformed at line 4: `x` in column `loss` is not a number"), "{error}");
+
+        fs::write(&file, "step,loss\n".to_owned() + &"1,0.5\n".repeat(2 * GROUP) + "torn").unwrap();
+        let mut groups = 0;
+        let full = |_: &[Vec<String>]| {
+            groups += 1;
+            Err(ReportError::Parquet("the disk is full".to_owned()))
+        };
+        let error = rows(&[&file], &columns, full).unwrap_err().to_string();
+        assert_eq!((error.as_str(), groups), ("cannot write Parquet: the disk is full", 1));
+    }
 }

@@ -118,6 +118,33 @@ fn runs_with_different_monitors_are_ranked_apart() {
     ");
 }
 
+/// The best value is of what a run monitors, and ranks by that; a best value is not held against a last one.
+#[test]
+fn best_values_are_of_what_is_monitored() {
+    let runs = Runs::new();
+    for (name, monitor, best) in [
+        ("a", "validation.accuracy", "0.5"),
+        ("b", "validation.accuracy", "0.75"),
+        ("c", "validation.mae", "0.125"),
+    ] {
+        run(&runs, name, monitor, [best, "0.25"]);
+    }
+    let place = Sandbox::new("");
+    let [a, b, c] = ["a", "b", "c"].map(|name| runs.named(&format!("linreg/{name}")));
+    let ended = place.runner(&["compare", &a, &b, "--metric", "best_value"]);
+    assert!(ended.stdout.starts_with("best: #2 lr b, validation accuracy 75.0 %;"), "{ended:?}");
+    let ended = place.runner(&["compare", &a, &b, &c, "--metric", "best_value"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    error: `best_value` is of different metrics: validation.accuracy, validation.mae
+      = hint: name one of them
+    ");
+    assert_eq!(ended.code, Some(2));
+    // Both had a last error of 0.25, while the best of `c` was lower.
+    let ended =
+        place.runner(&["compare", &c, "--baseline", &a, "--fail-if", "mean(validation.mae) < baseline"]);
+    assert!(ended.stdout.contains("0.2500 of n 1 against 0.2500"), "{ended:?}");
+}
+
 /// A split that says what is so without it.
 #[test]
 fn a_default_that_is_written_out_is_no_other_task() {

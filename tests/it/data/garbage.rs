@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::{MUCH, csv_of, data, idx::idx, idx_of, npy::npy, npy_of};
 
 /// A corrupted file: truncated, with a changed byte, without a piece, or with extra bytes.
-fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+pub fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let length = valid.len();
     let change = prop_oneof![
         (0..=length).prop_map(Change::Cut),

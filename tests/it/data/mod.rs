@@ -5,6 +5,10 @@ mod csv_problems;
 mod garbage;
 mod idx;
 pub mod npy;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+mod parquet_absent;
 mod real;
 mod synthetic;
 
@@ -58,6 +62,7 @@ fn reported(problems: &[Problem], folder: &Path) -> String {
                 text += &shown.as_ref().map(|line| format!(" | {line}")).unwrap_or_default();
                 text += "\n";
             }
+            Location::Row { path, row } => text += &format!("  --> {}, row {row}\n", path.display()),
             place => text += &format!("  --> {place:?}\n"),
         }
         text += &problem.label.as_ref().map(|label| format!("  label: {label}\n")).unwrap_or_default();

@@ -33,6 +33,15 @@ pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
 /// The first bytes of a gzipped file.
 pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 
+/// The first bytes of a Parquet file.
+pub(super) const PARQUET: [u8; 4] = *b"PAR1";
+
+/// Whether a file is Parquet's; a pipe, which has no places to read at, is not.
+pub(super) fn is_parquet(file: &File) -> bool {
+    let mut start = PARQUET.map(|_| 0);
+    file.read_at(&mut start, 0).is_ok_and(|count| count == start.len()) && start == PARQUET
+}
+
 /// Whether a file is gzipped.
 pub(super) fn is_gzip(file: &File) -> io::Result<bool> {
     let mut start = [0; 2];

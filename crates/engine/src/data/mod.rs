@@ -141,6 +141,7 @@ fn open_with(
     let dataset = match &data.source {
         Source::SyntheticRegression(source) => synthetic::open(source, seed).map_err(Vec::from),
         Source::Csv(source) => csv::open(source, task, &division),
+        Source::Parquet(source) => csv::open_parquet(source, task, &division),
         Source::Idx(source) => idx::open(source, task, &division).map_err(Vec::from),
         Source::Npy(source) => {
             npy::open(source, task, &division, data.placement, memory_limit).map_err(Vec::from)

@@ -90,10 +90,11 @@ impl TrainedData {
             _ => None,
         });
         let kind = match &spec.data.source {
-            Source::Csv(csv) => {
+            Source::Csv(_) | Source::Parquet(_) => {
+                let (_, csv) = spec.data.source.table().ok_or("it has no columns")?;
                 let stored = stored.ok_or("it has no preprocessing of the training rows")?;
                 let stored = serde_json::from_str(stored).map_err(|e| format!("its preprocessing: {e}"))?;
-                let model = CsvModel::new(csv, task, stored);
+                let model = CsvModel::new(&csv, task, stored);
                 let classes = model.class_names().map(|names| names.len());
                 if classes.is_some() != (task == Task::Classification) || classes.is_some_and(|n| n > outputs)
                 {
@@ -230,7 +231,14 @@ impl TrainedData {
                             .into());
                     }
                     Input::StandardInput => ("<stdin>".into(), Box::new(io::stdin())),
-                    Input::File(path) => (path.clone(), Box::new(open(path)?)),
+                    Input::File(path) => {
+                        let opened = open(path)?;
+                        if file::is_parquet(&opened) {
+                            let rows = CsvRows::from_parquet(model, path.clone(), opened, with_targets)?;
+                            return Ok(NewRows(Rows::Csv(model, Box::new(rows))));
+                        }
+                        (path.clone(), Box::new(opened))
+                    }
                 };
                 let reader = file::unpacked(reader).map_err(|e| unreadable(&path, &e))?;
                 let rows = CsvRows::new(model, path, reader, with_targets);

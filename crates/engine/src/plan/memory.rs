@@ -183,6 +183,7 @@ fn rows_key(spec: &Spec) -> &'static str {
         Source::Csv(_) => "data.csv",
         Source::Idx(_) => "data.idx",
         Source::Npy(_) => "data.npy",
+        Source::Parquet(_) => "data.parquet",
     }
 }
 

@@ -37,9 +37,11 @@ pub fn large_targets(trial: &Trial, targets: &[f32]) -> Option<String> {
     let mean = mean_of(&|target| target);
     let deviation = mean_of(&|target| (target - mean).powi(2)).sqrt();
     let way = match &trial.spec.data.source {
-        Source::Csv(csv) if !csv.standardize_target => "set `data.csv.standardize_target=true`",
-        Source::Npy(_) => "write them scaled, `(y - y.mean()) / y.std()`",
-        _ => return None,
+        Source::Npy(_) => "write them scaled, `(y - y.mean()) / y.std()`".to_owned(),
+        source => match source.table() {
+            Some((key, table)) if !table.standardize_target => format!("set `{key}.standardize_target=true`"),
+            _ => return None,
+        },
     };
     (mean.hypot(deviation) > LARGE_TARGETS).then(|| {
         let [mean, deviation] = [mean, deviation].map(units::number);

@@ -92,7 +92,7 @@ impl Columns {
             let found = places.get(name.as_str()).map(|places| places[0]);
             if found.is_none() && problems.len() < MAX_PROBLEMS {
                 let message = format!("no column `{name}`, which the training file has");
-                problems.push(file::problem(&text.path, message).hint(name_hint(name, &names)));
+                problems.push(file::problem(&text.path, message).hint(name_hint(text, name, &names)));
             }
             found.unwrap_or_default()
         };
@@ -180,7 +180,7 @@ impl Search<'_> {
             let message = format!("no column `{name}` in `{}`", file_name(self.text));
             let hint = match separator_hint(self.text, self.names) {
                 hint if self.names.len() == 1 => hint,
-                _ => name_hint(name, self.names),
+                _ => name_hint(self.text, name, self.names),
             };
             self.problems.push(Problem::at_key(key, message).hint(hint));
             return None;
@@ -243,14 +243,14 @@ fn separator_hint(text: &Text, names: &[String]) -> String {
 }
 
 /// The most similar name, or all names.
-fn name_hint(name: &str, names: &[String]) -> String {
+fn name_hint(text: &Text, name: &str, names: &[String]) -> String {
     let likeness =
         |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
     let nearest = names.iter().map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
     if let Some((_, other)) = nearest.filter(|(likeness, _)| *likeness >= 0.6) {
         return format!("did you mean `{}`?", file::printable(other));
     }
-    if names.iter().all(|name| name.parse::<f64>().is_ok()) && names[0] != "0" {
+    if names.iter().all(|name| name.parse::<f64>().is_ok()) && names[0] != "0" && !text.is_parquet() {
         return "the first line holds only numbers: if it is no header, `data.csv.header = false`".into();
     }
     const SHOWN: usize = 20;

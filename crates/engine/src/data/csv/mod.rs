@@ -1,4 +1,4 @@
-//! `csv`: a table of text, one row per line, gzipped or not.
+//! `csv`: a table of text, one row per line, gzipped or not; `parquet`: such a table by columns.
 //!
 //! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in any case.
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column, one-hot. Only numeric
@@ -11,12 +11,19 @@ mod columns;
 mod faults;
 mod fit;
 mod new_rows;
+#[cfg(feature = "parquet")]
+mod parquet;
+#[cfg(not(feature = "parquet"))]
+#[path = "parquet_absent.rs"]
+mod parquet;
 mod parts;
 mod profile;
 mod stored;
 mod table;
 mod target;
 mod text;
+
+use std::path::Path;
 
 use self::{
     columns::Columns,
@@ -30,18 +37,51 @@ use super::{
     Dataset, Part, Task,
     split::{Division, Split},
 };
-use crate::spec::{Csv, Problem};
+use crate::spec::{Csv, Location, Parquet, Problem};
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 pub use stored::{ColumnKind, StoredColumn};
 
 pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
-    let text = Text::read(&spec.path, "data.csv.path", spec.delimiter)?;
+    open_with(spec, task, division, |path, key| Text::read(path, key, spec.delimiter))
+}
+
+/// A Parquet file: its cells as those of a CSV file, problems by its own keys.
+pub(super) fn open_parquet(spec: &Parquet, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
+    let spec = spec.as_csv();
+    let is_wanted = |name: &str, _: Option<&str>| {
+        let is_in = |names: &[String]| names.iter().any(|own| own == name);
+        match &spec.features {
+            None => !is_in(&spec.ignore),
+            Some(features) => is_in(features) || is_in(&spec.categorical) || is_in(&spec.target),
+        }
+    };
+    let opened = open_with(&spec, task, division, |path, key| parquet::read(path, key, is_wanted));
+    let own = |text: String| text.replace("data.csv", "data.parquet");
+    let renamed = |problem: Problem| Problem {
+        message: own(problem.message),
+        place: match problem.place {
+            Location::Key(key) => Location::Key(own(key)),
+            place => place,
+        },
+        hint: problem.hint.map(own),
+        ..problem
+    };
+    opened.map_err(|problems| problems.into_iter().map(renamed).collect())
+}
+
+fn open_with(
+    spec: &Csv,
+    task: Task,
+    division: &Division,
+    read: impl Fn(&Path, &str) -> Result<Text, Problem>,
+) -> Result<Dataset, Vec<Problem>> {
+    let text = read(&spec.path, "data.csv.path")?;
     let columns = Columns::resolve(spec, &text)?;
     let validation = match &spec.validation_path {
         None => None,
         Some(path) => {
-            let text = Text::read(path, "data.csv.validation_path", spec.delimiter)?;
+            let text = read(path, "data.csv.validation_path")?;
             let columns = columns.in_other(spec, &text)?;
             Some((text, columns))
         }

@@ -1,14 +1,16 @@
 //! Rows of a table for a trained model, part by part: preprocessed as fitted, columns found by name.
 
-use std::{io::Read, path::PathBuf};
+use std::{fs::File, io::Read, path::PathBuf};
 
 use super::{
     columns::{Columns, empty},
     fit::FeatureFit,
+    parquet::ParquetRows,
     parts::Parts,
     stored::{StoredColumn, StoredCsv},
     table::{Table, no_rows},
     target::TargetFit,
+    text::Text,
 };
 use crate::{
     data::{RowBlock, Scale, Task},
@@ -60,7 +62,7 @@ impl CsvModel {
 /// cells are errors, since each row gets its prediction.
 pub(in crate::data) struct CsvRows {
     path: PathBuf,
-    parts: Parts,
+    next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
     spec: Csv,
     with_targets: bool,
     /// `None` before the first part.
@@ -78,17 +80,41 @@ impl CsvRows {
         reader: Box<dyn Read>,
         with_targets: bool,
     ) -> Self {
+        let mut parts = Parts::new(path.clone(), reader, model.spec.delimiter);
+        Self::with_parts(model, path, with_targets, Box::new(move || parts.next_part()))
+    }
+
+    /// The rows of a Parquet file.
+    pub(in crate::data) fn from_parquet(
+        model: &CsvModel,
+        path: PathBuf,
+        file: File,
+        with_targets: bool,
+    ) -> Result<Self, Problem> {
+        let targets = if with_targets { model.targets() } else { Vec::new() };
+        let features = || model.stored.features.iter().map(|feature| feature.name.as_str());
+        let is_wanted =
+            |name: &str, _: Option<&str>| targets.contains(&name) || features().any(|own| own == name);
+        let mut parts = ParquetRows::new(&path, file, is_wanted)?;
+        Ok(Self::with_parts(model, path, with_targets, Box::new(move || parts.next_part())))
+    }
+
+    fn with_parts(
+        model: &CsvModel,
+        path: PathBuf,
+        with_targets: bool,
+        next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
+    ) -> Self {
         let mut spec = model.spec.clone();
         if !with_targets && spec.missing == Missing::Drop {
             spec.missing = Missing::Error;
         }
-        let parts = Parts::new(path.clone(), reader, spec.delimiter);
-        Self { path, parts, spec, with_targets, columns: None, unused: Vec::new(), rows: 0, dropped: 0 }
+        Self { path, next_part, spec, with_targets, columns: None, unused: Vec::new(), rows: 0, dropped: 0 }
     }
 
     /// The next rows; `None` at the end.
     pub(in crate::data) fn next_block(&mut self, model: &CsvModel) -> Result<Option<RowBlock>, Vec<Problem>> {
-        let Some(text) = self.parts.next_part()? else {
+        let Some(text) = (self.next_part)()? else {
             return match (&self.columns, self.rows) {
                 (None, _) => Err(empty(&self.spec, &self.path).into()),
                 (_, 0) => Err(no_rows(&self.path, self.dropped).into()),

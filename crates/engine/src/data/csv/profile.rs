@@ -3,6 +3,7 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
+    parquet,
     table::{is_missing, number},
     text::Text,
 };
@@ -17,9 +18,11 @@ const FIRST: usize = 50;
 /// Distinct values are counted up to this number.
 const MOST_DISTINCT: usize = 1000;
 
-/// A CSV file by its columns.
+/// A CSV or Parquet file by its columns.
 #[derive(Debug)]
 pub struct CsvProfile {
+    /// Whether it is a Parquet file.
+    pub is_parquet: bool,
     /// The separator of cells.
     pub delimiter: char,
     /// Whether the first line names the columns; else they are named `0`, `1` and so on.
@@ -56,6 +59,9 @@ impl CsvProfile {
     /// # Errors
     /// It cannot be read, is no table, or has no rows.
     pub fn read(path: &Path) -> Result<Self, Problem> {
+        if file::is_parquet(&file::open(path, "data.parquet.path")?.0) {
+            return Self::of_text(&parquet::read(path, "data.parquet.path", |_, other| other.is_none())?);
+        }
         let mut text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
         // The separator that gives the most cells, all records as many if there is one.
         let (mut delimiter, mut most) = (DELIMITERS[0], (false, 0));
@@ -78,9 +84,11 @@ impl CsvProfile {
         // Names are no numbers, and one may be missing: that of an index.
         let is_name = |cell: &String| cell.parse::<f64>().is_err() && !is_missing(cell);
         let unnamed = first.iter().filter(|cell| cell.is_empty()).count();
-        let header = first.iter().all(|cell| cell.is_empty() || is_name(cell))
+        let is_line_of_names = first.iter().all(|cell| cell.is_empty() || is_name(cell))
             && unnamed <= 1
             && unnamed < first.len();
+        let is_parquet = text.is_parquet();
+        let header = is_line_of_names || is_parquet;
         let twice = (1..first.len()).find(|&place| first[..place].contains(&first[place])).filter(|_| header);
         if let Some(place) = twice {
             let message = format!("two columns are called `{}`", file::printable(&first[place]));
@@ -114,7 +122,7 @@ impl CsvProfile {
         if rows == 0 {
             return Err(file::problem(&text.path, "a header and no rows"));
         }
-        Ok(Self { delimiter: text.delimiter(), header, rows, columns })
+        Ok(Self { is_parquet, delimiter: text.delimiter(), header, rows, columns })
     }
 }
 

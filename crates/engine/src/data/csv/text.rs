@@ -19,6 +19,8 @@ pub(super) struct Text {
     delimiter: u8,
     /// Lines of the file before these.
     lines_before: u64,
+    /// Rows before these, where the text is that of a file without lines.
+    rows_before: Option<usize>,
 }
 
 /// Maximum problems reported per file: each needs its line counted from the start of the file.
@@ -37,6 +39,10 @@ impl Text {
     /// Reads the file that `key` names, gzipped or not.
     pub(super) fn read(path: &Path, key: &str, delimiter: char) -> Result<Self, Problem> {
         let mut bytes = file::read(path, key)?;
+        if bytes.starts_with(&file::PARQUET) {
+            let problem = file::problem(path, "a Parquet file, not text");
+            return Err(problem.hint("name it in `[data.parquet]`, which has the same keys"));
+        }
         if bytes.starts_with(&file::GZIP) {
             let mut unpacked = Vec::new();
             MultiGzDecoder::new(&bytes[..])
@@ -71,7 +77,14 @@ impl Text {
             _ => body,
         };
         // The spec takes only ASCII.
-        Ok(Self { path: path.into(), body, delimiter: delimiter as u8, lines_before })
+        Ok(Self { path: path.into(), body, delimiter: delimiter as u8, lines_before, rows_before: None })
+    }
+
+    /// Rows of a file that has no lines, behind `rows_before` others; the first have a line of names above them.
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
+    pub(super) fn from_rows(path: &Path, body: String, rows_before: usize) -> Self {
+        let rows_before = Some(rows_before);
+        Self { path: path.into(), body, delimiter: b',', lines_before: 0, rows_before }
     }
 
     /// The text with another separator of cells.
@@ -136,7 +149,23 @@ impl Text {
         }
     }
 
+    /// Whether the file is Parquet's.
+    pub(super) fn is_parquet(&self) -> bool {
+        self.rows_before.is_some()
+    }
+
     fn place(&self, byte: usize) -> Location {
+        if let Some(before) = self.rows_before {
+            let starts = self.reader().into_records().map_while(Result::ok);
+            let starts = starts.filter_map(|record| record.position().map(|at| at.byte() as usize));
+            let records = starts.take_while(|start| *start <= byte).count();
+            // The names are the first record of all.
+            let names = usize::from(before == 0) + 1;
+            return match records.checked_sub(names) {
+                Some(row) => Location::Row { path: self.path.clone(), row: before + row },
+                None => file::place(&self.path),
+            };
+        }
         let before = &self.body[..byte.min(self.body.len())];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = self.body[start..].split(['\n', '\r']).next().unwrap_or_default();
@@ -212,7 +241,7 @@ mod tests {
     use super::*;
 
     fn text(body: &str) -> Text {
-        Text { path: "x.csv".into(), body: body.into(), delimiter: b',', lines_before: 0 }
+        Text { path: "x.csv".into(), body: body.into(), delimiter: b',', lines_before: 0, rows_before: None }
     }
 
     /// Every cell of every record with its line, column and written form.

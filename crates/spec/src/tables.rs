@@ -1,0 +1,194 @@
+//! `[data.csv]` and `[data.parquet]`: tables of named columns.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
+use super::{
+    reader::{Fields, Item, Read, Rule, below_one, some, table, words},
+    tree::{Node, Value},
+};
+
+table! {
+    /// A CSV file with one row per line.
+    pub struct Csv {
+        /// The file.
+        pub path: PathBuf,
+        /// The column to predict; of numbers there may be a list of several.
+        pub target: Vec<String> [serialize_with = "one_or_more"] => targets,
+        /// Numeric feature columns in order (all others in file order).
+        pub features: Option<Vec<String>> = None => some(columns),
+        /// Text columns, one-hot encoded after the others, categories sorted.
+        pub categorical: Vec<String> = Vec::new() => columns,
+        /// Columns to leave out.
+        pub ignore: Vec<String> = Vec::new() => columns,
+        /// What to do with missing cells: empty, `NA`, `n/a`, `NaN` or `null`.
+        pub missing: Missing = Missing::Error,
+        /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
+        pub standardize: bool = true,
+        /// Whether a numeric target is, too.
+        pub standardize_target: bool = false,
+        /// The cell separator, one ASCII character.
+        pub delimiter: char = ',' => delimiter,
+        /// Whether the first line names the columns; else they are named `0`, `1` and so on.
+        pub header: bool = true,
+        /// A second file of the same columns to validate on.
+        pub validation_path: Option<PathBuf> = None,
+        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
+        pub validation_fraction: Option<f64> = None => some(below_one),
+    }
+    check check
+}
+
+words! {
+    /// What to do with missing cells.
+    pub enum Missing {
+        /// An error that names line and column.
+        Error = "error",
+        /// The column's mean over the training rows; for text a category of its own.
+        Mean = "mean",
+        /// The row is left out.
+        Drop = "drop",
+    }
+}
+
+table! {
+    /// A Parquet file of flat columns, in a build with `--features parquet`.
+    pub struct Parquet {
+        /// The file.
+        pub path: PathBuf,
+        /// The column to predict; of numbers there may be a list of several.
+        pub target: Vec<String> [serialize_with = "one_or_more"] => targets,
+        /// Numeric feature columns in order (all others in file order); of truth values, too, as 0 and 1.
+        pub features: Option<Vec<String>> = None => some(columns),
+        /// Text columns, one-hot encoded after the others, categories sorted.
+        pub categorical: Vec<String> = Vec::new() => columns,
+        /// Columns to leave out.
+        pub ignore: Vec<String> = Vec::new() => columns,
+        /// What to do with missing cells: nulls, NaN, and texts that are missing in a CSV file.
+        pub missing: Missing = Missing::Error,
+        /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
+        pub standardize: bool = true,
+        /// Whether a numeric target is, too.
+        pub standardize_target: bool = false,
+        /// A second file of the same columns to validate on.
+        pub validation_path: Option<PathBuf> = None,
+        /// Fraction of the rows held out for validation, chosen by the seed; 0 for none (0.2 without a validation file).
+        pub validation_fraction: Option<f64> = None => some(below_one),
+    }
+    check check
+}
+
+impl Csv {
+    fn check(&mut self, t: &mut Fields<'_>) {
+        check_validation(t, &["validation_path"], &mut self.validation_fraction);
+        self.check_columns(t);
+    }
+
+    /// A column has one use.
+    fn check_columns(&self, t: &mut Fields<'_>) {
+        let features = self.features.as_deref().unwrap_or_default();
+        if self.features.is_some() && features.is_empty() && self.categorical.is_empty() {
+            t.refuse(
+                "features",
+                &["categorical"],
+                "there must be at least one column",
+                "leave it out for all numeric columns",
+            );
+        }
+        let lists = [("features", features), ("categorical", &self.categorical), ("ignore", &self.ignore)];
+        let mut uses = HashMap::new();
+        for (i, column) in self.target.iter().enumerate() {
+            if uses.insert(column.as_str(), "target").is_some() {
+                let message = format!("the column `{column}` is named twice");
+                t.refuse_item("target", i, message, "name each target once");
+            }
+        }
+        for (list, columns) in lists {
+            for (i, column) in columns.iter().enumerate() {
+                if let Some(earlier) = uses.insert(column, list) {
+                    let message = format!("the column `{column}` is already in `{earlier}`");
+                    t.refuse_item(list, i, message, "a column has one use: name it once");
+                }
+            }
+        }
+    }
+}
+
+impl Parquet {
+    fn check(&mut self, t: &mut Fields<'_>) {
+        check_validation(t, &["validation_path"], &mut self.validation_fraction);
+        self.as_csv().check_columns(t);
+    }
+
+    /// The same columns of a CSV file: what is done to cells does not depend on how they are stored.
+    pub fn as_csv(&self) -> Csv {
+        Csv {
+            path: self.path.clone(),
+            target: self.target.clone(),
+            features: self.features.clone(),
+            categorical: self.categorical.clone(),
+            ignore: self.ignore.clone(),
+            missing: self.missing,
+            standardize: self.standardize,
+            standardize_target: self.standardize_target,
+            delimiter: ',',
+            header: true,
+            validation_path: self.validation_path.clone(),
+            validation_fraction: self.validation_fraction,
+        }
+    }
+}
+
+/// Rows to validate on where nothing is said.
+pub(super) const DEFAULT_FRACTION: f64 = 0.2;
+
+/// Either validation files are given or a fraction of the rows, by default a fifth.
+pub(super) fn check_validation(t: &mut Fields<'_>, files: &[&'static str], fraction: &mut Option<f64>) {
+    files.iter().for_each(|file| t.rule(Rule::Exclude(file, "validation_fraction")));
+    if let [features, labels] = *files {
+        t.rule(Rule::Together(features, labels));
+    }
+    *fraction = if files.iter().any(|f| t.has(f)) { None } else { fraction.or(Some(DEFAULT_FRACTION)) };
+}
+
+/// A name, or a list of at least one.
+fn targets(v: Item<'_>) -> Vec<String> {
+    let text = json!({ "type": "string" });
+    let schema = json!({ "oneOf": [text, { "type": "array", "items": text, "minItems": 1 }] });
+    v.custom(
+        "a column's name, or a list of names",
+        schema,
+        vec!["stand_in".to_owned()],
+        |value| match value {
+            Value::String(name) => Some(vec![name.clone()]),
+            Value::Array(names) if !names.is_empty() => {
+                let name = |node: &Node| match &node.value {
+                    Value::String(name) => Some(name.clone()),
+                    _ => None,
+                };
+                names.iter().map(name).collect()
+            }
+            _ => None,
+        },
+    )
+}
+
+fn one_or_more<S: Serializer>(names: &[String], to: S) -> Result<S::Ok, S::Error> {
+    if let [name] = names { name.serialize(to) } else { names.serialize(to) }
+}
+
+fn columns(v: Item<'_>) -> Vec<String> {
+    v.list(0..=100_000, String::read)
+}
+
+fn delimiter(v: Item<'_>) -> char {
+    let schema = json!({ "type": "string", "minLength": 1, "maxLength": 1 });
+    let fits =
+        |c: &char| c.is_ascii() && !c.is_ascii_alphanumeric() && !matches!(c, '"' | '\n' | '\r' | '\0');
+    v.custom("one ASCII character that separates cells, such as `;`", schema, ',', |v| match v {
+        Value::String(s) => s.chars().next().filter(fits).filter(|_| s.len() == 1),
+        _ => None,
+    })
+}
