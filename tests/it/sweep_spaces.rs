@@ -196,6 +196,22 @@ fn a_sweep_of_every_kind_runs_and_is_listed() {
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
 }
 
+/// An axis that ends takes its condition with it.
+#[test]
+fn one_value_ends_an_axis_and_its_condition() {
+    let sweep = r#"
+[sweep.grid]
+"data.batch_size" = [8, 16]
+"optimizer.sgd.momentum" = [0.5, 0.9]
+[sweep.when]
+"optimizer.sgd.momentum" = { "data.batch_size" = 8 }
+"#;
+    assert_eq!(values(sweep, &[]), ["8 0.5", "8 0.9", "16 "]);
+    for ended in ["optimizer.sgd.momentum=0.3", "~optimizer.sgd.momentum"] {
+        assert_eq!(values(sweep, &[ended]), ["8", "16"], "{ended}");
+    }
+}
+
 /// Paths of a condition are those of its axis.
 #[test]
 fn a_condition_on_a_path_holds_from_any_folder() {

@@ -237,7 +237,8 @@ fn read_trials<S: AnySpec>(reader: &Points<S>, problems: &mut Vec<Problem>) -> V
     let sweep = &reader.sweep;
     let (points, repeats, values) = (sweep.points(), sweep.repeats, count_values(&reader.base));
     let too_many = if points.saturating_mul(repeats as usize) > MAX_TRIALS {
-        format!("the sweep has {points} points and {repeats} repeats, more than {MAX_TRIALS} trials")
+        let before = if sweep.is_uncut() { " before `sweep.when`" } else { "" };
+        format!("the sweep has {points} points{before} and {repeats} repeats, more than {MAX_TRIALS} trials")
     } else if points > 1 && points.saturating_mul(values) > MAX_VALUES {
         format!("the sweep has {points} points of a spec with {values} values: too many to plan")
     } else {

@@ -124,11 +124,7 @@ fn apply_one(
     if let [piece] = pieces[..] {
         key::set(root, &key, value(piece, span_of(piece))?)?;
         // One value for a swept key: it is swept no more.
-        for name in AXES {
-            if let Some(axes) = axes(root, name) {
-                axes.entries.retain(|e| e.key != key.dotted());
-            }
-        }
+        remove_axis(root, &key.dotted());
         return Ok(Some(given));
     }
     if let Some(empty) = pieces.iter().find(|p| p.is_empty()) {
@@ -149,6 +145,20 @@ fn axes<'a>(root: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     let Value::Table(sweep) = &mut root.get_mut("sweep")?.node.value else { return None };
     let Value::Table(axes) = &mut sweep.get_mut(name)?.node.value else { return None };
     Some(axes)
+}
+
+/// Removes the axis of a key, with its condition, if there is one.
+fn remove_axis(root: &mut Table, name: &str) -> bool {
+    let removed = AXES.map(|table| axes(root, table).and_then(|axes| axes.remove(name)));
+    let is_removed = removed.iter().any(Option::is_some);
+    if let Some(when) = axes(root, "when").filter(|_| is_removed)
+        && when.remove(name).is_some()
+        && when.entries.is_empty()
+        && let Some(Value::Table(sweep)) = root.get_mut("sweep").map(|entry| &mut entry.node.value)
+    {
+        sweep.remove("when");
+    }
+    is_removed
 }
 
 /// Replaces the axis of that key where it stands, or adds one to the grid. The reader reports a `[sweep]` that is no table.
@@ -175,8 +185,8 @@ fn sweep(root: &mut Table, key: &Key, axis: Node) {
 }
 
 fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
-    let swept = AXES.map(|name| axes(root, name).and_then(|axes| axes.remove(&key.dotted())));
-    if key::remove(root, key).is_some() || swept.iter().any(Option::is_some) {
+    let was_swept = remove_axis(root, &key.dotted());
+    if key::remove(root, key).is_some() || was_swept {
         return Ok(());
     }
     let name = key.dotted();

@@ -42,10 +42,14 @@ fn runs(typed: &OsStr) -> Vec<CompletionCandidate> {
 
 fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
     let text = typed.to_string_lossy();
+    // What follows the cursor does not count; a shell that does not tell its place gives the words before it alone.
+    let cursor = std::env::var("_CLAP_COMPLETE_INDEX").ok();
+    let cursor = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(usize::MAX);
     // The shell's script calls the program with the words of its line after `--`.
     let line: Vec<String> = std::env::args_os()
         .skip_while(|word| word != "--")
         .skip(2)
+        .take(cursor)
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     let is_spec = |word: &&String| **word != *text && word.ends_with(".toml") && Path::new(word).is_file();
@@ -69,13 +73,28 @@ fn overrides(typed: &str, spec: &toml::Table) -> Vec<String> {
     if let Some((key, value)) = typed.split_once('=') {
         return values_of(key, value, spec).into_iter().map(|value| format!("{key}={value}")).collect();
     }
+    if let Some(typed) = typed.strip_prefix('~') {
+        let mut written = Vec::new();
+        list_written(spec, "", &mut written);
+        return written.iter().filter(|key| key.starts_with(typed)).map(|key| format!("~{key}")).collect();
+    }
     keys_of(spec).into_iter().map(|(key, _)| key + "=").filter(|key| key.starts_with(typed)).collect()
 }
 
-/// The values of a key that are words and begin with what was typed.
+/// Every key and table that can be deleted.
+fn list_written(table: &toml::Table, above: &str, written: &mut Vec<String>) {
+    for (key, value) in table {
+        let path = format!("{above}{key}");
+        written.push(path.clone());
+        value.as_table().into_iter().for_each(|inner| list_written(inner, &format!("{path}."), written));
+    }
+}
+
+/// The values of a key that are words and begin with what was typed after the last comma.
 fn values_of(key: &str, typed: &str, spec: &toml::Table) -> Vec<String> {
+    let (before, typed) = typed.split_at(typed.rfind(',').map_or(0, |comma| comma + 1));
     let values = keys_of(spec).into_iter().filter(|(name, _)| name == key).flat_map(|(_, values)| values);
-    values.filter(|value| value.starts_with(typed)).collect()
+    values.filter(|value| value.starts_with(typed)).map(|value| format!("{before}{value}")).collect()
 }
 
 /// The keys that a spec may have, each with its values that are words.
@@ -144,6 +163,8 @@ mod tests {
         assert_eq!(found("model.loss=h"), "model.loss=huber");
         assert_eq!(found("data.shuffle="), "data.shuffle=true data.shuffle=false");
         assert_eq!(found("sweep.sampler=t"), "sweep.sampler=tpe");
+        assert_eq!(found("model.loss=mse,h"), "model.loss=mse,huber");
+        assert_eq!(found("~opt"), "~optimizer ~optimizer.adam ~optimizer.adam.lr");
         assert!(found("matmul").is_empty() && found("data.csv.").contains("data.csv.path="));
     }
 }

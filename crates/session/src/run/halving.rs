@@ -67,7 +67,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             Prepared::Run(planned) => planned.epochs().unwrap_or(0),
             _ => 0,
         };
-        let planned = units::count(self.prepared.iter().map(epochs).sum());
+        let planned = units::count((0..self.prepared.len()).map(|index| epochs(self.own(index).1)).sum());
         let taken = self.with(|progress| progress.reached.iter().map(|reached| reached.epochs).sum());
         let text = format!("successive halving ran {} of {planned} epochs\n", units::count(taken));
         self.line.apart(&mut io::stderr(), |_| print_stderr(&text));

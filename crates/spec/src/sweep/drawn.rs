@@ -1,13 +1,29 @@
 //! Trials of a sweep whose sampler learns from results.
 
 use super::{
-    super::tree::{Node, Value},
+    super::{
+        problem::Problem,
+        tree::{Node, Value},
+    },
     Sweep,
     point::Point,
     tpe::{Observed, STARTUP},
 };
 
 impl Sweep {
+    /// Refuses axes that make the results of trials unlike each other.
+    pub(super) fn refuse_unlike(&self, problems: &mut Vec<Problem>) {
+        let unlike = match self.stop {
+            Some(_) => ("trainer.max_epochs", "trials of different lengths have different rungs"),
+            None => ("trainer.monitor", "values of different metrics cannot be compared"),
+        };
+        for key in self.keys().filter(|key| key.dotted() == unlike.0) {
+            let message = format!("`tpe` cannot learn from the axis `{}`: {}", unlike.0, unlike.1);
+            problems
+                .push(Problem::new(key.place(), message).hint("give it one value, or set another sampler"));
+        }
+    }
+
     /// The point of a trial whose values do not depend on results.
     pub(in super::super) fn point(&self, trial: usize) -> Option<Point> {
         let (tpe, row) = (self.tpe.as_ref()?, self.blocks.first()?.rows.get(trial)?);

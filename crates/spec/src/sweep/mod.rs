@@ -132,6 +132,9 @@ impl Sweep {
             let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
             sweep.draw_blocks(grid, &when, (sampler, trials, seed), problems)
         };
+        if sampler == Sampler::Tpe {
+            sweep.refuse_unlike(problems);
+        }
         if sweep.blocks.is_empty() && problems.len() == known {
             refuse_without_axes(t);
         }
@@ -200,6 +203,11 @@ impl Sweep {
 
     pub(super) fn points(&self) -> usize {
         self.left.as_ref().map_or_else(|| self.product(), Vec::len)
+    }
+
+    /// Whether there are too many points to leave out those that conditions make equal.
+    pub(super) fn is_uncut(&self) -> bool {
+        !self.conditions.is_empty() && self.left.is_none()
     }
 
     /// Points that `exclude` takes out.
