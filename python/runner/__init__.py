@@ -8,8 +8,10 @@
 
 import csv
 import json
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +23,23 @@ __all__ = ["Run", "RunnerError", "load", "program", "run"]
 
 # Kinds of numbers in a safetensors file, as NumPy names them.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
+
+
+# Columns that hold words, even where they look like numbers.
+_WORDS = {
+    "path",
+    "folder",
+    "reason",
+    "run",
+    "name",
+    "status",
+    "devices_requested",
+    "devices_used",
+    "scaling",
+    "precision",
+    "engine",
+    "data_digest",
+}
 
 
 class RunnerError(Exception):
@@ -61,9 +80,6 @@ def run(spec, overrides=(), options=()):
 
 def load(path):
     """The run or sweep in a folder, or the newest one below it."""
-    path = Path(path)
-    if any((path / name).is_file() for name in ("sweep.csv", "summary.csv", "metrics.csv")):
-        return Run(path)
     done = _call("latest", os.fspath(path))
     if done.returncode != 0:
         raise RunnerError(_message(done), done.returncode)
@@ -106,7 +122,7 @@ class Run:
         """The run in numbers: figures by name, None where one is not known."""
         with open(self.path / "summary.csv", newline="") as file:
             row = next(csv.DictReader(file), {})
-        return {name: _value(cell) for name, cell in row.items()}
+        return {name: _value(name, cell) for name, cell in row.items()}
 
     @property
     def metrics(self):
@@ -120,11 +136,13 @@ class Run:
         except ImportError:
             with open(self.path / name, newline="") as file:
                 columns, *rows = csv.reader(file)
-            return {column: [_value(row[i]) for row in rows] for i, column in enumerate(columns)}
-        return pandas.read_csv(self.path / name)
+            return {column: [_value(column, row[i]) for row in rows] for i, column in enumerate(columns)}
+        return pandas.read_csv(self.path / name, dtype=dict.fromkeys(_WORDS, "object"))
 
     def weights(self, which="best"):
         """Parameters by name as NumPy arrays: the best ones where the run validated, or the "last"."""
+        if which not in ("best", "last"):
+            raise ValueError(f'expected "best" or "last", found {which!r}')
         import numpy
 
         files = [self.path / "best.safetensors", self.path / "model.safetensors"]
@@ -155,9 +173,14 @@ def _call(*words):
     )
     try:
         out, err = process.communicate()
+    except KeyboardInterrupt:
+        # It saves its rows and ends. Ctrl-C in a terminal has reached it already, which takes both as one.
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        raise
     except BaseException:
-        # Ctrl-C reaches the program, too: it saves its rows and ends.
-        process.wait()
+        process.terminate()
+        process.communicate()
         raise
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
@@ -171,15 +194,28 @@ def _override(key, value):
         return f"~{key}"
     if isinstance(value, dict):
         raise TypeError(f"{key}: name the keys of a table one by one, as `{key}.KEY`")
-    return f"{key}={json.dumps(value)}"
+    return f"{key}={_toml(value)}"
 
 
-def _value(cell):
+def _toml(value):
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    # TOML has no escapes of surrogate pairs, and no plain DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _value(column, cell):
+    if not cell:
+        return None
+    if column in _WORDS:
+        return cell
     if cell in ("true", "false"):
         return cell == "true"
     for kind in (int, float):
         try:
             return kind(cell)
-        except (TypeError, ValueError):
+        except ValueError:
             pass
-    return cell or None
+    return cell

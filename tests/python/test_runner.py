@@ -3,9 +3,13 @@
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -93,6 +97,44 @@ class Runs(unittest.TestCase):
         done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], env=environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 unknown key `trainer.max_epoch`", done.stdout)
+
+    def test_load_asks_the_program(self):
+        Path("own").mkdir()
+        Path("own/metrics.csv").write_text("a,b\n")
+        with self.assertRaises(runner.RunnerError):
+            runner.load("own")
+
+    def test_weights_are_best_or_last(self):
+        with self.assertRaises(ValueError):
+            runner.Run(".").weights("lsat")
+
+    def test_an_interrupt_ends_a_program_that_prints_much(self):
+        program = Path("program")
+        program.write_text(
+            f"#!{sys.executable}\nimport signal, sys, time\n"
+            "def end(*_):\n    print('x' * 1_000_000)\n    sys.exit(130)\n"
+            "signal.signal(signal.SIGINT, end)\ntime.sleep(60)\n"
+        )
+        program.chmod(0o755)
+        self.addCleanup(os.environ.update, {"RUNNER_BINARY": os.environ.pop("RUNNER_BINARY", "")})
+        os.environ["RUNNER_BINARY"] = str(program.resolve())
+        threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT]).start()
+        begun = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            runner.run("a.toml")
+        self.assertLess(time.monotonic() - begun, 30)
+
+
+class Values(unittest.TestCase):
+    def test_overrides_are_toml(self):
+        for value in ["é 😀 \x7f \" \\ \n", 1e-8, [1, 0.5], True, 3]:
+            self.assertEqual(tomllib.loads(runner._override("a", value))["a"], value)
+        self.assertEqual([runner._override("a", float(word)) for word in ("inf", "-inf")], ["a=inf", "a=-inf"])
+
+    def test_words_stay_words(self):
+        self.assertEqual(runner._value("data_digest", "1234e567"), "1234e567")
+        self.assertEqual(runner._value("name", "1_0"), "1_0")
+        self.assertEqual([runner._value("steps", cell) for cell in ("10", "0.5", "", "true")], [10, 0.5, None, True])
 
 
 if __name__ == "__main__":
