@@ -221,7 +221,7 @@ fn a_spec_is_drafted() {
     # `pair` is left out: it has no numbers and no text
     # `parts` is left out: it has no numbers and no text
     # `half` is left out: it has no numbers and no text
-    # `x` is left out: some of its cells are no numbers, such as `inf`
+    # `x` is left out: some of its cells are no finite numbers, such as `inf`
     ignore = ["when", "price", "pair", "parts", "half", "x"]
     standardize = true    # features to mean 0 and deviation 1
     standardize_target = true    # losses are in the target's deviations
