@@ -221,4 +221,10 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     let [name, run] = [run.parent().unwrap(), &run].map(|path| path.to_str().unwrap());
     assert_eq!(completed(&["show", name]), [run]);
     assert_eq!(completed(&["comp"]), ["compare", "completions"]);
+    // A word that is no text is no spec.
+    let mut command = place.command(&["--", "runner"]);
+    command.arg(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff")).arg("sp");
+    command.env("RUNNER_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "2");
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }

@@ -195,3 +195,33 @@ fn a_sweep_of_every_kind_runs_and_is_listed() {
     let resumed = place.runner(&["run", "--resume", sweep.0.to_str().unwrap()]);
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
 }
+
+/// Paths of a condition are those of its axis.
+#[test]
+fn a_condition_on_a_path_holds_from_any_folder() {
+    let spec = r#"
+[data.csv]
+path = "d1.csv"
+target = "y"
+[model]
+layers = [{ linear = { out_features = 1 } }]
+[optimizer.sgd]
+lr = 0.1
+[trainer]
+max_epochs = 1
+[sweep.grid]
+"data.csv.path" = ["d1.csv", "d2.csv"]
+"optimizer.sgd.lr" = [0.1, 0.01]
+[sweep.when]
+"optimizer.sgd.lr" = { "data.csv.path" = ["d1.csv"] }
+"#;
+    let place = Sandbox::new(spec);
+    for name in ["d1.csv", "d2.csv"] {
+        std::fs::write(place.path().join(name), "x,y\n1,2\n2,4\n3,6\n4,8\n").unwrap();
+    }
+    let sweep = place.run(&["-q"]).ended_by(0).0;
+    let resumed = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    let listed = place.runner(&["check", sweep.join("sweep.toml").to_str().unwrap()]).stdout;
+    assert!(listed.contains(": 3 trials, 3 runs"), "{listed}");
+}

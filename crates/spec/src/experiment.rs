@@ -13,7 +13,7 @@ use super::{
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
-    sweep::{Halving, Observed, Sweep},
+    sweep::{Halving, Observed, Point, Sweep},
 };
 
 /// A spec and all its trials; one trial where nothing is swept.
@@ -71,21 +71,44 @@ impl<S> Experiment<S> {
 }
 
 impl<S> Experiment<S> {
-    /// Draws the values of a later trial, as shown, from all trials that were drawn or listed before.
-    pub fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Vec<String> {
+    /// The point of a trial whose values do not depend on results, where a sampler learns from it.
+    pub fn point(&self, trial: usize) -> Option<Point> {
+        self.points.sweep.point(trial)
+    }
+
+    /// A point by its [`Point::cells`]; `None` where these are no values of the axes.
+    pub fn read_point(&self, cells: &[String]) -> Option<Point> {
+        self.points.sweep.read_point(cells)
+    }
+
+    /// Draws a later trial from all trials that were drawn or listed before.
+    pub fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Option<Point> {
         self.points.sweep.draw(trial, history)
     }
 
     /// A trial with values that were drawn.
     ///
     /// # Errors
-    /// What is wrong with the spec there; `None` where these are no values of the axes.
-    pub fn drawn(&self, index: usize, values: &[String]) -> Result<TrialSpec<S>, Option<Failure>> {
-        let nodes = self.points.sweep.nodes_of(values).ok_or(None)?;
+    /// What is wrong with the spec there.
+    pub fn drawn(&self, index: usize, point: &Point) -> Result<TrialSpec<S>, Failure> {
+        let nodes = self.points.sweep.nodes_of(point);
         let read = self.points.read(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
-        let spec = read.map_err(|problems| Some(Failure::from_problems(problems, self.sources.clone())))?;
-        let axes = self.axes.iter().cloned().zip(values.iter().cloned()).collect();
-        Ok(TrialSpec { index, axes, repeat: 0, spec })
+        let spec = read.map_err(|problems| Failure::from_problems(problems, self.sources.clone()))?;
+        Ok(TrialSpec { index, axes: self.pairs(point), repeat: 0, spec })
+    }
+
+    /// What later layers found in a trial that was drawn.
+    pub fn failure_at(&self, point: &Point, problems: Vec<Problem>) -> Failure {
+        let nodes = self.points.sweep.nodes_of(point);
+        let values: Vec<_> = nodes.iter().map(Option::as_ref).collect();
+        let (tree, _) = self.points.sweep.apply(&self.points.base, &values);
+        let problems = problems.into_iter().map(|problem| locate(problem, &tree, &self.path)).collect();
+        Failure::from_problems(problems, self.sources.clone())
+    }
+
+    /// The axes of a point, each with its value as shown.
+    pub fn pairs(&self, point: &Point) -> Vec<(String, String)> {
+        self.axes.iter().cloned().zip(point.shown()).collect()
     }
 }
 

@@ -56,7 +56,7 @@ pub use schedule::{
 };
 pub use schema::schema;
 pub use suggest::nearest;
-pub use sweep::{Halving, Observed};
+pub use sweep::{Halving, Observed, Point};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
 use reader::{Fields, Item, table, words};

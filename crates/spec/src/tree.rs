@@ -132,6 +132,14 @@ impl Value {
         }
     }
 
+    /// In TOML, on one line, so that two values differ where their texts do.
+    pub fn literal(&self) -> String {
+        match self {
+            Self::Float(_) => self.display(),
+            other => other.to_toml().to_string(),
+        }
+    }
+
     /// Said after "found".
     pub fn found(&self) -> String {
         match self {

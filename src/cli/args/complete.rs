@@ -43,7 +43,11 @@ fn runs(typed: &OsStr) -> Vec<CompletionCandidate> {
 fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
     let text = typed.to_string_lossy();
     // The shell's script calls the program with the words of its line after `--`.
-    let line: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(2).collect();
+    let line: Vec<String> = std::env::args_os()
+        .skip_while(|word| word != "--")
+        .skip(2)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     let is_spec = |word: &&String| **word != *text && word.ends_with(".toml") && Path::new(word).is_file();
     let Some(spec) = line.iter().find(is_spec) else {
         let is_spec = |path: &Path| path.extension().is_some_and(|end| end == "toml");

@@ -94,3 +94,110 @@ fn trials_that_are_not_drawn_say_so() {
     assert_eq!(other.code, Some(2), "{other:?}");
     assert!(other.stderr.contains("is under way in another process"), "{}", other.stderr);
 }
+
+fn remove_trials(sweep: &Path, names: &[&str]) {
+    for entry in fs::read_dir(sweep).unwrap().flatten() {
+        if names.iter().any(|name| entry.file_name().to_string_lossy().starts_with(name)) {
+            fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+}
+
+/// A file that was cut short loses its last trials, which are drawn again; one with other rows is refused.
+#[test]
+fn points_that_are_damaged_are_drawn_again_or_refused() {
+    let place = Sandbox::new(SPEC);
+    let arguments = [
+        "-q",
+        "sweep.sampler=tpe",
+        "sweep.trials=13",
+        "optimizer.adam.lr=loguniform(1e-4, 1)",
+        "data.batch_size=int(0, 64)",
+        "sweep.sampler_seed=1",
+        "trainer.max_epochs=4",
+    ];
+    let sweep = place.run(&arguments).ended_by(0).0;
+    let resumed = || place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+    let write = |text: &str| fs::write(sweep.join("points.csv"), text).unwrap();
+    let whole = text(&sweep, "points.csv");
+    let cut = whole.rfind(',').unwrap();
+    for (left, lost) in
+        [(&whole[..cut], &["012"][..]), ("", &["010", "011", "012"]), ("trial,opt", &["010", "011", "012"])]
+    {
+        write(left);
+        remove_trials(&sweep, lost);
+        for _ in 0..2 {
+            let ended = resumed();
+            assert_eq!(
+                (ended.code, text(&sweep, "points.csv")),
+                (Some(0), whole.clone()),
+                "{left}: {ended:?}"
+            );
+        }
+    }
+    let last = whole.lines().last().unwrap();
+    for row in ["12,5.0,8", "12,0.1,65", "12,0.1", "12,0.1,", "3,0.1,8", "x,0.1,8", "12,\"0.1,8"] {
+        write(&whole.replace(last, row));
+        let ended = resumed();
+        assert_eq!(ended.code, Some(2), "{row}: {ended:?}");
+        let shown = ended.stderr.replace(sweep.to_str().unwrap(), "SWEEP");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(shown, @r"
+            error: `SWEEP/points.csv`: line 4 is no point of this sweep
+              = hint: mend the line, or remove it: its trial is drawn anew
+            ");
+        }
+    }
+    // Values that the spec refuses stay those of the trial.
+    let refused = whole.replace(last, "12,0.1,0");
+    write(&refused);
+    remove_trials(&sweep, &["012"]);
+    for _ in 0..2 {
+        let ended = resumed();
+        assert_eq!((ended.code, text(&sweep, "points.csv")), (Some(1), refused.clone()), "{ended:?}");
+        let table = text(&sweep, "sweep.csv");
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(table.lines().last().unwrap().trim_end_matches(','), @r#"12,0.1,0,failed,,"the spec is wrong with optimizer.adam.lr 0.1, data.batch_size 0""#);
+            insta::assert_snapshot!(ended.stderr.replace(sweep.to_str().unwrap(), "SWEEP"), @r#"
+            error: `data.batch_size`: expected an integer of at least 1, found `0`
+              --> SWEEP/sweep.toml:28:21
+               |
+            28 | "data.batch_size" = "int(0, 64)"
+               |                     ^^^^^^^^^^^^ rows per optimizer step
+            "#);
+        }
+    }
+}
+
+/// An empty text is a value, where a key that does not vary keeps what the spec says.
+#[test]
+fn an_empty_text_is_a_value() {
+    let sweep = r#"description = "base"
+[sweep]
+sampler = "tpe"
+trials = 20
+[sweep.grid]
+description = ["", "x"]
+"data.batch_size" = [8, 16]
+"optimizer.adam.lr" = "uniform(0.01, 0.1)"
+[sweep.when]
+description = { "data.batch_size" = 16 }
+"#;
+    let (head, sweep) = sweep.split_once('\n').unwrap();
+    let place = Sandbox::new(&format!("{head}\n{SPEC}\n{sweep}"));
+    let sweep = place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0).0;
+    let table = text(&sweep, "sweep.csv");
+    let table = Table::read(&table);
+    let columns = ["description", "data.batch_size", "folder"].map(|name| table.column(name));
+    let mut seen = std::collections::BTreeSet::new();
+    for trial in 0..20 {
+        let [shown, batch_size, folder] = [0, 1, 2].map(|column| columns[column][trial]);
+        let wanted = if batch_size == "16" { shown } else { "base" };
+        seen.insert(wanted);
+        let spec = text(&sweep.join(folder), "spec.toml");
+        assert!(spec.contains(&format!("description = \"{wanted}\"")), "{trial}: {spec}");
+    }
+    assert_eq!(seen.len(), 3, "{}", text(&sweep, "points.csv"));
+    let resumed = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+}

@@ -216,13 +216,6 @@ impl RunDir {
         self.path.join(name)
     }
 
-    /// Appends to a file, in one piece.
-    pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), RecordError> {
-        let path = self.file(name);
-        let file = fs::OpenOptions::new().create(true).append(true).open(&path);
-        file.and_then(|mut file| file.write_all(bytes)).map_err(|e| RecordError::write(&path, e))
-    }
-
     /// Writes a small file whole, such as `spec.toml`. It outlives a kill of the process.
     pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
         let path = self.file(name);

@@ -46,6 +46,8 @@ pub enum TrialEnd {
 enum Knowledge {
     #[default]
     Planned,
+    /// This process drew its values.
+    Drawn,
     Skipped,
     /// It ended, as a folder or another process says.
     Ended,
@@ -112,11 +114,10 @@ impl SweepTable {
     }
 
     /// Sets the values of a trial that was drawn.
-    pub fn draw(&mut self, trial: usize, values: &[String]) -> Result<(), RecordError> {
-        self.axes[trial] = values.to_vec();
-        self.rows[trial] = (Knowledge::Planned, self.row(trial, None)?);
-        self.is_stale = true;
-        Ok(())
+    pub fn draw(&mut self, trial: usize, values: Vec<String>) -> Result<(), RecordError> {
+        self.axes[trial] = values;
+        self.rows[trial] = (Knowledge::Drawn, self.row(trial, None)?);
+        self.write_soon()
     }
 
     /// Sets the end of a trial, by its number from 0. The figures of one that ran are taken from its own `summary.csv`;
@@ -127,10 +128,7 @@ impl SweepTable {
             _ => Knowledge::Own,
         };
         self.rows[trial] = (knowledge, self.row(trial, Some(end))?);
-        self.is_stale = true;
-        if self.written.elapsed() >= INTERVAL {
-            self.write()?;
-        }
+        self.write_soon()?;
         match end {
             TrialEnd::Ran { folder, .. } if !folder.is_empty() => self.queue.push(self.folder.join(folder)),
             _ => Ok(()),
@@ -166,6 +164,12 @@ impl SweepTable {
         }
         line.end();
         Ok(line.bytes().to_vec())
+    }
+
+    /// Writes rows that have changed, unless that was just done.
+    fn write_soon(&mut self) -> Result<(), RecordError> {
+        self.is_stale = true;
+        if self.written.elapsed() >= INTERVAL { self.write() } else { Ok(()) }
     }
 
     /// Writes all rows now.

@@ -1,11 +1,14 @@
-//! Trials whose values a sampler draws from the results of earlier ones. `points.csv` keeps them: each is written before its
-//! trial begins, so that `--resume` finds it again.
+//! Trials whose values a sampler draws from the results of earlier ones.
 
-use std::{collections::BTreeMap, io, sync::OnceLock};
+use std::{
+    io,
+    sync::{OnceLock, PoisonError},
+};
 
 use super::{
     exit::{Exit, refuse},
     planned::Planned,
+    points::Points,
     prepare::Prepared,
     session::Session,
     sweep::{Drawn, DrawnTrial, Sweep},
@@ -13,34 +16,26 @@ use super::{
 use crate::{
     event::Status,
     plan::{Machine, PlanError},
-    record::{Lines, RecordError, RunDir, TrialEnd},
-    spec::{Failure, Observed, TrialSpec},
+    record::{RecordError, TrialEnd},
+    spec::{Failure, Point, TrialSpec},
 };
 
-const FILE: &str = "points.csv";
-
-/// Finds the trials again that an earlier part of the sweep drew.
-pub(super) fn found<P: Planned>(session: &Session<'_, P>, machine: &Machine, sweep: &RunDir) -> Drawn<P> {
+/// Plans the trials that an earlier part of the sweep drew. One that cannot be planned says so when its turn comes.
+pub(super) fn found<P: Planned>(
+    session: &Session<'_, P>,
+    machine: &Machine,
+    points: &Points<'_, P::Spec>,
+) -> Drawn<P> {
     let experiment = session.experiment;
-    let all = experiment.trials.len();
-    if experiment.known == all {
+    if experiment.known == experiment.trials.len() {
         return Vec::new();
     }
-    let reader = csv::Reader::from_path(sweep.file(FILE)).into_iter();
-    let rows = reader.flat_map(csv::Reader::into_records).flatten();
-    let point = |row: csv::StringRecord| {
-        let index = row.get(0)?.parse().ok().filter(|index| (experiment.known..all).contains(index))?;
-        Some((index, row.iter().skip(1).map(str::to_owned).collect()))
+    let drawn = |index: usize| {
+        let point = points.get(index).filter(|_| index >= experiment.known);
+        let own = point.and_then(|point| planned(session, machine, index, point).ok());
+        own.map_or_else(OnceLock::new, OnceLock::from)
     };
-    let points: BTreeMap<usize, Vec<String>> = rows.filter_map(point).collect();
-    let drawn: Drawn<P> = (0..all).map(|_| OnceLock::new()).collect();
-    for (index, values) in points {
-        // One that cannot be planned has no folder, and is drawn anew.
-        if let Ok(own) = planned(session, machine, index, &values) {
-            let _ = drawn[index].set(own);
-        }
-    }
-    drawn
+    (0..experiment.trials.len()).map(drawn).collect()
 }
 
 /// A trial with these values.
@@ -48,16 +43,14 @@ fn planned<P: Planned>(
     session: &Session<'_, P>,
     machine: &Machine,
     index: usize,
-    values: &[String],
-) -> Result<DrawnTrial<P>, Option<Failure>> {
+    point: &Point,
+) -> Result<DrawnTrial<P>, Failure> {
     let experiment = session.experiment;
-    let trial = experiment.drawn(index, values)?;
+    let trial = experiment.drawn(index, point)?;
     let prepared = match P::plan(&trial.spec, &mut *session.shared(), machine, session.threads()) {
         Ok(planned) => Prepared::Run(Box::new(planned)),
         Err(PlanError::Missing(problem)) => Prepared::Missing(problem),
-        Err(PlanError::Problems(problems)) => {
-            return Err(Some(experiment.failure(problems.into_iter().map(|problem| (index, problem)))));
-        }
+        Err(PlanError::Problems(problems)) => return Err(experiment.failure_at(point, problems)),
     };
     Ok((trial, prepared))
 }
@@ -73,56 +66,43 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Draws a trial whose values are not known yet.
     pub fn draw(&self, index: usize) -> Result<(), (TrialEnd, Exit)> {
-        let Some(own) =
-            self.drawn.get(index).filter(|own| index >= self.session.experiment.known && own.get().is_none())
-        else {
-            return Ok(());
-        };
+        let experiment = self.session.experiment;
+        let is_open = |own: &&OnceLock<_>| index >= experiment.known && own.get().is_none();
+        let Some(own) = self.drawn.get(index).filter(is_open) else { return Ok(()) };
         let failed = |reason: String| {
             let (status, folder) = (Status::Failed, String::new());
             (TrialEnd::Ran { status, folder, reason: Some(reason) }, Exit::Failed)
         };
-        let values = self.drawn_values(index).map_err(|fault| {
+        let point = self.point(index).map_err(|fault| {
             let reason = fault.to_string();
             self.with(|progress| progress.unlisted(fault));
             failed(reason)
         })?;
-        let planned = planned(self.session, self.machine, index, &values);
-        let (trial, prepared) = planned.map_err(|failure| {
-            let shown = values.join(" ");
-            self.line.apart(&mut io::stderr(), |_| failure.as_ref().map(refuse));
-            failed(format!("the spec is wrong with the values {shown}"))
+        let Some(point) = point else { return Ok(()) };
+        let drawn = planned(self.session, self.machine, index, &point).map_err(|failure| {
+            let pairs = experiment.pairs(&point).into_iter().filter(|(_, value)| !value.is_empty());
+            let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key} {value}")).collect();
+            self.line.apart(&mut io::stderr(), |_| refuse(&failure));
+            failed(format!("the spec is wrong with {}", pairs.join(", ")))
         })?;
-        let _ = own.set((trial, prepared)); // each trial is one worker's
+        let _ = own.set(drawn); // each trial is one worker's
         Ok(())
     }
 
-    /// Draws values and writes them down, at the same time for no two trials.
-    fn drawn_values(&self, index: usize) -> Result<Vec<String>, RecordError> {
-        let experiment = self.session.experiment;
-        self.with(|progress| {
-            let earlier = progress.points.iter().filter(|(other, _)| **other != index);
-            let history: Vec<Observed<'_>> =
-                earlier.map(|(other, axes)| Observed { axes, cost: progress.costs[*other] }).collect();
-            let values = experiment.draw(index, &history);
-            let mut lines = Lines::new();
-            if !self.folder.file(FILE).exists() {
-                lines.text("trial");
-                for axis in &experiment.axes {
-                    lines.text(axis);
-                }
-                lines.end();
-            }
-            lines.u64(index as u64);
-            for value in &values {
-                lines.text(value);
-            }
-            lines.end();
-            self.folder.append(FILE, lines.bytes())?;
-            progress.table.draw(index, &values)?;
-            let axes = experiment.axes.iter().cloned().zip(values.iter().cloned());
-            progress.points.insert(index, axes.collect());
-            Ok(values)
-        })
+    /// The point of a trial: as an earlier part of the sweep drew it, else drawn now. None where the sweep is interrupted.
+    fn point(&self, index: usize) -> Result<Option<Point>, RecordError> {
+        // Trials are drawn one after the other, beside those that run.
+        let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(point) = points.get(index) {
+            return Ok(Some(point.clone()));
+        }
+        if self.session.process.stop.signal().is_some() {
+            return Ok(None);
+        }
+        let costs = self.with(|progress| progress.costs.clone());
+        let Some(point) = points.draw(index, &costs)? else { return Ok(None) };
+        let values = self.session.experiment.pairs(&point).into_iter().map(|(_, value)| value).collect();
+        self.with(|progress| progress.table.draw(index, values))?;
+        Ok(Some(point))
     }
 }

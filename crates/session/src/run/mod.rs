@@ -15,6 +15,7 @@ mod exit;
 mod halving;
 mod lab;
 mod planned;
+mod points;
 mod prepare;
 mod recording;
 mod resumed;

@@ -12,6 +12,7 @@ use std::{
 use super::{
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned, Start},
+    points::Points,
     prepare::Prepared,
     rungs::{Reached, Rungs},
     session::{Session, named},
@@ -41,6 +42,8 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     /// When the summaries that were there at the start were written.
     pub summaries: BTreeMap<usize, SystemTime>,
     pub machine: &'s Machine,
+    /// What a sampler learns from and draws.
+    pub points: Mutex<Points<'s, P::Spec>>,
     pub drawn: Drawn<P>,
     /// The short names of the swept keys.
     pub keys: Vec<&'s str>,

@@ -30,8 +30,6 @@ pub(super) struct Progress {
     pub ends: Vec<Option<TrialEnd>>,
     /// How far each trial came.
     pub reached: Vec<Reached>,
-    /// The axes of trials that a sampler learns from.
-    pub points: BTreeMap<usize, Vec<(String, String)>>,
     /// How bad each trial was, as far as that is known.
     pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep went on, or up to a rung.

@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex},
 };
 
 use super::{
     draws,
     exit::{Exit, print_error},
     planned::{ExecuteError, Planned},
+    points::{BadLine, Points},
     prepare::{Prepared, warnings},
     rungs::{self, Reached, Rungs, longest},
     session::{Session, report_error},
@@ -40,6 +41,15 @@ fn run<P: Planned>(
         Ok(opened) => opened,
         Err(exit) => return Ok(exit.into()),
     };
+    let points = match Points::read(experiment, &folder) {
+        Ok(points) => points,
+        Err(BadLine(line)) => {
+            let path = Points::<P::Spec>::path(&folder);
+            let message = format!("`{}`: line {line} is no point of this sweep", path.display());
+            print_error(message, Some("mend the line, or remove it: its trial is drawn anew"));
+            return Ok(Exit::Refused.into());
+        }
+    };
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
@@ -52,14 +62,12 @@ fn run<P: Planned>(
     let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
     let left = rungs.as_ref().and_then(Rungs::left);
     let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
-    let drawn = draws::found(session, machine, &folder);
-    let axes = |trial: &TrialSpec<P::Spec>| match drawn.get(trial.index).and_then(OnceLock::get) {
-        Some((drawn, _)) => drawn.axes.clone(),
-        None => trial.axes.clone(),
+    let drawn = draws::found(session, machine, &points);
+    let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
+        let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
+        drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
     };
-    let points: Vec<Vec<(String, String)>> = experiment.trials.iter().map(axes).collect();
-    let values = |axes: &Vec<(String, String)>| axes.iter().map(|(_, value)| value.clone()).collect();
-    let rows = points.iter().map(values).zip(ends.iter().cloned()).collect();
+    let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     let claims = Arc::new(claims);
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
     let halving = experiment.stop;
@@ -70,16 +78,14 @@ fn run<P: Planned>(
     let reached: Vec<Reached> = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
     let line = Arc::new(line(session, prepared, &ends));
     let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
-    let learns = experiment.known < points.len();
-    let is_known =
-        |(index, _): &(usize, _)| learns && (*index < experiment.known || drawn[*index].get().is_some());
-    let points = points.into_iter().enumerate().filter(is_known).collect();
     let costs = vec![None; ends.len()];
-    let progress = Progress { table, ends, reached, points, costs, begun, worst, stopped: None, fault: None };
+    let progress = Progress { table, ends, reached, costs, begun, worst, stopped: None, fault: None };
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let keys = short_keys(&keys);
     let progress = Mutex::new(progress);
-    let sweep = Sweep { session, prepared, folder, claims, summaries, machine, drawn, keys, line, progress };
+    let points = Mutex::new(points);
+    let sweep =
+        Sweep { session, prepared, folder, claims, summaries, machine, points, drawn, keys, line, progress };
     sweep.learn_from_ended();
     sweep.run_all(rungs)
 }

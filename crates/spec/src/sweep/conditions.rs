@@ -35,7 +35,7 @@ impl Conditions {
                 if !values.iter().any(|value| can_be(*other, value)) {
                     let message =
                         format!("`sweep.when`: `{}` never has the value asked for", keys[*other].dotted());
-                    let hint = "name one of its values";
+                    let hint = "name one of its values; `uniform` and `loguniform` have none to name";
                     problems.push(Problem::new(entry.node.span.place(), message).hint(hint));
                 }
             }

@@ -51,28 +51,37 @@ fn sweep(written: &tree::Table, folder: &Path) -> String {
     for entry in &written.entries {
         match &entry.node.value {
             tree::Value::Table(axes) => {
-                let lines = axes.entries.iter().map(|axis| axis_line(axis, folder));
+                let lines = axes.entries.iter().map(|axis| match &axis.node.value {
+                    tree::Value::Table(keys) => {
+                        let key = Value::String(axis.key.clone());
+                        format!("{key} = {}\n", inline(keys, folder))
+                    }
+                    _ => axis_line(axis, folder),
+                });
                 tables.push_str(&format!("\n[sweep.{}]\n{}", entry.key, lines.collect::<String>()));
             }
             tree::Value::Array(points) => {
-                let inline = |point: &tree::Node| match &point.value {
-                    tree::Value::Table(keys) => {
-                        let lines = keys.entries.iter().map(|key| axis_line(key, folder));
-                        let pairs: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
-                        format!("    {{ {} }},\n", pairs.join(", "))
-                    }
+                let point = |point: &tree::Node| match &point.value {
+                    tree::Value::Table(keys) => format!("    {},\n", inline(keys, folder)),
                     other => format!("    {},\n", other.to_toml()),
                 };
                 fields.push_str(&format!(
                     "{} = [\n{}]\n",
                     entry.key,
-                    points.iter().map(inline).collect::<String>()
+                    points.iter().map(point).collect::<String>()
                 ));
             }
             value => fields.push_str(&format!("{} = {}\n", entry.key, value.to_toml())),
         }
     }
     fields + &tables
+}
+
+/// Swept keys on one line: a point, or a condition.
+fn inline(keys: &tree::Table, folder: &Path) -> String {
+    let pairs: Vec<String> =
+        keys.entries.iter().map(|key| axis_line(key, folder).trim_end().to_owned()).collect();
+    format!("{{ {} }}", pairs.join(", "))
 }
 
 /// A swept key and its values, or its value in one point.

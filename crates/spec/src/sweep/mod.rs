@@ -6,14 +6,17 @@
 
 mod block;
 mod conditions;
+mod drawn;
 mod exclude;
 mod file;
 mod fit;
+mod point;
 mod sampler;
 mod space;
 mod stop;
 mod tpe;
 
+pub use point::Point;
 pub(super) use space::Space;
 pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
@@ -240,31 +243,6 @@ impl Sweep {
         // A key of the grid is a block; all others vary always.
         let active = self.values_of(point).into_iter().map(|value| value.is_some());
         self.rows_of(point).into_iter().zip(active).all(|(row, is_active)| row == 0 || is_active)
-    }
-
-    /// A point that was drawn as a sampler shows it; `None` where it is none of these axes.
-    pub(super) fn nodes_of(&self, shown: &[String]) -> Option<Vec<Option<Node>>> {
-        let (tpe, first) = (self.tpe.as_ref()?, self.blocks.first()?.rows.first()?);
-        let node = |((space, shown), at): ((&Space, &String), &Node)| {
-            space.value_of(shown).map(|value| Node { span: at.span, value })
-        };
-        let nodes: Vec<Option<Node>> = tpe.spaces.iter().zip(shown).zip(first).map(node).collect();
-        let is_read = nodes.iter().zip(shown).all(|(node, shown)| node.is_some() || shown.is_empty());
-        (is_read && shown.len() == first.len()).then_some(nodes)
-    }
-
-    /// Draws a later trial; the points that were drawn at random stand in where there are too few results, or nothing new
-    /// comes up.
-    pub(super) fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Vec<String> {
-        let results = history.iter().filter(|own| own.cost.is_some()).count();
-        let tpe = self.tpe.as_ref().filter(|_| results >= tpe::STARTUP);
-        let at_random = || {
-            let shown = |point| self.pairs(point).into_iter().map(|(_, value)| value).collect::<Vec<_>>();
-            let is_new = |point: &Vec<String>| !history.iter().any(|own| own.is_at(point));
-            (trial..self.points()).chain(0..trial).map(shown).find(is_new)
-        };
-        let drawn = tpe.and_then(|tpe| tpe.draw(trial, &self.conditions, history));
-        drawn.or_else(at_random).unwrap_or_default()
     }
 
     /// How many of these trials have values that do not depend on results.

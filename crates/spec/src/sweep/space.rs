@@ -99,21 +99,22 @@ impl Space {
 }
 
 impl Space {
-    /// A value that was shown; `None` for any other text.
-    pub fn value_of(&self, shown: &str) -> Option<Value> {
+    /// One of its values by its [`Value::literal`].
+    pub fn read(&self, text: &str) -> Option<Value> {
         match self {
-            Self::Values(values) => values.iter().find(|value| value.display() == shown).cloned(),
-            Self::Int(..) => shown.parse().ok().map(Value::Integer),
-            _ => shown.parse().ok().filter(|x: &f64| x.is_finite()).map(Value::Float),
+            Self::Values(values) => values.iter().find(|value| value.literal() == text).cloned(),
+            Self::Int(a, b) => text.parse().ok().filter(|i| (a..=b).contains(&i)).map(Value::Integer),
+            Self::Uniform(a, b) | Self::LogUniform(a, b) => {
+                text.parse().ok().filter(|x| (a..=b).contains(&x)).map(Value::Float)
+            }
         }
     }
 
-    /// Whether a key may have this value, or one that it names.
+    /// Whether a key may be exactly this value, or one that it names. Nobody can count on a value between two ends.
     pub fn can_be(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Values(values), _) => values.iter().any(|own| same(value, own)),
             (Self::Int(a, b), Value::Integer(i)) => (a..=b).contains(&i),
-            (Self::Uniform(a, b) | Self::LogUniform(a, b), Value::Float(x)) => (a..=b).contains(&x),
             _ => false,
         }
     }
@@ -122,7 +123,7 @@ impl Space {
     pub fn place_of(&self, value: &Value) -> f64 {
         let place = match (self, value) {
             (Self::Values(values), _) => {
-                let index = values.iter().position(|own| own.display() == value.display()).unwrap_or(0);
+                let index = values.iter().position(|own| own.literal() == value.literal()).unwrap_or(0);
                 (index as f64 + 0.5) / values.len() as f64
             }
             (Self::Uniform(a, b), Value::Float(x)) => (x - a) / (b - a),

@@ -1,12 +1,16 @@
 //! The Tree-structured Parzen Estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (2011): a trial's
 //! values are drawn where earlier trials did well and seldom badly, each key by itself. The crate `tpe` has the formulas.
 
+use std::collections::HashSet;
+
 use runner_base::random::{self, ChaCha8Rng, Purpose};
-use tpe::{TpeOptimizerBuilder, categorical_range, histogram_estimator, parzen_estimator, range};
+use tpe::{
+    TpeOptimizer, TpeOptimizerBuilder, categorical_range, histogram_estimator, parzen_estimator, range,
+};
 
-use super::{super::tree::Value, conditions::Conditions, space::Space};
+use super::{super::tree::Value, conditions::Conditions, point::Point, space::Space};
 
-/// As many trials are drawn at random before results decide.
+/// As many results are awaited before they decide; trials before are drawn at random.
 pub(crate) const STARTUP: usize = 10;
 
 /// The share of trials that count as good, and the values of which the best is taken: as in hyperopt.
@@ -21,16 +25,10 @@ const TRIALS: u64 = 1 << 32;
 
 /// What an earlier trial was.
 pub struct Observed<'a> {
-    /// Its axes, as in [`super::super::TrialSpec`].
-    pub axes: &'a [(String, String)],
+    /// Its values.
+    pub point: &'a Point,
     /// How bad it was; `None` for one that failed, or that still runs.
     pub cost: Option<f64>,
-}
-
-impl Observed<'_> {
-    pub(crate) fn is_at(&self, point: &[String]) -> bool {
-        self.axes.iter().map(|(_, shown)| shown).eq(point)
-    }
 }
 
 /// Draws trials from the results of earlier ones.
@@ -41,48 +39,52 @@ pub(crate) struct Tpe {
 }
 
 impl Tpe {
-    /// A point that no trial has had, as shown: an empty text for a key that does not vary. `None` where none came up.
-    pub fn draw(
-        &self,
-        trial: usize,
-        conditions: &Conditions,
-        history: &[Observed<'_>],
-    ) -> Option<Vec<String>> {
+    /// A point that no trial has had; `None` where none came up.
+    pub fn draw(&self, trial: usize, conditions: &Conditions, history: &[Observed<'_>]) -> Option<Point> {
         let mut rng = random::stream(self.seed, Purpose::Sampler, TRIALS + trial as u64);
+        let axis =
+            |(axis, space)| Learned::new(space, history.iter().map(|own| (own.point.place(axis), own.cost)));
+        let mut axes: Vec<Learned<'_>> = self.spaces.iter().enumerate().map(axis).collect::<Option<_>>()?;
+        let known: HashSet<Vec<String>> = history.iter().map(|own| own.point.cells()).collect();
         let mut draw = || {
-            let values = self.spaces.iter().enumerate().map(|(axis, space)| {
-                let column = history.iter().map(|own| (own.axes[axis].1.as_str(), own.cost));
-                space.suggest(column, &mut rng)
-            });
-            let values: Vec<Value> = values.collect::<Option<_>>()?;
-            Some(conditions.shown(&values.iter().collect::<Vec<_>>()))
+            let values = axes.iter_mut().map(|axis| axis.suggest(&mut rng)).collect::<Option<_>>()?;
+            Some(Point::new(&self.spaces, conditions, values))
         };
-        let is_new = |point: &Vec<String>| !history.iter().any(|own| own.is_at(point));
-        (0..MAX_VAIN).find_map(|_| draw().filter(is_new))
+        (0..MAX_VAIN).find_map(|_| draw().filter(|point| !known.contains(&point.cells())))
     }
 }
 
-impl Space {
-    /// A value that is likely in good trials and unlikely in bad ones, by the values of earlier trials as shown.
-    fn suggest<'a>(
-        &self,
-        column: impl Iterator<Item = (&'a str, Option<f64>)>,
-        rng: &mut ChaCha8Rng,
-    ) -> Option<Value> {
-        let (estimator, range, cells) = match self {
-            Self::Values(values) => {
+/// What earlier trials say about the values of a key.
+struct Learned<'a> {
+    space: &'a Space,
+    /// The values of a list lie apart in as many cells.
+    cells: f64,
+    optimizer: TpeOptimizer,
+}
+
+impl<'a> Learned<'a> {
+    /// From the places of values and what became of them.
+    fn new(space: &'a Space, column: impl Iterator<Item = (f64, Option<f64>)>) -> Option<Self> {
+        let (estimator, range, cells) = match space {
+            Space::Values(values) => {
                 (histogram_estimator(), categorical_range(values.len()), values.len() as f64)
             }
             _ => (parzen_estimator(), range(0.0, 1.0), 1.0),
         };
         let mut builder = TpeOptimizerBuilder::new();
         let mut optimizer = builder.gamma(GOOD).candidates(CANDIDATES).build(estimator, range.ok()?).ok()?;
-        for (shown, cost) in column {
-            let place = self.value_of(shown).map_or(f64::NAN, |value| self.place_of(&value) * cells);
-            optimizer.tell(place, cost.filter(|cost| !cost.is_nan()).unwrap_or(f64::INFINITY)).ok()?;
+        for (place, cost) in column {
+            optimizer
+                .tell(place * cells, cost.filter(|cost| !cost.is_nan()).unwrap_or(f64::INFINITY))
+                .ok()?;
         }
-        let place = optimizer.ask(rng).ok()?;
-        Some(self.at(if cells > 1.0 { (place.floor() + 0.5) / cells } else { place }))
+        Some(Self { space, cells, optimizer })
+    }
+
+    /// A value that is likely in good trials and unlikely in bad ones.
+    fn suggest(&mut self, rng: &mut ChaCha8Rng) -> Option<Value> {
+        let place = self.optimizer.ask(rng).ok()?;
+        Some(self.space.at(if self.cells > 1.0 { (place.floor() + 0.5) / self.cells } else { place }))
     }
 }
 
@@ -110,17 +112,16 @@ mod tests {
             seed,
         );
         let tpe = Tpe { spaces, seed };
-        let mut trials: Vec<(Vec<(String, String)>, f64)> = Vec::new();
-        for (trial, point) in random.iter().enumerate() {
+        let mut trials: Vec<(Point, f64)> = Vec::new();
+        for (trial, point) in random.into_iter().enumerate() {
             let history: Vec<Observed<'_>> =
-                trials.iter().map(|(axes, cost)| Observed { axes, cost: Some(*cost) }).collect();
-            let drawn = || tpe.draw(trial, &Conditions::NONE, &history).unwrap();
+                trials.iter().map(|(point, cost)| Observed { point, cost: Some(*cost) }).collect();
             let point = match is_random || trial < STARTUP {
-                true => point.iter().map(Value::display).collect(),
-                false => drawn(),
+                true => Point::new(&tpe.spaces, &Conditions::NONE, point),
+                false => tpe.draw(trial, &Conditions::NONE, &history).unwrap(),
             };
-            let cost = cost(&point);
-            trials.push((point.into_iter().map(|value| (String::new(), value)).collect(), cost));
+            let cost = cost(&point.shown());
+            trials.push((point, cost));
         }
         trials.iter().map(|(_, cost)| *cost).fold(f64::INFINITY, f64::min)
     }
