@@ -51,8 +51,6 @@ fuzz_target!(|bytes: &[u8]| {
     let (target, cases) = CASES.get_or_init(|| {
         let [target, folder] =
             ["TARGET", "FOLDER"].map(|name| env::var(format!("RUNNER_FUZZ_{name}")).expect(name));
-        // SAFETY: no other thread is there yet.
-        unsafe { env::set_var("RUNNER_CACHE_DIR", format!("{folder}/cache")) };
         let cases = Cases::new(&PathBuf::from(folder), &runner);
         env::set_current_dir(&cases.folder).expect("the folder of cases");
         (target, cases)

@@ -2,8 +2,8 @@
 
 use super::{args::CompareOptions, run::terminal_width};
 use crate::{
-    report::{Comparison, Question, ReportError, against, gate},
-    run::{Exit, print, print_bytes, print_error, print_stderr},
+    report::{Comparison, Format, Question, ReportError, against, gate},
+    run::{Exit, print, print_bytes, print_error, print_json, print_stderr},
 };
 
 /// Runs the command.
@@ -64,10 +64,15 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         let Some(format) = format.format() else {
             return Ok(print_bytes(&comparison.export_parquet(&question)?));
         };
-        return Ok(print(&match question.by.is_empty() {
+        let text = match question.by.is_empty() {
             true => comparison.export(format),
             false => comparison.export_groups(&question, format)?,
-        }));
+        };
+        return Ok(match format {
+            Format::Csv => print_bytes(text.as_bytes()),
+            Format::Json => print_json(&text),
+            Format::Md | Format::Latex => print(&text),
+        });
     }
     if !options.pivot.is_empty() {
         return Ok(print(&comparison.pivot(&question, terminal_width())?));

@@ -16,7 +16,7 @@ use crate::{
     host,
     plan::{MachineRates, Origin},
     record,
-    run::{Exit, print, print_error},
+    run::{Exit, print, print_error, print_json},
     units,
 };
 
@@ -47,7 +47,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
             },
             "gpu": gpus,
         });
-        return print(&format!("{json:#}\n"));
+        return print_json(&format!("{json:#}\n"));
     }
     let unknown = || "unknown".to_owned();
     let rows = [

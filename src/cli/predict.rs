@@ -6,7 +6,7 @@ use super::args::{EvaluateOptions, ModelOptions, PredictOptions};
 use crate::{
     data::Input,
     predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
-    run::{Exit, print, print_error, print_stderr, refuse},
+    run::{Exit, print, print_error, print_json, print_stderr, refuse},
 };
 
 /// Prints predictions, or writes them to a file.
@@ -25,7 +25,10 @@ pub fn evaluate(options: &EvaluateOptions) -> Exit {
         let input = options.data.as_deref().map(input);
         let evaluation =
             evaluated(&trained, input.as_ref(), labels.as_deref(), confusion.as_deref(), &mut warn)?;
-        Ok(print(&if options.json { evaluation.json(&trained) } else { evaluation.table() }))
+        Ok(match options.json {
+            true => print_json(&evaluation.json(&trained)),
+            false => print(&evaluation.table()),
+        })
     });
     result.unwrap_or_else(|e| report(&e))
 }

@@ -17,8 +17,8 @@ use crate::{
     record::{GitQuery, Verbosity, command_line, now},
     report,
     run::{
-        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, refuse,
-        run_sweep,
+        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, print_json,
+        refuse, run_sweep,
     },
     spec::{self, Loaded},
     train::StopFlag,
@@ -101,7 +101,7 @@ fn close(Ended { exit, folder }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
         let line = serde_json::json!({ "event": "sweep", "folder": folder.display().to_string() });
-        return exit.more_severe(print(&format!("{line}\n")));
+        return exit.more_severe(print_json(&format!("{line}\n")));
     }
     if start.run.quiet {
         return exit.more_severe(print(&format!("{}\n", folder.display())));

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     report::{self, Comparison, ListRequest, ReportError},
-    run::{Exit, print, print_error},
+    run::{Exit, print, print_error, print_json},
 };
 
 pub fn list(options: &ListOptions) -> Exit {
@@ -18,7 +18,10 @@ pub fn list(options: &ListOptions) -> Exit {
         sort: options.sort.as_deref(),
         json: options.json,
     };
-    answer(report::list(&request, terminal_width()))
+    match report::list(&request, terminal_width()) {
+        Ok(json) if options.json => print_json(&json),
+        text => answer(text),
+    }
 }
 
 pub fn latest(path: &str) -> Exit {

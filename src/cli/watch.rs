@@ -10,7 +10,7 @@ use std::{
 
 use super::{args::WatchOptions, at_work::AtWork, runs::refuse};
 use crate::{
-    host::{harmless, stop_on_signals},
+    host::{escape_controls, stop_on_signals},
     record::RunDir,
     report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
@@ -52,7 +52,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             screen.draw(&moment, &options.metric)?;
         } else if line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
-            print_or_end(&format!("{}\n", harmless(&line)))?;
+            print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
         let rest = EVERY.max(begun.elapsed() * LEAST_REST);
         while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
@@ -119,7 +119,7 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    harmless(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
+    escape_controls(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
 /// Lines that a terminal adds where words, which stand above the curves, are wider than it.

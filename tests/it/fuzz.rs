@@ -11,13 +11,14 @@ use std::{
 
 use cases::{Cases, Ended, TARGETS};
 
-use super::process::RUNNER;
+use super::process::binary;
 
-/// A command may take half a minute and 3 GiB of address space.
+/// A command may take two minutes and 3 GiB of address space, of which each arena of malloc takes its part.
 fn run(folder: &Path, arguments: &[String]) -> Ended {
     let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", "30", "sh", "-c", "ulimit -v 3145728; exec \"$@\"", "sh", RUNNER]);
-    command.args(arguments).env("RUNNER_CACHE_DIR", folder.join("cache")).stdin(Stdio::null());
+    command.args(["-s", "KILL", "120", "sh", "-c", "ulimit -v 3145728; exec \"$@\"", "sh"]);
+    command.arg(binary()).args(arguments).env_remove("RUNNER_RUNS_DIR").env("MALLOC_ARENA_MAX", "2");
+    command.env("RUNNER_CACHE_DIR", folder.join("cache")).stdin(Stdio::null());
     let ended = command.current_dir(folder.join("outside/cases")).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
     if matches!(ended.status.code(), Some(0..=3)) && !said.contains("panicked") {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -12,6 +13,11 @@ use safetensors::SafeTensors;
 
 /// The binary under test.
 pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
+
+/// The binary under test, which may have been copied to another machine with the tests.
+pub fn binary() -> OsString {
+    std::env::var_os("RUNNER_BINARY").unwrap_or_else(|| RUNNER.into())
+}
 
 /// A temporary folder with a spec in it.
 pub struct Sandbox {
@@ -45,9 +51,7 @@ impl Sandbox {
 
     /// The command, not yet started.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        // The binary may have been copied to another machine with the tests.
-        let binary = std::env::var_os("RUNNER_BINARY").unwrap_or_else(|| RUNNER.into());
-        let mut command = Command::new(binary);
+        let mut command = Command::new(binary());
         command.args(arguments).current_dir(self.path());
         // This machine's cached rates must not affect tests.
         command.env("RUNNER_CACHE_DIR", self.path().join("cache")).env_remove("RUNNER_RUNS_DIR");

@@ -30,7 +30,7 @@ pub use huge_pages::prefer_huge_pages;
 pub use regular::{open_regular, read_text};
 pub use run_queue::run_delay;
 pub use signals::stop_on_signals;
-pub use terminal::harmless;
+pub use terminal::{escape_controls, json_text};
 pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.

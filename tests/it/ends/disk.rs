@@ -171,7 +171,6 @@ fn no_failed_call_of_a_sweep_is_hidden() {
     every_call(&["optimizer.adam.lr=0.1,0.2", "~checkpoint"]);
 }
 
-/// Makes a folder anew as a loss of power leaves it: the names that were synced, with the content that was.
 /// A starter that could not be written whole does not block the next try.
 #[test]
 fn a_starter_is_written_whole_or_not_at_all() {
@@ -185,6 +184,7 @@ fn a_starter_is_written_whole_or_not_at_all() {
     assert_eq!(sandbox.runner(&["new", "linreg", "starter.toml"]).code, Some(0));
 }
 
+/// Makes a folder anew as a loss of power leaves it: the names that were synced, with the content that was.
 fn rebuild(image: &Path, lost: &Path, to: &Path) {
     rebuild_inode(image, fs::metadata(lost).unwrap().ino(), to);
 }

@@ -79,7 +79,7 @@ fn a_signal_ends_the_reading_of_rows() {
         "data.csv = { path = \"rows.csv\", target = \"y\" }\nmodel.layers = [{ linear = { out_features = 1 } }]\n\
          optimizer.sgd.lr = 0.1\n",
     );
-    let rows = "0.25,1.5,2,3,4,5,6,7,8,9\n".repeat(1_000_000);
+    let rows = "0.25,1.5,2,3,4,5,6,7,8,9\n".repeat(3_000_000);
     std::fs::write(place.path().join("rows.csv"), format!("a,b,c,d,e,f,g,h,i,y\n{rows}")).unwrap();
     let (command, runs) = place.prepared(&[]);
     let mut child = quiet(command);
@@ -94,7 +94,7 @@ fn a_signal_ends_the_reading_of_rows() {
     let sent = Instant::now();
     send("-INT", &child);
     let ended = Ended::from_output(child.wait_with_output().unwrap());
-    let words = "runner: ended by a signal before anything was begun\n";
+    let words = "runner: ended by a signal before training began\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(130), words), "after {:?}", sent.elapsed());
     assert!(!runs.exists());
 }

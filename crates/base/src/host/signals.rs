@@ -20,12 +20,12 @@ const ONE_REQUEST: Duration = Duration::from_secs(2);
 const AT_ONCE: &[u8] =
     b"runner: ended at once by a second signal; rows that were still on a device are lost\n";
 
-const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before anything was begun\n";
+const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training began\n";
 
-/// Before `is_begun` any of SIGINT, SIGTERM, SIGHUP and SIGXCPU ends the process: rows may be read for minutes, and there is
-/// nothing to save. After that the first of SIGINT, SIGTERM, SIGHUP and SIGXCPU stores its number in `stop`, and the run ends in order; one that comes
-/// two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`. A file that may not grow further (SIGXFSZ) is
-/// an error of its write.
+/// Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the process at once: planning may read rows for minutes, and
+/// there is nothing to save. After it the first of them stores its number in `stop`, and the run ends in order (a sweep of
+/// three or more data sets that reads one again does so first); one that comes two seconds later or more ends the process
+/// at once. SIGUSR1 adds one to `saves`. A file that may not grow further (SIGXFSZ) is an error of its write.
 pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_begun: &Arc<AtomicBool>) {
     // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
     let _ = flag::register(SIGXFSZ, Arc::default());

@@ -1,10 +1,10 @@
 //! Text that a terminal may be given.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Display};
 
 /// Control characters as escapes, so that names from files and arguments neither move the cursor nor hide text; line ends,
 /// tabs and colours stay.
-pub fn harmless(text: &str) -> Cow<'_, str> {
+pub fn escape_controls(text: &str) -> Cow<'_, str> {
     let stays = |c: char| !c.is_control() || c == '\n' || c == '\t';
     if text.chars().all(stays) {
         return text.into();
@@ -21,6 +21,18 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
+/// JSON with DEL and the C1 controls escaped: they stand in its strings only, where JSON permits them raw.
+pub fn json_text(json: &impl Display) -> String {
+    let mut text = String::new();
+    for letter in json.to_string().chars() {
+        match letter {
+            '\u{7f}'..='\u{9f}' => text += &format!("\\u{:04x}", u32::from(letter)),
+            _ => text.push(letter),
+        }
+    }
+    text
+}
+
 /// Whether it begins with a sequence of SGR: `ESC [ 1;31 m`.
 fn is_colour(text: &str) -> bool {
     let numbers = text.strip_prefix("\x1b[").and_then(|rest| rest.split_once('m'));
@@ -29,13 +41,18 @@ fn is_colour(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::{escape_controls, json_text};
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        assert_eq!(json_text(&"{\"ä\":\"d\u{7f}\u{9b}\"}\n"), "{\"ä\":\"d\\u007f\\u009b\"}\n");
+    }
 
     #[test]
     fn only_colours_pass() {
-        assert_eq!(harmless("a\tü\r\n\x1b[1;31merror\x1b[0m\n"), "a\tü\r\n\x1b[1;31merror\x1b[0m\n");
+        assert_eq!(escape_controls("a\tü\r\n\x1b[1;31merror\x1b[0m\n"), "a\tü\r\n\x1b[1;31merror\x1b[0m\n");
         assert_eq!(
-            harmless("a\rb\u{9b}2J\x1b[2J\x1b]0;x\u{7}\x1b"),
+            escape_controls("a\rb\u{9b}2J\x1b[2J\x1b]0;x\u{7}\x1b"),
             r"a\rb\u{9b}2J\u{1b}[2J\u{1b}]0;x\u{7}\u{1b}"
         );
     }

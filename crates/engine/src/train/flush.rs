@@ -96,11 +96,12 @@ impl TrainLoop<'_> {
         let layout = &self.trial.programs.layout;
         let len = self.metric_buffer.pending();
         let mut read = std::mem::take(&mut self.metric_buffer.read);
-        read.clear();
         if len > 0 {
             let rows = Slice { buffer: layout.log, offset: 0, len };
             self.group.read(Purpose::Log, rows, &mut read)?;
             waited = self.settle(Purpose::Log)?;
+        } else {
+            read.clear();
         }
         let until = self.non_finite.map_or(until, |step| step.min(until));
         self.outbox.events.extend(self.metric_buffer.flush(&read, until));

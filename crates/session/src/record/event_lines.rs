@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     event::{Event, Header, Level, Outcome, TrainRows},
+    host::json_text,
     spec::Metric,
 };
 
@@ -107,7 +108,7 @@ impl Sink for EventLines {
             line["trial"] = trial.into();
         }
         let mut out = io::stdout().lock();
-        match out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()) {
+        match out.write_all((json_text(&line) + "\n").as_bytes()).and_then(|()| out.flush()) {
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                 Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))
             }

@@ -4,7 +4,10 @@ use std::process::{ExitCode, Termination};
 
 use anstyle::AnsiColor;
 
-use crate::{host::harmless, spec::Failure};
+use crate::{
+    host::{escape_controls, json_text},
+    spec::Failure,
+};
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +66,17 @@ pub fn refuse(failure: &Failure) -> Exit {
 /// Prints to standard error; failures are ignored.
 pub fn print_stderr(text: &str) {
     use std::io::Write;
-    let _ = anstream::stderr().lock().write_all(harmless(text).as_bytes());
+    let _ = anstream::stderr().lock().write_all(escape_controls(text).as_bytes());
 }
 
-/// Prints data to standard output. A broken pipe is no error; a full disk is.
+/// Prints text for people to standard output. A broken pipe is no error; a full disk is.
 pub fn print(text: &str) -> Exit {
-    print_or_end(&harmless(text)).err().unwrap_or(Exit::Done)
+    print_or_end(&escape_controls(text)).err().unwrap_or(Exit::Done)
+}
+
+/// Prints JSON to standard output.
+pub fn print_json(json: &impl std::fmt::Display) -> Exit {
+    print_bytes(json_text(json).as_bytes())
 }
 
 /// Prints to standard output, control characters and all.
@@ -79,7 +87,7 @@ pub fn print_or_end(text: &str) -> Result<(), Exit> {
     write(&mut anstream::stdout().lock(), text.as_bytes())
 }
 
-/// Prints what is no text to standard output, as [`print`] does.
+/// Prints data to standard output as it is: a file format keeps its control characters.
 pub fn print_bytes(bytes: &[u8]) -> Exit {
     write(&mut std::io::stdout().lock(), bytes).err().unwrap_or(Exit::Done)
 }

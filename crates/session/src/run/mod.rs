@@ -32,7 +32,7 @@ mod warnings;
 
 pub use datasets::Datasets;
 pub use device_group::executor;
-pub use exit::{Exit, print, print_bytes, print_error, print_or_end, print_stderr, refuse};
+pub use exit::{Exit, print, print_bytes, print_error, print_json, print_or_end, print_stderr, refuse};
 pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use session::Session;

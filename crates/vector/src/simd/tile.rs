@@ -224,13 +224,13 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
             columns: C * V::LANES,
             column: 0,
         };
-        let (row, column_step) = match s.lhs_order {
+        let (row_stride, k_stride) = match s.lhs_order {
             Order::Rows => (s.lhs_stride, 1),
             Order::Columns => (1, s.lhs_stride),
         };
         // One pointer per three rows: one per row would not fit the registers.
         let mut third: [*const f32; 5] =
-            std::array::from_fn(|i| s.lhs.as_ptr().wrapping_add((3 * i).wrapping_mul(row)));
+            std::array::from_fn(|i| s.lhs.as_ptr().wrapping_add((3 * i).wrapping_mul(row_stride)));
         let (mut k, mut rhs) = (s.k, rhs);
         while k > 0 {
             ahead[0].next::<V>();
@@ -244,13 +244,13 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
                     *v = load(rhs, c);
                 }
                 for_rows!(r < R {
-                    let left = V::splat(*third[r / 3].add(r % 3 * row));
+                    let left = V::splat(*third[r / 3].add(r % 3 * row_stride));
                     for (c, sum) in sums[r].iter_mut().enumerate() {
                         *sum = left.mul_add(right[c], *sum);
                     }
                 });
                 for pointer in &mut third {
-                    *pointer = V::opaque(pointer.wrapping_add(column_step));
+                    *pointer = V::opaque(pointer.wrapping_add(k_stride));
                 }
                 rhs = rhs.wrapping_add(s.rhs_stride);
             }

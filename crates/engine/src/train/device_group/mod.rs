@@ -226,13 +226,16 @@ impl DeviceGroup {
         self.alone.into_iter().chain(self.workers.finish()).collect()
     }
 
-    fn first<R: Default + Send + 'static>(
+    fn first<R: Send + 'static>(
         &mut self,
         command: impl Fn(&mut Rank) -> Result<R, DeviceError> + Send + Sync + 'static,
     ) -> Result<R, DeviceError> {
         match &mut self.alone {
             Some(rank) => command(rank),
-            None => self.workers.run(1, command).map(|mut all| all.pop().unwrap_or_default()),
+            None => {
+                let answer = self.workers.run(1, command)?.pop();
+                answer.ok_or_else(|| DeviceError::Ended { device: self.names()[0].clone() })
+            }
         }
     }
 

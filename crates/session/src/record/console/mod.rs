@@ -25,7 +25,7 @@ use terminal_size::terminal_size_of;
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::{
     event::{Event, Header, Level, Outcome, Progress, ValidationRow},
-    host::harmless,
+    host::escape_controls,
 };
 
 /// How much is printed.
@@ -139,7 +139,7 @@ impl Console {
     /// A line on standard error. Nobody being there to read it is no reason to end a run.
     fn print_line(&mut self, line: &str) {
         self.bar.clear(&mut self.err);
-        let line = harmless(line);
+        let line = escape_controls(line);
         match &self.options.trial {
             Some(trial) => trial.line.apart(&mut self.err, |err| drop(writeln!(err, "{line}"))),
             None => drop(writeln!(self.err, "{line}")),
@@ -283,7 +283,7 @@ impl Sink for Console {
             return Ok(());
         }
         let text = std::mem::take(&mut self.waiting);
-        match self.out.write_all(harmless(&text).as_bytes()).and_then(|()| self.out.flush()) {
+        match self.out.write_all(escape_controls(&text).as_bytes()).and_then(|()| self.out.flush()) {
             // `runner spec.toml | head -1` is no error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
                 Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))

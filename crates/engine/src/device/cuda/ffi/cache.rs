@@ -5,8 +5,8 @@
 //! be written is ignored.
 
 use std::{
-    fs::{self, Permissions},
-    io::Write,
+    fs::{self, File, Permissions},
+    io::{self, Read, Write},
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -52,27 +52,32 @@ fn key(parts: &[&[u8]]) -> String {
 
 fn read(path: &Path) -> Option<Vec<u8>> {
     // Code that another user could have written is not run on a GPU.
-    if !(is_trusted(path) && is_trusted(path.parent()?)) {
-        return None;
-    }
-    let bytes = fs::read(path).ok()?;
+    let open = |path: &Path| File::open(path).ok().filter(is_trusted);
+    let (_, mut file) = (open(path.parent()?)?, open(path)?);
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
     let (sum, code) = bytes.split_at_checked(SUM)?;
     (Sha256::digest(code)[..] == *sum).then(|| code.to_vec())
 }
 
 /// Whether only this user and root may write there.
-fn is_trusted(path: &Path) -> bool {
+fn is_trusted(file: &File) -> bool {
     let Ok(own) = fs::metadata("/proc/self") else { return false };
-    fs::metadata(path).is_ok_and(|data| [own.uid(), 0].contains(&data.uid()) && data.mode() & 0o022 == 0)
+    file.metadata().is_ok_and(|data| [own.uid(), 0].contains(&data.uid()) && data.mode() & 0o022 == 0)
 }
 
-fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
+/// Takes the right to write from others, without which an entry is not read; other rights stay.
+fn narrow(file: &File) -> io::Result<()> {
+    let mode = file.metadata()?.mode();
+    if mode & 0o022 == 0 { Ok(()) } else { file.set_permissions(Permissions::from_mode(mode & !0o022)) }
+}
+
+fn write(path: &Path, code: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    // Whatever the mask: an entry that others may write is not read.
-    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    narrow(&File::open(folder)?)?;
     write_atomically(path, Durability::Process, |file| {
-        file.get_ref().set_permissions(Permissions::from_mode(0o644))?;
+        narrow(file.get_ref())?;
         file.write_all(&Sha256::digest(code))?;
         file.write_all(code)
     })
