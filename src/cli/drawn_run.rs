@@ -5,6 +5,7 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Read},
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::atomic::Ordering,
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::{
     host::{reason, stop_on_signals},
-    report::follow_files,
+    report::{follow_files, is_sweep},
     run::{Exit, print, print_error, print_stderr},
     train::StopFlag,
 };
@@ -46,6 +47,9 @@ pub fn run(arguments: &[OsString]) -> Exit {
     let status = child.wait();
     let [out, err] = printed.map(|text| text.and_then(|text| text.join().ok()).unwrap_or_default());
     print_stderr(&err);
+    if let Some(signal) = status.as_ref().ok().and_then(ExitStatusExt::signal) {
+        print_error(format!("the run was killed by signal {signal}"), None);
+    }
     let exit = match status.map(|status| status.code()) {
         Ok(Some(0)) => Exit::Done,
         Ok(Some(2)) => Exit::Refused,
@@ -83,7 +87,7 @@ fn draw(child: &mut Child, stop: &StopFlag) -> Result<(), Exit> {
 /// The folder of the run, or of its sweep.
 fn folder_of(pid: u32) -> Option<PathBuf> {
     let run = run_folders(pid).into_iter().next()?;
-    let sweep = run.parent().filter(|folder| folder.join("sweep.csv").is_file()).map(PathBuf::from);
+    let sweep = run.parent().filter(|folder| is_sweep(folder)).map(PathBuf::from);
     Some(sweep.unwrap_or(run))
 }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     host::reason,
-    report::{PageRequest, ReportError, fingerprint, follow_files, page, share_read, waiting},
+    report::{PageRequest, Predicted, ReportError, fingerprint, follow_files, page, share_read, waiting},
     run::{Exit, print, print_error, print_stderr},
 };
 
@@ -50,8 +50,16 @@ pub fn serve(options: &ServeOptions) -> Exit {
 /// The one page.
 struct Site<'a> {
     paths: &'a [String],
-    /// The last page, with its tag.
-    last: Mutex<(String, Arc<str>)>,
+    last: Mutex<Last>,
+}
+
+/// The last page, and what was made for it.
+#[derive(Default)]
+struct Last {
+    tag: String,
+    html: Arc<str>,
+    /// The fingerprint of the files, and what the run predicts, which takes long.
+    predicted: Option<(String, Option<Result<Predicted, String>>)>,
 }
 
 impl Site<'_> {
@@ -76,25 +84,37 @@ impl Site<'_> {
     /// The page of the files as they are, and a tag that changes with them.
     fn page(&self) -> (String, Arc<str>) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken before the files are read: what changes meanwhile changes the next tag.
-        let read = (100.0 * share_read()) as u32;
-        let tag =
-            fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}-{read}"));
-        let tag = format!("\"{}\"", tag.replace(|c: char| !c.is_ascii_alphanumeric(), "-"));
-        if last.0 != tag {
-            let predicted = predicted(self.paths);
-            let request = PageRequest {
-                paths: self.paths,
-                metric: None,
-                filter: None,
-                tag: Some(&tag),
-                predicted: predicted.as_ref(),
-            };
-            let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
-            *last = (tag, html.into());
+        loop {
+            // Both are taken before the files are read: what changes meanwhile changes the next tag.
+            let read = percent_read();
+            let files =
+                fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}"));
+            let tag = format!("{files}-{read}").replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+            let tag = format!("\"{tag}\"");
+            if last.tag != tag {
+                let known = last.predicted.take().filter(|(of, _)| *of == files);
+                let known = known.unwrap_or_else(|| (files, predicted(self.paths)));
+                let request = PageRequest {
+                    paths: self.paths,
+                    metric: None,
+                    filter: None,
+                    tag: Some(&tag),
+                    predicted: known.1.as_ref(),
+                };
+                let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
+                *last = Last { tag, html: html.into(), predicted: Some(known) };
+            }
+            // Where the page began to sample a long file, its tag has to say so.
+            if percent_read() >= read {
+                return (last.tag.clone(), last.html.clone());
+            }
         }
-        last.clone()
     }
+}
+
+/// How much is read of the files of which the page shows samples; 100 where there are none.
+fn percent_read() -> u32 {
+    (100.0 * share_read()) as u32
 }
 
 /// Whether a `Host` names this machine, with any port: a tunnel may lead here from another one.

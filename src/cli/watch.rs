@@ -45,7 +45,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     stop.is_begun.store(true, Ordering::Relaxed);
     stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
     let is_terminal = io::stdout().is_terminal();
-    let (mut line, mut screen) = (String::new(), Screen::default());
+    let (mut line, mut screen, mut has_failed) = (String::new(), Screen::default(), false);
     while !moment.is_over && stop.number.load(Ordering::Relaxed) == 0 {
         let begun = Instant::now();
         if is_terminal {
@@ -58,9 +58,14 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
         while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
             thread::sleep(Duration::from_millis(50));
         }
-        // An error may be a file that is replaced at this moment.
-        if let Ok(next) = look(&options.path) {
-            moment = next;
+        match look(&options.path) {
+            Ok(next) => (moment, has_failed) = (next, false),
+            // At first it may be a file that is replaced at this moment.
+            Err(e) if std::mem::replace(&mut has_failed, true) => {
+                moment.lines.truncate(1);
+                moment.lines.push(e.to_string());
+            }
+            Err(_) => {}
         }
     }
     screen.leave()?;

@@ -143,7 +143,7 @@ pub(super) fn is_run(folder: &Path) -> bool {
 }
 
 /// Whether a folder holds a sweep. Older versions wrote no `sweep.toml`.
-pub(super) fn is_sweep(folder: &Path) -> bool {
+pub fn is_sweep(folder: &Path) -> bool {
     let begin = || {
         let mut begin = [0; 6];
         let file = open_regular(&folder.join("sweep.csv"));

@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -32,8 +33,44 @@ struct Followed {
 
 enum Known {
     Whole(MetricsFile),
-    Sample { sample: MetricsFile, length: u64, read: Arc<AtomicU64>, whole: Whole },
+    Sample {
+        sample: MetricsFile,
+        seen: Seen,
+        read: Arc<AtomicU64>,
+        whole: Whole,
+    },
+    /// A line that cannot be read; it stays so while the file only grows.
+    Damaged {
+        seen: Seen,
+        line: u64,
+        message: String,
+    },
 }
+
+/// By what a file is known again.
+#[derive(Clone, Copy, PartialEq)]
+struct Seen {
+    inode: u64,
+    length: u64,
+    /// In nanoseconds.
+    changed: i64,
+}
+
+impl Seen {
+    fn new(path: &Path) -> Option<Self> {
+        let file = fs::metadata(path).ok()?;
+        let changed = file.mtime().wrapping_mul(1_000_000_000).wrapping_add(file.mtime_nsec());
+        Some(Self { inode: file.ino(), length: file.len(), changed })
+    }
+
+    /// Whether at most lines were added since `before`.
+    fn only_grew(self, before: Self) -> bool {
+        self == before || (self.inode == before.inode && self.length > before.length)
+    }
+}
+
+/// Long files are read one after the other.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// A thread that reads a whole file.
 type Whole = JoinHandle<Result<MetricsFile, ReportError>>;
@@ -51,10 +88,10 @@ fn followed() -> MutexGuard<'static, Followed> {
 pub fn share_read() -> f64 {
     let followed = followed();
     let shares = followed.files.iter().flat_map(HashMap::values).filter_map(|file| match file {
-        Known::Whole(_) => None,
+        Known::Whole(_) | Known::Damaged { .. } => None,
         Known::Sample { whole, .. } if whole.is_finished() => None,
-        Known::Sample { length, read, .. } => {
-            Some((read.load(Ordering::Relaxed) as f64 / *length as f64).min(0.99))
+        Known::Sample { seen, read, .. } => {
+            Some((read.load(Ordering::Relaxed) as f64 / seen.length as f64).min(0.99))
         }
     });
     shares.fold(1.0, f64::min)
@@ -74,33 +111,79 @@ pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
 /// What a `metrics.csv` holds.
 pub(super) fn metrics(path: &Path) -> Result<MetricsFile, ReportError> {
     let whole = || MetricsFile::read(path, &AtomicU64::default());
-    let length = fs::metadata(path).map_or(0, |file| file.len());
-    if length <= LONG {
-        return whole();
-    }
+    let Some(now) = Seen::new(path).filter(|now| now.length > LONG) else { return whole() };
     let mut followed = followed();
     let Followed { by_sample, files: Some(files) } = &mut *followed else { return whole() };
-    let file = match files.remove(path) {
-        Some(Known::Whole(mut file)) => {
-            file.read_on(path)?;
-            Known::Whole(file)
+    let read_on = |mut file: MetricsFile| file.read_on(path).map(|()| Known::Whole(file));
+    let found = match files.remove(path) {
+        Some(Known::Damaged { seen, line, message }) if now.only_grew(seen) => {
+            Err(ReportError::malformed(path, line, message))
         }
+        Some(Known::Whole(file)) => read_on(file),
         Some(Known::Sample { whole: reading, .. }) if reading.is_finished() => {
-            Known::Whole(reading.join().unwrap_or_else(|_| whole())?)
+            reading.join().unwrap_or_else(|_| whole()).and_then(read_on)
         }
-        Some(sample) => sample,
-        None if *by_sample => {
+        Some(Known::Sample { seen, read, whole, .. }) if seen != now => {
+            // What was added is seen at once, too.
+            MetricsFile::sample(path).map(|sample| Known::Sample { sample, seen: now, read, whole })
+        }
+        Some(sample @ Known::Sample { .. }) => Ok(sample),
+        _ if *by_sample => {
             // First what is to be seen first: it has all cores.
-            let sample = MetricsFile::sample(path)?;
-            let read = Arc::<AtomicU64>::default();
-            let (own, counted) = (path.to_owned(), read.clone());
-            let whole = thread::spawn(move || MetricsFile::read(&own, &counted));
-            Known::Sample { sample, length, read, whole }
+            MetricsFile::sample(path).map(|sample| {
+                let read = Arc::<AtomicU64>::default();
+                let (own, counted) = (path.to_owned(), read.clone());
+                let whole = thread::spawn(move || {
+                    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+                    MetricsFile::read(&own, &counted)
+                });
+                Known::Sample { sample, seen: now, read, whole }
+            })
         }
-        None => Known::Whole(whole()?),
+        _ => whole().map(Known::Whole),
     };
-    let (Known::Whole(known) | Known::Sample { sample: known, .. }) = &file;
-    let known = known.clone();
+    if let Err(ReportError::Malformed { line, message, .. }) = &found {
+        let damaged = Known::Damaged { seen: now, line: *line, message: message.clone() };
+        files.insert(path.to_owned(), damaged);
+    }
+    let file = found?;
+    let known = match &file {
+        Known::Whole(known) | Known::Sample { sample: known, .. } => known.clone(),
+        Known::Damaged { line, message, .. } => {
+            return Err(ReportError::malformed(path, *line, message.clone()));
+        }
+    };
     files.insert(path.to_owned(), file);
     Ok(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Write, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn a_damaged_long_file_is_read_once_while_it_grows() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.csv");
+        fs::write(&path, "step,epoch,split,rows,loss,elapsed_s\n1,1,train,8,0.5,0.1\n").unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        // A line of zeros, which takes no room on the disk.
+        file.set_len(LONG).unwrap();
+        writeln!(file).unwrap();
+        follow_files(true);
+        assert!(metrics(&path).is_ok());
+        while share_read() < 1.0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        for _ in 0..2 {
+            let error = metrics(&path).unwrap_err().to_string();
+            assert!(error.ends_with("is malformed at line 3: expected 6 cells, got 1"), "{error}");
+            assert_eq!(share_read(), 1.0);
+            writeln!(file, "2,1,train,8,0.5,0.2").unwrap();
+        }
+        file.set_len(64).unwrap();
+        assert_eq!(metrics(&path).unwrap().last.map(|row| row.step), Some(1));
+    }
 }

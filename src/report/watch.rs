@@ -65,6 +65,7 @@ impl Moment {
                 }
             }
         }
+        lines.extend(fault.map(|e| e.to_string()));
         lines.extend(live::sampled());
         Ok(Self { lines, is_over, folder })
     }

@@ -188,11 +188,11 @@ description = { "data.batch_size" = 16 }
     let sweep = place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0).0;
     let table = text(&sweep, "sweep.csv");
     let table = Table::read(&table);
-    let columns = ["description", "data.batch_size", "folder"].map(|name| table.column(name));
+    let [shown, sizes, folders] = ["description", "data.batch_size", "folder"].map(|name| table.column(name));
     let mut seen = std::collections::BTreeSet::new();
-    for trial in 0..20 {
-        let [shown, batch_size, folder] = [0, 1, 2].map(|column| columns[column][trial]);
-        let wanted = if batch_size == "16" { shown } else { "base" };
+    assert_eq!(folders.len(), 20);
+    for (trial, folder) in folders.iter().enumerate() {
+        let wanted = if sizes[trial] == "16" { shown[trial] } else { "base" };
         seen.insert(wanted);
         let spec = text(&sweep.join(folder), "spec.toml");
         assert!(spec.contains(&format!("description = \"{wanted}\"")), "{trial}: {spec}");

@@ -5,14 +5,17 @@ use super::{
         problem::Problem,
         tree::{Node, Value},
     },
-    Sweep,
+    Sampler, Sweep,
     point::Point,
     tpe::{Observed, STARTUP},
 };
 
 impl Sweep {
     /// Refuses axes that make the results of trials unlike each other.
-    pub(super) fn refuse_unlike(&self, problems: &mut Vec<Problem>) {
+    pub(super) fn refuse_unlike(&self, sampler: Sampler, problems: &mut Vec<Problem>) {
+        if sampler != Sampler::Tpe {
+            return;
+        }
         let unlike = match self.stop {
             Some(_) => ("trainer.max_epochs", "trials of different lengths have different rungs"),
             None => ("trainer.monitor", "values of different metrics cannot be compared"),

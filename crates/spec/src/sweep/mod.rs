@@ -132,9 +132,7 @@ impl Sweep {
             let trials = trials.filter(|_| problems.len() == known).unwrap_or(1) as usize;
             sweep.draw_blocks(grid, &when, (sampler, trials, seed), problems)
         };
-        if sampler == Sampler::Tpe {
-            sweep.refuse_unlike(problems);
-        }
+        sweep.refuse_unlike(sampler, problems);
         if sweep.blocks.is_empty() && problems.len() == known {
             refuse_without_axes(t);
         }
