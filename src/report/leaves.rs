@@ -8,10 +8,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use toml::Value;
-
 use super::ReportError;
-use crate::host;
+use crate::{host, spec::add_leaves};
 
 /// A table's leaves by dotted key, sorted; indices are keys for arrays that hold tables.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +39,7 @@ impl Leaves {
         })?;
         let mut leaves = BTreeMap::new();
         for (key, value) in &table {
-            add(key.clone(), value, &mut leaves);
+            add_leaves(key.clone(), value, &mut leaves);
         }
         with_plain_split(&mut leaves);
         let leaves: Self = leaves.into_iter().collect();
@@ -147,7 +145,7 @@ impl Template {
         let only_leaf = |line: &str| {
             let parsed: toml::Table = toml::from_str(line).ok()?;
             let mut leaves = BTreeMap::new();
-            add(full.clone(), parsed.get(key)?, &mut leaves);
+            add_leaves(full.clone(), parsed.get(key)?, &mut leaves);
             leaves.pop_first().filter(|_| leaves.is_empty())
         };
         let (full, value) = only_leaf(line)?;
@@ -156,30 +154,6 @@ impl Template {
             return None;
         }
         Some((self.leaves.binary_search_by(|(known, _)| known.cmp(&full)).ok()?, value))
-    }
-}
-
-fn add(key: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Table(table) => {
-            for (inner, value) in table {
-                add(format!("{key}.{inner}"), value, leaves);
-            }
-        }
-        Value::Array(values) if values.iter().any(Value::is_table) => {
-            for (place, value) in values.iter().enumerate() {
-                add(format!("{key}.{place}"), value, leaves);
-            }
-        }
-        leaf => {
-            let text = match leaf {
-                Value::String(text) => text.clone(),
-                // Very small or large values get an exponent, which TOML allows.
-                Value::Float(number) => format!("{number:?}"),
-                other => other.to_string(),
-            };
-            leaves.insert(key, text);
-        }
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
 pub use tpe::Observed;
 
+use std::collections::HashSet;
+
 use block::{Axis, Block};
 use conditions::Conditions;
 use sampler::Sampler;
@@ -171,6 +173,17 @@ impl Sweep {
             .skip(axis)
             .take(1)
             .flat_map(|(block, place)| block.rows.iter().map(move |row| &row[place].value))
+    }
+
+    /// The values that a key may have, as they are shown, where one of them is a table or a list; all of them may then be.
+    pub(super) fn texts(&self, axis: usize) -> HashSet<String> {
+        let drawn = self.tpe.as_ref().and_then(|tpe| tpe.spaces.get(axis));
+        let values: Vec<&Value> = match drawn {
+            Some(Space::Values(values)) => values.iter().collect(),
+            _ => self.column(axis).collect(),
+        };
+        let is_large = values.iter().any(|value| matches!(value, Value::Table(_) | Value::Array(_)));
+        values.into_iter().filter(|_| is_large).map(Value::display).collect()
     }
 
     /// Takes out the points that `exclude` names, and those that differ from others only in keys that do not vary there.
