@@ -27,7 +27,7 @@ pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<
     all
 }
 
-/// Calls values of axes that are tables by their keys, as far as these runs can be told apart.
+/// Calls the values of axes that are tables by their keys, so that these runs stay apart.
 fn call_short(runs: &mut [&mut Run]) {
     let axes: BTreeSet<&String> = runs
         .iter()

@@ -162,6 +162,26 @@ fn keys_vary_where_others_have_given_values() {
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
 }
 
+/// The product of all values would be 320,000.
+#[test]
+fn a_conditional_grid_counts_the_trials_that_differ() {
+    let sweep = r#"
+[sweep.grid]
+"optimizer.sgd.momentum" = "linspace(0, 0.9, 400)"
+"optimizer.sgd.lr" = "linspace(0.1, 0.9, 400)"
+"data.batch_size" = [8, 16]
+[sweep.when]
+"optimizer.sgd.momentum" = { "data.batch_size" = 8 }
+"optimizer.sgd.lr" = { "data.batch_size" = 16 }
+"#;
+    let points = values(sweep, &[]);
+    assert_eq!(points.len(), 800);
+    // In the order of the product: the first key is the slowest.
+    assert_eq!(points[..3], ["0.0  8", " 0.1 16", " 0.10200501 16"]);
+    assert_eq!(points[800 - 399..].len(), 399);
+    assert!(points[401..].iter().all(|point| point.ends_with("  8")), "{:?}", &points[401..]);
+}
+
 /// `sweep.toml` gives the trials again, from its own folder.
 #[test]
 fn a_sweep_of_every_kind_runs_and_is_listed() {

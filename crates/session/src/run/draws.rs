@@ -12,6 +12,7 @@ use super::{
     prepare::Prepared,
     session::Session,
     sweep::{Drawn, DrawnTrial, Sweep},
+    sweep_start::{ON_CPU, uses_gpu},
 };
 use crate::{
     event::Status,
@@ -85,6 +86,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.line.apart(&mut io::stderr(), |_| refuse(&failure));
             failed(format!("the spec is wrong with {}", pairs.join(", ")))
         })?;
+        if self.session.jobs() > 1 && uses_gpu(&drawn.1) {
+            return Err(failed(format!("{}; it uses a GPU", ON_CPU.replace('`', ""))));
+        }
         let _ = own.set(drawn); // each trial is one worker's
         Ok(())
     }

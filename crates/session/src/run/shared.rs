@@ -10,7 +10,7 @@ use super::{
     rungs::{Reached, Rungs},
     sweep::Sweep,
     sweep_folder::{Row, end_in, has_other_data, print_other_data, rows},
-    sweep_progress::{Phase, Stopped, exit_of, is_failure},
+    sweep_progress::{Phase, Stopped, exit_of},
 };
 use crate::{
     event::Status,
@@ -55,7 +55,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let exit = exit_of(&end);
             return Some((end, exit));
         }
-        if !is_own {
+        // Its last process may still be closing its files.
+        if !is_own || begun.as_ref().is_some_and(|folder| RunLock::is_held(folder.path())) {
             return None;
         }
         if let Some(folder) = begun {
@@ -74,14 +75,12 @@ impl<P: Planned> Sweep<'_, '_, P> {
     ) -> Option<TrialEnd> {
         let end = end_in(folder, None)?;
         let TrialEnd::Ran { status, .. } = &end else { return None };
-        // One that failed before this process began is repeated, once.
-        let is_new = || folder.summarized().as_ref() != self.summaries.get(&index);
         match status {
             Status::Finished => {}
-            Status::Failed if is_own && !is_new() => return None,
+            // One that failed before this process began is repeated, once.
+            Status::Failed if is_own && !self.is_new(index, folder) => return None,
             Status::Failed | Status::Diverged => return end_in(folder, rows(&self.folder).get(&index)),
-            // One whose files are open is about to end, or goes on.
-            Status::Stopped if !RunLock::is_held(folder.path()) => {
+            Status::Stopped => {
                 self.session.experiment.stop.filter(|halving| {
                     stop_after
                         .is_some_and(|epochs| Reached::in_folder(folder, halving.metric).epochs >= epochs)
@@ -147,15 +146,23 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if matches!(self.own(index).1, Prepared::Run(planned) if has_other_data(&folder, &**planned)) {
                 self.refuse_mixture(&folder);
             }
-            if let Some(TrialEnd::Ran { status, .. }) = end_in(&folder, None) {
-                let end = TrialEnd::Ran { status, folder: folder.name(), reason: None };
-                let end =
-                    if is_failure(&end) { end_in(&folder, rows.get(&index)).unwrap_or(end) } else { end };
-                self.learn_from(index, &folder, status);
+            let runs_again = |status| match status {
+                Status::Interrupted => !self.is_cut(),
+                status => status == Status::Failed && !self.is_new(index, &folder),
+            };
+            let Some(status) = folder.status().filter(|status| !runs_again(*status)) else { continue };
+            self.learn_from(index, &folder, status);
+            let row = matches!(status, Status::Failed | Status::Diverged).then(|| rows.get(&index)).flatten();
+            if let Some(end) = end_in(&folder, row) {
                 let exit = exit_of(&end);
                 self.set(index, end, exit);
             }
         }
+    }
+
+    /// Whether a trial was summarized since this process began.
+    fn is_new(&self, index: usize, folder: &RunDir) -> bool {
+        folder.summarized().as_ref() != self.summaries.get(&index)
     }
 
     /// Trials whose owners died after this process had looked for the last time; under successive halving those that went

@@ -188,11 +188,10 @@ impl Sweep {
 
     /// Takes out the points that `exclude` names, and those that differ from others only in keys that do not vary there.
     fn leave_out(&mut self, exclude: Option<&[Node]>, problems: &mut Vec<Problem>) {
-        let product = self.product();
-        if product > MAX_TRIALS || (exclude.is_none() && self.conditions.is_empty()) {
+        if exclude.is_none() && self.conditions.is_empty() {
             return;
         }
-        let all: Vec<usize> = (0..product).filter(|point| self.is_first(*point)).collect();
+        let Some(all) = self.distinct() else { return };
         let count = all.len();
         let left = match exclude {
             Some(exclude) => exclude::left(self, all, exclude, problems),
@@ -200,6 +199,42 @@ impl Sweep {
         };
         self.excluded = count - left.len();
         self.left = Some(left);
+    }
+
+    /// The points of the product, but of those that differ only in keys that do not vary there the first; none where they are
+    /// more than any sweep has.
+    fn distinct(&self) -> Option<Vec<usize>> {
+        // The product may hold far more: each block takes the rows that the blocks before leave it.
+        let first_keys =
+            self.blocks.iter().scan(0, |next, block| Some(std::mem::replace(next, *next + block.keys.len())));
+        let mut blocks: Vec<(usize, usize)> = first_keys.enumerate().collect();
+        blocks.sort_by_key(|(_, key)| self.conditions.place_of(*key));
+        let mut points = vec![vec![0; self.blocks.len()]];
+        for (block, key) in blocks {
+            let mut next = Vec::new();
+            for rows in points {
+                let is_active = self.active(&self.nodes_at(&rows))[key];
+                let all = if is_active { self.blocks[block].rows.len() } else { 1 };
+                if next.len() + all > MAX_TRIALS {
+                    return None;
+                }
+                next.extend((0..all).map(|row| {
+                    let mut rows = rows.clone();
+                    rows[block] = row;
+                    rows
+                }));
+            }
+            points = next;
+        }
+        let number = |rows: Vec<usize>| {
+            let sizes = self.blocks.iter().map(|block| block.rows.len());
+            rows.into_iter()
+                .zip(sizes)
+                .try_fold(0_usize, |n, (row, size)| n.checked_mul(size)?.checked_add(row))
+        };
+        let mut numbers: Vec<usize> = points.into_iter().map(number).collect::<Option<_>>()?;
+        numbers.sort_unstable();
+        Some(numbers)
     }
 
     /// The swept keys, the slowest first.
@@ -233,11 +268,13 @@ impl Sweep {
 
     /// As [`Sweep::values_at`], by the number in the product.
     fn values_of(&self, point: usize) -> Vec<Option<&Node>> {
-        let rows = self.rows_of(point);
-        let values: Vec<&Node> =
-            self.blocks.iter().zip(rows).flat_map(|(block, row)| &block.rows[row]).collect();
+        let values = self.nodes_at(&self.rows_of(point));
         let active = self.active(&values);
         values.into_iter().zip(active).map(|(value, is_active)| Some(value).filter(|_| is_active)).collect()
+    }
+
+    fn nodes_at(&self, rows: &[usize]) -> Vec<&Node> {
+        self.blocks.iter().zip(rows).flat_map(|(block, row)| &block.rows[*row]).collect()
     }
 
     /// The row of each block.
@@ -255,13 +292,6 @@ impl Sweep {
             true => vec![true; values.len()],
             false => self.conditions.active(&values.iter().map(|node| &node.value).collect::<Vec<_>>()),
         }
-    }
-
-    /// Whether a point is the first of those that are equal in the keys that vary there.
-    fn is_first(&self, point: usize) -> bool {
-        // A key of the grid is a block; all others vary always.
-        let active = self.values_of(point).into_iter().map(|value| value.is_some());
-        self.rows_of(point).into_iter().zip(active).all(|(row, is_active)| row == 0 || is_active)
     }
 
     /// How many of these trials have values that do not depend on results.
