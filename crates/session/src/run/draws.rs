@@ -12,7 +12,6 @@ use super::{
     prepare::Prepared,
     session::Session,
     sweep::{Drawn, DrawnTrial, Sweep},
-    sweep_start::{ON_CPU, uses_gpu},
 };
 use crate::{
     event::Status,
@@ -86,8 +85,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.line.apart(&mut io::stderr(), |_| refuse(&failure));
             failed(format!("the spec is wrong with {}", pairs.join(", ")))
         })?;
-        if self.session.jobs() > 1 && uses_gpu(&drawn.1) {
-            return Err(failed(format!("{}; it uses a GPU", ON_CPU.replace('`', ""))));
+        if self.session.jobs() > 1 && drawn.1.uses_gpu() {
+            return Err(failed("--jobs runs trials on the CPU side by side; it uses a GPU".to_owned()));
         }
         let _ = own.set(drawn); // each trial is one worker's
         Ok(())

@@ -18,7 +18,7 @@ use super::{
     sweep_progress::{Progress, exit_of, is_at_rung},
 };
 use crate::{
-    plan::{DeviceId, Machine},
+    plan::Machine,
     record::{LineMode, RecordError, SweepLine, SweepTable, TrialEnd, Verbosity},
     spec::{TrialSpec, short_keys},
 };
@@ -117,14 +117,6 @@ fn line<P: Planned>(
     SweepLine::new(ends.len(), settled, work, mode)
 }
 
-/// What trials side by side need, where each is asked for.
-pub(super) const ON_CPU: &str = "`--jobs` runs trials on the CPU side by side";
-
-pub(super) fn uses_gpu<P: Planned>(own: &Prepared<P>) -> bool {
-    let is_gpu = |used: &DeviceId| matches!(used, DeviceId::Gpu(_));
-    matches!(own, Prepared::Run(planned) if planned.devices().used.iter().any(is_gpu))
-}
-
 /// Trials beside each other need devices that they do not share.
 fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Option<Exit> {
     if session.jobs() == 1 {
@@ -133,8 +125,8 @@ fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -
     let message = if !P::SIDE_BY_SIDE {
         "`--jobs` runs trainings side by side; this kind measures the machine".to_owned()
     } else {
-        let trial = prepared.iter().position(uses_gpu)?;
-        format!("{ON_CPU}; trial {trial} uses a GPU")
+        let trial = prepared.iter().position(Prepared::uses_gpu)?;
+        format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU")
     };
     print_error(message, Some("leave `--jobs` out"));
     Some(Exit::Refused)
