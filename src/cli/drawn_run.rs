@@ -20,7 +20,7 @@ use super::{
 use crate::{
     host::{reason, stop_on_signals},
     report::{follow_files, is_sweep},
-    run::{Exit, print, print_error, print_stderr},
+    run::{Exit, print_coloured, print_coloured_stderr, print_error},
     train::StopFlag,
 };
 
@@ -46,7 +46,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
     let drawn = draw(&mut child, &stop);
     let status = child.wait();
     let [out, err] = printed.map(|text| text.and_then(|text| text.join().ok()).unwrap_or_default());
-    print_stderr(&err);
+    print_coloured_stderr(&err);
     if let Some(signal) = status.as_ref().ok().and_then(ExitStatusExt::signal) {
         print_error(format!("the run was killed by signal {signal}"), None);
     }
@@ -57,7 +57,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
         Ok(Some(code @ 129..)) => Exit::Signal((code - 128) as u8),
         _ => Exit::Failed,
     };
-    exit.more_severe(print(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
+    exit.more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
 }
 
 /// Draws until the run ends, and passes a signal on to it. An error is that there is no terminal any more.
