@@ -31,7 +31,7 @@ pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
 pub use regular::{open_regular, read_text};
 pub use run_queue::run_delay;
-pub use signals::{end_with_thread, stop_on_signals};
+pub use signals::{ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
 pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};
 pub use write_out::start_writing;
 

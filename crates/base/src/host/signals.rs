@@ -1,18 +1,17 @@
 //! Signals that ask a process to end.
 
 use std::{
-    io,
     os::unix::process::CommandExt,
-    process::{self, Command},
+    process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU, SIGXFSZ},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGXCPU, SIGXFSZ},
     flag, low_level,
 };
 
@@ -73,21 +72,70 @@ pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_beg
     }
 }
 
-/// Ends a child process with the thread that starts it, however that ends.
-pub fn end_with_thread(command: &mut Command) {
-    let own = process::id();
-    let ask = move || {
-        // SAFETY: both only ask the kernel.
-        let (asked, parent) =
-            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong), libc::getppid()) };
-        if asked == 0 && parent as u32 == own {
-            Ok(())
-        } else {
-            Err(io::Error::from_raw_os_error(libc::ESRCH))
+/// Signals to a viewer: none ends it before it has given the terminal back.
+#[derive(Debug, Default)]
+pub struct ViewerSignals {
+    count: AtomicUsize,
+    last: AtomicI32,
+    is_pause: AtomicBool,
+}
+
+impl ViewerSignals {
+    /// From now on each SIGINT, SIGTERM, SIGHUP and SIGXCPU is counted, and Ctrl-Z waits for `pause`.
+    pub fn listen() -> Arc<Self> {
+        let signals = Arc::<Self>::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGTSTP] {
+            if [SIGHUP, SIGTSTP].contains(&signal) && is_ignored(signal) {
+                continue;
+            }
+            let own = Arc::clone(&signals);
+            let action = move || {
+                if signal == SIGTSTP {
+                    own.is_pause.store(true, Ordering::Relaxed);
+                } else {
+                    own.last.store(signal, Ordering::Relaxed);
+                    own.count.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            // SAFETY: the action changes atomics, which a signal handler may do.
+            let _ = unsafe { low_level::register(signal, action) };
         }
-    };
-    // SAFETY: between `fork` and `exec` it makes system calls and takes no memory.
-    unsafe { command.pre_exec(ask) };
+        signals
+    }
+
+    /// How often the viewer was asked to end.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The signal that asked last.
+    pub fn last(&self) -> i32 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// Where Ctrl-Z asks for it, calls `leave` and stops the process until it is continued.
+    pub fn pause(&self, leave: impl FnOnce()) {
+        if self.is_pause.swap(false, Ordering::Relaxed) {
+            leave();
+            let _ = low_level::emulate_default_handler(SIGTSTP);
+        }
+    }
+}
+
+/// `9 (SIGKILL)`.
+pub fn signal_in_words(signal: i32) -> String {
+    low_level::signal_name(signal).map_or_else(|| signal.to_string(), |name| format!("{signal} ({name})"))
+}
+
+/// Asks a child to end, with SIGTERM, should this process be killed.
+pub fn end_with_parent(child: &mut Command) {
+    // SAFETY: between fork and exec the child makes one system call, which touches no memory.
+    unsafe {
+        child.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, SIGTERM);
+            Ok(())
+        });
+    }
 }
 
 fn is_ignored(signal: i32) -> bool {
