@@ -10,7 +10,7 @@ use std::{
 
 use super::{args::WatchOptions, at_work::AtWork, runs::refuse};
 use crate::{
-    host::{ViewerSignals, escape_controls},
+    host::{ViewerSignals, escape_controls, escape_line, escape_uncoloured},
     record::RunDir,
     report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
@@ -123,7 +123,7 @@ fn as_it_is(text: &str) -> Result<(), Exit> {
 fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
-    let head: Vec<&str> = moment.lines.iter().map(String::as_str).chain(machine).collect();
+    let head: Vec<_> = moment.lines.iter().map(String::as_str).chain(machine).map(escape_line).collect();
     let head = head.join("\n");
     let draw = |height: usize| {
         let height = height.clamp(LEAST_LINES, MOST_LINES);
@@ -132,7 +132,7 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    escape_controls(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
+    escape_uncoloured(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
 /// Lines that a terminal adds where words, which stand above the curves, are wider than it.

@@ -79,7 +79,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
             failed(reason)
         })?;
         let Some(point) = point else { return Ok(()) };
-        let drawn = planned(self.session, self.machine, index, &point).map_err(|failure| {
+        let drawn = planned(self.session, self.machine, index, &point);
+        if drawn.is_err() && self.session.process.stop.signal().is_some() {
+            return Ok(()); // the reading of its rows was ended
+        }
+        let drawn = drawn.map_err(|failure| {
             let pairs = experiment.pairs(&point).into_iter().filter(|(_, value)| !value.is_empty());
             let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key} {value}")).collect();
             self.line.apart(&mut io::stderr(), |_| refuse(&failure));

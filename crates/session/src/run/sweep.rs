@@ -52,6 +52,9 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub progress: Mutex<Progress>,
 }
 
+/// Why a trial did not begin.
+const INTERRUPTED: &str = "the sweep was interrupted before it began";
+
 /// How a sweep ended.
 pub struct Ended {
     pub exit: Exit,
@@ -177,9 +180,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let (trial, prepared) = self.own(index);
             let (end, exit) = match (prepared, stopped) {
                 (Prepared::SameAs(..), _) => continue,
-                _ if self.session.process.stop.signal().is_some() => {
-                    (skipped("the sweep was interrupted before it began"), Exit::Done)
-                }
+                _ if self.session.process.stop.signal().is_some() => (skipped(INTERRUPTED), Exit::Done),
                 (_, Some(Stopped::Full | Stopped::Unlisted)) => {
                     (skipped("an earlier trial could not be recorded"), Exit::Done)
                 }
@@ -248,7 +249,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
         session.process.load.mark();
         let start = Start { begun: Instant::now(), at: now() };
         let mut name = String::new();
-        let ready = planned.ready(&mut *session.shared());
+        let Some(ready) = session.ready(planned) else {
+            self.line.stopped(trial.index);
+            let end = self.with(|progress| progress.ends[trial.index].clone()); // where it waits at a rung
+            return (end.unwrap_or_else(|| skipped(INTERRUPTED)), Exit::Done);
+        };
         let result = ready.and_then(|mut ready| {
             let begun = self.with(|progress| progress.begun.remove(&trial.index));
             let folder = match begun {
