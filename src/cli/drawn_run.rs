@@ -8,9 +8,8 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::atomic::Ordering,
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use super::{
@@ -18,11 +17,12 @@ use super::{
     watch::{EVERY, Screen, look},
 };
 use crate::{
-    host::{reason, stop_on_signals},
+    host::{end_with_parent, reason, signal_in_words},
     report::{follow_files, is_sweep},
-    run::{Exit, print, print_error, print_stderr},
-    train::StopFlag,
+    run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
+
+const ENDING: &str = "the run was asked to end, and saves what it has; Ctrl-C again ends it at once";
 
 /// Runs the command with the same arguments, but for `--plot`.
 pub fn run(arguments: &[OsString]) -> Exit {
@@ -35,50 +35,54 @@ pub fn run(arguments: &[OsString]) -> Exit {
     if anstream::stdout().current_choice() != anstream::ColorChoice::Never {
         command.env("CLICOLOR_FORCE", "1");
     }
-    let stop = StopFlag::default();
-    stop.is_begun.store(true, Ordering::Relaxed);
-    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
+    end_with_parent(&mut command);
+    let screen = Screen::new(); // from now on no signal ends this process
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => return not_started(&e),
     };
     let printed = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
-    let drawn = draw(&mut child, &stop);
+    let drawn = draw(&mut child, screen);
     let status = child.wait();
     let [out, err] = printed.map(|text| text.and_then(|text| text.join().ok()).unwrap_or_default());
-    print_stderr(&err);
-    if let Some(signal) = status.as_ref().ok().and_then(ExitStatusExt::signal) {
-        print_error(format!("the run was killed by signal {signal}"), None);
-    }
-    let exit = match status.map(|status| status.code()) {
-        Ok(Some(0)) => Exit::Done,
-        Ok(Some(2)) => Exit::Refused,
-        Ok(Some(3)) => Exit::Missing,
-        Ok(Some(code @ 129..)) => Exit::Signal((code - 128) as u8),
+    print_coloured_stderr(&err);
+    let exit = match status.map(|status| (status.code(), status.signal())) {
+        Ok((Some(0), _)) => Exit::Done,
+        Ok((Some(2), _)) => Exit::Refused,
+        Ok((Some(3), _)) => Exit::Missing,
+        Ok((Some(code @ 129..), _)) => Exit::Signal((code - 128) as u8),
+        Ok((_, Some(signal))) => {
+            let message = format!("the run was killed by signal {}", signal_in_words(signal));
+            print_error(message, Some("rows that were written are kept"));
+            Exit::Signal(signal as u8)
+        }
         _ => Exit::Failed,
     };
-    exit.more_severe(print(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
+    exit.more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
 }
 
-/// Draws until the run ends, and passes a signal on to it. An error is that there is no terminal any more.
-fn draw(child: &mut Child, stop: &StopFlag) -> Result<(), Exit> {
+/// Draws until the run ends, and passes each signal on to it. An error is that there is no terminal any more.
+fn draw(child: &mut Child, mut screen: Screen) -> Result<(), Exit> {
     follow_files(true);
-    let (mut screen, mut is_passed_on) = (Screen::default(), false);
-    let mut result = Ok(());
+    let (mut result, mut passed_on) = (Ok(()), 0);
     while matches!(child.try_wait(), Ok(None)) {
         let begun = Instant::now();
         if let (Some(folder), Ok(())) = (folder_of(child.id()), &result)
-            && let Ok(moment) = look(&folder.to_string_lossy())
+            && let Ok(mut moment) = look(&folder.to_string_lossy())
         {
+            moment.lines.extend((passed_on > 0).then(|| ENDING.to_owned()));
             result = screen.draw(&moment, "loss");
         }
-        while begun.elapsed() < EVERY && matches!(child.try_wait(), Ok(None)) {
-            let signal = stop.number.load(Ordering::Relaxed);
-            if signal != 0 && !std::mem::replace(&mut is_passed_on, true) {
-                // The terminal's own signals reach the run, too, which takes both as one.
-                let _ = Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status();
-            }
-            thread::sleep(Duration::from_millis(20));
+        while begun.elapsed() < EVERY
+            && screen.signals.count() == passed_on
+            && matches!(child.try_wait(), Ok(None))
+        {
+            screen.rest();
+        }
+        // The terminal's own signals reach the run, too, which takes both as one.
+        if screen.signals.count() != std::mem::replace(&mut passed_on, screen.signals.count()) {
+            let signal = format!("-{}", screen.signals.last());
+            let _ = Command::new("kill").args([signal, child.id().to_string()]).status();
         }
     }
     result.and(screen.leave())

@@ -41,7 +41,7 @@ pub fn serve(options: &ServeOptions) -> Exit {
         }
     };
     let printed = print(&format!("http://{address}/\n"));
-    print_stderr("open this address in a browser; Ctrl-C ends\n");
+    print_stderr("open this address in a browser; Ctrl-C or SIGTERM ends\n");
     let site = Site { paths: &options.paths, last: Mutex::default() };
     answer_all(&listener, |request| site.answer(request));
     printed

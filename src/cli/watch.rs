@@ -3,18 +3,17 @@
 use std::{
     io::{self, IsTerminal, Write},
     path::Path,
-    sync::atomic::Ordering,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use super::{args::WatchOptions, at_work::AtWork, runs::refuse};
 use crate::{
-    host::{escape_controls, stop_on_signals},
+    host::{ViewerSignals, escape_controls, escape_line, escape_uncoloured},
     record::RunDir,
     report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
-    train::StopFlag,
 };
 
 pub(super) const EVERY: Duration = Duration::from_secs(1);
@@ -41,12 +40,9 @@ pub fn watch(options: &WatchOptions) -> Exit {
 
 /// An error is how the process ends because it can print no more.
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
-    let stop = StopFlag::default();
-    stop.is_begun.store(true, Ordering::Relaxed);
-    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
     let is_terminal = io::stdout().is_terminal();
-    let (mut line, mut screen, mut has_failed) = (String::new(), Screen::default(), false);
-    while !moment.is_over && stop.number.load(Ordering::Relaxed) == 0 {
+    let (mut line, mut screen, mut has_failed) = (String::new(), Screen::new(), false);
+    while !moment.is_over && screen.signals.count() == 0 {
         let begun = Instant::now();
         if is_terminal {
             screen.draw(&moment, &options.metric)?;
@@ -55,8 +51,8 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
         let rest = EVERY.max(begun.elapsed() * LEAST_REST);
-        while begun.elapsed() < rest && stop.number.load(Ordering::Relaxed) == 0 {
-            thread::sleep(Duration::from_millis(50));
+        while begun.elapsed() < rest && screen.signals.count() == 0 {
+            screen.rest();
         }
         match look(&options.path) {
             Ok(next) => (moment, has_failed) = (next, false),
@@ -70,8 +66,8 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     }
     screen.leave()?;
     // What stays in the terminal is of all rows.
-    while share_read() < 1.0 && stop.number.load(Ordering::Relaxed) == 0 {
-        thread::sleep(Duration::from_millis(20));
+    while share_read() < 1.0 && screen.signals.count() == 0 {
+        screen.rest();
     }
     moment = look(&options.path).unwrap_or(moment);
     print_or_end(&text(&moment, None, &options.metric))
@@ -82,13 +78,25 @@ pub(super) fn look(path: &str) -> Result<Moment, ReportError> {
 }
 
 /// A screen of its own in the terminal, from the first frame on.
-#[derive(Default)]
 pub(super) struct Screen {
     is_entered: bool,
     at_work: AtWork,
+    pub(super) signals: Arc<ViewerSignals>,
 }
 
 impl Screen {
+    /// From now on signals are counted, and end nothing.
+    pub(super) fn new() -> Self {
+        Self { is_entered: false, at_work: AtWork::default(), signals: ViewerSignals::listen() }
+    }
+
+    /// Waits a moment, or as long as Ctrl-Z asks, with the terminal given back.
+    pub(super) fn rest(&mut self) {
+        thread::sleep(Duration::from_millis(20));
+        let signals = Arc::clone(&self.signals);
+        signals.pause(|| _ = self.leave());
+    }
+
     /// Draws the whole screen: each line replaces the one before it.
     pub(super) fn draw(&mut self, moment: &Moment, metric: &str) -> Result<(), Exit> {
         let enter = if std::mem::replace(&mut self.is_entered, true) { "" } else { ENTER };
@@ -115,7 +123,7 @@ fn as_it_is(text: &str) -> Result<(), Exit> {
 fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
-    let head: Vec<&str> = moment.lines.iter().map(String::as_str).chain(machine).collect();
+    let head: Vec<_> = moment.lines.iter().map(String::as_str).chain(machine).map(escape_line).collect();
     let head = head.join("\n");
     let draw = |height: usize| {
         let height = height.clamp(LEAST_LINES, MOST_LINES);
@@ -124,7 +132,7 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    escape_controls(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
+    escape_uncoloured(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
 /// Lines that a terminal adds where words, which stand above the curves, are wider than it.

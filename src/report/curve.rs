@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ReportError, csv_file};
+use super::{ReportError, csv_lines};
 
 /// What a `metrics.csv` holds besides its points.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -16,7 +16,7 @@ pub(super) struct Tail {
 /// Reads a `metrics.csv` of any size and calls `point` with every training loss and its step, in order.
 pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
     let mut has_losses = false;
-    let torn = csv_file::for_each_row(path, ["step", "split", "loss"], |[step, split, loss]| {
+    let torn = csv_lines::for_each_row(path, ["step", "split", "loss"], |[step, split, loss]| {
         match split {
             "train" if loss.is_empty() => {}
             "train" => {

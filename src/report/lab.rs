@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    ReportError, csv_file,
+    ReportError, csv_lines,
     grid::{self, Column},
     run::Run,
 };
@@ -131,32 +131,24 @@ impl Findings {
 type Found = Vec<(Vec<String>, Option<f64>)>;
 
 /// Reads a cell that holds a number.
-type Number<'a> = dyn Fn(&str) -> Result<f64, ReportError> + 'a;
+type Number = dyn Fn(&str) -> Result<f64, String>;
 
 /// Reads a lab file by some of its columns, the last of which is the figure: `key` names what was measured.
 fn read<const N: usize>(
     path: &Path,
     columns: [&str; N],
-    key: impl Fn([&str; N], &Number<'_>) -> Result<Vec<String>, ReportError>,
+    key: impl Fn([&str; N], &Number) -> Result<Vec<String>, String>,
 ) -> Result<Found, ReportError> {
-    if !path.is_file() {
-        return Ok(Vec::new());
+    let mut found = Vec::new();
+    if path.is_file() {
+        let number = |cell: &str| cell.parse().map_err(|_| format!("`{cell}` is not a number"));
+        csv_lines::for_each_row(path, columns, |cells| {
+            let figure = Some(cells[N - 1]).filter(|cell| !cell.is_empty()).map(number).transpose()?;
+            found.push((key(cells, &number)?, figure));
+            Ok(())
+        })?;
     }
-    let file = csv_file::read(path)?;
-    let mut places = [0; N];
-    for (place, column) in places.iter_mut().zip(columns) {
-        let missing = || ReportError::malformed(path, 1, format!("there is no column `{column}`"));
-        *place = file.columns.iter().position(|known| known == column).ok_or_else(missing)?;
-    }
-    let found = (2..).zip(&file.rows).map(|(line, row)| {
-        let cells = places.map(|place| row.get(place).unwrap_or_default());
-        let number = |cell: &str| {
-            cell.parse().map_err(|_| ReportError::malformed(path, line, format!("`{cell}` is not a number")))
-        };
-        let figure = Some(cells[N - 1]).filter(|cell| !cell.is_empty()).map(number).transpose()?;
-        Ok((key(cells, &number)?, figure))
-    });
-    found.collect()
+    Ok(found)
 }
 
 fn products(path: &Path) -> Result<Found, ReportError> {

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     ReportError,
-    metrics_file::{MetricCurves, MetricsFile},
+    metrics_file::{MetricCurves, MetricsFile, Sizes},
 };
 use crate::units;
 
@@ -110,11 +110,15 @@ pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
 
 /// What a `metrics.csv` holds.
 pub(super) fn metrics(path: &Path) -> Result<MetricsFile, ReportError> {
-    let whole = || MetricsFile::read(path, &AtomicU64::default());
-    let Some(now) = Seen::new(path).filter(|now| now.length > LONG) else { return whole() };
+    metrics_of(path, LONG, Sizes::new())
+}
+
+fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, ReportError> {
+    let whole = || MetricsFile::read(path, &AtomicU64::default(), sizes);
+    let Some(now) = Seen::new(path).filter(|now| now.length > long) else { return whole() };
     let mut followed = followed();
     let Followed { by_sample, files: Some(files) } = &mut *followed else { return whole() };
-    let read_on = |mut file: MetricsFile| file.read_on(path).map(|()| Known::Whole(file));
+    let read_on = |mut file: MetricsFile| file.read_on(path, sizes).map(|()| Known::Whole(file));
     let found = match files.remove(path) {
         Some(Known::Damaged { seen, line, message }) if now.only_grew(seen) => {
             Err(ReportError::malformed(path, line, message))
@@ -125,17 +129,17 @@ pub(super) fn metrics(path: &Path) -> Result<MetricsFile, ReportError> {
         }
         Some(Known::Sample { seen, read, whole, .. }) if seen != now => {
             // What was added is seen at once, too.
-            MetricsFile::sample(path).map(|sample| Known::Sample { sample, seen: now, read, whole })
+            MetricsFile::sample(path, sizes).map(|sample| Known::Sample { sample, seen: now, read, whole })
         }
         Some(sample @ Known::Sample { .. }) => Ok(sample),
         _ if *by_sample => {
             // First what is to be seen first: it has all cores.
-            MetricsFile::sample(path).map(|sample| {
+            MetricsFile::sample(path, sizes).map(|sample| {
                 let read = Arc::<AtomicU64>::default();
                 let (own, counted) = (path.to_owned(), read.clone());
                 let whole = thread::spawn(move || {
                     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-                    MetricsFile::read(&own, &counted)
+                    MetricsFile::read(&own, &counted, sizes)
                 });
                 Known::Sample { sample, seen: now, read, whole }
             })
@@ -163,27 +167,59 @@ mod tests {
 
     use super::*;
 
+    /// The files that are followed are those of the process.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    /// A file of a few lines, which is taken for a long one.
     #[test]
     fn a_damaged_long_file_is_read_once_while_it_grows() {
+        let _alone = ALONE.lock();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.csv");
-        fs::write(&path, "step,epoch,split,rows,loss,elapsed_s\n1,1,train,8,0.5,0.1\n").unwrap();
+        let head = "step,epoch,split,rows,loss,elapsed_s\n1,1,train,8,0.5,0.1\n";
+        fs::write(&path, format!("{head}damaged\n2,1,train,8,0.5,0.2\n")).unwrap();
         let mut file = File::options().append(true).open(&path).unwrap();
-        // A line of zeros, which takes no room on the disk.
-        file.set_len(LONG).unwrap();
-        writeln!(file).unwrap();
+        let metrics = || metrics_of(&path, 60, Sizes::new());
         follow_files(true);
-        assert!(metrics(&path).is_ok());
+        assert!(metrics().is_ok(), "a sample");
         while share_read() < 1.0 {
             thread::sleep(Duration::from_millis(5));
         }
         for _ in 0..2 {
-            let error = metrics(&path).unwrap_err().to_string();
+            let error = metrics().unwrap_err().to_string();
             assert!(error.ends_with("is malformed at line 3: expected 6 cells, got 1"), "{error}");
             assert_eq!(share_read(), 1.0);
             writeln!(file, "2,1,train,8,0.5,0.2").unwrap();
         }
-        file.set_len(64).unwrap();
-        assert_eq!(metrics(&path).unwrap().last.map(|row| row.step), Some(1));
+        file.set_len(58).unwrap();
+        assert_eq!(metrics().unwrap().last().map(|row| row.step), Some(1));
+    }
+
+    /// A view begins with a sample, sees what is added at once, and has all rows in the end.
+    #[test]
+    fn a_growing_long_file_is_followed() {
+        let _alone = ALONE.lock();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.csv");
+        let row = |step: u64| format!("{step},1,train,8,{},0.1\n", step % 7);
+        let rows: String = (1..5000).map(row).collect();
+        fs::write(&path, format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        let step = || metrics_of(&path, 60, Sizes::new()).unwrap().last().unwrap().step;
+        follow_files(true);
+        assert_eq!(step(), 4999);
+        for next in 5000..5010 {
+            write!(file, "{}{},1,tra", row(next), next + 1).unwrap();
+            assert_eq!(step(), next);
+            file.set_len(file.metadata().unwrap().len() - format!("{},1,tra", next + 1).len() as u64)
+                .unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+        while share_read() < 1.0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let counts =
+            |file: MetricsFile| file.curves[0].1[0].points().map(|(step, _)| step).fold(0.0, f64::max);
+        assert_eq!(counts(metrics_of(&path, 60, Sizes::new()).unwrap()), 5009.0);
     }
 }

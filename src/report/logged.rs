@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{ReportError, csv_file};
+use super::{ReportError, live, metrics_file::Ends};
 
 /// Values of whole validations and of training steps, by the names that options take.
 const NAMES: [&str; 11] = [
@@ -39,50 +39,11 @@ fn is_listed(metrics: &str, name: &str) -> bool {
 
 /// Reads the last validation, and of training rows the mean of the last epoch.
 pub(super) fn read(path: &Path) -> Result<Logged, ReportError> {
-    let mut validation = csv::StringRecord::new();
-    let mut epoch = String::new();
-    let mut sums: Vec<Mean> = Vec::new();
-    let mut found = None;
-    let (columns, _) = csv_file::scan(
-        path,
-        |_| Ok(()),
-        |columns, row| {
-            let [of_epoch, split, rows] = match found {
-                Some(places) => places,
-                None => *found.insert(csv_file::find_columns(columns, ["epoch", "split", "rows"])?),
-            };
-            if &row[split] != "train" {
-                validation = row.clone();
-                return Ok(());
-            }
-            if row[of_epoch] != epoch {
-                row[of_epoch].clone_into(&mut epoch);
-                sums = vec![Mean::default(); columns.len()];
-            }
-            let rows = row[rows].parse().unwrap_or(0.0);
-            row.iter().zip(&mut sums).for_each(|(cell, sum)| sum.add(cell, rows));
-            Ok(())
-        },
-    )?;
-    let last = columns.iter().zip(&validation).filter(|(_, cell)| !cell.is_empty());
-    let last = last.map(|(column, cell)| (format!("validation.{column}"), cell.to_owned()));
-    let means = columns.iter().zip(&sums).filter(|(_, sum)| sum.rows > 0.0);
-    let means = means.map(|(column, sum)| (format!("train.{column}"), (sum.sum / sum.rows).to_string()));
-    Ok(last.chain(means).collect())
-}
-
-/// A mean over rows.
-#[derive(Clone, Default)]
-struct Mean {
-    sum: f64,
-    rows: f64,
-}
-
-impl Mean {
-    fn add(&mut self, cell: &str, rows: f64) {
-        if let Ok(value) = cell.parse::<f64>() {
-            self.sum += value * rows;
-            self.rows += rows;
-        }
-    }
+    let file = live::metrics(path)?;
+    let of_metric = |(name, ends): (&str, &Ends)| {
+        let validation = ends.validation.clone().map(|cell| (format!("validation.{name}"), cell));
+        let train = ends.epoch.mean().map(|mean| (format!("train.{name}"), mean.to_string()));
+        [validation, train].into_iter().flatten()
+    };
+    Ok(file.all_ends().flat_map(of_metric).collect())
 }

@@ -5,13 +5,17 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
     ops::Range,
     path::Path,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::AtomicU64,
     thread,
 };
+
+use csv::StringRecord;
 
 use super::{
     ReportError,
     cells::{integer, number, wrong},
+    csv_file::find_columns,
+    csv_lines::{BLOCK, Fault, Position, take_lines},
     series::Series,
 };
 use crate::{
@@ -19,17 +23,24 @@ use crate::{
     host::{logical_cores, open_regular},
 };
 
-/// Bytes that are read at once.
-const BLOCK: usize = 1 << 20;
+/// By what a long file is read; small in tests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Bytes that are read at once.
+    block: usize,
+    /// A thread reads at least this many bytes.
+    worth_a_thread: u64,
+    threads: u64,
+    /// Blocks of a sample and their bytes.
+    samples: (u64, u64),
+}
 
-/// A thread reads at least this many bytes.
-const WORTH_A_THREAD: u64 = 16 << 20;
-
-/// Blocks of a sample and their bytes.
-const SAMPLES: (u64, u64) = (256, 32 << 10);
-
-/// Bytes by which an end of reading is known again.
-const KNOWN_AGAIN: u64 = 64;
+impl Sizes {
+    pub(super) fn new() -> Self {
+        let threads = logical_cores().unwrap_or(1) as u64;
+        Self { block: BLOCK, worth_a_thread: 16 << 20, threads, samples: (256, 32 << 10) }
+    }
+}
 
 /// Columns that are no metric.
 pub(super) const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
@@ -40,23 +51,30 @@ pub(super) type MetricCurves = (String, [Series; 2]);
 /// What was read of the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MetricsFile {
-    columns: Vec<String>,
+    columns: StringRecord,
     /// Where the columns of `NO_METRIC` stand.
     places: [Option<usize>; 5],
     /// Where those of metrics stand.
     metrics: Vec<usize>,
     pub(super) curves: Vec<MetricCurves>,
-    /// The lowest and the highest validation of each metric.
-    extremes: Vec<[Option<Validation>; 2]>,
-    pub(super) last: Option<Row>,
+    /// What is known of each metric besides.
+    ends: Vec<Ends>,
+    last: Option<Row>,
+    /// Its cell of `elapsed_s`.
+    elapsed_s: Vec<u8>,
     pub(super) last_loss: Option<f64>,
-    pub(super) epoch_loss: EpochLoss,
-    /// The last validation loss, as written.
-    pub(super) last_validation: Option<String>,
-    /// Bytes of the complete lines, and the last of them.
-    end: u64,
-    before_end: Vec<u8>,
-    lines: u64,
+    position: Position,
+}
+
+/// Where a metric stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    /// The lowest and the highest validation.
+    extremes: [Option<Validation>; 2],
+    /// The last validation, as written.
+    pub(super) validation: Option<String>,
+    /// The mean of the last epoch's training.
+    pub(super) epoch: EpochLoss,
 }
 
 /// The last row.
@@ -77,39 +95,22 @@ pub(super) struct Validation {
     pub(super) step: u64,
 }
 
-/// Why a line or the file cannot be read.
-enum Fault {
-    Read(io::Error),
-    Line(u64, String),
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self::Read(error)
-    }
-}
-
-impl Fault {
-    fn in_file(self, path: &Path) -> ReportError {
-        match self {
-            Self::Read(source) => ReportError::read(path, source),
-            Self::Line(line, message) => ReportError::malformed(path, line, message),
-        }
-    }
-}
-
 impl MetricsFile {
     /// Reads all complete lines, those of a large file on several threads; adds the bytes to `read` as it goes.
-    pub(super) fn read(path: &Path, read: &AtomicU64) -> Result<Self, ReportError> {
+    pub(super) fn read(path: &Path, read: &AtomicU64, sizes: Sizes) -> Result<Self, ReportError> {
         let whole = || {
             let (mut file, length) = open_regular(path)?;
             let head = Self::head(&mut file)?;
-            let parts = head.parts(&mut file, length)?;
+            let parts = head.parts(&mut file, length, sizes)?;
             let part = |range: &Range<u64>| -> Result<Self, Fault> {
-                let mut part = Self { end: range.start, ..head.clone() };
-                part.take(&mut open_regular(path)?.0, range.end, read)?;
+                let mut part = head.clone();
+                part.position.end = range.start;
+                part.take(&mut open_regular(path)?.0, range.end, read, sizes)?;
                 Ok(part)
             };
+            if let [whole] = &parts[..] {
+                return part(whole);
+            }
             let parts: Vec<_> = thread::scope(|scope| {
                 let started: Vec<_> =
                     parts.iter().map(|range| (range, scope.spawn(|| part(range)))).collect();
@@ -120,7 +121,7 @@ impl MetricsFile {
                 match &mut joined {
                     None => joined = Some(part?),
                     // Lines are counted from the start of the file.
-                    Some(joined) => joined.append(part.map_err(|e| e.after(joined.lines - 1))?),
+                    Some(joined) => joined.append(part.map_err(|e| e.after(joined.position.lines - 1))?),
                 }
             }
             Ok(joined.unwrap_or(head))
@@ -128,22 +129,34 @@ impl MetricsFile {
         whole().map_err(|fault: Fault| fault.in_file(path))
     }
 
-    /// Reads some blocks from all over the file and its end: at once, however long the file is.
-    pub(super) fn sample(path: &Path) -> Result<Self, ReportError> {
+    /// Reads some blocks from all over the file and its end: at once, however long the file is. A damaged line ends its block:
+    /// which line it is only `read` can say.
+    pub(super) fn sample(path: &Path, sizes: Sizes) -> Result<Self, ReportError> {
         let sample = || -> Result<Self, Fault> {
             let (mut file, length) = open_regular(path)?;
             let mut sample = Self::head(&mut file)?;
-            let (count, size) = SAMPLES;
+            let (count, size) = sizes.samples;
             let mut block = Vec::new();
+            let mut end = sample.position.end;
             for number in 0..count {
-                let at = sample.end.max(length.saturating_sub(size) / (count - 1) * number);
-                let at = if number + 1 == count { length.saturating_sub(size) } else { at };
+                let at = if number + 1 == count {
+                    length.saturating_sub(size)
+                } else {
+                    length.saturating_sub(size) / (count - 1) * number
+                };
+                // From the end of a line on, and no line twice.
+                let at = at.max(end).saturating_sub(1);
                 block.clear();
                 file.seek(SeekFrom::Start(at))?;
                 Read::by_ref(&mut file).take(size).read_to_end(&mut block)?;
                 let newlines = [memchr::memchr(b'\n', &block), memchr::memrchr(b'\n', &block)];
-                if let [Some(first), Some(last)] = newlines {
-                    sample.take_lines(&block[(first + 1).min(last)..last])?;
+                if let [Some(first), Some(last)] = newlines
+                    && first < last
+                {
+                    let text = &block[first + 1..last];
+                    let _ =
+                        take_lines(text, &mut 0, sample.columns.len(), &mut |cells| sample.take_row(cells));
+                    end = at + last as u64 + 1;
                 }
             }
             Ok(sample)
@@ -152,70 +165,70 @@ impl MetricsFile {
     }
 
     /// Reads what was added since; everything where the file was cut or replaced.
-    pub(super) fn read_on(&mut self, path: &Path) -> Result<(), ReportError> {
+    pub(super) fn read_on(&mut self, path: &Path, sizes: Sizes) -> Result<(), ReportError> {
         let mut further = || -> Result<bool, Fault> {
             let (mut file, length) = open_regular(path)?;
-            let begin = self.end - self.before_end.len() as u64;
-            let mut known = vec![0; self.before_end.len()];
-            file.seek(SeekFrom::Start(begin))?;
-            let is_known = length >= self.end && self.end > 0 && {
-                file.read_exact(&mut known)?;
-                known == self.before_end
-            };
+            let is_known = self.position.is_in(&mut file, length)?;
             if is_known {
-                self.take(&mut file, length, &AtomicU64::default())?;
+                self.take(&mut file, length, &AtomicU64::default(), sizes)?;
             }
             Ok(is_known)
         };
         if !further().map_err(|fault| fault.in_file(path))? {
-            *self = Self::read(path, &AtomicU64::default())?;
+            *self = Self::read(path, &AtomicU64::default(), sizes)?;
         }
         Ok(())
     }
 
-    /// The best validation of a metric: the highest value, or the lowest.
-    pub(super) fn best(&self, metric: &str, is_highest: bool) -> Option<&Validation> {
-        let place = self.curves.iter().position(|(name, _)| name == metric)?;
-        self.extremes[place][usize::from(is_highest)].as_ref()
+    /// The last row.
+    pub(super) fn last(&self) -> Option<Row> {
+        self.last.map(|row| Row { elapsed_s: number(&self.elapsed_s), ..row })
     }
 
-    /// The columns. A run that was killed at its start may have left none.
+    /// The best validation of a metric: the highest value, or the lowest.
+    pub(super) fn best(&self, metric: &str, is_highest: bool) -> Option<&Validation> {
+        self.ends(metric)?.extremes[usize::from(is_highest)].as_ref()
+    }
+
+    /// Where a metric stands.
+    pub(super) fn ends(&self, metric: &str) -> Option<&Ends> {
+        self.all_ends().find(|(name, _)| *name == metric).map(|(_, ends)| ends)
+    }
+
+    /// Where all metrics stand, with their names.
+    pub(super) fn all_ends(&self) -> impl Iterator<Item = (&str, &Ends)> {
+        self.curves.iter().zip(&self.ends).map(|((name, _), ends)| (name.as_str(), ends))
+    }
+
     fn head(file: &mut File) -> Result<Self, Fault> {
-        let mut text = vec![0; BLOCK];
-        let length = file.read(&mut text)?;
-        let Some(end) = memchr::memchr(b'\n', &text[..length]) else { return Ok(Self::default()) };
-        let line = String::from_utf8_lossy(&text[..end]);
-        let columns: Vec<String> = line.trim_end_matches('\r').split(',').map(str::to_owned).collect();
-        let places = NO_METRIC.map(|name| columns.iter().position(|column| column == name));
-        for (name, place) in NO_METRIC.iter().zip(places).take(3) {
-            if place.is_none() {
-                return Err(Fault::Line(1, format!("there is no column `{name}`")));
-            }
+        let (columns, position) = Position::head(file)?;
+        if columns.is_empty() {
+            return Ok(Self::default());
         }
-        let is_metric = |place: &usize| !NO_METRIC.contains(&columns[*place].as_str());
-        let metrics: Vec<usize> = (0..columns.len()).filter(is_metric).collect();
-        let curves = metrics.iter().map(|&place| (columns[place].clone(), <[Series; 2]>::default()));
+        find_columns(&columns, ["step", "epoch", "split"]).map_err(|message| Fault::Line(1, message))?;
+        let places = NO_METRIC.map(|name| columns.iter().position(|column| column == name));
+        let metrics: Vec<usize> =
+            (0..columns.len()).filter(|&at| !NO_METRIC.contains(&&columns[at])).collect();
+        let curves = metrics.iter().map(|&place| (columns[place].to_owned(), <[Series; 2]>::default()));
         Ok(Self {
             curves: curves.collect(),
-            extremes: vec![[None, None]; metrics.len()],
+            ends: vec![Ends::default(); metrics.len()],
             places,
             metrics,
             columns,
-            end: end as u64 + 1,
-            before_end: text[end.saturating_sub(KNOWN_AGAIN as usize)..=end].to_owned(),
-            lines: 1,
+            position,
             ..Self::default()
         })
     }
 
     /// Ranges of whole lines, one for each thread.
-    fn parts(&self, file: &mut File, length: u64) -> io::Result<Vec<Range<u64>>> {
-        let most = logical_cores().unwrap_or(1) as u64;
-        let count = ((length - self.end.min(length)) / WORTH_A_THREAD).clamp(1, most);
-        let mut borders = vec![self.end];
+    fn parts(&self, file: &mut File, length: u64, sizes: Sizes) -> io::Result<Vec<Range<u64>>> {
+        let end = self.position.end;
+        let count = ((length - end.min(length)) / sizes.worth_a_thread).clamp(1, sizes.threads);
+        let mut borders = vec![end];
         let mut block = vec![0; 4096];
         for number in 1..count {
-            let at = length / count * number;
+            let at = end.max(length / count * number);
             file.seek(SeekFrom::Start(at))?;
             let read = file.read(&mut block)?;
             borders.extend(memchr::memchr(b'\n', &block[..read]).map(|newline| at + newline as u64 + 1));
@@ -225,63 +238,15 @@ impl MetricsFile {
     }
 
     /// Reads the complete lines from where reading ended up to `until`.
-    fn take(&mut self, file: &mut File, until: u64, read: &AtomicU64) -> Result<(), Fault> {
-        file.seek(SeekFrom::Start(self.end))?;
-        let mut block = Vec::new();
-        let mut left = until.saturating_sub(self.end);
-        while left > 0 && !self.columns.is_empty() {
-            let length = Read::by_ref(file).take(left.min(BLOCK as u64)).read_to_end(&mut block)? as u64;
-            if length == 0 {
-                break;
-            }
-            left -= length;
-            read.fetch_add(length, Ordering::Relaxed);
-            if let Some(newline) = memchr::memrchr(b'\n', &block) {
-                self.take_lines(&block[..newline])?;
-                self.end += newline as u64 + 1;
-                self.before_end = block[newline.saturating_sub(KNOWN_AGAIN as usize)..=newline].to_owned();
-                block.drain(..=newline);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes complete lines, without the last one's newline.
-    fn take_lines(&mut self, text: &[u8]) -> Result<(), Fault> {
-        let mut cells: Vec<&[u8]> = Vec::with_capacity(self.columns.len());
-        let mut elapsed_s = None;
-        let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
-            let line = &text[start..end];
-            start = end + 1;
-            self.lines += 1;
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            if line.is_empty() {
-                continue;
-            }
-            cells.clear();
-            let mut from = 0;
-            // Cells are short: a search for each takes longer than a look at each byte.
-            for (at, &byte) in line.iter().enumerate() {
-                if byte == b',' {
-                    cells.push(&line[from..at]);
-                    from = at + 1;
-                }
-            }
-            cells.push(&line[from..]);
-            self.take_row(&cells).map_err(|message| Fault::Line(self.lines, message))?;
-            elapsed_s = self.places[4].map(|place| cells[place]);
-        }
-        if let (Some(row), Some(text)) = (&mut self.last, elapsed_s) {
-            row.elapsed_s = number(text);
-        }
-        Ok(())
+    fn take(&mut self, file: &mut File, until: u64, read: &AtomicU64, sizes: Sizes) -> Result<(), Fault> {
+        let mut position = std::mem::take(&mut self.position);
+        let sizes = [sizes.block, self.columns.len()];
+        let taken = position.read(file, until, sizes, read, |cells| self.take_row(cells));
+        self.position = position;
+        taken
     }
 
     fn take_row(&mut self, cells: &[&[u8]]) -> Result<(), String> {
-        if cells.len() != self.columns.len() {
-            return Err(format!("expected {} cells, got {}", self.columns.len(), cells.len()));
-        }
         let whole = |number: usize| {
             let Some(place) = self.places[number] else { return Ok(0) };
             integer(cells[place]).ok_or_else(|| wrong(cells[place], NO_METRIC[number], "is not an integer"))
@@ -293,30 +258,31 @@ impl MetricsFile {
             return Err(wrong(split, "split", "is neither `train` nor `validation`"));
         }
         let rows = if is_validation { 0 } else { whole(3)? };
-        let metrics = self.metrics.iter().zip(&mut self.curves).zip(&mut self.extremes);
-        for ((&place, (name, splits)), extremes) in metrics {
+        let metrics = self.metrics.iter().zip(&mut self.curves).zip(&mut self.ends);
+        for ((&place, (name, splits)), ends) in metrics {
             let cell = cells[place];
             if cell.is_empty() {
                 continue;
             }
             let value = number(cell).ok_or_else(|| wrong(cell, name, "is not a number"))?;
             splits[usize::from(is_validation)].push(step as f64, value);
-            match (is_validation, name.as_str()) {
-                (true, name) => {
-                    let text = || String::from_utf8_lossy(cell).into_owned();
-                    let found = || Validation { value, text: text(), epoch, step };
-                    extremes.iter_mut().enumerate().for_each(|(side, known)| keep(side, known, value, found));
-                    if name == "loss" {
-                        self.last_validation = Some(text());
-                    }
-                }
-                (false, "loss") => {
-                    self.last_loss = Some(value);
-                    self.epoch_loss.add(epoch, rows, value as f32);
-                }
-                (false, _) => {}
+            if is_validation {
+                let text = || String::from_utf8_lossy(cell).into_owned();
+                let found = || Validation { value, text: text(), epoch, step };
+                ends.extremes
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(side, known)| keep(side, known, value, found));
+                ends.validation = Some(text());
+                continue;
+            }
+            ends.epoch.add(epoch, rows, value as f32);
+            if name == "loss" {
+                self.last_loss = Some(value);
             }
         }
+        self.elapsed_s.clear();
+        self.places[4].into_iter().for_each(|place| self.elapsed_s.extend_from_slice(cells[place]));
         self.last = Some(Row { step, epoch, elapsed_s: None, is_validation });
         Ok(())
     }
@@ -326,35 +292,33 @@ impl MetricsFile {
         for ((_, own), (_, later)) in self.curves.iter_mut().zip(later.curves) {
             own.iter_mut().zip(later).for_each(|(own, later)| own.append(later));
         }
-        for (own, later) in self.extremes.iter_mut().zip(later.extremes) {
-            for (side, (known, found)) in own.iter_mut().zip(later).enumerate() {
-                if let Some(found) = found {
-                    keep(side, known, found.value, || found);
-                }
-            }
+        for (own, later) in self.ends.iter_mut().zip(later.ends) {
+            own.append(later);
         }
-        let mut epoch_loss = later.epoch_loss;
-        if epoch_loss.rows == 0 {
-            epoch_loss = self.epoch_loss;
-        } else if epoch_loss.epoch == self.epoch_loss.epoch {
-            epoch_loss.rows += self.epoch_loss.rows;
-            epoch_loss.sum += self.epoch_loss.sum;
+        if later.last.is_some() {
+            (self.last, self.elapsed_s) = (later.last, later.elapsed_s);
         }
-        self.epoch_loss = epoch_loss;
-        self.last = later.last.or(self.last);
         self.last_loss = later.last_loss.or(self.last_loss);
-        self.last_validation = later.last_validation.or(self.last_validation.take());
-        (self.end, self.before_end) = (later.end, later.before_end);
-        self.lines += later.lines - 1;
+        let lines = self.position.lines - 1;
+        self.position = later.position;
+        self.position.lines += lines;
     }
 }
 
-impl Fault {
-    /// The same, where the part that was read begins `lines` further down.
-    fn after(self, lines: u64) -> Self {
-        match self {
-            Self::Line(line, message) => Self::Line(line + lines, message),
-            read @ Self::Read(_) => read,
+impl Ends {
+    fn append(&mut self, later: Self) {
+        for (side, (known, found)) in self.extremes.iter_mut().zip(later.extremes).enumerate() {
+            if let Some(found) = found {
+                keep(side, known, found.value, || found);
+            }
+        }
+        self.validation = later.validation.or(self.validation.take());
+        let before = std::mem::replace(&mut self.epoch, later.epoch);
+        if self.epoch.rows == 0 {
+            self.epoch = before;
+        } else if self.epoch.epoch == before.epoch {
+            self.epoch.rows += before.rows;
+            self.epoch.sum += before.sum;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading on, in parts, and by a sample.
+//! Reading at once, on, in parts and by a sample is the same reading, also of files with odd lines.
 
 use std::{fs, io::Write};
 
@@ -22,53 +22,112 @@ fn rows(steps: Range<u64>) -> String {
 fn figures(file: &MetricsFile) -> String {
     let best = [false, true].map(|is_highest| file.best("loss", is_highest).cloned());
     let ends: Vec<_> = file.curves[0].1.iter().map(|curve| (curve.first(), curve.last())).collect();
-    let MetricsFile { last, last_loss, epoch_loss, last_validation, end, lines, .. } = file;
-    format!("{best:?} {ends:?} {last:?} {last_loss:?} {epoch_loss:?} {last_validation:?} {end} {lines}")
+    let Ends { validation, epoch, .. } = file.ends("loss").unwrap();
+    let MetricsFile { last_loss, position, .. } = file;
+    let Position { end, lines, .. } = position;
+    format!("{best:?} {ends:?} {:?} {last_loss:?} {epoch:?} {validation:?} {end} {lines}", file.last())
+}
+
+fn read(path: &Path, sizes: Sizes) -> Result<MetricsFile, ReportError> {
+    MetricsFile::read(path, &AtomicU64::default(), sizes)
+}
+
+/// Sizes by which each line of a small file is cut somewhere.
+fn small() -> impl Iterator<Item = Sizes> {
+    let sizes = |block| [1, 2, 3, 7].map(|threads| (block, threads));
+    [1, 7, 64, 1 << 20].into_iter().flat_map(sizes).map(|(block, threads)| Sizes {
+        block,
+        worth_a_thread: 50,
+        threads,
+        samples: (4, 200),
+    })
 }
 
 #[test]
 fn a_file_is_read_on_and_in_parts_as_if_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
-    let whole = || MetricsFile::read(&path, &AtomicU64::default()).unwrap();
-    fs::write(&path, HEAD.to_owned() + &rows(1..1234) + "1234,13,tra").unwrap();
-    let mut file = whole();
-    let mut add = File::options().append(true).open(&path).unwrap();
-    write!(add, "in,32,5,0.1\n{}", rows(1235..5000)).unwrap();
-    file.read_on(&path).unwrap();
-    assert_eq!(figures(&file), figures(&whole()));
-
-    let half = file.end / 2;
-    let text = fs::read(&path).unwrap();
-    let border = half + memchr::memchr(b'\n', &text[half as usize..]).unwrap() as u64 + 1;
-    let head = MetricsFile::head(&mut File::open(&path).unwrap()).ok().unwrap();
-    let [mut first, second] = [head.end..border, border..file.end].map(|range| {
-        let mut part = MetricsFile { end: range.start, ..head.clone() };
-        let taken = part.take(&mut File::open(&path).unwrap(), range.end, &AtomicU64::default());
-        assert!(taken.is_ok());
-        part
-    });
-    first.append(second);
-    assert_eq!(figures(&first), figures(&file));
-
-    // A resumed run cuts the file, and writes other rows.
-    fs::write(&path, HEAD.to_owned() + &rows(1..7000).replace(",train,32,", ",train,33,")).unwrap();
-    file.read_on(&path).unwrap();
-    assert_eq!(figures(&file), figures(&whole()));
+    for sizes in small() {
+        let at_once = || figures(&read(&path, Sizes::new()).unwrap());
+        fs::write(&path, HEAD.to_owned() + &rows(1..234) + "234,3,tra").unwrap();
+        let mut file = read(&path, sizes).unwrap();
+        assert_eq!(figures(&file), at_once(), "{sizes:?}");
+        let mut add = File::options().append(true).open(&path).unwrap();
+        write!(add, "in,32,5,0.1\n{}", rows(235..500)).unwrap();
+        file.read_on(&path, sizes).unwrap();
+        assert_eq!(figures(&file), at_once(), "{sizes:?}");
+        // A resumed run cuts the file, and writes other rows.
+        fs::write(&path, HEAD.to_owned() + &rows(1..700).replace(",train,32,", ",train,33,")).unwrap();
+        file.read_on(&path, sizes).unwrap();
+        assert_eq!(figures(&file), at_once(), "{sizes:?}");
+    }
 }
 
 #[test]
-fn a_sample_knows_the_end_and_no_row_that_is_cut() {
+fn damage_is_found_in_its_line_whoever_reads_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
-    for text in ["", "step,epo", HEAD, &(HEAD.to_owned() + &rows(1..2)), &(HEAD.to_owned() + &rows(1..9000))]
-    {
-        fs::write(&path, text).unwrap();
-        let sample = MetricsFile::sample(&path).unwrap();
-        let whole = MetricsFile::read(&path, &AtomicU64::default()).unwrap();
-        let step = |file: &MetricsFile| file.last.map(|row| row.step);
-        if text.len() > 100 {
-            assert_eq!(step(&sample), step(&whole), "{}", text.len());
+    for (damage, words) in [
+        ("77,1,train,8\n", "expected 6 cells, got 4"),
+        ("77,1,train,8,\0\0,0.1\n", "`\0\0` in column `loss` is not a number"),
+        ("77,1,test,8,1,0.1\n", "`test` in column `split` is neither `train` nor `validation`"),
+        ("-1,1,train,8,1,0.1\n", "`-1` in column `step` is not an integer"),
+    ] {
+        for after in [10, 150, 299] {
+            let text = HEAD.to_owned() + &rows(1..after + 1) + damage + &rows(after + 1..301);
+            fs::write(&path, text).unwrap();
+            let line = 2 + after + after / 100;
+            for sizes in small() {
+                let error = read(&path, sizes).unwrap_err().to_string();
+                assert!(error.ends_with(&format!("at line {line}: {words}")), "{sizes:?}: {error}");
+            }
         }
+    }
+}
+
+#[test]
+fn quotes_line_ends_and_cells_that_are_not_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.csv");
+    let plain = "step,epoch,split,rows,loss,elapsed_s\n1,1,train,8,0.5,0.1\n1,1,validation,8,,0.2\n2,2,train,8,NaN,0.3\n";
+    let quoted = plain.replace("train", "\"train\"").replace("step", "\"step\"").replace('\n', "\r\n\r\n");
+    let known = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let file = read(&path, Sizes::new()).unwrap();
+        format!("{:?} {:?} {:?}", file.curves, file.last(), file.ends("loss"))
+    };
+    assert_eq!(known(plain), known(&quoted));
+}
+
+/// Rows of its start and its end, no row twice, none that is cut, and none of a damaged block.
+#[test]
+fn a_sample_knows_both_ends_and_no_row_that_is_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.csv");
+    for count in [0, 1, 2, 3, 20, 50, 400, 9000] {
+        let text = HEAD.to_owned() + &rows(1..count + 1) + "77,1,tr";
+        // In the middle of a file of several blocks.
+        let damaged = text.replacen("\n150,2,train,", "\n150,2,tr,", 1);
+        for (text, sizes) in
+            [(&text, &[(2, 120), (4, 200), (256, 32 << 10)][..]), (&damaged, &[(2, 120), (4, 200)])]
+        {
+            fs::write(&path, text).unwrap();
+            for &samples in sizes {
+                let sample = MetricsFile::sample(&path, Sizes { samples, ..Sizes::new() }).unwrap();
+                let steps: Vec<f64> = sample.curves[0].1[0].points().map(|(step, _)| step).collect();
+                assert_eq!(sample.last().map(|row| row.step), Some(count).filter(|&step| step > 0));
+                assert_eq!(steps.first().is_some(), count > 0);
+                assert!(steps.iter().all(|step| (1.0..=count as f64).contains(step)) && steps.is_sorted());
+                let rows: f64 = sample.curves[0].1[0].buckets().iter().map(|bucket| bucket.count).sum();
+                assert!(
+                    rows <= count as f64 && (count == 0 || steps[0] == 1.0),
+                    "{count} {samples:?}: {rows}"
+                );
+            }
+        }
+    }
+    for text in ["", "step,epo"] {
+        fs::write(&path, text).unwrap();
+        assert!(MetricsFile::sample(&path, Sizes::new()).unwrap().curves.is_empty());
     }
 }

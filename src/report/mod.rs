@@ -9,6 +9,7 @@ mod comparability;
 mod comparison;
 mod configurations;
 mod csv_file;
+mod csv_lines;
 mod curve;
 mod difference_of_means;
 mod differences;

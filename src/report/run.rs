@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
     thread,
 };
 
 use super::{
-    ReportError, csv_file, find,
+    ReportError, csv_file,
     leaves::Leaves,
     live,
     logged::{self, Logged},
@@ -141,26 +141,28 @@ impl Run {
     }
 
     fn read(folder: &Path) -> Result<Self, ReportError> {
-        if !find::is_run(folder) {
+        let spec = Leaves::read(&folder.join("spec.toml"))?;
+        let summary = match csv_file::read(&folder.join("summary.csv")) {
+            Err(ReportError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            summary => Some(summary?),
+        };
+        let metrics = folder.join("metrics.csv");
+        let metrics = metrics.is_file().then_some(metrics);
+        if spec.is_none() || (summary.is_none() && metrics.is_none()) {
             let no_run = || ReportError::NoRun(folder.display().to_string());
             return Err(fs::read_dir(folder).err().map_or_else(no_run, |e| ReportError::read(folder, e)));
         }
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
-            spec: Leaves::read(&folder.join("spec.toml"))?,
+            spec,
+            metrics,
             environment: Leaves::read(&folder.join("environment.toml"))?,
             tags: tags(folder),
             ..Self::default()
         };
-        let metrics = folder.join("metrics.csv");
-        run.metrics = metrics.is_file().then_some(metrics);
-        let summary = folder.join("summary.csv");
-        if summary.is_file() {
-            let file = csv_file::read(&summary)?;
-            if let Some(row) = file.rows.first() {
-                run.take_figures(file.columns.iter().zip(row));
-            }
+        if let Some((file, row)) = summary.as_ref().and_then(|file| Some((file, file.rows.first()?))) {
+            run.take_figures(file.columns.iter().zip(row));
         }
         match run.figures.get("status") {
             Some(status) => run.status = status.clone(),
@@ -182,17 +184,20 @@ impl Run {
         let mut known = Vec::new();
         if let Some(metrics) = &self.metrics {
             let file = live::metrics(metrics)?;
-            known.extend(file.last.map(|row| ("steps", row.step.to_string())));
-            known.extend(file.last.map(|row| ("epochs", row.epoch.to_string())));
+            known.extend(file.last().map(|row| ("steps", row.step.to_string())));
+            known.extend(file.last().map(|row| ("epochs", row.epoch.to_string())));
             known.extend(file.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
-            known.extend(file.epoch_loss.mean().map(|loss| ("epoch_train_loss", loss.to_string())));
+            let ends = file.ends("loss");
+            let mean = ends.and_then(|ends| ends.epoch.mean());
+            known.extend(mean.map(|loss| ("epoch_train_loss", loss.to_string())));
+            let validation = ends.and_then(|ends| ends.validation.clone());
+            known.extend(validation.map(|loss| ("final_validation_loss", loss)));
             let metric = self.monitor().trim_start_matches("validation.");
             if let Some(best) = file.best(metric, more_is_better(metric)) {
                 known.push(("best_value", best.text.clone()));
                 known.push(("best_epoch", best.epoch.to_string()));
                 known.push(("best_step", best.step.to_string()));
             }
-            known.extend(file.last_validation.map(|loss| ("final_validation_loss", loss)));
         }
         if let Some(environment) = &self.environment {
             let leaf = |key: &str| environment.get(key).map(str::to_owned);

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError, csv_file,
+    ReportError, csv_lines,
     grid::{self, Column, Columns},
     grouping::grouped,
     repeats,
@@ -163,7 +163,7 @@ impl Seconds {
     fn read(path: &Path, [a, b, c]: [&str; 3]) -> Result<Self, ReportError> {
         let mut rows = Vec::new();
         if path.is_file() {
-            csv_file::for_each_row(path, [a, b, c, "total_s"], |[a, b, c, total]| {
+            csv_lines::for_each_row(path, [a, b, c, "total_s"], |[a, b, c, total]| {
                 // An empty cell is a time that nobody knows.
                 if !total.is_empty() {
                     let not_a_time = |_| format!("`{total}` is not a number of seconds");

@@ -81,7 +81,7 @@ impl Moment {
 fn progress(run: &Run, is_over: bool) -> String {
     let mut parts = Vec::new();
     let planned = run.axis("trainer.max_epochs").and_then(|text| text.parse::<f64>().ok());
-    let last = run.metrics.as_deref().and_then(|path| live::metrics(path).ok()?.last);
+    let last = run.metrics.as_deref().and_then(|path| live::metrics(path).ok()?.last());
     if let Some(figure) = run.figure("epochs") {
         let planned =
             planned.map(|epochs| format!(" of {}", units::count(epochs as u64))).unwrap_or_default();

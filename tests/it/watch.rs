@@ -2,8 +2,8 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader},
-    process::{Child, Stdio},
+    io::{BufRead, BufReader, Write},
+    process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -83,40 +83,165 @@ fn a_sweep_is_shown_with_the_states_of_its_trials() {
     assert_eq!(place.runner(&["watch", "none"]).code, Some(2));
 }
 
-/// `script` gives it a terminal.
+/// A command in a terminal of its own, which `script` gives it.
+struct Terminal {
+    script: Child,
+    place: Sandbox,
+}
+
+impl Terminal {
+    /// Runs the program with these arguments, if this machine has `script`.
+    fn start(place: Sandbox, arguments: &[&str]) -> Option<Self> {
+        let program = place.command(&[]).get_program().to_str().unwrap().to_owned();
+        let words: String = arguments.iter().map(|word| format!(" '{word}'")).collect();
+        let mut command = Command::new("script");
+        command.args(["-qec", &format!("echo $$ > pid; exec {program}{words}"), "/dev/null"]);
+        command.current_dir(place.path()).stdin(Stdio::piped());
+        command.stdout(File::create(place.path().join("screen")).unwrap());
+        Some(Self { script: command.spawn().ok()?, place })
+    }
+
+    fn read(&self, file: &str) -> String {
+        let text = fs::read_to_string(self.place.path().join(file)).unwrap_or_default();
+        super::process::without_build(&text)
+    }
+
+    /// Waits until these words stand on its screen.
+    fn wait_for(&mut self, words: &str) {
+        let path = self.place.path().join("screen");
+        wait_until(&mut self.script, || fs::read_to_string(&path).is_ok_and(|text| text.contains(words)));
+    }
+
+    /// The process of the program.
+    fn pid(&self) -> String {
+        self.read("pid").trim().to_owned()
+    }
+
+    /// The processes that it started.
+    fn children(&self) -> String {
+        let pid = self.pid();
+        fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default().trim().to_owned()
+    }
+
+    /// Its exit code, and what stood on its screen before and after it was given back.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let code = end(&mut self.script);
+        let text = self.read("screen");
+        let (drawn, after) = text.split_once(LEAVE).expect(&text);
+        assert!(drawn.starts_with(ENTER) && !drawn[1..].contains(ENTER), "{text}");
+        assert!(!after.contains('\u{1b}'), "{text}");
+        (code, drawn.to_owned(), after.replace('\r', ""))
+    }
+}
+
+fn kill(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
+
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// The start of a run until it is signalled, drawn.
+const DRAWN: [&str; 6] = ["spec.toml", ENDLESS[0], ENDLESS[1], "--plot", "--color", "never"];
+
 #[test]
 fn a_run_is_drawn_while_it_goes_on_and_the_terminal_is_left_clean() {
     let place = Sandbox::new(super::run::LINREG);
-    let words = [
-        "spec.toml",
-        "trainer.max_epochs=100000000",
-        "trainer.max_time=\"3s\"",
-        "logging.flush_every_s=0.05",
-    ];
-    let plain = place.command(&words[..1]).arg("--plot").output().unwrap();
+    let plain = place.command(&["spec.toml", "--plot"]).output().unwrap();
     assert!(
         plain.status.success() && !plain.stdout.contains(&0x1b),
         "without a terminal it is the run alone"
     );
-    let program = place.command(&[]).get_program().to_str().unwrap().to_owned();
-    let command = format!(
-        "{program} {} --plot --color never; echo code $?",
-        words.map(|word| format!("'{word}'")).join(" ")
-    );
-    let script = std::process::Command::new("script")
-        .args(["-qec", &command, "/dev/null"])
-        .current_dir(place.path())
-        .stdin(Stdio::null())
-        .output();
-    let Ok(output) = script else { return };
-    let text = String::from_utf8(output.stdout).unwrap();
-    let (drawn, after) = text.split_once("\x1b[?25h\x1b[?1049l").expect(&text);
-    assert!(drawn.starts_with("\x1b[?1049h\x1b[?25l\x1b[H"), "{text}");
+    let arguments = [&DRAWN[..], &["trainer.max_time=\"3s\""]].concat();
+    let Some(terminal) = Terminal::start(place, &arguments) else { return };
+    let (code, drawn, after) = terminal.end();
     for words in [" of 100,000,000, step ", " MiB", "train loss", "└──"] {
-        assert!(drawn.contains(words), "{words}: {text}");
+        assert!(drawn.contains(words), "{words}: {drawn}");
     }
-    assert!(
-        after.contains(" finished in ") && after.contains("code 0") && !after.contains('\u{1b}'),
-        "{text}"
-    );
+    assert!(code == Some(0) && after.contains(" finished in "), "{after}");
+}
+
+/// By the terminal's Ctrl-C, which reaches the run too, or by a signal to the viewer alone, which passes it on.
+#[test]
+fn a_signal_to_a_drawn_run_ends_it_in_order() {
+    for (signal, code) in [("", 130), ("-INT", 130), ("-TERM", 143)] {
+        let place = Sandbox::new(super::run::LINREG);
+        let Some(mut terminal) = Terminal::start(place, &DRAWN) else { return };
+        terminal.wait_for("train loss");
+        if signal.is_empty() {
+            terminal.script.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
+        } else {
+            kill(signal, &terminal.pid());
+        }
+        let (ended, _, after) = terminal.end();
+        assert_eq!(ended, Some(code), "{after}");
+        assert!(after.contains("spec interrupted in "), "{after}");
+    }
+}
+
+/// The run is stopped meanwhile, as if it took long to save.
+#[test]
+fn a_second_signal_does_not_leave_a_drawn_run_behind() {
+    let Some(mut terminal) = Terminal::start(Sandbox::new(super::run::LINREG), &DRAWN) else { return };
+    terminal.wait_for("train loss");
+    let run = terminal.children();
+    kill("-STOP", &run);
+    kill("-INT", &terminal.pid());
+    terminal.wait_for("the run was asked to end");
+    thread::sleep(Duration::from_millis(2200));
+    kill("-INT", &terminal.pid());
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(terminal.children(), run, "it waits for the run");
+    kill("-CONT", &run);
+    let (code, _, after) = terminal.end();
+    assert!(code == Some(130) && after.contains("spec interrupted in "), "{after}");
+}
+
+#[test]
+fn a_drawn_run_that_is_killed_and_one_whose_viewer_is() {
+    let Some(mut terminal) = Terminal::start(Sandbox::new(super::run::LINREG), &DRAWN) else { return };
+    terminal.wait_for("train loss");
+    kill("-KILL", &terminal.children());
+    let (code, _, after) = terminal.end();
+    assert_eq!(code, Some(137));
+    let words =
+        "error: the run was killed by signal 9 (SIGKILL)\n  = hint: rows that were written are kept\n";
+    assert!(after.ends_with(words), "{after}");
+
+    let place = Sandbox::new(super::run::LINREG);
+    let Some(mut terminal) = Terminal::start(place, &DRAWN) else { return };
+    terminal.wait_for("train loss");
+    kill("-KILL", &terminal.pid());
+    let runs = terminal.place.path().join("runs");
+    let summary = || super::process::Folder::within(&runs).map(|run| run.text("summary.csv"));
+    wait_until(&mut terminal.script, || summary().is_some_and(|text| text.contains("interrupted")));
+}
+
+#[test]
+fn watching_ends_by_a_signal_and_pauses_by_ctrl_z() {
+    let place = Sandbox::new(super::run::LINREG);
+    let (command, runs) = place.prepared(&ENDLESS);
+    let mut run = quiet(command);
+    wait_for_lines(&runs, 2);
+    let arguments = ["watch", runs.to_str().unwrap(), "--color", "never"];
+    for signal in ["-TERM", "-INT"] {
+        let Some(mut terminal) = Terminal::start(Sandbox::new(""), &arguments) else { break };
+        terminal.wait_for("train loss");
+        if signal == "-TERM" {
+            kill("-TSTP", &terminal.pid());
+            // `script` stops with it, and goes on with it.
+            let stat = format!("/proc/{}/stat", terminal.script.id());
+            wait_until(&mut terminal.script, || fs::read_to_string(&stat).unwrap().contains(") T "));
+            send("-CONT", &terminal.script);
+            terminal.wait_for(&format!("{LEAVE}{ENTER}"));
+        }
+        kill(signal, &terminal.pid());
+        let code = end(&mut terminal.script);
+        let text = terminal.read("screen");
+        let (_, after) = text.rsplit_once(LEAVE).expect(&text);
+        assert!(code == Some(0) && after.contains("└──") && !after.contains('\u{1b}'), "{text}");
+        assert_eq!(run.try_wait().unwrap(), None);
+    }
+    send("-TERM", &run);
+    assert_eq!(end(&mut run), Some(143));
 }

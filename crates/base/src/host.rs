@@ -5,6 +5,7 @@ mod atomic;
 mod byte_locks;
 #[allow(unsafe_code)]
 mod huge_pages;
+mod interruptible;
 pub mod load;
 pub mod nvml;
 pub mod processor;
@@ -27,10 +28,11 @@ use std::{
 pub use atomic::{Durability, sync_path, write_atomically};
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
+pub use interruptible::{Interruptible, check_interrupted};
 pub use regular::{open_regular, read_text};
 pub use run_queue::run_delay;
-pub use signals::stop_on_signals;
-pub use terminal::{escape_controls, json_text};
+pub use signals::{ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
+pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};
 pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.

@@ -15,11 +15,14 @@ use std::{
 };
 
 use chrono::DateTime;
+use csv::StringRecord;
 use serde_json::json;
 
 use self::files::{Folder, digest};
 use super::{
-    ReportError, csv_file,
+    ReportError,
+    csv_file::find_columns,
+    csv_lines,
     find::{Found, find_one},
     leaves::Leaves,
     metrics_file::NO_METRIC,
@@ -186,22 +189,20 @@ fn milliseconds(seconds: f64) -> i64 {
 /// The curves of `metrics.csv` as MLflow's lines: `train.loss`, `validation.loss` and so on.
 fn curves(path: &Path, start: i64) -> Result<BTreeMap<String, String>, ReportError> {
     let mut curves: BTreeMap<String, String> = BTreeMap::new();
-    csv_file::scan(
-        path,
-        |_| Ok(()),
-        |columns, row| {
-            let indices = csv_file::find_columns(columns, ["step", "split", "elapsed_s"])?;
-            let [step, split, elapsed] = indices.map(|index| row.get(index).unwrap_or_default());
-            let time = start + milliseconds(elapsed.parse().unwrap_or_default());
-            for (column, cell) in columns.iter().zip(row) {
-                if !NO_METRIC.contains(&column) && !cell.is_empty() {
-                    let lines = curves.entry(format!("{split}.{column}")).or_default();
-                    lines.push_str(&format!("{time} {cell} {step}\n"));
-                }
-            }
-            Ok(())
-        },
-    )?;
+    let header = |columns: &StringRecord| {
+        let metrics = columns.iter().enumerate().filter(|(_, column)| !NO_METRIC.contains(column));
+        let metrics: Vec<(usize, String)> = metrics.map(|(place, name)| (place, name.to_owned())).collect();
+        Ok((find_columns(columns, ["step", "split", "elapsed_s"])?, metrics))
+    };
+    csv_lines::scan(path, header, |(places, metrics), cells| {
+        let [step, split, elapsed] = places.map(|place| String::from_utf8_lossy(cells[place]));
+        let time = start + milliseconds(elapsed.parse().unwrap_or_default());
+        for (place, column) in metrics.iter().filter(|(place, _)| !cells[*place].is_empty()) {
+            let lines = curves.entry(format!("{split}.{column}")).or_default();
+            lines.push_str(&format!("{time} {} {step}\n", String::from_utf8_lossy(cells[*place])));
+        }
+        Ok(())
+    })?;
     Ok(curves)
 }
 

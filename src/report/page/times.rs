@@ -11,7 +11,7 @@ use crate::{
     report::{
         ReportError,
         configurations::{has_repeats, jobs},
-        csv_file,
+        csv_lines,
         grid::{Column, Columns},
         grouping::{distinct, grouped},
         noise, policies,
@@ -157,7 +157,7 @@ impl Content<'_> {
         let read = |path: &Path| {
             let mut phases = Vec::new();
             let columns = ["device", "clock", "phase", "count", "total_s", "mean_s", "p95_s"];
-            csv_file::for_each_row(path, columns, |[device, clock, name, count, total, mean, p95]| {
+            csv_lines::for_each_row(path, columns, |[device, clock, name, count, total, mean, p95]| {
                 phases.push(Phase {
                     device: device.to_owned(),
                     clock: clock.to_owned(),
@@ -260,7 +260,7 @@ impl Copies {
 fn read_copies(path: &Path) -> Result<Vec<Copies>, ReportError> {
     let mut rows = Vec::new();
     let columns = ["kind", "purpose", "from", "to", "count", "noop_count", "bytes", "total_s", "gb_per_s"];
-    csv_file::for_each_row(path, columns, |cells| {
+    csv_lines::for_each_row(path, columns, |cells| {
         let [kind, purpose, from, to, count, noops, bytes, seconds, rate] = cells.map(str::to_owned);
         rows.push(Copies { kind, purpose, from, to, count, noops, bytes, seconds, rate });
         Ok(())

@@ -16,7 +16,7 @@ use self::absent::ParquetFile;
 #[cfg(feature = "parquet")]
 use self::file::ParquetFile;
 use super::{
-    ReportError, cells, csv_file,
+    ReportError, cells, csv_lines,
     find::{Found, find_one, folders_in, is_run},
     grid::Column,
     key::WORDS,
@@ -123,13 +123,17 @@ fn rows(
     for file in files {
         let folder = file.parent().unwrap_or(file).display().to_string();
         let mut failed = Ok(());
-        let take = |names: &csv::StringRecord, row: &csv::StringRecord| {
+        // Where each column stands in this file.
+        let header = |names: &csv::StringRecord| -> Result<Vec<Option<usize>>, String> {
+            let place = |(wanted, _): &(String, Kind)| names.iter().position(|name| name == wanted);
+            Ok(columns.iter().map(place).collect())
+        };
+        let take = |places: &Vec<Option<usize>>, row: &[&[u8]]| {
             cells[0].push(folder.clone());
-            for ((name, kind), cells) in columns.iter().zip(&mut cells).skip(1) {
-                let place = names.iter().position(|known| known == name);
-                let cell = place.and_then(|place| row.get(place)).unwrap_or_default();
-                check(*kind, cell.as_bytes(), name)?;
-                cells.push(cell.to_owned());
+            for (((name, kind), place), cells) in columns.iter().zip(places).zip(&mut cells).skip(1) {
+                let cell = place.map_or(&b""[..], |place| row[place]);
+                check(*kind, cell, name)?;
+                cells.push(String::from_utf8_lossy(cell).into_owned());
             }
             if cells[0].len() == GROUP {
                 failed = write(&cells);
@@ -138,7 +142,7 @@ fn rows(
             // This ends the reading; what failed says why.
             failed.as_ref().map_err(ToString::to_string).copied()
         };
-        let scanned = csv_file::scan(file, |_| Ok(()), take);
+        let scanned = csv_lines::scan(file, header, take);
         failed?;
         scanned?;
     }

@@ -1,17 +1,21 @@
 //! Signals that ask a process to end.
 
 use std::{
+    os::unix::process::CommandExt,
+    process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXCPU, SIGXFSZ},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGXCPU, SIGXFSZ},
     flag, low_level,
 };
+
+use super::interruptible::interrupt;
 
 /// A second signal that comes sooner is taken for the first one: a terminal and `timeout` send theirs to a process and to
 /// its group, which may reach it as two.
@@ -23,9 +27,9 @@ const AT_ONCE: &[u8] =
 const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training began\n";
 
 /// Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the process at once: planning may read rows for minutes, and
-/// there is nothing to save. After it the first of them stores its number in `stop`, and the run ends in order (a sweep of
-/// three or more data sets that reads one again does so first); one that comes two seconds later or more ends the process
-/// at once. SIGUSR1 adds one to `saves`. A file that may not grow further (SIGXFSZ) is an error of its write.
+/// there is nothing to save. After it the first of them stores its number in `stop`, readings end, and the run ends in
+/// order; one that comes two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`. A file that may
+/// not grow further (SIGXFSZ) is an error of its write.
 pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_begun: &Arc<AtomicBool>) {
     // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
     let _ = flag::register(SIGXFSZ, Arc::default());
@@ -53,7 +57,10 @@ pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_beg
             }
             let now = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
             match asked_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => stop.store(signal as usize, Ordering::Relaxed),
+                Ok(_) => {
+                    stop.store(signal as usize, Ordering::SeqCst);
+                    interrupt();
+                }
                 // The system repeats this one every second.
                 Err(_) if signal == SIGXCPU => {}
                 Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}
@@ -62,6 +69,72 @@ pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_beg
         };
         // SAFETY: the action reads a clock, changes atomics, writes and exits, all of which a signal handler may do.
         let _ = unsafe { low_level::register(signal, action) };
+    }
+}
+
+/// Signals to a viewer: none ends it before it has given the terminal back.
+#[derive(Debug, Default)]
+pub struct ViewerSignals {
+    count: AtomicUsize,
+    last: AtomicI32,
+    is_pause: AtomicBool,
+}
+
+impl ViewerSignals {
+    /// From now on each SIGINT, SIGTERM, SIGHUP and SIGXCPU is counted, and Ctrl-Z waits for `pause`.
+    pub fn listen() -> Arc<Self> {
+        let signals = Arc::<Self>::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGTSTP] {
+            if [SIGHUP, SIGTSTP].contains(&signal) && is_ignored(signal) {
+                continue;
+            }
+            let own = Arc::clone(&signals);
+            let action = move || {
+                if signal == SIGTSTP {
+                    own.is_pause.store(true, Ordering::Relaxed);
+                } else {
+                    own.last.store(signal, Ordering::Relaxed);
+                    own.count.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            // SAFETY: the action changes atomics, which a signal handler may do.
+            let _ = unsafe { low_level::register(signal, action) };
+        }
+        signals
+    }
+
+    /// How often the viewer was asked to end.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The signal that asked last.
+    pub fn last(&self) -> i32 {
+        self.last.load(Ordering::Relaxed)
+    }
+
+    /// Where Ctrl-Z asks for it, calls `leave` and stops the process until it is continued.
+    pub fn pause(&self, leave: impl FnOnce()) {
+        if self.is_pause.swap(false, Ordering::Relaxed) {
+            leave();
+            let _ = low_level::emulate_default_handler(SIGTSTP);
+        }
+    }
+}
+
+/// `9 (SIGKILL)`.
+pub fn signal_in_words(signal: i32) -> String {
+    low_level::signal_name(signal).map_or_else(|| signal.to_string(), |name| format!("{signal} ({name})"))
+}
+
+/// Asks a child to end, with SIGTERM, should this process be killed.
+pub fn end_with_parent(child: &mut Command) {
+    // SAFETY: between fork and exec the child makes one system call, which touches no memory.
+    unsafe {
+        child.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, SIGTERM);
+            Ok(())
+        });
     }
 }
 

@@ -179,6 +179,7 @@ impl Planned for Trial {
                 identity: CheckpointIdentity {
                     spec_hash: self.hash8(),
                     data_digest: ready.dataset.digest.clone(),
+                    preprocessing: ready.dataset.stored_preprocessing(),
                 },
                 resumed: ready.resumed.as_mut().and_then(Resumed::files),
                 apart: Arc::clone(&ready.dataset.apart),
@@ -266,8 +267,6 @@ fn save(
         ("epoch".to_owned(), epoch.to_string()),
     ]);
     metadata.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-    if !dataset.preprocessing.is_null() {
-        metadata.insert("preprocessing".to_owned(), dataset.preprocessing.to_string());
-    }
+    metadata.extend(dataset.stored_preprocessing().map(|text| ("preprocessing".to_owned(), text)));
     write_model(path, &tensors, &metadata)
 }

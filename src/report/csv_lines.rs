@@ -1,0 +1,257 @@
+//! The complete lines of a CSV file of any length, a block at a time, also of one that still grows.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use csv::StringRecord;
+
+use super::{ReportError, csv_file::find_columns};
+use crate::host::open_regular;
+
+/// Bytes that are read at once.
+pub(super) const BLOCK: usize = 1 << 20;
+
+/// Bytes by which an end of reading is known again.
+const KNOWN_AGAIN: usize = 64;
+
+/// Why a line or the file cannot be read.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Read(io::Error),
+    Line(u64, String),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl Fault {
+    pub(super) fn in_file(self, path: &Path) -> ReportError {
+        match self {
+            Self::Read(source) => ReportError::read(path, source),
+            Self::Line(line, message) => ReportError::malformed(path, line, message),
+        }
+    }
+
+    /// Where the part that was read begins `lines` further down.
+    pub(super) fn after(self, lines: u64) -> Self {
+        match self {
+            Self::Line(line, message) => Self::Line(line + lines, message),
+            read @ Self::Read(_) => read,
+        }
+    }
+}
+
+/// How far a file was read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Position {
+    /// Bytes of the complete lines, and the last of them.
+    pub(super) end: u64,
+    before_end: Vec<u8>,
+    pub(super) lines: u64,
+}
+
+impl Position {
+    /// The columns. A run that was killed at its start may have left none.
+    pub(super) fn head(file: &mut File) -> Result<(StringRecord, Self), Fault> {
+        let mut text = vec![0; BLOCK];
+        let length = file.read(&mut text)?;
+        let mut position = Self::default();
+        let mut columns = StringRecord::new();
+        if let Some(newline) = memchr::memchr(b'\n', &text[..length]) {
+            position.go_behind(&text, newline);
+            take_lines(&text[..newline], &mut position.lines, 0, &mut |cells| {
+                columns = cells.iter().map(|cell| String::from_utf8_lossy(cell)).collect();
+                Ok(())
+            })?;
+        }
+        Ok((columns, position))
+    }
+
+    /// Takes the cells of the complete lines from here up to `until`, and counts the bytes in `read` as it goes.
+    pub(super) fn read(
+        &mut self,
+        file: &mut File,
+        until: u64,
+        [block, width]: [usize; 2],
+        read: &AtomicU64,
+        mut take: impl FnMut(&[&[u8]]) -> Result<(), String>,
+    ) -> Result<(), Fault> {
+        file.seek(SeekFrom::Start(self.end))?;
+        let mut text = Vec::new();
+        let mut left = until.saturating_sub(self.end);
+        while left > 0 && width > 0 {
+            let length = Read::by_ref(file).take(left.min(block as u64)).read_to_end(&mut text)? as u64;
+            if length == 0 {
+                break;
+            }
+            left -= length;
+            read.fetch_add(length, Ordering::Relaxed);
+            if let Some(newline) = memchr::memrchr(b'\n', &text) {
+                take_lines(&text[..newline], &mut self.lines, width, &mut take)?;
+                self.go_behind(&text, newline);
+                text.drain(..=newline);
+            }
+        }
+        Ok(())
+    }
+
+    fn go_behind(&mut self, text: &[u8], newline: usize) {
+        self.end += newline as u64 + 1;
+        text[newline.saturating_sub(KNOWN_AGAIN)..=newline].clone_into(&mut self.before_end);
+    }
+
+    /// Whether the file still has what was read last, where it was.
+    pub(super) fn is_in(&self, file: &mut File, length: u64) -> io::Result<bool> {
+        if length < self.end || self.end == 0 {
+            return Ok(false);
+        }
+        let mut known = vec![0; self.before_end.len()];
+        file.seek(SeekFrom::Start(self.end - known.len() as u64))?;
+        file.read_exact(&mut known)?;
+        Ok(known == self.before_end)
+    }
+}
+
+/// Takes the cells of complete lines, without the last one's newline; all have `width` cells, or any number where that is 0.
+pub(super) fn take_lines(
+    text: &[u8],
+    lines: &mut u64,
+    width: usize,
+    take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
+) -> Result<(), Fault> {
+    let mut cells: Vec<&[u8]> = Vec::with_capacity(width);
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
+        let line = &text[start..end];
+        start = end + 1;
+        *lines += 1;
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            continue;
+        }
+        cells.clear();
+        let (mut from, mut is_quoted) = (0, false);
+        // Cells are short: a search for each takes longer than a look at each byte.
+        for (at, &byte) in line.iter().enumerate() {
+            if byte == b',' {
+                cells.push(&line[from..at]);
+                from = at + 1;
+            }
+            is_quoted |= byte == b'"';
+        }
+        cells.push(&line[from..]);
+        let taken =
+            if is_quoted { take_quoted(line, width, take) } else { take_checked(&cells, width, take) };
+        taken.map_err(|message| Fault::Line(*lines, message))?;
+    }
+    Ok(())
+}
+
+fn take_checked(
+    cells: &[&[u8]],
+    width: usize,
+    take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
+) -> Result<(), String> {
+    if width > 0 && cells.len() != width {
+        return Err(format!("expected {width} cells, got {}", cells.len()));
+    }
+    take(cells)
+}
+
+/// A line with quotes, as other programs write cells that need none.
+#[cold]
+fn take_quoted(
+    line: &[u8],
+    width: usize,
+    take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut row = csv::ByteRecord::new();
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
+    reader.read_byte_record(&mut row).map_err(|e| e.to_string())?;
+    take_checked(&row.iter().collect::<Vec<_>>(), width, take)
+}
+
+/// Goes through all complete lines below the header, of which `header` makes what `take` needs; returns whether a torn last
+/// line was left out. Either says what is wrong with a line, if anything.
+pub(super) fn scan<T>(
+    path: &Path,
+    header: impl FnOnce(&StringRecord) -> Result<T, String>,
+    mut take: impl FnMut(&T, &[&[u8]]) -> Result<(), String>,
+) -> Result<bool, ReportError> {
+    let scan = || -> Result<bool, Fault> {
+        let (mut file, length) = open_regular(path)?;
+        let (columns, mut position) = Position::head(&mut file)?;
+        if !columns.is_empty() {
+            let known = header(&columns).map_err(|message| Fault::Line(1, message))?;
+            let sizes = [BLOCK, columns.len()];
+            position.read(&mut file, length, sizes, &AtomicU64::default(), |cells| take(&known, cells))?;
+        }
+        Ok(position.end < length)
+    };
+    scan().map_err(|fault| fault.in_file(path))
+}
+
+/// Calls `take` with some cells of every complete line below the header; returns whether a torn line was left out. `take`
+/// returns what is wrong with a line, if anything.
+pub(super) fn for_each_row<const N: usize>(
+    path: &Path,
+    names: [&str; N],
+    mut take: impl FnMut([&str; N]) -> Result<(), String>,
+) -> Result<bool, ReportError> {
+    scan(
+        path,
+        |columns| find_columns(columns, names),
+        |places, cells| {
+            let mut found = [""; N];
+            for (found, &place) in found.iter_mut().zip(places) {
+                *found = std::str::from_utf8(cells[place]).map_err(|_| "expected UTF-8 text")?;
+            }
+            take(found)
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_torn_line_is_left_out_however_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.csv");
+        let long = "x".repeat(10_000);
+        for (text, rows, torn) in [
+            ("a,b\n1,2\n".to_owned(), 1, false),
+            (format!("a,b\n1,2\n3,{long}"), 1, true),
+            (format!("a,b\n1,{long}\n3,4\n"), 2, false),
+            (format!("a,b\n{},4\n", "x".repeat(2 * BLOCK)), 1, false),
+            ("\"a\",b\r\n\"1\",\"2, 3\"\r\n\r\n4,5\r\n".to_owned(), 2, false),
+            ("a,".to_owned(), 0, true),
+            (String::new(), 0, false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let mut count = 0;
+            let take = |_: [&str; 1]| {
+                count += 1;
+                Ok(())
+            };
+            assert_eq!(for_each_row(&path, ["a"], take).unwrap(), torn);
+            assert_eq!(count, rows);
+        }
+        for (text, words) in [
+            ("a,b\n1,2\n3\n", "at line 3: expected 2 cells, got 1"),
+            ("b,c\n1,2\n", "at line 1: there is no column `a`"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = for_each_row(&path, ["a"], |_| Ok(())).unwrap_err().to_string();
+            assert!(error.ends_with(words), "{error}");
+        }
+    }
+}
