@@ -170,8 +170,10 @@ impl Comparison {
         let needed = columns.len();
         let is_doubtful = self.warning().is_some();
         for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
-            let known = Metric::new(name, &self.runs).ok();
-            let Some(metric) = known.filter(|metric| metric.is_learned || !is_doubtful) else { continue };
+            let known = Metric::find(name, &self.runs)?;
+            let Some(metric) = known.ok().filter(|metric| metric.is_learned || !is_doubtful) else {
+                continue;
+            };
             let cell = |setting: &&Candidate| {
                 let values: Vec<f64> =
                     setting.places.iter().filter_map(|&place| metric.value(&self.runs[place])).collect();

@@ -40,30 +40,32 @@ impl Metric {
     /// # Errors
     /// No run has a number of that name, or the best values are of several metrics.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        Self::find(name, runs)?.map_err(|near| {
+            let near = near.map(|near| format!("{near} ")).unwrap_or_default();
+            let hint = Some(format!("{near}runs here have {}", known(runs).join(", ")));
+            ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
+        })
+    }
+
+    /// As [`Metric::new`]; where no run has it, a hint at what is nearly named.
+    pub(super) fn find(name: &str, runs: &[Run]) -> Result<Result<Self, Option<String>>, ReportError> {
         if name == BEST
             && let Some(monitored) = Self::monitored(runs)?
         {
-            return Ok(monitored);
+            return Ok(Ok(monitored));
         }
         let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figures.contains_key(name));
         let splits: &[&str] = if is_bare { &["validation", "train"] } else { &[] };
         let measured: Vec<String> = splits.iter().map(|split| format!("{split}.{name}")).collect();
         let is_known = |full: &&String| runs.iter().any(|run| run.learned(full).is_some());
         let name = measured.iter().find(is_known).map_or(name, String::as_str);
-        let unknown = |near: Option<String>| {
-            let near = near.map(|near| format!("{near} ")).unwrap_or_default();
-            let hint = Some(format!("{near}runs here have {}", known(runs).join(", ")));
-            ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
-        };
         let key = match Key::new(name, runs) {
-            Err(ReportError::NoColumn { near, .. }) => return Err(unknown(near)),
+            Err(ReportError::NoColumn { near, .. }) => return Ok(Err(near)),
             key => key?,
         };
         let metric = Self::from_key(key, runs);
-        if runs.iter().all(|run| metric.value(run).is_none()) {
-            return Err(unknown(None));
-        }
-        Ok(metric)
+        let is_known = runs.iter().any(|run| metric.value(run).is_some());
+        Ok(if is_known { Ok(metric) } else { Err(None) })
     }
 
     /// What all runs with a best value monitor; `None` where no run has one.

@@ -74,6 +74,11 @@ impl Conditions {
         self.fits.is_empty()
     }
 
+    /// The place of an axis in an order where each comes after those that it depends on.
+    pub fn place_of(&self, axis: usize) -> Option<usize> {
+        self.fits.iter().position(|(own, _)| *own == axis)
+    }
+
     /// Which axes vary, by the values of all.
     pub fn active(&self, values: &[&Value]) -> Vec<bool> {
         let mut active = vec![true; values.len()];
