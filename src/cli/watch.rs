@@ -42,11 +42,12 @@ pub fn watch(options: &WatchOptions) -> Exit {
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let is_terminal = io::stdout().is_terminal();
     let (mut line, mut screen, mut has_failed) = (String::new(), Screen::new(), false);
-    while !moment.is_over && screen.signals.count() == 0 {
+    // What stays in the terminal is of all rows.
+    while (!moment.is_over || share_read() < 1.0) && screen.signals.count() == 0 {
         let begun = Instant::now();
         if is_terminal {
             screen.draw(&moment, &options.metric)?;
-        } else if line != moment.lines[1..].join("; ") {
+        } else if !moment.is_over && line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
@@ -65,10 +66,6 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
         }
     }
     screen.leave()?;
-    // What stays in the terminal is of all rows.
-    while share_read() < 1.0 && screen.signals.count() == 0 {
-        screen.rest();
-    }
     moment = look(&options.path).unwrap_or(moment);
     print_or_end(&text(&moment, None, &options.metric))
 }
