@@ -136,13 +136,13 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
 /// A line broken between words where it is wider than the terminal.
 fn folded(line: &str, width: usize) -> String {
     let (mut text, mut taken) = (String::new(), 0);
-    for word in line.split(' ') {
+    for (place, word) in line.split(' ').enumerate() {
         let length = word.chars().count();
         if taken > 0 && taken + 1 + length > width {
             text.push_str("\n ");
             taken = 1;
         }
-        if !text.is_empty() {
+        if place > 0 {
             text.push(' ');
             taken += 1;
         }
