@@ -38,6 +38,9 @@ pub use write_out::start_writing;
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
+/// What messages call standard input.
+pub const STANDARD_INPUT: &str = "<stdin>";
+
 /// Sets the folder for what is kept between runs, in place of the user's cache.
 pub const CACHE_VARIABLE: &str = "RUNNER_CACHE_DIR";
 

@@ -53,8 +53,9 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
 /// # Errors
 /// All that is wrong, whether in the file or in an override; problems that several trials share are reported once.
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
-    let text = read_text(path).map_err(|p| Failure::new(vec![*p]))?;
-    let path = if is_standard_input(path) { Path::new("stdin") } else { path };
+    let is_piped = path == Path::new("-");
+    let path = if is_piped { Path::new(host::STANDARD_INPUT) } else { path };
+    let text = read_text(path, is_piped).map_err(|p| Failure::new(vec![*p]))?;
     load_text(path, &folder_of(path), text, overrides)
 }
 
@@ -125,20 +126,13 @@ fn kind_of(root: &Table) -> Kind {
     Kind::LABS.into_iter().find(|lab| lab.name() == kind).unwrap_or(Kind::Train)
 }
 
-fn is_standard_input(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Reads the file, if it is text of a bearable size.
-fn read_text(path: &Path) -> Result<String, Box<Problem>> {
+/// Reads the file, or standard input, if it is text of a bearable size.
+fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
     let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
     let name = path.display();
     let mut bytes = Vec::new();
-    let opened: io::Result<Box<dyn io::Read>> = if is_standard_input(path) {
-        Ok(Box::new(io::stdin()))
-    } else {
-        File::open(path).map(|file| Box::new(file) as _)
-    };
+    let opened: io::Result<Box<dyn io::Read>> =
+        if is_piped { Ok(Box::new(io::stdin())) } else { File::open(path).map(|file| Box::new(file) as _) };
     opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|e| {
         let mut problem = refuse(format!("cannot read `{name}`: {}", host::reason(&e)));
         problem.hint = near(path).map(|near| format!("did you mean `{}`?", near.display()));
@@ -325,6 +319,7 @@ fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -
 /// The file's stem, as far as it can name a folder.
 fn default_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let stem = stem.trim_matches(['<', '>']); // of standard input
     let fit: String = stem.chars().map(|c| if super::fits_name(c) { c } else { '_' }).collect();
     let mut fit = fit.trim_start_matches(['.', '-']).to_owned();
     while fit.len() > super::MAX_NAME_BYTES {
