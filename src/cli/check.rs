@@ -1,5 +1,7 @@
 //! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing run.
 
+use std::collections::HashMap;
+
 use super::{
     advise,
     args::{CheckOptions, RunOptions},
@@ -84,10 +86,13 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
     header.extend(experiment.axes.iter().map(String::as_str));
     header.extend(["steps", "devices", "engine", "becomes"]);
     let numeric = header.len() - 3;
-    let mut rows = Vec::new();
+    let (short, mut rows) = (experiment.short_values(), Vec::new());
     for (trial, prepared) in experiment.trials.iter().zip(prepared).take(experiment.known) {
         let mut cells = vec![trial.index.to_string()];
-        cells.extend(trial.axes.iter().map(|(_, value)| value.clone()));
+        let shown = |((_, value), short): (&(_, String), &HashMap<String, String>)| {
+            short.get(value).unwrap_or(value).clone()
+        };
+        cells.extend(trial.axes.iter().zip(&short).map(shown));
         let nothing = String::new;
         cells.extend(match prepared {
             Prepared::Run(planned) => {

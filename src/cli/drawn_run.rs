@@ -19,7 +19,7 @@ use super::{
 use crate::{
     host::{end_with_parent, reason, signal_in_words},
     report::{follow_files, is_sweep},
-    run::{Exit, print, print_error, print_stderr},
+    run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
 
 const ENDING: &str = "the run was asked to end, and saves what it has; Ctrl-C again ends it at once";
@@ -45,7 +45,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
     let drawn = draw(&mut child, screen);
     let status = child.wait();
     let [out, err] = printed.map(|text| text.and_then(|text| text.join().ok()).unwrap_or_default());
-    print_stderr(&err);
+    print_coloured_stderr(&err);
     let exit = match status.map(|status| (status.code(), status.signal())) {
         Ok((Some(0), _)) => Exit::Done,
         Ok((Some(2), _)) => Exit::Refused,
@@ -58,7 +58,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
         }
         _ => Exit::Failed,
     };
-    exit.more_severe(print(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
+    exit.more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
 }
 
 /// Draws until the run ends, and passes each signal on to it. An error is that there is no terminal any more.

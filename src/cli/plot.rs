@@ -3,7 +3,7 @@
 use super::{args::PlotOptions, run::terminal_width};
 use crate::{
     report::{self, PlotRequest, Style},
-    run::{Exit, print, print_error},
+    run::{Exit, print_coloured, print_error},
 };
 
 /// Runs the command.
@@ -15,7 +15,7 @@ pub fn plot(options: &PlotOptions) -> Exit {
         linear: options.linear,
     };
     match report::plot(&PlotRequest { paths: &options.paths, metric: &options.metric, style }) {
-        Ok(text) => print(&text),
+        Ok(text) => print_coloured(&text),
         Err(e) => {
             print_error(&e, e.hint());
             Exit::Refused

@@ -12,7 +12,7 @@ use super::{
     resume,
 };
 use crate::{
-    host::{load::Watch, stop_on_signals},
+    host::{escape_line, load::Watch, stop_on_signals},
     plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line, now},
     report,
@@ -104,7 +104,7 @@ fn close(Ended { exit, folder }: Ended, start: &StartOptions) -> Exit {
         return exit.more_severe(print_json(&format!("{line}\n")));
     }
     if start.run.quiet {
-        return exit.more_severe(print(&format!("{}\n", folder.display())));
+        return exit.more_severe(print(&format!("{}\n", escape_line(&folder.to_string_lossy()))));
     }
     exit.more_severe(match report::sweep_end(&folder, terminal_width()) {
         Ok(text) => print(&text),

@@ -7,6 +7,7 @@ use super::{
     run::terminal_width,
 };
 use crate::{
+    host::escape_line,
     report::{self, Comparison, ListRequest, ReportError},
     run::{Exit, print, print_error, print_json},
 };
@@ -25,7 +26,7 @@ pub fn list(options: &ListOptions) -> Exit {
 }
 
 pub fn latest(path: &str) -> Exit {
-    answer(report::latest(path).map(|folder| format!("{}\n", folder.display())))
+    answer(report::latest(path).map(|folder| format!("{}\n", escape_line(&folder.to_string_lossy()))))
 }
 
 pub fn show(run: &str) -> Exit {

@@ -10,7 +10,7 @@ use std::{
 
 use super::{args::WatchOptions, at_work::AtWork, runs::refuse};
 use crate::{
-    host::{ViewerSignals, escape_controls},
+    host::{ViewerSignals, escape_controls, escape_line, escape_uncoloured},
     record::RunDir,
     report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
@@ -122,7 +122,7 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
     let most = if io::stdout().is_terminal() { width } else { usize::MAX };
     let head = moment.lines.iter().map(String::as_str).chain(machine);
-    let head = head.map(|line| folded(line, most)).collect::<Vec<_>>().join("\n");
+    let head = head.map(|line| folded(&escape_line(line), most)).collect::<Vec<_>>().join("\n");
     let draw = |height: usize| {
         let height = height.clamp(LEAST_LINES, MOST_LINES);
         let curves = moment.curves(metric, Style { width, height, color, linear: false });
@@ -130,7 +130,7 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     };
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
-    escape_controls(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
+    escape_uncoloured(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
 /// A line broken between words where it is wider than the terminal.

@@ -64,7 +64,10 @@ impl PredictError {
                 Some("a run that diverged has only its best weights: leave out `--last`")
             }
             Self::NoWeights { status, .. } if status == "unfinished" => Some(
-                "weights are written at the end of a run; one that was killed goes on by `runner run --resume RUN`",
+                "a run keeps its weights at its end, and before it only with a table `[checkpoint]`: run its spec again with one",
+            ),
+            Self::NoWeights { status, .. } if status == "running" => Some(
+                "a run keeps its weights at its end, and before it only with a table `[checkpoint]`: wait for its end",
             ),
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
             Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsOther { .. } => {

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use super::PredictError;
 use crate::{
-    data::{self, Dataset, Part, Task, TrainedData, Weights, read_metadata, read_weights},
+    data::{
+        self, Dataset, Part, Task, TrainedData, Weights, read_metadata, read_weights, read_weights_among,
+    },
+    record::checkpoint_weights,
     report::{find_run, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Spec},
 };
@@ -21,8 +24,8 @@ pub enum WhichWeights {
 pub struct Trained {
     pub folder: PathBuf,
     pub spec: Spec,
-    /// The name of the file of its weights.
-    pub file: &'static str,
+    /// The file of its weights, in the folder.
+    pub file: String,
     /// The optimizer step and the epoch after which they were taken.
     pub step: String,
     pub epoch: String,
@@ -30,6 +33,8 @@ pub struct Trained {
     pub features: usize,
     pub outputs: usize,
     pub weights: Weights,
+    /// What else there is to say of weights from a checkpoint.
+    note: Option<String>,
 }
 
 const LAST: &str = "model.safetensors";
@@ -48,12 +53,17 @@ impl Trained {
         let Some(spec) = spec else { return Err(PredictError::NoTraining { folder }) };
         let has = |file: &&'static str| folder.join(file).is_file();
         let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &["best.safetensors", LAST] };
-        let Some(file) = wanted.iter().copied().find(has) else {
-            let (file, status) = (*wanted.last().unwrap_or(&LAST), run_status(&folder));
-            let file = if which == WhichWeights::Last { file } else { "weights" };
-            return Err(PredictError::NoWeights { folder, file, status });
+        let (file, saved) = match wanted.iter().copied().find(has) {
+            Some(file) => (file.to_owned(), None),
+            None => match checkpoint_weights(&folder, which == WhichWeights::Best) {
+                Some(saved) => (saved.file.clone(), Some(saved)),
+                None => {
+                    let file = if which == WhichWeights::Last { LAST } else { "weights" };
+                    return Err(PredictError::NoWeights { file, status: run_status(&folder), folder });
+                }
+            },
         };
-        let path = folder.join(file);
+        let path = folder.join(&file);
         let metadata = read_metadata(&path)?;
         let unusable = |why: String| PredictError::NoPreprocessing { file: path.clone(), why };
         let no_width = || unusable("it has no linear layer".to_owned());
@@ -64,10 +74,22 @@ impl Trained {
         let stored = metadata.get("preprocessing").map(String::as_str);
         let data = TrainedData::new(&spec, stored, outputs).map_err(unusable)?;
         let features = data.features().ok_or_else(no_width)?;
-        let weights = read_weights(&path, &wanted_tensors(&spec, features))?;
-        let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
-        let (step, epoch) = (text("step"), text("epoch"));
-        Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights })
+        let wanted = wanted_tensors(&spec, features);
+        let (weights, step, epoch) = match &saved {
+            Some(saved) => {
+                let weights = read_weights_among(&path, saved.prefix, &wanted)?;
+                (weights, saved.step.to_string(), saved.epoch.to_string())
+            }
+            None => {
+                let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+                (read_weights(&path, &wanted)?, text("step"), text("epoch"))
+            }
+        };
+        let note = saved.map(|saved| {
+            let which = if saved.prefix.is_empty() { "the newest" } else { "the best so far" };
+            format!("{which}, since the run has not finished: it is `{}`", run_status(&folder))
+        });
+        Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note })
     }
 
     /// The rows that `data.split.test` kept from the run, as the model takes them.
@@ -110,8 +132,11 @@ impl Trained {
     /// Which weights these are, in words.
     pub fn described(&self) -> String {
         let Self { file, step, epoch, .. } = self;
+        if let Some(note) = &self.note {
+            return format!("{file}, of epoch {epoch}, step {step}; {note}");
+        }
         // Early stopping restores the best weights.
-        let is_best = *file == LAST && self.spec.trainer.restore_best == Some(true);
+        let is_best = file == LAST && self.spec.trainer.restore_best == Some(true);
         let kept = if is_best { "; the best: `trainer.restore_best=false` keeps the last" } else { "" };
         format!("{file}, after epoch {epoch}, step {step}{kept}")
     }

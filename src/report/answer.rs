@@ -15,7 +15,7 @@ use super::{
     run::UNFINISHED,
     statistics::Estimate,
 };
-use crate::units;
+use crate::{host::escape_line, units};
 
 /// What is asked of a comparison.
 #[derive(Clone, Debug, Default)]
@@ -145,12 +145,12 @@ impl Comparison {
     pub(super) fn task_name(&self, ranking: &Ranking) -> String {
         let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
         let names = distinct(places.filter_map(|&place| self.runs[place].axis("name")));
-        format!("{}\n", names.join(", "))
+        format!("{}\n", escape_line(&names.join(", ")))
     }
 
     fn best_run(&self, ranking: &Ranking) -> String {
         let best = ranking.settings.first().map(|best| &self.runs[best.places[0]]);
-        best.map(|run| format!("  {}\n", run.path)).unwrap_or_default()
+        best.map(|run| format!("  {}\n", escape_line(&run.path))).unwrap_or_default()
     }
 
     fn ranked_table(
@@ -170,8 +170,10 @@ impl Comparison {
         let needed = columns.len();
         let is_doubtful = self.warning().is_some();
         for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
-            let known = Metric::new(name, &self.runs).ok();
-            let Some(metric) = known.filter(|metric| metric.is_learned || !is_doubtful) else { continue };
+            let known = Metric::find(name, &self.runs)?;
+            let Some(metric) = known.ok().filter(|metric| metric.is_learned || !is_doubtful) else {
+                continue;
+            };
             let cell = |setting: &&Candidate| {
                 let values: Vec<f64> =
                     setting.places.iter().filter_map(|&place| metric.value(&self.runs[place])).collect();
@@ -296,7 +298,7 @@ impl Ranking {
         let values = short(&keys).into_iter().zip(&setting.values);
         // A key that varies only where others have given values has none elsewhere.
         let values = values.filter(|(_, value)| !value.is_empty());
-        let values: String = values.map(|(key, value)| format!(" {key} {value}")).collect();
+        let values: String = values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
         format!("#{}{values}", comparison.number(setting.places[0]))
     }
 }
@@ -339,7 +341,10 @@ fn effects(ranking: &Ranking) -> String {
             let mut levels: Vec<_> = effect.levels.iter().collect();
             levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
             let more = if levels.len() > 4 { ", ..." } else { "" };
-            let words = levels.iter().take(4).map(|(level, mean)| format!("{level}: {}", metric.word(*mean)));
+            let words = levels
+                .iter()
+                .take(4)
+                .map(|(level, mean)| format!("{}: {}", escape_line(level), metric.word(*mean)));
             [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
         })
         .collect();

@@ -50,7 +50,7 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     columns.numbers(time, number("train_s", units::seconds));
     columns.numbers(rate, number("steps_per_s", units::rate));
     columns
-        .extend([speeds::column(&comparison.ratios, &kinds, |place| format!("{thing} {}", place + first))]);
+        .extend([speeds::column(&comparison.ratios(), &kinds, |place| format!("{thing} {}", place + first))]);
     columns.numbers("logging", number("logging_share", units::percent));
     columns.numbers("h2d", number("bytes_h2d", |value| units::bytes(value as u64)));
     columns.numbers("d2h", number("bytes_d2h", |value| units::bytes(value as u64)));

@@ -30,8 +30,6 @@ pub struct Comparison {
     pub(super) axes: Vec<String>,
     pub(super) runs: Vec<Run>,
     is_one_sweep: bool,
-    /// Per run: its speed over that of the first with the same work.
-    pub(super) ratios: Vec<Option<Ratio>>,
     /// The run whose curve the others' are compared with.
     pub(super) curve_reference: Option<usize>,
     /// Per run: its loss curve against the reference's.
@@ -94,10 +92,6 @@ impl Comparison {
         let environment = differing::environment(&runs);
         Self {
             axes: axes(&runs, &spec),
-            ratios: speeds::ratios(
-                &runs.iter().map(speeds::speed).collect::<Vec<_>>(),
-                &runs.iter().map(Machine::from_run).collect::<Vec<_>>(),
-            ),
             is_one_sweep: {
                 let sweeps = distinct(runs.iter().map(|run| run.sweep.as_deref()));
                 sweeps.len() == 1 && sweeps[0].is_some()
@@ -111,6 +105,12 @@ impl Comparison {
             spec,
             environment,
         }
+    }
+
+    /// Per run: its speed over that of the first with the same work.
+    pub(super) fn ratios(&self) -> Vec<Option<Ratio>> {
+        let speeds: Vec<_> = self.runs.iter().map(speeds::speed).collect();
+        speeds::ratios(&speeds, &self.runs.iter().map(Machine::from_run).collect::<Vec<_>>())
     }
 
     /// The places of runs by their folders; a trial that was not run has that of another.

@@ -92,7 +92,7 @@ impl Comparison {
                 _ => run.figure(figure).unwrap_or_default().to_owned(),
             });
         }
-        let ratios = self.runs.iter().zip(&self.ratios);
+        let ratios = self.runs.iter().zip(self.ratios());
         let ratios = ratios.map(|(run, ratio)| ratio.and_then(|ratio| self.steps_ratio(run, ratio.base)));
         let parted = self.curves.iter().map(|curve| match curve {
             Some(CurveDifference::Parts { parting, .. }) => {

@@ -82,6 +82,11 @@ impl Test {
         Ok(Self { key: Key::new(name, runs)?, operator, value })
     }
 
+    /// Whether the text is the value, or as `sgd(lr 0.1)` a table of that key.
+    fn is_named_by(&self, own: &str) -> bool {
+        own.strip_prefix(&self.value).is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+    }
+
     /// Numbers are compared as numbers, all else as text. A run without the column only differs.
     fn holds(&self, run: &Run) -> bool {
         if let Some(tags) = self.key.tags(run) {
@@ -91,8 +96,8 @@ impl Test {
         match (own.parse::<f64>(), self.value.parse::<f64>()) {
             (Ok(own), Ok(value)) => self.operator.holds(own, value),
             _ => match self.operator {
-                Operator::Equal => own == self.value,
-                Operator::Differs => own != self.value,
+                Operator::Equal => self.is_named_by(own),
+                Operator::Differs => !self.is_named_by(own),
                 _ => false,
             },
         }

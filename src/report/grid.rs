@@ -2,6 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use crate::host::escape_line;
+
 /// What a run's steps are called, above their number, their time and their rate.
 pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
     match kinds {
@@ -77,6 +79,7 @@ impl<'a, T> Columns<'a, T> {
 /// Runs down and figures across. Where that is too wide, few runs stand side by side, and of many the columns are folded:
 /// the first `keys` of them, which tell the rows apart, stand before every block of the others.
 pub(super) fn table(columns: &[Column], keys: usize, width: u16) -> String {
+    let columns = &escaped(columns);
     let width = usize::from(width);
     let fits = |text: &String| text.lines().all(|line| line.chars().count() <= width);
     let upright = draw(columns);
@@ -96,7 +99,18 @@ pub(super) fn table(columns: &[Column], keys: usize, width: u16) -> String {
 
 /// A table with the runs side by side, whatever its width.
 pub(super) fn side_by_side(columns: &[Column]) -> String {
-    draw(&turned(columns))
+    draw(&turned(&escaped(columns)))
+}
+
+/// With what names and values from files hold escaped.
+fn escaped(columns: &[Column]) -> Vec<Column> {
+    let escape = |text: &String| escape_line(text).into_owned();
+    let column = |column: &Column| Column {
+        title: escape(&column.title),
+        numeric: column.numeric,
+        cells: column.cells.iter().map(escape).collect(),
+    };
+    columns.iter().map(column).collect()
 }
 
 /// Characters across a table of these columns.

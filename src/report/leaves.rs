@@ -8,10 +8,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use toml::Value;
-
 use super::ReportError;
-use crate::host;
+use crate::{host, spec::add_leaves};
 
 /// A table's leaves by dotted key, sorted; indices are keys for arrays that hold tables.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +39,7 @@ impl Leaves {
         })?;
         let mut leaves = BTreeMap::new();
         for (key, value) in &table {
-            add(key.clone(), value, &mut leaves);
+            add_leaves(key.clone(), value, &mut leaves);
         }
         with_plain_split(&mut leaves);
         let leaves: Self = leaves.into_iter().collect();
@@ -49,7 +47,7 @@ impl Leaves {
         if !text.contains("\"\"\"") && !text.contains("'''") {
             let mut templates = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner);
             templates.truncate(MOST_TEMPLATES - 1);
-            templates.push_front(Arc::new(Template { text, leaves: leaves.shared.clone() }));
+            templates.push_front(Arc::new(Template::new(&text, leaves.shared.clone())));
         }
         Ok(Some(leaves))
     }
@@ -60,12 +58,16 @@ impl Leaves {
     }
 
     fn value(&self, place: usize) -> &str {
-        let own = self.own.iter().find(|(own, _)| *own == place);
-        own.map_or(&self.shared[place].1, |(_, value)| value)
+        let own = self.own.binary_search_by_key(&place, |(own, _)| *own);
+        own.map_or(&self.shared[place].1, |own| &self.own[own].1)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.keys().enumerate().map(|(place, key)| (key, self.value(place)))
+        let mut own = self.own.iter().peekable();
+        self.shared.iter().enumerate().map(move |(place, (key, value))| {
+            let own = own.next_if(|(own, _)| *own == place);
+            (key.as_str(), own.map_or(value, |(_, value)| value).as_str())
+        })
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
@@ -113,22 +115,38 @@ const MOST_TEMPLATES: usize = 8;
 
 /// A file, with which others are compared line by line.
 struct Template {
-    text: String,
+    lines: Vec<Line>,
     leaves: Arc<Vec<(String, String)>>,
 }
 
+struct Line {
+    text: String,
+    /// The header that it stands under; its own where it is one, without brackets. None where that is not plain.
+    table: Option<Arc<str>>,
+    is_comment: bool,
+}
+
 impl Template {
+    fn new(text: &str, leaves: Arc<Vec<(String, String)>>) -> Self {
+        let mut table: Option<Arc<str>> = Some(Arc::from(""));
+        let line = |text: &str| {
+            if let Some(header) = text.trim_start().strip_prefix('[') {
+                table = table.as_ref().and_then(|_| header.strip_suffix(']')).map(Arc::from);
+            }
+            Line { text: text.to_owned(), table: table.clone(), is_comment: text.starts_with('#') }
+        };
+        Self { lines: text.lines().map(line).collect(), leaves }
+    }
+
     /// The leaves of a text that has the same keys on the same lines; `None` where that is not plain.
     fn fit(&self, text: &str) -> Option<Leaves> {
         let mut own = Vec::new();
-        let mut table = "";
         let mut lines = text.lines();
-        for known in self.text.lines() {
+        for known in &self.lines {
             let line = lines.next()?;
-            if known != line && !(known.starts_with('#') && line.starts_with('#')) {
-                own.push(self.leaf(table, known, line)?);
-            } else if let Some(header) = line.trim_start().strip_prefix('[') {
-                table = header.strip_suffix(']')?;
+            let table = known.table.as_ref()?;
+            if known.text != line && !(known.is_comment && line.starts_with('#')) {
+                own.push(self.leaf(table, &known.text, line)?);
             }
         }
         own.sort_unstable_by_key(|(place, _)| *place);
@@ -143,11 +161,18 @@ impl Template {
             return None;
         }
         let full = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+        if let Some(value) = plain_value(&line[key.len() + 3..])
+            && plain_value(&known[key.len() + 3..]).is_some()
+        {
+            let split = full.starts_with("data.split");
+            let place = self.leaves.binary_search_by(|(known, _)| known.cmp(&full)).ok();
+            return Some((place.filter(|_| !split)?, value));
+        }
         // A line may hold an inline table, of which each leaf has to be there and no other.
         let only_leaf = |line: &str| {
             let parsed: toml::Table = toml::from_str(line).ok()?;
             let mut leaves = BTreeMap::new();
-            add(full.clone(), parsed.get(key)?, &mut leaves);
+            add_leaves(full.clone(), parsed.get(key)?, &mut leaves);
             leaves.pop_first().filter(|_| leaves.is_empty())
         };
         let (full, value) = only_leaf(line)?;
@@ -159,27 +184,24 @@ impl Template {
     }
 }
 
-fn add(key: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Table(table) => {
-            for (inner, value) in table {
-                add(format!("{key}.{inner}"), value, leaves);
-            }
-        }
-        Value::Array(values) if values.iter().any(Value::is_table) => {
-            for (place, value) in values.iter().enumerate() {
-                add(format!("{key}.{place}"), value, leaves);
-            }
-        }
-        leaf => {
-            let text = match leaf {
-                Value::String(text) => text.clone(),
-                // Very small or large values get an exponent, which TOML allows.
-                Value::Float(number) => format!("{number:?}"),
-                other => other.to_string(),
-            };
-            leaves.insert(key, text);
-        }
+/// A number or a text as [`add_leaves`] writes it; `None` where that is not plain.
+fn plain_value(text: &str) -> Option<String> {
+    if let Some(inner) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        return (!inner.contains(['"', '\\'])).then(|| inner.to_owned());
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let is_plain = digits.len() < 18 && digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let [first, .., last] = digits else { return digits.first()?.is_ascii_digit().then(|| text.to_owned()) };
+    if !is_plain || !first.is_ascii_digit() || !last.is_ascii_digit() {
+        return None;
+    }
+    let is_float = digits.contains(&b'.');
+    // TOML has no number such as 01.
+    let is_number = *first != b'0' || digits[1] == b'.';
+    if is_float {
+        text.parse::<f64>().ok().filter(|_| is_number).map(|x| format!("{x:?}"))
+    } else {
+        is_number.then(|| text.to_owned())
     }
 }
 
@@ -233,7 +255,7 @@ mod tests {
     #[test]
     fn what_is_shared_is_what_is_written() {
         let base = "# one\na = 1\nlist = [\n    2,\n]\n[b.c]\nx = 'y' # z\ns = { t = 1 }\n";
-        let template = Template { text: base.to_owned(), leaves: leaves(base).shared };
+        let template = Template::new(base, leaves(base).shared);
         let fits = |text: &str| {
             template
                 .fit(text)
@@ -251,16 +273,14 @@ mod tests {
 
     #[test]
     fn a_file_has_no_leaf_of_another() {
-        let fits = |base: &str, text: &str| {
-            Template { text: base.to_owned(), leaves: leaves(base).shared }.fit(text).is_some()
-        };
+        let fits = |base: &str, text: &str| Template::new(base, leaves(base).shared).fit(text).is_some();
         assert!(!fits("z = { p = 1, q = 2 }\n", "z = { p = 1 }\n"));
         assert!(!fits("z = { p = 1 }\n", "z = { p = 1, q = 2 }\n"));
         let split = |test| format!("[data.csv]\nx = 1\n[data.split]\ntest = {test}\nvalidation = 0.3\n");
         assert!(!fits(&split("0.2"), &split("0.0")) && !fits(&split("0.0"), &split("0.2")));
         assert!(!fits("[a]\nx = 1\ny = 1\n  [b]\nx = 1\n", "[a]\nx = 1\ny = 1\n  [b]\ny = 1\n"));
         let places = [" 1", " 2"].map(|value| format!("[a]\nx = 1\n  [b]\nx ={value}\n"));
-        let template = Template { text: places[0].clone(), leaves: leaves(&places[0]).shared };
+        let template = Template::new(&places[0], leaves(&places[0]).shared);
         let fitted = template.fit(&places[1]).unwrap();
         assert_eq!(fitted.iter().collect::<Vec<_>>(), [("a.x", "1"), ("b.x", "2")]);
     }

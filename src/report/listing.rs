@@ -17,7 +17,7 @@ use super::{
     sweep,
     text::status_in_words,
 };
-use crate::units;
+use crate::{host::escape_line, units};
 
 /// A run, or a sweep with its trials.
 pub(super) struct Entry {
@@ -168,12 +168,14 @@ pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
 impl Comparison {
     /// Figures of few runs, a column each, and their folders.
     pub fn figures(&self) -> String {
-        let folders: String = self.runs.iter().map(|run| format!("{}\n", run.path)).collect();
+        let folders: String = self.runs.iter().map(|run| format!("{}\n", escape_line(&run.path))).collect();
         let reasons = self.runs.iter().filter(|run| !run.reason.is_empty());
-        let reasons: String =
-            reasons.map(|run| format!("  {}: {}\n", status_in_words(run), run.reason)).collect();
+        let reasons: String = reasons
+            .map(|run| format!("  {}: {}\n", status_in_words(run), escape_line(&run.reason)))
+            .collect();
         let tags = self.runs.iter().filter(|run| !run.tags.is_empty());
-        let tags: String = tags.map(|run| format!("  tags: {}\n", run.tags.join(" "))).collect();
+        let tags: String =
+            tags.map(|run| format!("  tags: {}\n", escape_line(&run.tags.join(" ")))).collect();
         format!("{folders}{tags}{reasons}\n{}", grid::side_by_side(&columns::columns(self, "run", 1)))
     }
 }

@@ -1,12 +1,10 @@
 //! The figure by which runs are ranked.
 
-use std::collections::BTreeSet;
-
 use super::{
     ReportError,
     grouping::{distinct, grouped},
-    key::{Key, WORDS},
-    run::{LEARNED, Run, more_is_better},
+    key::{Key, known_figures},
+    run::{Run, more_is_better},
 };
 use crate::units;
 
@@ -40,30 +38,32 @@ impl Metric {
     /// # Errors
     /// No run has a number of that name, or the best values are of several metrics.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        Self::find(name, runs)?.map_err(|near| {
+            let near = near.map(|near| format!("{near} ")).unwrap_or_default();
+            let hint = Some(format!("{near}runs here have {}", known_figures(runs).join(", ")));
+            ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
+        })
+    }
+
+    /// As [`Metric::new`]; where no run has it, a hint at what is nearly named.
+    pub(super) fn find(name: &str, runs: &[Run]) -> Result<Result<Self, Option<String>>, ReportError> {
         if name == BEST
             && let Some(monitored) = Self::monitored(runs)?
         {
-            return Ok(monitored);
+            return Ok(Ok(monitored));
         }
         let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figures.contains_key(name));
         let splits: &[&str] = if is_bare { &["validation", "train"] } else { &[] };
         let measured: Vec<String> = splits.iter().map(|split| format!("{split}.{name}")).collect();
         let is_known = |full: &&String| runs.iter().any(|run| run.learned(full).is_some());
         let name = measured.iter().find(is_known).map_or(name, String::as_str);
-        let unknown = |near: Option<String>| {
-            let near = near.map(|near| format!("{near} ")).unwrap_or_default();
-            let hint = Some(format!("{near}runs here have {}", known(runs).join(", ")));
-            ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
-        };
         let key = match Key::new(name, runs) {
-            Err(ReportError::NoColumn { near, .. }) => return Err(unknown(near)),
+            Err(ReportError::NoColumn { near, .. }) => return Ok(Err(near)),
             key => key?,
         };
         let metric = Self::from_key(key, runs);
-        if runs.iter().all(|run| metric.value(run).is_none()) {
-            return Err(unknown(None));
-        }
-        Ok(metric)
+        let is_known = runs.iter().any(|run| metric.value(run).is_some());
+        Ok(if is_known { Ok(metric) } else { Err(None) })
     }
 
     /// What all runs with a best value monitor; `None` where no run has one.
@@ -167,18 +167,6 @@ impl Metric {
         let fixed = |value: f64| format!("{:.digits$}", scale * value);
         format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
     }
-}
-
-/// The names of all figures that some run has a number for.
-fn known(runs: &[Run]) -> Vec<&str> {
-    let learned = LEARNED.into_iter().filter(|name| runs.iter().any(|run| run.learned(name).is_some()));
-    let logged = distinct(runs.iter().flat_map(Run::logged_names));
-    let is_number = |(column, cell): &(&String, &String)| {
-        !WORDS.contains(&column.as_str()) && cell.parse::<f64>().is_ok()
-    };
-    let figures = runs.iter().flat_map(|run| run.figures.iter().filter(is_number));
-    let figures: BTreeSet<&str> = figures.map(|(column, _)| column.as_str()).collect();
-    learned.chain(logged).chain(figures).collect()
 }
 
 /// Values in the unit and with the decimals that the largest has in words: `0.1 k`, `215.6 k`.

@@ -2,14 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::OnceLock,
     thread,
 };
 
 use super::{
-    ReportError, csv_file, find,
+    ReportError, csv_file,
     leaves::Leaves,
     live,
     logged::{self, Logged},
@@ -141,26 +141,28 @@ impl Run {
     }
 
     fn read(folder: &Path) -> Result<Self, ReportError> {
-        if !find::is_run(folder) {
+        let spec = Leaves::read(&folder.join("spec.toml"))?;
+        let summary = match csv_file::read(&folder.join("summary.csv")) {
+            Err(ReportError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            summary => Some(summary?),
+        };
+        let metrics = folder.join("metrics.csv");
+        let metrics = metrics.is_file().then_some(metrics);
+        if spec.is_none() || (summary.is_none() && metrics.is_none()) {
             let no_run = || ReportError::NoRun(folder.display().to_string());
             return Err(fs::read_dir(folder).err().map_or_else(no_run, |e| ReportError::read(folder, e)));
         }
         let mut run = Self {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
-            spec: Leaves::read(&folder.join("spec.toml"))?,
+            spec,
+            metrics,
             environment: Leaves::read(&folder.join("environment.toml"))?,
             tags: tags(folder),
             ..Self::default()
         };
-        let metrics = folder.join("metrics.csv");
-        run.metrics = metrics.is_file().then_some(metrics);
-        let summary = folder.join("summary.csv");
-        if summary.is_file() {
-            let file = csv_file::read(&summary)?;
-            if let Some(row) = file.rows.first() {
-                run.take_figures(file.columns.iter().zip(row));
-            }
+        if let Some((file, row)) = summary.as_ref().and_then(|file| Some((file, file.rows.first()?))) {
+            run.take_figures(file.columns.iter().zip(row));
         }
         match run.figures.get("status") {
             Some(status) => run.status = status.clone(),

@@ -1,12 +1,16 @@
 //! A sweep's trials: the rows of `sweep.csv`, each with its run folder, and folders that have no row yet.
 
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::Path,
+};
 
 use super::{
     ReportError, csv_file,
     find::{self, Found},
     run::{DAMAGED, PLANNED, Run, SAME_AS},
 };
+use crate::spec::short_values;
 
 /// Reads the runs of each that was found; unreadable ones become damaged rows, and `fault` keeps the first error.
 pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<Vec<Run>> {
@@ -15,15 +19,41 @@ pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<
     let mut alone = Run::read_all(&alone, fault).into_iter();
     let runs = |found: &Found| match found {
         Found::Run(_) => alone.next().into_iter().collect(),
-        Found::Sweep(folder) => {
-            read(folder, fault).unwrap_or_else(|e| vec![Run::damaged(folder.display().to_string(), e, fault)])
-        }
+        Found::Sweep(folder) => tagged(folder, fault)
+            .unwrap_or_else(|e| vec![Run::damaged(folder.display().to_string(), e, fault)]),
     };
-    found.iter().map(runs).collect()
+    let mut all: Vec<Vec<Run>> = found.iter().map(runs).collect();
+    call_short(&mut all.iter_mut().flatten().collect::<Vec<_>>());
+    all
+}
+
+/// Calls the values of axes that are tables by their keys, so that these runs stay apart.
+fn call_short(runs: &mut [&mut Run]) {
+    let axes: BTreeSet<&String> = runs
+        .iter()
+        .flat_map(|run| &run.axes)
+        .filter(|(_, value)| value.contains('{'))
+        .map(|(axis, _)| axis)
+        .collect();
+    for axis in axes.into_iter().cloned().collect::<Vec<_>>() {
+        let values = runs.iter().flat_map(|run| &run.axes).filter(|(own, _)| *own == axis);
+        let short = short_values(values.map(|(_, value)| value.as_str()));
+        for (_, value) in runs.iter_mut().flat_map(|run| &mut run.axes).filter(|(own, _)| *own == axis) {
+            if let Some(name) = short.get(value) {
+                value.clone_from(name);
+            }
+        }
+    }
 }
 
 /// Reads a sweep's trials in order; unreadable ones become damaged rows, and `fault` keeps the first error.
 pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
+    let mut runs = tagged(folder, fault)?;
+    call_short(&mut runs.iter_mut().collect::<Vec<_>>());
+    Ok(runs)
+}
+
+fn tagged(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let tags = super::tags(folder);
     let mut runs = trials(folder, fault)?;
     runs.iter_mut().for_each(|run| run.tags.extend(tags.iter().cloned()));

@@ -20,6 +20,7 @@ use super::{
     verdict,
 };
 use crate::{
+    host::escape_line,
     record::{VIRTUAL, of_build},
     units,
 };
@@ -61,12 +62,12 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     for ((status, reason), trials) in reasons.iter().take(MOST_REASONS) {
         let word = if trials.len() == 1 { "trial" } else { "trials" };
         let trials = units::numbers(&trials.iter().filter_map(|trial| *trial).collect::<Vec<_>>());
-        let _ = writeln!(text, "  {word} {trials} {status}: {reason}"); // a String takes every write
+        let _ = writeln!(text, "  {word} {trials} {status}: {}", escape_line(reason)); // a String takes every write
     }
     if reasons.len() > MOST_REASONS {
         let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // a String takes every write
     }
-    let _ = writeln!(text, "  folder {}", folder.display());
+    let _ = writeln!(text, "  folder {}", escape_line(&folder.to_string_lossy()));
     Ok(text)
 }
 

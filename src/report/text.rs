@@ -12,7 +12,7 @@ use super::{
     repeats::Repeats,
     run::{Run, SAME_AS},
 };
-use crate::units;
+use crate::{host::escape_line, units};
 
 impl Comparison {
     /// Times and costs, for a terminal of `width` columns: whether they can be compared, each run, repeats taken together,
@@ -143,13 +143,14 @@ fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
 }
 
 /// A heading with lines of two columns; nothing without lines.
-fn section(text: &mut String, title: &str, lines: Vec<(String, String)>) {
+fn section(text: &mut String, title: &str, mut lines: Vec<(String, String)>) {
     if lines.is_empty() {
         return;
     }
+    lines.iter_mut().for_each(|(head, _)| *head = escape_line(head).into_owned());
     let width = lines.iter().map(|(head, _)| head.chars().count()).max().unwrap_or(0);
     let _ = writeln!(text, "\n{title}"); // a String takes every write
     for (head, words) in lines {
-        let _ = writeln!(text, "  {head:<width$}  {words}");
+        let _ = writeln!(text, "  {head:<width$}  {}", escape_line(&words));
     }
 }

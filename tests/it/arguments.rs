@@ -214,6 +214,7 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     };
     assert_eq!(completed(&["spec.toml", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
     assert_eq!(completed(&["check", "-q", "spec.toml", "model.loss=h"]), ["model.loss=huber"]);
+    assert_eq!(completed(&["\"spec.toml\"", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
     // Bash splits at `=`.
     assert_eq!(completed(&["spec.toml", "trainer.restore_best", "=", "t"]), ["true"]);
     assert_eq!(completed(&["spec.toml", "trainer.restore_best", "="]), ["true", "false"]);

@@ -136,12 +136,50 @@ fn keys_vary_where_others_have_given_values() {
     }
     let place = Sandbox::new(&format!("{LINREG}\n{WHEN}"));
     let sweep = place.run(&["-q"]).ended_by(0);
-    assert!(sweep.files().contains(&"006-optimizer=__adam_=___lr_=_0.1____-batch_size=8".to_owned()));
+    assert!(sweep.files().contains(&"006-optimizer=adam-batch_size=8".to_owned()));
+    // The table is called by its key, whatever else its runs differ in.
+    let folder = sweep.0.to_str().unwrap();
+    let compared = |options: &[&str]| {
+        let ended = place.runner(&[&["compare", folder], options].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout
+    };
+    let adams = compared(&["--where", "optimizer = adam"]);
+    assert!(adams.contains("optimizer adam") || adams.contains("batch_size 8"), "{adams}");
+    assert_eq!(
+        adams.lines().filter(|line| line.contains(" 16 ") || line.contains("  8 ")).count(),
+        2,
+        "{adams}"
+    );
+    for options in [["--by", "optimizer"], ["--pivot", "optimizer,batch_size"]] {
+        let table = compared(&options);
+        assert!(table.contains("sgd") && table.contains("adam") && !table.contains('{'), "{table}");
+    }
     let again = sweep.0.join("sweep.toml");
     let checked = place.runner(&["check", again.to_str().unwrap(), "-q"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let resumed = place.runner(&["run", "-q", "--resume", sweep.0.to_str().unwrap()]);
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
+}
+
+/// The product of all values would be 320,000.
+#[test]
+fn a_conditional_grid_counts_the_trials_that_differ() {
+    let sweep = r#"
+[sweep.grid]
+"optimizer.sgd.momentum" = "linspace(0, 0.9, 400)"
+"optimizer.sgd.lr" = "linspace(0.1, 0.9, 400)"
+"data.batch_size" = [8, 16]
+[sweep.when]
+"optimizer.sgd.momentum" = { "data.batch_size" = 8 }
+"optimizer.sgd.lr" = { "data.batch_size" = 16 }
+"#;
+    let points = values(sweep, &[]);
+    assert_eq!(points.len(), 800);
+    // In the order of the product: the first key is the slowest.
+    assert_eq!(points[..3], ["0.0  8", " 0.1 16", " 0.10200501 16"]);
+    assert_eq!(points[800 - 399..].len(), 399);
+    assert!(points[401..].iter().all(|point| point.ends_with("  8")), "{:?}", &points[401..]);
 }
 
 /// `sweep.toml` gives the trials again, from its own folder.

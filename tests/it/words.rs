@@ -134,7 +134,7 @@ fn a_spec_from_standard_input() {
     assert_eq!(again.code, Some(0), "{again:?}");
     assert_eq!(
         piped(&["check", "-"], "lr = [").stderr,
-        "error: not TOML: unclosed array, expected `]`\n --> stdin:1:7\n  |\n1 | lr = [\n  |       ^\n"
+        "error: not TOML: unclosed array, expected `]`\n --> <stdin>:1:7\n  |\n1 | lr = [\n  |       ^\n"
     );
 }
 

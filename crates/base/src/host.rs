@@ -5,6 +5,7 @@ mod atomic;
 mod byte_locks;
 #[allow(unsafe_code)]
 mod huge_pages;
+mod interruptible;
 pub mod load;
 pub mod nvml;
 pub mod processor;
@@ -27,14 +28,18 @@ use std::{
 pub use atomic::{Durability, sync_path, write_atomically};
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
+pub use interruptible::{Interruptible, check_interrupted};
 pub use regular::{is_replaceable, open_regular, read_text};
 pub use run_queue::run_delay;
 pub use signals::{ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
-pub use terminal::{escape_controls, json_text};
+pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};
 pub use write_out::start_writing;
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+/// What messages call standard input.
+pub const STANDARD_INPUT: &str = "<stdin>";
 
 /// Sets the folder for what is kept between runs, in place of the user's cache.
 pub const CACHE_VARIABLE: &str = "RUNNER_CACHE_DIR";

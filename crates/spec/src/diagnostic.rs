@@ -3,6 +3,7 @@
 use std::{fmt, ops::Range, path::Path};
 
 use annotate_snippets::{Annotation, AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
+use runner_base::host::escape_line;
 
 use super::{
     problem::{Location, Problem},
@@ -21,7 +22,7 @@ struct Text {
 
 impl Sources {
     pub fn new(path: &Path, file: String, arguments: &[String]) -> Self {
-        let file = Text { name: path.display().to_string(), text: file };
+        let file = Text { name: escape_line(&path.to_string_lossy()).into_owned(), text: file };
         let arguments = arguments.iter().map(|a| Text { name: "argument".to_owned(), text: a.clone() });
         Self(std::iter::once(file).chain(arguments).collect())
     }
@@ -81,14 +82,15 @@ impl Failure {
     }
 
     fn group<'a>(&'a self, problem: &'a Problem) -> Group<'a> {
-        let mut group = Level::ERROR.primary_title(problem.message.as_str()).elements(self.elements(problem));
+        let mut group =
+            Level::ERROR.primary_title(escape_line(&problem.message)).elements(self.elements(problem));
         for (place, words) in &problem.related {
             if matches!(place, Location::Nowhere) {
-                group = group.element(Level::NOTE.message(words.as_str()));
+                group = group.element(Level::NOTE.message(escape_line(words)));
             }
         }
         if let Some(hint) = &problem.hint {
-            group = group.element(Level::HELP.with_name(Some("hint")).message(hint.as_str()));
+            group = group.element(Level::HELP.with_name(Some("hint")).message(escape_line(hint)));
         }
         group
     }
@@ -102,7 +104,7 @@ impl Failure {
             Location::Row { path, row } => {
                 let label = problem.label.as_ref().map(|label| format!(": {label}")).unwrap_or_default();
                 let place = format!("{}, row {row} (counted from 0){label}", path.display());
-                return vec![Origin::path(place).into()];
+                return vec![Origin::path(escape_line(&place).into_owned()).into()];
             }
             Location::Key(_) | Location::Nowhere => return Vec::new(),
         };
@@ -163,7 +165,7 @@ fn file_element<'a>(
     text: Option<&'a str>,
     label: Option<&'a str>,
 ) -> Element<'a> {
-    let name = path.display().to_string();
+    let name = escape_line(&path.to_string_lossy()).into_owned();
     let (Some(line), Some(text)) = (line, text) else {
         let origin = Origin::path(name);
         return match line {
@@ -188,7 +190,7 @@ fn file_element<'a>(
 
 fn annotate<'a>(kind: AnnotationKind, range: Range<usize>, label: Option<&'a str>) -> Annotation<'a> {
     match label {
-        Some(label) => kind.span(range).label(label),
+        Some(label) => kind.span(range).label(escape_line(label)),
         None => kind.span(range),
     }
 }

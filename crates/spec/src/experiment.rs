@@ -1,6 +1,9 @@
 //! A spec with all its trials.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -13,6 +16,7 @@ use super::{
     problem::{Location, Problem},
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
+    short_values::short_values,
     sweep::{Halving, Observed, Point, Sweep},
 };
 
@@ -104,6 +108,12 @@ impl<S> Experiment<S> {
         let (tree, _) = self.points.sweep.apply(&self.points.base, &values);
         let problems = problems.into_iter().map(|problem| locate(problem, &tree, &self.path)).collect();
         Failure::from_problems(problems, self.sources.clone())
+    }
+
+    /// What the values of each axis are called where they are tables.
+    pub fn short_values(&self) -> Vec<HashMap<String, String>> {
+        let texts = |axis| self.points.sweep.texts(axis);
+        (0..self.axes.len()).map(|axis| short_values(texts(axis).iter().map(String::as_str))).collect()
     }
 
     /// The axes of a point, each with its value as shown.

@@ -29,6 +29,7 @@ mod reader;
 mod resolved;
 mod schedule;
 mod schema;
+mod short_values;
 mod suggest;
 mod sweep;
 mod tables;
@@ -56,6 +57,7 @@ pub use schedule::{
     Step,
 };
 pub use schema::schema;
+pub use short_values::{add_leaves, short_values};
 pub use suggest::nearest;
 pub use sweep::{Halving, Observed, Point};
 pub use tables::{Csv, Missing, Parquet};

@@ -50,7 +50,7 @@ fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
         .skip_while(|word| word != "--")
         .skip(2)
         .take(cursor)
-        .map(|word| word.to_string_lossy().into_owned())
+        .map(|word| word.to_string_lossy().trim_matches(['"', '\'']).replace("\\ ", " "))
         .collect();
     let is_spec = |word: &&String| **word != *text && word.ends_with(".toml") && Path::new(word).is_file();
     let Some(spec) = line.iter().find(is_spec) else {

@@ -59,7 +59,7 @@ fn described(trained: &Trained) -> Model {
     let targets = Some(trained.data.target_names()).filter(|names| !names.is_empty());
     let metadata = [
         ("run", run),
-        ("weights", Some(trained.file.to_owned())),
+        ("weights", Some(trained.file.clone())),
         ("epoch", Some(trained.epoch.clone())),
         ("step", Some(trained.step.clone())),
         ("loss", Some(spec.model.loss.name().to_owned())),

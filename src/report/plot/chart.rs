@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::canvas::Canvas;
-use crate::{report::series::Series, units};
+use crate::{host::escape_line, report::series::Series, units};
 
 /// How a chart is drawn.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +174,7 @@ fn legend(text: &mut String, curves: &[Series], style: &Style) {
     let most = style.width.saturating_sub("  xx ".len()).max(8);
     for (number, curve) in curves.iter().enumerate() {
         let mark = mark('⠤', number, curves.len(), style);
-        let name = shortened(&curve.name, most);
+        let name = shortened(&escape_line(&curve.name), most);
         let words = match curves[number + 1..].iter().any(|other| other.is_drawn_as(curve)) {
             true => vec!["hidden by an equal curve below".to_owned()],
             false => figures(curve),

@@ -3,7 +3,7 @@
 mod csv;
 mod csv_problems;
 mod garbage;
-mod idx;
+pub mod idx;
 pub mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;

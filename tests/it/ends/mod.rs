@@ -11,13 +11,18 @@ mod odd;
 mod signals;
 
 use std::{
+    fs::{self, File},
+    io::Write,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use super::process::{Folder, Table};
+use super::{
+    data::idx::gzip,
+    process::{Folder, Sandbox, Table},
+};
 
 /// Longer than anything here takes, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -46,12 +51,38 @@ pub fn numbers(table: &Table, column: &str) -> Vec<usize> {
     table.column(column).iter().map(|cell| cell.parse().unwrap()).collect()
 }
 
+/// A spec whose images are 1000 of few bytes, most of them not used.
+pub fn with_images(more: &str) -> Sandbox {
+    let place = Sandbox::new(&format!(
+        "data.idx = {{ images = \"images\", labels = \"labels\" }}\n\
+         data.split = {{ validation = 0.01, test = 0.98 }}\n\
+         model = {{ layers = [{{ linear = {{ out_features = 2 }} }}], loss = \"cross_entropy\" }}\n\
+         optimizer.sgd.lr = 0.1\n{more}"
+    ));
+    let header = |rank: u8| [&[0, 0, 8, rank][..], &1000_u32.to_be_bytes()].concat();
+    let labels: Vec<u8> = (0..1000_u32).map(|row| (row % 2) as u8).collect();
+    fs::write(place.path().join("labels"), [header(1), labels].concat()).unwrap();
+    let images = [header(2), 4_u32.to_be_bytes().to_vec(), vec![1; 4000]].concat();
+    fs::write(place.path().join("images"), gzip(&images)).unwrap();
+    place
+}
+
+/// Puts images in their place that take minutes to read: 20 GB of zeros.
+pub fn make_images_endless(place: &Sandbox) {
+    let new = place.path().join("new");
+    let mut file = File::create(&new).unwrap();
+    let header = [&[0, 0, 8, 2][..], &1000_u32.to_be_bytes(), &20_000_000_u32.to_be_bytes()].concat();
+    file.write_all(&gzip(&header)).unwrap();
+    file.write_all(&gzip(&vec![0; 1 << 20]).repeat(20_000)).unwrap();
+    fs::rename(new, place.path().join("images")).unwrap();
+}
+
 /// Waits until the only run below `runs` has `lines` lines in a file.
 pub fn wait_for_lines_of(file: &str, runs: &Path, lines: usize) -> Folder {
     let begun = Instant::now();
     while begun.elapsed() < LIMIT {
         if let Some(folder) = Folder::within(runs)
-            && let Ok(text) = std::fs::read_to_string(folder.0.join(file))
+            && let Ok(text) = fs::read_to_string(folder.0.join(file))
             && text.lines().count() >= lines
         {
             return folder;

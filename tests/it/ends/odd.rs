@@ -3,9 +3,13 @@
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
+    path::PathBuf,
     process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
+use super::LIMIT;
 use crate::process::Sandbox;
 
 const SPEC: &str = r#"
@@ -56,42 +60,98 @@ fn compare_reads_regular_files_of_bearable_length() {
     }
 }
 
-/// Colours are the only sequences that a terminal is given, whoever chose the names.
+/// Names, descriptions and paths neither colour nor hide anything, nor pass for lines of their own.
 #[test]
 fn names_do_not_reach_the_terminal_raw() {
-    const EVIL: &str = r"\u001b]0;x\u0007\u009b2J\u001b[2K\r";
+    const EVIL: &str = r"\u001b]0;x\u0007\u009b2J\u001b[2K\r\u001b[8m\u202e\nFAKE";
     let sandbox = Sandbox::new(&format!(
         "name = \"evil\"\ndata.synthetic_regression.weights = [1.0]\noptimizer.sgd.lr = 0.1\n\
          model.layers = [{{ linear = {{ out_features = 1 }} }}]\nsweep.grid.description = [\"c{EVIL}\", \"d\"]\n",
     ));
-    let runs = "runs\u{1b}]0;x\u{7}\u{9b}2J";
-    let commands: [&[&str]; 9] = [
+    let runs = "runs\u{1b}]0;x\u{7}\u{9b}2J\u{1b}[8m\u{202e}\nFAKE";
+    let missing = "no\u{9b}2J\u{1b}[8m\u{202e}\nFAKE";
+    fs::write(sandbox.path().join(missing), "FAKE,\u{1b}[8m\n1").unwrap();
+    let data = format!("data.csv.path={}", toml::Value::from(missing));
+    let commands: [&[&str]; 15] = [
         &["check", "spec.toml"],
         &["spec.toml", "-v"],
         &["spec.toml", "trainer.max_epochs=1"],
         &["spec.toml", "~sweep", "-v"],
+        &["spec.toml", "~sweep", "-q"],
         &["list", runs],
+        &["latest", runs],
         &["compare", runs],
+        &["compare", runs, "--detail"],
         &["watch", runs],
-        &["show", "no\u{9b}2Jrun"],
-        &["predict", "no\u{9b}2Jrun", "x.csv"],
+        &["plot", runs],
+        &["show", missing],
+        &["predict", missing, "x.csv"],
+        &["check", missing],
+        &["check", "spec.toml", "~data.synthetic_regression", &data, "data.csv.target=y"],
     ];
     for command in commands {
         let mut runner = sandbox.command(command);
         let output = runner.env("RUNNER_RUNS_DIR", runs).args(["--color", "always"]).output().unwrap();
-        if command[0] == "compare" {
-            assert_eq!(output.status.code(), Some(0));
-            assert!(String::from_utf8_lossy(&output.stdout).contains(r"\u{1b}"), "the description is shown");
+        if ["list", "compare"].contains(&command[0]) {
+            assert_eq!(output.status.code(), Some(0), "{command:?}");
+            assert!(
+                String::from_utf8_lossy(&output.stdout).contains(r"\u{1b}[8m\u{202e}\nFAKE"),
+                "{command:?}"
+            );
         }
         for bytes in [output.stdout, output.stderr] {
             let text = String::from_utf8(bytes).unwrap();
-            let is_colour =
-                |rest: &str| rest.trim_start_matches(|c| "[;0123456789".contains(c)).starts_with('m');
-            assert!(text.split('\u{1b}').skip(1).all(is_colour), "{command:?}: {text:?}");
-            assert!(
-                !text.chars().any(|c| c.is_control() && !"\n\t\u{1b}".contains(c)),
-                "{command:?}: {text:?}"
-            );
+            let is_own_colour = |rest: &str| {
+                rest.trim_start_matches(|c| "[;0123456789".contains(c)).starts_with('m')
+                    && !rest.starts_with("[8m")
+            };
+            assert!(text.split('\u{1b}').skip(1).all(is_own_colour), "{command:?}: {text:?}");
+            let is_odd = |c: char| (c.is_control() && !"\n\t\u{1b}".contains(c)) || c == '\u{202e}';
+            assert!(!text.contains(is_odd), "{command:?}: {text:?}");
+            assert!(!text.lines().any(|line| line.trim_start().starts_with("FAKE")), "{command:?}: {text:?}");
+        }
+    }
+}
+
+/// A git in a repository around the spec whose `git status` takes ten minutes.
+pub struct SlowGit(PathBuf);
+
+impl SlowGit {
+    pub fn new(sandbox: &Sandbox, command: &mut Command) -> Self {
+        let path = |name: &str| sandbox.path().join(name);
+        for folder in [".git/objects", ".git/refs", "bin"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        fs::write(path(".git/HEAD"), "0123456789012345678901234567890123456789\n").unwrap();
+        fs::write(path(".git/config"), "[core]\n").unwrap();
+        let script = format!(
+            "#!/bin/sh\ncase \"$*\" in *status*) echo $$ >'{}'; exec sleep 600;; esac\n",
+            path("pid").display()
+        );
+        fs::write(path("bin/git"), script).unwrap();
+        fs::set_permissions(path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+        let search = format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap());
+        command.env("PATH", search);
+        Self(path("pid"))
+    }
+
+    /// Of the git at work, once there is one.
+    pub fn pid(&self) -> Option<u32> {
+        fs::read_to_string(&self.0).ok()?.trim().parse().ok()
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn ends(&self) {
+        let stat = format!("/proc/{}/stat", self.pid().expect("git was asked"));
+        let begun = Instant::now();
+        // Nobody may be there to take note of its end: a zombie.
+        let is_git = |stat: String| {
+            ["(git)", "(sleep)"].iter().any(|name| stat.contains(name)) && !stat.contains(") Z")
+        };
+        while fs::read_to_string(&stat).is_ok_and(is_git) {
+            assert!(begun.elapsed() < LIMIT, "it is still there");
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -102,24 +162,10 @@ fn a_slow_git_does_not_outlive_the_run() {
     let sandbox = Sandbox::new(
         "data.synthetic_regression.weights = [1.0]\nmodel.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1",
     );
-    let path = |name: &str| sandbox.path().join(name);
-    for folder in [".git/objects", ".git/refs", "bin"] {
-        fs::create_dir_all(path(folder)).unwrap();
-    }
-    fs::write(path(".git/HEAD"), "0123456789012345678901234567890123456789\n").unwrap();
-    fs::write(path(".git/config"), "[core]\n").unwrap();
-    let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *status*) echo $$ >'{}'; exec sleep 600;; esac\n",
-        path("pid").display()
-    );
-    fs::write(path("bin/git"), script).unwrap();
-    fs::set_permissions(path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
     let (mut command, _) = sandbox.prepared(&["-q"]);
-    let search = format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap());
-    assert!(command.env("PATH", search).output().unwrap().status.success());
-    let pid = fs::read_to_string(path("pid")).expect("git was asked");
-    let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    assert!(!state.contains("(sleep) S"), "{state}");
+    let git = SlowGit::new(&sandbox, &mut command);
+    assert!(command.output().unwrap().status.success());
+    git.ends();
 }
 
 #[test]

@@ -11,7 +11,9 @@ use super::{
         process::{Ended, Folder, Sandbox, tensors},
         run::LINREG,
     },
-    LIMIT, numbers, quiet, send, wait_for_lines, wait_until,
+    LIMIT, make_images_endless, numbers,
+    odd::SlowGit,
+    quiet, send, wait_for_lines, wait_for_lines_of, wait_until, with_images,
 };
 
 #[test]
@@ -72,31 +74,42 @@ fn every_row_is_there(folder: &Folder, policy: &str) {
     assert!(whole <= steps && steps - whole <= 6, "{policy}: {steps} steps, {whole} validated");
 }
 
-/// Nothing is there to save while rows are read, which may take minutes.
+/// Nothing is there to save while rows are read, which may take minutes; and git, which was asked before, ends too.
 #[test]
 fn a_signal_ends_the_reading_of_rows() {
-    let place = Sandbox::new(
-        "data.csv = { path = \"rows.csv\", target = \"y\" }\nmodel.layers = [{ linear = { out_features = 1 } }]\n\
-         optimizer.sgd.lr = 0.1\n",
-    );
-    let rows = "0.25,1.5,2,3,4,5,6,7,8,9\n".repeat(3_000_000);
-    std::fs::write(place.path().join("rows.csv"), format!("a,b,c,d,e,f,g,h,i,y\n{rows}")).unwrap();
-    let (command, runs) = place.prepared(&[]);
+    let place = with_images("");
+    make_images_endless(&place);
+    let (mut command, runs) = place.prepared(&[]);
+    let git = SlowGit::new(&place, &mut command);
     let mut child = quiet(command);
-    let status = format!("/proc/{}/status", child.id());
-    // SIGINT is caught (proc(5), `SigCgt`).
-    wait_until(&mut child, || {
-        let status = std::fs::read_to_string(&status).unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
-        u64::from_str_radix(mask.trim(), 16).unwrap() & 2 == 2
-    });
-    thread::sleep(Duration::from_millis(20));
-    let sent = Instant::now();
+    wait_until(&mut child, || git.pid().is_some());
     send("-INT", &child);
     let ended = Ended::from_output(child.wait_with_output().unwrap());
     let words = "runner: ended by a signal before training began\n";
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(130), words), "after {:?}", sent.elapsed());
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(130), words));
     assert!(!runs.exists());
+    git.ends();
+}
+
+/// A sweep keeps two data sets in memory, and reads the others again when their trials come.
+#[test]
+fn a_signal_ends_the_reading_of_rows_within_a_sweep() {
+    let place = with_images(
+        "trainer = { max_epochs = 1000000000, max_time = \"3s\" }\n\
+         sweep.grid.seed = [1, 2, 3]\n",
+    );
+    let (command, runs) = place.prepared(&["--threads", "1"]);
+    let mut child = quiet(command);
+    let sweep = wait_for_lines_of("sweep.csv", &runs, 4);
+    wait_until(&mut child, || sweep.0.join("000-seed=1/metrics.csv").exists());
+    make_images_endless(&place);
+    let status = |trial: usize| sweep.table("sweep.csv").column("status")[trial].to_owned();
+    wait_until(&mut child, || status(0) == "finished");
+    send("-TERM", &child);
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(143), "{ended:?}");
+    assert_eq!([0, 1, 2].map(status), ["finished", "skipped", "skipped"]);
+    assert!(!ended.stderr.contains("error"), "{ended:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::process::{Ended, Folder, Sandbox, Table};
 
 mod arrays;
 mod faults;
+mod killed;
 mod onnx;
 mod outputs;
 

@@ -67,7 +67,20 @@ fn processes_divide_the_trials() {
 fn two_that_begin_at_once_share_one_folder() {
     let place = Sandbox::new(SPEC);
     let both = [&["spec.toml", "--resume=auto", "--runs-dir=both"], &GRID[..]].concat();
-    for mut child in [0, 1].map(|_| quiet(place.command(&both))) {
+    let runs = place.path().join("both");
+    fs::create_dir(&runs).unwrap();
+    // Both come to the lock of the folder before either makes a sweep.
+    let lock = fs::File::open(&runs).unwrap();
+    lock.lock().unwrap();
+    let mut children = [0, 1].map(|_| quiet(place.command(&both)));
+    for child in &mut children {
+        let own = format!(" {} ", child.id());
+        let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&own);
+        let is_waiting = || fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.lines().any(&waits));
+        wait_until(child, is_waiting);
+    }
+    drop(lock);
+    for mut child in children {
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
     let sweep = Folder::within(&place.path().join("both")).expect("one folder");
@@ -140,19 +153,76 @@ fn processes_on_other_data_are_not_mixed() {
     assert_eq!(statuses(&sweep), ["finished", "finished", "skipped"]);
 }
 
-/// The rungs are decided by one process.
+const HALVING: [&str; 3] = [
+    "optimizer.adam.lr=logspace(1e-4, 1, 9)",
+    "trainer.max_epochs=540",
+    "sweep.stop={ asha = { min_epochs = 60, factor = 3 } }",
+];
+
+/// A rung is decided from all its trials, whoever ran them.
 #[test]
-fn successive_halving_is_not_shared() {
+fn processes_divide_the_rungs() {
     let place = Sandbox::new(SPEC);
-    let halving = [
-        "optimizer.adam.lr=0.01,0.1,0.02,0.03",
-        "trainer.max_epochs=1000000",
-        "sweep.stop={ asha = { min_epochs = 500000, factor = 2 } }",
+    let whole = place.run(&HALVING).ended_by(0).0;
+    let rungs = |sweep: &Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap();
+    for kills in [false, true] {
+        let (mut children, sweep) = start(&place, &HALVING, 2);
+        if kills {
+            wait_until(&mut children[2], || trials_begun(&sweep.0) > 3);
+            children[0].kill().unwrap();
+        }
+        for (place, child) in children.iter_mut().enumerate() {
+            let code = child.wait().unwrap().code();
+            assert_eq!(code, if kills && place == 0 { None } else { Some(0) });
+        }
+        assert_eq!(rungs(&sweep.0), rungs(&whole));
+        assert_eq!(statuses(&sweep.0), statuses(&whole));
+        are_equal(&sweep.0, &whole);
+        let tables = [&sweep.0, &whole]
+            .map(|sweep| Table::read(&fs::read_to_string(sweep.join("sweep.csv")).unwrap()));
+        for column in ["trial", "folder", "reason", "epochs", "best_value"] {
+            assert_eq!(tables[0].column(column), tables[1].column(column), "{column}");
+        }
+    }
+}
+
+/// Each trial is drawn once, from what all processes have learned.
+#[test]
+fn processes_divide_the_draws() {
+    let place = Sandbox::new(SPEC);
+    let space = [
+        "sweep.sampler=tpe",
+        "sweep.trials=24",
+        "optimizer.adam.lr=loguniform(1e-4, 1)",
+        "data.batch_size=int(4, 64)",
+        "trainer.max_epochs=120",
     ];
-    let (mut children, sweep) = start(&place, &halving, 0);
-    let ended = place.runner(&["run", "--resume", sweep.0.to_str().unwrap()]);
-    children[0].kill().unwrap();
-    children[0].wait().unwrap();
-    assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains("is under way in another process"), "{}", ended.stderr);
+    for kills in [false, true] {
+        let (mut children, sweep) = start(&place, &space, 2);
+        if kills {
+            wait_until(&mut children[2], || trials_begun(&sweep.0) > 14);
+            children[0].kill().unwrap();
+        }
+        for (place, child) in children.iter_mut().enumerate() {
+            let code = child.wait().unwrap().code();
+            assert_eq!(code, if kills && place == 0 { None } else { Some(0) });
+        }
+        assert_eq!(statuses(&sweep.0), ["finished"; 24]);
+        let table = fs::read_to_string(sweep.0.join("sweep.csv")).unwrap();
+        let table = Table::read(&table);
+        let drawn = fs::read_to_string(sweep.0.join("points.csv")).unwrap();
+        let drawn = Table::read(&drawn);
+        let column = |table: &Table, name: &str| -> Vec<String> {
+            table.column(name).iter().map(|cell| (*cell).to_owned()).collect()
+        };
+        for key in ["optimizer.adam.lr", "data.batch_size"] {
+            assert_eq!(column(&table, key)[10..], column(&drawn, key), "{key}");
+        }
+        // None is drawn without the results of the others, as all ten of the start would be.
+        let mut values = column(&table, "optimizer.adam.lr");
+        values.sort();
+        values.dedup();
+        assert_eq!(values.len(), 24);
+        shares(&sweep.0, usize::from(kills));
+    }
 }

@@ -46,8 +46,9 @@ const MOST_TEXT: u64 = 16 << 20;
 /// # Errors
 /// As of [`open_regular`], and where it is no text or implausibly long.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let (file, _) = open_regular(path)?;
-    let mut text = String::new();
+    let (file, length) = open_regular(path)?;
+    // Room for the end, too, or it is looked for piece by piece.
+    let mut text = String::with_capacity(length.min(MOST_TEXT) as usize + 64);
     let length = file.take(MOST_TEXT + 1).read_to_string(&mut text)?;
     if length as u64 > MOST_TEXT {
         let message = format!("it is longer than {} MiB", MOST_TEXT >> 20);

@@ -15,6 +15,8 @@ use signal_hook::{
     flag, low_level,
 };
 
+use super::interruptible::interrupt;
+
 /// A second signal that comes sooner is taken for the first one: a terminal and `timeout` send theirs to a process and to
 /// its group, which may reach it as two.
 const ONE_REQUEST: Duration = Duration::from_secs(2);
@@ -25,9 +27,9 @@ const AT_ONCE: &[u8] =
 const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training began\n";
 
 /// Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the process at once: planning may read rows for minutes, and
-/// there is nothing to save. After it the first of them stores its number in `stop`, and the run ends in order (a sweep of
-/// three or more data sets that reads one again does so first); one that comes two seconds later or more ends the process
-/// at once. SIGUSR1 adds one to `saves`. A file that may not grow further (SIGXFSZ) is an error of its write.
+/// there is nothing to save. After it the first of them stores its number in `stop`, readings end, and the run ends in
+/// order; one that comes two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`. A file that may
+/// not grow further (SIGXFSZ) is an error of its write.
 pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_begun: &Arc<AtomicBool>) {
     // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
     let _ = flag::register(SIGXFSZ, Arc::default());
@@ -55,7 +57,10 @@ pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_beg
             }
             let now = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
             match asked_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => stop.store(signal as usize, Ordering::Relaxed),
+                Ok(_) => {
+                    stop.store(signal as usize, Ordering::SeqCst);
+                    interrupt();
+                }
                 // The system repeats this one every second.
                 Err(_) if signal == SIGXCPU => {}
                 Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}

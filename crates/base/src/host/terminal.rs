@@ -1,24 +1,47 @@
 //! Text that a terminal may be given.
+//!
+//! Text from files and arguments is escaped where it enters a table or a message; what is printed is escaped once more, so
+//! that what was missed moves no cursor.
 
 use std::{borrow::Cow, fmt::Display};
 
-/// Control characters as escapes, so that names from files and arguments neither move the cursor nor hide text; line ends,
-/// tabs and colours stay.
+/// A text of lines in which nothing moves the cursor, hides text or turns it round: control characters and those of
+/// direction are escaped, but for line ends and tabs.
 pub fn escape_controls(text: &str) -> Cow<'_, str> {
-    let stays = |c: char| !c.is_control() || c == '\n' || c == '\t';
-    if text.chars().all(stays) {
+    escape(text, |rest| rest.starts_with(['\n', '\t']) || rest.starts_with("\r\n"))
+}
+
+/// As [`escape_controls`], with line ends and tabs escaped: for text from files and arguments where it enters a table or
+/// a message.
+pub fn escape_line(text: &str) -> Cow<'_, str> {
+    escape(text, |_| false)
+}
+
+/// As [`escape_controls`], but colours stay: for what this program has coloured itself.
+pub fn escape_uncoloured(text: &str) -> Cow<'_, str> {
+    escape(text, |rest| rest.starts_with(['\n', '\t']) || rest.starts_with("\r\n") || is_colour(rest))
+}
+
+/// `stays` is given the text from a character on.
+fn escape(text: &str, stays: impl Fn(&str) -> bool) -> Cow<'_, str> {
+    if !text.contains(is_escaped) {
         return text.into();
     }
     let mut shown = String::new();
     for (at, letter) in text.char_indices() {
-        let rest = &text[at..];
-        if stays(letter) || rest.starts_with("\r\n") || is_colour(rest) {
+        if !is_escaped(letter) || stays(&text[at..]) {
             shown.push(letter);
         } else {
             shown.extend(letter.escape_default());
         }
     }
     shown.into()
+}
+
+/// Controls, the ends of lines and paragraphs, and what changes the direction of writing.
+fn is_escaped(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// JSON with DEL and the C1 controls escaped: they stand in its strings only, where JSON permits them raw.
@@ -41,7 +64,7 @@ fn is_colour(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape_controls, json_text};
+    use super::*;
 
     #[test]
     fn json_keeps_its_meaning() {
@@ -49,11 +72,16 @@ mod tests {
     }
 
     #[test]
-    fn only_colours_pass() {
-        assert_eq!(escape_controls("a\tü\r\n\x1b[1;31merror\x1b[0m\n"), "a\tü\r\n\x1b[1;31merror\x1b[0m\n");
-        assert_eq!(
-            escape_controls("a\rb\u{9b}2J\x1b[2J\x1b]0;x\u{7}\x1b"),
-            r"a\rb\u{9b}2J\u{1b}[2J\u{1b}]0;x\u{7}\u{1b}"
-        );
+    fn what_passes() {
+        let coloured = "a\tü\r\n\x1b[1;31merror\x1b[0m\n";
+        assert_eq!(escape_uncoloured(coloured), coloured);
+        assert_eq!(escape_controls(coloured), "a\tü\r\n\\u{1b}[1;31merror\\u{1b}[0m\n");
+        assert_eq!(escape_line(coloured), r"a\tü\r\n\u{1b}[1;31merror\u{1b}[0m\n");
+        for escape in [escape_controls, escape_line, escape_uncoloured] {
+            assert_eq!(
+                escape("a\rb\u{9b}2J\x1b[2J\x1b]0;x\u{7}\x1b\u{202e}\u{2069}\u{2028}"),
+                r"a\rb\u{9b}2J\u{1b}[2J\u{1b}]0;x\u{7}\u{1b}\u{202e}\u{2069}\u{2028}"
+            );
+        }
     }
 }

@@ -17,12 +17,13 @@ use super::{Abort, Collective, CollectiveError, barrier::Barrier};
 const SMALL: usize = 4096;
 
 /// Elements that are summed at one time: the table has a MiB for each rank, twice, whatever the model.
-const PIECE: usize = if cfg!(test) { 4 * SMALL } else { 1 << 18 };
+const PIECE: usize = 1 << 18;
 
 struct Table {
+    piece: usize,
     barrier: Barrier,
     /// Each rank's elements. Calls alternate between two sets, so that one barrier is enough: before a rank writes a set
-    /// again, the others have passed a barrier after reading it.
+    /// again, the others have passed a barrier after reading it. They never shrink: what grows is filled first.
     inputs: [Vec<RwLock<Vec<f32>>>; 2],
     /// The sum of each rank's part.
     summed: Vec<RwLock<Vec<f32>>>,
@@ -36,17 +37,21 @@ pub struct Shared {
 
 /// A handle for each rank, and the abort that releases them all. A rank waits at most `limit` for the others.
 pub fn shared(names: Vec<String>, limit: Duration) -> (Vec<Shared>, Abort) {
+    with_pieces(names, limit, PIECE)
+}
+
+fn with_pieces(names: Vec<String>, limit: Duration, piece: usize) -> (Vec<Shared>, Abort) {
     let world = names.len();
     let buffers = || (0..world).map(|_| RwLock::default()).collect();
     let barrier = Barrier::new(names, limit);
-    let table = Arc::new(Table { barrier, inputs: [buffers(), buffers()], summed: buffers() });
+    let table = Arc::new(Table { piece, barrier, inputs: [buffers(), buffers()], summed: buffers() });
     let ranks = (0..world).map(|rank| Shared { table: Arc::clone(&table), rank, calls: 0 }).collect();
     (ranks, Abort::new(move || table.barrier.poison()))
 }
 
 impl Collective for Shared {
     fn all_reduce(&mut self, elements: &mut [f32], _: u64) -> Result<(), CollectiveError> {
-        elements.chunks_mut(PIECE).try_for_each(|piece| self.add_up(piece))
+        elements.chunks_mut(self.table.piece).try_for_each(|piece| self.add_up(piece))
     }
 }
 
@@ -63,24 +68,20 @@ impl Shared {
         let inputs = &table.inputs[self.calls % 2];
         self.calls += 1;
         if elements.len() <= SMALL {
-            write(&inputs[self.rank], |buffer| {
-                buffer.clear();
-                buffer.extend_from_slice(elements);
-            });
+            let len = elements.len();
+            write(&inputs[self.rank], len, |buffer| buffer.copy_from_slice(elements));
             table.barrier.wait(self.rank)?;
-            inputs.iter().enumerate().for_each(|(rank, buffer)| add(elements, &read(buffer), rank));
+            inputs.iter().enumerate().for_each(|(rank, buffer)| add(elements, &read(buffer)[..len], rank));
             return Ok(());
         }
         // No other rank reads this rank's own part, so it is not copied.
         let own = self.part(self.rank, elements.len());
-        write(&inputs[self.rank], |buffer| {
-            buffer.resize(elements.len(), 0.0);
+        write(&inputs[self.rank], elements.len(), |buffer| {
             buffer[..own.start].copy_from_slice(&elements[..own.start]);
             buffer[own.end..].copy_from_slice(&elements[own.end..]);
         });
         table.barrier.wait(self.rank)?;
-        write(&table.summed[self.rank], |sums| {
-            sums.resize(own.len(), 0.0);
+        write(&table.summed[self.rank], own.len(), |sums| {
             for (rank, buffer) in inputs.iter().enumerate() {
                 if rank == self.rank {
                     add(sums, &elements[own.clone()], rank);
@@ -93,7 +94,8 @@ impl Shared {
         table.barrier.wait(self.rank)?;
         for (rank, buffer) in table.summed.iter().enumerate().filter(|(rank, _)| *rank != self.rank) {
             let part = self.part(rank, elements.len());
-            elements[part].copy_from_slice(&read(buffer));
+            let sums = &read(buffer)[..part.len()];
+            elements[part].copy_from_slice(sums);
         }
         Ok(())
     }
@@ -112,9 +114,13 @@ fn read(buffer: &RwLock<Vec<f32>>) -> RwLockReadGuard<'_, Vec<f32>> {
     buffer.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A poisoned lock only means that its rank's thread panicked, which the barrier reports.
-fn write(buffer: &RwLock<Vec<f32>>, f: impl FnOnce(&mut Vec<f32>)) {
-    f(&mut buffer.write().unwrap_or_else(PoisonError::into_inner));
+/// Writes the first `len` elements. A poisoned lock only means that its rank's thread panicked, which the barrier reports.
+fn write(buffer: &RwLock<Vec<f32>>, len: usize, f: impl FnOnce(&mut [f32])) {
+    let mut buffer = buffer.write().unwrap_or_else(PoisonError::into_inner);
+    if buffer.len() < len {
+        buffer.resize(len, 0.0);
+    }
+    f(&mut buffer[..len]);
 }
 
 #[cfg(test)]
@@ -134,39 +140,63 @@ mod tests {
         (0..len).map(|i| ((i * 7 + rank * 13 + call) as f32).sin() * 10f32.powi(rank as i32 % 3)).collect()
     }
 
-    #[test]
-    fn every_rank_has_the_sum_in_rank_order() {
-        for world in [1, 2, 3, 4, 7] {
-            for len in [0, 1, 15, SMALL, SMALL + 1, 3 * SMALL + 5, PIECE + 7, 2 * PIECE + SMALL + 9] {
-                let (ranks, _) = shared(names(world), LONG);
-                let work = |mut rank: Shared| {
-                    (0..5).for_each(|call| {
-                        let mut numbers = input(rank.rank, call, len);
-                        rank.all_reduce(&mut numbers, 1).expect("all come");
-                        let mut want = input(0, call, len);
-                        for other in 1..world {
-                            want.iter_mut().zip(input(other, call, len)).for_each(|(sum, v)| *sum += v);
-                        }
-                        assert_eq!(numbers, want, "{world} ranks, {len} numbers, call {call}");
-                    });
-                };
-                thread::scope(|scope| {
-                    ranks.into_iter().for_each(|rank| drop(scope.spawn(move || work(rank))));
-                });
+    /// Calls of several lengths, as a model's and its norm's are, by one table.
+    fn sums_are_in_rank_order(world: usize, piece: usize, lengths: &[usize]) {
+        let (ranks, _) = with_pieces(names(world), LONG, piece);
+        let work = |mut rank: Shared| {
+            for (call, &len) in lengths.iter().enumerate() {
+                let mut numbers = input(rank.rank, call, len);
+                rank.all_reduce(&mut numbers, 1).expect("all come");
+                let mut want = input(0, call, len);
+                for other in 1..world {
+                    want.iter_mut().zip(input(other, call, len)).for_each(|(sum, v)| *sum += v);
+                }
+                assert!(numbers == want, "{world} ranks, {len} numbers in pieces of {piece}, call {call}");
             }
-        }
+        };
+        thread::scope(|scope| {
+            ranks.into_iter().for_each(|rank| drop(scope.spawn(move || work(rank))));
+        });
     }
 
     #[test]
+    fn every_rank_has_the_sum_in_rank_order() {
+        let piece = 4 * SMALL;
+        for world in [1, 2, 3, 4, 7] {
+            for len in [0, 1, 15, SMALL, SMALL + 1, 3 * SMALL + 5, piece + 7, 2 * piece + SMALL + 9] {
+                sums_are_in_rank_order(world, piece, &[len; 5]);
+            }
+            sums_are_in_rank_order(
+                world,
+                piece,
+                &[2 * piece + 7, 1, 3 * piece, 15, piece - 1, 2 * piece + 7],
+            );
+        }
+        for world in [2, 3] {
+            sums_are_in_rank_order(world, PIECE, &[PIECE + 7, 2 * PIECE + SMALL + 9, 3, PIECE]);
+        }
+    }
+
+    /// In a small call, in the first of three pieces, in the second.
+    #[test]
     fn a_rank_that_fails_lets_the_others_go() {
-        let (mut ranks, abort) = shared(names(2), LONG);
-        let first = ranks.pop();
-        let result = thread::scope(|scope| {
-            let waiting = scope.spawn(|| first.map(|mut rank| rank.all_reduce(&mut [1.0], 1)));
-            drop(abort.guard());
-            waiting.join()
-        });
-        assert_eq!(result.ok().flatten(), Some(Err(CollectiveError::Poisoned)));
+        let piece = 2 * SMALL;
+        for (len, done) in [(1, 0), (3 * piece, 0), (3 * piece, 1)] {
+            let (mut ranks, abort) = with_pieces(names(2), LONG, piece);
+            let mut failing = ranks.pop().expect("two ranks");
+            let mut other = ranks.pop().expect("two ranks");
+            let result = thread::scope(|scope| {
+                let waiting = scope.spawn(move || other.all_reduce(&mut vec![1.0; len], 1));
+                (0..done).for_each(|_| failing.add_up(&mut vec![1.0; piece]).expect("both come"));
+                drop(abort.guard());
+                waiting.join()
+            });
+            assert_eq!(
+                result.ok(),
+                Some(Err(CollectiveError::Poisoned)),
+                "{len} numbers, {done} pieces done"
+            );
+        }
     }
 
     #[test]

@@ -67,6 +67,7 @@ fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
 }
 
 fn add_block(hash: &mut XxHash3_64, file: &File, at: u64, block: &mut [u8]) -> io::Result<()> {
+    host::check_interrupted()?;
     file.read_exact_at(block, at)?;
     hash.write(block);
     Ok(())

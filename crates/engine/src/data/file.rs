@@ -11,7 +11,7 @@ use flate2::read::MultiGzDecoder;
 
 use super::{memory, raw};
 use crate::{
-    host,
+    host::{self, Interruptible},
     spec::{Location, Problem},
 };
 
@@ -60,13 +60,13 @@ pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Re
 
 /// Reads all of `path`, the value of `key`.
 pub(super) fn read(path: &Path, key: &str) -> Result<Vec<u8>, Problem> {
-    let (mut file, length) = open(path, key)?;
+    let (file, length) = open(path, key)?;
     let mut bytes = Vec::new();
     let room = usize::try_from(length).ok().and_then(|length| bytes.try_reserve_exact(length).ok());
     if room.is_none() {
         return Err(problem(path, format!("memory does not hold its {}", memory::size(length.into()))));
     }
-    file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Interruptible(file).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     Ok(bytes)
 }
 
@@ -110,17 +110,9 @@ pub(super) fn wrong_size(path: &Path, declared: u64, found: &str) -> Problem {
 /// Text from a file for a message: shortened, without control characters.
 pub(super) fn printable(text: &str) -> String {
     const LONGEST: usize = 60;
-    let mut shown = String::new();
-    for letter in text.chars().take(LONGEST) {
-        match letter.is_control() {
-            true => shown.extend(letter.escape_debug()),
-            false => shown.push(letter),
-        }
-    }
-    if text.chars().nth(LONGEST).is_some() {
-        shown.push_str("...");
-    }
-    shown
+    let shown: String = text.chars().take(LONGEST).collect();
+    let more = if text.chars().nth(LONGEST).is_some() { "..." } else { "" };
+    format!("{}{more}", host::escape_line(&shown))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
 pub use scale::Scale;
-pub use weights::{Tensor, Weights, read_metadata, read_weights};
+pub use weights::{Tensor, Weights, read_metadata, read_weights, read_weights_among};
 
 /// The task, which the loss decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,6 +215,11 @@ impl Dataset {
             files: Vec::new(),
             digest: String::new(),
         }
+    }
+
+    /// The preprocessing as the metadata of a model's file has it.
+    pub fn stored_preprocessing(&self) -> Option<String> {
+        (!self.preprocessing.is_null()).then(|| self.preprocessing.to_string())
     }
 
     /// The facts that planning needs.

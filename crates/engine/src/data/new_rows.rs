@@ -230,7 +230,7 @@ impl TrainedData {
                             .hint("name a CSV file with the columns of the training file")
                             .into());
                     }
-                    Input::StandardInput => ("<stdin>".into(), Box::new(io::stdin())),
+                    Input::StandardInput => (host::STANDARD_INPUT.into(), Box::new(io::stdin())),
                     Input::File(path) => {
                         let opened = open(path)?;
                         if file::is_parquet(&opened) {

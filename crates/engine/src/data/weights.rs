@@ -38,6 +38,22 @@ pub fn read_metadata(path: &Path) -> Result<HashMap<String, String>, Problem> {
 /// # Errors
 /// All tensors that are missing, of another shape or type, or not wanted.
 pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weights, Vec<Problem>> {
+    read(path, wanted, None)
+}
+
+/// As [`read_weights`], of a file in which the names begin with `prefix` and other tensors stand beside them.
+///
+/// # Errors
+/// All tensors that are missing, or of another shape or type.
+pub fn read_weights_among(
+    path: &Path,
+    prefix: &str,
+    wanted: &[(String, Vec<usize>)],
+) -> Result<Weights, Vec<Problem>> {
+    read(path, wanted, Some(prefix))
+}
+
+fn read(path: &Path, wanted: &[(String, Vec<usize>)], prefix: Option<&str>) -> Result<Weights, Vec<Problem>> {
     let at_file = |message: String| file::problem(path, message);
     let bytes = file::read(path, "model.init.file").map_err(|problem| vec![problem])?;
     let tensors = SafeTensors::deserialize(&bytes).map_err(|e| {
@@ -49,7 +65,7 @@ pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weig
     let mut problems = Vec::new();
     let mut weights = Weights::new();
     for (name, shape) in wanted {
-        let Ok(tensor) = tensors.tensor(name) else {
+        let Ok(tensor) = tensors.tensor(&format!("{}{name}", prefix.unwrap_or_default())) else {
             let there = tensors.names();
             let hint = format!("the file holds {}", listed(&there));
             problems.push(at_file(format!("the model's tensor `{name}` is not there")).hint(hint));
@@ -77,7 +93,7 @@ pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weig
         weights.insert(name.clone(), Tensor { shape: shape.clone(), values });
     }
     let names: HashSet<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
-    for name in tensors.names() {
+    for name in tensors.names().into_iter().filter(|_| prefix.is_none()) {
         if !names.contains(name) {
             problems.push(at_file(format!("the file's tensor `{name}` is not in the model")));
         }

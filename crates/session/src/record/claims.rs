@@ -20,9 +20,16 @@ const AT_WORK: u64 = 1 << 40;
 /// Held by the one that writes the sweep's table.
 const TABLE: u64 = AT_WORK + 1;
 
+/// Held by the one that draws a trial, or decides a rung.
+const CHOICE: u64 = AT_WORK + 2;
+
+/// Trials that a rung has bytes for, and rungs; those above share the bytes of the last, so that one process has both.
+const TRIALS: u64 = 1 << 20;
+const RUNGS: u64 = 1 << 20;
+
 /// How long a process waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(20);
-const TABLE_PAUSE: Duration = Duration::from_millis(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a process has claimed of a sweep, until it ends.
 pub struct Claims {
@@ -58,9 +65,10 @@ impl Claims {
         done.map_err(|e| RecordError::Lock { path: self.path.clone(), source: e })
     }
 
-    /// Whether a trial is this process's to run. It stays so until the process ends, so that none runs twice.
-    pub fn claim(&self, trial: usize) -> Result<bool, RecordError> {
-        self.locked(self.locks.try_lock(trial as u64))
+    /// Whether a trial is this process's to run, up to a rung or to its end. It stays so until the process ends, so that
+    /// none runs twice.
+    pub fn claim(&self, trial: usize, rung: Option<u64>) -> Result<bool, RecordError> {
+        self.locked(self.locks.try_lock(rung.unwrap_or(0).min(RUNGS - 1) * TRIALS + trial as u64))
     }
 
     /// Ends this process's work, and says whether no other is at work: then none can begin while the claims exist, unless
@@ -85,11 +93,20 @@ impl Claims {
 
     /// Does something while no other process writes the sweep's table.
     pub fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
-        while !self.locked(self.locks.try_lock(TABLE))? {
-            thread::sleep(TABLE_PAUSE);
+        self.alone(TABLE, what)
+    }
+
+    /// Draws a trial or decides a rung while no other process does.
+    pub fn with_choice<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
+        self.alone(CHOICE, what)
+    }
+
+    fn alone<R>(&self, byte: u64, what: impl FnOnce() -> R) -> Result<R, RecordError> {
+        while !self.locked(self.locks.try_lock(byte))? {
+            thread::sleep(LOCK_PAUSE);
         }
         let done = what();
-        self.locks.unlock(TABLE);
+        self.locks.unlock(byte);
         Ok(done)
     }
 

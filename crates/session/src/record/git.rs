@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use crate::host::open_regular;
+use crate::host::{end_with_parent, open_regular};
 
 /// How long the end of a run waits for a slow `git status`.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -163,6 +163,7 @@ fn git(root: &Path) -> Command {
     }
     git.env("GIT_CEILING_DIRECTORIES", root.parent().unwrap_or(root)).env("GIT_NO_LAZY_FETCH", "1");
     git.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    end_with_parent(&mut git);
     git
 }
 

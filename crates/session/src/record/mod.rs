@@ -51,7 +51,9 @@ pub use metrics::MetricsCsv;
 pub(crate) use metrics::length_of;
 pub use summary::summary_columns;
 
-pub use checkpoint::{CheckpointIdentity, Found, has_checkpoints, newest, remove_remnants};
+pub use checkpoint::{
+    CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, remove_remnants,
+};
 pub use claims::{Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};

@@ -137,7 +137,11 @@ impl RunDir {
     /// The folders of a sweep's trials that there are, by their numbers; of several with one number the newest.
     pub fn trials(&self) -> BTreeMap<usize, Self> {
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        let is_folder = |entry: &fs::DirEntry| match entry.file_type() {
+            Ok(kind) if !kind.is_symlink() => kind.is_dir(),
+            _ => entry.path().is_dir(),
+        };
+        let mut paths: Vec<_> = entries.filter(is_folder).map(|entry| entry.path()).collect();
         paths.sort();
         let number = |path: &Path| path.file_name()?.to_str()?.split('-').next()?.parse::<usize>().ok();
         paths.into_iter().filter_map(|path| Some((number(&path)?, Self { path }))).collect()
@@ -225,7 +229,12 @@ impl RunDir {
 }
 
 fn trial_name<'a>(number: usize, axes: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let axes = axes.map(|(key, value)| format!("-{key}={}", short_number(value)));
+    // `sgd(lr 0.1)` as `sgd_lr_.1`.
+    let words = |value: &str| {
+        let words: Vec<String> = value.trim_end_matches(')').split([' ', '(']).map(short_number).collect();
+        words.join("_")
+    };
+    let axes = axes.map(|(key, value)| format!("-{key}={}", words(value)));
     let mut name = folder_name(&format!("{number:03}{}", axes.collect::<String>()));
     name.truncate(LONGEST_TRIAL);
     name
@@ -323,6 +332,10 @@ mod tests {
         assert_eq!(name(0, &[("num_gpus", "0")]), "000-num_gpus=0");
         assert_eq!(name(12, &[("lr", "0.001"), ("use", "[\"gpu:1\"]")]), "012-lr=.001-use=__gpu_1__");
         assert_eq!(name(3, &[("a", "-0.5"), ("b", "0.0"), ("c", "10.5")]), "003-a=-.5-b=0-c=10.5");
+        assert_eq!(
+            name(4, &[("optimizer", "sgd(lr 0.1 momentum 0.9)")]),
+            "004-optimizer=sgd_lr_.1_momentum_.9"
+        );
         assert_eq!(name(7, &[]), "007");
         assert_eq!(name(1, &[("path", &"é".repeat(200))]).len(), 60);
         // A name stays in its folder.

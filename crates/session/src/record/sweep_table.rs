@@ -125,6 +125,8 @@ impl SweepTable {
     pub fn set(&mut self, trial: usize, end: &TrialEnd) -> Result<(), RecordError> {
         let knowledge = match end {
             TrialEnd::Skipped { .. } => Knowledge::Skipped,
+            // The process that ran it knows why.
+            TrialEnd::Ran { status: Status::Failed | Status::Diverged, reason: None, .. } => Knowledge::Ended,
             _ => Knowledge::Own,
         };
         self.rows[trial] = (knowledge, self.row(trial, Some(end))?);

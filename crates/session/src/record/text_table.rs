@@ -2,10 +2,13 @@
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
 
+use crate::host::escape_line;
+
 /// A heading and a line per row, without columns that are empty. Columns that `is_number` names stand on the right.
 pub fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> Vec<String> {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header).add_rows(rows);
+    table.load_style(presets::NOTHING).set_header(header);
+    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| escape_line(cell))));
     for (place, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if is_number(place) {

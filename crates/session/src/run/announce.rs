@@ -85,10 +85,10 @@ pub fn begin(
     dataset.notes.iter().try_for_each(|note| info(note.clone()))
 }
 
-/// Sends what loading the devices found: its time, a warning, and how gradients are summed.
+/// Sends what loading the devices found: its time, warnings, and how gradients are summed.
 pub fn report_devices(
     trial: &Trial,
-    (loading, note, sums): (Duration, &Option<String>, &Option<AllReducePlan>),
+    (loading, warnings, sums): (Duration, &[String], &Option<AllReducePlan>),
     sender: &EventSender,
 ) -> Result<(), Closed> {
     if trial.engine.is_gpu() {
@@ -98,8 +98,8 @@ pub fn report_devices(
         );
         sender.send(Event::Notice(Level::Info, text))?;
     }
-    if let Some(note) = note {
-        sender.send(Event::Notice(Level::Warning, note.clone()))?;
+    for warning in warnings {
+        sender.send(Event::Notice(Level::Warning, warning.clone()))?;
     }
     let Some(sums) = sums else { return Ok(()) };
     // With GPUs only, nobody expects sums through the host.

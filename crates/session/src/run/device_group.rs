@@ -54,9 +54,17 @@ pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>
     Ok((group, sums))
 }
 
-/// A warning if our own kernels replace a missing library that is faster.
+/// Warnings of what makes GPUs start or compute slower than they could.
 #[cfg(feature = "cuda")]
-pub fn own_products(trial: &Trial) -> Option<String> {
+pub fn slow_devices(trial: &Trial) -> Vec<String> {
+    let cache = crate::device::cuda::cache_trouble();
+    let cache = cache.map(|why| format!("every run compiles the kernels, which takes seconds: {why}"));
+    own_products(trial).into_iter().chain(cache).collect()
+}
+
+/// That our own kernels replace a missing library that is faster.
+#[cfg(feature = "cuda")]
+fn own_products(trial: &Trial) -> Option<String> {
     use crate::plan::Engine;
 
     let wanted = matches!(trial.engine, Engine::Graph | Engine::Launch)
@@ -69,8 +77,8 @@ pub fn own_products(trial: &Trial) -> Option<String> {
 }
 
 #[cfg(not(feature = "cuda"))]
-pub fn own_products(_: &Trial) -> Option<String> {
-    None
+pub fn slow_devices(_: &Trial) -> Vec<String> {
+    Vec::new()
 }
 
 /// Connects the devices; each waits for the others for at most `limit`.

@@ -79,12 +79,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
             failed(reason)
         })?;
         let Some(point) = point else { return Ok(()) };
-        let drawn = planned(self.session, self.machine, index, &point).map_err(|failure| {
+        let drawn = planned(self.session, self.machine, index, &point);
+        if drawn.is_err() && self.session.process.stop.signal().is_some() {
+            return Ok(()); // the reading of its rows was ended
+        }
+        let drawn = drawn.map_err(|failure| {
             let pairs = experiment.pairs(&point).into_iter().filter(|(_, value)| !value.is_empty());
             let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key} {value}")).collect();
             self.line.apart(&mut io::stderr(), |_| refuse(&failure));
             failed(format!("the spec is wrong with {}", pairs.join(", ")))
         })?;
+        if self.session.jobs() > 1 && drawn.1.uses_gpu() {
+            return Err(failed("--jobs runs trials on the CPU side by side; it uses a GPU".to_owned()));
+        }
         let _ = own.set(drawn); // each trial is one worker's
         Ok(())
     }
@@ -99,10 +106,21 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if self.session.process.stop.signal().is_some() {
             return Ok(None);
         }
-        let costs = self.with(|progress| progress.costs.clone());
-        let Some(point) = points.draw(index, &costs)? else { return Ok(None) };
-        let values = self.session.experiment.pairs(&point).into_iter().map(|(_, value)| value).collect();
-        self.with(|progress| progress.table.draw(index, values))?;
-        Ok(Some(point))
+        let known = points.numbers();
+        self.claims.with_choice(|| {
+            points.read_others()?;
+            if points.get(index).is_none() {
+                self.take_ends();
+                let costs = self.with(|progress| progress.costs.clone());
+                points.draw(index, &costs)?;
+            }
+            Ok(())
+        })??;
+        for new in points.numbers().difference(&known) {
+            let pairs = points.get(*new).map(|point| self.session.experiment.pairs(point));
+            let values = pairs.into_iter().flatten().map(|(_, value)| value).collect();
+            self.with(|progress| progress.table.draw(*new, values))?;
+        }
+        Ok(points.get(index).cloned())
     }
 }

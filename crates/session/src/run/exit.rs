@@ -5,7 +5,7 @@ use std::process::{ExitCode, Termination};
 use anstyle::AnsiColor;
 
 use crate::{
-    host::{escape_controls, json_text},
+    host::{escape_controls, escape_line, escape_uncoloured, json_text},
     spec::Failure,
 };
 
@@ -53,25 +53,35 @@ impl Termination for Exit {
 /// Prints an error that has no location in a spec.
 pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
     let red = AnsiColor::Red.on_default().bold();
-    let hint = hint.map(|hint| format!("  = hint: {hint}\n")).unwrap_or_default();
-    print_stderr(&format!("{red}error{red:#}: {message}\n{hint}"));
+    let hint = hint.map(|hint| format!("  = hint: {}\n", escape_line(hint))).unwrap_or_default();
+    print_coloured_stderr(&format!("{red}error{red:#}: {}\n{hint}", escape_line(&message.to_string())));
 }
 
 /// Prints what is wrong with a spec or its data.
 pub fn refuse(failure: &Failure) -> Exit {
-    print_stderr(&failure.render(true));
+    print_coloured_stderr(&failure.render(true));
     Exit::Refused
 }
 
 /// Prints to standard error; failures are ignored.
 pub fn print_stderr(text: &str) {
+    print_coloured_stderr(&escape_controls(text));
+}
+
+/// As [`print_stderr`], of text with colours.
+pub fn print_coloured_stderr(text: &str) {
     use std::io::Write;
-    let _ = anstream::stderr().lock().write_all(escape_controls(text).as_bytes());
+    let _ = anstream::stderr().lock().write_all(escape_uncoloured(text).as_bytes());
 }
 
 /// Prints text for people to standard output. A broken pipe is no error; a full disk is.
 pub fn print(text: &str) -> Exit {
     print_or_end(&escape_controls(text)).err().unwrap_or(Exit::Done)
+}
+
+/// As [`print`], of text with colours.
+pub fn print_coloured(text: &str) -> Exit {
+    print_or_end(&escape_uncoloured(text)).err().unwrap_or(Exit::Done)
 }
 
 /// Prints JSON to standard output.

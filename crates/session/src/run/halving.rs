@@ -1,13 +1,14 @@
 //! Successive halving: which trials of a sweep go on, and what becomes of the others.
 
-use std::io;
+use std::{io, sync::PoisonError, thread, time::Duration};
 
 use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
-    rungs::{Rungs, longest},
+    rungs::{Reached, Rungs, longest},
     sweep::Sweep,
+    sweep_progress::Phase,
 };
 use crate::{
     event::Status,
@@ -15,25 +16,26 @@ use crate::{
     units,
 };
 
+/// How long a process waits before it looks again for the trials of others.
+const PAUSE: Duration = Duration::from_millis(50);
+
 impl<P: Planned> Sweep<'_, '_, P> {
     /// Runs all trials to the first rung, the best of them to the next, and the last ones to their end.
     pub fn halve(&self, mut rungs: Rungs, mut trials: Vec<usize>) -> Result<(), RecordError> {
         for epochs in rungs.halving.rungs(longest(self.prepared)) {
-            if rungs.decided(epochs).is_none() {
-                self.phase(trials.clone(), Some(epochs));
-                if self.is_cut() {
-                    return Ok(());
-                }
+            rungs.read();
+            if rungs.decided(epochs).is_none() && self.reach(&mut rungs, trials.clone(), epochs)? {
                 let at_rung = self.with(|progress| {
                     let value = |&trial: &usize| (trial, progress.reached[trial].value);
                     trials.iter().filter(|trial| progress.is_at_rung(**trial)).map(value).collect()
                 });
                 // Trials that did not get here do not run again: what became of them is written first.
                 self.with(|progress| progress.table.write())?;
-                rungs.decide(epochs, at_rung)?;
+                self.claims.with_choice(|| rungs.decide(epochs, at_rung))??;
             }
-            // None is decided where no trial got here.
+            // None is decided where no trial got here, or the sweep is cut.
             let Some(rung) = rungs.decided(epochs) else { return Ok(()) };
+            self.take_ends();
             let [best, count] = [rung.go_on.len(), rung.count];
             let why =
                 format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"));
@@ -44,8 +46,33 @@ impl<P: Planned> Sweep<'_, '_, P> {
             trials.retain(|trial| rung.go_on.contains(trial));
         }
         self.phase(trials, None);
-        self.report_epochs();
         Ok(())
+    }
+
+    /// Runs trials to a rung, and waits for those that other processes run. Returns whether all are there; else another
+    /// process has decided the rung meanwhile, or the sweep is cut.
+    fn reach(&self, rungs: &mut Rungs, mut trials: Vec<usize>, epochs: u64) -> Result<bool, RecordError> {
+        let mut is_told = self.session.process.verbosity == Verbosity::Quiet;
+        loop {
+            let phase = self.run_phase(Phase::new(trials, Some(epochs)));
+            trials = phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner);
+            if self.is_cut() || trials.is_empty() {
+                return Ok(!self.is_cut());
+            }
+            // They may wait for trials that failed here.
+            self.with(|progress| progress.table.write_stale())?;
+            if !std::mem::replace(&mut is_told, true) {
+                let others = units::counted(trials.len() as u64, "trial");
+                let text =
+                    format!("waiting at {}: other processes run {others}\n", units::counted(epochs, "epoch"));
+                self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
+            }
+            thread::sleep(PAUSE);
+            rungs.read();
+            if rungs.decided(epochs).is_some() {
+                return Ok(false);
+            }
+        }
     }
 
     /// A trial that is at a rung stays there.
@@ -59,7 +86,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Says what successive halving saved.
-    fn report_epochs(&self) {
+    pub fn report_epochs(&self) {
+        let Some(halving) = self.session.experiment.stop else { return };
         if self.session.process.verbosity == Verbosity::Quiet || self.is_cut() {
             return;
         }
@@ -68,7 +96,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             _ => 0,
         };
         let planned = units::count((0..self.prepared.len()).map(|index| epochs(self.own(index).1)).sum());
-        let taken = self.with(|progress| progress.reached.iter().map(|reached| reached.epochs).sum());
+        let trials = self.folder.trials();
+        let taken = trials.values().map(|folder| Reached::in_folder(folder, halving.metric).epochs).sum();
         let text = format!("successive halving ran {} of {planned} epochs\n", units::count(taken));
         self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
     }

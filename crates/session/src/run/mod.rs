@@ -32,7 +32,10 @@ mod warnings;
 
 pub use datasets::Datasets;
 pub use device_group::executor;
-pub use exit::{Exit, print, print_bytes, print_error, print_json, print_or_end, print_stderr, refuse};
+pub use exit::{
+    Exit, print, print_bytes, print_coloured, print_coloured_stderr, print_error, print_json, print_or_end,
+    print_stderr, refuse,
+};
 pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use session::Session;

@@ -1,7 +1,7 @@
 //! `points.csv`: the points that a sampler drew, a row each. The file is replaced whole before a trial begins, so that
 //! `--resume` finds its values again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     host::read_text,
@@ -30,7 +30,15 @@ impl<'e, S> Points<'e, S> {
         }
         points.all =
             (0..experiment.known).filter_map(|trial| Some((trial, experiment.point(trial)?))).collect();
-        let text = read_text(&folder.file(FILE)).unwrap_or_default();
+        points.read_drawn()?;
+        Ok(points)
+    }
+
+    /// Takes over what was drawn before, or by other processes.
+    fn read_drawn(&mut self) -> Result<(), BadLine> {
+        let experiment = self.experiment;
+        self.all.split_off(&experiment.known);
+        let text = read_text(&self.folder.file(FILE)).unwrap_or_default();
         // A writer that was cut short leaves no end of its line.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut reader =
@@ -45,11 +53,23 @@ impl<'e, S> Points<'e, S> {
                 (cells == experiment.axes).then_some(()).ok_or(BadLine(line))?;
                 continue;
             }
-            let free = |trial: &usize| *trial < experiment.trials.len() && !points.all.contains_key(trial);
+            let free = |trial: &usize| *trial < experiment.trials.len() && !self.all.contains_key(trial);
             let trial = first.parse().ok().filter(free).ok_or(BadLine(line))?;
-            points.all.insert(trial, experiment.read_point(&cells).ok_or(BadLine(line))?);
+            self.all.insert(trial, experiment.read_point(&cells).ok_or(BadLine(line))?);
         }
-        Ok(points)
+        Ok(())
+    }
+
+    /// Takes over what other processes have drawn.
+    pub fn read_others(&mut self) -> Result<(), RecordError> {
+        let path = Self::path(&self.folder);
+        self.read_drawn()
+            .map_err(|BadLine(_)| RecordError::unusable(&path, "it holds points of another sweep"))
+    }
+
+    /// The trials whose points are known.
+    pub fn numbers(&self) -> BTreeSet<usize> {
+        self.all.keys().copied().collect()
     }
 
     pub fn path(folder: &RunDir) -> std::path::PathBuf {
@@ -61,13 +81,12 @@ impl<'e, S> Points<'e, S> {
     }
 
     /// Draws a trial from the costs of the others, and writes it down.
-    pub fn draw(&mut self, trial: usize, costs: &[Option<f64>]) -> Result<Option<Point>, RecordError> {
+    pub fn draw(&mut self, trial: usize, costs: &[Option<f64>]) -> Result<(), RecordError> {
         let history: Vec<Observed<'_>> =
             self.all.iter().map(|(other, point)| Observed { point, cost: costs[*other] }).collect();
-        let Some(point) = self.experiment.draw(trial, &history) else { return Ok(None) };
-        self.all.insert(trial, point.clone());
-        self.write()?;
-        Ok(Some(point))
+        let Some(point) = self.experiment.draw(trial, &history) else { return Ok(()) };
+        self.all.insert(trial, point);
+        self.write()
     }
 
     fn write(&self) -> Result<(), RecordError> {

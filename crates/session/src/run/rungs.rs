@@ -1,5 +1,5 @@
 //! Successive halving: at each rung the best of its trials go on, once all of them are there. So the choice depends neither
-//! on the order in which trials end nor on `--jobs`. `rungs.csv` keeps what was decided, for `--resume` and for readers.
+//! on the order in which trials end nor on `--jobs` nor on the processes that share the sweep. `rungs.csv` keeps what was decided, for `--resume` and for readers.
 
 use std::collections::BTreeSet;
 
@@ -58,11 +58,17 @@ pub(super) struct Rungs {
 }
 
 impl Rungs {
-    /// With those that an earlier part of the sweep decided.
+    /// With those that an earlier part of the sweep decided, or another process.
     pub fn new(halving: Halving, folder: RunDir) -> Self {
-        let reader = csv::Reader::from_path(folder.file(FILE));
-        let rows = reader.into_iter().flat_map(|reader| reader.into_deserialize().flatten()).collect();
-        Self { halving, folder, rows }
+        let mut rungs = Self { halving, folder, rows: Vec::new() };
+        rungs.read();
+        rungs
+    }
+
+    /// Takes over what other processes have decided.
+    pub fn read(&mut self) {
+        let reader = csv::Reader::from_path(self.folder.file(FILE));
+        self.rows = reader.into_iter().flat_map(|reader| reader.into_deserialize().flatten()).collect();
     }
 
     /// A rung, where it was decided.
@@ -78,8 +84,12 @@ impl Rungs {
         self.decided(self.rows.last()?[0].parse().ok()?).map(|rung| rung.go_on)
     }
 
-    /// Decides a rung that these trials have reached, and writes it down.
+    /// Decides a rung that these trials have reached, and writes it down, unless another process has.
     pub fn decide(&mut self, epochs: u64, mut reached: Vec<(usize, Option<f64>)>) -> Result<(), RecordError> {
+        self.read();
+        if self.decided(epochs).is_some() {
+            return Ok(());
+        }
         let metric = self.halving.metric;
         let cost = |value: Option<f64>| value.map(|v| metric.cost(v)).filter(|v| v.is_finite());
         // Without a finite value last; of equal ones the first trial.

@@ -72,9 +72,10 @@ impl<'a, P: Planned> Session<'a, P> {
             }
             _ => return Exit::Done,
         };
-        let mut ready = match planned.ready(&mut *self.shared()) {
-            Ok(ready) => ready,
-            Err(e) => {
+        let mut ready = match self.ready(&**planned) {
+            None => return self.signal(),
+            Some(Ok(ready)) => ready,
+            Some(Err(e)) => {
                 report_error(&e, None);
                 return Exit::Refused;
             }
@@ -105,6 +106,12 @@ impl<'a, P: Planned> Session<'a, P> {
             self.run_recorded(start, (&**planned, ready, facts), &folder, self.console(None), None)
         });
         self.ended(result.as_ref(), None)
+    }
+
+    /// Acquires a trial's resources; `None` where a signal ended that.
+    pub(super) fn ready<'p>(&self, planned: &'p P) -> Option<Result<P::Ready<'p>, ExecuteError>> {
+        let ready = planned.ready(&mut *self.shared());
+        (ready.is_ok() || self.process.stop.signal().is_none()).then_some(ready)
     }
 
     /// The newest run of the planned spec.

@@ -1,19 +1,20 @@
 //! A sweep that several processes run together: each claims one trial after the other, and the last to end completes the
 //! table.
 
-use std::{io, sync::PoisonError, thread, time::Duration};
+use std::{cell::LazyCell, io, sync::PoisonError, thread, time::Duration};
 
 use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
+    rungs::{Reached, Rungs},
     sweep::Sweep,
-    sweep_folder::{end_in, has_other_data, print_other_data, rows},
-    sweep_progress::{Phase, Stopped, exit_of, is_failure},
+    sweep_folder::{Row, end_in, has_other_data, print_other_data, rows},
+    sweep_progress::{Phase, Stopped, exit_of},
 };
 use crate::{
     event::Status,
-    record::{RecordError, RunDir, TrialEnd, Verbosity},
+    record::{RecordError, RunDir, RunLock, TrialEnd, Verbosity},
     spec::TrialSpec,
 };
 
@@ -28,41 +29,67 @@ impl<P: Planned> Sweep<'_, '_, P> {
         trial: &TrialSpec<P::Spec>,
         phase: &Phase,
     ) -> Option<(TrialEnd, Exit)> {
-        let claim = self.claims.claim(trial.index);
+        let claim = self.claims.claim(trial.index, phase.stop_after);
         let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
         let begun = begun.or_else(|| self.folder.existing_trial(trial.index, self.short_axes(trial)));
-        match (claim, begun.as_ref().filter(|folder| has_other_data(folder, planned))) {
-            (Ok(true), None) => {}
+        let is_own = match (claim, begun.as_ref().filter(|folder| has_other_data(folder, planned))) {
+            (Ok(is_own), None) => is_own,
             (Ok(_), Some(folder)) => {
                 self.refuse_mixture(folder);
-                return None;
-            }
-            (Ok(false), None) => {
-                self.line.stopped(trial.index);
                 return None;
             }
             (Err(fault), _) => {
                 self.with(|progress| progress.unlisted(fault));
                 return None;
             }
-        }
-        // A trial that failed before this process began is repeated, once.
-        let is_new = |folder: &RunDir| folder.summarized().as_ref() != self.summaries.get(&trial.index);
-        let end = begun.as_ref().and_then(|folder| match end_in(folder, None)? {
-            TrialEnd::Ran { status: Status::Failed, .. } if !is_new(folder) => None,
-            end @ TrialEnd::Ran { status: Status::Finished, .. } => Some(end),
-            end if is_failure(&end) => end_in(folder, rows(&self.folder).get(&trial.index)),
-            _ => None,
-        });
-        if let Some(end) = end {
+        };
+        let end = match &begun {
+            Some(folder) => self.end_elsewhere(trial.index, folder, phase.stop_after, is_own),
+            None if is_own || phase.stop_after.is_none() => None,
+            None => rows(&self.folder).get(&trial.index).and_then(Row::end),
+        };
+        if phase.stop_after.is_none() && (!is_own || end.is_some()) {
             self.line.stopped(trial.index);
+        }
+        if let Some(end) = end {
             let exit = exit_of(&end);
             return Some((end, exit));
+        }
+        // Its last process may still be closing its files.
+        if !is_own || begun.as_ref().is_some_and(|folder| RunLock::is_held(folder.path())) {
+            return None;
         }
         if let Some(folder) = begun {
             self.with(|progress| progress.begun.insert(trial.index, folder));
         }
         Some(self.trial(planned, trial, phase))
+    }
+
+    /// How a trial ended in another process, where it does not run again before `stop_after`.
+    fn end_elsewhere(
+        &self,
+        index: usize,
+        folder: &RunDir,
+        stop_after: Option<u64>,
+        is_own: bool,
+    ) -> Option<TrialEnd> {
+        let end = end_in(folder, None)?;
+        let TrialEnd::Ran { status, .. } = &end else { return None };
+        match status {
+            Status::Finished => {}
+            // One that failed before this process began is repeated, once.
+            Status::Failed if is_own && !self.is_new(index, folder) => return None,
+            Status::Failed | Status::Diverged => return end_in(folder, rows(&self.folder).get(&index)),
+            Status::Stopped => {
+                self.session.experiment.stop.filter(|halving| {
+                    stop_after
+                        .is_some_and(|epochs| Reached::in_folder(folder, halving.metric).epochs >= epochs)
+                })?;
+            }
+            _ => return None,
+        }
+        self.learn_from(index, folder, *status);
+        Some(end)
     }
 
     /// Ends the work of this process. The last one to end completes the table: returns whether this is it.
@@ -107,8 +134,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Takes over how the trials of other processes ended.
-    fn take_ends(&self) {
-        let rows = rows(&self.folder);
+    pub fn take_ends(&self) {
+        let rows = LazyCell::new(|| rows(&self.folder));
         for (index, folder) in self.folder.trials() {
             let is_known = self.with(|progress| {
                 progress.ends.get(index).is_none_or(|end| matches!(end, Some(TrialEnd::Ran { .. })))
@@ -119,20 +146,37 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if matches!(self.own(index).1, Prepared::Run(planned) if has_other_data(&folder, &**planned)) {
                 self.refuse_mixture(&folder);
             }
-            if let Some(end) = end_in(&folder, rows.get(&index)) {
+            let runs_again = |status| match status {
+                Status::Interrupted => !self.is_cut(),
+                status => status == Status::Failed && !self.is_new(index, &folder),
+            };
+            let Some(status) = folder.status().filter(|status| !runs_again(*status)) else { continue };
+            self.learn_from(index, &folder, status);
+            let row = matches!(status, Status::Failed | Status::Diverged).then(|| rows.get(&index)).flatten();
+            if let Some(end) = end_in(&folder, row) {
                 let exit = exit_of(&end);
                 self.set(index, end, exit);
             }
         }
     }
 
-    /// Trials whose owners died after this process had looked for the last time. Successive halving leaves none.
+    /// Whether a trial was summarized since this process began.
+    fn is_new(&self, index: usize, folder: &RunDir) -> bool {
+        folder.summarized().as_ref() != self.summaries.get(&index)
+    }
+
+    /// Trials whose owners died after this process had looked for the last time; under successive halving those that went
+    /// on past the last rung.
     fn left(&self) -> Vec<usize> {
+        let whole = Phase::new(Vec::new(), None);
+        let halving = self.session.experiment.stop;
+        let rungs =
+            halving.map(|halving| Rungs::new(halving, self.folder.clone()).left().unwrap_or_default());
         let is_left = |trial: &usize| {
             matches!(self.prepared[*trial], Prepared::Run(_))
-                && self.with(|progress| progress.ends[*trial].is_none())
+                && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
+                && !self.with(|progress| progress.is_done(*trial, &whole))
         };
-        let trials = 0..self.prepared.len();
-        if self.session.experiment.stop.is_none() { trials.filter(is_left).collect() } else { Vec::new() }
+        (0..self.prepared.len()).filter(is_left).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
@@ -45,11 +45,15 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     /// What a sampler learns from and draws.
     pub points: Mutex<Points<'s, P::Spec>>,
     pub drawn: Drawn<P>,
-    /// The short names of the swept keys.
+    /// The short names of the swept keys, and of their values that have one.
     pub keys: Vec<&'s str>,
+    pub values: Vec<HashMap<String, String>>,
     pub line: Arc<SweepLine>,
     pub progress: Mutex<Progress>,
 }
+
+/// Why a trial did not begin.
+const INTERRUPTED: &str = "the sweep was interrupted before it began";
 
 /// How a sweep ended.
 pub struct Ended {
@@ -73,6 +77,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         self.line.apart(&mut io::stderr(), |_| {});
         let is_last = self.complete()?;
+        if is_last {
+            self.report_epochs();
+        }
         let folder = self.folder.path().to_owned();
         let session = self.session;
         let Progress { table, mut worst, stopped, fault, .. } =
@@ -96,21 +103,26 @@ impl<P: Planned> Sweep<'_, '_, P> {
     /// Takes the values of the trials that ended before the sweep went on.
     pub fn learn_from_ended(&self) {
         for index in 0..self.prepared.len() {
-            let (trial, Prepared::Run(planned)) = self.own(index) else { continue };
-            let ended = self.with(|progress| {
-                let end = progress.ends[index].clone()?;
-                Some((end, progress.begun.get(&index)?.clone(), progress.reached[index]))
-            });
-            let Some((end, folder, reached)) = ended else { continue };
-            let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
-            let best = planned.monitor().zip(value);
-            if let Some((monitor, value)) = best {
-                self.line.validated((index, &self.shown_axes(trial)), monitor, value);
-            }
-            if let TrialEnd::Ran { status, .. } = end {
-                self.learn(index, status, best, reached);
+            let ended =
+                self.with(|progress| progress.ends[index].clone().zip(progress.begun.get(&index).cloned()));
+            if let Some((TrialEnd::Ran { status, .. }, folder)) = ended {
+                self.learn_from(index, &folder, status);
             }
         }
+    }
+
+    /// Takes the value of a trial that another process, or an earlier part of the sweep, has ended.
+    pub fn learn_from(&self, index: usize, folder: &RunDir, status: Status) {
+        let (trial, Prepared::Run(planned)) = self.own(index) else { return };
+        let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
+        let best = planned.monitor().zip(value);
+        if let Some((monitor, value)) = best {
+            self.line.validated((index, &self.shown_axes(trial)), monitor, value);
+        }
+        let halving = self.session.experiment.stop;
+        let reached = halving.map(|halving| Reached::in_folder(folder, halving.metric)).unwrap_or_default();
+        self.with(|progress| progress.reached[index] = reached);
+        self.learn(index, status, best, reached);
     }
 
     /// Keeps what a sampler learns from a trial: the value that the sweep is judged by.
@@ -168,9 +180,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let (trial, prepared) = self.own(index);
             let (end, exit) = match (prepared, stopped) {
                 (Prepared::SameAs(..), _) => continue,
-                _ if self.session.process.stop.signal().is_some() => {
-                    (skipped("the sweep was interrupted before it began"), Exit::Done)
-                }
+                _ if self.session.process.stop.signal().is_some() => (skipped(INTERRUPTED), Exit::Done),
                 (_, Some(Stopped::Full | Stopped::Unlisted)) => {
                     (skipped("an earlier trial could not be recorded"), Exit::Done)
                 }
@@ -239,7 +249,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
         session.process.load.mark();
         let start = Start { begun: Instant::now(), at: now() };
         let mut name = String::new();
-        let ready = planned.ready(&mut *session.shared());
+        let Some(ready) = session.ready(planned) else {
+            self.line.stopped(trial.index);
+            let end = self.with(|progress| progress.ends[trial.index].clone()); // where it waits at a rung
+            return (end.unwrap_or_else(|| skipped(INTERRUPTED)), Exit::Done);
+        };
         let result = ready.and_then(|mut ready| {
             let begun = self.with(|progress| progress.begun.remove(&trial.index));
             let folder = match begun {
@@ -292,7 +306,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
         &'t self,
         trial: &'t TrialSpec<P::Spec>,
     ) -> impl Iterator<Item = (&'t str, &'t str)> {
-        let values = trial.axes.iter().map(|(_, value)| value.as_str());
+        let values = trial
+            .axes
+            .iter()
+            .zip(&self.values)
+            .map(|((_, value), short)| short.get(value).unwrap_or(value).as_str());
         self.keys.iter().copied().zip(values).filter(|(_, value)| !value.is_empty())
     }
 

@@ -53,10 +53,8 @@ pub(super) fn open<P: Planned>(
         }
     };
     drop(lock);
-    // Who measures the machine wants it alone; the rungs of successive halving are decided by one process, as are trials
-    // that depend on the results of others.
-    let learns = experiment.known < experiment.trials.len();
-    let is_shared = P::SIDE_BY_SIDE && experiment.stop.is_none() && !learns;
+    // Who measures the machine wants it alone.
+    let is_shared = P::SIDE_BY_SIDE;
     let is_cut = || session.process.stop.signal().is_some();
     let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
         if is_cut() {
@@ -142,7 +140,7 @@ pub(super) struct Row {
 
 impl Row {
     /// The end of a trial whose folder does not tell it.
-    fn end(&self) -> Option<TrialEnd> {
+    pub fn end(&self) -> Option<TrialEnd> {
         let reason = self.reason.clone();
         match self.status.as_str() {
             "skipped" => Some(TrialEnd::Skipped { reason }),

@@ -18,7 +18,7 @@ use super::{
     sweep_progress::{Progress, exit_of, is_at_rung},
 };
 use crate::{
-    plan::{DeviceId, Machine},
+    plan::Machine,
     record::{LineMode, RecordError, SweepLine, SweepTable, TrialEnd, Verbosity},
     spec::{TrialSpec, short_keys},
 };
@@ -70,22 +70,29 @@ fn run<P: Planned>(
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     let claims = Arc::new(claims);
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
-    let halving = experiment.stop;
-    let reached = |index: usize| {
-        let folder = begun.get(&index).filter(|_| ends[index].is_some());
-        halving.zip(folder).map(|(halving, folder)| Reached::in_folder(folder, halving.metric))
-    };
-    let reached: Vec<Reached> = (0..ends.len()).map(|index| reached(index).unwrap_or_default()).collect();
+    let reached = vec![Reached::default(); ends.len()];
     let line = Arc::new(line(session, prepared, &ends));
     let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
     let costs = vec![None; ends.len()];
     let progress = Progress { table, ends, reached, costs, begun, worst, stopped: None, fault: None };
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
-    let keys = short_keys(&keys);
+    let (keys, values) = (short_keys(&keys), experiment.short_values());
     let progress = Mutex::new(progress);
     let points = Mutex::new(points);
-    let sweep =
-        Sweep { session, prepared, folder, claims, summaries, machine, points, drawn, keys, line, progress };
+    let sweep = Sweep {
+        session,
+        prepared,
+        folder,
+        claims,
+        summaries,
+        machine,
+        points,
+        drawn,
+        keys,
+        values,
+        line,
+        progress,
+    };
     sweep.learn_from_ended();
     sweep.run_all(rungs)
 }
@@ -115,16 +122,17 @@ fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -
     if session.jobs() == 1 {
         return None;
     }
-    let of_gpu = |own: &Prepared<P>| match own {
-        Prepared::Run(planned) => planned.devices().used.iter().any(|used| matches!(used, DeviceId::Gpu(_))),
-        _ => false,
-    };
-    let message = if !P::SIDE_BY_SIDE {
-        "`--jobs` runs trainings side by side; this kind measures the machine".to_owned()
+    let (message, hint) = if !P::SIDE_BY_SIDE {
+        let message = "`--jobs` runs trainings side by side; this kind measures the machine";
+        (message.to_owned(), "leave `--jobs` out")
     } else {
-        let trial = prepared.iter().position(of_gpu)?;
-        format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU")
+        let trial = prepared.iter().position(Prepared::uses_gpu)?;
+        let message = format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU");
+        (
+            message,
+            "leave `--jobs` out; `runner run --resume SWEEP` is a second process that takes trials, too",
+        )
     };
-    print_error(message, Some("leave `--jobs` out"));
+    print_error(message, Some(hint));
     Some(Exit::Refused)
 }

@@ -10,7 +10,7 @@ use std::{
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
-    device_group::{device_group, own_products},
+    device_group::{device_group, slow_devices},
     resumed::Resumed,
 };
 use crate::{
@@ -34,8 +34,8 @@ pub struct Ready<'a> {
     resumed: Option<Resumed>,
     /// How gradients are summed, with several devices.
     sums: Option<AllReducePlan>,
-    /// A warning about its devices.
-    note: Option<String>,
+    /// Warnings about its devices.
+    warnings: Vec<String>,
     /// Time to load and warm up the devices.
     loading: Duration,
 }
@@ -142,10 +142,10 @@ impl Planned for Trial {
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
         let begun = Instant::now();
         let (group, sums) = device_group(self)?;
-        let (loading, note) = (begun.elapsed(), own_products(self));
+        let (loading, warnings) = (begun.elapsed(), slow_devices(self));
         let (init, seed) = (&self.spec.model.init, self.spec.init_seed());
         let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());
-        Ok(Ready { trial: self, dataset, group, initial, resumed: None, sums, note, loading })
+        Ok(Ready { trial: self, dataset, group, initial, resumed: None, sums, warnings, loading })
     }
 
     fn is_of(&self, ready: &Ready<'_>, folder: &RunDir) -> bool {
@@ -179,6 +179,7 @@ impl Planned for Trial {
                 identity: CheckpointIdentity {
                     spec_hash: self.hash8(),
                     data_digest: ready.dataset.digest.clone(),
+                    preprocessing: ready.dataset.stored_preprocessing(),
                 },
                 resumed: ready.resumed.as_mut().and_then(Resumed::files),
                 apart: Arc::clone(&ready.dataset.apart),
@@ -195,7 +196,7 @@ impl Planned for Trial {
     ) -> Result<Outcome, Closed> {
         let dataset = Arc::clone(&ready.dataset);
         begin(self, &dataset, ready.resumed.as_ref(), sender)?;
-        report_devices(self, (ready.loading, &ready.note, &ready.sums), sender)?;
+        report_devices(self, (ready.loading, &ready.warnings, &ready.sums), sender)?;
         let mut emit = |events| sender.send_all(events);
         let trained = ready.train(stop, &mut emit)?;
         let Trained { mut outcome, values, best } = trained;
@@ -266,8 +267,6 @@ fn save(
         ("epoch".to_owned(), epoch.to_string()),
     ]);
     metadata.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-    if !dataset.preprocessing.is_null() {
-        metadata.insert("preprocessing".to_owned(), dataset.preprocessing.to_string());
-    }
+    metadata.extend(dataset.stored_preprocessing().map(|text| ("preprocessing".to_owned(), text)));
     write_model(path, &tensors, &metadata)
 }

@@ -3,6 +3,7 @@
 use super::{
     super::{
         problem::Problem,
+        trainer::Monitor,
         tree::{Node, Value},
     },
     Sampler, Sweep,
@@ -13,17 +14,24 @@ use super::{
 impl Sweep {
     /// Refuses axes that make the results of trials unlike each other.
     pub(super) fn refuse_unlike(&self, sampler: Sampler, problems: &mut Vec<Problem>) {
-        if sampler != Sampler::Tpe {
-            return;
-        }
-        let unlike = match self.stop {
-            Some(_) => ("trainer.max_epochs", "trials of different lengths have different rungs"),
-            None => ("trainer.monitor", "values of different metrics cannot be compared"),
+        let (who, hint) = match (sampler, self.stop) {
+            (Sampler::Tpe, _) => ("`tpe` cannot learn from", "give it one value, or set another sampler"),
+            (_, Some(_)) => {
+                ("successive halving cannot judge", "give it one value, or leave `sweep.stop` out")
+            }
+            _ => return,
         };
-        for key in self.keys().filter(|key| key.dotted() == unlike.0) {
-            let message = format!("`tpe` cannot learn from the axis `{}`: {}", unlike.0, unlike.1);
-            problems
-                .push(Problem::new(key.place(), message).hint("give it one value, or set another sampler"));
+        let is_judged_by_loss = self.stop.is_none_or(|halving| halving.metric == Monitor::ValidationLoss);
+        let (learns, stops) = (sampler == Sampler::Tpe, self.stop.is_some());
+        for key in self.keys() {
+            let name = key.dotted();
+            let why = match name.as_str() {
+                "trainer.max_epochs" if learns && stops => "trials of different lengths have different rungs",
+                "trainer.monitor" if !stops => "values of different metrics cannot be compared",
+                "model.loss" if is_judged_by_loss => "values of different losses cannot be compared",
+                _ => continue,
+            };
+            problems.push(Problem::new(key.place(), format!("{who} the axis `{name}`: {why}")).hint(hint));
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod block;
 mod conditions;
+mod distinct;
 mod drawn;
 mod exclude;
 mod file;
@@ -21,6 +22,8 @@ pub(super) use space::Space;
 pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
 pub use tpe::Observed;
+
+use std::collections::HashSet;
 
 use block::{Axis, Block};
 use conditions::Conditions;
@@ -108,7 +111,11 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read);
-        t.later(&["share"]);
+        t.replaced(
+            "share",
+            "a process runs one trial at a time on a GPU",
+            "leave it out, and start a second process: `runner run --resume SWEEP`",
+        );
         if repeats > 1 {
             refuse_repeats(t, sampler);
         }
@@ -173,20 +180,15 @@ impl Sweep {
             .flat_map(|(block, place)| block.rows.iter().map(move |row| &row[place].value))
     }
 
-    /// Takes out the points that `exclude` names, and those that differ from others only in keys that do not vary there.
-    fn leave_out(&mut self, exclude: Option<&[Node]>, problems: &mut Vec<Problem>) {
-        let product = self.product();
-        if product > MAX_TRIALS || (exclude.is_none() && self.conditions.is_empty()) {
-            return;
-        }
-        let all: Vec<usize> = (0..product).filter(|point| self.is_first(*point)).collect();
-        let count = all.len();
-        let left = match exclude {
-            Some(exclude) => exclude::left(self, all, exclude, problems),
-            None => all,
+    /// The values that a key may have, as they are shown, where one of them is a table or a list; all of them may then be.
+    pub(super) fn texts(&self, axis: usize) -> HashSet<String> {
+        let drawn = self.tpe.as_ref().and_then(|tpe| tpe.spaces.get(axis));
+        let values: Vec<&Value> = match drawn {
+            Some(Space::Values(values)) => values.iter().collect(),
+            _ => self.column(axis).collect(),
         };
-        self.excluded = count - left.len();
-        self.left = Some(left);
+        let is_large = values.iter().any(|value| matches!(value, Value::Table(_) | Value::Array(_)));
+        values.into_iter().filter(|_| is_large).map(Value::display).collect()
     }
 
     /// The swept keys, the slowest first.
@@ -220,11 +222,13 @@ impl Sweep {
 
     /// As [`Sweep::values_at`], by the number in the product.
     fn values_of(&self, point: usize) -> Vec<Option<&Node>> {
-        let rows = self.rows_of(point);
-        let values: Vec<&Node> =
-            self.blocks.iter().zip(rows).flat_map(|(block, row)| &block.rows[row]).collect();
+        let values = self.nodes_at(&self.rows_of(point));
         let active = self.active(&values);
         values.into_iter().zip(active).map(|(value, is_active)| Some(value).filter(|_| is_active)).collect()
+    }
+
+    fn nodes_at(&self, rows: &[usize]) -> Vec<&Node> {
+        self.blocks.iter().zip(rows).flat_map(|(block, row)| &block.rows[*row]).collect()
     }
 
     /// The row of each block.
@@ -242,13 +246,6 @@ impl Sweep {
             true => vec![true; values.len()],
             false => self.conditions.active(&values.iter().map(|node| &node.value).collect::<Vec<_>>()),
         }
-    }
-
-    /// Whether a point is the first of those that are equal in the keys that vary there.
-    fn is_first(&self, point: usize) -> bool {
-        // A key of the grid is a block; all others vary always.
-        let active = self.values_of(point).into_iter().map(|value| value.is_some());
-        self.rows_of(point).into_iter().zip(active).all(|(row, is_active)| row == 0 || is_active)
     }
 
     /// How many of these trials have values that do not depend on results.

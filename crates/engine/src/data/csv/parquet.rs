@@ -21,6 +21,7 @@ use parquet::{
 use super::text::Text;
 use crate::{
     data::file,
+    host,
     spec::{Location, Problem},
 };
 
@@ -180,6 +181,7 @@ impl ParquetRows {
         if self.fields.iter().all(|field| field.column.is_none()) {
             return Ok(None);
         }
+        host::check_interrupted().map_err(|error| file::unreadable(&self.path, &error))?;
         while self.left == 0 {
             if self.group == self.file.num_row_groups() {
                 return Ok(None);

@@ -9,6 +9,7 @@ use flate2::read::MultiGzDecoder;
 
 use crate::{
     data::file,
+    host::Interruptible,
     spec::{Location, Problem},
 };
 
@@ -45,7 +46,7 @@ impl Text {
         }
         if bytes.starts_with(&file::GZIP) {
             let mut unpacked = Vec::new();
-            MultiGzDecoder::new(&bytes[..])
+            Interruptible(MultiGzDecoder::new(&bytes[..]))
                 .read_to_end(&mut unpacked)
                 .map_err(|error| file::unreadable(path, &error))?;
             bytes = unpacked;
@@ -93,12 +94,12 @@ impl Text {
     }
 
     /// A reader from the first line; records may differ in length.
-    pub(super) fn reader(&self) -> csv::Reader<&[u8]> {
+    pub(super) fn reader(&self) -> csv::Reader<Interruptible<&[u8]>> {
         csv::ReaderBuilder::new()
             .delimiter(self.delimiter)
             .has_headers(false)
             .flexible(true)
-            .from_reader(self.body.as_bytes())
+            .from_reader(Interruptible(self.body.as_bytes()))
     }
 
     /// The cells of the first record, trimmed; `None` where the file is empty.

@@ -33,6 +33,6 @@ pub use executor::CudaExecutor;
 pub use ffi::{
     Context, Gpu, LibraryRow, Nccl, driver_looked_for, gpu, gpus, libraries, products_library, versions,
 };
-pub use launch::hang_timeout::least_set as least_wait_set;
+pub use launch::{cache_trouble, hang_timeout::least_set as least_wait_set};
 pub use load::CudaSetup;
 pub use measure::{measure as measure_rates, measure_sums};

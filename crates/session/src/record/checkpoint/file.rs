@@ -18,7 +18,7 @@ use crate::{
 const VERSION: u32 = 1;
 
 /// Names of the best validation's parameters begin with this.
-const BEST: &str = "best.";
+pub(super) const BEST: &str = "best.";
 
 /// The `.toml` file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,9 +69,12 @@ pub(super) fn write(
     });
     let tensors: Vec<_> = tensors.collect();
     let framework = concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned();
-    let metadata = [("format".to_owned(), "pt".to_owned()), ("framework".to_owned(), framework.clone())];
+    let preprocessing = identity.preprocessing.clone().map(|text| ("preprocessing", text));
+    let metadata =
+        [("format", "pt".to_owned()), ("framework", framework.clone())].into_iter().chain(preprocessing);
+    let metadata = metadata.map(|(key, value)| (key.to_owned(), value)).collect();
     let path = folder.join(format!("{name}.safetensors"));
-    write_tensors(&path, Durability::Power, &tensors, &metadata.into())?;
+    write_tensors(&path, Durability::Power, &tensors, &metadata)?;
     let description = Description {
         version: VERSION,
         framework,

@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use self::file::Description;
+use self::file::{BEST, Description};
 use super::{RecordError, Sink, durable::sync_files};
 use crate::{
     event::{Checkpoint, Event, SavedState},
@@ -27,6 +27,8 @@ use crate::{
 pub struct CheckpointIdentity {
     pub spec_hash: String,
     pub data_digest: String,
+    /// As in the model's metadata.
+    pub preprocessing: Option<String>,
 }
 
 /// The newest whole checkpoint of a run.
@@ -67,6 +69,29 @@ pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
         Some(why) => Err(why),
         None => Ok(None),
     }
+}
+
+/// Weights in a checkpoint.
+pub struct CheckpointWeights {
+    /// Its file in the run's folder.
+    pub file: String,
+    /// The names of their tensors begin with this.
+    pub prefix: &'static str,
+    /// The step and the epoch after which they were taken.
+    pub step: u64,
+    pub epoch: u64,
+}
+
+/// The weights in the newest checkpoint of a run: those of the best validation, where these are wanted and there are any.
+pub fn checkpoint_weights(run: &Path, is_best_wanted: bool) -> Option<CheckpointWeights> {
+    described(&run.join(FOLDER)).into_iter().rev().find_map(|(name, description)| {
+        let state = description.ok()?.state;
+        let file = format!("{FOLDER}/{name}.safetensors");
+        Some(match state.best.filter(|_| is_best_wanted) {
+            Some(best) => CheckpointWeights { file, prefix: BEST, step: best.step, epoch: best.epoch },
+            None => CheckpointWeights { file, prefix: "", step: state.step, epoch: state.epoch },
+        })
+    })
 }
 
 /// Whether a run's folder has checkpoints.

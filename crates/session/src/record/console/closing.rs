@@ -6,6 +6,7 @@ use super::super::{LabTable, messages, summary::per_second};
 use super::{TrialOfSweep, sparkline::sparkline};
 use crate::{
     event::{Best, Header, Outcome, Status},
+    host::escape_line,
     spec::Metric,
     units,
 };
@@ -24,9 +25,10 @@ pub(super) fn table(
 ) -> String {
     let devices = messages::devices_in_words(&header.devices_requested, &header.devices_used);
     let status = painted(outcome.status, color);
-    let mut text = format!("{} {status} in {} on {devices}\n\n", header.name, units::seconds(wall_s));
+    let name = escape_line(&header.name);
+    let mut text = format!("{name} {status} in {} on {devices}\n\n", units::seconds(wall_s));
     for (name, value) in rows(header, (outcome, curve), wall_s, folder) {
-        let _ = writeln!(text, "  {name:<NAME$} {value}"); // a String takes every write
+        let _ = writeln!(text, "  {name:<NAME$} {}", escape_line(&value)); // a String takes every write
     }
     text
 }
@@ -42,13 +44,13 @@ pub(super) fn lab(
     table.note_doubts(header.virtual_devices, header.build);
     // The reason of a failure is printed as an error.
     let reason = outcome.reason.as_ref().filter(|_| outcome.status == Status::Interrupted);
-    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    let reason = reason.map(|reason| format!(": {}", escape_line(reason))).unwrap_or_default();
     format!(
         "{table}{} {} in {}{reason}\n  folder {}\n",
-        header.name,
+        escape_line(&header.name),
         painted(outcome.status, color),
         units::seconds(wall_s),
-        folder.display()
+        escape_line(&folder.to_string_lossy())
     )
 }
 

@@ -25,7 +25,7 @@ use terminal_size::terminal_size_of;
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::{
     event::{Event, Header, Level, Outcome, Progress, ValidationRow},
-    host::escape_controls,
+    host::{escape_line, escape_uncoloured},
 };
 
 /// How much is printed.
@@ -139,7 +139,7 @@ impl Console {
     /// A line on standard error. Nobody being there to read it is no reason to end a run.
     fn print_line(&mut self, line: &str) {
         self.bar.clear(&mut self.err);
-        let line = escape_controls(line);
+        let line = escape_line(line);
         match &self.options.trial {
             Some(trial) => trial.line.apart(&mut self.err, |err| drop(writeln!(err, "{line}"))),
             None => drop(writeln!(self.err, "{line}")),
@@ -208,7 +208,7 @@ impl Console {
                 self.print_line(&closing::line(outcome, &closing::folder_name(&self.folder)));
             }
         } else if quiet {
-            self.waiting.push_str(&format!("{}\n", self.folder.display()));
+            self.waiting.push_str(&format!("{}\n", escape_line(&self.folder.to_string_lossy())));
         } else if header.lab.is_some() {
             let table = std::mem::take(&mut self.table);
             self.waiting.push_str(&closing::lab(&header, outcome, (table, wall_s), &self.folder, color));
@@ -283,7 +283,7 @@ impl Sink for Console {
             return Ok(());
         }
         let text = std::mem::take(&mut self.waiting);
-        match self.out.write_all(escape_controls(&text).as_bytes()).and_then(|()| self.out.flush()) {
+        match self.out.write_all(escape_uncoloured(&text).as_bytes()).and_then(|()| self.out.flush()) {
             // `runner spec.toml | head -1` is no error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
                 Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::bar::{CLEAR, REDRAW_S};
-use crate::{host::escape_controls, spec::Monitor, units};
+use crate::{host::escape_line, spec::Monitor, units};
 
 /// Without a terminal, seconds between two lines of a short sweep; a long one prints after each twentieth of its time.
 const QUIET_S: f64 = 5.0;
@@ -136,7 +136,7 @@ impl SweepLine {
             return;
         }
         state.last_s = elapsed_s;
-        let text = escape_controls(&self.text(state, elapsed_s)).into_owned();
+        let text = escape_line(&self.text(state, elapsed_s)).into_owned();
         if self.mode == LineMode::Redrawn {
             let line: String = text.chars().take(super::width().saturating_sub(3)).collect();
             let _ = write!(err, "{CLEAR}{line}");

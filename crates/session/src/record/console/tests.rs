@@ -88,8 +88,7 @@ fn verbose_tells_every_notice() {
     20270115T080000Z-0123abcd (4 of 60): 2 epochs of 80 rows, 6 steps, on cpu (asked for 1 GPU), engine serial, f32
     warning: first in trial 3: `gpu:0` is not there: training on the CPU
     epoch 1, step 3: validation loss 0.1235, accuracy 90.0 %
-    two
-    lines
+    two\nlines
     epoch 2, step 6: validation loss 0.1000, accuracy 95.0 %
     logging took 1.00 % of the time
     profiler overhead: 0.08 % of the time: 10,000 readings of the clock at 41 ns

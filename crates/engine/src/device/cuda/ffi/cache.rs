@@ -1,43 +1,56 @@
 //! Compiled kernels on disk, so that only the first run on a machine waits for the compiler.
 //!
 //! An entry is named by a hash of everything its code depends on, begins with a checksum, and is written under another
-//! name and then renamed. An entry that is damaged, or that another user may write, counts as missing; a folder that cannot
-//! be written is ignored.
+//! name and then renamed. An entry that is damaged counts as missing. One that another user may have written is refused:
+//! its code would run here.
 
 use std::{
-    fs::{self, File, Permissions},
+    fs::{self, DirBuilder, File, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
 
-use crate::host::{Durability, cache_folder, write_atomically};
+use crate::host::{Durability, cache_folder, reason, write_atomically};
 
 const SUM: usize = 32;
+
+/// The rights to write that others may not have.
+const OTHERS: u32 = 0o022;
+
+/// Machine code, and how it came.
+pub struct Entry {
+    pub code: Vec<u8>,
+    /// Why the next run compiles it once more, as far as that is known.
+    pub trouble: Option<String>,
+}
 
 /// `None` where no folder can be named.
 pub fn folder() -> Option<PathBuf> {
     Some(cache_folder()?.join("kernels"))
 }
 
-/// The entry of `parts` in `folder`, or what `make` returns, which is stored; and whether it was there.
+/// The entry of `parts` in `folder`, or what `make` returns, which is stored.
 pub fn get(
     folder: Option<&Path>,
     parts: &[&[u8]],
     make: impl FnOnce() -> Result<Vec<u8>, String>,
-) -> Result<(Vec<u8>, bool), String> {
-    let path = folder.map(|folder| folder.join(format!("{}.cubin", key(parts))));
-    if let Some(code) = path.as_ref().and_then(|path| read(path)) {
-        return Ok((code, true));
-    }
+) -> Result<Entry, String> {
+    let Some(folder) = folder else { return Ok(Entry { code: make()?, trouble: None }) };
+    let path = folder.join(format!("{}.cubin", key(parts)));
+    let refused = match read(folder, &path) {
+        Ok(Some(code)) => return Ok(Entry { code, trouble: None }),
+        Ok(None) => None,
+        Err(refused) => Some(refused),
+    };
     let code = make()?;
-    if let Some(path) = &path {
-        // On failure the next run compiles again.
-        let _ = write(path, &code);
-    }
-    Ok((code, false))
+    let fault = |e: io::Error| format!("cannot write to `{}`: {}", folder.display(), reason(&e));
+    let written = write(folder, &path, &code).map_err(fault);
+    // What was refused may have been replaced.
+    let trouble = written.err().or_else(|| refused.filter(|_| read(folder, &path).is_err()));
+    Ok(Entry { code, trouble })
 }
 
 /// Each part with its length before it, so that no two lists of parts read alike.
@@ -50,34 +63,38 @@ fn key(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
-    // Code that another user could have written is not run on a GPU.
-    let open = |path: &Path| File::open(path).ok().filter(is_trusted);
-    let (_, mut file) = (open(path.parent()?)?, open(path)?);
+/// The code of an entry; `None` where there is no whole one.
+///
+/// # Errors
+/// Why it is not trusted.
+fn read(folder: &Path, path: &Path) -> Result<Option<Vec<u8>>, String> {
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
-    let (sum, code) = bytes.split_at_checked(SUM)?;
-    (Sha256::digest(code)[..] == *sum).then(|| code.to_vec())
+    for path in [folder, path] {
+        // What was opened is judged and read, whatever has that name by then.
+        let Ok(mut file) = File::open(path) else { return Ok(None) };
+        if !is_trusted(&file) {
+            return Err(format!("`{}` is not used: other users may write to it", path.display()));
+        }
+        if path != folder && file.read_to_end(&mut bytes).is_err() {
+            return Ok(None);
+        }
+    }
+    let whole = bytes.split_at_checked(SUM).filter(|(sum, code)| Sha256::digest(code)[..] == **sum);
+    Ok(whole.map(|(_, code)| code.to_vec()))
 }
 
 /// Whether only this user and root may write there.
 fn is_trusted(file: &File) -> bool {
     let Ok(own) = fs::metadata("/proc/self") else { return false };
-    file.metadata().is_ok_and(|data| [own.uid(), 0].contains(&data.uid()) && data.mode() & 0o022 == 0)
+    file.metadata().is_ok_and(|data| [own.uid(), 0].contains(&data.uid()) && data.mode() & OTHERS == 0)
 }
 
-/// Takes the right to write from others, without which an entry is not read; other rights stay.
-fn narrow(file: &File) -> io::Result<()> {
-    let mode = file.metadata()?.mode();
-    if mode & 0o022 == 0 { Ok(()) } else { file.set_permissions(Permissions::from_mode(mode & !0o022)) }
-}
-
-fn write(path: &Path, code: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    narrow(&File::open(folder)?)?;
+/// Files and folders that are made here are nobody else's to write to; those that are there stay as they are.
+fn write(folder: &Path, path: &Path, code: &[u8]) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o777 & !OTHERS).create(folder)?;
     write_atomically(path, Durability::Process, |file| {
-        narrow(file.get_ref())?;
+        let made = file.get_ref();
+        made.set_permissions(Permissions::from_mode(made.metadata()?.mode() & !OTHERS))?;
         file.write_all(&Sha256::digest(code))?;
         file.write_all(code)
     })

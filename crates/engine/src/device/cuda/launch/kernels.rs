@@ -11,7 +11,10 @@ use cudarc::driver::sys::{CUfunction, CUmodule};
 use crate::{
     device::{
         DeviceError,
-        cuda::ffi::{Compiler, Context, cache},
+        cuda::ffi::{
+            Compiler, Context,
+            cache::{self, Entry},
+        },
     },
     op::Kind,
 };
@@ -106,6 +109,14 @@ impl Drop for Module {
 /// Machine code that this process has had already, and for which architecture.
 static CODE: Mutex<Option<(i32, Vec<u8>)>> = Mutex::new(None);
 
+/// Why the next process compiles what this one has compiled.
+static CACHE_TROUBLE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Why every process compiles the kernels, which takes seconds, where this one has found that; once.
+pub fn cache_trouble() -> Option<String> {
+    CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 /// Machine code, from the cache or from the compiler.
 fn code(context: &Context) -> Result<Vec<u8>, String> {
     let architecture = context.gpu.architecture();
@@ -118,8 +129,9 @@ fn code(context: &Context) -> Result<Vec<u8>, String> {
     let source = sources::joined();
     let version = format!("{}.{}", compiler.version.0, compiler.version.1);
     let parts = [source.as_bytes(), options[0].as_bytes(), options[1].as_bytes(), version.as_bytes()];
-    let (code, _) =
+    let Entry { code, trouble } =
         cache::get(cache::folder().as_deref(), &parts, || compiler.cubin("kernels.cu", &source, &options))?;
+    *CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     *known = Some((architecture, code.clone()));
     Ok(code)
 }

@@ -15,5 +15,5 @@ pub use heartbeat::{CallGuard, Heartbeat, Watch};
 pub use in_flight::{Done, InFlightQueue, Queued};
 pub(in crate::device::cuda) use kernel::arguments;
 pub use kernel::{Shape, is_large_product, launch, shape};
-pub use kernels::Kernels;
+pub use kernels::{Kernels, cache_trouble};
 pub use stream::{Event, Stream};

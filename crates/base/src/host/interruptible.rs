@@ -1,0 +1,57 @@
+//! Long readings that end soon after a signal.
+
+use std::{
+    io::{self, Read},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+/// Whether a signal has asked the process to end.
+static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Lets readings end. A signal handler may call it.
+pub(super) fn interrupt() {
+    IS_INTERRUPTED.store(true, Ordering::SeqCst);
+}
+
+/// To be asked between two pieces of a long reading.
+///
+/// # Errors
+/// A signal has asked the process to end.
+pub fn check_interrupted() -> io::Result<()> {
+    // Not `ErrorKind::Interrupted`: those who meet it read again.
+    if IS_INTERRUPTED.load(Ordering::SeqCst) { Err(io::Error::other("ended by a signal")) } else { Ok(()) }
+}
+
+/// A reader whose every read asks first.
+pub struct Interruptible<R>(pub R);
+
+impl<R: Read> Read for Interruptible<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        check_interrupted()?;
+        self.0.read(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Zeros without end; the third piece comes with a signal.
+    struct Endless(u32);
+
+    impl Read for Endless {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0 += 1;
+            if self.0 == 3 {
+                interrupt();
+            }
+            io::repeat(0).read(bytes)
+        }
+    }
+
+    #[test]
+    fn a_signal_ends_what_has_no_end() {
+        let error = Interruptible(Endless(0)).read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "ended by a signal");
+    }
+}

@@ -1,0 +1,104 @@
+//! What the values of a swept key are called where they are tables.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use toml::{Table, Value};
+
+use super::key::short_keys;
+
+/// Short names for the values of one axis that are tables or lists of tables, by their texts: `sgd` for
+/// `{ sgd = { lr = 0.1 } }`; where several have that key, what they differ in is added: `sgd(lr 0.1)`.
+pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String, String> {
+    let texts: BTreeSet<&str> = values.filter(|text| !text.is_empty()).collect();
+    let mut by_key: BTreeMap<String, Vec<(&str, BTreeMap<String, String>)>> = BTreeMap::new();
+    for &text in texts.iter().filter(|text| text.contains('{')) {
+        let parsed = toml::from_str::<Table>(&format!("value = {text}")).ok();
+        let Some(value) = parsed.and_then(|mut table| table.remove("value")) else { continue };
+        let only = value.as_table().filter(|table| table.len() == 1).and_then(|table| table.iter().next());
+        let (key, inner) = only.map_or((String::new(), &value), |(key, inner)| (key.clone(), inner));
+        let mut leaves = BTreeMap::new();
+        add_leaves(String::new(), inner, &mut leaves);
+        by_key.entry(key).or_default().push((text, leaves));
+    }
+    let names = by_key.iter().flat_map(|(key, group)| {
+        let all: BTreeSet<&str> =
+            group.iter().flat_map(|(_, leaves)| leaves.keys().map(String::as_str)).collect();
+        let differs =
+            |leaf: &&str| group.iter().any(|(_, leaves)| leaves.get(*leaf) != group[0].1.get(*leaf));
+        let differing: Vec<&str> = all.into_iter().filter(differs).collect();
+        let titles = short_keys(&differing);
+        group.iter().map(move |(text, leaves)| {
+            let known =
+                differing.iter().zip(&titles).filter_map(|(leaf, title)| Some((title, leaves.get(*leaf)?)));
+            let inner = known.map(|(title, value)| format!("{title} {value}")).collect::<Vec<_>>().join(" ");
+            let name = if key.is_empty() || inner.is_empty() {
+                format!("{key}{inner}")
+            } else {
+                format!("{key}({inner})")
+            };
+            ((*text).to_owned(), name)
+        })
+    });
+    let names: HashMap<String, String> = names.collect();
+    let mut taken: HashSet<&str> = texts.iter().copied().filter(|text| !names.contains_key(*text)).collect();
+    let is_clear = names.values().all(|name| !name.is_empty() && taken.insert(name));
+    if is_clear { names } else { HashMap::new() }
+}
+
+/// Adds what a value holds by dotted keys; indices are keys of lists that hold tables.
+pub fn add_leaves(key: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
+    let below = |inner: &str| if key.is_empty() { inner.to_owned() } else { format!("{key}.{inner}") };
+    match value {
+        Value::Table(table) => {
+            table.iter().for_each(|(inner, value)| add_leaves(below(inner), value, leaves));
+        }
+        Value::Array(values) if values.iter().any(Value::is_table) => {
+            let numbered = values.iter().enumerate();
+            numbered.for_each(|(place, value)| add_leaves(below(&place.to_string()), value, leaves));
+        }
+        leaf => {
+            let text = match leaf {
+                Value::String(text) => text.clone(),
+                // Very small or large values get an exponent, which TOML allows.
+                Value::Float(number) => format!("{number:?}"),
+                other => other.to_string(),
+            };
+            leaves.insert(key, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(values: &[&str]) -> Vec<String> {
+        let short = short_values(values.iter().copied());
+        values.iter().map(|&value| short.get(value).map_or(value, String::as_str).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_table_is_called_by_its_key_and_what_sets_it_apart() {
+        let sgd = ["{ sgd = { lr = 0.1, momentum = 0.9 } }", "{ sgd = { lr = 0.01, momentum = 0.9 } }"];
+        let adam = "{ adam = { lr = 0.001 } }";
+        assert_eq!(shown(&[sgd[0], adam]), ["sgd", "adam"]);
+        assert_eq!(shown(&[sgd[0], sgd[1], adam]), ["sgd(lr 0.1)", "sgd(lr 0.01)", "adam"]);
+        assert_eq!(shown(&["{ sgd = { lr = 0.1 } }", sgd[0]]), ["sgd", "sgd(momentum 0.9)"]);
+        assert_eq!(shown(&["relu", "{ dropout = { p = 0.1 } }", ""]), ["relu", "dropout", ""]);
+        let wide = |n: u32| format!("[{{ linear = {{ out_features = {n} }} }}, \"relu\"]");
+        assert_eq!(shown(&[&wide(8), &wide(16)]), ["out_features 8", "out_features 16"]);
+        let csv = |path: &str| format!("{{ path = \"{path}\", target = \"y\" }}");
+        assert_eq!(shown(&[&csv("a"), &csv("b")]), ["path a", "path b"]);
+    }
+
+    #[test]
+    fn what_stays_unclear_is_written_out() {
+        for values in
+            [["{ x = \"1\" }", "{ x = 1 }"], ["adam", "{ adam = { lr = 0.1 } }"], ["[1, 2]", "a { b"]]
+        {
+            assert_eq!(shown(&values), values);
+        }
+        let one = "{ path = \"a\", target = \"y\" }";
+        assert_eq!(shown(&[one]), [one]);
+    }
+}
