@@ -21,9 +21,9 @@ pub enum ReportError {
         "`{0}` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)"
     )]
     NoRun(String),
-    /// With a hint at what is nearly named.
+    /// With a hint at what is nearly named, and at all that there is.
     #[error("no run has a column `{word}`")]
-    NoColumn { word: String, near: Option<String> },
+    NoColumn { word: String, near: Option<String>, hint: String },
     /// Something of a command's options.
     #[error("{message}")]
     Query { message: String, hint: Option<String> },
@@ -68,7 +68,8 @@ impl ReportError {
             Self::NoValues { .. } => Some(
                 "`--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns",
             ),
-            Self::Query { hint, .. } | Self::NoColumn { near: hint, .. } => hint.as_deref(),
+            Self::Query { hint, .. } => hint.as_deref(),
+            Self::NoColumn { hint, .. } => Some(hint),
             Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
             Self::Pattern { .. }
             | Self::Parquet(_)

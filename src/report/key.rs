@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::{
     ReportError,
+    grouping::distinct,
     leaves::Leaves,
     run::{LEARNED, Run},
 };
@@ -57,7 +58,20 @@ impl Key {
         if found.is_empty() {
             let last = known().flat_map(|name| [name, name.rsplit('.').next().unwrap_or(name)]);
             let near = nearest(word, last).map(|near| format!("did you mean `{near}`?"));
-            return Err(ReportError::NoColumn { word: word.to_owned(), near });
+            let axes: Vec<&str> = distinct(runs.iter().flat_map(|run| &run.axes))
+                .into_iter()
+                .map(|(axis, _)| axis.as_str())
+                .collect();
+            let known = known_figures(runs);
+            let all = short(&distinct(axes))
+                .into_iter()
+                .chain(["status"])
+                .chain(known)
+                .collect::<Vec<_>>()
+                .join(", ");
+            let near_first = near.iter().map(|near| format!("{near} ")).collect::<String>();
+            let hint = format!("{near_first}runs here have {all}, and the keys of their spec");
+            return Err(ReportError::NoColumn { word: word.to_owned(), near, hint });
         }
         let has_two = |run: &Run| found.iter().filter(|name| value(run, name).is_some()).count() > 1;
         if runs.iter().any(has_two) {
@@ -87,6 +101,18 @@ impl Key {
     pub(super) fn stands_for(&self, name: &str) -> bool {
         self.0.iter().any(|own| own == name)
     }
+}
+
+/// The names of all figures that some run has a number for.
+pub(super) fn known_figures(runs: &[Run]) -> Vec<&str> {
+    let learned = LEARNED.into_iter().filter(|name| runs.iter().any(|run| run.learned(name).is_some()));
+    let logged = distinct(runs.iter().flat_map(Run::logged_names));
+    let is_number = |(column, cell): &(&String, &String)| {
+        !WORDS.contains(&column.as_str()) && cell.parse::<f64>().is_ok()
+    };
+    let figures = runs.iter().flat_map(|run| run.figures.iter().filter(is_number));
+    let figures: BTreeSet<&str> = figures.map(|(column, _)| column.as_str()).collect();
+    learned.chain(logged).chain(figures).collect()
 }
 
 /// Everything that a run may be asked for.
@@ -137,7 +163,11 @@ mod tests {
             let error = key(word).unwrap_err();
             format!("{error}; {}", error.hint().unwrap_or_default())
         };
-        assert_eq!(error("wdth"), "no run has a column `wdth`; did you mean `width`?");
+        assert_eq!(
+            error("wdth"),
+            "no run has a column `wdth`; did you mean `width`? runs here have sgd.lr, 0.width, 2.width, adam.lr, \
+             status, and the keys of their spec"
+        );
         assert_eq!(
             error("width"),
             "`width` stands for several keys; name one of `layers.0.width`, `layers.2.width`"

@@ -1,12 +1,10 @@
 //! The figure by which runs are ranked.
 
-use std::collections::BTreeSet;
-
 use super::{
     ReportError,
     grouping::{distinct, grouped},
-    key::{Key, WORDS},
-    run::{LEARNED, Run, more_is_better},
+    key::{Key, known_figures},
+    run::{Run, more_is_better},
 };
 use crate::units;
 
@@ -42,7 +40,7 @@ impl Metric {
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
         Self::find(name, runs)?.map_err(|near| {
             let near = near.map(|near| format!("{near} ")).unwrap_or_default();
-            let hint = Some(format!("{near}runs here have {}", known(runs).join(", ")));
+            let hint = Some(format!("{near}runs here have {}", known_figures(runs).join(", ")));
             ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
         })
     }
@@ -169,18 +167,6 @@ impl Metric {
         let fixed = |value: f64| format!("{:.digits$}", scale * value);
         format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
     }
-}
-
-/// The names of all figures that some run has a number for.
-fn known(runs: &[Run]) -> Vec<&str> {
-    let learned = LEARNED.into_iter().filter(|name| runs.iter().any(|run| run.learned(name).is_some()));
-    let logged = distinct(runs.iter().flat_map(Run::logged_names));
-    let is_number = |(column, cell): &(&String, &String)| {
-        !WORDS.contains(&column.as_str()) && cell.parse::<f64>().is_ok()
-    };
-    let figures = runs.iter().flat_map(|run| run.figures.iter().filter(is_number));
-    let figures: BTreeSet<&str> = figures.map(|(column, _)| column.as_str()).collect();
-    learned.chain(logged).chain(figures).collect()
 }
 
 /// Values in the unit and with the decimals that the largest has in words: `0.1 k`, `215.6 k`.

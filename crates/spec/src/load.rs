@@ -1,9 +1,9 @@
 //! From a file and overrides to an experiment: every trial read and checked.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read as _},
-    path::Path,
+    path::{Path, PathBuf},
     sync::OnceLock,
 };
 
@@ -16,6 +16,7 @@ use super::{
     points::{Points, folder_of, node},
     problem::{Location, Problem},
     reader::{self, Item, Read, Reading},
+    suggest,
     sweep::{self, Judged, MAX_TRIALS, Sweep},
     tree::{self, Table, Value},
 };
@@ -132,9 +133,11 @@ fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
     let mut bytes = Vec::new();
     let opened: io::Result<Box<dyn io::Read>> =
         if is_piped { Ok(Box::new(io::stdin())) } else { File::open(path).map(|file| Box::new(file) as _) };
-    opened
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|e| refuse(format!("cannot read `{name}`: {}", host::reason(&e))))?;
+    opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|e| {
+        let mut problem = refuse(format!("cannot read `{name}`: {}", host::reason(&e)));
+        problem.hint = near(path).map(|near| format!("did you mean `{}`?", near.display()));
+        problem
+    })?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(refuse(format!("`{name}` is larger than {} MiB: it is no spec", MAX_BYTES >> 20)));
     }
@@ -147,6 +150,16 @@ fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
             Location::File { path: path.to_owned(), line: Some(line), column: Some(column), text: None };
         Box::new(Problem::new(place, "not TOML: the file is not UTF-8 text"))
     })
+}
+
+/// The spec beside a path whose name is nearly that of the path.
+fn near(path: &Path) -> Option<PathBuf> {
+    let entries =
+        fs::read_dir(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))).ok()?;
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let typed = path.file_name()?.to_str()?;
+    let names: Vec<String> = names.filter(|name| name.ends_with(".toml") && name != typed).collect();
+    suggest::nearest(typed, names.iter().map(String::as_str)).map(|name| path.with_file_name(name))
 }
 
 /// Takes `[sweep]` out of the tree: trials have none.

@@ -126,7 +126,7 @@ fn trials_run_side_by_side() {
     assert_eq!(lab.run(&["--jobs", "2"]).ended.stderr, refused);
     let Some(sim) = Sim::get() else { return };
     let ended = sim.run(&place, &["devices.num_gpus=0,1", "--jobs", "2"], &[]).ended;
-    let refused = "error: `--jobs` runs trials on the CPU side by side; trial 1 uses a GPU\n  = hint: leave `--jobs` out\n";
+    let refused = "error: `--jobs` runs trials on the CPU side by side; trial 1 uses a GPU\n  = hint: leave `--jobs` out; `runner run --resume SWEEP` is a second process that takes trials, too\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), refused));
 }
 

@@ -1,5 +1,5 @@
 //! Successive halving: at each rung the best of its trials go on, once all of them are there. So the choice depends neither
-//! on the order in which trials end nor on `--jobs`. `rungs.csv` keeps what was decided, for `--resume` and for readers.
+//! on the order in which trials end nor on `--jobs` nor on the processes that share the sweep. `rungs.csv` keeps what was decided, for `--resume` and for readers.
 
 use std::collections::BTreeSet;
 

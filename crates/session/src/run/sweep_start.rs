@@ -122,12 +122,17 @@ fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -
     if session.jobs() == 1 {
         return None;
     }
-    let message = if !P::SIDE_BY_SIDE {
-        "`--jobs` runs trainings side by side; this kind measures the machine".to_owned()
+    let (message, hint) = if !P::SIDE_BY_SIDE {
+        let message = "`--jobs` runs trainings side by side; this kind measures the machine";
+        (message.to_owned(), "leave `--jobs` out")
     } else {
         let trial = prepared.iter().position(Prepared::uses_gpu)?;
-        format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU")
+        let message = format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU");
+        (
+            message,
+            "leave `--jobs` out; `runner run --resume SWEEP` is a second process that takes trials, too",
+        )
     };
-    print_error(message, Some("leave `--jobs` out"));
+    print_error(message, Some(hint));
     Some(Exit::Refused)
 }

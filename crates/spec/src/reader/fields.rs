@@ -123,16 +123,13 @@ impl<'a> Fields<'a> {
         self.read(name, doc, None, read)
     }
 
-    /// Keys of versions to come: refused by name, absent from the schema.
-    pub fn later(&mut self, names: &[&'static str]) {
-        for name in names {
-            if let Some(entry) = self.entry(name) {
-                let path = self.reading.path_to(Some(name));
-                let problem =
-                    Problem::new(entry.key_span.place(), format!("`{path}` is not in this version"));
-                self.reading.report(path, problem);
-                self.known.push(name);
-            }
+    /// Refuses a key that others might expect, with what does its work; it is absent from the schema.
+    pub fn replaced(&mut self, name: &'static str, message: &str, hint: &str) {
+        if let Some(entry) = self.entry(name) {
+            let path = self.reading.path_to(Some(name));
+            let problem = Problem::new(entry.key_span.place(), format!("`{path}`: {message}")).hint(hint);
+            self.reading.report(path, problem);
+            self.known.push(name);
         }
     }
 

@@ -4,6 +4,7 @@ use super::{
     super::{
         key::Key,
         problem::Problem,
+        suggest,
         tree::{Entry, Table, Value},
     },
     fit::{Fit, read_fit, read_key},
@@ -29,8 +30,11 @@ impl Conditions {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let mut fits = vec![Fit::new(); keys.len()];
+        let mut unknown: Vec<Key> = Vec::new();
         for entry in &when.entries {
-            let Some((axis, fit)) = read_condition(keys, of_grid, entry, problems) else { continue };
+            let Some((axis, fit)) = read_condition((keys, of_grid), entry, &mut unknown, problems) else {
+                continue;
+            };
             for (other, values) in &fit {
                 if !values.iter().any(|value| can_be(*other, value)) {
                     let message =
@@ -41,6 +45,7 @@ impl Conditions {
             }
             fits[axis] = fit;
         }
+        refuse_unknown(&unknown, &keys[..of_grid], problems);
         let mut left: Vec<usize> = (0..keys.len()).collect();
         let mut order = Vec::new();
         while !left.is_empty() {
@@ -99,18 +104,32 @@ impl Conditions {
     }
 }
 
+/// One problem for all keys that are not in the grid.
+fn refuse_unknown(unknown: &[Key], grid: &[&Key], problems: &mut Vec<Problem>) {
+    let [first, others @ ..] = unknown else { return };
+    let names: Vec<String> = unknown.iter().map(Key::dotted).collect();
+    let listed = suggest::listing(names.iter().map(String::as_str), "and");
+    let verb = if others.is_empty() { "is" } else { "are" };
+    let grid: Vec<String> = grid.iter().map(|key| key.dotted()).collect();
+    let near = suggest::nearest(&names[0], grid.iter().map(String::as_str));
+    let hint = near.map_or("give values there".to_owned(), |near| format!("did you mean `{near}`?"));
+    let mut problem =
+        Problem::new(first.place(), format!("`sweep.when`: {listed} {verb} not in `sweep.grid`"));
+    problem.related = others.iter().map(|key| (key.place(), "nor is this".to_owned())).collect();
+    problems.push(problem.hint(hint));
+}
+
 /// The axis of a condition, and what must hold.
 fn read_condition(
-    keys: &[&Key],
-    of_grid: usize,
+    (keys, of_grid): (&[&Key], usize),
     entry: &Entry,
+    unknown: &mut Vec<Key>,
     problems: &mut Vec<Problem>,
 ) -> Option<(usize, Fit)> {
     let key = read_key(entry, problems)?;
     let name = key.dotted();
     let Some(axis) = keys[..of_grid].iter().position(|own| own.dotted() == name) else {
-        let message = format!("`sweep.when`: `{name}` is not in `sweep.grid`");
-        problems.push(Problem::new(key.place(), message).hint("give it values there"));
+        unknown.push(key);
         return None;
     };
     let Value::Table(table) = &entry.node.value else {

@@ -23,7 +23,9 @@ pub(super) fn read_fit(keys: &[&Key], table: &Table, so: &str, problems: &mut Ve
             let axes: Vec<String> = keys.iter().map(|axis| axis.dotted()).collect();
             let listed = suggest::listing(axes.iter().map(String::as_str), "and");
             let message = format!("`{name}` is not swept, {so}");
-            problems.push(Problem::new(key.place(), message).hint(format!("swept: {listed}")));
+            let near = suggest::nearest(&name, axes.iter().map(String::as_str));
+            let hint = near.map_or(format!("swept: {listed}"), |near| format!("did you mean `{near}`?"));
+            problems.push(Problem::new(key.place(), message).hint(hint));
             return None;
         };
         let mut values = vec![entry.node.value.clone()];

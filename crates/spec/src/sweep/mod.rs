@@ -111,7 +111,11 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read);
-        t.later(&["share"]);
+        t.replaced(
+            "share",
+            "a process runs one trial at a time on a GPU",
+            "leave it out, and start a second process: `runner run --resume SWEEP`",
+        );
         if repeats > 1 {
             refuse_repeats(t, sampler);
         }

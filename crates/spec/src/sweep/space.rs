@@ -184,7 +184,8 @@ fn number(piece: &str) -> Option<Number> {
 fn count(n: Number, text: &str) -> Result<usize, NoSpace> {
     let whole = n.integer.filter(|n| (2..=super::MAX_TRIALS as i64).contains(n));
     let count = whole.and_then(|n| usize::try_from(n).ok());
-    count.ok_or_else(|| wrong(text, "the last number counts values: an integer of at least 2"))
+    let why = || format!("the last number counts values: an integer from 2 to {}", super::MAX_TRIALS);
+    count.ok_or_else(|| wrong(text, &why()))
 }
 
 /// From the first number to before the second; exact in the decimals that were written.
@@ -194,8 +195,18 @@ fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
     // A quotient such as 2.9999999999999996 means 3.
     let n = if (n - n.round()).abs() < 1e-9 { n.round() } else { n.ceil() };
     if !(1.0..=MAX_VALUES).contains(&n) {
-        let why = if n > MAX_VALUES { "too many values" } else { "no values: the end is left out" };
-        return Err(wrong(text, why));
+        let (why, hint) = if step.value == 0.0 {
+            ("its step is 0".to_owned(), "leave the step out, or name another".to_owned())
+        } else if n > MAX_VALUES {
+            let hint = "take a larger step, or let a sampler draw from `int(a, b)` or `uniform(a, b)`";
+            (format!("{n} values, more than {MAX_VALUES} trials"), hint.to_owned())
+        } else if from.value == to.value {
+            ("no values: the end is left out".to_owned(), "one value needs no range".to_owned())
+        } else {
+            let hint = format!("`range({}, {}, {})` has some", from.value, to.value, -step.value);
+            ("no values: its step leads away from its end".to_owned(), hint)
+        };
+        return Err(NoSpace { message: format!("`{text}`: {why}"), hint });
     }
     let decimals =
         [from, step].map(|x| x.value.to_string().split_once('.').map_or(0, |(_, rest)| rest.len()));
@@ -310,11 +321,12 @@ mod tests {
             ("linspace(1, x, 2)", "`linspace(1, x, 2)`: it takes finite numbers"),
             (
                 "linspace(1, 2, 1)",
-                "`linspace(1, 2, 1)`: the last number counts values: an integer of at least 2",
+                "`linspace(1, 2, 1)`: the last number counts values: an integer from 2 to 100000",
             ),
             ("5..5", "`5..5`: no values: the end is left out"),
-            ("range(0, 1, 0)", "`range(0, 1, 0)`: too many values"),
-            ("0..999999", "`0..999999`: too many values"),
+            ("5..1", "`5..1`: no values: its step leads away from its end"),
+            ("range(0, 1, 0)", "`range(0, 1, 0)`: its step is 0"),
+            ("0..999999", "`0..999999`: 999999 values, more than 100000 trials"),
             (
                 "range(0, 1e19, 4611686018427387904)",
                 "`range(0, 1e19, 4611686018427387904)`: its values do not fit into 64 bits",
