@@ -30,39 +30,28 @@ enum Use {
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or no column that a model could learn from.
-pub fn draft(data: &Path, target: Option<&str>, file: Option<&Path>) -> Result<String, Box<Problem>> {
+pub fn draft(data: &Path, targets: &[String], file: Option<&Path>) -> Result<String, Box<Problem>> {
     let profile = CsvProfile::read(data)?;
     let CsvProfile { columns, rows, .. } = &profile;
-    let refuse = |message: String| Problem::new(Location::Nowhere, message);
-    let names = || columns.iter().map(|column| column.name.as_str());
-    let place = match target {
-        None => columns.len() - 1,
-        Some(name) => names().position(|own| own == name).ok_or_else(|| {
-            let listed = names().collect::<Vec<_>>().join("`, `");
-            let near = nearest(name, names()).map(|near| format!("did you mean `{near}`? "));
-            let hint = format!("{}its columns are `{listed}`", near.unwrap_or_default());
-            refuse(format!("`{}` has no column `{name}`", data.display())).hint(hint)
-        })?,
-    };
-    let target_column = &columns[place];
-    let is_class = is_class(target_column, *rows);
-    if has_decimal_commas(target_column) {
-        let message = format!("`{}` cannot be predicted: it has {DECIMAL_COMMAS}", target_column.name);
-        return Err(refuse(message).hint("write them with points").into());
+    let targets = targets_of(data, columns, targets)?;
+    let is_class = targets.len() == 1 && is_class(targets[0], *rows);
+    for target in &targets {
+        let why = match target.distinct() {
+            _ if has_decimal_commas(target) => (format!("it has {DECIMAL_COMMAS}"), "write them with points"),
+            0 | 1 => ("all its values are equal".to_owned(), OTHER),
+            distinct if is_class && (distinct > rows / 2 || target.has_many()) => {
+                ("nearly every row has another text".to_owned(), OTHER)
+            }
+            _ if !is_class && !target.is_numeric() => {
+                ("it holds text, and several targets are numbers".to_owned(), OTHER)
+            }
+            _ => continue,
+        };
+        return Err(refusal(format!("`{}` cannot be predicted: {}", target.name, why.0)).hint(why.1).into());
     }
-    if target_column.distinct() < 2 {
-        let message =
-            format!("there is nothing to predict in `{}`: all its values are equal", target_column.name);
-        return Err(refuse(message).hint("`--target COLUMN` names another column").into());
-    }
-    if is_class && (target_column.distinct() > rows / 2 || target_column.has_many()) {
-        let message =
-            format!("`{}` cannot be predicted: nearly every row has another text", target_column.name);
-        return Err(refuse(message).hint("`--target COLUMN` names another column").into());
-    }
-    let others = columns.iter().enumerate().filter(|(own, _)| *own != place);
-    let mut uses: Vec<(&ColumnProfile, Use)> =
-        others.map(|(_, column)| (column, use_of(column, *rows))).collect();
+    let is_target = |column: &&ColumnProfile| targets.iter().any(|target| std::ptr::eq(*target, *column));
+    let others = columns.iter().filter(|column| !is_target(column));
+    let mut uses: Vec<(&ColumnProfile, Use)> = others.map(|column| (column, use_of(column, *rows))).collect();
     let has_feature = uses.iter().any(|(_, purpose)| !matches!(purpose, Use::Ignored(_)));
     // Where there is nothing else, the number of a row may be a time.
     if let Some((_, purpose)) =
@@ -70,11 +59,49 @@ pub fn draft(data: &Path, target: Option<&str>, file: Option<&Path>) -> Result<S
     {
         *purpose = Use::Number;
     } else if !has_feature {
-        let message = format!("`{}` has no column to predict `{}` from", data.display(), target_column.name);
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
+        let message = format!("`{}` has no column to predict `{}` from", data.display(), names.join("`, `"));
         let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, *purpose));
-        return Err(refuse(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
+        return Err(refusal(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
-    Ok(Draft { data, file, profile: &profile, target: target_column, is_class, uses }.text())
+    Ok(Draft { data, file, profile: &profile, targets, is_class, uses }.text())
+}
+
+const OTHER: &str = "`--target COLUMN` names another column";
+
+fn refusal(message: String) -> Problem {
+    Problem::new(Location::Nowhere, message)
+}
+
+/// The columns that are named, each or several by a comma; the last one where none is.
+fn targets_of<'a>(
+    data: &Path,
+    columns: &'a [ColumnProfile],
+    words: &[String],
+) -> Result<Vec<&'a ColumnProfile>, Box<Problem>> {
+    let find = |name: &str| columns.iter().find(|column| column.name == name);
+    let mut found: Vec<&ColumnProfile> = Vec::new();
+    for word in words {
+        // A name may hold commas.
+        let names =
+            if find(word).is_some() { vec![&word[..]] } else { word.split(',').map(str::trim).collect() };
+        for name in names {
+            let target = find(name).ok_or_else(|| {
+                let names = || columns.iter().map(|column| column.name.as_str());
+                let listed = names().collect::<Vec<_>>().join("`, `");
+                let near = nearest(name, names()).map(|near| format!("did you mean `{near}`? "));
+                let hint = format!("{}its columns are `{listed}`", near.unwrap_or_default());
+                refusal(format!("`{}` has no column `{name}`", data.display())).hint(hint)
+            })?;
+            if !found.iter().any(|known| known.name == name) {
+                found.push(target);
+            }
+        }
+    }
+    if words.is_empty() {
+        found.extend(columns.last());
+    }
+    Ok(found)
 }
 
 /// Whether a target holds classes: text, or few whole numbers.
@@ -119,7 +146,8 @@ struct Draft<'a> {
     data: &'a Path,
     file: Option<&'a Path>,
     profile: &'a CsvProfile,
-    target: &'a ColumnProfile,
+    /// One, or several that are numbers.
+    targets: Vec<&'a ColumnProfile>,
     is_class: bool,
     uses: Vec<(&'a ColumnProfile, Use)>,
 }
@@ -132,7 +160,7 @@ impl Draft<'_> {
         let spec = self.file.and_then(Path::file_stem).map(|stem| stem.to_string_lossy());
         let data = || stem.split('.').next().filter(|name| !name.is_empty()).unwrap_or("table");
         let name = spec.as_deref().unwrap_or_else(data);
-        let outputs = if self.is_class { self.target.distinct() } else { 1 };
+        let outputs = if self.is_class { self.targets[0].distinct() } else { self.targets.len() };
         let hidden = match rows {
             0..500 => 16,
             500..5000 => 32,
@@ -172,8 +200,9 @@ impl Draft<'_> {
 
     /// The keys of the source.
     fn source(&self) -> String {
-        let target = self.target;
+        let target = self.targets[0];
         let about = match (self.is_class, target.is_numeric()) {
+            _ if self.targets.len() > 1 => "quantities, an output for each".to_owned(),
             (true, false) => format!("{} classes", target.distinct()),
             (true, true) => format!(
                 "{} whole numbers, taken for classes; as a quantity: loss = \"mse\" and out_features = 1",
@@ -181,9 +210,11 @@ impl Draft<'_> {
             ),
             (false, _) => "a quantity".to_owned(),
         };
+        let names: Vec<String> = self.targets.iter().map(|target| quoted(&target.name)).collect();
+        let name = if let [name] = &names[..] { name.clone() } else { format!("[{}]", names.join(", ")) };
         let mut lines = vec![
             format!("path = {}", quoted(&self.path().to_string_lossy())),
-            format!("target = {}    # {about}", quoted(&target.name)),
+            format!("target = {name}    # {about}"),
         ];
         lines.extend(self.features());
         lines.extend(self.missing());
@@ -225,8 +256,9 @@ impl Draft<'_> {
     fn missing(&self) -> Option<String> {
         let is_used = |(_, purpose): &&(&ColumnProfile, Use)| !matches!(purpose, Use::Ignored(_));
         let missing: usize = self.uses.iter().filter(is_used).map(|(column, _)| column.missing).sum();
+        let lost: usize = self.targets.iter().map(|target| target.missing).sum();
         let cells = |count: usize| units::counted(count as u64, "missing cell");
-        match (self.target.missing, missing) {
+        match (lost, missing) {
             (0, 0) => None,
             (0, filled) => Some(format!(
                 "missing = \"mean\"    # fills {}; \"drop\" leaves their rows out",

@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use super::{args::ReportOptions, png};
 use crate::{
-    host::{Durability, open_regular, reason, write_atomically},
+    host::{Durability, is_replaceable, reason, write_atomically},
     predict::{Trained, WhichWeights, predict_validation},
     report::{self, Found, HEAD, Page, PageRequest, Predicted, SVG, find_one},
     run::{Exit, print, print_error, print_stderr},
@@ -147,20 +147,5 @@ fn default_path(paths: &[String]) -> PathBuf {
             Err(_) => PathBuf::from(NAME),
         },
         _ => PathBuf::from(NAME),
-    }
-}
-
-/// Whether there is no such file, or only an earlier one that begins alike. A pipe or a device is an error.
-fn is_replaceable(path: &Path, head: &[u8]) -> io::Result<bool> {
-    let mut file = match open_regular(path) {
-        Ok((file, _)) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
-        Err(e) => return Err(e),
-    };
-    let mut found = vec![0; head.len()];
-    match file.read_exact(&mut found) {
-        Ok(()) => Ok(found == head),
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(e) => Err(e),
     }
 }

@@ -38,7 +38,7 @@ pub fn new(options: &NewOptions) -> Exit {
             print_error("only `csv` is drafted from a table", Some("`runner new csv FILE --from DATA`"));
             return Exit::Refused;
         }
-        Some(data) => match draft(data, options.target.as_deref(), options.file.as_deref()) {
+        Some(data) => match draft(data, &options.target, options.file.as_deref()) {
             Ok(text) => text,
             Err(problem) => return refuse(&Failure::new(vec![*problem])),
         },

@@ -42,11 +42,12 @@ pub fn watch(options: &WatchOptions) -> Exit {
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let is_terminal = io::stdout().is_terminal();
     let (mut line, mut screen, mut has_failed) = (String::new(), Screen::new(), false);
-    while !moment.is_over && screen.signals.count() == 0 {
+    // What stays in the terminal is of all rows.
+    while (!moment.is_over || share_read() < 1.0) && screen.signals.count() == 0 {
         let begun = Instant::now();
         if is_terminal {
             screen.draw(&moment, &options.metric)?;
-        } else if line != moment.lines[1..].join("; ") {
+        } else if !moment.is_over && line != moment.lines[1..].join("; ") {
             line = moment.lines[1..].join("; ");
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
@@ -65,10 +66,6 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
         }
     }
     screen.leave()?;
-    // What stays in the terminal is of all rows.
-    while share_read() < 1.0 && screen.signals.count() == 0 {
-        screen.rest();
-    }
     moment = look(&options.path).unwrap_or(moment);
     print_or_end(&text(&moment, None, &options.metric))
 }
@@ -123,8 +120,9 @@ fn as_it_is(text: &str) -> Result<(), Exit> {
 fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
-    let head: Vec<_> = moment.lines.iter().map(String::as_str).chain(machine).map(escape_line).collect();
-    let head = head.join("\n");
+    let most = if io::stdout().is_terminal() { width } else { usize::MAX };
+    let head = moment.lines.iter().map(String::as_str).chain(machine);
+    let head = head.map(|line| folded(&escape_line(line), most)).collect::<Vec<_>>().join("\n");
     let draw = |height: usize| {
         let height = height.clamp(LEAST_LINES, MOST_LINES);
         let curves = moment.curves(metric, Style { width, height, color, linear: false });
@@ -133,6 +131,25 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let whole = draw(height);
     let around = whole.lines().count().saturating_sub(height.clamp(LEAST_LINES, MOST_LINES));
     escape_uncoloured(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
+}
+
+/// A line broken between words where it is wider than the terminal.
+fn folded(line: &str, width: usize) -> String {
+    let (mut text, mut taken) = (String::new(), 0);
+    for (place, word) in line.split(' ').enumerate() {
+        let length = word.chars().count();
+        if taken > 0 && taken + 1 + length > width {
+            text.push_str("\n ");
+            taken = 1;
+        }
+        if place > 0 {
+            text.push(' ');
+            taken += 1;
+        }
+        text.push_str(word);
+        taken += length;
+    }
+    text
 }
 
 /// Lines that a terminal adds where words, which stand above the curves, are wider than it.
@@ -145,4 +162,16 @@ fn wraps(text: &str, width: usize) -> usize {
 fn size() -> (usize, usize) {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or((100, 24), |(width, height)| (width.0.clamp(40, 400).into(), height.0.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folded;
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(folded("a bc def gh", 6), "a bc\n  def\n  gh");
+        assert_eq!(folded("  #1 longer than this", 9), "  #1\n  longer\n  than\n  this");
+        assert_eq!(folded("a/path/of/one/word", 6), "a/path/of/one/word");
+    }
 }

@@ -1,14 +1,14 @@
 //! The file that a command writes: replaced once all is in it, and never one of the files that the command reads.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    fs::{self, OpenOptions},
+    io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use super::PredictError;
-use crate::host::{Durability, write_atomically};
+use crate::host::{Durability, is_replaceable, write_atomically};
 
 /// The one file of a run's folder that may be written afterwards: `runner report` shows it.
 const FOR_REPORT: &str = "confusion.csv";
@@ -49,15 +49,9 @@ impl<'a> OutputFile<'a> {
     /// # Errors
     /// It is something else than `what`.
     pub fn check_replaces(&self, head: &[u8], what: &'static str) -> Result<(), PredictError> {
-        let mut found = vec![0; head.len()];
-        match (self.path.metadata(), File::open(self.path)) {
-            (Ok(file), Ok(mut opened)) if file.is_file() && file.len() > 0 => {
-                let is_alike = opened.read_exact(&mut found).is_ok() && found == head;
-                let other = || PredictError::IsOther { file: self.path.to_owned(), what };
-                is_alike.then_some(()).ok_or_else(other)
-            }
-            _ => Ok(()),
-        }
+        // What is no regular file is written to, not replaced.
+        let is_other = self.path.is_file() && is_replaceable(self.path, head).is_ok_and(|may| !may);
+        if is_other { Err(PredictError::IsOther { file: self.path.to_owned(), what }) } else { Ok(()) }
     }
 
     /// The file's name in messages.

@@ -7,18 +7,21 @@ pub(super) fn wrong(cell: &[u8], column: &str, what: &str) -> String {
     format!("`{}` in column `{column}` {what}", String::from_utf8_lossy(cell))
 }
 
+// This crate is compiled for size, where each step of an iterator is a call.
+
 pub(super) fn integer(cell: &[u8]) -> Option<u64> {
     // More digits may overflow.
-    if !(1..=19).contains(&cell.len()) {
+    if cell.is_empty() || cell.len() > 19 {
         return None;
     }
-    let mut value = 0;
-    for byte in cell {
-        let digit = byte.wrapping_sub(b'0');
+    let (mut value, mut at) = (0, 0);
+    while at < cell.len() {
+        let digit = cell[at].wrapping_sub(b'0');
         if digit > 9 {
             return None;
         }
-        value = value * 10 + u64::from(digit);
+        value = value * 10 + digit as u64;
+        at += 1;
     }
     Some(value)
 }
@@ -29,16 +32,23 @@ pub(super) fn number(cell: &[u8]) -> Option<f64> {
     const MOST_DIGITS: usize = 15;
     const TENS: [f64; MOST_DIGITS + 1] =
         [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
-    let (mut digits, mut value, mut point) = (0, 0_u64, None);
-    for (at, byte) in cell.iter().enumerate().take(MOST_DIGITS + 2) {
-        match byte {
-            b'0'..=b'9' => (digits, value) = (digits + 1, value * 10 + u64::from(byte - b'0')),
-            b'.' if point.is_none() => point = Some(at + 1),
-            _ => digits = MOST_DIGITS + 1,
+    let (mut digits, mut value, mut at) = (0, 0_u64, 0);
+    // How many digits stand after the point.
+    let mut after = 0;
+    while at < cell.len() && at <= MOST_DIGITS {
+        let digit = cell[at].wrapping_sub(b'0');
+        at += 1;
+        if digit <= 9 {
+            (digits, value) = (digits + 1, value * 10 + digit as u64);
+        } else if cell[at - 1] == b'.' && digits + 1 >= at {
+            after = cell.len() - at;
+        } else {
+            digits = 0;
+            break;
         }
     }
-    if (1..=MOST_DIGITS).contains(&digits) && cell.len() <= MOST_DIGITS + 1 {
-        return Some(value as f64 / TENS[point.map_or(0, |point| cell.len() - point)]);
+    if matches!(digits, 1..=MOST_DIGITS) && at == cell.len() {
+        return Some(value as f64 / TENS[after]);
     }
     str::from_utf8(cell).ok()?.parse().ok()
 }

@@ -70,7 +70,7 @@ impl Comparison {
         let named: Vec<String> = keys.filter(|key| *key != AVAILABLE).map(|key| self.named(key)).collect();
         let decisive = self.decisive();
         sentence += &if !unknown.is_empty() {
-            format!("{} no environment.toml in run {unknown}", if comparable.is_empty() { "" } else { ";" })
+            format!("{} no environment.toml in {unknown}", if comparable.is_empty() { "" } else { ";" })
         } else if !decisive.is_empty() {
             format!("{join} whose times say nothing of each other: {}", differ(&decisive))
         } else if named.is_empty() {
@@ -83,7 +83,7 @@ impl Comparison {
         }
         let dirty = self.places(|run| environment(run, "git.dirty") == Some("true"));
         if !dirty.is_empty() {
-            sentence += &format!("; uncommitted changes in run {dirty}");
+            sentence += &format!("; uncommitted changes in {dirty}");
         }
         sentence
     }
@@ -100,7 +100,7 @@ impl Comparison {
     pub fn builds(&self) -> Option<String> {
         let runs = self.places(is_debug);
         let words = of_build("debug").filter(|_| !runs.is_empty())?;
-        Some(format!("the build of run {runs} is {words}"))
+        Some(format!("the build of {runs} is {words}"))
     }
 
     /// The kinds of experiment, in the order of their first run.
@@ -126,10 +126,15 @@ impl Comparison {
         }
     }
 
-    /// The numbers of the matching runs, as `1, 3`.
+    /// The matching runs: `run 1, 3 to 5`, or `all runs`; empty where there are none.
     fn places(&self, so: impl Fn(&Run) -> bool) -> String {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
-        places.map(|(place, _)| (place + 1).to_string()).collect::<Vec<_>>().join(", ")
+        let places: Vec<usize> = places.map(|(place, _)| place + 1).collect();
+        match places.len() {
+            0 => String::new(),
+            count if count > 1 && count == self.runs.len() => "all runs".to_owned(),
+            _ => format!("run {}", units::numbers(&places)),
+        }
     }
 }
 

@@ -1,11 +1,11 @@
-//! Small CSV files as `record` writes them: complete lines, and a torn last line if the process was killed.
+//! CSV files that fit in memory, as `record` writes them: complete lines, and a torn last line if the process was killed.
 
-use std::path::Path;
+use std::{io::Read, path::Path};
 
 use csv::{ErrorKind, StringRecord};
 
 use super::ReportError;
-use crate::host::read_text;
+use crate::host::open_regular;
 
 /// A file's complete lines.
 pub(super) struct CsvFile {
@@ -17,7 +17,9 @@ pub(super) struct CsvFile {
 
 /// Reads a file to memory, without a torn last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
-    let text = read_text(path).map_err(|e| ReportError::read(path, e))?;
+    let mut text = String::new();
+    let read = open_regular(path).and_then(|(mut file, _)| file.read_to_string(&mut text));
+    read.map_err(|e| ReportError::read(path, e))?;
     let whole = &text[..text.rfind('\n').map_or(0, |newline| newline + 1)];
     if let Some(file) = read_plain(whole) {
         return Ok(file);

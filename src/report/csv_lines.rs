@@ -127,29 +127,32 @@ pub(super) fn take_lines(
     take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
 ) -> Result<(), Fault> {
     let mut cells: Vec<&[u8]> = Vec::with_capacity(width);
-    let mut start = 0;
-    for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
-        let line = &text[start..end];
-        start = end + 1;
-        *lines += 1;
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            continue;
-        }
-        cells.clear();
-        let (mut from, mut is_quoted) = (0, false);
-        // Cells are short: a search for each takes longer than a look at each byte.
-        for (at, &byte) in line.iter().enumerate() {
-            if byte == b',' {
-                cells.push(&line[from..at]);
-                from = at + 1;
+    // The line, the cell in it, and the byte. This crate is compiled for size, where each step of an iterator is a call.
+    let (mut start, mut from, mut at) = (0, 0, 0);
+    let mut is_quoted = false;
+    while at <= text.len() {
+        let byte = if at < text.len() { text[at] } else { b'\n' };
+        if byte == b',' {
+            cells.push(&text[from..at]);
+            from = at + 1;
+        } else if byte == b'"' {
+            is_quoted = true;
+        } else if byte == b'\n' {
+            *lines += 1;
+            let end = if at > start && text[at - 1] == b'\r' { at - 1 } else { at };
+            if end > start {
+                cells.push(&text[from..end]);
+                let taken = if is_quoted {
+                    take_quoted(&text[start..end], width, take)
+                } else {
+                    take_checked(&cells, width, take)
+                };
+                taken.map_err(|message| Fault::Line(*lines, message))?;
             }
-            is_quoted |= byte == b'"';
+            cells.clear();
+            (start, from, is_quoted) = (at + 1, at + 1, false);
         }
-        cells.push(&line[from..]);
-        let taken =
-            if is_quoted { take_quoted(line, width, take) } else { take_checked(&cells, width, take) };
-        taken.map_err(|message| Fault::Line(*lines, message))?;
+        at += 1;
     }
     Ok(())
 }

@@ -258,9 +258,12 @@ impl MetricsFile {
             return Err(wrong(split, "split", "is neither `train` nor `validation`"));
         }
         let rows = if is_validation { 0 } else { whole(3)? };
-        let metrics = self.metrics.iter().zip(&mut self.curves).zip(&mut self.ends);
-        for ((&place, (name, splits)), ends) in metrics {
-            let cell = cells[place];
+        // An iterator's steps are calls, where this crate is compiled for size.
+        let mut metric = 0;
+        while metric < self.metrics.len() {
+            let (cell, (name, splits)) = (cells[self.metrics[metric]], &mut self.curves[metric]);
+            let ends = &mut self.ends[metric];
+            metric += 1;
             if cell.is_empty() {
                 continue;
             }
@@ -282,7 +285,9 @@ impl MetricsFile {
             }
         }
         self.elapsed_s.clear();
-        self.places[4].into_iter().for_each(|place| self.elapsed_s.extend_from_slice(cells[place]));
+        if let Some(place) = self.places[4] {
+            self.elapsed_s.extend_from_slice(cells[place]);
+        }
         self.last = Some(Row { step, epoch, elapsed_s: None, is_validation });
         Ok(())
     }

@@ -71,6 +71,24 @@ fn a_quantity() {
     assert!(ran.summary("best_value").parse::<f64>().unwrap() < 0.6);
 }
 
+/// Named at once or one by one; a comma may also belong to a name.
+#[test]
+fn several_quantities() {
+    let place = Sandbox::new("");
+    let row = |n: u32| format!("{}.5,{},{},w{}\n", n % 13, n % 3, n % 13 * 2, n % 2);
+    let rows: String = (0..90).map(row).collect();
+    fs::write(place.path().join("two.csv"), format!("x,y,\"z, in mm\",word\n{rows}")).unwrap();
+    let text = drafted(&place, &["two.csv", "--target", "y", "--target", "z, in mm"]);
+    let expected =
+        "target = [\"y\", \"z, in mm\"]    # quantities, an output for each\ncategorical = [\"word\"]";
+    assert!(text.contains(expected) && text.contains("out_features = 2 }"), "{text}");
+    place.run(&["-q"]).ended_by(0);
+    assert!(drafted(&place, &["two.csv", "--target", "x, y"]).contains("target = [\"x\", \"y\"] "));
+    let refused = place.runner(&["new", "csv", "--from", "two.csv", "--target", "y,word"]);
+    let words = "error: `word` cannot be predicted: it holds text, and several targets are numbers\n";
+    assert!(refused.code == Some(2) && refused.stderr.starts_with(words), "{refused:?}");
+}
+
 /// Semicolons, no header, a counter, a constant, prose, odd cells, a target with gaps, names that need quotes.
 #[test]
 fn columns_that_do_not_help_are_left_out() {
@@ -158,7 +176,7 @@ fn what_cannot_be_drafted() {
         place.runner(&["new", "mlp", "--from", "one.csv"]).stderr,
     ];
     insta::assert_snapshot!(all.join("\n"), @r#"
-    error: there is nothing to predict in `b`: all its values are equal
+    error: `b` cannot be predicted: all its values are equal
      = hint: `--target COLUMN` names another column
 
     error: expected 2 cells, as in the first line, found 1

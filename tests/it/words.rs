@@ -231,8 +231,8 @@ fn what_a_debug_build_says_of_its_times() {
     reported(&raw(&["lab.toml", "--runs-dir", "lab"]), "  build ");
     reported(&raw(&["spec.toml", "seed=1,2", "--runs-dir", "sweep"]), "  build ");
     raw(&["spec.toml", "seed=1"]);
-    reported(&raw(&["compare", "runs"]), "the build of run 1, 2 is ");
-    reported(&raw(&["compare", "runs", "--export", "csv"]), "warning: the build of run 1, 2 is ");
+    reported(&raw(&["compare", "runs"]), "the build of all runs is ");
+    reported(&raw(&["compare", "runs", "--export", "csv"]), "warning: the build of all runs is ");
     let log = folder.text("run.log");
     assert_eq!(log.matches(&format!(" WARN  build {DEBUG_BUILD}\n")).count(), usize::from(is_debug), "{log}");
 }

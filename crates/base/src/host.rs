@@ -29,7 +29,7 @@ pub use atomic::{Durability, sync_path, write_atomically};
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
-pub use regular::{open_regular, read_text};
+pub use regular::{is_replaceable, open_regular, read_text};
 pub use run_queue::run_delay;
 pub use signals::{ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
 pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};

@@ -316,9 +316,9 @@ pub struct NewOptions {
     /// With `csv`: draft the spec for this table, by what its columns hold
     #[arg(long, value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
     pub from: Option<PathBuf>,
-    /// The column to predict [default: the last one]
+    /// The column to predict, or several of numbers: `--target a,b` [default: the last one]
     #[arg(long, value_name = "COLUMN", requires = "from")]
-    pub target: Option<String>,
+    pub target: Vec<String>,
 }
 
 fn template_names() -> clap::builder::PossibleValuesParser {

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 /// Elements without content.
-const EMPTY: [&str; 8] = ["meta", "line", "rect", "circle", "path", "polyline", "br", "col"];
+const EMPTY: [&str; 9] = ["meta", "line", "rect", "circle", "path", "polyline", "br", "wbr", "col"];
 
 /// A piece of a page.
 #[derive(Clone, Default)]

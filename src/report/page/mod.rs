@@ -251,5 +251,9 @@ fn notes(chart: &Chart) -> Vec<String> {
         let grey = if are_grey { "; grey lines have none" } else { "" };
         format!("Lines are means over seeds or folds; bands reach from the lowest to the highest{grey}.")
     });
-    band.into_iter().chain(thinned).chain(grey).chain(uneven).chain(lost).collect()
+    let is_hidden = |place: &usize| chart.lines[..*place].iter().any(|line| line.y == chart.lines[*place].y);
+    let hidden = (0..chart.lines.len()).filter(is_hidden).map(|place| chart.lines[place].name.as_str());
+    let hidden: Vec<&str> = hidden.collect();
+    let hidden = (!hidden.is_empty()).then(|| format!("Hidden by equal lines: {}.", hidden.join(", ")));
+    band.into_iter().chain(thinned).chain(grey).chain(uneven).chain(lost).chain(hidden).collect()
 }

@@ -51,7 +51,15 @@ fn keys<'a>(html: &mut Html, caption: &str, lines: impl Iterator<Item = (&'a str
         html.words("caption", &[], caption);
         for (key, words) in lines {
             html.with("tr", &[], |html| {
-                html.words("th", &[("scope", &"row")], key);
+                html.with("th", &[("scope", &"row")], |html| {
+                    // A narrow screen breaks a key between its words.
+                    for (place, piece) in key.split_inclusive(['.', '_']).enumerate() {
+                        if place > 0 {
+                            html.empty("wbr", &[]);
+                        }
+                        html.text(piece);
+                    }
+                });
                 html.words("td", &[], &words);
             });
         }

@@ -6,7 +6,7 @@ mod absent;
 mod file;
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
 };
@@ -21,7 +21,7 @@ use super::{
     grid::Column,
     key::WORDS,
 };
-use crate::host::{Durability, write_atomically};
+use crate::host::{Durability, is_replaceable, write_atomically};
 
 /// Rows of a group, which is held in memory.
 const GROUP: usize = 1 << 16;
@@ -87,7 +87,15 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
     }
     // A build without Parquet opens no file.
     ParquetFile::new(&columns, io::sink())?;
-    let written = write_atomically(to, Durability::Process, |file| {
+    if !is_replaceable(to, b"PAR1").map_err(|e| ReportError::write(to, e))? {
+        return Err(ReportError::Query {
+            message: format!("`{}` is no Parquet file, and is not replaced", to.display()),
+            hint: Some("write to another file".to_owned()),
+        });
+    }
+    // A link stays, and the file that it leads to is replaced.
+    let target = fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
+    let written = write_atomically(&target, Durability::Process, |file| {
         let write = || {
             let mut out = ParquetFile::new(&columns, file)?;
             rows(&files, &columns, |cells| out.write(cells))?;
@@ -151,8 +159,6 @@ fn rows(
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]

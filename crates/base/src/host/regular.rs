@@ -24,6 +24,20 @@ pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, length))
 }
 
+/// Whether a new file that begins with `head` may take this place: there is none, an empty one, or one that begins alike.
+///
+/// # Errors
+/// As of [`open_regular`], but for a file that is not there.
+pub fn is_replaceable(path: &Path, head: &[u8]) -> io::Result<bool> {
+    let mut found = Vec::new();
+    match open_regular(path) {
+        Ok((file, _)) => file.take(head.len() as u64).read_to_end(&mut found)?,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+        Err(e) => return Err(e),
+    };
+    Ok(found.is_empty() || found == head)
+}
+
 /// Bytes of a spec or a description of a run, at most.
 const MOST_TEXT: u64 = 16 << 20;
 
