@@ -6,17 +6,20 @@ use toml::{Table, Value};
 
 use super::key::short_keys;
 
+/// What a value holds, by dotted keys.
+type Leaves = BTreeMap<String, String>;
+
 /// Short names for the values of one axis that are tables or lists of tables, by their texts: `sgd` for
 /// `{ sgd = { lr = 0.1 } }`; where several have that key, what they differ in is added: `sgd(lr 0.1)`.
 pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String, String> {
     let texts: BTreeSet<&str> = values.filter(|text| !text.is_empty()).collect();
-    let mut by_key: BTreeMap<String, Vec<(&str, BTreeMap<String, String>)>> = BTreeMap::new();
+    let mut by_key: BTreeMap<String, Vec<(&str, Leaves)>> = BTreeMap::new();
     for &text in texts.iter().filter(|text| text.contains('{')) {
         let parsed = toml::from_str::<Table>(&format!("value = {text}")).ok();
         let Some(value) = parsed.and_then(|mut table| table.remove("value")) else { continue };
         let only = value.as_table().filter(|table| table.len() == 1).and_then(|table| table.iter().next());
         let (key, inner) = only.map_or((String::new(), &value), |(key, inner)| (key.clone(), inner));
-        let mut leaves = BTreeMap::new();
+        let mut leaves = Leaves::new();
         add_leaves(String::new(), inner, &mut leaves);
         by_key.entry(key).or_default().push((text, leaves));
     }
@@ -46,7 +49,7 @@ pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String
 }
 
 /// Adds what a value holds by dotted keys; indices are keys of lists that hold tables.
-pub fn add_leaves(key: String, value: &Value, leaves: &mut BTreeMap<String, String>) {
+pub fn add_leaves(key: String, value: &Value, leaves: &mut Leaves) {
     let below = |inner: &str| if key.is_empty() { inner.to_owned() } else { format!("{key}.{inner}") };
     match value {
         Value::Table(table) => {

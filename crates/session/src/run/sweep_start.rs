@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     plan::Machine,
-    record::{LineMode, RecordError, SweepLine, SweepTable, TrialEnd, Verbosity},
-    spec::{TrialSpec, short_keys},
+    record::{LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
+    spec::{Experiment, TrialSpec, short_keys},
 };
 
 /// Runs the trials of a sweep that are not done.
@@ -41,14 +41,9 @@ fn run<P: Planned>(
         Ok(opened) => opened,
         Err(exit) => return Ok(exit.into()),
     };
-    let points = match Points::read(experiment, &folder) {
+    let points = match read_points(experiment, &folder) {
         Ok(points) => points,
-        Err(BadLine(line)) => {
-            let path = Points::<P::Spec>::path(&folder);
-            let message = format!("`{}`: line {line} is no point of this sweep", path.display());
-            print_error(message, Some("mend the line, or remove it: its trial is drawn anew"));
-            return Ok(Exit::Refused.into());
-        }
+        Err(exit) => return Ok(exit.into()),
     };
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
@@ -95,6 +90,16 @@ fn run<P: Planned>(
     };
     sweep.learn_from_ended();
     sweep.run_all(rungs)
+}
+
+/// What was drawn before; where it is of another sweep, this has been printed.
+fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<Points<'e, S>, Exit> {
+    Points::read(experiment, folder).map_err(|BadLine(line)| {
+        let message =
+            format!("`{}`: line {line} is no point of this sweep", Points::<S>::path(folder).display());
+        print_error(message, Some("mend the line, or remove it: its trial is drawn anew"));
+        Exit::Refused
+    })
 }
 
 /// The line that says how far the sweep is, where `ends` are known.

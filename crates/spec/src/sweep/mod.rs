@@ -111,11 +111,7 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read);
-        t.replaced(
-            "share",
-            "a process runs one trial at a time on a GPU",
-            "leave it out, and start a second process: `runner run --resume SWEEP`",
-        );
+        refuse_share(t);
         if repeats > 1 {
             refuse_repeats(t, sampler);
         }
@@ -323,6 +319,12 @@ fn conditions_of(v: Item<'_>) -> Table {
         Value::Table(table) => Some(table.clone()),
         _ => None,
     })
+}
+
+/// Trials that share a GPU.
+fn refuse_share(t: &mut Fields<'_>) {
+    let hint = "leave it out, and start a second process: `runner run --resume SWEEP`";
+    t.replaced("share", "a process runs one trial at a time on a GPU", hint);
 }
 
 /// What judges single trials takes no repeats.
