@@ -184,14 +184,14 @@ impl Run {
         let mut known = Vec::new();
         if let Some(metrics) = &self.metrics {
             let file = live::metrics(metrics)?;
-            known.extend(file.last().map(|row| ("steps", row.step.to_string())));
-            known.extend(file.last().map(|row| ("epochs", row.epoch.to_string())));
-            known.extend(file.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
-            let ends = file.ends("loss");
-            let mean = ends.and_then(|ends| ends.epoch.mean());
-            known.extend(mean.map(|loss| ("epoch_train_loss", loss.to_string())));
-            let validation = ends.and_then(|ends| ends.validation.clone());
-            known.extend(validation.map(|loss| ("final_validation_loss", loss)));
+            if let Some(row) = file.last {
+                known.extend([("steps", row.step.to_string()), ("epochs", row.epoch.to_string())]);
+            }
+            if let Some(ends) = file.ends("loss") {
+                known.extend(ends.train.map(|loss| ("final_train_loss", loss.to_string())));
+                known.extend(ends.epoch_mean().map(|loss| ("epoch_train_loss", loss.to_string())));
+                known.extend(ends.validation.clone().map(|loss| ("final_validation_loss", loss)));
+            }
             let metric = self.monitor().trim_start_matches("validation.");
             if let Some(best) = file.best(metric, more_is_better(metric)) {
                 known.push(("best_value", best.text.clone()));
