@@ -29,7 +29,10 @@ pub(super) struct Run {
     pub(super) trial: Option<usize>,
     /// Whether it is the trial with which a sweep's process began.
     pub(super) is_first_trial: bool,
+    /// Where values are tables, these are their short names.
     pub(super) axes: Vec<(String, String)>,
+    /// The axes that have short names, with their values as in `sweep.csv`.
+    pub(super) tables: Vec<(String, String)>,
     /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
     pub(super) reason: String,
@@ -298,6 +301,16 @@ impl Run {
     /// Which repeat of a sweep it is.
     pub(super) fn repeat(&self) -> Option<&str> {
         self.axes.iter().find(|(axis, _)| axis == REPEAT).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of an axis, as in `sweep.csv`.
+    pub(super) fn written(&self, key: &str) -> Option<&str> {
+        self.table(key).or_else(|| self.axis(key))
+    }
+
+    /// The value of an axis that has a short name, as in `sweep.csv`.
+    pub(super) fn table(&self, key: &str) -> Option<&str> {
+        self.tables.iter().find(|(axis, _)| axis == key).map(|(_, value)| value.as_str())
     }
 
     /// The value of an axis, from the sweep or else from the spec.
