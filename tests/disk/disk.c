@@ -3,17 +3,20 @@
 // DISK_CALL and DISK_N: that call of the process fails with the error number DISK_ERROR, and leaves a mark in DISK_MARK.
 // The call `short` is a write of half of the bytes.
 // DISK_IMAGE: what a loss of power leaves. At each fsync of a file its content is copied there as `f-INODE`; a folder's
-// fsync leaves the inodes of its files as `d-INODE`.
+// fsync leaves the inodes of its files as `d-INODE`. A syncfs is the fsync of all files and folders below $DISK_PATH, and
+// fails as one.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define REAL(name) __typeof__(&name) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
@@ -92,6 +95,20 @@ int fsync(int fd) {
     REAL(fsync);
     if (is_ours(fd) && fails("fsync")) return -1;
     keep(fd);
+    return real(fd);
+}
+
+static int keep_path(const char *path, const struct stat *facts, int type, struct FTW *place) {
+    (void)facts, (void)type, (void)place;
+    int fd = openat(AT_FDCWD, path, O_RDONLY);
+    if (fd >= 0) keep(fd), syscall(SYS_close, fd);
+    return 0;
+}
+
+int syncfs(int fd) {
+    REAL(syncfs);
+    if (is_ours(fd) && fails("fsync")) return -1;
+    if (getenv("DISK_IMAGE") && is_ours(fd)) nftw(getenv("DISK_PATH"), keep_path, 16, FTW_PHYS);
     return real(fd);
 }
 

@@ -23,6 +23,7 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 pub use atomic::{Durability, sync_path, write_atomically};
@@ -33,7 +34,7 @@ pub use regular::{is_replaceable, open_regular, read_text};
 pub use run_queue::run_delay;
 pub use signals::{ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
 pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};
-pub use write_out::start_writing;
+pub use write_out::{start_writing, sync_file_system};
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
@@ -60,14 +61,18 @@ pub fn cache_folder() -> Option<PathBuf> {
 }
 
 pub fn cpu_model() -> Option<String> {
-    model_in(&cpuinfo_head()?)
+    model_in(cpuinfo_head()?)
 }
 
-/// The first core's part of `/proc/cpuinfo`: with a hundred cores, the whole file takes milliseconds to read.
-fn cpuinfo_head() -> Option<String> {
-    let mut head = vec![0; 4096];
-    let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
-    Some(String::from_utf8_lossy(head.get(..length)?).into_owned())
+/// The first core's part of `/proc/cpuinfo`: with a hundred cores, the whole file takes milliseconds to read. Read once, as
+/// all that stays while a process runs: a sweep asks for it with every trial.
+fn cpuinfo_head() -> Option<&'static str> {
+    static HEAD: LazyLock<Option<String>> = LazyLock::new(|| {
+        let mut head = vec![0; 4096];
+        let length = File::open("/proc/cpuinfo").ok()?.read(&mut head).ok()?;
+        Some(String::from_utf8_lossy(head.get(..length)?).into_owned())
+    });
+    HEAD.as_deref()
 }
 
 fn model_in(cpuinfo: &str) -> Option<String> {
@@ -81,6 +86,11 @@ fn model_in(cpuinfo: &str) -> Option<String> {
 
 /// The first core's caches from L1 on, as `L1 data 48K`.
 pub fn caches() -> Vec<String> {
+    static CACHES: LazyLock<Vec<String>> = LazyLock::new(read_caches);
+    CACHES.clone()
+}
+
+fn read_caches() -> Vec<String> {
     let read = |index: u32, what: &str| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
         fs::read_to_string(path).ok().map(|text| text.trim().to_lowercase())
@@ -92,9 +102,11 @@ pub fn caches() -> Vec<String> {
     (0..).map_while(cache).collect()
 }
 
-/// Logical cores that this process may use.
+/// Logical cores that this process may use, as it began.
 pub fn logical_cores() -> Option<usize> {
-    std::thread::available_parallelism().ok().map(usize::from)
+    static CORES: LazyLock<Option<usize>> =
+        LazyLock::new(|| std::thread::available_parallelism().ok().map(usize::from));
+    *CORES
 }
 
 /// An entry of `/proc/meminfo`, in bytes.
@@ -113,10 +125,13 @@ pub fn process_memory(what: &str) -> Option<u64> {
     meminfo(&fs::read_to_string("/proc/self/status").ok()?, what)
 }
 
-/// This process's cgroup memory limit in bytes, if it is below `total`.
+/// This process's cgroup memory limit in bytes, as it began, if it is below `total`.
 pub fn memory_limit(total: Option<u64>) -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    limit_in(&groups, Path::new("/sys/fs/cgroup")).filter(|&limit| total.is_none_or(|total| limit < total))
+    static LIMIT: LazyLock<Option<u64>> = LazyLock::new(|| {
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        limit_in(&groups, Path::new("/sys/fs/cgroup"))
+    });
+    LIMIT.filter(|&limit| total.is_none_or(|total| limit < total))
 }
 
 /// The lowest limit of the cgroup and its ancestors.

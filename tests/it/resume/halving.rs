@@ -120,6 +120,46 @@ fn what_a_rung_left_behind_stays() {
     assert_eq!(resumed(1), failed);
 }
 
+/// What trials wrote at their last rung was not on the disk yet.
+#[test]
+fn trials_that_a_loss_of_power_took_begin_again() {
+    let place = Sandbox::new(SPEC);
+    let arguments = [&GRID[..], &[STOP]].concat();
+    let whole = place.run(&arguments).ended_by(0).0;
+    for lost in ["safetensors", "toml", "metrics.csv"] {
+        let (command, runs) = place.prepared(&arguments);
+        let mut child = quiet(command);
+        let mut sweep = None;
+        wait_until(&mut child, || {
+            sweep = Folder::within(&runs);
+            sweep.as_ref().is_some_and(|sweep| sweep.0.join("rungs.csv").exists())
+        });
+        send("-KILL", &child);
+        child.wait().unwrap();
+        let sweep = sweep.unwrap().0;
+        let folders = trials(&sweep).into_iter().flat_map(|trial| [trial.0.join("checkpoints"), trial.0]);
+        let files =
+            folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().map(|file| file.unwrap().path());
+        for file in files.filter(|file| file.is_file()) {
+            let is_checkpoint = file.parent().unwrap().ends_with("checkpoints");
+            if file.ends_with(lost) || is_checkpoint && file.extension().is_some_and(|end| end == lost) {
+                fs::write(file, "").unwrap();
+            }
+        }
+        let ended = place.runner(&["run", "--resume", sweep.to_str().unwrap()]);
+        assert_eq!(ended.code, Some(0), "{lost}: {ended:?}");
+        assert!(ended.stderr.contains(" begins again, since "), "{lost}: {}", ended.stderr);
+        for (own, whole) in trials(&sweep).iter().zip(&trials(&whole)) {
+            let is_same = match own.summary("status").as_str() {
+                "finished" => result(own) == result(whole),
+                // Its rows are lost, and no longer of use.
+                _ => own.summary("epochs") == whole.summary("epochs"),
+            };
+            assert!(is_same, "{lost}: {}", own.0.display());
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_judged_is_refused() {
     let place = Sandbox::new(SPEC);

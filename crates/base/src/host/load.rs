@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -15,6 +15,9 @@ const TICKS_PER_S: f64 = 100.0;
 
 /// Shorter windows hold too few ticks.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
+
+/// Runs that follow each other faster share a sample: reading the counters takes longer than a short run.
+const FRESH: Duration = Duration::from_millis(10);
 
 /// The shortest window of periodic sampling.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
@@ -109,24 +112,32 @@ impl Use {
     }
 }
 
-/// Samples taken at the start of each run.
+/// Samples taken at the start and end of each run.
 #[derive(Debug, Default)]
 pub struct Watch(Mutex<Vec<Sample>>);
 
 impl Watch {
     pub fn mark(&self) {
-        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if samples.len() >= 1024 {
-            samples.drain(..512);
-        }
-        samples.extend(sample());
+        drop(self.samples());
     }
 
-    /// The load since the latest run start that is far enough back.
+    /// The load since the latest sample that is far enough back.
     pub fn load(&self) -> Option<Load> {
-        let now = sample()?;
-        let samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        samples.iter().rev().find_map(|before| Load::between(before, &now))
+        let samples = self.samples();
+        let (now, earlier) = samples.split_last()?;
+        earlier.iter().rev().find_map(|before| Load::between(before, now))
+    }
+
+    /// With one of this moment as the last.
+    fn samples(&self) -> MutexGuard<'_, Vec<Sample>> {
+        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if samples.last().is_none_or(|last| last.at.elapsed() >= FRESH) {
+            if samples.len() >= 1024 {
+                samples.drain(..512);
+            }
+            samples.extend(sample());
+        }
+        samples
     }
 }
 

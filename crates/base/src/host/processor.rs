@@ -1,6 +1,6 @@
 //! Processor facts that timings depend on, besides the model name, as Linux reports them.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, sync::LazyLock};
 
 /// Instruction sets that affect compiled code or libraries, of x86-64 and of AArch64.
 const FLAGS: &str = "sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16 \
@@ -8,7 +8,7 @@ const FLAGS: &str = "sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl
 
 /// The processor's vector instruction sets, as the kernel names them.
 pub fn flags() -> Vec<String> {
-    super::cpuinfo_head().map(|text| flags_in(&text)).unwrap_or_default()
+    super::cpuinfo_head().map(flags_in).unwrap_or_default()
 }
 
 fn flags_in(cpuinfo: &str) -> Vec<String> {
@@ -37,10 +37,13 @@ pub fn numa_nodes() -> Option<usize> {
     (nodes > 0).then_some(nodes)
 }
 
-/// The cgroup's CPU quota in cores, if there is one.
+/// The cgroup's CPU quota in cores, as the process began, if there is one.
 pub fn quota_cores() -> Option<f64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    quota_in(&groups, Path::new("/sys/fs/cgroup"))
+    static QUOTA: LazyLock<Option<f64>> = LazyLock::new(|| {
+        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        quota_in(&groups, Path::new("/sys/fs/cgroup"))
+    });
+    *QUOTA
 }
 
 /// The lowest quota of the cgroup and its ancestors.

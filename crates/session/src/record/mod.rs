@@ -126,6 +126,7 @@ pub fn open_sinks(
     // are complete, and the console names the folder once the summary is there.
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let mut lock = None;
+    let is_alone = console.trial.is_none();
     match files {
         RunFiles::Training(TrainingFiles { trial, identity, resumed, apart }) => {
             let logging = &trial.spec.logging;
@@ -141,7 +142,7 @@ pub fn open_sinks(
             lock = resumed.map(|(lock, _)| lock);
             sinks.push(Box::new(metrics));
             // Its checkpoints hold rows of the file before.
-            sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0))));
+            sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0), is_alone)));
             sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
             if logging.tensorboard {
                 sinks.push(Box::new(TensorBoard::create(run, &logging.metrics)?));
@@ -157,7 +158,7 @@ pub fn open_sinks(
         Some(lock) => RunLog::resume(lock),
         None => RunLog::create(&run.file("run.log"))?,
     }));
-    let (is_alone, summary) = (console.trial.is_none(), run.file("summary.csv"));
+    let summary = run.file("summary.csv");
     if is_alone {
         sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
     }

@@ -98,7 +98,7 @@ impl SweepTable {
             rows: vec![Default::default(); axes.len()],
             claims,
             axes,
-            queue: SyncQueue::new(),
+            queue: SyncQueue::new(sweep_folder),
             summary_columns,
             written: Instant::now(),
             is_stale: true,

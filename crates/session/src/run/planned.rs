@@ -109,6 +109,9 @@ pub enum ExecuteError {
     /// Data that was read during planning is unreadable or different now.
     #[error("the data have changed since the start: {0}")]
     Data(String),
+    /// None of the checkpoints is whole.
+    #[error("no checkpoint of `{folder}` can be used: {why}")]
+    NoCheckpoint { folder: String, why: String },
     /// A run cannot go on from its checkpoints.
     #[error("{message}")]
     Resume { message: String, hint: &'static str },

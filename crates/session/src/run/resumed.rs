@@ -30,10 +30,8 @@ impl Resumed {
             return Err(ExecuteError::Resume { message, hint: "wait for its end, or end it" });
         };
         record::remove_remnants(folder.path());
-        let found = record::newest(folder.path(), trial).map_err(|why| ExecuteError::Resume {
-            message: format!("no checkpoint of `{path}` can be used: {why}"),
-            hint: "run its spec again: `spec.toml` in its folder",
-        })?;
+        let found = record::newest(folder.path(), trial)
+            .map_err(|why| ExecuteError::NoCheckpoint { folder: path.to_string(), why })?;
         let found = found.ok_or_else(|| ExecuteError::Resume {
             message: format!("`{path}` has no checkpoint to go on from"),
             hint: "run its spec again, with a table `[checkpoint]`",

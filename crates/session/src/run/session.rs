@@ -215,6 +215,7 @@ pub(super) fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
+        ExecuteError::NoCheckpoint { .. } => Some("run its spec again: `spec.toml` in its folder"),
         ExecuteError::Resume { hint, .. } => Some(*hint),
         _ => None,
     };

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    exit::{Exit, print_error},
+    exit::{Exit, print_error, print_stderr},
     planned::{ExecuteError, Planned, Start},
     points::Points,
     prepare::Prepared,
@@ -260,8 +260,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 None => self.folder.trial(trial.index, self.short_axes(trial))?,
                 Some(folder) if has_checkpoints(folder.path()) => {
                     name = folder.name();
-                    planned.resume(&mut ready, &folder)?;
-                    folder.set_aside()?;
+                    match planned.resume(&mut ready, &folder) {
+                        Ok(()) => folder.set_aside()?,
+                        Err(error) => self.begin_again(trial.index, &folder, error)?,
+                    }
                     folder
                 }
                 Some(folder) => {
@@ -299,6 +301,20 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.disk_is_full(phase);
         }
         (ran(&result, name), exit)
+    }
+
+    /// Where what a trial would go on from was lost, clears its folder: it trains the same from its start.
+    fn begin_again(&self, trial: usize, folder: &RunDir, lost: ExecuteError) -> Result<(), ExecuteError> {
+        let is_lost = matches!(
+            lost,
+            ExecuteError::NoCheckpoint { .. } | ExecuteError::Record(RecordError::Unusable { .. })
+        );
+        if !is_lost {
+            return Err(lost);
+        }
+        let text = named(Some(trial), format!("begins again, since {lost}"));
+        self.line.apart(&mut io::stderr(), |_| print_stderr(&format!("{text}\n")));
+        Ok(folder.clear()?)
     }
 
     /// The values of a trial under the short names of their keys, where they vary.

@@ -53,16 +53,24 @@ impl Description {
     }
 }
 
+/// Where to write, and what must have reached the disk then.
+#[derive(Clone, Copy)]
+pub(super) struct Files<'a> {
+    pub folder: &'a Path,
+    pub name: &'a str,
+    pub durability: Durability,
+}
+
 /// Writes both files. Under PyTorch's names: the parameters, `best.NAME` for those of the best validation, `stateK.NAME`
 /// for the optimizer's number K of each.
 pub(super) fn write(
-    folder: &Path,
-    name: &str,
+    files: Files<'_>,
     checkpoint: &Checkpoint,
     parameters: &[Parameter],
     identity: &CheckpointIdentity,
     metrics_rows: u64,
 ) -> Result<Description, RecordError> {
+    let Files { folder, name, durability } = files;
     let arrays = &*checkpoint.arrays;
     let tensors = sets(arrays).flat_map(|(prefix, values)| {
         parameters.iter().map(move |p| (format!("{prefix}{}", p.name), p, values))
@@ -74,7 +82,7 @@ pub(super) fn write(
         [("format", "pt".to_owned()), ("framework", framework.clone())].into_iter().chain(preprocessing);
     let metadata = metadata.map(|(key, value)| (key.to_owned(), value)).collect();
     let path = folder.join(format!("{name}.safetensors"));
-    write_tensors(&path, Durability::Power, &tensors, &metadata)?;
+    write_tensors(&path, durability, &tensors, &metadata)?;
     let description = Description {
         version: VERSION,
         framework,
@@ -87,7 +95,7 @@ pub(super) fn write(
     let path = folder.join(format!("{name}.toml"));
     let text = toml::to_string(&description).map_err(|e| RecordError::encode(&path, e))?;
     let text = format!("{}\n{text}", digest_line(&text));
-    write_atomically(&path, Durability::Power, |file| file.write_all(text.as_bytes()))
+    write_atomically(&path, durability, |file| file.write_all(text.as_bytes()))
         .map_err(|e| RecordError::write(&path, e))?;
     Ok(description)
 }

@@ -2,7 +2,8 @@
 //!
 //! The arrays are on the disk before the `.toml` gets its name, and rows of `metrics.csv` before both. So a checkpoint that
 //! is named is whole, also after a loss of power; a digest proves it when a run goes on from it. Older checkpoints are
-//! removed only then.
+//! removed only then. Those that a sweep makes at its rungs without `[checkpoint]` do not wait for the disk: a trial whose
+//! checkpoint was lost runs again.
 
 mod file;
 
@@ -16,7 +17,7 @@ use self::file::{BEST, Description};
 use super::{RecordError, Sink, durable::sync_files};
 use crate::{
     event::{Checkpoint, Event, SavedState},
-    host::sync_path,
+    host::{Durability, sync_path},
     plan::Trial,
     program::Parameter,
     spec,
@@ -134,13 +135,15 @@ pub(super) struct Checkpoints {
     kept: Vec<Kept>,
     /// Rows of `metrics.csv`, which another sink writes.
     rows: u64,
+    durability: Durability,
     /// Whether the disk has the files that the run begins with.
     is_synced: bool,
 }
 
 impl Checkpoints {
     /// `rows` is the number of rows that `metrics.csv` has already.
-    pub fn new(run: &Path, trial: &Trial, identity: CheckpointIdentity, rows: u64) -> Self {
+    pub fn new(run: &Path, trial: &Trial, identity: CheckpointIdentity, rows: u64, is_alone: bool) -> Self {
+        let waits = is_alone || trial.spec.checkpoint.is_some();
         let keep = trial.spec.checkpoint.as_ref().map_or([1, 0], |rule| [rule.keep_last, rule.keep_best]);
         let monitor = trial.spec.trainer.monitor;
         let found = described(&run.join(FOLDER)).into_iter();
@@ -156,14 +159,17 @@ impl Checkpoints {
             keep: keep.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             kept: kept.collect(),
             rows,
-            is_synced: false,
+            durability: if waits { Durability::Power } else { Durability::Process },
+            is_synced: !waits,
         }
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), RecordError> {
         let begun = Instant::now();
-        let metrics = self.run.join("metrics.csv");
-        sync_path(&metrics).map_err(|e| RecordError::write(&metrics, e))?;
+        if self.durability == Durability::Power {
+            let metrics = self.run.join("metrics.csv");
+            sync_path(&metrics).map_err(|e| RecordError::write(&metrics, e))?;
+        }
         let folder = self.run.join(FOLDER);
         if !folder.is_dir() {
             fs::create_dir(&folder).map_err(|e| RecordError::make_folder(&folder, e))?;
@@ -173,8 +179,8 @@ impl Checkpoints {
             sync_files(&self.run)?;
         }
         let name = self.free_name(checkpoint.facts.step);
-        let description =
-            file::write(&folder, &name, checkpoint, &self.parameters, &self.identity, self.rows)?;
+        let files = file::Files { folder: &folder, name: &name, durability: self.durability };
+        let description = file::write(files, checkpoint, &self.parameters, &self.identity, self.rows)?;
         self.kept.push(Kept { name, cost: cost(&description, self.monitor) });
         self.remove_old(&folder);
         let _ = checkpoint.written.send(begun.elapsed()); // the training may be over
