@@ -22,7 +22,8 @@ use crate::{
     run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
 
-const ENDING: &str = "the run was asked to end, and saves what it has; Ctrl-C again ends it at once";
+const ENDING: &str =
+    "the run was asked to end, and saves what it has; Ctrl-C again, after two seconds, ends it at once";
 
 /// Runs the command with the same arguments, but for `--plot`.
 pub fn run(arguments: &[OsString]) -> Exit {
@@ -42,7 +43,8 @@ pub fn run(arguments: &[OsString]) -> Exit {
         Err(e) => return not_started(&e),
     };
     let printed = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
-    let drawn = draw(&mut child, screen);
+    screen.signals.pass_on_to(Some(&child));
+    let (drawn, has_folder) = draw(&mut child, screen);
     let status = child.wait();
     let [out, err] = printed.map(|text| text.and_then(|text| text.join().ok()).unwrap_or_default());
     print_coloured_stderr(&err);
@@ -53,7 +55,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
         Ok((Some(code @ 129..), _)) => Exit::Signal((code - 128) as u8),
         Ok((_, Some(signal))) => {
             let message = format!("the run was killed by signal {}", signal_in_words(signal));
-            print_error(message, Some("rows that were written are kept"));
+            print_error(message, has_folder.then_some("rows that were written are kept"));
             Exit::Signal(signal as u8)
         }
         _ => Exit::Failed,
@@ -61,31 +63,28 @@ pub fn run(arguments: &[OsString]) -> Exit {
     exit.more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
 }
 
-/// Draws until the run ends, and passes each signal on to it. An error is that there is no terminal any more.
-fn draw(child: &mut Child, mut screen: Screen) -> Result<(), Exit> {
+/// Draws until the run ends; returns whether it had a folder, too. An error is that there is no terminal any more.
+fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
     follow_files(true);
-    let (mut result, mut passed_on) = (Ok(()), 0);
+    let (mut result, mut has_folder) = (Ok(()), false);
     while matches!(child.try_wait(), Ok(None)) {
-        let begun = Instant::now();
-        if let (Some(folder), Ok(())) = (folder_of(child.id()), &result)
-            && let Ok(mut moment) = look(&folder.to_string_lossy())
-        {
-            moment.lines.extend((passed_on > 0).then(|| ENDING.to_owned()));
-            result = screen.draw(&moment, "loss");
+        let (begun, count) = (Instant::now(), screen.signals.count());
+        if let Some(folder) = folder_of(child.id()) {
+            has_folder = true;
+            if let (Ok(()), Ok(mut moment)) = (&result, look(&folder.to_string_lossy())) {
+                moment.lines.extend((count > 0).then(|| ENDING.to_owned()));
+                result = screen.draw(&moment, "loss");
+            }
         }
         while begun.elapsed() < EVERY
-            && screen.signals.count() == passed_on
+            && screen.signals.count() == count
             && matches!(child.try_wait(), Ok(None))
         {
             screen.rest();
         }
-        // The terminal's own signals reach the run, too, which takes both as one.
-        if screen.signals.count() != std::mem::replace(&mut passed_on, screen.signals.count()) {
-            let signal = format!("-{}", screen.signals.last());
-            let _ = Command::new("kill").args([signal, child.id().to_string()]).status();
-        }
     }
-    result.and(screen.leave())
+    screen.signals.pass_on_to(None);
+    (result.and(screen.leave()), has_folder)
 }
 
 /// The folder of the run, or of its sweep.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Read, Seek, SeekFrom},
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -10,10 +10,15 @@ use std::{
 use csv::StringRecord;
 
 use super::{ReportError, csv_file::find_columns};
-use crate::host::open_regular;
+use crate::{host::open_regular, units};
 
 /// Bytes that are read at once.
 pub(super) const BLOCK: usize = 1 << 20;
+
+/// A longer line is damage: a hole in the file, or no text.
+const LONGEST: usize = 16 << 20;
+
+const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Bytes by which an end of reading is known again.
 const KNOWN_AGAIN: usize = 64;
@@ -58,20 +63,35 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// The columns. A run that was killed at its start may have left none.
+    /// The columns, in the first line that is not empty. A run that was killed at its start may have left none.
     pub(super) fn head(file: &mut File) -> Result<(StringRecord, Self), Fault> {
-        let mut text = vec![0; BLOCK];
-        let length = file.read(&mut text)?;
-        let mut position = Self::default();
-        let mut columns = StringRecord::new();
-        if let Some(newline) = memchr::memchr(b'\n', &text[..length]) {
-            position.go_behind(&text, newline);
-            take_lines(&text[..newline], &mut position.lines, 0, &mut |cells| {
+        let (mut position, mut columns) = (Self::default(), StringRecord::new());
+        let (mut file, mut line) = (BufReader::new(file), Vec::new());
+        while columns.is_empty() {
+            line.clear();
+            Read::by_ref(&mut file).take(LONGEST as u64 + 1).read_until(b'\n', &mut line)?;
+            position.check_length(&line)?;
+            if line.pop() != Some(b'\n') {
+                break;
+            }
+            let text = line.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(&line);
+            take_lines(text, &mut position.lines, 0, &mut |cells| {
                 columns = cells.iter().map(|cell| String::from_utf8_lossy(cell)).collect();
                 Ok(())
             })?;
+            let newline = line.len();
+            line.push(b'\n');
+            position.go_behind(&line, newline);
         }
         Ok((columns, position))
+    }
+
+    /// The start of the next line, without its end, must not be too long.
+    fn check_length(&self, line: &[u8]) -> Result<(), Fault> {
+        if line.len() <= LONGEST {
+            return Ok(());
+        }
+        Err(Fault::Line(self.lines + 1, format!("it is longer than {}", units::bytes(LONGEST as u64))))
     }
 
     /// Takes the cells of the complete lines from here up to `until`, and counts the bytes in `read` as it goes.
@@ -87,17 +107,19 @@ impl Position {
         let mut text = Vec::new();
         let mut left = until.saturating_sub(self.end);
         while left > 0 && width > 0 {
+            let torn = text.len();
             let length = Read::by_ref(file).take(left.min(block as u64)).read_to_end(&mut text)? as u64;
             if length == 0 {
                 break;
             }
             left -= length;
             read.fetch_add(length, Ordering::Relaxed);
-            if let Some(newline) = memchr::memrchr(b'\n', &text) {
+            if let Some(newline) = memchr::memrchr(b'\n', &text[torn..]).map(|newline| torn + newline) {
                 take_lines(&text[..newline], &mut self.lines, width, &mut take)?;
                 self.go_behind(&text, newline);
                 text.drain(..=newline);
             }
+            self.check_length(&text)?;
         }
         Ok(())
     }
@@ -192,7 +214,7 @@ pub(super) fn scan<T>(
         let (mut file, length) = open_regular(path)?;
         let (columns, mut position) = Position::head(&mut file)?;
         if !columns.is_empty() {
-            let known = header(&columns).map_err(|message| Fault::Line(1, message))?;
+            let known = header(&columns).map_err(|message| Fault::Line(position.lines, message))?;
             let sizes = [BLOCK, columns.len()];
             position.read(&mut file, length, sizes, &AtomicU64::default(), |cells| take(&known, cells))?;
         }

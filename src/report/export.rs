@@ -60,7 +60,8 @@ impl Comparison {
         let settings: Vec<&Candidate> = rankings.iter().flat_map(|ranking| &ranking.settings).collect();
         let mut columns = Columns::new(&settings);
         for (place, key) in rankings.first().map_or(&[][..], |ranking| &ranking.keys).iter().enumerate() {
-            columns.words(key, |setting| setting.values[place].clone());
+            let written = |setting: &Candidate| self.runs[setting.places[0]].table(key).map(str::to_owned);
+            columns.words(key, |setting| written(setting).unwrap_or_else(|| setting.values[place].clone()));
         }
         let ends = |interval: Option<[f64; 2]>| interval.map_or([None; 2], |ends| ends.map(Some));
         let text = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
@@ -83,7 +84,7 @@ impl Comparison {
         let mut columns = Columns::new(&self.runs);
         columns.words("path", |run| run.path.clone());
         for axis in &self.axes {
-            columns.words(axis, |run| run.axis(axis).unwrap_or_default().to_owned());
+            columns.words(axis, |run| run.written(axis).unwrap_or_default().to_owned());
         }
         columns.words("reason", |run| run.reason.clone());
         for figure in summary_columns().into_iter().filter(|c| !self.axes.iter().any(|a| a == c)) {

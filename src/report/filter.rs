@@ -76,15 +76,17 @@ impl Test {
             .ok_or_else(|| wrong(format!("`{}` is no comparison", text.trim())))?;
         let value = value.trim_matches(['"', '\'']).to_owned();
         let is_order = !matches!(operator, Operator::Equal | Operator::Differs);
-        if (is_order && value.parse::<f64>().is_err()) || value.contains(['<', '>', '=']) {
+        let is_cut = !value.starts_with(['{', '[']) && value.contains(['<', '>', '=']);
+        if (is_order && value.parse::<f64>().is_err()) || is_cut {
             return Err(wrong(format!("expected a number after `{name}`, found `{value}`")));
         }
         Ok(Self { key: Key::new(name, runs)?, operator, value })
     }
 
-    /// Whether the text is the value, or as `sgd(lr 0.1)` a table of that key.
-    fn is_named_by(&self, own: &str) -> bool {
-        own.strip_prefix(&self.value).is_some_and(|rest| rest.is_empty() || rest.starts_with('('))
+    /// Whether the value is the run's own; a table may be named as in `sweep.csv`, as `sgd(lr 0.1)`, or by its key.
+    fn is_value(&self, run: &Run, own: &str) -> bool {
+        let is_key = || own.strip_prefix(&self.value).is_some_and(|rest| rest.starts_with('('));
+        own == self.value || self.key.table(run).is_some_and(|table| table == self.value || is_key())
     }
 
     /// Numbers are compared as numbers, all else as text. A run without the column only differs.
@@ -96,8 +98,8 @@ impl Test {
         match (own.parse::<f64>(), self.value.parse::<f64>()) {
             (Ok(own), Ok(value)) => self.operator.holds(own, value),
             _ => match self.operator {
-                Operator::Equal => self.is_named_by(own),
-                Operator::Differs => !self.is_named_by(own),
+                Operator::Equal => self.is_value(run, own),
+                Operator::Differs => !self.is_value(run, own),
                 _ => false,
             },
         }
@@ -124,6 +126,16 @@ mod tests {
         assert_eq!(chosen("lr<=.1 and status = finished"), [true, true, false]);
         assert_eq!(chosen("lr = 0.001 or lr > 0.05"), [true, false, true]);
         assert_eq!(chosen("status != 'finished'"), [false, false, true]);
+        let named = |name: &str, tables: &[(&str, &str)]| Run {
+            axes: vec![("name".to_owned(), name.to_owned())],
+            tables: tables.iter().map(|(key, table)| ((*key).to_owned(), (*table).to_owned())).collect(),
+            ..Run::default()
+        };
+        let runs = [named("a", &[]), named("a(2)", &[]), named("a(lr 2)", &[("name", "{ a = { lr = 2 } }")])];
+        let chosen = |text: &str| runs.each_ref().map(|run| Filter::new(text, &runs).unwrap().holds(run));
+        assert_eq!(chosen("name = a"), [true, false, true]);
+        assert_eq!(chosen("name != a(2)"), [true, false, true]);
+        assert_eq!(chosen("name = { a = { lr = 2 } }"), [false, false, true]);
         let error = |text: &str| Filter::new(text, &runs).err().unwrap().to_string();
         assert_eq!(error("lr"), "`lr` is no comparison");
         assert_eq!(error("lr < 0.1 <"), "expected a number after `lr`, found `0.1 <`");

@@ -89,6 +89,11 @@ impl Key {
         self.0.iter().find_map(|name| value(run, name))
     }
 
+    /// As in `sweep.csv`, where `value` is the short name of a table.
+    pub(super) fn table<'a>(&self, run: &'a Run) -> Option<&'a str> {
+        self.0.iter().find_map(|name| run.table(name))
+    }
+
     /// The run's tags, if it stands for them.
     pub(super) fn tags<'a>(&self, run: &'a Run) -> Option<&'a [String]> {
         (self.name() == TAG).then_some(&run.tags[..])

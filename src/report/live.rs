@@ -100,7 +100,7 @@ pub fn share_read() -> f64 {
 /// What to say of curves that are drawn from a sample.
 pub(super) fn sampled() -> Option<String> {
     let share = units::percent(Some(share_read()).filter(|&share| share < 1.0)?);
-    Some(format!("curves and best values are of a sample of a long metrics.csv, of which {share} is read"))
+    Some(format!("curves and figures are of a sample of a long metrics.csv, of which {share} is read"))
 }
 
 /// The curves of a `metrics.csv`; none where there is no such file, as in a run of the lab.
@@ -192,7 +192,7 @@ mod tests {
             writeln!(file, "2,1,train,8,0.5,0.2").unwrap();
         }
         file.set_len(58).unwrap();
-        assert_eq!(metrics().unwrap().last().map(|row| row.step), Some(1));
+        assert_eq!(metrics().unwrap().last.map(|row| row.step), Some(1));
     }
 
     /// A view begins with a sample, sees what is added at once, and has all rows in the end.
@@ -205,7 +205,7 @@ mod tests {
         let rows: String = (1..5000).map(row).collect();
         fs::write(&path, format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
         let mut file = File::options().append(true).open(&path).unwrap();
-        let step = || metrics_of(&path, 60, Sizes::new()).unwrap().last().unwrap().step;
+        let step = || metrics_of(&path, 60, Sizes::new()).unwrap().last.unwrap().step;
         follow_files(true);
         assert_eq!(step(), 4999);
         for next in 5000..5010 {

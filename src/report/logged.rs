@@ -41,8 +41,9 @@ fn is_listed(metrics: &str, name: &str) -> bool {
 pub(super) fn read(path: &Path) -> Result<Logged, ReportError> {
     let file = live::metrics(path)?;
     let of_metric = |(name, ends): (&str, &Ends)| {
-        let validation = ends.validation.clone().map(|cell| (format!("validation.{name}"), cell));
-        let train = ends.epoch.mean().map(|mean| (format!("train.{name}"), mean.to_string()));
+        let validation = ends.validation.clone().filter(|cell| !cell.is_empty());
+        let validation = validation.map(|cell| (format!("validation.{name}"), cell));
+        let train = ends.epoch_mean().map(|mean| (format!("train.{name}"), mean.to_string()));
         [validation, train].into_iter().flatten()
     };
     Ok(file.all_ends().flat_map(of_metric).collect())

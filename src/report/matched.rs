@@ -60,10 +60,17 @@ impl Matched {
             let places: Vec<usize> = (0..comparison.runs.len()).collect();
             Ok(Ranking::new(comparison, &places, metric, &keys)?.settings)
         };
+        // A table's short name depends on the tables beside it.
+        let written = |comparison: &Comparison, setting: &Candidate| -> Vec<String> {
+            let run = &comparison.runs[setting.places[0]];
+            let value = |(key, value): (&String, &String)| run.table(key).unwrap_or(value).to_owned();
+            keys.iter().zip(&setting.values).map(value).collect()
+        };
         let mut others: std::collections::HashMap<Vec<String>, Candidate> =
-            rank(base)?.into_iter().map(|setting| (setting.values.clone(), setting)).collect();
-        let pair = |own: Candidate| {
-            let base = others.remove(&own.values)?;
+            rank(base)?.into_iter().map(|setting| (written(base, &setting), setting)).collect();
+        let pair = |setting: Candidate| {
+            let base = others.remove(&written(own, &setting))?;
+            let own = setting;
             let difference = MeanDifference::new(&own.samples, &base.samples, 1.0);
             Some(Pair { own, base, difference })
         };
@@ -72,12 +79,13 @@ impl Matched {
             let message = format!("no finished runs of both share a setting of {}", keys.join(", "));
             return Err(ReportError::Query { message, hint: None });
         }
-        let was_run = |setting: &Candidate| {
+        let was_run = |values: &[String]| {
             let is_it =
-                |run: &Run| keys.iter().zip(&setting.values).all(|(key, value)| run.axis(key) == Some(value));
+                |run: &Run| keys.iter().zip(values).all(|(key, value)| run.written(key) == Some(value));
             own.runs.iter().any(is_it)
         };
-        let mut lost: Vec<_> = others.into_values().filter(was_run).collect();
+        let lost = others.into_iter().filter(|(values, _)| was_run(values));
+        let mut lost: Vec<_> = lost.map(|(_, setting)| setting).collect();
         lost.sort_by(|a, b| a.values.cmp(&b.values));
         keys.retain(|key| key != EVERYTHING);
         Ok(Self { keys, pairs, lost })

@@ -9,8 +9,6 @@ use std::{
     thread,
 };
 
-use csv::StringRecord;
-
 use super::{
     ReportError,
     cells::{integer, number, wrong},
@@ -18,10 +16,7 @@ use super::{
     csv_lines::{BLOCK, Fault, Position, take_lines},
     series::Series,
 };
-use crate::{
-    event::EpochLoss,
-    host::{logical_cores, open_regular},
-};
+use crate::host::{logical_cores, open_regular};
 
 /// By what a long file is read; small in tests.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +46,8 @@ pub(super) type MetricCurves = (String, [Series; 2]);
 /// What was read of the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MetricsFile {
-    columns: StringRecord,
+    /// Cells of each line.
+    width: usize,
     /// Where the columns of `NO_METRIC` stand.
     places: [Option<usize>; 5],
     /// Where those of metrics stand.
@@ -59,10 +55,9 @@ pub(super) struct MetricsFile {
     pub(super) curves: Vec<MetricCurves>,
     /// What is known of each metric besides.
     ends: Vec<Ends>,
-    last: Option<Row>,
+    pub(super) last: Option<Row>,
     /// Its cell of `elapsed_s`.
     elapsed_s: Vec<u8>,
-    pub(super) last_loss: Option<f64>,
     position: Position,
 }
 
@@ -71,10 +66,22 @@ pub(super) struct MetricsFile {
 pub(super) struct Ends {
     /// The lowest and the highest validation.
     extremes: [Option<Validation>; 2],
-    /// The last validation, as written.
+    /// The cell of the last validation, as written.
     pub(super) validation: Option<String>,
-    /// The mean of the last epoch's training.
-    pub(super) epoch: EpochLoss,
+    /// The last value in training.
+    pub(super) train: Option<f64>,
+    epoch: EpochValues,
+}
+
+/// Values of the last training epoch.
+#[derive(Clone, Debug, Default)]
+struct EpochValues {
+    epoch: u64,
+    rows: u64,
+    /// Each value times its rows.
+    sum: f64,
+    /// The value of all rows, while they have one.
+    only: Option<f64>,
 }
 
 /// The last row.
@@ -82,7 +89,6 @@ pub(super) struct Ends {
 pub(super) struct Row {
     pub(super) step: u64,
     pub(super) epoch: u64,
-    pub(super) elapsed_s: Option<f64>,
     pub(super) is_validation: bool,
 }
 
@@ -101,10 +107,15 @@ impl MetricsFile {
         let whole = || {
             let (mut file, length) = open_regular(path)?;
             let head = Self::head(&mut file)?;
+            if head.width == 0 {
+                return Ok(head);
+            }
             let parts = head.parts(&mut file, length, sizes)?;
             let part = |range: &Range<u64>| -> Result<Self, Fault> {
                 let mut part = head.clone();
-                part.position.end = range.start;
+                if range.start > head.position.end {
+                    (part.position.end, part.position.lines) = (range.start, 0);
+                }
                 part.take(&mut open_regular(path)?.0, range.end, read, sizes)?;
                 Ok(part)
             };
@@ -121,7 +132,7 @@ impl MetricsFile {
                 match &mut joined {
                     None => joined = Some(part?),
                     // Lines are counted from the start of the file.
-                    Some(joined) => joined.append(part.map_err(|e| e.after(joined.position.lines - 1))?),
+                    Some(joined) => joined.append(part.map_err(|e| e.after(joined.position.lines))?),
                 }
             }
             Ok(joined.unwrap_or(head))
@@ -154,8 +165,7 @@ impl MetricsFile {
                     && first < last
                 {
                     let text = &block[first + 1..last];
-                    let _ =
-                        take_lines(text, &mut 0, sample.columns.len(), &mut |cells| sample.take_row(cells));
+                    let _ = take_lines(text, &mut 0, sample.width, &mut |cells| sample.take_row(cells));
                     end = at + last as u64 + 1;
                 }
             }
@@ -180,9 +190,9 @@ impl MetricsFile {
         Ok(())
     }
 
-    /// The last row.
-    pub(super) fn last(&self) -> Option<Row> {
-        self.last.map(|row| Row { elapsed_s: number(&self.elapsed_s), ..row })
+    /// The time of the last row.
+    pub(super) fn elapsed_s(&self) -> Option<f64> {
+        number(&self.elapsed_s)
     }
 
     /// The best validation of a metric: the highest value, or the lowest.
@@ -205,7 +215,8 @@ impl MetricsFile {
         if columns.is_empty() {
             return Ok(Self::default());
         }
-        find_columns(&columns, ["step", "epoch", "split"]).map_err(|message| Fault::Line(1, message))?;
+        find_columns(&columns, ["step", "epoch", "split"])
+            .map_err(|message| Fault::Line(position.lines, message))?;
         let places = NO_METRIC.map(|name| columns.iter().position(|column| column == name));
         let metrics: Vec<usize> =
             (0..columns.len()).filter(|&at| !NO_METRIC.contains(&&columns[at])).collect();
@@ -215,7 +226,7 @@ impl MetricsFile {
             ends: vec![Ends::default(); metrics.len()],
             places,
             metrics,
-            columns,
+            width: columns.len(),
             position,
             ..Self::default()
         })
@@ -240,7 +251,7 @@ impl MetricsFile {
     /// Reads the complete lines from where reading ended up to `until`.
     fn take(&mut self, file: &mut File, until: u64, read: &AtomicU64, sizes: Sizes) -> Result<(), Fault> {
         let mut position = std::mem::take(&mut self.position);
-        let sizes = [sizes.block, self.columns.len()];
+        let sizes = [sizes.block, self.width];
         let taken = position.read(file, until, sizes, read, |cells| self.take_row(cells));
         self.position = position;
         taken
@@ -264,31 +275,35 @@ impl MetricsFile {
             let (cell, (name, splits)) = (cells[self.metrics[metric]], &mut self.curves[metric]);
             let ends = &mut self.ends[metric];
             metric += 1;
+            let text = || String::from_utf8_lossy(cell).into_owned();
+            if is_validation {
+                ends.validation = Some(text());
+            }
             if cell.is_empty() {
+                // What it had in an epoch before is not of the last one.
+                if !is_validation {
+                    ends.epoch.add(epoch, 0, 0.0);
+                }
                 continue;
             }
             let value = number(cell).ok_or_else(|| wrong(cell, name, "is not a number"))?;
             splits[usize::from(is_validation)].push(step as f64, value);
             if is_validation {
-                let text = || String::from_utf8_lossy(cell).into_owned();
                 let found = || Validation { value, text: text(), epoch, step };
                 ends.extremes
                     .iter_mut()
                     .enumerate()
                     .for_each(|(side, known)| keep(side, known, value, found));
-                ends.validation = Some(text());
                 continue;
             }
-            ends.epoch.add(epoch, rows, value as f32);
-            if name == "loss" {
-                self.last_loss = Some(value);
-            }
+            ends.epoch.add(epoch, rows, value);
+            ends.train = Some(value);
         }
         self.elapsed_s.clear();
         if let Some(place) = self.places[4] {
             self.elapsed_s.extend_from_slice(cells[place]);
         }
-        self.last = Some(Row { step, epoch, elapsed_s: None, is_validation });
+        self.last = Some(Row { step, epoch, is_validation });
         Ok(())
     }
 
@@ -303,14 +318,20 @@ impl MetricsFile {
         if later.last.is_some() {
             (self.last, self.elapsed_s) = (later.last, later.elapsed_s);
         }
-        self.last_loss = later.last_loss.or(self.last_loss);
-        let lines = self.position.lines - 1;
+        let lines = self.position.lines;
         self.position = later.position;
         self.position.lines += lines;
     }
 }
 
 impl Ends {
+    /// The mean over the rows of the last training epoch, where it has values.
+    pub(super) fn epoch_mean(&self) -> Option<f64> {
+        let EpochValues { rows, sum, only, .. } = self.epoch;
+        // Sums are rounded.
+        (rows > 0).then(|| only.unwrap_or(sum / rows as f64))
+    }
+
     fn append(&mut self, later: Self) {
         for (side, (known, found)) in self.extremes.iter_mut().zip(later.extremes).enumerate() {
             if let Some(found) = found {
@@ -318,12 +339,26 @@ impl Ends {
             }
         }
         self.validation = later.validation.or(self.validation.take());
-        let before = std::mem::replace(&mut self.epoch, later.epoch);
-        if self.epoch.rows == 0 {
-            self.epoch = before;
-        } else if self.epoch.epoch == before.epoch {
-            self.epoch.rows += before.rows;
-            self.epoch.sum += before.sum;
+        self.train = later.train.or(self.train);
+        let EpochValues { epoch, rows, sum, only } = later.epoch;
+        self.epoch.add_sum(epoch, rows, sum, only);
+    }
+}
+
+impl EpochValues {
+    fn add(&mut self, epoch: u64, rows: u64, value: f64) {
+        self.add_sum(epoch, rows, value * rows as f64, Some(value));
+    }
+
+    /// Adds rows of an epoch, where 0 stands for none.
+    fn add_sum(&mut self, epoch: u64, rows: u64, sum: f64, only: Option<f64>) {
+        if epoch != self.epoch && epoch > 0 {
+            *self = Self { epoch, ..Self::default() };
+        }
+        if rows > 0 {
+            self.only = if self.rows == 0 { only } else { self.only.filter(|own| only == Some(*own)) };
+            self.rows += rows;
+            self.sum += sum;
         }
     }
 }

@@ -22,10 +22,11 @@ fn rows(steps: Range<u64>) -> String {
 fn figures(file: &MetricsFile) -> String {
     let best = [false, true].map(|is_highest| file.best("loss", is_highest).cloned());
     let ends: Vec<_> = file.curves[0].1.iter().map(|curve| (curve.first(), curve.last())).collect();
-    let Ends { validation, epoch, .. } = file.ends("loss").unwrap();
-    let MetricsFile { last_loss, position, .. } = file;
-    let Position { end, lines, .. } = position;
-    format!("{best:?} {ends:?} {:?} {last_loss:?} {epoch:?} {validation:?} {end} {lines}", file.last())
+    let Position { end, lines, .. } = file.position;
+    let ends_of =
+        |Ends { validation, train, epoch, .. }: &Ends| format!("{validation:?} {train:?} {epoch:?}");
+    let metrics: Vec<_> = file.ends.iter().map(ends_of).collect();
+    format!("{best:?} {ends:?} {:?} {:?} {metrics:?} {end} {lines}", file.last, file.elapsed_s())
 }
 
 fn read(path: &Path, sizes: Sizes) -> Result<MetricsFile, ReportError> {
@@ -94,9 +95,59 @@ fn quotes_line_ends_and_cells_that_are_not_known() {
     let known = |text: &str| {
         fs::write(&path, text).unwrap();
         let file = read(&path, Sizes::new()).unwrap();
-        format!("{:?} {:?} {:?}", file.curves, file.last(), file.ends("loss"))
+        format!("{:?} {:?} {:?}", file.curves, file.last, file.ends("loss"))
     };
     assert_eq!(known(plain), known(&quoted));
+    for before in ["\n", "\r\n\n", "\u{feff}"] {
+        assert_eq!(known(plain), known(&format!("{before}{plain}")), "{before:?}");
+    }
+}
+
+/// `mae` lacks the last validation, and `f1` the last epoch. A sum of 0.001 is rounded.
+#[test]
+fn a_metric_ends_with_the_last_epoch_or_has_no_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.csv");
+    let head = "step,epoch,split,rows,loss,mae,lr,f1,elapsed_s\n";
+    let train = |steps: Range<u64>, epoch: u64, f1: &str| -> String {
+        steps.map(|step| format!("{step},{epoch},train,32,0.5,,0.001,{f1},0.1\n")).collect()
+    };
+    let validation = |step: u64, mae: &str| format!("{step},1,validation,8,0.25,{mae},,,0.2\n");
+    let text =
+        [train(1..90, 1, "0.3"), validation(89, "7"), train(90..200, 2, ""), validation(199, "")].concat();
+    fs::write(&path, format!("{head}{text}")).unwrap();
+    for sizes in small().chain([Sizes::new()]) {
+        let file = read(&path, sizes).unwrap();
+        let ends = |metric| file.ends(metric).map(|ends| (ends.epoch_mean(), ends.validation.as_deref()));
+        assert_eq!(ends("loss"), Some((Some(0.5), Some("0.25"))), "{sizes:?}");
+        assert_eq!(ends("mae"), Some((None, Some(""))), "{sizes:?}");
+        assert_eq!(ends("lr"), Some((Some(0.001), Some(""))), "{sizes:?}");
+        assert_eq!(ends("f1"), Some((None, Some(""))), "{sizes:?}");
+    }
+}
+
+/// Also where it is large enough for several threads.
+#[test]
+fn a_file_without_columns_has_no_rows_and_a_hole_in_it_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.csv");
+    for (text, length, words) in [
+        ("", 1 << 10, None),
+        ("\n\n", 1 << 10, None),
+        ("\n\n", 1 << 26, Some("at line 3: it is longer than 16 MiB")),
+        (HEAD, 1 << 20, None),
+        (HEAD, 1 << 28, Some("at line 2: it is longer than 16 MiB")),
+    ] {
+        fs::write(&path, text).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+        for sizes in [Sizes::new(), Sizes { worth_a_thread: 1 << 8, threads: 2, ..Sizes::new() }] {
+            match (read(&path, sizes), words) {
+                (Ok(file), None) => assert!(file.last.is_none()),
+                (Err(error), Some(words)) => assert!(error.to_string().ends_with(words), "{error}"),
+                (other, _) => panic!("{length} {sizes:?}: {other:?}"),
+            }
+        }
+    }
 }
 
 /// Rows of its start and its end, no row twice, none that is cut, and none of a damaged block.
@@ -115,7 +166,7 @@ fn a_sample_knows_both_ends_and_no_row_that_is_cut() {
             for &samples in sizes {
                 let sample = MetricsFile::sample(&path, Sizes { samples, ..Sizes::new() }).unwrap();
                 let steps: Vec<f64> = sample.curves[0].1[0].points().map(|(step, _)| step).collect();
-                assert_eq!(sample.last().map(|row| row.step), Some(count).filter(|&step| step > 0));
+                assert_eq!(sample.last.map(|row| row.step), Some(count).filter(|&step| step > 0));
                 assert_eq!(steps.is_empty(), count == 0);
                 assert!(steps.iter().all(|step| (1.0..=count as f64).contains(step)) && steps.is_sorted());
                 let rows: f64 = sample.curves[0].1[0].buckets().iter().map(|bucket| bucket.count).sum();

@@ -29,7 +29,10 @@ pub(super) struct Run {
     pub(super) trial: Option<usize>,
     /// Whether it is the trial with which a sweep's process began.
     pub(super) is_first_trial: bool,
+    /// Where values are tables, these are their short names.
     pub(super) axes: Vec<(String, String)>,
+    /// The axes that have short names, with their values as in `sweep.csv`.
+    pub(super) tables: Vec<(String, String)>,
     /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
     pub(super) reason: String,
@@ -184,14 +187,14 @@ impl Run {
         let mut known = Vec::new();
         if let Some(metrics) = &self.metrics {
             let file = live::metrics(metrics)?;
-            known.extend(file.last().map(|row| ("steps", row.step.to_string())));
-            known.extend(file.last().map(|row| ("epochs", row.epoch.to_string())));
-            known.extend(file.last_loss.map(|loss| ("final_train_loss", loss.to_string())));
-            let ends = file.ends("loss");
-            let mean = ends.and_then(|ends| ends.epoch.mean());
-            known.extend(mean.map(|loss| ("epoch_train_loss", loss.to_string())));
-            let validation = ends.and_then(|ends| ends.validation.clone());
-            known.extend(validation.map(|loss| ("final_validation_loss", loss)));
+            if let Some(row) = file.last {
+                known.extend([("steps", row.step.to_string()), ("epochs", row.epoch.to_string())]);
+            }
+            if let Some(ends) = file.ends("loss") {
+                known.extend(ends.train.map(|loss| ("final_train_loss", loss.to_string())));
+                known.extend(ends.epoch_mean().map(|loss| ("epoch_train_loss", loss.to_string())));
+                known.extend(ends.validation.clone().map(|loss| ("final_validation_loss", loss)));
+            }
             let metric = self.monitor().trim_start_matches("validation.");
             if let Some(best) = file.best(metric, more_is_better(metric)) {
                 known.push(("best_value", best.text.clone()));
@@ -298,6 +301,16 @@ impl Run {
     /// Which repeat of a sweep it is.
     pub(super) fn repeat(&self) -> Option<&str> {
         self.axes.iter().find(|(axis, _)| axis == REPEAT).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of an axis, as in `sweep.csv`.
+    pub(super) fn written(&self, key: &str) -> Option<&str> {
+        self.table(key).or_else(|| self.axis(key))
+    }
+
+    /// The value of an axis that has a short name, as in `sweep.csv`.
+    pub(super) fn table(&self, key: &str) -> Option<&str> {
+        self.tables.iter().find(|(axis, _)| axis == key).map(|(_, value)| value.as_str())
     }
 
     /// The value of an axis, from the sweep or else from the spec.

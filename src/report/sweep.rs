@@ -38,9 +38,10 @@ fn call_short(runs: &mut [&mut Run]) {
     for axis in axes.into_iter().cloned().collect::<Vec<_>>() {
         let values = runs.iter().flat_map(|run| &run.axes).filter(|(own, _)| *own == axis);
         let short = short_values(values.map(|(_, value)| value.as_str()));
-        for (_, value) in runs.iter_mut().flat_map(|run| &mut run.axes).filter(|(own, _)| *own == axis) {
-            if let Some(name) = short.get(value) {
-                value.clone_from(name);
+        for run in &mut *runs {
+            let value = run.axes.iter_mut().find(|(own, _)| *own == axis).map(|(_, value)| value);
+            if let Some((value, name)) = value.and_then(|value| short.get(value).map(|name| (value, name))) {
+                run.tables.push((axis.clone(), std::mem::replace(value, name.clone())));
             }
         }
     }

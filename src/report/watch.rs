@@ -81,14 +81,14 @@ impl Moment {
 fn progress(run: &Run, is_over: bool) -> String {
     let mut parts = Vec::new();
     let planned = run.axis("trainer.max_epochs").and_then(|text| text.parse::<f64>().ok());
-    let last = run.metrics.as_deref().and_then(|path| live::metrics(path).ok()?.last());
+    let metrics = run.metrics.as_deref().and_then(|path| live::metrics(path).ok());
     if let Some(figure) = run.figure("epochs") {
         let planned =
             planned.map(|epochs| format!(" of {}", units::count(epochs as u64))).unwrap_or_default();
         parts.push(format!("epoch {figure}{planned}"));
     }
     if let Some((Row { step, epoch, is_validation, .. }, elapsed_s)) =
-        last.and_then(|row| Some((row, row.elapsed_s.filter(|&s| s > 0.0)?)))
+        metrics.and_then(|file| Some((file.last?, file.elapsed_s().filter(|&s| s > 0.0)?)))
     {
         parts.push(format!("step {}", units::count(step)));
         parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));

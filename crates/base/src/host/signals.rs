@@ -2,7 +2,7 @@
 
 use std::{
     os::unix::process::CommandExt,
-    process::Command,
+    process::{Child, Command},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering},
@@ -75,6 +75,8 @@ pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_beg
 /// Signals to a viewer: none ends it before it has given the terminal back.
 #[derive(Debug, Default)]
 pub struct ViewerSignals {
+    /// The process to which they are passed on; 0 while there is none.
+    child: AtomicI32,
     count: AtomicUsize,
     last: AtomicI32,
     is_pause: AtomicBool,
@@ -95,22 +97,36 @@ impl ViewerSignals {
                 } else {
                     own.last.store(signal, Ordering::Relaxed);
                     own.count.fetch_add(1, Ordering::Relaxed);
+                    own.pass_on();
                 }
             };
-            // SAFETY: the action changes atomics, which a signal handler may do.
+            // SAFETY: the action changes atomics and sends a signal, which a signal handler may do.
             let _ = unsafe { low_level::register(signal, action) };
         }
         signals
     }
 
+    /// From now on each signal is sent on to this process at once, however busy the viewer is: the terminal may have sent it
+    /// there, too, and the two are then taken for one. `None` ends this.
+    pub fn pass_on_to(&self, child: Option<&Child>) {
+        let pid = child.and_then(|child| libc::pid_t::try_from(child.id()).ok());
+        self.child.store(pid.unwrap_or(0), Ordering::SeqCst);
+        if self.count() > 0 {
+            self.pass_on(); // it came before there was a process
+        }
+    }
+
+    fn pass_on(&self) {
+        let child = self.child.load(Ordering::SeqCst);
+        if child > 0 {
+            // SAFETY: `kill` touches no memory, and the process is a child that was not waited for.
+            unsafe { libc::kill(child, self.last.load(Ordering::Relaxed)) };
+        }
+    }
+
     /// How often the viewer was asked to end.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
-    }
-
-    /// The signal that asked last.
-    pub fn last(&self) -> i32 {
-        self.last.load(Ordering::Relaxed)
     }
 
     /// Where Ctrl-Z asks for it, calls `leave` and stops the process until it is continued.
