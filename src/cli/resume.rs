@@ -6,7 +6,7 @@ use super::args::{AUTO, StartOptions};
 use crate::{
     record::RunDir,
     report::{Found, find_one},
-    run::{Exit, Resume, print_error, refuse},
+    run::{Exit, Resume, print_error, refuse, waits_at_rung},
     spec::{self, Loaded, Spec},
     units,
 };
@@ -65,6 +65,10 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
         (Resume::Run(_), Loaded::Train(experiment)) if experiment.is_sweep() => {
             ("a run cannot go on as a sweep", "give each key one value")
         }
+        (Resume::Run(folder), _) if waits_at_rung(folder) => (
+            "a trial that waits at a rung of successive halving goes on with its sweep",
+            "name the folder of the sweep",
+        ),
         (Resume::Run(folder), Loaded::Train(experiment)) => {
             return experiment.trials.first().map_or(Ok(()), |trial| allowed(folder, &trial.spec));
         }

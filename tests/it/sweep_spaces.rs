@@ -213,7 +213,9 @@ fn a_sweep_of_every_kind_runs_and_is_listed() {
     );
     let again = sweep.0.join("sweep.toml");
     let text = std::fs::read_to_string(&again).unwrap();
-    insta::assert_snapshot!(text.split_once("[sweep]").unwrap().1.trim(), @r#"
+    let (trials, hash) = text.trim_end().rsplit_once("\n# Its trials: sweep-").unwrap();
+    assert_eq!(hash.len(), 8);
+    insta::assert_snapshot!(trials.split_once("[sweep]").unwrap().1.trim(), @r#"
     points = [
         { "logging.policy" = "off", "optimizer.sgd.momentum" = 0.5 },
         { "logging.policy" = "buffered", "optimizer.sgd.momentum" = 0 },

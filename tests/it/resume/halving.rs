@@ -120,6 +120,52 @@ fn what_a_rung_left_behind_stays() {
     assert_eq!(resumed(1), failed);
 }
 
+/// By itself it would run past its rung, and the sweep would choose others.
+#[test]
+fn a_trial_that_waits_goes_on_with_its_sweep() {
+    let place = Sandbox::new(SPEC);
+    let arguments = [&GRID[..], &[STOP, "-q"]].concat();
+    let whole = place.run(&arguments).ended_by(0).0;
+    let (command, runs) = place.prepared(&arguments);
+    let mut child = quiet(command);
+    let mut sweep = None;
+    wait_until(&mut child, || {
+        sweep = Folder::within(&runs);
+        sweep.as_ref().is_some_and(|sweep| sweep.files().iter().any(|name| name.starts_with("004")))
+    });
+    send("-INT", &child);
+    child.wait().unwrap();
+    let sweep = sweep.unwrap().0;
+    let first = trials(&sweep).swap_remove(0);
+    let ended = place.runner(&["run", "-q", "--resume", first.0.to_str().unwrap()]);
+    let expected = "error: a trial that waits at a rung of successive halving goes on with its sweep\n  = hint: name the \
+                    folder of the sweep\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), expected));
+    // Under another name, too.
+    let renamed = sweep.with_file_name("learning-rates");
+    fs::rename(&sweep, &renamed).unwrap();
+    let resume = || place.runner(&["run", "-q", "--resume", renamed.to_str().unwrap()]);
+    assert_eq!(resume().code, Some(0));
+    let rungs = |sweep: &std::path::Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap();
+    assert_eq!(rungs(&renamed), rungs(&whole));
+    let file = renamed.join("sweep.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("max_epochs = 9", "max_epochs = 8")).unwrap();
+    let ended = resume();
+    assert_eq!(ended.code, Some(2));
+    let expected = "sweep.toml` no longer gives the trials that it gave\n  = hint: bring it back as it was, or run it anew: \
+                    `runner run` with that file\n";
+    assert!(ended.stderr.ends_with(expected), "{}", ended.stderr);
+}
+
+#[test]
+fn a_rung_that_nobody_reaches_is_noticed() {
+    let place = Sandbox::new(SPEC);
+    let ended = place.runner(&["check", "spec.toml", GRID[0], GRID[1], "sweep.stop.asha.min_epochs=9"]);
+    let expected = "warning: all trials: no trial stops early: `sweep.stop` judges first after 9 epochs, and there are 9 epochs\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), expected));
+}
+
 /// What trials wrote at their last rung was not on the disk yet.
 #[test]
 fn trials_that_a_loss_of_power_took_begin_again() {

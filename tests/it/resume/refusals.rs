@@ -51,8 +51,8 @@ fn a_run_goes_on_by_its_own_spec() {
         &place,
         &run,
         &["trainer.max_epochs=7"],
-        "error: `RUN` has taken 63 steps, and would end after 49 steps\n  = hint: it was made longer: name that length, such as \
-         `trainer.max_epochs`, or a larger one\n",
+        "error: `RUN` has taken 63 steps, and would end after 49 steps\n  = hint: name a length, such as `trainer.max_epochs`, that \
+         reaches beyond what it has taken\n",
     );
     let plain = place.run(&[]).ended_by(0);
     refused(

@@ -38,6 +38,7 @@ pub use exit::{
 };
 pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
+pub use rungs::waits_at_rung;
 pub use session::Session;
 pub use stepper::Stepper;
 pub use sweep::Ended;

@@ -110,7 +110,13 @@ pub fn warnings<P: Planned>(
         };
         let Prepared::Run(planned) = runs else { return None };
         let folds = planned.fold().and_then(|[folds, _]| folds_missing.get(&folds).cloned());
-        let all = devices.note.iter().cloned().chain(planned.remarks()).chain(folds);
+        let no_rung = experiment.stop.zip(planned.epochs()).and_then(|(halving, epochs)| {
+            let [first, all] = [halving.min_epochs, epochs].map(|epochs| units::counted(epochs, "epoch"));
+            let text =
+                format!("no trial stops early: `sweep.stop` judges first after {first}, and there are {all}");
+            halving.rungs(epochs).next().is_none().then_some(text)
+        });
+        let all = devices.note.iter().cloned().chain(planned.remarks()).chain(folds).chain(no_rung);
         Some((trial.index, all.filter(|text| !elsewhere.contains(text)).collect()))
     });
     Warnings::new(experiment.is_sweep(), trials)

@@ -50,7 +50,7 @@ impl Resumed {
         }
         if facts.step > trial.steps {
             let [taken, planned] = [facts.step, trial.steps].map(|steps| units::counted(steps, "step"));
-            let hint = "it was made longer: name that length, such as `trainer.max_epochs`, or a larger one";
+            let hint = "name a length, such as `trainer.max_epochs`, that reaches beyond what it has taken";
             return refuse(format!("`{path}` has taken {taken}, and would end after {planned}"), hint);
         }
         if facts.step == trial.steps && folder.has_finished() {

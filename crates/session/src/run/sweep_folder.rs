@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     event::Status,
+    host::read_text,
     record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, remove_remnants},
 };
 
@@ -42,16 +43,22 @@ pub(super) fn open<P: Planned>(
     };
     let folder = match resumed {
         Some(folder) => {
-            if !folder.name().contains(&tail) {
-                let path = folder.file(SWEEP_FILE);
-                print_error(format!("`{}` no longer gives the trials that it gave", path.display()), None);
+            let path = folder.file(SWEEP_FILE);
+            // A folder may have another name by now.
+            let is_named = |text: String| text.lines().any(|line| line == trials_line(&tail));
+            if !folder.name().contains(&tail) && !read_text(&path).is_ok_and(is_named) {
+                print_error(
+                    format!("`{}` no longer gives the trials that it gave", path.display()),
+                    Some("bring it back as it was, or run it anew: `runner run` with that file"),
+                );
                 return Ok(Err(Exit::Refused));
             }
             folder
         }
         None => {
             let folder = RunDir::create(&session.process.runs_dir, name, session.process.start.at, &tail)?;
-            folder.write(SWEEP_FILE, &experiment.to_sweep_toml(name))?;
+            let text = experiment.to_sweep_toml(name);
+            folder.write(SWEEP_FILE, &format!("{text}\n{}\n", trials_line(&tail)))?;
             folder
         }
     };
@@ -82,6 +89,11 @@ pub(super) fn open<P: Planned>(
     // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
     claims.with_table(|| remove_remnants(folder.path()))?;
     Ok(Ok((folder, claims)))
+}
+
+/// The last line of `sweep.toml`, by which its trials are known again.
+fn trials_line(tail: &str) -> String {
+    format!("# Its trials: {tail}")
 }
 
 /// Keeps other processes from making a sweep's folder; a file system without locks does not.
