@@ -49,19 +49,6 @@ pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     Ok(CsvFile { columns: rows.next().unwrap_or_default(), rows: rows.collect() })
 }
 
-/// The indices of these columns.
-pub(super) fn find_columns<const N: usize>(
-    columns: &StringRecord,
-    names: [&str; N],
-) -> Result<[usize; N], String> {
-    let mut places = [0; N];
-    for (place, name) in places.iter_mut().zip(names) {
-        let found = columns.iter().position(|column| column == name);
-        *place = found.ok_or_else(|| format!("there is no column `{name}`"))?;
-    }
-    Ok(places)
-}
-
 fn malformed(path: &Path, error: &csv::Error) -> ReportError {
     let line = error.position().map_or(0, csv::Position::line);
     let message = match error.kind() {

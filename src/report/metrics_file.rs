@@ -12,8 +12,7 @@ use std::{
 use super::{
     ReportError,
     cells::{integer, is_validation, number, wrong},
-    csv_file::find_columns,
-    csv_lines::{BLOCK, Fault, Position, take_lines},
+    csv_lines::{BLOCK, Fault, Position, find_columns, take_lines},
     series::Series,
 };
 use crate::host::{logical_cores, open_regular};
