@@ -80,9 +80,14 @@ impl<S> Experiment<S> {
         self.points.sweep.point(trial)
     }
 
-    /// A point by its [`Point::cells`]; `None` where these are no values of the axes.
+    /// A text for each axis of a point, by which every process knows its value.
+    pub fn cells(&self, point: &Point) -> Vec<String> {
+        self.points.sweep.cells(point, &self.points.folder)
+    }
+
+    /// A point by its [`Experiment::cells`]; `None` where these are no values of the axes.
     pub fn read_point(&self, cells: &[String]) -> Option<Point> {
-        self.points.sweep.read_point(cells)
+        self.points.sweep.read_point(cells, &self.points.folder)
     }
 
     /// Draws a later trial from all trials that were drawn or listed before.

@@ -14,7 +14,7 @@ use super::{
 const GRID: [&str; 3] = ["optimizer.adam.lr=0.01,0.1,0.02,0.03", "seed=0..3", "trainer.max_epochs=120"];
 
 /// Starts a sweep, and processes that join it.
-fn start(place: &Sandbox, arguments: &[&str], others: usize) -> (Vec<Child>, Folder) {
+pub fn start(place: &Sandbox, arguments: &[&str], others: usize) -> (Vec<Child>, Folder) {
     let (command, runs) = place.prepared(arguments);
     let mut children = vec![quiet(command)];
     wait_until(&mut children[0], || {
@@ -106,7 +106,7 @@ fn a_process_that_is_killed_is_replaced() {
     shares(&sweep.0, 1);
 }
 
-fn trials_begun(sweep: &Path) -> usize {
+pub fn trials_begun(sweep: &Path) -> usize {
     fs::read_dir(sweep).unwrap().flatten().filter(|entry| entry.path().is_dir()).count()
 }
 
@@ -153,7 +153,7 @@ fn processes_on_other_data_are_not_mixed() {
     assert_eq!(statuses(&sweep), ["finished", "finished", "skipped"]);
 }
 
-const HALVING: [&str; 3] = [
+pub const HALVING: [&str; 3] = [
     "optimizer.adam.lr=logspace(1e-4, 1, 9)",
     "trainer.max_epochs=540",
     "sweep.stop={ asha = { min_epochs = 60, factor = 3 } }",

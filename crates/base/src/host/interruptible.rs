@@ -18,23 +18,39 @@ pub(super) fn interrupt() {
 /// # Errors
 /// A signal has asked the process to end.
 pub fn check_interrupted() -> io::Result<()> {
+    check(&IS_INTERRUPTED)
+}
+
+fn check(is_interrupted: &AtomicBool) -> io::Result<()> {
     // Not `ErrorKind::Interrupted`: those who meet it read again.
-    if IS_INTERRUPTED.load(Ordering::SeqCst) { Err(io::Error::other("ended by a signal")) } else { Ok(()) }
+    if is_interrupted.load(Ordering::SeqCst) { Err(io::Error::other("ended by a signal")) } else { Ok(()) }
 }
 
 /// A reader whose every read asks first.
-pub struct Interruptible<R>(pub R);
+pub struct Interruptible<R> {
+    reader: R,
+    is_interrupted: &'static AtomicBool,
+}
+
+impl<R> Interruptible<R> {
+    pub fn new(reader: R) -> Self {
+        Self { reader, is_interrupted: &IS_INTERRUPTED }
+    }
+}
 
 impl<R: Read> Read for Interruptible<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        check_interrupted()?;
-        self.0.read(bytes)
+        check(self.is_interrupted)?;
+        self.reader.read(bytes)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Not the flag of the process, whose other tests read too.
+    static OWN: AtomicBool = AtomicBool::new(false);
 
     /// Zeros without end; the third piece comes with a signal.
     struct Endless(u32);
@@ -43,7 +59,7 @@ mod tests {
         fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
             self.0 += 1;
             if self.0 == 3 {
-                interrupt();
+                OWN.store(true, Ordering::SeqCst);
             }
             io::repeat(0).read(bytes)
         }
@@ -51,7 +67,9 @@ mod tests {
 
     #[test]
     fn a_signal_ends_what_has_no_end() {
-        let error = Interruptible(Endless(0)).read_to_end(&mut Vec::new()).unwrap_err();
+        let error = (Interruptible { reader: Endless(0), is_interrupted: &OWN })
+            .read_to_end(&mut Vec::new())
+            .unwrap_err();
         assert_eq!(error.to_string(), "ended by a signal");
     }
 }

@@ -74,8 +74,8 @@ impl<'a> ArrayFile<'a> {
         let is_gzipped = may_be_gzipped && file::is_gzip(&file).map_err(unreadable)?;
         let plain = file.try_clone().map_err(unreadable)?;
         let mut elements: Box<dyn Read> = match is_gzipped {
-            true => Box::new(Interruptible(MultiGzDecoder::new(BufReader::new(plain)))),
-            false => Box::new(Interruptible(plain)),
+            true => Box::new(Interruptible::new(MultiGzDecoder::new(BufReader::new(plain)))),
+            false => Box::new(Interruptible::new(plain)),
         };
         let header = read_header(&mut *elements).map_err(|refusal| match refusal {
             Refusal::Io(error) => unreadable(error),

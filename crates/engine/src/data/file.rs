@@ -66,7 +66,7 @@ pub(super) fn read(path: &Path, key: &str) -> Result<Vec<u8>, Problem> {
     if room.is_none() {
         return Err(problem(path, format!("memory does not hold its {}", memory::size(length.into()))));
     }
-    Interruptible(file).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Interruptible::new(file).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     Ok(bytes)
 }
 

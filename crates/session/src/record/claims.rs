@@ -36,11 +36,12 @@ pub struct Claims {
     locks: ByteLocks,
     path: PathBuf,
     is_shared: bool,
+    is_first: bool,
 }
 
 impl Claims {
-    /// Joins a sweep, beside others or alone; `None` where it cannot be alone, or `is_cut` while it waits for one that writes
-    /// the table at what it thought was the end.
+    /// Joins a sweep, beside others or alone; `None` where it cannot be alone, or `is_cut` while it waits for one that lets
+    /// none join. The first that comes is alone until it calls [`Claims::go_on`].
     pub fn new(
         sweep: &Path,
         is_shared: bool,
@@ -48,17 +49,22 @@ impl Claims {
     ) -> Result<Option<Self>, RecordError> {
         let path = sweep.join(SWEEP_FILE);
         let locks = ByteLocks::open(&path).map_err(|e| RecordError::write(&path, e))?;
-        let claims = Self { locks, path, is_shared };
-        if !is_shared {
-            let is_alone = claims.locked(claims.locks.try_lock(AT_WORK))?;
-            return Ok(is_alone.then_some(claims));
-        }
-        while !claims.go_on()? {
-            if is_cut() {
+        let mut claims = Self { locks, path, is_shared, is_first: true };
+        loop {
+            claims.is_first = claims.locked(claims.locks.try_lock(AT_WORK))?;
+            if claims.is_first || is_shared && claims.go_on()? {
+                return Ok(Some(claims));
+            }
+            if !is_shared || is_cut() {
                 return Ok(None);
             }
+            thread::sleep(PAUSE);
         }
-        Ok(Some(claims))
+    }
+
+    /// Whether no other process was at work when this one came: what the sweep's table says is of an earlier part.
+    pub fn is_first(&self) -> bool {
+        self.is_first
     }
 
     fn locked<T>(&self, done: io::Result<T>) -> Result<T, RecordError> {
@@ -82,36 +88,62 @@ impl Claims {
         self.locked(self.locks.try_lock(AT_WORK))
     }
 
-    /// Is at work beside others again; false, after a pause, where another process lets none begin.
+    /// Is at work, and lets others join; false where another process lets none.
     pub fn go_on(&self) -> Result<bool, RecordError> {
-        let goes_on = self.locked(self.locks.try_share(AT_WORK))?;
-        if !goes_on {
-            thread::sleep(PAUSE);
-        }
-        Ok(goes_on)
+        Ok(!self.is_shared || self.locked(self.locks.try_share(AT_WORK))?)
     }
 
     /// Does something while no other process writes the sweep's table.
     pub fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
-        self.alone(TABLE, what)
-    }
-
-    /// Draws a trial or decides a rung while no other process does.
-    pub fn with_choice<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
-        self.alone(CHOICE, what)
-    }
-
-    fn alone<R>(&self, byte: u64, what: impl FnOnce() -> R) -> Result<R, RecordError> {
-        while !self.locked(self.locks.try_lock(byte))? {
+        while !self.locked(self.locks.try_lock(TABLE))? {
             thread::sleep(LOCK_PAUSE);
         }
         let done = what();
-        self.locks.unlock(byte);
+        self.locks.unlock(TABLE);
         Ok(done)
+    }
+
+    /// Draws a trial or decides a rung while no other process does; `None` where `is_cut` while it waits.
+    pub fn with_choice<R>(
+        &self,
+        is_cut: impl Fn() -> bool,
+        what: impl FnOnce() -> R,
+    ) -> Result<Option<R>, RecordError> {
+        while !self.locked(self.locks.try_lock(CHOICE))? {
+            if is_cut() {
+                return Ok(None);
+            }
+            thread::sleep(LOCK_PAUSE);
+        }
+        let done = what();
+        self.locks.unlock(CHOICE);
+        Ok(Some(done))
     }
 
     /// Whether a process is at work on a sweep.
     pub fn are_held(sweep: &Path) -> bool {
         ByteLocks::are_held(&sweep.join(SWEEP_FILE), AT_WORK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_process_is_alone_until_it_lets_others_join() {
+        let sweep = tempfile::tempdir().unwrap();
+        std::fs::write(sweep.path().join(SWEEP_FILE), "").unwrap();
+        let join = |is_shared| Claims::new(sweep.path(), is_shared, || true).unwrap();
+        let first = join(true).unwrap();
+        assert!(first.is_first() && join(true).is_none());
+        assert!(first.go_on().unwrap());
+        let second = join(true).unwrap();
+        assert!(!second.is_first() && join(false).is_none());
+        assert!(first.claim(3, None).unwrap() && !second.claim(3, None).unwrap());
+        // A signal ends the wait for one that holds a lock.
+        let waited = first.with_choice(|| false, || second.with_choice(|| true, || ()).unwrap());
+        assert_eq!(waited.unwrap(), Some(None));
+        assert!(!first.leave().unwrap() && second.leave().unwrap());
     }
 }

@@ -6,7 +6,6 @@ use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use chrono::{DateTime, Utc};
@@ -125,26 +124,34 @@ impl RunDir {
         rows.records().flatten().last()?.get(place).map(str::to_owned)
     }
 
-    /// When its summary was written; that of a run which is repeated is another.
-    pub fn summarized(&self) -> Option<SystemTime> {
-        fs::metadata(self.file("summary.csv")).and_then(|summary| summary.modified()).ok()
-    }
-
     pub fn has_finished(&self) -> bool {
         self.status() == Some(Status::Finished)
     }
 
     /// The folders of a sweep's trials that there are, by their numbers; of several with one number the newest.
     pub fn trials(&self) -> BTreeMap<usize, Self> {
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        self.trials_of(|_| true)
+    }
+
+    /// The folder of a sweep's trial. Its number alone tells it from others: processes may spell its values in other ways.
+    pub fn trial_of(&self, number: usize) -> Option<Self> {
+        self.trials_of(|own| own == number).remove(&number)
+    }
+
+    fn trials_of(&self, is_wanted: impl Fn(usize) -> bool) -> BTreeMap<usize, Self> {
+        let number = |entry: &fs::DirEntry| entry.file_name().to_str()?.split('-').next()?.parse().ok();
         let is_folder = |entry: &fs::DirEntry| match entry.file_type() {
             Ok(kind) if !kind.is_symlink() => kind.is_dir(),
             _ => entry.path().is_dir(),
         };
-        let mut paths: Vec<_> = entries.filter(is_folder).map(|entry| entry.path()).collect();
+        let wanted = |entry: fs::DirEntry| {
+            let number = number(&entry).filter(|number| is_wanted(*number))?;
+            is_folder(&entry).then(|| (number, entry.path()))
+        };
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut paths: Vec<(usize, PathBuf)> = entries.filter_map(wanted).collect();
         paths.sort();
-        let number = |path: &Path| path.file_name()?.to_str()?.split('-').next()?.parse::<usize>().ok();
-        paths.into_iter().filter_map(|path| Some((number(&path)?, Self { path }))).collect()
+        paths.into_iter().map(|(number, path)| (number, Self { path })).collect()
     }
 
     /// Whether a process is at work here, or in a sweep's trial: it holds the lock of its files.
@@ -184,16 +191,6 @@ impl RunDir {
     fn move_to(&self, aside: &Path, name: &str) -> Result<(), RecordError> {
         let moved = fs::rename(self.file(name), aside.join(name));
         unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))
-    }
-
-    /// The folder that [`RunDir::trial`] makes first, if it is there.
-    pub fn existing_trial<'a>(
-        &self,
-        number: usize,
-        axes: impl Iterator<Item = (&'a str, &'a str)>,
-    ) -> Option<Self> {
-        let path = self.path.join(trial_name(number, axes));
-        path.is_dir().then_some(Self { path })
     }
 
     /// Makes the folder of a sweep's trial `number` (from 0), named by its axes under their short names:

@@ -46,7 +46,7 @@ pub enum TrialEnd {
 enum Knowledge {
     #[default]
     Planned,
-    /// This process drew its values.
+    /// Its values are known.
     Drawn,
     Skipped,
     /// It ended, as a folder or another process says.
@@ -104,19 +104,35 @@ impl SweepTable {
             is_stale: true,
         };
         for (trial, end) in ends.iter().enumerate() {
-            let knowledge = if end.is_some() { Knowledge::Ended } else { Knowledge::Planned };
+            let knowledge = match end {
+                Some(_) => Knowledge::Ended,
+                None if table.is_open(trial) => Knowledge::Planned,
+                None => Knowledge::Drawn,
+            };
             table.rows[trial] = (knowledge, table.row(trial, end.as_ref())?);
         }
         // Rows of an earlier part of the sweep go, such as those of trials that failed and are repeated.
         let claims = Arc::clone(&table.claims);
-        claims.with_table(|| table.replace())??;
+        if claims.is_first() {
+            claims.with_table(|| table.replace())??
+        } else {
+            table.write()?
+        }
+        claims.go_on()?;
         Ok(table)
     }
 
-    /// Sets the values of a trial that was drawn.
+    /// Whether the values of a trial are not known yet.
+    fn is_open(&self, trial: usize) -> bool {
+        self.axes[trial].iter().all(String::is_empty)
+    }
+
+    /// Sets the values of a trial that was drawn, unless it has ended.
     pub fn draw(&mut self, trial: usize, values: Vec<String>) -> Result<(), RecordError> {
         self.axes[trial] = values;
-        self.rows[trial] = (Knowledge::Drawn, self.row(trial, None)?);
+        if self.rows[trial].0 <= Knowledge::Drawn {
+            self.rows[trial] = (Knowledge::Drawn, self.row(trial, None)?);
+        }
         self.write_soon()
     }
 
@@ -139,7 +155,7 @@ impl SweepTable {
 
     fn row(&self, trial: usize, end: Option<&TrialEnd>) -> Result<Vec<u8>, RecordError> {
         let (status, folder, reason) = match end {
-            None if self.axes[trial].iter().all(String::is_empty) => ("planned", "", LATER.to_owned()),
+            None if self.is_open(trial) => ("planned", "", LATER.to_owned()),
             None => ("planned", "", String::new()),
             Some(TrialEnd::Ran { status, folder, reason }) => {
                 (status.name(), folder.as_str(), reason.clone().unwrap_or_default())
@@ -294,11 +310,8 @@ mod tests {
         let cells = |place| rows.iter().map(|row| row[place].to_owned()).collect::<Vec<_>>();
         assert_eq!(cells(2), ["diverged"; 3]);
         assert_eq!(cells(4), ["by the first", "by the\nsecond", "the first has one"]);
-        // One that joins begins with what it knows; the others bring theirs back.
-        let mut third = table();
-        first.write().unwrap();
-        second.write().unwrap();
-        third.write().unwrap();
+        // One that joins keeps the rows of the others.
+        let third = table();
         assert_eq!(lines_in(&fs::read(third.path()).unwrap()).len(), 3);
         assert!(lines_in(&fs::read(third.path()).unwrap()).iter().all(|row| row.0 == Knowledge::Ended));
     }

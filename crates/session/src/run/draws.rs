@@ -96,31 +96,55 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(())
     }
 
+    /// Whether the values of a trial are known here, and it is planned.
+    pub fn is_known(&self, index: usize) -> bool {
+        index < self.session.experiment.known || self.drawn.get(index).is_some_and(|own| own.get().is_some())
+    }
+
     /// The point of a trial: as an earlier part of the sweep drew it, else drawn now. None where the sweep is interrupted.
     fn point(&self, index: usize) -> Result<Option<Point>, RecordError> {
+        let is_cut = || self.session.process.stop.signal().is_some();
+        let drawn = self.points.lock().unwrap_or_else(PoisonError::into_inner).get(index).cloned();
+        if drawn.is_some() || is_cut() {
+            return Ok(drawn);
+        }
+        self.take_ends();
+        self.with_points(|points| {
+            let draw = || {
+                points.read_others()?;
+                if points.get(index).is_none() {
+                    let costs = self.with(|progress| progress.costs.clone());
+                    points.draw(index, &costs)?;
+                }
+                Ok(())
+            };
+            self.claims.with_choice(is_cut, draw)?.transpose()?;
+            Ok(points.get(index).cloned())
+        })
+    }
+
+    /// Takes over what other processes have drawn.
+    pub fn take_points(&self) -> Result<(), RecordError> {
+        match self.drawn.is_empty() {
+            true => Ok(()),
+            false => self.with_points(|points| points.read_others()),
+        }
+    }
+
+    /// Lists the points that come up.
+    fn with_points<R>(
+        &self,
+        what: impl FnOnce(&mut Points<'_, P::Spec>) -> Result<R, RecordError>,
+    ) -> Result<R, RecordError> {
         // Trials are drawn one after the other, beside those that run.
         let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(point) = points.get(index) {
-            return Ok(Some(point.clone()));
-        }
-        if self.session.process.stop.signal().is_some() {
-            return Ok(None);
-        }
         let known = points.numbers();
-        self.claims.with_choice(|| {
-            points.read_others()?;
-            if points.get(index).is_none() {
-                self.take_ends();
-                let costs = self.with(|progress| progress.costs.clone());
-                points.draw(index, &costs)?;
-            }
-            Ok(())
-        })??;
+        let done = what(&mut points)?;
         for new in points.numbers().difference(&known) {
             let pairs = points.get(*new).map(|point| self.session.experiment.pairs(point));
             let values = pairs.into_iter().flatten().map(|(_, value)| value).collect();
             self.with(|progress| progress.table.draw(*new, values))?;
         }
-        Ok(points.get(index).cloned())
+        Ok(done)
     }
 }

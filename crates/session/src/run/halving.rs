@@ -31,18 +31,18 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 });
                 // Trials that did not get here do not run again: what became of them is written first.
                 self.with(|progress| progress.table.write())?;
-                self.claims.with_choice(|| rungs.decide(epochs, at_rung))??;
+                let is_cut = || self.session.process.stop.signal().is_some();
+                self.claims.with_choice(is_cut, || rungs.decide(epochs, at_rung))?.transpose()?;
             }
             // None is decided where no trial got here, or the sweep is cut.
             let Some(rung) = rungs.decided(epochs) else { return Ok(()) };
             self.take_ends();
-            let [best, count] = [rung.go_on.len(), rung.count];
+            let [best, count] = [rung.go_on.len(), rung.trials.len()];
             let why =
                 format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"));
-            trials
-                .iter()
-                .filter(|trial| !rung.go_on.contains(trial))
-                .for_each(|trial| self.leave(*trial, &why));
+            for trial in trials.iter().filter(|trial| !rung.go_on.contains(trial)) {
+                if rung.trials.contains(trial) { self.leave(*trial, &why) } else { self.take_end(*trial) }
+            }
             trials.retain(|trial| rung.go_on.contains(trial));
         }
         self.phase(trials, None);

@@ -98,7 +98,7 @@ impl<'e, S> Points<'e, S> {
         lines.end();
         for (trial, point) in self.all.range(self.experiment.known..) {
             lines.u64(*trial as u64);
-            for cell in point.cells() {
+            for cell in self.experiment.cells(point) {
                 lines.text(&cell);
             }
             lines.end();

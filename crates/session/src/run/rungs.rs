@@ -46,7 +46,7 @@ impl Reached {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rung {
     /// The trials that were there.
-    pub count: usize,
+    pub trials: BTreeSet<usize>,
     pub go_on: BTreeSet<usize>,
 }
 
@@ -75,8 +75,11 @@ impl Rungs {
     pub fn decided(&self, epochs: u64) -> Option<Rung> {
         let epochs = epochs.to_string();
         let of_rung: Vec<_> = self.rows.iter().filter(|row| row[0] == epochs).collect();
-        let go_on = of_rung.iter().filter(|row| row[3] == "true").filter_map(|row| row[1].parse().ok());
-        (!of_rung.is_empty()).then(|| Rung { count: of_rung.len(), go_on: go_on.collect() })
+        let trials = |goes_on: fn(&str) -> bool| {
+            of_rung.iter().filter(|row| goes_on(&row[3])).filter_map(|row| row[1].parse().ok()).collect()
+        };
+        (!of_rung.is_empty())
+            .then(|| Rung { trials: trials(|_| true), go_on: trials(|goes_on| goes_on == "true") })
     }
 
     /// The trials that went on past the last rung that was decided. No other runs again.
@@ -139,12 +142,15 @@ mod tests {
         let values = [0.5, f64::NAN, 0.1, 0.3, 0.1, 0.9, 0.8];
         let reached = values.into_iter().enumerate().map(|(trial, value)| (trial, Some(value)));
         rungs.decide(1, reached.chain([(7, None)]).collect()).unwrap();
-        let first = Rung { count: 8, go_on: BTreeSet::from([2, 4]) };
+        let first = Rung { trials: (0..8).collect(), go_on: BTreeSet::from([2, 4]) };
         assert_eq!((rungs.decided(1).unwrap(), rungs.left().unwrap()), (first, BTreeSet::from([2, 4])));
         rungs.decide(3, vec![(2, Some(0.2)), (4, Some(0.1))]).unwrap();
         let again = Rungs::new(HALVING, folder.clone());
         assert_eq!(again.decided(1), rungs.decided(1));
-        assert_eq!(again.decided(3).unwrap(), Rung { count: 2, go_on: BTreeSet::from([4]) });
+        assert_eq!(
+            again.decided(3).unwrap(),
+            Rung { trials: BTreeSet::from([2, 4]), go_on: BTreeSet::from([4]) }
+        );
         assert_eq!(again.left().unwrap(), BTreeSet::from([4]));
         let text = std::fs::read_to_string(folder.file(FILE)).unwrap();
         assert_eq!(

@@ -29,25 +29,24 @@ impl<P: Planned> Sweep<'_, '_, P> {
         trial: &TrialSpec<P::Spec>,
         phase: &Phase,
     ) -> Option<(TrialEnd, Exit)> {
-        let claim = self.claims.claim(trial.index, phase.stop_after);
-        let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
-        let begun = begun.or_else(|| self.folder.existing_trial(trial.index, self.short_axes(trial)));
-        let is_own = match (claim, begun.as_ref().filter(|folder| has_other_data(folder, planned))) {
-            (Ok(is_own), None) => is_own,
-            (Ok(_), Some(folder)) => {
-                self.refuse_mixture(folder);
-                return None;
-            }
-            (Err(fault), _) => {
+        let is_own = match self.claims.claim(trial.index, phase.stop_after) {
+            Ok(is_own) => is_own,
+            Err(fault) => {
                 self.with(|progress| progress.unlisted(fault));
                 return None;
             }
         };
-        let end = match &begun {
-            Some(folder) => self.end_elsewhere(trial.index, folder, phase.stop_after, is_own),
-            None if is_own || phase.stop_after.is_none() => None,
-            None => rows(&self.folder).get(&trial.index).and_then(Row::end),
-        };
+        let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
+        let begun = begun.or_else(|| self.folder.trial_of(trial.index));
+        if let Some(folder) = begun.as_ref().filter(|folder| has_other_data(folder, planned)) {
+            self.refuse_mixture(folder);
+            return None;
+        }
+        let status = begun.as_ref().and_then(RunDir::status);
+        let rows = LazyCell::new(|| rows(&self.folder));
+        // Where a trial is this process's, its row is of use only after a failure.
+        let row = || rows.get(&trial.index).filter(|_| !is_own || status == Some(Status::Failed));
+        let end = self.end_elsewhere(trial.index, begun.as_ref(), row, phase.stop_after);
         if phase.stop_after.is_none() && (!is_own || end.is_some()) {
             self.line.stopped(trial.index);
         }
@@ -65,31 +64,37 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Some(self.trial(planned, trial, phase))
     }
 
-    /// How a trial ended in another process, where it does not run again before `stop_after`.
-    fn end_elsewhere(
+    /// What became of a trial in another process; `None` where it runs, or is to run, before `stop_after`. Its folder says so,
+    /// but of a failure its row: the folder's may be of an earlier part of the sweep, and be repeated just now, or the
+    /// trial may have failed before it wrote one.
+    fn end_elsewhere<'r>(
         &self,
         index: usize,
-        folder: &RunDir,
+        folder: Option<&RunDir>,
+        row: impl Fn() -> Option<&'r Row>,
         stop_after: Option<u64>,
-        is_own: bool,
     ) -> Option<TrialEnd> {
-        let end = end_in(folder, None)?;
-        let TrialEnd::Ran { status, .. } = &end else { return None };
-        match status {
-            Status::Finished => {}
-            // One that failed before this process began is repeated, once.
-            Status::Failed if is_own && !self.is_new(index, folder) => return None,
-            Status::Failed | Status::Diverged => return end_in(folder, rows(&self.folder).get(&index)),
-            Status::Stopped => {
-                self.session.experiment.stop.filter(|halving| {
-                    stop_after
-                        .is_some_and(|epochs| Reached::in_folder(folder, halving.metric).epochs >= epochs)
-                })?;
+        let status = folder.and_then(RunDir::status);
+        let is_there = |folder: &&RunDir| match status {
+            Some(Status::Finished | Status::Diverged) => true,
+            Some(Status::Stopped) => {
+                let halving = self.session.experiment.stop.zip(stop_after);
+                halving.is_some_and(|(halving, epochs)| {
+                    Reached::in_folder(folder, halving.metric).epochs >= epochs
+                })
             }
-            _ => return None,
+            Some(Status::Interrupted) => self.is_cut(),
+            Some(Status::Failed) | None => false,
+        };
+        let end = match folder.filter(is_there) {
+            Some(folder) if status == Some(Status::Diverged) => end_in(folder, row()),
+            Some(folder) => end_in(folder, None),
+            None => row().filter(|row| row.is_failure())?.end(),
+        };
+        if let (Some(TrialEnd::Ran { status, .. }), Some(folder)) = (&end, folder) {
+            self.learn_from(index, folder, *status);
         }
-        self.learn_from(index, folder, *status);
-        Some(end)
+        end
     }
 
     /// Ends the work of this process. The last one to end completes the table: returns whether this is it.
@@ -133,36 +138,41 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Takes over how the trials of other processes ended.
+    /// Takes over what other processes have drawn, and how their trials ended.
     pub fn take_ends(&self) {
-        let rows = LazyCell::new(|| rows(&self.folder));
-        for (index, folder) in self.folder.trials() {
-            let is_known = self.with(|progress| {
-                progress.ends.get(index).is_none_or(|end| matches!(end, Some(TrialEnd::Ran { .. })))
-            });
-            if is_known {
+        if let Err(fault) = self.take_points() {
+            self.with(|progress| progress.unlisted(fault));
+        }
+        let (rows, folders) = (LazyCell::new(|| rows(&self.folder)), self.folder.trials());
+        for index in 0..self.prepared.len() {
+            let is_taken = self.with(|progress| matches!(progress.ends[index], Some(TrialEnd::Ran { .. })));
+            if is_taken {
                 continue;
             }
-            if matches!(self.own(index).1, Prepared::Run(planned) if has_other_data(&folder, &**planned)) {
-                self.refuse_mixture(&folder);
+            let folder = folders.get(&index);
+            if let Some(folder) = folder
+                && self.is_known(index)
+                && matches!(self.own(index).1, Prepared::Run(planned) if has_other_data(folder, &**planned))
+            {
+                self.refuse_mixture(folder);
             }
-            let runs_again = |status| match status {
-                Status::Interrupted => !self.is_cut(),
-                status => status == Status::Failed && !self.is_new(index, &folder),
-            };
-            let Some(status) = folder.status().filter(|status| !runs_again(*status)) else { continue };
-            self.learn_from(index, &folder, status);
-            let row = matches!(status, Status::Failed | Status::Diverged).then(|| rows.get(&index)).flatten();
-            if let Some(end) = end_in(&folder, row) {
+            // At whatever rung it is.
+            if let Some(end) = self.end_elsewhere(index, folder, || rows.get(&index), Some(0)) {
                 let exit = exit_of(&end);
                 self.set(index, end, exit);
             }
         }
     }
 
-    /// Whether a trial was summarized since this process began.
-    fn is_new(&self, index: usize, folder: &RunDir) -> bool {
-        folder.summarized().as_ref() != self.summaries.get(&index)
+    /// Takes over how a trial ended that did not come to a rung.
+    pub fn take_end(&self, index: usize) {
+        if self.with(|progress| progress.is_at_rung(index)) {
+            let (rows, folder) = (rows(&self.folder), self.folder.trial_of(index));
+            if let Some(end) = self.end_elsewhere(index, folder.as_ref(), || rows.get(&index), None) {
+                let exit = exit_of(&end);
+                self.set(index, end, exit);
+            }
+        }
     }
 
     /// Trials whose owners died after this process had looked for the last time; under successive halving those that went

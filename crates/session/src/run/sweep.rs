@@ -1,19 +1,19 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
     thread,
-    time::{Instant, SystemTime},
+    time::Instant,
 };
 
 use super::{
     exit::{Exit, print_error, print_stderr},
     planned::{ExecuteError, Planned, Start},
     points::Points,
-    prepare::Prepared,
+    prepare::{Prepared, first_run},
     rungs::{Reached, Rungs},
     session::{Session, named},
     sweep_progress::{Phase, Progress, Stopped, is_failure},
@@ -39,8 +39,6 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub prepared: &'s [Prepared<P>],
     pub folder: RunDir,
     pub claims: Arc<Claims>,
-    /// When the summaries that were there at the start were written.
-    pub summaries: BTreeMap<usize, SystemTime>,
     pub machine: &'s Machine,
     /// What a sampler learns from and draws.
     pub points: Mutex<Points<'s, P::Spec>>,
@@ -113,11 +111,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Takes the value of a trial that another process, or an earlier part of the sweep, has ended.
     pub fn learn_from(&self, index: usize, folder: &RunDir, status: Status) {
-        let (trial, Prepared::Run(planned)) = self.own(index) else { return };
+        let (trial, prepared) = self.own(index);
+        let planned = match prepared {
+            Prepared::Run(planned) => Some(&**planned),
+            // Where results are learned from, all trials have one monitor.
+            _ => first_run(self.prepared).map(|(_, planned)| planned),
+        };
         let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
-        let best = planned.monitor().zip(value);
+        let best = planned.and_then(P::monitor).zip(value);
         if let Some((monitor, value)) = best {
-            self.line.validated((index, &self.shown_axes(trial)), monitor, value);
+            let shown = if self.is_known(index) { self.shown_axes(trial) } else { String::new() };
+            self.line.validated((index, &shown), monitor, value);
         }
         let halving = self.session.experiment.stop;
         let reached = halving.map(|halving| Reached::in_folder(folder, halving.metric)).unwrap_or_default();

@@ -1,28 +1,31 @@
 //! A sweep's folder: made, or found again, and what its trials came to.
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
     fs::{self, File},
     path::Path,
+    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
 
 use super::{
-    exit::{Exit, print_error},
+    exit::{Exit, print_error, print_stderr},
     planned::{Planned, Resume},
     prepare::Prepared,
     session::Session,
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, remove_remnants},
+    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, remove_remnants},
 };
 
 /// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. An exit where that is refused, as was
 /// printed, or interrupted.
 pub(super) fn open<P: Planned>(
     session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
 ) -> Result<Result<(RunDir, Claims), Exit>, RecordError> {
     let experiment = session.experiment;
     let name = experiment.trials.first().map_or("", |first| P::name(&first.spec));
@@ -53,14 +56,26 @@ pub(super) fn open<P: Planned>(
         }
     };
     drop(lock);
-    // Who measures the machine wants it alone.
-    let is_shared = P::SIDE_BY_SIDE;
-    let is_cut = || session.process.stop.signal().is_some();
+    // Who measures the machine wants it alone; a rung is decided by processes that can all run all its trials.
+    let missing = prepared.iter().position(|own| matches!(own, Prepared::Missing(_)));
+    let missing = missing.filter(|_| experiment.stop.is_some());
+    let is_shared = P::SIDE_BY_SIDE && missing.is_none();
+    let (begun, is_told) = (Instant::now(), Cell::new(session.process.verbosity == Verbosity::Quiet));
+    let is_cut = || {
+        if begun.elapsed() > Duration::from_secs(1) && !is_told.replace(true) {
+            print_stderr("waiting for another process, which runs this sweep alone\n");
+        }
+        session.process.stop.signal().is_some()
+    };
     let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
         if is_cut() {
             return Ok(Err(session.signal()));
         }
-        let message = format!("`{}` is under way in another process", folder.path().display());
+        let mut message = format!("`{}` is under way in another process", folder.path().display());
+        if let Some(trial) = missing {
+            message +=
+                &format!("; successive halving is not shared where devices of trial {trial} are missing");
+        }
         print_error(message, Some("wait for its end, or end it"));
         return Ok(Err(Exit::Refused));
     };
@@ -100,9 +115,11 @@ pub(super) fn on_other_data<'b, P: Planned>(
 }
 
 /// How trials ended that do not run again: those that finished, that diverged, as they would again, or that wait at a rung,
-/// and all but the ones that successive halving has `left`, once a rung is decided.
+/// and all but the ones that successive halving has `left`, once a rung is decided. One that `joins` others takes over what
+/// failed there.
 pub(super) fn ends(
     folder: &RunDir,
+    joins: bool,
     begun: &BTreeMap<usize, RunDir>,
     trials: usize,
     left: Option<&BTreeSet<usize>>,
@@ -117,7 +134,7 @@ pub(super) fn ends(
             _ => false,
         };
         let of_folder = begun.get(&index).and_then(|folder| end_in(folder, row)).filter(is_kept);
-        of_folder.or_else(|| row.filter(|_| is_over)?.end())
+        of_folder.or_else(|| row.filter(|row| is_over || joins && row.is_failure())?.end())
     };
     (0..trials).map(done).collect()
 }
@@ -139,6 +156,10 @@ pub(super) struct Row {
 }
 
 impl Row {
+    pub fn is_failure(&self) -> bool {
+        self.status == Status::Failed.name()
+    }
+
     /// The end of a trial whose folder does not tell it.
     pub fn end(&self) -> Option<TrialEnd> {
         let reason = self.reason.clone();

@@ -37,7 +37,7 @@ fn run<P: Planned>(
     if let Some(exit) = refuse_jobs(session, prepared) {
         return Ok(exit.into());
     }
-    let (folder, claims) = match sweep_folder::open(session)? {
+    let (folder, claims) = match sweep_folder::open(session, prepared)? {
         Ok(opened) => opened,
         Err(exit) => return Ok(exit.into()),
     };
@@ -53,10 +53,10 @@ fn run<P: Planned>(
         sweep_folder::print_other_data(trial);
         return Ok(Exit::Refused.into());
     }
-    let summaries = begun.iter().filter_map(|(index, trial)| Some((*index, trial.summarized()?))).collect();
     let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
     let left = rungs.as_ref().and_then(Rungs::left);
-    let ends = sweep_folder::ends(&folder, &begun, experiment.trials.len(), left.as_ref());
+    let ends =
+        sweep_folder::ends(&folder, !claims.is_first(), &begun, experiment.trials.len(), left.as_ref());
     let drawn = draws::found(session, machine, &points);
     let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
         let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
@@ -74,20 +74,8 @@ fn run<P: Planned>(
     let (keys, values) = (short_keys(&keys), experiment.short_values());
     let progress = Mutex::new(progress);
     let points = Mutex::new(points);
-    let sweep = Sweep {
-        session,
-        prepared,
-        folder,
-        claims,
-        summaries,
-        machine,
-        points,
-        drawn,
-        keys,
-        values,
-        line,
-        progress,
-    };
+    let sweep =
+        Sweep { session, prepared, folder, claims, machine, points, drawn, keys, values, line, progress };
     sweep.learn_from_ended();
     sweep.run_all(rungs)
 }

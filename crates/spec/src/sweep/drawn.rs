@@ -1,12 +1,16 @@
 //! Trials of a sweep whose sampler learns from results.
 
+use std::path::Path;
+
 use super::{
     super::{
+        key::Key,
         problem::Problem,
         trainer::Monitor,
         tree::{Node, Value},
     },
-    Sampler, Sweep,
+    Sampler, Space, Sweep,
+    file::literal,
     point::Point,
     tpe::{Observed, STARTUP},
 };
@@ -42,9 +46,27 @@ impl Sweep {
         Some(Point::new(&tpe.spaces, &self.conditions, values))
     }
 
-    /// A point by its cells.
-    pub(in super::super) fn read_point(&self, cells: &[String]) -> Option<Point> {
-        Point::read(&self.tpe.as_ref()?.spaces, &self.conditions, cells)
+    /// A text for each key of a point: its value in TOML, nothing where it does not vary.
+    pub(in super::super) fn cells(&self, point: &Point, folder: &Path) -> Vec<String> {
+        let cell = |(key, value): (&Key, &Option<Value>)| match value {
+            Some(value) => literal(&key.dotted(), value, folder),
+            None => String::new(),
+        };
+        self.keys().zip(point.values()).map(cell).collect()
+    }
+
+    /// A point by its [`Sweep::cells`], which another process may have spelled in another way.
+    pub(in super::super) fn read_point(&self, cells: &[String], folder: &Path) -> Option<Point> {
+        let spaces = &self.tpe.as_ref()?.spaces;
+        let own = |((key, space), cell): ((&Key, &Space), &String)| match space {
+            Space::Values(values) => {
+                let own = values.iter().find(|value| literal(&key.dotted(), value, folder) == *cell);
+                own.map_or_else(|| cell.clone(), Value::literal)
+            }
+            _ => cell.clone(),
+        };
+        let own: Vec<String> = self.keys().zip(spaces).zip(cells).map(own).collect();
+        (own.len() == cells.len()).then(|| Point::read(spaces, &self.conditions, &own)).flatten()
     }
 
     /// The values of a point that was drawn, at the places of their axes.

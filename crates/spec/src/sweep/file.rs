@@ -86,11 +86,8 @@ fn inline(keys: &tree::Table, folder: &Path) -> String {
 
 /// A swept key and its values, or its value in one point.
 fn axis_line(entry: &tree::Entry, folder: &Path) -> String {
-    let mut parts = entry.key.split('.');
-    let holds_paths = parts.next().is_some_and(|first| ["data", "model"].contains(&first));
-    let last = parts.next_back().unwrap_or_default();
     let mut value = entry.node.value.to_toml();
-    if holds_paths {
+    if let Some(last) = last_of_paths(&entry.key) {
         // Paths within `choice(...)` are made absolute as those of an array.
         if let Value::String(text) = &value
             && let Ok(Space::Values(values)) = Space::parse(text)
@@ -103,6 +100,24 @@ fn axis_line(entry: &tree::Entry, folder: &Path) -> String {
         }
     }
     format!("{} = {value}\n", Value::String(entry.key.clone()))
+}
+
+/// A value of a swept key in TOML, by which every process knows it: paths are absolute.
+pub(super) fn literal(key: &str, value: &tree::Value, folder: &Path) -> String {
+    match last_of_paths(key) {
+        Some(last) if !matches!(value, tree::Value::Float(_)) => {
+            let mut value = value.to_toml();
+            value_absolute(last, &mut value, folder);
+            value.to_string()
+        }
+        _ => value.literal(),
+    }
+}
+
+/// The last part of a dotted key that may hold paths.
+fn last_of_paths(key: &str) -> Option<&str> {
+    let mut parts = key.split('.');
+    ["data", "model"].contains(&parts.next()?).then(|| parts.next_back().unwrap_or_default())
 }
 
 /// Paths are taken from the folder of a spec's file.

@@ -39,7 +39,7 @@ impl Point {
     }
 
     /// A text for each key: its value in TOML, nothing where it does not vary.
-    pub fn cells(&self) -> Vec<String> {
+    pub(super) fn cells(&self) -> Vec<String> {
         self.texts(Value::literal)
     }
 

@@ -46,7 +46,7 @@ impl Text {
         }
         if bytes.starts_with(&file::GZIP) {
             let mut unpacked = Vec::new();
-            Interruptible(MultiGzDecoder::new(&bytes[..]))
+            Interruptible::new(MultiGzDecoder::new(&bytes[..]))
                 .read_to_end(&mut unpacked)
                 .map_err(|error| file::unreadable(path, &error))?;
             bytes = unpacked;
@@ -99,7 +99,7 @@ impl Text {
             .delimiter(self.delimiter)
             .has_headers(false)
             .flexible(true)
-            .from_reader(Interruptible(self.body.as_bytes()))
+            .from_reader(Interruptible::new(self.body.as_bytes()))
     }
 
     /// The cells of the first record, trimmed; `None` where the file is empty.

@@ -1,0 +1,193 @@
+//! Processes that share a sweep learn what became of each other's trials, however these ended and are spelled.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::Child,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        ends::{LIMIT, quiet, send, wait_until},
+        process::{Ended, Folder, Sandbox, Table},
+    },
+    SPEC, copy,
+    shared::{HALVING, start, trials_begun},
+    sweeps::{statuses, trials},
+};
+
+const CSV: &str = "[data]\nbatch_size = 8\n[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n\
+    [data.split]\nvalidation = 0.25\n[model]\nlayers = [{ linear = { out_features = 4 } }, \"tanh\", \
+    { linear = { out_features = 1 } }]\n[optimizer.adam]\nlr = 0.01\n";
+
+/// A spec whose data are in two files.
+fn with_files() -> Sandbox {
+    let place = Sandbox::new(CSV);
+    for (name, slope) in [("a.csv", 2), ("b.csv", 3)] {
+        let rows: String = (0..80).map(|x| format!("{x},{}\n", slope * x % 7)).collect();
+        fs::write(place.path().join(name), format!("x,y\n{rows}")).unwrap();
+    }
+    place
+}
+
+/// The exit codes of processes, all of which end.
+fn codes(children: Vec<Child>) -> Vec<Option<i32>> {
+    let begun = Instant::now();
+    let mut all = children;
+    while all.iter_mut().any(|child| child.try_wait().unwrap().is_none()) {
+        if begun.elapsed() > LIMIT {
+            all.iter_mut().for_each(|child| drop(child.kill()));
+            panic!("waited in vain");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let ended = all.into_iter().map(|child| Ended::from_output(child.wait_with_output().unwrap()));
+    ended.inspect(|ended| println!("{}", ended.stderr)).map(|ended| ended.code).collect()
+}
+
+fn rungs(sweep: &Path) -> String {
+    fs::read_to_string(sweep.join("rungs.csv")).unwrap()
+}
+
+/// One that joins has read `sweep.toml`, where paths are absolute, and would call the folders of trials otherwise.
+#[test]
+fn a_trial_is_known_by_its_number() {
+    let place = with_files();
+    let halving = [
+        "data.csv.path=a.csv,b.csv",
+        "optimizer.adam.lr=logspace(1e-4, 1, 4)",
+        "trainer.max_epochs=400",
+        "sweep.stop={ asha = { min_epochs = 100, factor = 2 } }",
+    ];
+    let whole = place.run(&halving).ended_by(0).0;
+    let (children, sweep) = start(&place, &halving, 2);
+    assert_eq!(codes(children), [Some(0); 3]);
+    assert_eq!(rungs(&sweep.0), rungs(&whole));
+    assert_eq!(statuses(&sweep.0), statuses(&whole));
+    assert_eq!(trials_begun(&sweep.0), 8);
+}
+
+/// A process that was stopped comes last, and knows the values of the trials that others drew meanwhile.
+#[test]
+fn points_are_known_by_their_places() {
+    let place = with_files();
+    let space = [
+        "sweep.sampler=tpe",
+        "sweep.trials=16",
+        "data.csv.path=choice(a.csv, b.csv)",
+        "optimizer.adam.lr=loguniform(1e-4, 1)",
+        "trainer.max_epochs=400",
+    ];
+    let (command, runs) = place.prepared(&space);
+    let mut first = quiet(command);
+    wait_until(&mut first, || Folder::within(&runs).is_some_and(|sweep| trials_begun(&sweep.0) > 11));
+    let sweep = Folder::within(&runs).unwrap().0;
+    // Stopped within a trial: with the lock of its folder alone, not that of the table or of a choice.
+    let has_lock = |byte: u64| {
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        locks.lines().any(|line| line.ends_with(&format!(" {byte} {byte}")))
+    };
+    loop {
+        send("-STOP", &first);
+        thread::sleep(Duration::from_millis(5));
+        if ![1, 2].into_iter().any(|lock| has_lock((1 << 40) + lock)) {
+            break;
+        }
+        send("-CONT", &first);
+    }
+    let join = ["run", "-q", "--resume", sweep.to_str().unwrap()];
+    assert_eq!(codes(vec![quiet(place.command(&join))]), [Some(0)]);
+    send("-INT", &first);
+    send("-CONT", &first);
+    codes(vec![first]);
+    let text = |name: &str| fs::read_to_string(sweep.join(name)).unwrap();
+    let (table, points) = (text("sweep.csv"), text("points.csv"));
+    let [table, points] = [&table, &points].map(|text| Table::read(text));
+    assert_eq!(table.column("optimizer.adam.lr")[10..], points.column("optimizer.adam.lr"), "{table:?}");
+    assert!(!table.column("data.csv.path").contains(&""), "{table:?}");
+    assert_eq!(codes(vec![quiet(place.command(&join))]), [Some(0)]);
+    assert_eq!(statuses(&sweep), ["finished"; 16]);
+}
+
+/// A trial that cannot go on from its rung leaves the summary of that rung, and no other.
+#[test]
+fn a_failure_without_a_summary_is_seen() {
+    let place = Sandbox::new(SPEC);
+    let other = place.run(&[&HALVING[..], &["data.synthetic_regression.noise=3.0"]].concat()).ended_by(0).0;
+    let (command, runs) = place.prepared(&HALVING);
+    let mut child = quiet(command);
+    wait_until(&mut child, || Folder::within(&runs).is_some_and(|sweep| sweep.0.join("rungs.csv").exists()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let sweep = Folder::within(&runs).unwrap().0;
+    let goes_on: BTreeSet<usize> = rungs(&sweep)
+        .lines()
+        .filter(|row| row.starts_with("60,") && row.ends_with("true"))
+        .map(|row| row.split(',').nth(1).unwrap().parse().unwrap())
+        .collect();
+    let mut folders: Vec<_> = fs::read_dir(&sweep)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    // The checkpoints of others, trained on other data.
+    let mut lost = Vec::new();
+    for trial in goes_on {
+        let summary = Folder(folders[trial].clone()).table("summary.csv");
+        if summary.rows.len() == 1 && summary.cell(0, "epochs") == "60" {
+            fs::remove_dir_all(folders[trial].join("checkpoints")).unwrap();
+            copy(&trials(&other)[trial].0.join("checkpoints"), &folders[trial].join("checkpoints"));
+            lost.push(trial);
+        }
+    }
+    assert!(lost.len() > 1, "{lost:?}");
+    let join = ["run", "-q", "--resume", sweep.to_str().unwrap()];
+    let ended = codes((0..3).map(|_| quiet(place.command(&join))).collect());
+    assert!(ended.contains(&Some(1)), "{ended:?}");
+    let table = Folder(sweep.clone()).table("sweep.csv");
+    for trial in lost {
+        assert_eq!(table.cell(trial, "status"), "failed");
+        assert!(table.cell(trial, "reason").starts_with("the data are not those"), "{table:?}");
+    }
+    assert!(statuses(&sweep).iter().all(|status| status != "planned"));
+}
+
+/// A summary that is about to be replaced is nobody's result.
+#[test]
+fn failures_of_an_earlier_part_are_repeated() {
+    let place = Sandbox::new(SPEC);
+    let grid = ["optimizer.adam.lr=logspace(1e-4, 1, 60)", "trainer.max_epochs=20"];
+    let sweep = place.run(&grid).ended_by(0).0;
+    for trial in trials(&sweep) {
+        let summary = trial.0.join("summary.csv");
+        let text = fs::read_to_string(&summary).unwrap();
+        fs::write(summary, text.replace("finished", "failed")).unwrap();
+    }
+    let table = sweep.join("sweep.csv");
+    let text = fs::read_to_string(&table).unwrap();
+    fs::write(&table, text.replace("finished", "failed")).unwrap();
+    let join = ["run", "-q", "--resume", sweep.to_str().unwrap()];
+    assert_eq!(codes((0..3).map(|_| quiet(place.command(&join))).collect()), [Some(0); 3]);
+    assert_eq!(statuses(&sweep), ["finished"; 60]);
+}
+
+/// It would decide a rung without trials that others can run.
+#[test]
+fn one_that_lacks_a_device_decides_no_rung_beside_others() {
+    let place = Sandbox::new(SPEC);
+    let halving = [&HALVING[..], &["devices.num_gpus=0,2", "devices.on_missing=error", "--virtual-gpus=2"]];
+    let (children, sweep) = start(&place, &halving.concat(), 0);
+    let join = ["run", "-q", "--virtual-gpus=1", "--resume", sweep.0.to_str().unwrap()];
+    let ended = place.runner(&join);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let shown = ended.stderr.replace(sweep.0.to_str().unwrap(), "SWEEP");
+    insta::assert_snapshot!(shown, @r"
+    error: `SWEEP` is under way in another process; successive halving is not shared where devices of trial 1 are missing
+      = hint: wait for its end, or end it
+    ");
+    assert_eq!(codes(children), [Some(0)]);
+}
