@@ -66,9 +66,6 @@ impl PredictError {
             Self::NoWeights { status, .. } if status == "unfinished" => Some(
                 "a run keeps its weights at its end, and before it only with a table `[checkpoint]`: run its spec again with one",
             ),
-            Self::NoWeights { status, .. } if status == "running" => Some(
-                "a run keeps its weights at its end, and before it only with a table `[checkpoint]`: wait for its end",
-            ),
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),
             Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsOther { .. } => {
                 Some("write to another file")

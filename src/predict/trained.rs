@@ -37,6 +37,9 @@ pub struct Trained {
     note: Option<String>,
 }
 
+/// Statuses of runs whose weights may be those of a checkpoint.
+const ENDED_EARLY: [&str; 4] = ["unfinished", "interrupted", "stopped", "failed"];
+
 const LAST: &str = "model.safetensors";
 
 impl Trained {
@@ -55,13 +58,17 @@ impl Trained {
         let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &["best.safetensors", LAST] };
         let (file, saved) = match wanted.iter().copied().find(has) {
             Some(file) => (file.to_owned(), None),
-            None => match checkpoint_weights(&folder, which == WhichWeights::Best) {
-                Some(saved) => (saved.file.clone(), Some(saved)),
-                None => {
-                    let file = if which == WhichWeights::Last { LAST } else { "weights" };
-                    return Err(PredictError::NoWeights { file, status: run_status(&folder), folder });
-                }
-            },
+            None => {
+                let status = run_status(&folder);
+                let saved = ENDED_EARLY.contains(&&*status).then(|| {
+                    let saved = checkpoint_weights(&folder, which == WhichWeights::Best)?;
+                    let which = if saved.prefix.is_empty() { "the newest" } else { "the best so far" };
+                    let note = format!("{which}, since the run has not finished: it is `{status}`");
+                    Some((saved.file.clone(), Some((saved, note))))
+                });
+                let file = if which == WhichWeights::Last { LAST } else { "weights" };
+                saved.flatten().ok_or(PredictError::NoWeights { file, status, folder: folder.clone() })?
+            }
         };
         let path = folder.join(&file);
         let metadata = read_metadata(&path)?;
@@ -76,7 +83,7 @@ impl Trained {
         let features = data.features().ok_or_else(no_width)?;
         let wanted = wanted_tensors(&spec, features);
         let (weights, step, epoch) = match &saved {
-            Some(saved) => {
+            Some((saved, _)) => {
                 let weights = read_weights_among(&path, saved.prefix, &wanted)?;
                 (weights, saved.step.to_string(), saved.epoch.to_string())
             }
@@ -85,10 +92,7 @@ impl Trained {
                 (read_weights(&path, &wanted)?, text("step"), text("epoch"))
             }
         };
-        let note = saved.map(|saved| {
-            let which = if saved.prefix.is_empty() { "the newest" } else { "the best so far" };
-            format!("{which}, since the run has not finished: it is `{}`", run_status(&folder))
-        });
+        let note = saved.map(|(_, note)| note);
         Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note })
     }
 

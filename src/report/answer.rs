@@ -280,8 +280,7 @@ impl Comparison {
             };
             let values = places.iter().filter_map(|&place| ranking.metric.value(&self.runs[place]));
             let best = values.min_by(|a, b| ranking.metric.cost(*a).total_cmp(&ranking.metric.cost(*b)));
-            let so_far =
-                best.filter(|_| [UNFINISHED, "interrupted", "running", "stopped"].contains(&status.as_str()));
+            let so_far = best.filter(|_| [UNFINISHED, "interrupted", "stopped"].contains(&status.as_str()));
             let so_far =
                 so_far.map(|best| format!(", best so far {}", ranking.metric.word(best))).unwrap_or_default();
             format!("{} {status} (#{numbers}{more}{so_far})", places.len())

@@ -7,6 +7,15 @@ pub(super) fn wrong(cell: &[u8], column: &str, what: &str) -> String {
     format!("`{}` in column `{column}` {what}", String::from_utf8_lossy(cell))
 }
 
+/// Whether the row of this `split` is of a validation.
+pub(super) fn is_validation(split: &[u8]) -> Result<bool, String> {
+    match split {
+        b"train" => Ok(false),
+        b"validation" => Ok(true),
+        _ => Err(wrong(split, "split", "is neither `train` nor `validation`")),
+    }
+}
+
 // This crate is compiled for size, where each step of an iterator is a call.
 
 pub(super) fn integer(cell: &[u8]) -> Option<u64> {

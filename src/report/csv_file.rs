@@ -1,11 +1,17 @@
 //! CSV files that fit in memory, as `record` writes them: complete lines, and a torn last line if the process was killed.
 
-use std::{io::Read, path::Path};
+use std::{
+    io::{self, Read},
+    path::Path,
+};
 
 use csv::{ErrorKind, StringRecord};
 
-use super::ReportError;
-use crate::host::open_regular;
+use super::{ReportError, csv_lines::take_lines};
+use crate::{host::open_regular, units};
+
+/// A larger file does not fit.
+const LARGEST: u64 = 1 << 30;
 
 /// A file's complete lines.
 pub(super) struct CsvFile {
@@ -18,38 +24,29 @@ pub(super) struct CsvFile {
 /// Reads a file to memory, without a torn last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let mut text = String::new();
-    let read = open_regular(path).and_then(|(mut file, _)| file.read_to_string(&mut text));
+    let read = open_regular(path).and_then(|(file, length)| match length {
+        ..=LARGEST => file.take(LARGEST).read_to_string(&mut text),
+        _ => Err(io::Error::other(format!("it is larger than {}", units::bytes(LARGEST)))),
+    });
     read.map_err(|e| ReportError::read(path, e))?;
     let whole = &text[..text.rfind('\n').map_or(0, |newline| newline + 1)];
-    if let Some(file) = read_plain(whole) {
-        return Ok(file);
+    let mut rows = Vec::new();
+    if whole.contains('"') {
+        // Cells may have several lines.
+        let reader = csv::ReaderBuilder::new().has_headers(false).from_reader(whole.as_bytes());
+        for row in reader.into_records() {
+            rows.push(row.map_err(|e| malformed(path, &e))?);
+        }
+    } else {
+        let width = whole.lines().find(|line| !line.is_empty()).map_or(0, |line| line.split(',').count());
+        let take = &mut |cells: &[&[u8]]| {
+            rows.push(cells.iter().map(|cell| String::from_utf8_lossy(cell)).collect());
+            Ok(())
+        };
+        take_lines(whole.as_bytes(), &mut 0, width, take).map_err(|fault| fault.in_file(path))?;
     }
-    let mut reader = csv::Reader::from_reader(whole.as_bytes());
-    let columns = reader.headers().map_err(|e| malformed(path, &e))?.clone();
-    let rows: Result<_, _> = reader.into_records().collect();
-    Ok(CsvFile { columns, rows: rows.map_err(|e| malformed(path, &e))? })
-}
-
-/// A file without quotes, whose lines are equally long; to make a parser takes longer than to read the summary of a run.
-fn read_plain(whole: &str) -> Option<CsvFile> {
-    let lines = whole.lines().filter(|line| !line.is_empty());
-    let mut rows: Vec<StringRecord> = lines.map(|line| line.split(',').collect()).collect();
-    let is_plain = !whole.contains(['"', '\r']) && rows.windows(2).all(|two| two[0].len() == two[1].len());
-    let columns = rows.drain(..1.min(rows.len())).next()?;
-    is_plain.then_some(CsvFile { columns, rows })
-}
-
-/// The indices of these columns.
-pub(super) fn find_columns<const N: usize>(
-    columns: &StringRecord,
-    names: [&str; N],
-) -> Result<[usize; N], String> {
-    let mut places = [0; N];
-    for (place, name) in places.iter_mut().zip(names) {
-        let found = columns.iter().position(|column| column == name);
-        *place = found.ok_or_else(|| format!("there is no column `{name}`"))?;
-    }
-    Ok(places)
+    let mut rows = rows.into_iter();
+    Ok(CsvFile { columns: rows.next().unwrap_or_default(), rows: rows.collect() })
 }
 
 fn malformed(path: &Path, error: &csv::Error) -> ReportError {

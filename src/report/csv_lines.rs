@@ -9,7 +9,7 @@ use std::{
 
 use csv::StringRecord;
 
-use super::{ReportError, csv_file::find_columns};
+use super::ReportError;
 use crate::{host::open_regular, units};
 
 /// Bytes that are read at once.
@@ -201,6 +201,19 @@ fn take_quoted(
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
     reader.read_byte_record(&mut row).map_err(|e| e.to_string())?;
     take_checked(&row.iter().collect::<Vec<_>>(), width, take)
+}
+
+/// The indices of these columns.
+pub(super) fn find_columns<const N: usize>(
+    columns: &StringRecord,
+    names: [&str; N],
+) -> Result<[usize; N], String> {
+    let mut places = [0; N];
+    for (place, name) in places.iter_mut().zip(names) {
+        let found = columns.iter().position(|column| column == name);
+        *place = found.ok_or_else(|| format!("there is no column `{name}`"))?;
+    }
+    Ok(places)
 }
 
 /// Goes through all complete lines below the header, of which `header` makes what `take` needs; returns whether a torn last

@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use super::{ReportError, csv_lines};
+use super::{
+    ReportError,
+    cells::{integer, is_validation, wrong},
+    csv_lines,
+};
 
 /// What a `metrics.csv` holds besides its points.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -17,19 +21,11 @@ pub(super) struct Tail {
 pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
     let mut has_losses = false;
     let torn = csv_lines::for_each_row(path, ["step", "split", "loss"], |[step, split, loss]| {
-        match split {
-            "train" if loss.is_empty() => {}
-            "train" => {
-                let step =
-                    step.parse().map_err(|_| format!("`{step}` in column `step` is not an integer"))?;
-                let loss = loss.parse().map_err(|_| format!("`{loss}` in column `loss` is not a number"))?;
-                has_losses = true;
-                point(step, loss);
-            }
-            "validation" => {}
-            other => {
-                return Err(format!("`{other}` in column `split` is neither `train` nor `validation`"));
-            }
+        if !is_validation(split.as_bytes())? && !loss.is_empty() {
+            has_losses = true;
+            let not_integer = || wrong(step.as_bytes(), "step", "is not an integer");
+            let step = integer(step.as_bytes()).ok_or_else(not_integer)?;
+            point(step, loss.parse().map_err(|_| wrong(loss.as_bytes(), "loss", "is not a number"))?);
         }
         Ok(())
     })?;

@@ -62,15 +62,8 @@ impl Key {
                 .into_iter()
                 .map(|(axis, _)| axis.as_str())
                 .collect();
-            let known = known_figures(runs);
-            let all = short(&distinct(axes))
-                .into_iter()
-                .chain(["status"])
-                .chain(known)
-                .collect::<Vec<_>>()
-                .join(", ");
-            let near_first = near.iter().map(|near| format!("{near} ")).collect::<String>();
-            let hint = format!("{near_first}runs here have {all}, and the keys of their spec");
+            let all = short(&distinct(axes)).into_iter().chain(["status"]).chain(known_figures(runs));
+            let hint = format!("{}, and the keys of their spec", runs_have(near.as_deref(), all));
             return Err(ReportError::NoColumn { word: word.to_owned(), near, hint });
         }
         let has_two = |run: &Run| found.iter().filter(|name| value(run, name).is_some()).count() > 1;
@@ -106,6 +99,12 @@ impl Key {
     pub(super) fn stands_for(&self, name: &str) -> bool {
         self.0.iter().any(|own| own == name)
     }
+}
+
+/// A hint at what runs may be asked for.
+pub(super) fn runs_have<'a>(near: Option<&str>, names: impl IntoIterator<Item = &'a str>) -> String {
+    let near = near.map(|near| format!("{near} ")).unwrap_or_default();
+    format!("{near}runs here have {}", names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// The names of all figures that some run has a number for.

@@ -28,23 +28,19 @@ static FOLLOWED: Mutex<Followed> = Mutex::new(Followed { by_sample: false, files
 struct Followed {
     by_sample: bool,
     /// `None` until a command asks for it: each file is then read whole.
-    files: Option<HashMap<PathBuf, Known>>,
+    files: Option<HashMap<PathBuf, Result<Known, Damage>>>,
 }
 
 enum Known {
     Whole(MetricsFile),
-    Sample {
-        sample: MetricsFile,
-        seen: Seen,
-        read: Arc<AtomicU64>,
-        whole: Whole,
-    },
-    /// A line that cannot be read; it stays so while the file only grows.
-    Damaged {
-        seen: Seen,
-        line: u64,
-        message: String,
-    },
+    Sample { sample: MetricsFile, seen: Seen, read: Arc<AtomicU64>, whole: Whole },
+}
+
+/// A line that cannot be read; it stays so while the file only grows.
+struct Damage {
+    seen: Seen,
+    line: u64,
+    message: String,
 }
 
 /// By what a file is known again.
@@ -87,8 +83,8 @@ fn followed() -> MutexGuard<'static, Followed> {
 /// The part that was read of a file that is shown by a sample; 1 where there is none.
 pub fn share_read() -> f64 {
     let followed = followed();
-    let shares = followed.files.iter().flat_map(HashMap::values).filter_map(|file| match file {
-        Known::Whole(_) | Known::Damaged { .. } => None,
+    let shares = followed.files.iter().flat_map(HashMap::values).flatten().filter_map(|file| match file {
+        Known::Whole(_) => None,
         Known::Sample { whole, .. } if whole.is_finished() => None,
         Known::Sample { seen, read, .. } => {
             Some((read.load(Ordering::Relaxed) as f64 / seen.length as f64).min(0.99))
@@ -120,18 +116,18 @@ fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, Repor
     let Followed { by_sample, files: Some(files) } = &mut *followed else { return whole() };
     let read_on = |mut file: MetricsFile| file.read_on(path, sizes).map(|()| Known::Whole(file));
     let found = match files.remove(path) {
-        Some(Known::Damaged { seen, line, message }) if now.only_grew(seen) => {
-            Err(ReportError::malformed(path, line, message))
+        Some(Err(damage)) if now.only_grew(damage.seen) => {
+            Err(ReportError::malformed(path, damage.line, damage.message))
         }
-        Some(Known::Whole(file)) => read_on(file),
-        Some(Known::Sample { whole: reading, .. }) if reading.is_finished() => {
+        Some(Ok(Known::Whole(file))) => read_on(file),
+        Some(Ok(Known::Sample { whole: reading, .. })) if reading.is_finished() => {
             reading.join().unwrap_or_else(|_| whole()).and_then(read_on)
         }
-        Some(Known::Sample { seen, read, whole, .. }) if seen != now => {
+        Some(Ok(Known::Sample { seen, read, whole, .. })) if seen != now => {
             // What was added is seen at once, too.
             MetricsFile::sample(path, sizes).map(|sample| Known::Sample { sample, seen: now, read, whole })
         }
-        Some(sample @ Known::Sample { .. }) => Ok(sample),
+        Some(Ok(sample)) => Ok(sample),
         _ if *by_sample => {
             // First what is to be seen first: it has all cores.
             MetricsFile::sample(path, sizes).map(|sample| {
@@ -147,17 +143,13 @@ fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, Repor
         _ => whole().map(Known::Whole),
     };
     if let Err(ReportError::Malformed { line, message, .. }) = &found {
-        let damaged = Known::Damaged { seen: now, line: *line, message: message.clone() };
-        files.insert(path.to_owned(), damaged);
+        let damage = Damage { seen: now, line: *line, message: message.clone() };
+        files.insert(path.to_owned(), Err(damage));
     }
     let file = found?;
-    let known = match &file {
-        Known::Whole(known) | Known::Sample { sample: known, .. } => known.clone(),
-        Known::Damaged { line, message, .. } => {
-            return Err(ReportError::malformed(path, *line, message.clone()));
-        }
-    };
-    files.insert(path.to_owned(), file);
+    let (Known::Whole(known) | Known::Sample { sample: known, .. }) = &file;
+    let known = known.clone();
+    files.insert(path.to_owned(), Ok(file));
     Ok(known)
 }
 

@@ -3,7 +3,7 @@
 use super::{
     ReportError,
     grouping::{distinct, grouped},
-    key::{Key, known_figures},
+    key::{Key, known_figures, runs_have},
     run::{Run, more_is_better},
 };
 use crate::units;
@@ -39,8 +39,7 @@ impl Metric {
     /// No run has a number of that name, or the best values are of several metrics.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
         Self::find(name, runs)?.map_err(|near| {
-            let near = near.map(|near| format!("{near} ")).unwrap_or_default();
-            let hint = Some(format!("{near}runs here have {}", known_figures(runs).join(", ")));
+            let hint = Some(runs_have(near.as_deref(), known_figures(runs)));
             ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
         })
     }

@@ -11,9 +11,8 @@ use std::{
 
 use super::{
     ReportError,
-    cells::{integer, number, wrong},
-    csv_file::find_columns,
-    csv_lines::{BLOCK, Fault, Position, take_lines},
+    cells::{integer, is_validation, number, wrong},
+    csv_lines::{BLOCK, Fault, Position, find_columns, take_lines},
     series::Series,
 };
 use crate::host::{logical_cores, open_regular};
@@ -264,10 +263,7 @@ impl MetricsFile {
         };
         let (step, epoch) = (whole(0)?, whole(1)?);
         let split = self.places[2].map_or(&b"train"[..], |place| cells[place]);
-        let is_validation = split == b"validation";
-        if !is_validation && split != b"train" {
-            return Err(wrong(split, "split", "is neither `train` nor `validation`"));
-        }
+        let is_validation = is_validation(split)?;
         let rows = if is_validation { 0 } else { whole(3)? };
         // An iterator's steps are calls, where this crate is compiled for size.
         let mut metric = 0;

@@ -300,7 +300,7 @@ impl Run {
 
     /// Which repeat of a sweep it is.
     pub(super) fn repeat(&self) -> Option<&str> {
-        self.axes.iter().find(|(axis, _)| axis == REPEAT).map(|(_, value)| value.as_str())
+        value_of(&self.axes, REPEAT)
     }
 
     /// The value of an axis, as in `sweep.csv`.
@@ -310,12 +310,15 @@ impl Run {
 
     /// The value of an axis that has a short name, as in `sweep.csv`.
     pub(super) fn table(&self, key: &str) -> Option<&str> {
-        self.tables.iter().find(|(axis, _)| axis == key).map(|(_, value)| value.as_str())
+        value_of(&self.tables, key)
     }
 
     /// The value of an axis, from the sweep or else from the spec.
     pub(super) fn axis(&self, key: &str) -> Option<&str> {
-        let swept = self.axes.iter().find(|(axis, _)| axis == key).map(|(_, value)| value.as_str());
-        swept.or_else(|| self.spec.as_ref()?.get(key))
+        value_of(&self.axes, key).or_else(|| self.spec.as_ref()?.get(key))
     }
+}
+
+fn value_of<'a>(axes: &'a [(String, String)], key: &str) -> Option<&'a str> {
+    axes.iter().find(|(axis, _)| axis == key).map(|(_, value)| value.as_str())
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    ReportError, csv_file,
+    ReportError, csv_file, csv_lines,
     find::{self, Found},
     run::{DAMAGED, PLANNED, Run, SAME_AS},
 };
@@ -68,7 +68,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         return unlisted(folder, &HashSet::new(), &[], fault);
     }
     let [trial, status, own, reason] =
-        csv_file::find_columns(&file.columns, ["trial", "status", "folder", "reason"])
+        csv_lines::find_columns(&file.columns, ["trial", "status", "folder", "reason"])
             .map_err(|message| ReportError::malformed(&path, 1, message))?;
     // The axes are the columns between the trial's number and its status.
     let axes: Vec<String> = file.columns.iter().take(status).skip(trial + 1).map(str::to_owned).collect();

@@ -165,6 +165,22 @@ fn keys_vary_where_others_have_given_values() {
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
 }
 
+/// A table alone is called by its key, and beside another of that key by more.
+#[test]
+fn tables_are_matched_whatever_they_are_called() {
+    let sweep = |optimizers: &str| {
+        let grid = format!("[sweep.grid]\nseed = [1, 2]\noptimizer = [{optimizers}]");
+        let place = Sandbox::new(&format!("{LINREG}\n{grid}"));
+        let folder = place.run(&["-q"]).ended_by(0).0.to_str().unwrap().to_owned();
+        (place, folder)
+    };
+    let (place, alone) = sweep("{ sgd = { lr = 0.1 } }, { adam = { lr = 0.1 } }");
+    let (_place, beside) = sweep("{ sgd = { lr = 0.1 } }, { sgd = { lr = 0.01 } }");
+    let condition = "mean(train.loss) > 2 * baseline";
+    let gate = place.runner(&["compare", &alone, "--baseline", &beside, "--fail-if", condition]);
+    assert!(gate.code == Some(0) && gate.stdout.contains("\n  optimizer sgd: "), "{gate:?}");
+}
+
 /// The product of all values would be 320,000.
 #[test]
 fn a_conditional_grid_counts_the_trials_that_differ() {

@@ -20,9 +20,7 @@ use serde_json::json;
 
 use self::files::{Folder, digest};
 use super::{
-    ReportError,
-    csv_file::find_columns,
-    csv_lines,
+    ReportError, csv_lines,
     find::{Found, find_one},
     leaves::Leaves,
     metrics_file::NO_METRIC,
@@ -192,7 +190,7 @@ fn curves(path: &Path, start: i64) -> Result<BTreeMap<String, String>, ReportErr
     let header = |columns: &StringRecord| {
         let metrics = columns.iter().enumerate().filter(|(_, column)| !NO_METRIC.contains(column));
         let metrics: Vec<(usize, String)> = metrics.map(|(place, name)| (place, name.to_owned())).collect();
-        Ok((find_columns(columns, ["step", "split", "elapsed_s"])?, metrics))
+        Ok((csv_lines::find_columns(columns, ["step", "split", "elapsed_s"])?, metrics))
     };
     csv_lines::scan(path, header, |(places, metrics), cells| {
         let [step, split, elapsed] = places.map(|place| String::from_utf8_lossy(cells[place]));

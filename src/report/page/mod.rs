@@ -33,6 +33,9 @@ const MOST_VALUES: usize = 4;
 /// Warnings at the top of the page.
 const MOST_WARNINGS: usize = 20;
 
+/// Hidden lines that are named.
+const MOST_HIDDEN: usize = 8;
+
 /// Rows of a table that is open at first.
 const MOST_ROWS: usize = 16;
 
@@ -251,9 +254,37 @@ fn notes(chart: &Chart) -> Vec<String> {
         let grey = if are_grey { "; grey lines have none" } else { "" };
         format!("Lines are means over seeds or folds; bands reach from the lowest to the highest{grey}.")
     });
-    let is_hidden = |place: &usize| chart.lines[..*place].iter().any(|line| line.y == chart.lines[*place].y);
+    let is_hidden = |place: &usize| {
+        let own = &chart.lines[*place].y;
+        own.iter().any(Option::is_some) && chart.lines[..*place].iter().any(|line| line.y == *own)
+    };
     let hidden = (0..chart.lines.len()).filter(is_hidden).map(|place| chart.lines[place].name.as_str());
-    let hidden: Vec<&str> = hidden.collect();
+    let mut hidden: Vec<&str> = hidden.collect();
+    let more = format!("{} more", hidden.len().saturating_sub(MOST_HIDDEN));
+    if hidden.len() > MOST_HIDDEN {
+        hidden.splice(MOST_HIDDEN.., [&*more]);
+    }
     let hidden = (!hidden.is_empty()).then(|| format!("Hidden by equal lines: {}.", hidden.join(", ")));
     band.into_iter().chain(thinned).chain(grey).chain(uneven).chain(lost).chain(hidden).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::series::Series;
+
+    #[test]
+    fn lines_without_values_hide_none_and_few_hidden_ones_are_named() {
+        let said = |count: usize, value: Option<f64>| {
+            let mut series = Series::default();
+            value.into_iter().for_each(|value| series.push(1.0, value));
+            let runs = |name: usize| (format!("#{name}"), vec![&series]);
+            let groups: Vec<_> = (0..count).map(runs).collect();
+            notes(&Chart::new("loss".to_owned(), "step", &groups, 9)).pop()
+        };
+        assert_eq!(said(3, None), None);
+        assert_eq!(said(3, Some(0.5)).unwrap(), "Hidden by equal lines: #1, #2.");
+        let many = said(100, Some(0.5)).unwrap();
+        assert!(many.ends_with(" lines: #1, #2, #3, #4, #5, #6, #7, #8, 91 more."), "{many}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Content, curves::Chart, html::Html};
-use crate::report::{csv_file, grouping::grouped, series::Series};
+use crate::report::{csv_file, csv_lines, grouping::grouped, series::Series};
 
 /// Columns of `system.csv` that are drawn: name, title, factor.
 const DRAWN: [(&str, &str, f64); 9] = [
@@ -39,7 +39,7 @@ impl Content<'_> {
     fn system_charts(&mut self, html: &mut Html, place: usize) {
         let file = self.file_of(place, "system.csv", |path: &Path| csv_file::read(path).map(Some));
         let Some(file) = file else { return };
-        let Ok([time, device]) = csv_file::find_columns(&file.columns, ["elapsed_s", "device"]) else {
+        let Ok([time, device]) = csv_lines::find_columns(&file.columns, ["elapsed_s", "device"]) else {
             return;
         };
         for (name, title, factor) in DRAWN {

@@ -51,6 +51,15 @@ fn the_weights_of_its_checkpoint_are_used() {
     let best = ended(&model, &["predict", "new.csv"]);
     assert_eq!((best.code, best.stdout), (Some(0), predicted(&[]).stdout));
     assert!(best.stderr.contains("; the best so far, since the run"), "{}", best.stderr);
+    // One that finished lost the files of its weights, and one that diverged has none.
+    for status in ["finished", "diverged"] {
+        let summary = Path::new(&model.run).join("summary.csv");
+        fs::write(&summary, format!("status\n{status}\n")).unwrap();
+        let refused = ended(&model, &["predict", "new.csv", "--last"]);
+        let words = format!(" has no model.safetensors: the run is `{status}`\n");
+        assert!(refused.code == Some(2) && refused.stderr.contains(&words), "{refused:?}");
+        fs::remove_file(summary).unwrap();
+    }
     let evaluated: Value =
         serde_json::from_str(&ended(&model, &["evaluate", "train.csv", "--json"]).stdout).unwrap();
     assert_eq!(evaluated["weights"], "checkpoints/step-00000012.safetensors");

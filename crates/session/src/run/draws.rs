@@ -108,7 +108,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if drawn.is_some() || is_cut() {
             return Ok(drawn);
         }
-        self.take_ends();
+        self.take_ends(false);
         self.with_points(|points| {
             let draw = || {
                 points.read_others()?;

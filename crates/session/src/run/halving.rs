@@ -36,7 +36,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             }
             // None is decided where no trial got here, or the sweep is cut.
             let Some(rung) = rungs.decided(epochs) else { return Ok(()) };
-            self.take_ends();
+            self.take_ends(true);
             let [best, count] = [rung.go_on.len(), rung.trials.len()];
             let why =
                 format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"));

@@ -45,7 +45,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let status = begun.as_ref().and_then(RunDir::status);
         let rows = LazyCell::new(|| rows(&self.folder));
         // Where a trial is this process's, its row is of use only after a failure.
-        let row = || rows.get(&trial.index).filter(|_| !is_own || status == Some(Status::Failed));
+        let is_asked = !is_own || matches!(status, Some(Status::Failed | Status::Diverged));
+        let row = || if is_asked { rows.get(&trial.index) } else { None };
         let end = self.end_elsewhere(trial.index, begun.as_ref(), row, phase.stop_after);
         if phase.stop_after.is_none() && (!is_own || end.is_some()) {
             self.line.stopped(trial.index);
@@ -100,7 +101,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     /// Ends the work of this process. The last one to end completes the table: returns whether this is it.
     pub fn complete(&self) -> Result<bool, RecordError> {
         while self.end_work()? {
-            self.take_ends();
+            self.take_ends(true);
             let left = self.left();
             if left.is_empty() || self.is_cut() {
                 self.run_phase(Phase::new(left, None)); // says why they are not run
@@ -138,8 +139,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Takes over what other processes have drawn, and how their trials ended.
-    pub fn take_ends(&self) {
+    /// Takes over what other processes have drawn, and how their trials ended, as far as folders say it; the rows say more,
+    /// and are many to read.
+    pub fn take_ends(&self, reads_rows: bool) {
         if let Err(fault) = self.take_points() {
             self.with(|progress| progress.unlisted(fault));
         }
@@ -157,7 +159,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 self.refuse_mixture(folder);
             }
             // At whatever rung it is.
-            if let Some(end) = self.end_elsewhere(index, folder, || rows.get(&index), Some(0)) {
+            let row = || if reads_rows { rows.get(&index) } else { None };
+            if let Some(end) = self.end_elsewhere(index, folder, row, Some(0)) {
                 let exit = exit_of(&end);
                 self.set(index, end, exit);
             }

@@ -70,7 +70,7 @@ pub(super) fn open<P: Planned>(
     let (begun, is_told) = (Instant::now(), Cell::new(session.process.verbosity == Verbosity::Quiet));
     let is_cut = || {
         if begun.elapsed() > Duration::from_secs(1) && !is_told.replace(true) {
-            print_stderr("waiting for another process, which runs this sweep alone\n");
+            print_stderr("waiting for another process, which lets none join yet\n");
         }
         session.process.stop.signal().is_some()
     };
