@@ -154,7 +154,8 @@ pub(super) fn is_not_run(run: &Run) -> bool {
 fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
     let is_among = runs.iter().any(|run| run.axes.is_empty());
-    let more = spec.iter().map(|difference| &difference.key).filter(|key| is_among && *key != "description");
+    let more =
+        spec.iter().map(|difference| &difference.key).filter(|key| is_among && !differing::is_of_record(key));
     distinct(swept.chain(more)).into_iter().cloned().collect()
 }
 

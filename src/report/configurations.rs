@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     differences::file_name,
+    differing::is_of_record,
     grouping::{distinct, grouped},
     leaves::Leaves,
     run::{REPEAT, Run, SEEDS},
@@ -164,7 +165,7 @@ type Identity<'a> = Vec<(&'a str, &'a str)>;
 
 fn identity(run: &Run) -> Identity<'_> {
     let axes = run.axes.iter().filter(|(key, _)| key != REPEAT && !SEEDS.contains(&key.as_str()));
-    let is_free = |key: &str| key == "description" || SEEDS.contains(&key);
+    let is_free = |key: &str| is_of_record(key) || SEEDS.contains(&key);
     let spec = run.spec.iter().flat_map(Leaves::iter).filter(|(key, _)| !is_free(key));
     let machine = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key));
     let pairs = axes.map(|(key, value)| (key.as_str(), value.as_str())).chain(spec).chain(machine);

@@ -31,6 +31,19 @@ const NOT_THE_MACHINE: [&str; 12] = [
     AVAILABLE,
 ];
 
+/// Whether a spec key says only what is recorded beside the run, and when.
+pub(super) fn is_of_record(key: &str) -> bool {
+    const RECORD: [&str; 6] = [
+        "description",
+        "logging.flush_every",
+        "logging.flush_every_s",
+        "logging.trace",
+        "logging.tensorboard",
+        "logging.system_every_s",
+    ];
+    RECORD.contains(&key) || key == "checkpoint" || key.starts_with("checkpoint.")
+}
+
 /// Spec keys that differ. A run whose kind does not have a key does not differ in it.
 pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =

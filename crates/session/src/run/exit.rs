@@ -79,7 +79,7 @@ pub fn print(text: &str) -> Exit {
     print_or_end(&escape_controls(text)).err().unwrap_or(Exit::Done)
 }
 
-/// As [`print`], of text with colours.
+/// As [`print()`], of text with colours.
 pub fn print_coloured(text: &str) -> Exit {
     print_or_end(&escape_uncoloured(text)).err().unwrap_or(Exit::Done)
 }
