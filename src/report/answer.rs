@@ -171,7 +171,7 @@ impl Comparison {
         let is_doubtful = self.warning().is_some();
         for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
             let known = Metric::find(name, &self.runs)?;
-            let Some(metric) = known.ok().filter(|metric| metric.is_learned || !is_doubtful) else {
+            let Some(metric) = known.filter(|metric| metric.is_learned || !is_doubtful) else {
                 continue;
             };
             let cell = |setting: &&Candidate| {

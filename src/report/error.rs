@@ -23,7 +23,7 @@ pub enum ReportError {
     NoRun(String),
     /// With a hint at what is nearly named, and at all that there is.
     #[error("no run has a column `{word}`")]
-    NoColumn { word: String, near: Option<String>, hint: String },
+    NoColumn { word: String, hint: String },
     /// Something of a command's options.
     #[error("{message}")]
     Query { message: String, hint: Option<String> },
@@ -70,7 +70,8 @@ impl ReportError {
             ),
             Self::Query { hint, .. } => hint.as_deref(),
             Self::NoColumn { hint, .. } => Some(hint),
-            Self::Several { .. } | Self::Sweep(_) => Some("name the folder of one run"),
+            Self::Several { .. } => Some("name the folder of one run"),
+            Self::Sweep(_) => Some("name the folder of one trial; `runner compare` tells the best"),
             Self::Pattern { .. }
             | Self::Parquet(_)
             | Self::Read { .. }

@@ -64,7 +64,7 @@ impl Key {
                 .collect();
             let all = short(&distinct(axes)).into_iter().chain(["status"]).chain(known_figures(runs));
             let hint = format!("{}, and the keys of their spec", runs_have(near.as_deref(), all));
-            return Err(ReportError::NoColumn { word: word.to_owned(), near, hint });
+            return Err(ReportError::NoColumn { word: word.to_owned(), hint });
         }
         let has_two = |run: &Run| found.iter().filter(|name| value(run, name).is_some()).count() > 1;
         if runs.iter().any(has_two) {

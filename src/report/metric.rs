@@ -6,7 +6,7 @@ use super::{
     key::{Key, known_figures, runs_have},
     run::{Run, more_is_better},
 };
-use crate::units;
+use crate::{spec::nearest, units};
 
 /// What runs are judged by that validate nothing.
 const TRAIN_LOSS: &str = "train.loss";
@@ -38,18 +38,22 @@ impl Metric {
     /// # Errors
     /// No run has a number of that name, or the best values are of several metrics.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        Self::find(name, runs)?.map_err(|near| {
-            let hint = Some(runs_have(near.as_deref(), known_figures(runs)));
-            ReportError::Query { message: format!("no run has the metric `{name}`"), hint }
+        Self::find(name, runs)?.ok_or_else(|| {
+            let known = known_figures(runs);
+            let words = known.iter().flat_map(|known| [*known, known.rsplit('.').next().unwrap_or(known)]);
+            let near = nearest(name, words).map(|near| format!("did you mean `{near}`?"));
+            let hint =
+                format!("{}; `logging.metrics` adds more to later runs", runs_have(near.as_deref(), known));
+            ReportError::Query { message: format!("no run has the metric `{name}`"), hint: Some(hint) }
         })
     }
 
-    /// As [`Metric::new`]; where no run has it, a hint at what is nearly named.
-    pub(super) fn find(name: &str, runs: &[Run]) -> Result<Result<Self, Option<String>>, ReportError> {
+    /// As [`Metric::new`]; `None` where no run has it.
+    pub(super) fn find(name: &str, runs: &[Run]) -> Result<Option<Self>, ReportError> {
         if name == BEST
             && let Some(monitored) = Self::monitored(runs)?
         {
-            return Ok(Ok(monitored));
+            return Ok(Some(monitored));
         }
         let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figures.contains_key(name));
         let splits: &[&str] = if is_bare { &["validation", "train"] } else { &[] };
@@ -57,12 +61,12 @@ impl Metric {
         let is_known = |full: &&String| runs.iter().any(|run| run.learned(full).is_some());
         let name = measured.iter().find(is_known).map_or(name, String::as_str);
         let key = match Key::new(name, runs) {
-            Err(ReportError::NoColumn { near, .. }) => return Ok(Err(near)),
+            Err(ReportError::NoColumn { .. }) => return Ok(None),
             key => key?,
         };
         let metric = Self::from_key(key, runs);
         let is_known = runs.iter().any(|run| metric.value(run).is_some());
-        Ok(if is_known { Ok(metric) } else { Err(None) })
+        Ok(is_known.then_some(metric))
     }
 
     /// What all runs with a best value monitor; `None` where no run has one.

@@ -44,12 +44,12 @@ fn runs_are_ranked_by_any_metric_that_they_logged() {
     assert_eq!(refused.code, Some(2));
     insta::assert_snapshot!(refused.stderr, @r"
     error: no run has the metric `maee`
-      = hint: did you mean `mae`? runs here have validation.loss, train.loss, validation.mae, train.accuracy, best_epoch, best_step, best_value, bytes_d2h, bytes_h2d, epoch_train_loss, epochs, final_train_loss, final_validation_loss, logging_s, logging_share, peak_device_bytes, peak_planned_bytes, peak_rss_bytes, samples_per_s, steps, steps_per_s, syncs, train_s, wall_s
+      = hint: did you mean `mae`? runs here have validation.loss, train.loss, validation.mae, train.accuracy, best_epoch, best_step, best_value, bytes_d2h, bytes_h2d, epoch_train_loss, epochs, final_train_loss, final_validation_loss, logging_s, logging_share, peak_device_bytes, peak_planned_bytes, peak_rss_bytes, samples_per_s, steps, steps_per_s, syncs, train_s, wall_s; `logging.metrics` adds more to later runs
     ");
     let refused = compare(&["--metric", "f1"]);
     insta::assert_snapshot!(refused.stderr, @r"
     error: no run has the metric `f1`
-      = hint: runs here have validation.loss, train.loss, validation.mae, train.accuracy, best_epoch, best_step, best_value, bytes_d2h, bytes_h2d, epoch_train_loss, epochs, final_train_loss, final_validation_loss, logging_s, logging_share, peak_device_bytes, peak_planned_bytes, peak_rss_bytes, samples_per_s, steps, steps_per_s, syncs, train_s, wall_s
+      = hint: runs here have validation.loss, train.loss, validation.mae, train.accuracy, best_epoch, best_step, best_value, bytes_d2h, bytes_h2d, epoch_train_loss, epochs, final_train_loss, final_validation_loss, logging_s, logging_share, peak_device_bytes, peak_planned_bytes, peak_rss_bytes, samples_per_s, steps, steps_per_s, syncs, train_s, wall_s; `logging.metrics` adds more to later runs
     ");
 }
 
