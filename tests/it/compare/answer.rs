@@ -192,6 +192,23 @@ fn sweeps_are_held_against_each_other() {
     assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
 }
 
+/// Checkpoints and blocks of rows change nothing that is learned.
+#[test]
+fn what_is_recorded_makes_no_other_setting() {
+    let spec = "data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 16 }\n\
+                model.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1\ntrainer.max_epochs = 2\n";
+    let place = Sandbox::new(spec);
+    for more in
+        [&["seed=0"][..], &["seed=1", "checkpoint.every_epochs=1"], &["seed=2", "logging.flush_every=5"]]
+    {
+        let arguments = [&["run", "spec.toml", "-q", "--runs-dir", "together"], more].concat();
+        assert_eq!(place.runner(&arguments).code, Some(0));
+    }
+    let compared = place.runner(&["compare", "together"]).stdout;
+    assert!(compared.lines().next().is_some_and(|best| best.contains(", n 3")), "{compared}");
+    assert!(!compared.contains("every"), "{compared}");
+}
+
 #[test]
 fn groups_are_exported_and_pivoted() {
     let runs = Runs::new();
