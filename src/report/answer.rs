@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::{
     ReportError,
     comparison::Comparison,
+    configurations::FINISHED,
     effects::Effects,
     grid::{self, Column},
     grouping::{distinct, grouped},
@@ -80,7 +81,13 @@ impl Comparison {
     pub(super) fn verdict(&self, ranking: &Ranking, width: u16) -> String {
         let Ranking { metric, settings, .. } = ranking;
         let Some(best) = settings.first() else {
-            return "best: no finished run has this figure\n".to_owned();
+            let has_finished = self.runs.iter().any(|run| run.status == FINISHED);
+            let why = if has_finished {
+                format!("no finished run has {}", metric.name)
+            } else {
+                "no run has finished".to_owned()
+            };
+            return format!("best: {why}\n");
         };
         let name = ranking.name(self, best);
         let value = format!("{} {}", metric.name, metric.with_interval(best.value, best.interval));

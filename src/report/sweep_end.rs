@@ -67,7 +67,11 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     if reasons.len() > MOST_REASONS {
         let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // a String takes every write
     }
-    let _ = writeln!(text, "  folder {}", escape_line(&folder.to_string_lossy()));
+    let path = escape_line(&folder.to_string_lossy()).into_owned();
+    if runs.iter().any(|run| run.status == "interrupted") {
+        let _ = writeln!(text, "  goes on by: runner run --resume {path}"); // a String takes every write
+    }
+    let _ = writeln!(text, "  folder {path}");
     Ok(text)
 }
 

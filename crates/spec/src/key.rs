@@ -230,14 +230,15 @@ pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
     find(root, key.split('.')).map(|(node, _)| node.span)
 }
 
-/// The shortest endings that tell keys apart: `lr`, `0.linear.out_features`.
+/// The shortest endings that tell keys apart, and are no mere number: `lr`, `layers.1`, `0.linear.out_features`.
 pub fn short_keys<'a>(keys: &[&'a str]) -> Vec<&'a str> {
     let endings = |key: &'a str| key.rmatch_indices('.').map(move |(at, _)| &key[at + 1..]).chain([key]);
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for ending in keys.iter().collect::<HashSet<_>>().into_iter().flat_map(|key| endings(key)) {
         *counts.entry(ending).or_default() += 1;
     }
-    keys.iter().map(|key| endings(key).find(|ending| counts[ending] == 1).unwrap_or(key)).collect()
+    let is_short = |ending: &&str| counts[ending] == 1 && ending.parse::<u64>().is_err();
+    keys.iter().map(|key| endings(key).find(is_short).unwrap_or(key)).collect()
 }
 
 #[cfg(test)]
@@ -269,7 +270,7 @@ mod tests {
     fn keys_are_shortened_as_far_as_they_differ() {
         let keys = ["optimizer.sgd.lr", "layers.0.width", "layers.2.width"];
         assert_eq!(short_keys(&keys), ["lr", "0.width", "2.width"]);
-        assert_eq!(short_keys(&["lr", "optimizer.lr"]), ["lr", "optimizer.lr"]);
+        assert_eq!(short_keys(&["lr", "optimizer.lr", "model.layers.1"]), ["lr", "optimizer.lr", "layers.1"]);
     }
 
     #[test]
