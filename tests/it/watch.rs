@@ -135,6 +135,18 @@ impl Terminal {
     }
 }
 
+/// A test that fails leaves no run without end behind.
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for pid in format!("{} {}", self.children(), self.pid()).split_whitespace() {
+                let _ = Command::new("kill").args(["-KILL", pid]).status();
+            }
+            let _ = self.script.kill();
+        }
+    }
+}
+
 fn kill(signal: &str, pid: &str) {
     assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
 }
