@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     ReportError,
     comparison::Comparison,
-    configurations::FINISHED,
+    configurations::{FINISHED, STOPPED},
     effects::Effects,
     grid::{self, Column},
     grouping::{distinct, grouped},
@@ -13,7 +13,7 @@ use super::{
     metric::Metric,
     notes::notes,
     ranking::{Candidate, Ranking},
-    run::UNFINISHED,
+    run::{RUNNING, UNFINISHED},
     statistics::Estimate,
 };
 use crate::{host::escape_line, units};
@@ -57,6 +57,7 @@ impl Comparison {
             let mut text = if rankings.len() > 1 { self.task_name(ranking) } else { String::new() };
             text += &self.verdict(ranking, width);
             text += &self.best_run(ranking);
+            text += &self.better_stopped(ranking);
             let _ = write!(text, "\n{}", self.ranked_table(ranking, question, width)?); // a String takes every write
             text += &notes(ranking);
             text += &self.uneven(ranking);
@@ -287,7 +288,9 @@ impl Comparison {
             };
             let values = places.iter().filter_map(|&place| ranking.metric.value(&self.runs[place]));
             let best = values.min_by(|a, b| ranking.metric.cost(*a).total_cmp(&ranking.metric.cost(*b)));
-            let so_far = best.filter(|_| [UNFINISHED, "interrupted", "stopped"].contains(&status.as_str()));
+            let so_far = best.filter(|_| {
+                [UNFINISHED, RUNNING, "interrupted", "waiting", STOPPED].contains(&status.as_str())
+            });
             let so_far =
                 so_far.map(|best| format!(", best so far {}", ranking.metric.word(best))).unwrap_or_default();
             format!("{} {status} (#{numbers}{more}{so_far})", places.len())

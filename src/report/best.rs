@@ -1,7 +1,35 @@
 //! The best value of a run's monitored metric.
 
-use super::{grid::Column, grouping::distinct, run::Run};
+use super::{
+    comparison::Comparison,
+    configurations::{FINISHED, STOPPED},
+    grid::Column,
+    grouping::distinct,
+    ranking::Ranking,
+    run::Run,
+};
 use crate::units;
+
+impl Comparison {
+    /// `stopped #17 was better at its best epoch: 0.05890`: a trial that successive halving stopped too early, by what is
+    /// known now. Nothing beside a mean: a single value below it may be luck.
+    pub(super) fn better_stopped(&self, ranking: &Ranking) -> String {
+        let Ranking { metric, settings, status: FINISHED, left_out, .. } = ranking else {
+            return String::new();
+        };
+        let Some(best) = settings.first().filter(|best| best.samples.len() == 1) else {
+            return String::new();
+        };
+        let stopped = left_out.iter().filter(|&&place| self.runs[place].status == STOPPED);
+        let values = stopped.filter_map(|&place| Some((place, metric.value(&self.runs[place])?)));
+        let better = values.min_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
+        let better = better.filter(|(_, value)| metric.cost(*value) < metric.cost(best.value));
+        let Some((place, value)) = better else { return String::new() };
+        let is_best = !metric.is_last && metric.full_name() == self.runs[place].monitor();
+        let when = if is_best { " at its best epoch" } else { "" };
+        format!("  stopped #{} was better{when}: {}\n", self.number(place), metric.word(value))
+    }
+}
 
 /// `validation loss 0.1000 in epoch 7`; nothing where nothing was validated.
 pub(super) fn best(run: &Run) -> String {

@@ -84,6 +84,9 @@ impl Configuration {
 
 pub(super) const FINISHED: &str = "finished";
 
+/// By successive halving, at a rung.
+pub(super) const STOPPED: &str = "stopped";
+
 /// What a run learned, in `summary.csv`.
 const OUTCOME: [&str; 4] =
     ["steps", "final_train_loss", "final_validation_loss", "final_validation_accuracy"];
@@ -93,7 +96,7 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     let has_ended = |run: &Run| {
         run.status == FINISHED
             || (run.spec.is_some()
-                && ["diverged", "failed", "interrupted", "stopped"].contains(&&*run.status))
+                && ["diverged", "failed", "interrupted", "waiting", STOPPED].contains(&&*run.status))
     };
     let ended = runs.iter().enumerate().filter(|(_, run)| has_ended(run));
     // Two runs hardly ever take equally long: only those are looked at in full.

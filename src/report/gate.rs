@@ -3,9 +3,10 @@
 use super::{
     ReportError,
     comparison::Comparison,
+    configurations::FINISHED,
     difference_of_means::{ALPHA, MeanDifference, Sample},
     filter::Operator,
-    matched::Matched,
+    matched::{Matched, Pair},
     metric::Metric,
     ranking::Candidate,
     statistics::{Estimate, fewest},
@@ -78,7 +79,8 @@ impl Condition {
     }
 
     /// What is compared with what, and what comes of it; its interval leaves out `alpha`.
-    fn line(&self, own: &Candidate, base: &Candidate, alpha: f64) -> (String, Outcome) {
+    fn line(&self, pair: &Pair, alpha: f64) -> (String, Outcome) {
+        let Pair { own, base, .. } = pair;
         let statistic = |setting: &Candidate| {
             let values: Vec<f64> = setting.samples.iter().map(|(_, value)| *value).collect();
             match self.statistic {
@@ -106,7 +108,7 @@ impl Condition {
                 let fewest = fewest(1.0 - alpha);
                 format!("; too few runs for an interval of the median: take {fewest} or more of each")
             }
-            None => "; too few runs for an interval".to_owned(),
+            None => format!("; {}", pair.too_few()),
         };
         let (outcome, words) = match interval {
             _ if !holds => (Outcome::Passes, "passes"),
@@ -165,6 +167,12 @@ pub fn gate(
         return Err(ReportError::Query { message, hint });
     }
     let base = base.filter(|_| condition.is_relative);
+    let has_finished = |group: &Comparison| group.runs.iter().any(|run| run.status == FINISHED);
+    if let Some(group) = [own].into_iter().chain(base).find(|group| !has_finished(group)) {
+        let runs = units::counted(group.runs.len() as u64, "run");
+        let message = format!("none of {runs} has finished, so that nothing can be held against a bound");
+        return Err(ReportError::Query { message, hint: None });
+    }
     let mut warnings = Vec::new();
     let runs = own.runs.iter().chain(base.iter().flat_map(|base| &base.runs));
     let all = Comparison::from_runs(runs.cloned().collect());
@@ -181,7 +189,7 @@ pub fn gate(
     let alpha = ALPHA / count as f64;
     let mut undecided = 0;
     for pair in &matched.pairs {
-        let (line, outcome) = condition.line(&pair.own, &pair.base, alpha);
+        let (line, outcome) = condition.line(pair, alpha);
         let name = matched.name(pair);
         let name = if name.is_empty() { name } else { format!("{name}: ") };
         verdict.text += &format!("  {name}{line}\n");

@@ -4,7 +4,7 @@ use super::{
     ReportError,
     answer::p_value,
     comparison::Comparison,
-    difference_of_means::MeanDifference,
+    difference_of_means::{ALPHA, MeanDifference},
     grid::{self, Column},
     key::{Key, short},
     metric::Metric,
@@ -31,6 +31,16 @@ pub(super) struct Pair {
     pub(super) base: Candidate,
     /// The first less the second.
     pub(super) difference: MeanDifference,
+}
+
+impl Pair {
+    /// Why its difference has no interval.
+    pub(super) fn too_few(&self) -> &'static str {
+        match self.own.samples.len().max(self.base.samples.len()) {
+            1 => "one run each: no interval",
+            _ => "too few runs for an interval",
+        }
+    }
 }
 
 impl Matched {
@@ -116,12 +126,15 @@ pub fn against(
 ) -> Result<String, ReportError> {
     let metric = own.metric_against(base, metric)?;
     let matched = Matched::new(own, base, &metric, &[])?;
-    let p: Vec<f64> = matched.pairs.iter().map(|pair| pair.difference.p.unwrap_or(1.0)).collect();
-    let p = holm(&p, p.len());
+    let known: Vec<f64> = matched.pairs.iter().filter_map(|pair| pair.difference.p).collect();
+    let mut corrected = holm(&known, known.len()).into_iter();
+    let p = matched.pairs.iter().map(|pair| pair.difference.p.and_then(|_| corrected.next()));
+    let p: Vec<Option<f64>> = p.collect();
     let counted = units::counted(matched.pairs.len() as u64, "shared setting");
     let better = |sign: f64| {
-        let differs =
-            |(pair, p): &(&Pair, &f64)| **p < 0.05 && sign * metric.cost(pair.difference.mean) < 0.0;
+        let differs = |(pair, p): &(&Pair, &Option<f64>)| {
+            p.is_some_and(|p| p < ALPHA) && sign * metric.cost(pair.difference.mean) < 0.0
+        };
         matched.pairs.iter().zip(&p).filter(differs).count()
     };
     let mut text = format!(
@@ -151,13 +164,15 @@ pub fn against(
     columns.push(column("difference", &|pair| {
         metric.with_interval(pair.difference.mean, pair.difference.interval)
     }));
-    columns.push(Column::of_numbers("p", p.iter().copied().map(p_value)));
+    if !known.is_empty() {
+        columns.push(Column::of_numbers("p", p.iter().map(|p| p.map(p_value).unwrap_or_default())));
+    }
     text += &grid::table(&columns, keys.len(), width);
-    let how = if matched.pairs.iter().all(|pair| pair.difference.is_paired) {
-        "paired by seed"
-    } else {
-        "unpaired"
+    let tested = || matched.pairs.iter().filter(|pair| pair.difference.p.is_some());
+    let how = if tested().all(|pair| pair.difference.is_paired) { "paired by seed" } else { "unpaired" };
+    text += &match matched.pairs.iter().find(|pair| pair.difference.p.is_none()) {
+        Some(pair) if known.is_empty() => format!("  {}\n", pair.too_few()),
+        _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),
     };
-    text += &format!("  differences of means, {how} [95 %, Student]; p by Holm\n");
     Ok(text)
 }

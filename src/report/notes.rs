@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{ranking::Ranking, statistics::coverage};
+use super::{configurations::STOPPED, ranking::Ranking, statistics::coverage};
 use crate::units;
 
 /// What the table's intervals and p-values are.
@@ -12,6 +12,9 @@ pub(super) fn notes(ranking: &Ranking) -> String {
         true => format!("  {} of the last epoch: only some of the runs monitor it\n", ranking.metric.name),
         false => String::new(),
     };
+    if ranking.status == STOPPED {
+        text += "  none of them finished: their sweep stopped them, some sooner than others\n";
+    }
     let Some(fewest) = counts.min() else { return text };
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
     text += &match (ranking.metric.is_learned, ranking.pairs) {

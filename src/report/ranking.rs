@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     ReportError,
     comparison::Comparison,
-    configurations::FINISHED,
+    configurations::{FINISHED, STOPPED},
     difference_of_means::{MeanDifference, Sample},
     grouping::{distinct, grouped},
     key::Key,
@@ -47,7 +47,9 @@ pub(super) struct Ranking {
     pub(super) pairs: usize,
     /// What a sample is: a seed, a fold, or a run.
     pub(super) each: &'static str,
-    /// Runs that did not finish, or have no such figure.
+    /// How its runs ended: they finished or, where none did, their sweep stopped them.
+    pub(super) status: &'static str,
+    /// Runs that ended otherwise, or have no such figure.
     pub(super) left_out: Vec<usize>,
 }
 
@@ -64,7 +66,9 @@ impl Ranking {
     ) -> Result<Self, ReportError> {
         let runs = &comparison.runs;
         let by: Vec<Key> = by.iter().map(|word| Key::new(word, runs)).collect::<Result<_, _>>()?;
-        let mut groups = comparison.settings(places);
+        let has = |status: &str| places.iter().any(|&place| runs[place].status == status);
+        let status = if !has(FINISHED) && has(STOPPED) { STOPPED } else { FINISHED };
+        let mut groups = comparison.settings(places, status);
         let is_told =
             |key: &&String| ![REPEAT, "name"].contains(&key.as_str()) && !SEEDS.contains(&key.as_str());
         let mut keys: Vec<String> = comparison.axes.iter().filter(is_told).cloned().collect();
@@ -105,10 +109,10 @@ impl Ranking {
         settings.iter_mut().for_each(|setting| setting.combinations[1] = most);
         sort(&mut settings, metric);
         let pairs = compare_with_best(&mut settings);
-        let is_ranked = |run: &Run| run.status == FINISHED && metric.value(run).is_some();
+        let is_ranked = |run: &Run| run.status == status && metric.value(run).is_some();
         let left_out = places.iter().copied().filter(|&place| !is_ranked(&runs[place]));
         let left_out = left_out.filter(|&place| runs[place].status != SAME_AS).collect();
-        Ok(Self { metric: metric.clone(), keys, settings, pairs, each, left_out })
+        Ok(Self { metric: metric.clone(), keys, settings, pairs, each, status, left_out })
     }
 
     /// Settings with fewer seeds than the best: they are ranked last.
@@ -247,11 +251,13 @@ fn compare_with_best(settings: &mut [Candidate]) -> usize {
 }
 
 impl Comparison {
-    /// Finished runs that differ in nothing but the seed, of those at `places`.
-    fn settings(&self, places: &[usize]) -> Vec<Vec<usize>> {
+    /// Runs of this status that differ in nothing but the seed, of those at `places`.
+    fn settings(&self, places: &[usize], status: &str) -> Vec<Vec<usize>> {
         let of_places: std::collections::HashSet<usize> = places.iter().copied().collect();
-        let settings = self.configurations.iter().filter(|c| c.count() > 0);
-        settings.map(|c| c.places.clone()).filter(|found| of_places.contains(&found[0])).collect()
+        let is_ranked = |place: &usize| of_places.contains(place) && self.runs[*place].status == status;
+        let settings = self.configurations.iter();
+        let settings = settings.map(|c| c.places.iter().copied().filter(is_ranked).collect::<Vec<_>>());
+        settings.filter(|found| !found.is_empty()).collect()
     }
 }
 

@@ -77,6 +77,9 @@ pub(super) fn more_is_better(name: &str) -> bool {
 /// Status of a run without a summary: still running, or killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
+/// Status of a trial without a summary in whose folder a process is at work.
+pub(super) const RUNNING: &str = "running";
+
 /// Status of a trial that equals another and was not run.
 pub(super) const SAME_AS: &str = "same_as";
 

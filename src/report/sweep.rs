@@ -6,9 +6,11 @@ use std::{
 };
 
 use super::{
-    ReportError, csv_file, csv_lines,
+    ReportError,
+    configurations::STOPPED,
+    csv_file, csv_lines,
     find::{self, Found},
-    run::{DAMAGED, PLANNED, Run, SAME_AS},
+    run::{DAMAGED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
 };
 use crate::spec::short_values;
 
@@ -52,6 +54,14 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
     let mut runs = tagged(folder, fault)?;
     call_short(&mut runs.iter_mut().collect::<Vec<_>>());
     Ok(runs)
+}
+
+/// Calls those trials running in whose folders a process is at work.
+pub(super) fn mark_running(runs: &mut [Run], is_live: impl Fn(&Path) -> bool) {
+    let is_live = |run: &Run| run.folder.as_deref().is_some_and(&is_live);
+    for run in runs.iter_mut().filter(|run| run.status == UNFINISHED && is_live(run)) {
+        run.status = RUNNING.to_owned();
+    }
 }
 
 fn tagged(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
@@ -99,8 +109,11 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
             continue;
         }
         run.twin = (cell(status) == SAME_AS).then_some(run_folder);
-        // A trial may have gone on by itself since; a fault of its recording is known here alone.
-        let went_on = run.figure("status").is_some_and(|own| own != cell(status)) && cell(status) != "failed";
+        // A trial may have gone on since, by itself or past its rung; a fault of its recording is known here alone.
+        let went_on = match run.figure("status") {
+            Some(own) => own != cell(status) && cell(status) != "failed",
+            None => run.status == UNFINISHED && ["waiting", STOPPED].contains(&cell(status)),
+        };
         if !went_on {
             if ran && run.figure("status").is_none() {
                 run.take_figures(file.columns.iter().zip(row).skip(reason + 1));

@@ -14,14 +14,14 @@ use super::{
     lab::Findings,
     noise, policies,
     repeats::Repeats,
-    run::Run,
+    run::{RUNNING, Run},
     sweep,
     text::status_in_words,
     verdict,
 };
 use crate::{
     host::escape_line,
-    record::{VIRTUAL, of_build},
+    record::{Claims, RunLock, VIRTUAL, of_build},
     units,
 };
 
@@ -36,11 +36,21 @@ const MOST_REASONS: usize = 5;
 /// A file of the sweep is malformed.
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let mut runs = sweep::read(folder, &mut None)?;
+    let is_shared = Claims::are_held(folder);
+    if is_shared {
+        sweep::mark_running(&mut runs, RunLock::is_held);
+    }
     let findings = Findings::read(&mut runs, &mut None);
     let mut comparison = Comparison::from_runs(runs);
     comparison.findings = findings;
     let Comparison { runs, configurations, .. } = &comparison;
-    let mut text = format!("{}\n\n", headline(folder, runs));
+    let mut text = format!("{}\n", headline(folder, runs));
+    if is_shared {
+        let running = runs.iter().filter(|run| run.status == RUNNING).count();
+        let running = units::counted(running as u64, "trial");
+        let _ = writeln!(text, "  other processes go on, with {running} running: this is of what has ended"); // a String takes every write
+    }
+    text.push('\n');
     let is_about_times = comparison.is_about_times();
     text += &match is_about_times {
         true => times(&comparison, width),

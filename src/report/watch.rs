@@ -10,7 +10,7 @@ use super::{
     live,
     metrics_file::Row,
     plot::{PlotRequest, Style, plot},
-    run::{PLANNED, Run, UNFINISHED},
+    run::{RUNNING, Run, UNFINISHED},
     sweep,
     text::status_in_words,
 };
@@ -44,21 +44,12 @@ impl Moment {
             Found::Run(folder) => lines.push(progress(&Run::read_or_report(&folder, &mut fault), is_over)),
             Found::Sweep(folder) => {
                 let mut runs = sweep::read(&folder, &mut fault)?;
-                let is_at_work =
-                    |run: &Run| run.status == UNFINISHED && run.folder.as_deref().is_some_and(&is_live);
-                for run in &mut runs {
-                    if run.status == PLANNED && run.folder.is_some() {
-                        run.status = UNFINISHED.to_owned();
-                    }
-                    if is_at_work(run) {
-                        run.status = "running".to_owned();
-                    }
-                }
+                sweep::mark_running(&mut runs, &is_live);
                 let counts = grouped(runs.iter().map(|run| (status_in_words(run), ())));
                 let counts: Vec<_> =
                     counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect();
                 lines.push(format!("{}: {}", units::counted(runs.len() as u64, "trial"), counts.join(", ")));
-                for run in runs.iter().filter(|run| run.status == "running").take(MOST_TRIALS) {
+                for run in runs.iter().filter(|run| run.status == RUNNING).take(MOST_TRIALS) {
                     let values: Vec<&str> = run.axes.iter().map(|(_, value)| value.as_str()).collect();
                     let number = run.trial.map(|number| format!("#{number} ")).unwrap_or_default();
                     lines.push(format!("  {number}{}  {}", values.join(" "), progress(run, false)));

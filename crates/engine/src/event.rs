@@ -198,7 +198,9 @@ named! {
         Interrupted = "interrupted",
         /// The loss is no longer a finite number.
         Diverged = "diverged",
-        /// By its sweep, at a rung of successive halving.
+        /// At a rung of successive halving: it goes on if it is among the best there.
+        Waiting = "waiting",
+        /// By its sweep: it was not.
         Stopped = "stopped",
     }
 }

@@ -165,7 +165,7 @@ fn status(status: &str) -> u8 {
     match status {
         "finished" => 3,
         "failed" | "diverged" => 4,
-        "interrupted" => 5,
+        "interrupted" | "stopped" => 5,
         _ => 1,
     }
 }

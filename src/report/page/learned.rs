@@ -111,6 +111,10 @@ impl Content<'_> {
         if !doubt.is_empty() {
             html.prose("p", &[("class", &"doubt")], doubt.trim());
         }
+        let stopped = self.comparison.better_stopped(ranking);
+        if !stopped.is_empty() {
+            html.prose("p", &[("class", &"doubt")], stopped.trim());
+        }
     }
 
     /// The settings, the best first, then the runs without a place.

@@ -192,6 +192,73 @@ fn sweeps_are_held_against_each_other() {
     assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
 }
 
+/// A single value has no spread: no p-value, no interval, and no gate.
+#[test]
+fn one_run_each_has_no_interval() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1])]);
+    learned(&runs, "b", &[("0.1", "32", &[0.3]), ("0.01", "32", &[0.1])]);
+    let [a, b] = ["a", "b"].map(|name| runs.named(name));
+    let ran = |more: &[&str]| Sandbox::new("").runner(&[&["compare"], more].concat());
+    insta::assert_snapshot!(ran(&[&a, &b]).stdout, @r"
+    2 shared settings, validation loss: second better in 0, worse in 0, unclear in 2
+
+       lr  width  n   first  second  difference
+     0.01     32  1  0.1000  0.1000           0
+      0.1     32  1  0.2000  0.3000      0.1000
+      one run each: no interval
+    ");
+    let ended = ran(&[&a, &b, "--fail-if", "mean(validation.loss) > 1.1 * baseline"]);
+    insta::assert_snapshot!(ended.stdout + &ended.stderr, @r"
+    fail if mean(validation.loss) > 1.1 * baseline
+      lr 0.01 width 32: 0.1000 of n 1 against 0.1100 = 1.1 * 0.1000 of n 1; one run each: no interval: passes
+      lr 0.1 width 32: 0.3000 of n 1 against 0.2200 = 1.1 * 0.2000 of n 1; one run each: no interval: undecided
+    undecided: the intervals of 2 settings cover 97.5 % each, 95 % together
+    warning: too few runs to decide 1 setting
+    ");
+    assert_eq!(ended.code, Some(0));
+}
+
+/// Which of them would have been best at the end is not known; at its best epoch one was better than all that went on.
+#[test]
+fn stopped_trials_have_a_place_of_their_own() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.0615]), ("0.01", "32", &[0.0589]), ("0.01", "8", &[0.07])]);
+    let stop = |path: &str, from: &str| {
+        let text = fs::read_to_string(runs.path(path)).unwrap();
+        let (before, after) = text.split_at(text.find(from).unwrap());
+        runs.write(path, &(before.to_owned() + &after.replace("finished", "stopped")));
+    };
+    stop("a/S/sweep.csv", "\n1,");
+    ["001", "002"].iter().for_each(|trial| stop(&format!("a/S/{trial}/summary.csv"), "run,"));
+    insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
+    best: #0 lr 0.1 width 32, validation loss 0.06150
+      RUNS/a/S/000
+      stopped #1 was better at its best epoch: 0.05890
+
+     #   lr  width  validation loss    time
+     0  0.1     32          0.06150  500 ms
+      not ranked: 2 stopped (#1, 2, best so far 0.05890)
+    ");
+    let place = Sandbox::new("");
+    let ran = |more: &[&str]| {
+        place.runner(&[&["compare", &*runs.named("a"), "--where", "status = stopped"], more].concat())
+    };
+    insta::assert_snapshot!(runs.masked(&ran(&[]).stdout), @r"
+    best: #1 width 32, validation loss 0.05890;
+      one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+      RUNS/a/S/001
+
+     #  width  validation loss   vs best    time
+     1     32          0.05890      best  500 ms
+     2      8          0.07000  +0.01110  500 ms
+      none of them finished: their sweep stopped them, some sooner than others
+    ");
+    let ended = ran(&["--fail-if", "mean(validation.loss) > 0.05"]);
+    let expected = "error: none of 2 runs has finished, so that nothing can be held against a bound\n";
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), expected));
+}
+
 /// Checkpoints and blocks of rows change nothing that is learned.
 #[test]
 fn what_is_recorded_makes_no_other_setting() {

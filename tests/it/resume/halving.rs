@@ -120,6 +120,33 @@ fn what_a_rung_left_behind_stays() {
     assert_eq!(resumed(1), failed);
 }
 
+/// A folder that somebody removed after its rung: the trial comes to its rung again.
+#[test]
+fn a_trial_whose_folder_is_gone_begins_again() {
+    let place = Sandbox::new(SPEC);
+    let sweep = place.run(&[&GRID[..], &[STOP, "-q"]].concat()).ended_by(0).0;
+    let texts = || ["sweep.csv", "rungs.csv"].map(|file| fs::read_to_string(sweep.join(file)).unwrap());
+    let (before, rows) = (statuses(&sweep), texts()[0].lines().count());
+    let all = trials(&sweep);
+    let at = |epochs: &str| all.iter().position(|trial| trial.summary("epochs") == epochs).unwrap();
+    let lost = ["1", "3"].map(at);
+    let results = lost.map(|trial| result(&all[trial]));
+    lost.iter().for_each(|&trial| fs::remove_dir_all(&all[trial].0).unwrap());
+    let rungs = texts()[1].clone();
+    let ended = place.runner(&["run", "--resume", sweep.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let said = lost.map(|trial| format!("trial {trial}: begins again, since its folder is gone\n"));
+    assert!(said.iter().all(|line| ended.stderr.contains(line)), "{}", ended.stderr);
+    assert_eq!((statuses(&sweep), texts()[0].lines().count()), (before, rows));
+    assert_eq!(texts()[1], rungs);
+    assert!(lost.map(|trial| result(&trials(&sweep)[trial])) == results);
+    // Nothing is left to say.
+    assert_eq!(
+        place.runner(&["run", "--resume", sweep.to_str().unwrap()]).stderr.matches("again").count(),
+        0
+    );
+}
+
 /// By itself it would run past its rung, and the sweep would choose others.
 #[test]
 fn a_trial_that_waits_goes_on_with_its_sweep() {
@@ -137,6 +164,12 @@ fn a_trial_that_waits_goes_on_with_its_sweep() {
     child.wait().unwrap();
     let sweep = sweep.unwrap().0;
     let first = trials(&sweep).swap_remove(0);
+    // Whether it goes on is not decided yet.
+    let own = statuses(&sweep);
+    assert!(own[0] == "waiting" && !own.contains(&"stopped".to_owned()), "{own:?}");
+    assert_eq!(first.summary("status"), "waiting");
+    let compared = place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
+    assert!(compared.contains(" waiting (#0"), "{compared}");
     let ended = place.runner(&["run", "-q", "--resume", first.0.to_str().unwrap()]);
     let expected = "error: a trial that waits at a rung of successive halving goes on with its sweep\n  = hint: name the \
                     folder of the sweep\n";
@@ -148,6 +181,8 @@ fn a_trial_that_waits_goes_on_with_its_sweep() {
     assert_eq!(resume().code, Some(0));
     let rungs = |sweep: &std::path::Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap();
     assert_eq!(rungs(&renamed), rungs(&whole));
+    let own: Vec<String> = trials(&renamed).iter().map(|trial| trial.summary("status")).collect();
+    assert_eq!((&own, statuses(&renamed)), (&statuses(&renamed), statuses(&whole)));
     let file = renamed.join("sweep.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("max_epochs = 9", "max_epochs = 8")).unwrap();

@@ -1,10 +1,15 @@
 //! Several processes run one sweep: each trial runs once, one that dies is replaced, and the table is complete at the end.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Child};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::{Child, Stdio},
+};
 
 use super::{
     super::{
-        ends::{quiet, wait_until},
+        ends::{quiet, send, wait_until},
         process::{Ended, Folder, Sandbox, Table},
     },
     SPEC, copy,
@@ -151,6 +156,39 @@ fn processes_on_other_data_are_not_mixed() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("error: the data are not those that"), "{ended:?}");
     assert_eq!(statuses(&sweep), ["finished", "finished", "skipped"]);
+}
+
+/// What another process runs at this moment is neither over nor left out.
+#[test]
+fn one_that_leaves_early_says_what_goes_on() {
+    let place = Sandbox::new(SPEC);
+    let long = ["optimizer.adam.lr=0.01,0.02,0.03", "trainer.max_epochs=10000000"];
+    let (mut command, runs) = place.prepared(&long);
+    let mut first = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = |trial: &str| {
+        let sweep = Folder::within(&runs).map(|sweep| sweep.0);
+        sweep.is_some_and(|sweep| sweep.join(trial).join("metrics.csv").exists())
+    };
+    wait_until(&mut first, || begun("000-lr=.01"));
+    let sweep = Folder::within(&runs).unwrap().0;
+    let join = ["run", "--resume", sweep.to_str().unwrap()];
+    let mut second = place.command(&join);
+    let mut second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until(&mut second, || begun("001-lr=.02"));
+    send("-INT", &first);
+    let ended = Ended::from_output(first.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let head: Vec<&str> = ended.stdout.lines().take(2).collect();
+    let expected = [
+        "spec: 3 trials, 1 interrupted, 1 running, 1 planned",
+        "  other processes go on, with 1 trial running: this is of what has ended",
+    ];
+    assert_eq!(head, expected, "{}", ended.stdout);
+    assert_eq!(statuses(&sweep), ["interrupted", "planned", "planned"]);
+    send("-INT", &second);
+    let ended = Ended::from_output(second.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(ended.stdout.starts_with("spec: 3 trials, 2 interrupted, 1 skipped\n\n"), "{}", ended.stdout);
 }
 
 pub const HALVING: [&str; 3] = [

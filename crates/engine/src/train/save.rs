@@ -68,7 +68,7 @@ impl TrainLoop<'_> {
     pub(super) fn save_at_end(&mut self) -> Result<(), Halt> {
         let saves = match self.ended {
             None | Some((Status::Finished, _)) => self.trial.spec.checkpoint.is_some(),
-            Some((Status::Interrupted | Status::Stopped, _)) => self.at.step > 0,
+            Some((Status::Interrupted | Status::Waiting | Status::Stopped, _)) => self.at.step > 0,
             Some((Status::Failed | Status::Diverged, _)) => false,
         };
         if saves { self.save() } else { Ok(()) }

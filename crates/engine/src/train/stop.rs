@@ -37,8 +37,7 @@ impl StopFlag {
     /// How a run ends whose epochs so far are these and whole, where its sweep stops it there.
     pub(super) fn at_rung(&self, epochs: u64) -> Option<(Status, Option<String>)> {
         let is_due = self.stop_after.is_some_and(|most| epochs >= most);
-        let reason = || format!("stopped by the sweep after {}", units::counted(epochs, "epoch"));
-        is_due.then(|| (Status::Stopped, Some(reason())))
+        is_due.then(|| (Status::Waiting, Some("for the other trials at its rung".to_owned())))
     }
 
     pub fn name(&self) -> &'static str {

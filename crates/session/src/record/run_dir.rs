@@ -10,7 +10,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{Claims, RecordError, RunLock};
+use super::{Claims, Lines, RecordError, RunLock};
 use crate::{
     event::Status,
     host::{Durability, read_text, write_atomically},
@@ -25,6 +25,8 @@ const LONGEST_TRIAL: usize = 60;
 /// Holds what earlier parts of a run left, a numbered folder for each.
 const EARLIER: &str = "earlier";
 
+const SUMMARY: &str = "summary.csv";
+
 /// What a folder keeps when its run begins anew.
 const STAYS: [&str; 2] = [EARLIER, "tags"];
 
@@ -32,7 +34,7 @@ const STAYS: [&str; 2] = [EARLIER, "tags"];
 const WRITTEN_ANEW: [&str; 7] = [
     "timing.csv",
     "transfers.csv",
-    "summary.csv",
+    SUMMARY,
     "system.csv",
     "trace.json",
     "model.safetensors",
@@ -119,9 +121,28 @@ impl RunDir {
 
     /// A cell of its summary.
     pub fn figure(&self, column: &str) -> Option<String> {
-        let mut rows = csv::Reader::from_path(self.file("summary.csv")).ok()?;
+        let mut rows = csv::Reader::from_path(self.file(SUMMARY)).ok()?;
         let place = rows.headers().ok()?.iter().position(|name| name == column)?;
         rows.records().flatten().last()?.get(place).map(str::to_owned)
+    }
+
+    /// Has the summary of a trial that waits at a rung say that it was stopped there. One without a summary stays as it is.
+    pub fn say_stopped(&self) -> Result<(), RecordError> {
+        let text = read_text(&self.file(SUMMARY)).unwrap_or_default();
+        let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+        let mut rows: Vec<Vec<String>> = rows.deserialize().flatten().collect();
+        let [head, row] = &mut rows[..] else { return Ok(()) };
+        let status = head.iter().zip(row).find(|(name, _)| *name == "status").map(|(_, cell)| cell);
+        match status.filter(|status| *status == Status::Waiting.name()) {
+            Some(status) => *status = Status::Stopped.name().to_owned(),
+            None => return Ok(()),
+        }
+        let mut lines = Lines::new();
+        for row in rows {
+            row.iter().for_each(|cell| _ = lines.text(cell));
+            lines.end();
+        }
+        self.write(SUMMARY, &String::from_utf8_lossy(lines.bytes()))
     }
 
     pub fn has_finished(&self) -> bool {

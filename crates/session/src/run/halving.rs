@@ -6,13 +6,14 @@ use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
-    rungs::{Reached, Rungs, longest},
+    rungs::{Reached, Rung, Rungs, longest},
+    session::named,
     sweep::Sweep,
-    sweep_progress::Phase,
+    sweep_progress::{Phase, is_at_rung},
 };
 use crate::{
     event::Status,
-    record::{RecordError, TrialEnd, Verbosity},
+    record::{RecordError, RunDir, TrialEnd, Verbosity},
     units,
 };
 
@@ -37,6 +38,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             // None is decided where no trial got here, or the sweep is cut.
             let Some(rung) = rungs.decided(epochs) else { return Ok(()) };
             self.take_ends(true);
+            self.bring_back(&rung, epochs);
             let [best, count] = [rung.go_on.len(), rung.trials.len()];
             let why =
                 format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"));
@@ -75,11 +77,30 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
+    /// Runs trials to a decided rung that were there, and of which nothing is left: somebody removed their folders.
+    fn bring_back(&self, rung: &Rung, epochs: u64) {
+        let is_lost = |trial: &usize| {
+            let is_ours = matches!(self.own(*trial).1, Prepared::Run(_));
+            is_ours && self.with(|progress| progress.ends[*trial].is_none())
+        };
+        let lost: Vec<usize> = rung.trials.difference(&rung.go_on).copied().filter(is_lost).collect();
+        if lost.is_empty() || self.is_cut() {
+            return;
+        }
+        for trial in &lost {
+            let text = named(Some(*trial), "begins again, since its folder is gone\n");
+            self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
+        }
+        self.run_phase(Phase::new(lost, Some(epochs)));
+    }
+
     /// A trial that is at a rung stays there.
     fn leave(&self, trial: usize, why: &str) {
         let end = self.with(|progress| progress.ends[trial].clone());
-        if let Some(TrialEnd::Ran { status: Status::Stopped, folder, .. }) = end {
+        if let Some(TrialEnd::Ran { folder, .. }) = end.filter(is_at_rung) {
             self.line.stopped(trial);
+            let own = RunDir::existing(self.folder.file(&folder));
+            own.say_stopped().unwrap_or_else(|fault| self.with(|progress| progress.unlisted(fault)));
             let reason = Some(why.to_owned());
             self.set(trial, TrialEnd::Ran { status: Status::Stopped, folder, reason }, Exit::Done);
         }

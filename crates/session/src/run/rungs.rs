@@ -111,12 +111,13 @@ impl Rungs {
 /// Whether a trial of a sweep waits at a rung that is not decided: by itself it would run past it, and not be judged.
 pub fn waits_at_rung(trial: &RunDir) -> bool {
     let Some(sweep) = trial.path().parent() else { return false };
-    let is_stopped = trial.status() == Some(Status::Stopped) && sweep.join(SWEEP_FILE).is_file();
+    let is_at_rung = matches!(trial.status(), Some(Status::Waiting | Status::Stopped));
+    let is_at_rung = is_at_rung && sweep.join(SWEEP_FILE).is_file();
     let number = trial.name().split('-').next().and_then(|number| number.parse::<usize>().ok());
     let at = [trial.figure("epochs"), number.map(|number| number.to_string())];
     let rows = csv::Reader::from_path(sweep.join(FILE)).into_iter();
     let mut rows = rows.flat_map(|reader| reader.into_deserialize::<[String; 4]>().flatten());
-    is_stopped && !rows.any(|[epochs, trial, ..]| at == [Some(epochs), Some(trial)])
+    is_at_rung && !rows.any(|[epochs, trial, ..]| at == [Some(epochs), Some(trial)])
 }
 
 /// The epochs of the trial that has the most.

@@ -162,7 +162,7 @@ impl<'a, P: Planned> Session<'a, P> {
     pub(super) fn ended(&self, result: Result<&Outcome, &ExecuteError>, trial: Option<usize>) -> Exit {
         match result {
             Ok(outcome) => match outcome.status {
-                Status::Finished | Status::Stopped => Exit::Done,
+                Status::Finished | Status::Waiting | Status::Stopped => Exit::Done,
                 Status::Failed | Status::Diverged => {
                     print_error(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None);
                     Exit::Failed

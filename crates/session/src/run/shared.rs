@@ -78,7 +78,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let status = folder.and_then(RunDir::status);
         let is_there = |folder: &&RunDir| match status {
             Some(Status::Finished | Status::Diverged) => true,
-            Some(Status::Stopped) => {
+            Some(Status::Waiting | Status::Stopped) => {
                 let halving = self.session.experiment.stop.zip(stop_after);
                 halving.is_some_and(|(halving, epochs)| {
                     Reached::in_folder(folder, halving.metric).epochs >= epochs
@@ -104,7 +104,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.take_ends(true);
             let left = self.left();
             if left.is_empty() || self.is_cut() {
-                self.run_phase(Phase::new(left, None)); // says why they are not run
+                // Says why they are not run.
+                let all = (0..self.prepared.len()).filter(|_| self.is_cut()).collect();
+                self.run_phase(Phase { is_last: true, ..Phase::new(all, None) });
                 self.repeat_ends();
                 return Ok(true);
             }

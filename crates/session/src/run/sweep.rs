@@ -135,7 +135,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             Some(halving) => reached.value.map(|value| (halving.metric, value)),
             None => best,
         };
-        if matches!(status, Status::Finished | Status::Stopped) {
+        if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {
             self.with(|progress| progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value)));
         }
     }
@@ -170,8 +170,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let next = phase.next.fetch_add(1, Ordering::Relaxed);
             let Some(&index) = phase.trials.get(next) else { return };
             let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
-            // One that waits at a rung stays there where the sweep is cut.
-            if is_done || (self.is_cut() && self.with(|progress| progress.is_at_rung(index))) {
+            // Where the sweep is cut, one that waits at a rung stays there; others may be for other processes.
+            let stays = || !phase.is_last || self.with(|progress| progress.is_at_rung(index));
+            if is_done || (self.is_cut() && stays()) {
                 continue;
             }
             if stopped.is_none()
@@ -292,7 +293,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
             self.learn(trial.index, outcome.status, best, reached);
         }
-        if matches!(&result, Ok(outcome) if outcome.status == Status::Stopped) {
+        if matches!(&result, Ok(outcome) if outcome.status == Status::Waiting) {
             self.line.waits(trial.index);
             return (ran(&result, name), Exit::Done);
         }

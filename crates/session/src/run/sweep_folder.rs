@@ -15,6 +15,7 @@ use super::{
     planned::{Planned, Resume},
     prepare::Prepared,
     session::Session,
+    sweep_progress::is_at_rung,
 };
 use crate::{
     event::Status,
@@ -141,8 +142,9 @@ pub(super) fn ends(
         let row = rows.get(&index);
         let is_over = left.is_some_and(|left| !left.contains(&index));
         let is_kept = |end: &TrialEnd| match end {
-            TrialEnd::Ran { status: Status::Finished | Status::Diverged | Status::Stopped, .. } => true,
+            TrialEnd::Ran { status: Status::Finished | Status::Diverged, .. } => true,
             TrialEnd::Ran { status: Status::Failed, .. } => is_over,
+            end if is_at_rung(end) => true,
             _ => false,
         };
         let of_folder = begun.get(&index).and_then(|folder| end_in(folder, row)).filter(is_kept);

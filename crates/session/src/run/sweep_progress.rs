@@ -68,11 +68,13 @@ pub(super) struct Phase {
     pub stop_after: Option<u64>,
     /// Trials that another process had claimed.
     pub elsewhere: Mutex<Vec<usize>>,
+    /// Whether no process is left to run those that this one does not.
+    pub is_last: bool,
 }
 
 impl Phase {
     pub fn new(trials: Vec<usize>, stop_after: Option<u64>) -> Self {
-        Self { trials, next: AtomicUsize::new(0), stop_after, elsewhere: Mutex::default() }
+        Self { trials, next: AtomicUsize::new(0), stop_after, elsewhere: Mutex::default(), is_last: false }
     }
 }
 
@@ -89,7 +91,7 @@ pub(super) fn exit_of(end: &TrialEnd) -> Exit {
     }
 }
 
-/// Whether a trial was stopped at a rung, and may go on.
+/// Whether a trial is at a rung: it waits there, or was stopped. (Older versions called both `stopped`.)
 pub(super) fn is_at_rung(end: &TrialEnd) -> bool {
-    matches!(end, TrialEnd::Ran { status: Status::Stopped, .. })
+    matches!(end, TrialEnd::Ran { status: Status::Waiting | Status::Stopped, .. })
 }

@@ -147,7 +147,7 @@ fn train_loss(header: &Header, outcome: &Outcome) -> Option<String> {
 fn painted(status: Status, color: bool) -> String {
     let code = match status {
         Status::Finished => "1;32",
-        Status::Interrupted | Status::Stopped => "1;33",
+        Status::Interrupted | Status::Waiting | Status::Stopped => "1;33",
         Status::Failed | Status::Diverged => "1;31",
     };
     if color { format!("\x1b[{code}m{}\x1b[0m", status.name()) } else { status.name().to_owned() }
