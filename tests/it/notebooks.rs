@@ -81,6 +81,16 @@ print(metrics.shape, metrics.dtypes["step"], metrics.dtypes["loss"], runs.dtypes
     }
     assert!(fs::read(place.path().join("m.parquet")).unwrap().starts_with(b"PAR1"));
     assert!(!place.path().join("m.partial").exists());
+    let notes = place.path().join("notes.parquet");
+    fs::write(&notes, "a file of the user").unwrap();
+    let refused = place.runner(&["export", &sweep, "--parquet", "notes.parquet"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{refused:?}");
+    insta::assert_snapshot!(refused.stderr, @r"
+    error: `notes.parquet` is no Parquet file, and is not replaced
+      = hint: write to another file
+    ");
+    assert_eq!(fs::read_to_string(notes).unwrap(), "a file of the user");
+    shown(&["export", &sweep, "--parquet", "m.parquet"]);
     let (Some(python), Some(_)) = (python_with("pandas"), python_with("pyarrow")) else { return };
     let output = Command::new(python).args(["-c", READ]).current_dir(place.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -119,7 +119,11 @@ impl Content<'_> {
 
     /// The settings, the best first, then the runs without a place.
     fn groups(&self, ranking: &Ranking) -> Vec<Group> {
-        let name = |setting: &Candidate| ranking.name(self.comparison, setting);
+        // The curve of the only setting is the mean of its runs, which the best one's name would hide.
+        let name = |setting: &Candidate| match setting.places.len() {
+            runs @ 2.. if ranking.settings.len() == 1 => format!("{runs} runs"),
+            _ => ranking.name(self.comparison, setting),
+        };
         let settings = ranking.settings.iter().map(|setting| (name(setting), setting.places.clone()));
         let rest = ranking.left_out.iter().map(|&place| {
             let name = format!("#{} {}", self.comparison.number(place), self.comparison.runs[place].status);

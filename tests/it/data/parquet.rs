@@ -38,7 +38,7 @@ fn as_parquet(csv: Csv) -> Parquet {
     }
 }
 
-fn of(name: &str, target: &str, ignore: &[&str]) -> Csv {
+fn csv(name: &str, target: &str, ignore: &[&str]) -> Csv {
     let categorical = names(&["kind", "label"]).into_iter().filter(|column| column != target).collect();
     Csv {
         categorical,
@@ -50,17 +50,17 @@ fn of(name: &str, target: &str, ignore: &[&str]) -> Csv {
 
 #[test]
 fn rows_are_those_of_the_csv_file() {
-    let holes = |missing| Csv { missing, ..of("holes.csv", "y", &[]) };
+    let holes = |missing| Csv { missing, ..csv("holes.csv", "y", &[]) };
     let few = |target: &str| Csv {
         features: Some(names(&["whole", "small"])),
         categorical: Vec::new(),
         standardize: false,
-        ..of("plain.csv", target, &[])
+        ..csv("plain.csv", target, &[])
     };
     for (csv, task) in [
-        (of("plain.csv", "y", &[]), Task::Regression),
-        (of("plain.csv", "label", &["y"]), Task::Classification),
-        (of("plain.csv", "truth", &["y"]), Task::Classification),
+        (csv("plain.csv", "y", &[]), Task::Regression),
+        (csv("plain.csv", "label", &["y"]), Task::Classification),
+        (csv("plain.csv", "truth", &["y"]), Task::Classification),
         (few("y"), Task::Regression),
         (few("byte"), Task::Regression),
         (holes(Missing::Mean), Task::Regression),
@@ -85,7 +85,7 @@ fn rows_are_those_of_the_csv_file() {
 #[test]
 fn what_is_wrong_is_named_by_column_and_row() {
     let wrong = |csv: Csv| problems(Source::Parquet(as_parquet(csv)), Task::Regression, &folder());
-    let plain = |categorical: &[&str]| Csv { categorical: names(categorical), ..of("plain.csv", "y", &[]) };
+    let plain = |categorical: &[&str]| Csv { categorical: names(categorical), ..csv("plain.csv", "y", &[]) };
     insta::assert_snapshot!(wrong(plain(&["kind"])), @r#"
     `up` in column `label` is not a number
       --> plain.parquet, row 0
@@ -97,7 +97,7 @@ fn what_is_wrong_is_named_by_column_and_row() {
       --> data.parquet.categorical.1
       hint: did you mean `label`?
     "#);
-    insta::assert_snapshot!(wrong(Csv { ignore: names(&["small", "truth"]), ..of("holes.csv", "y", &[]) }), @r#"
+    insta::assert_snapshot!(wrong(Csv { ignore: names(&["small", "truth"]), ..csv("holes.csv", "y", &[]) }), @r#"
     missing cell in column `kind`
       --> holes.parquet, row 1
       label: the first of 9 such cells in column `kind`
@@ -153,7 +153,7 @@ proptest! {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("rows.parquet");
         fs::write(&path, bytes).unwrap();
-        let spec = Parquet { path, ..as_parquet(of("plain.csv", "y", &[])) };
+        let spec = Parquet { path, ..as_parquet(csv("plain.csv", "y", &[])) };
         _ = read(Source::Parquet(spec), Task::Regression);
     }
 }

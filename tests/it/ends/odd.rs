@@ -135,7 +135,7 @@ impl SlowGit {
         Self(path("pid"))
     }
 
-    /// Of the git at work, once there is one.
+    /// The process of git, once there is one.
     pub fn pid(&self) -> Option<u32> {
         fs::read_to_string(&self.0).ok()?.trim().parse().ok()
     }

@@ -197,6 +197,18 @@ pub const HALVING: [&str; 3] = [
     "sweep.stop={ asha = { min_epochs = 60, factor = 3 } }",
 ];
 
+/// Waits for all processes; kills the first one once more than `kill_after` trials have begun.
+fn all_end(children: &mut [Child], kill_after: Option<usize>, sweep: &Path) {
+    if let Some(trials) = kill_after {
+        wait_until(&mut children[2], || trials_begun(sweep) > trials);
+        children[0].kill().unwrap();
+    }
+    for (place, child) in children.iter_mut().enumerate() {
+        let code = child.wait().unwrap().code();
+        assert_eq!(code, if kill_after.is_some() && place == 0 { None } else { Some(0) });
+    }
+}
+
 /// A rung is decided from all its trials, whoever ran them.
 #[test]
 fn processes_divide_the_rungs() {
@@ -205,14 +217,7 @@ fn processes_divide_the_rungs() {
     let rungs = |sweep: &Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap();
     for kills in [false, true] {
         let (mut children, sweep) = start(&place, &HALVING, 2);
-        if kills {
-            wait_until(&mut children[2], || trials_begun(&sweep.0) > 3);
-            children[0].kill().unwrap();
-        }
-        for (place, child) in children.iter_mut().enumerate() {
-            let code = child.wait().unwrap().code();
-            assert_eq!(code, if kills && place == 0 { None } else { Some(0) });
-        }
+        all_end(&mut children, kills.then_some(3), &sweep.0);
         assert_eq!(rungs(&sweep.0), rungs(&whole));
         assert_eq!(statuses(&sweep.0), statuses(&whole));
         are_equal(&sweep.0, &whole);
@@ -237,14 +242,7 @@ fn processes_divide_the_draws() {
     ];
     for kills in [false, true] {
         let (mut children, sweep) = start(&place, &space, 2);
-        if kills {
-            wait_until(&mut children[2], || trials_begun(&sweep.0) > 14);
-            children[0].kill().unwrap();
-        }
-        for (place, child) in children.iter_mut().enumerate() {
-            let code = child.wait().unwrap().code();
-            assert_eq!(code, if kills && place == 0 { None } else { Some(0) });
-        }
+        all_end(&mut children, kills.then_some(14), &sweep.0);
         assert_eq!(statuses(&sweep.0), ["finished"; 24]);
         let table = fs::read_to_string(sweep.0.join("sweep.csv")).unwrap();
         let table = Table::read(&table);

@@ -102,7 +102,7 @@
               size: 62,
               grid: { ...axis.grid, filter: decades },
               filter: decades,
-              values: (self, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick))),
+              values: (self, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick).replace(/\.?0+e/, "e"))),
             },
           ],
           series: series.map((one, at) => ({ ...one, show: !members.some((own, line) => own.includes(at) && isHidden(line)) })),
