@@ -1,5 +1,5 @@
-"""One rival's whole sweep on two workers: `rivals.py NAME JOB DATA TRIALS`. Prints one line of JSON. The job `halving` is
-drawn by a sampler, so that there `axes` is a number of trials."""
+"""One rival's whole sweep on two workers: `rivals.py NAME JOB DATA TRIALS SEED`. Prints one line of JSON. The job `halving`
+is drawn by a sampler with that seed, so that there `axes` is a number of trials."""
 
 import itertools
 import json
@@ -10,13 +10,13 @@ import tempfile
 import work
 
 
-def optuna(job, data, axes):
+def optuna(job, data, axes, seed):
     import optuna as library
 
     library.logging.set_verbosity(library.logging.ERROR)
     data = work.load(data, job)
     if job == "halving":
-        return optuna_halving(library, data, axes)
+        return optuna_halving(library, data, axes, seed)
     names = {"direction": "maximize" if job == "digits" else "minimize"}
     study = library.create_study(sampler=library.samplers.GridSampler(axes, seed=0), **names)
     pick = lambda trial: {name: trial.suggest_categorical(name, values) for name, values in axes.items()}
@@ -24,9 +24,9 @@ def optuna(job, data, axes):
     return [trial.value for trial in study.trials], library.__version__
 
 
-def optuna_halving(library, data, trials):
+def optuna_halving(library, data, trials, seed):
     pruner = library.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3)
-    study = library.create_study(sampler=library.samplers.TPESampler(seed=0), pruner=pruner, direction="maximize")
+    study = library.create_study(sampler=library.samplers.TPESampler(seed=seed), pruner=pruner, direction="maximize")
 
     def run(trial):
         def report(epoch, value):
@@ -35,13 +35,13 @@ def optuna_halving(library, data, trials):
                 raise library.TrialPruned()
 
         lr = trial.suggest_float("lr", *work.LR, log=True)
-        return work.train(data, "halving", lr, trial.suggest_int("width", *work.WIDTH), report=report)
+        return work.train(data, "halving", lr, trial.suggest_int("width", *work.WIDTH), seed, report)
 
     study.optimize(run, n_trials=trials, n_jobs=2)
     return [max(trial.intermediate_values.values()) for trial in study.trials], library.__version__
 
 
-def ray(job, data, axes):
+def ray(job, data, axes, seed):
     import ray as library
     from ray import tune
 
@@ -51,7 +51,7 @@ def ray(job, data, axes):
     loaded = library.put(work.load(data, job))
     report = lambda epoch, value: tune.report({"value": value})
     if job == "halving":
-        run = lambda point: work.train(library.get(loaded), job, **point, report=report)
+        run = lambda point: work.train(library.get(loaded), job, **point, seed=seed, report=report)
         scheduler = tune.schedulers.ASHAScheduler(max_t=work.EPOCHS[job], grace_period=1, reduction_factor=3)
         more = {"metric": "value", "mode": "max", "num_samples": axes, "scheduler": scheduler}
         axes = {"lr": tune.loguniform(*work.LR), "width": tune.randint(work.WIDTH[0], work.WIDTH[1] + 1)}
@@ -67,7 +67,7 @@ def ray(job, data, axes):
     return values, library.__version__
 
 
-def hydra(job, data, axes):
+def hydra(job, data, axes, _seed):
     import subprocess
 
     import hydra as library
@@ -83,7 +83,7 @@ def hydra(job, data, axes):
     return values, library.__version__
 
 
-def sklearn(job, data, axes):
+def sklearn(job, data, axes, _seed):
     import warnings
 
     import numpy as np
@@ -100,7 +100,7 @@ def sklearn(job, data, axes):
     if job == "digits":
         model, score = MLPClassifier(**same), "accuracy"
     else:
-        model, score = MLPRegressor((), solver="sgd", momentum=0.0, **same), "neg_mean_squared_error"
+        model, score = MLPRegressor(hidden_layer_sizes=(), solver="sgd", momentum=0.0, **same), "neg_mean_squared_error"
     split = PredefinedSplit([-1] * len(x) + [0] * len(vx))
     search = GridSearchCV(model, grid, scoring=score, cv=split, n_jobs=2, refit=False)
     search.fit(np.concatenate([x, vx]), np.concatenate([y, vy]).ravel())
@@ -108,7 +108,7 @@ def sklearn(job, data, axes):
 
 
 if __name__ == "__main__":
-    name, job, data, trials = sys.argv[1:]
+    name, job, data, trials, seed = sys.argv[1:]
     axes = int(trials) if job == "halving" else work.space(job, int(trials))
-    values, version = globals()[name](job, data, axes)
+    values, version = globals()[name](job, data, axes, int(seed))
     print(json.dumps({"trials": len(values), "best": work.better(job, values), "version": version}))
