@@ -18,7 +18,7 @@ use runner::{
     event::{Event, TrainRows},
     record::{MetricsCsv, Sink},
     spec::Metric,
-    vector::flush_denormals,
+    vector::{flush_denormals, matmul::Kernel},
 };
 use trial::{Fault, Ready};
 
@@ -66,7 +66,7 @@ fn products(c: &mut Criterion) {
     let mut group = c.benchmark_group("products");
     for (job, form, mkn) in shapes {
         let shape = Shape { form, mkn };
-        let mut product = Product::new(shape, 1);
+        let mut product = Product::new(shape, 1, Kernel::detect());
         group.throughput(Throughput::Elements(shape.flops() as u64));
         let name = format!("{job} {form:?} {}x{}x{}", mkn[0], mkn[1], mkn[2]);
         group.bench_function(BenchmarkId::new("ours", &name), |b| {

@@ -1,5 +1,5 @@
 //! How fast the products of a training step are with nothing between them: what a step of a wide network is held
-//! against. Each product is a program of its own, run as a step runs it. `cargo bench --bench product_rate -- [--json] [--threads N] [W2 | W3]`
+//! against. Each product is a program of its own, run as a step runs it. `cargo bench --bench product_rate -- [--json] [--threads N] [--bf16] [W2 | W3]`
 
 #![allow(clippy::too_many_lines)]
 
@@ -31,9 +31,10 @@ fn main() {
         ("W3", 1024, &[784, 2048, 2048, 10])
     };
     flush_denormals();
-    let kernel = Kernel::detect();
+    let half = words.iter().any(|w| w == "--bf16");
+    let kernel = if half { Kernel::half().expect("AMX or AVX512-BF16") } else { Kernel::detect() };
     let shapes = of_step(batch, widths);
-    let mut all: Vec<Product> = shapes.iter().map(|&shape| Product::new(shape, threads)).collect();
+    let mut all: Vec<Product> = shapes.iter().map(|&shape| Product::new(shape, threads, kernel)).collect();
     let (mut ours, mut gemm) = (Vec::new(), Vec::new());
     // One round more than counts: it touches the memory and wakes the processor.
     for round in 0..=ROUNDS {
@@ -51,11 +52,11 @@ fn main() {
         println!(
             "{{\"product_job\": \"{name}\", \"threads\": {threads}, \"kernel\": \"{}\", \
              \"ours_gflops\": {ours_gflops:.2}, \"gemm_gflops\": {gemm_gflops:.2}}}",
-            kernel.name()
+            kernel.half_name().unwrap_or(kernel.name())
         );
         return;
     }
-    println!("products of {name}, {threads} threads, {}: GFLOP/s ours, gemm", kernel.name());
+    println!("products of {name}, {threads} threads, {}: GFLOP/s ours, gemm", kernel.half_name().unwrap_or(kernel.name()));
     for (i, shape) in shapes.iter().enumerate() {
         let rate = |rounds: &[Vec<f64>]| shape.flops() / median(rounds.iter().map(|r| r[i]).collect()) / 1e9;
         let [m, k, n] = shape.mkn;

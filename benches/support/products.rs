@@ -10,6 +10,7 @@ use runner::{
         Buffer, BufferId, InputGradient, Instruction, Layout, Linear, Op, Phase, Program, Programs, Role,
         Slice, WeightGradient,
     },
+    vector::matmul::Kernel,
 };
 
 /// How the operands of a product lie in memory.
@@ -65,8 +66,8 @@ pub struct Product {
 }
 
 impl Product {
-    /// Makes the operands; `threads` are those of [`ours`](Self::ours).
-    pub fn new(shape: Shape, threads: usize) -> Self {
+    /// Makes the operands; `threads` and `kernel` are those of [`ours`](Self::ours).
+    pub fn new(shape: Shape, threads: usize, kernel: Kernel) -> Self {
         let [m, k, n] = shape.mkn;
         let numbers = |len: usize, salt: usize| {
             let mut numbers = Vec::with_capacity(len);
@@ -76,8 +77,8 @@ impl Product {
         };
         let (left, right, out) = (numbers(m * k, 1), numbers(k * n, 7), numbers(m * n, 0));
         let (programs, [a, b]) = programs(shape);
-        let mut executor = CpuExecutor::new(CpuSetup::cpu(programs, threads, 0, ThreadMode::Team))
-            .expect("memory and threads");
+        let setup = CpuSetup { kernel, ..CpuSetup::cpu(programs, threads, 0, ThreadMode::Team) };
+        let mut executor = CpuExecutor::new(setup).expect("memory and threads");
         executor
             .write(a, &left)
             .and_then(|_| executor.write(b, &right))

@@ -46,6 +46,7 @@ impl Ready {
             rates: MachineRates::typical(&instruction_set),
             sum_rates: None,
             instruction_set,
+            bf16_unit: None,
         };
         let trial = plan(spec, facts, &machine, 1).map_err(|e| format!("{e:?}"))?;
         Ok(Self { trial, dataset })

@@ -51,13 +51,16 @@ impl Operation for InputGradient {
     fn split(&self, split: &mut Split<'_>) {
         let Self { dy, weight, dx, derivative, rows, inputs, outputs } = *self;
         let shape = [rows, outputs, inputs];
-        let (right, packed) = product::pack(split, weight, true, shape);
+        let operands = product::pack(split, (dy, false), (weight, true), shape);
+        let packed = operands.packed;
         let unit = split.grain(rows);
         product::split(split, shape, packed, unit, [inputs, 0], |rows| {
             let shape = [rows.len(), outputs, inputs];
-            let job = product::Job::InputGradient { shape, derivative: derivative.map(|(f, _)| f) };
+            let derivative_of = derivative.map(|(f, _)| f);
+            let job = product::Job::InputGradient { shape, packed, derivative: derivative_of };
             let saved = derivative.map_or(Slice::default(), |(_, saved)| saved.rows(&rows, inputs));
-            (job, Access::new([dy.rows(&rows, outputs), right, saved], [dx.rows(&rows, inputs)]))
+            let left = operands.left(&rows).unwrap_or_else(|| dy.rows(&rows, outputs));
+            (job, Access::new([left, operands.right, saved], [dx.rows(&rows, inputs)]))
         });
     }
 

@@ -80,7 +80,8 @@ impl Operation for Linear {
     fn split(&self, split: &mut Split<'_>) {
         let Self { x, weight, bias, activation, pre, y, rows, inputs, outputs } = *self;
         let shape = [rows, inputs, outputs];
-        let (right, packed) = product::pack(split, weight, false, shape);
+        let operands = product::pack(split, (x, false), (weight, false), shape);
+        let packed = operands.packed;
         let (widths, unit) = ([outputs, if pre.is_some() { outputs } else { 0 }], split.grain(rows));
         let features = split.in_place(x);
         product::split(split, shape, packed, unit, widths, |rows| {
@@ -89,7 +90,8 @@ impl Operation for Linear {
             let job =
                 product::Job::Linear { shape, packed, bias: bias.is_some(), activation, keep, in_place };
             let kept = pre.map_or(Slice::default(), |z| z.rows(&rows, outputs));
-            let reads = [x.rows(&rows, inputs), right, bias.unwrap_or_default()];
+            let left = operands.left(&rows).unwrap_or_else(|| x.rows(&rows, inputs));
+            let reads = [left, operands.right, bias.unwrap_or_default()];
             (job, Access::new(reads, [y.rows(&rows, outputs), kept]))
         });
     }

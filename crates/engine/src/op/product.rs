@@ -8,7 +8,7 @@ use super::{
     run::{Context, NextRows, RowFetch, Slices},
     split::{Draft, Shared, Split, Step},
 };
-use crate::vector::matmul::{Epilogue, Lhs, Lines, Rhs, Source};
+use crate::vector::matmul::{Epilogue, Kernel, Lhs, Lines, Rhs, Source};
 
 /// Idle threads take tiles from others where each thread has at least this many, ...
 const SHARED_TILES: usize = 4;
@@ -19,6 +19,9 @@ const SHARED_COLUMNS: usize = 64;
 /// ... and this many terms: some 50 µs of one thread, against one for taking tiles and for one more barrier.
 const SHARED_TERMS: usize = 3 << 20;
 
+/// The same of bfloat16.
+const SHARED_HALF_TERMS: usize = 24 << 20;
+
 /// Columns up to which a GPU's products have ways of their own (`SLIM` of kernels/product.cu).
 pub const SLIM: i32 = 16;
 
@@ -26,19 +29,23 @@ pub const SLIM: i32 = 16;
 pub(super) fn split(
     split: &mut Split<'_>,
     shape: [usize; 3],
-    packed: bool,
+    packed: Packed,
     unit: usize,
     widths: [usize; 2],
     draft: impl Fn(Range<usize>) -> (Job, Access),
 ) {
     let [m, k, n] = shape;
-    let grid = split.kernel.grid(shape, packed, split.threads);
+    let grid = split.kernel.grid(shape, packed != Packed::No, split.threads);
+    let (unit, terms) = match split.kernel.strip_rows() {
+        Some(strip) => (strip, SHARED_HALF_TERMS),
+        None => (unit, SHARED_TERMS),
+    };
     let tiles = grid.tiles();
     let shared = split.threads > 1
         && m >= tiles
         && tiles >= SHARED_TILES * split.threads
         && n >= SHARED_COLUMNS
-        && m * k * n >= SHARED_TERMS
+        && m * k * n >= terms
         && fits(tiles, split.threads);
     if shared {
         let (job, access) = draft(0..m);
@@ -54,23 +61,64 @@ pub fn fits(tiles: usize, threads: usize) -> bool {
     tiles >= threads && tiles.div_ceil(threads) <= usize::from(u16::MAX)
 }
 
-/// Packs a right operand `[k, n]` if that is worth it for a left one of `m` rows; where it lies, and whether it is packed.
+/// Which operands of a product are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packed {
+    No,
+    Right,
+    /// In tiles of bfloat16.
+    Both,
+}
+
+/// Where a product's operands lie.
+pub(super) struct Placed {
+    /// The left one, where it is packed, with what tells a share's part of it.
+    left: Option<(Slice, Kernel, usize)>,
+    pub right: Slice,
+    pub packed: Packed,
+}
+
+impl Placed {
+    /// Some rows of the left operand, which begin with a strip; `None` where they are read as they lie.
+    pub fn left(&self, rows: &Range<usize>) -> Option<Slice> {
+        self.left.map(|(left, kernel, k)| left.part(kernel.left_range(k, rows.clone())))
+    }
+}
+
+/// Packs the operands of a product `[m, k, n]`: a right one, `[k, n]` or transposed, if that is worth it for a left one of `m`
+/// rows; those of bfloat16 always.
 pub(super) fn pack(
     split: &mut Split<'_>,
-    right: Slice,
-    transposed: bool,
+    (left, columns): (Slice, bool),
+    (right, transposed): (Slice, bool),
     [m, k, n]: [usize; 3],
-) -> (Slice, bool) {
+) -> Placed {
     let kernel = split.kernel;
-    if !transposed && !kernel.worth_packing(m, n) {
-        return (right, false);
+    let left = kernel.strip_rows().map(|strip| {
+        let packed = split.scratch(kernel.left_len(m, k));
+        split.units(m.div_ceil(strip), 1, |strips| {
+            let rows = strips.start * strip..m.min(strips.end * strip);
+            let to = packed.part(kernel.left_range(k, rows.clone()));
+            // Where rows follow each other, a share reads its own.
+            let (from, strips) =
+                if columns { (left, strips) } else { (left.rows(&rows, k), 0..strips.len()) };
+            let (from_side, lines) = if columns { (Side::LeftColumns, m) } else { (Side::LeftRows, rows.len()) };
+            let units = (strips.start, strips.end);
+            (Pack { side: from_side, shape: [lines, k], units }, Access::new([from], [to]))
+        });
+        (packed, kernel, k)
+    });
+    if left.is_none() && !transposed && !kernel.worth_packing(m, n) {
+        return Placed { left, right, packed: Packed::No };
     }
     let packed = split.scratch(kernel.packed_len(k, n));
+    let side = if transposed { Side::Transposed } else { Side::Right };
     split.units(kernel.units(k, n), 1, |units| {
         let to = packed.part(kernel.unit_range(k, n, units.clone()));
-        (Pack { transposed, shape: [k, n], units: (units.start, units.end) }, Access::new([right], [to]))
+        (Pack { side, shape: [k, n], units: (units.start, units.end) }, Access::new([right], [to]))
     });
-    (packed, true)
+    let form = if left.is_some() { Packed::Both } else { Packed::Right };
+    Placed { left, right: packed, packed: form }
 }
 
 /// The launch of the stand-alone kernel of a product `[m, k, n]`.
@@ -86,44 +134,62 @@ pub(super) fn size(r: &Record, [m, k, n]: [i32; 3], multiprocessors: u32) -> Siz
     }
 }
 
-/// Reads a right operand, writes units of its packed form.
+/// How an operand lies that is packed.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    /// A right one, `[k, n]`.
+    Right,
+    /// Its transpose.
+    Transposed,
+    /// A left one, `[m, k]`.
+    LeftRows,
+    /// Its transpose.
+    LeftColumns,
+}
+
+/// Reads an operand, writes units of its packed form. `shape` is that of the operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Pack {
-    transposed: bool,
+    side: Side,
     shape: [usize; 2],
     units: (usize, usize),
 }
 
 impl Pack {
     #[inline]
-    pub(super) fn run(&self, ([right, ..], [to, ..]): Slices<'_>, context: &mut Context<'_>) {
-        let source = if self.transposed { Source::Transposed(right) } else { Source::Rows(right) };
-        context.kernel.pack(source, self.shape, self.units.0..self.units.1, to);
+    pub(super) fn run(&self, ([from, ..], [to, ..]): Slices<'_>, context: &mut Context<'_>) {
+        let (kernel, shape @ [m, k], units) = (context.kernel, self.shape, self.units.0..self.units.1);
+        match self.side {
+            Side::Right => kernel.pack(Source::Rows(from), shape, units, to),
+            Side::Transposed => kernel.pack(Source::Transposed(from), shape, units, to),
+            Side::LeftRows => kernel.pack_left(Lhs::Rows { data: from, stride: k }, shape, units, to),
+            Side::LeftColumns => kernel.pack_left(Lhs::Columns { data: from, stride: m }, shape, units, to),
+        }
     }
 }
 
 /// A product, or some rows of it. `shape` is `[m, k, n]`.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// Reads x, weight (perhaps packed), bias; writes y, and z before the activation where `keep`. One output may be
+    /// Reads x, weight (perhaps both packed), bias; writes y, and z before the activation where `keep`. One output may be
     /// computed from rows that are in place.
     Linear {
         shape: [usize; 3],
-        packed: bool,
+        packed: Packed,
         bias: bool,
         activation: Option<Activation>,
         keep: bool,
         in_place: Option<RowFetch>,
     },
-    /// Reads dy, packed Wᵀ, saved; writes dx.
-    InputGradient { shape: [usize; 3], derivative: Option<Activation> },
-    /// Reads x, dy (perhaps packed); writes rows of the gradient, or of the weight where `update`. Meanwhile the next
+    /// Reads dy (perhaps packed), packed Wᵀ, saved; writes dx.
+    InputGradient { shape: [usize; 3], packed: Packed, derivative: Option<Activation> },
+    /// Reads x, dy (perhaps packed, or both); writes rows of the gradient, or of the weight where `update`. Meanwhile the next
     /// step's rows may be prefetched.
     WeightGradient {
         shape: [usize; 3],
         first: usize,
         stride: usize,
-        packed: bool,
+        packed: Packed,
         update: bool,
         upcoming: Option<NextRows>,
     },
@@ -144,6 +210,7 @@ impl Job {
         let (kernel, at) = (context.kernel, &context.at);
         // One output: a layer of dot products, where nothing is to be laid out for tiles.
         match *self {
+            _ if self.packed() == Packed::Both => self.multiply(reads, w0, w1, context),
             Job::Linear { shape: [rows, inputs, 1], bias, activation, keep, in_place, .. } => {
                 let [x, weight, add, _] = reads;
                 let z = if keep { &mut *w1 } else { &mut *w0 };
@@ -156,13 +223,22 @@ impl Job {
                 kernel.weigh_rows(Lines::new(&reads[0][first..], stride), reads[1], rate, w0);
                 return;
             }
-            _ => {
-                let Operands { lhs, rhs, shape, epilogue } = self.operands(reads, at.hyper.rate);
-                let to = if self.keeps() { &mut *w1 } else { &mut *w0 };
-                kernel.multiply(lhs, rhs, shape, to, epilogue);
-            }
+            _ => self.multiply(reads, w0, w1, context),
         }
         self.finish(reads[2], w0, w1);
+    }
+
+    #[inline]
+    fn multiply(&self, reads: [&[f32]; 4], w0: &mut [f32], w1: &mut [f32], context: &Context<'_>) {
+        let Operands { lhs, rhs, shape, epilogue } = self.operands(reads, context.at.hyper.rate);
+        context.kernel.multiply(lhs, rhs, shape, if self.keeps() { w1 } else { w0 }, epilogue);
+    }
+
+    fn packed(&self) -> Packed {
+        let (Job::Linear { packed, .. }
+        | Job::InputGradient { packed, .. }
+        | Job::WeightGradient { packed, .. }) = *self;
+        packed
     }
 
     /// Whether the sums are kept beside what the activation makes of them.
@@ -173,29 +249,31 @@ impl Job {
     /// The product itself. `rate` is the learning rate, for an update that is folded in.
     #[inline]
     pub fn operands<'a>(&self, [r0, r1, r2, _]: [&'a [f32]; 4], rate: f32) -> Operands<'a> {
-        let right = |packed| if packed { Rhs::Packed(r1) } else { Rhs::Rows(r1) };
+        let packed = self.packed();
+        let rhs = if packed == Packed::No { Rhs::Rows(r1) } else { Rhs::Packed(r1) };
+        let left = |lhs| if packed == Packed::Both { Lhs::Packed(r0) } else { lhs };
         match *self {
-            Job::Linear { shape, packed, bias, activation, .. } => Operands {
-                lhs: Lhs::Rows { data: r0, stride: shape[1] },
-                rhs: right(packed),
+            Job::Linear { shape, bias, activation, .. } => Operands {
+                lhs: left(Lhs::Rows { data: r0, stride: shape[1] }),
+                rhs,
                 shape,
                 epilogue: Epilogue::Bias {
                     bias: bias.then_some(r2),
                     relu: activation == Some(Activation::Relu),
                 },
             },
-            Job::InputGradient { shape, derivative } => Operands {
-                lhs: Lhs::Rows { data: r0, stride: shape[1] },
-                rhs: Rhs::Packed(r1),
+            Job::InputGradient { shape, derivative, .. } => Operands {
+                lhs: left(Lhs::Rows { data: r0, stride: shape[1] }),
+                rhs,
                 shape,
                 epilogue: match derivative {
                     Some(Activation::Relu) => Epilogue::WherePositive { saved: r2 },
                     _ => Epilogue::Store,
                 },
             },
-            Job::WeightGradient { shape, first, stride, packed, update, .. } => Operands {
-                lhs: Lhs::Columns { data: &r0[first..], stride },
-                rhs: right(packed),
+            Job::WeightGradient { shape, first, stride, update, .. } => Operands {
+                lhs: left(Lhs::Columns { data: r0.get(first..).unwrap_or_default(), stride }),
+                rhs,
                 shape,
                 epilogue: if update { Epilogue::Update { rate } } else { Epilogue::Store },
             },
@@ -220,14 +298,14 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{op::Layout, vector::matmul::Kernel};
+    use crate::op::Layout;
 
     /// Whether a team of that many threads shares the tiles of a product.
     fn shares(threads: usize, shape: [usize; 3]) -> bool {
         let (layout, mut scratch) = (Layout::bare(Vec::new()), Default::default());
         let mut s = Split::new(&layout, threads, Kernel::detect(), &mut scratch);
-        let job = Job::InputGradient { shape, derivative: None };
-        split(&mut s, shape, false, 1, [0, 0], |_| (job, Access::default()));
+        let job = Job::InputGradient { shape, packed: Packed::Right, derivative: None };
+        split(&mut s, shape, Packed::Right, 1, [0, 0], |_| (job, Access::default()));
         matches!(s.steps[..], [Step::Shared(_)])
     }
 

@@ -49,11 +49,13 @@ impl Operation for WeightGradient {
 
     fn split(&self, split: &mut Split<'_>) {
         let Self { x, dy, to, update, rows, inputs, outputs } = *self;
-        if outputs == 1 && rows > SUM_ROWS {
+        let by_tiles = split.kernel.strip_rows().is_some();
+        if outputs == 1 && rows > SUM_ROWS && !by_tiles {
             return self.split_single_column(split);
         }
         let shape = [inputs, rows, outputs];
-        let (right, packed) = product::pack(split, dy, false, shape);
+        let operands = product::pack(split, (x, true), (dy, false), shape);
+        let packed = operands.packed;
         // The sums of a single column are taken by strips of this width, which are not to be split.
         let unit = if outputs == 1 || inputs >= GRAIN * split.threads { GRAIN } else { 1 };
         // The first layer's comes last in a step.
@@ -62,7 +64,8 @@ impl Operation for WeightGradient {
             let shape = [part.len(), rows, outputs];
             let (first, stride) = (part.start, inputs);
             let job = product::Job::WeightGradient { shape, first, stride, packed, update, upcoming };
-            (job, Access::new([x, right], [to.rows(&part, outputs)]))
+            let left = operands.left(&part).unwrap_or(x);
+            (job, Access::new([left, operands.right], [to.rows(&part, outputs)]))
         });
     }
 

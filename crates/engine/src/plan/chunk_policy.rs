@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     program::Programs,
-    spec::{EngineChoice, Metric, Placement, Source, Spec},
+    spec::{EngineChoice, Metric, Placement, Precision, Source, Spec},
 };
 
 /// What decides how a trial's rows are cut.
@@ -64,6 +64,7 @@ impl ChunkPolicy<'_> {
             validates,
             saves_checkpoints,
             ranks_outputs: validates && spec.scores().contains(&Metric::Auc),
+            packs_half: spec.devices.precision == Precision::Bf16,
             gpu_fixed_bytes: fixed,
         }
     }

@@ -6,7 +6,7 @@ use super::{
     engine::{Engine, EngineReason},
     gpu_rates::GpuRates,
     lower_bound::LowerBound,
-    machine::{Gpu, GpuLimits},
+    machine::{Gpu, GpuLimits, Machine},
     rates::Speed,
 };
 use crate::{
@@ -138,16 +138,22 @@ fn fastest(
 
 /// An explicit choice that only GPUs have is refused on the CPU, which virtual GPUs compute on: nothing is changed
 /// silently.
-pub fn refuse_on_cpu(spec: &Spec, used: &[DeviceId]) -> Result<(), Problem> {
+pub fn refuse_on_cpu(spec: &Spec, used: &[DeviceId], machine: &Machine) -> Result<(), Problem> {
     let devices = &spec.devices;
     let is_virtual = used.iter().any(|place| matches!(place, DeviceId::Virtual(_)));
     let (real, why) = match is_virtual {
         true => ("real ", "virtual GPUs compute on the CPU"),
         false => ("", "this run uses the CPU"),
     };
-    if devices.precision != Precision::F32 {
-        let precision = devices.precision.name();
-        let message = format!("`precision = \"{precision}\"` needs a {real}GPU, and {why}");
+    let needs = match devices.precision {
+        Precision::Bf16 if machine.bf16_unit.is_none() => {
+            format!("a {real}GPU, or a processor with AMX or AVX512-BF16; {why}, which has neither")
+        }
+        Precision::Tf32 => format!("a {real}GPU, and {why}"),
+        Precision::F32 | Precision::Bf16 => String::new(),
+    };
+    if !needs.is_empty() {
+        let message = format!("`precision = \"{}\"` needs {needs}", devices.precision.name());
         let problem = Problem::at_key("devices.precision", message);
         return Err(problem.hint("leave it out: the CPU computes in f32"));
     }

@@ -83,6 +83,7 @@ impl GpuRates {
             origin: Origin::Measured,
             processor,
             flops_per_s,
+            bf16_flops_per_s: None,
             elementwise_per_s: self.elementwise_per_s,
             cache_bytes_per_s,
             memory_bytes_per_s,

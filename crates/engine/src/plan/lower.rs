@@ -47,7 +47,7 @@ impl Lowered {
         let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
         let (mut chosen, mut sums, mut fold_update) = (None, None, true);
         if gpus.is_empty() {
-            engine_choice::refuse_on_cpu(spec, &devices.used)?;
+            engine_choice::refuse_on_cpu(spec, &devices.used, machine)?;
         } else {
             countable(&first, gpus.iter().map(|gpu| gpu.limits.most_elements).min().unwrap_or(0))?;
             sums = all_reduce::among(&devices.used, machine, summed(&first.train));

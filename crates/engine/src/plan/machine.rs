@@ -4,6 +4,7 @@ use super::{
     gpu_rates::GpuRates,
     rates::{AllReduceRates, MachineRates, Speed},
 };
+use crate::spec::Precision;
 
 /// What planning must know of a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Machine {
     pub cache_bytes: u64,
     /// Instruction set of matrix products.
     pub instruction_set: String,
+    /// What multiplies bfloat16, where the processor can: `amx_bf16`, `avx512_bf16`.
+    pub bf16_unit: Option<String>,
     pub rates: MachineRates,
     /// Cost of all-reduce over its GPUs, if measured.
     pub sum_rates: Option<AllReduceRates>,
@@ -34,13 +37,18 @@ impl Machine {
             cache_bytes: 1 << 20,
             rates: MachineRates::typical(&instruction_set),
             instruction_set,
+            bf16_unit: None,
             sum_rates: None,
         }
     }
 
     /// The speed of one thread of the host.
-    pub(super) fn speed(&self) -> Speed {
+    pub(super) fn speed(&self, precision: Precision) -> Speed {
         let Self { rates, cache_bytes, .. } = *self;
+        let rates = match precision {
+            Precision::Bf16 => rates.in_bf16(self.bf16_unit.as_deref().unwrap_or_default()),
+            _ => rates,
+        };
         let rows_bytes_per_s = [rates.cache_bytes_per_s, rates.memory_bytes_per_s];
         Speed { rates, rows_bytes_per_s, cache_bytes, sums: None, upload_bytes_per_s: None }
     }

@@ -68,7 +68,7 @@ fn chunks_are_counted_where_they_are() {
     let chunks = shuffled.chunks.expect("chunks");
     assert_eq!((chunks.train, chunks.validation), (20_000, 3_000));
     let mut devices = [&shuffled.programs, &shuffled.peers[0]]
-        .map(|programs| programs.arena_bytes() + programs.packed_bytes() + train / 2 + validation / 2);
+        .map(|programs| programs.arena_bytes() + programs.packed_bytes(false) + train / 2 + validation / 2);
     // The first device keeps the best weights.
     let layout = &shuffled.programs.layout;
     let best = 4 * layout.whole(layout.best.expect("it validates")).len as u64;

@@ -51,6 +51,9 @@ pub struct MachineRates {
     #[serde(skip)]
     pub processor: Processor,
     pub flops_per_s: f64,
+    /// Products of bfloat16, where the processor has instructions for them and they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bf16_flops_per_s: Option<f64>,
     /// Functions of single numbers, operations per second.
     pub elementwise_per_s: f64,
     pub cache_bytes_per_s: f64,
@@ -82,6 +85,7 @@ impl MachineRates {
             origin: Origin::Typical,
             processor: Processor::Cpu,
             flops_per_s,
+            bf16_flops_per_s: None,
             elementwise_per_s,
             cache_bytes_per_s: 60e9,
             memory_bytes_per_s: 12e9,
@@ -92,6 +96,13 @@ impl MachineRates {
             block_s: 0.5e-6,
             noise: 0.0,
         }
+    }
+
+    /// With products of bfloat16 by that unit: as measured, or so many times as fast as those of f32 as is typical.
+    pub fn in_bf16(self, unit: &str) -> Self {
+        let typical = if unit == "amx_bf16" { 6.0 } else { 1.8 };
+        let flops_per_s = self.bf16_flops_per_s.unwrap_or(typical * self.flops_per_s);
+        Self { flops_per_s, ..self }
     }
 
     /// How many times as fast as one thread `threads` of them are at products, and at what they have in their own caches.

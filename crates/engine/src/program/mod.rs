@@ -56,10 +56,15 @@ impl Programs {
         (MemoryPlan::new(self).elements() as u64).saturating_add(log as u64).saturating_mul(4)
     }
 
-    /// Bytes of the matrices that the CPU packs for the products of a step or of a chunk, rounded up.
-    pub fn packed_bytes(&self) -> u64 {
+    /// Bytes of the matrices that the CPU packs for the products of a step or of a chunk, rounded up; of `half`, both
+    /// operands of each.
+    pub fn packed_bytes(&self, half: bool) -> u64 {
         let packed = |Instruction { op, .. }: &Instruction| {
             let [m, k, n] = op.product()?;
+            if half {
+                let [m, k, n] = [m, k, n].map(|size| size.next_multiple_of(PANEL) as u64);
+                return Some(m.saturating_add(n).saturating_mul(k).saturating_mul(2));
+            }
             let packs = matches!(op, Op::InputGradient(_)) || Kernel::portable().worth_packing(m, n);
             packs.then(|| (k as u64).saturating_mul(n.next_multiple_of(PANEL) as u64).saturating_mul(4))
         };

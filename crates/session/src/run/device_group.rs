@@ -13,8 +13,9 @@ use crate::{
     plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, NcclFailure, Trial},
     program::Programs,
     record::all_reduce,
-    spec::EngineChoice,
+    spec::{EngineChoice, Precision},
     train::DeviceGroup,
+    vector::matmul::Kernel,
 };
 
 /// Minimum wait of one device for another before the run fails; long steps extend it.
@@ -165,6 +166,7 @@ pub fn executor(
     let setup = CpuSetup {
         device: place.to_string(),
         programs,
+        kernel: kernel(trial, place)?,
         threads: trial.threads,
         seed: trial.spec.seed,
         collective: if let RankLink::Host(ranks) = link { Some(ranks) } else { None },
@@ -176,6 +178,16 @@ pub fn executor(
         },
     };
     Ok(Box::new(CpuExecutor::new(setup)?))
+}
+
+/// What multiplies on the CPU, as the plan has found it to be there.
+fn kernel(trial: &Trial, place: DeviceId) -> Result<Kernel, DeviceError> {
+    match trial.spec.devices.precision {
+        Precision::F32 => Ok(Kernel::detect()),
+        Precision::Tf32 => Err("the CPU has no tf32".to_owned()),
+        Precision::Bf16 => Kernel::half().ok_or_else(|| "this processor has no bf16".to_owned()),
+    }
+    .map_err(|why| DeviceError::Unusable { device: place.to_string(), why })
 }
 
 #[cfg(feature = "cuda")]

@@ -4,6 +4,9 @@
 //! one chain of additions over k in a fixed order, so its bits depend only on the instruction set, not on the split or on
 //! packing. Nothing here allocates.
 
+mod half;
+#[cfg(test)]
+mod half_tests;
 mod narrow;
 mod pack;
 mod product;
@@ -12,7 +15,8 @@ mod tests;
 mod tiled;
 mod vector;
 
-use crate::simd::InstructionSet;
+use crate::simd::{HalfSet, InstructionSet};
+use half::HalfProduct;
 pub use crate::simd::Lines;
 pub use pack::Source;
 use product::Product;
@@ -35,6 +39,8 @@ pub enum Lhs<'a> {
         /// From one k to the next.
         stride: usize,
     },
+    /// Laid out by [`Kernel::pack_left`], for products of bfloat16.
+    Packed(&'a [f32]),
 }
 
 /// The right operand, `[k, n]`.
@@ -70,26 +76,27 @@ pub enum Epilogue<'a> {
     },
 }
 
-/// The product for one set of vector instructions.
+/// The product for one set of vector instructions, of f32 or of bfloat16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     set: InstructionSet,
+    half: Option<HalfSet>,
 }
 
 impl Kernel {
     /// The best set of this machine.
     pub fn detect() -> Self {
-        Self { set: InstructionSet::detect() }
+        Self { set: InstructionSet::detect(), half: None }
     }
 
     /// The set that every machine has.
     pub fn portable() -> Self {
-        Self { set: InstructionSet::portable() }
+        Self { set: InstructionSet::portable(), half: None }
     }
 
     /// By name, if this machine has it.
     pub fn named(name: &str) -> Option<Self> {
-        InstructionSet::named(name).map(|set| Self { set })
+        InstructionSet::named(name).map(|set| Self { set, half: None })
     }
 
     /// `avx512`, `avx2` or `portable`: recorded, since results differ between them.
@@ -98,9 +105,9 @@ impl Kernel {
     }
 
     /// Whether to pack a row-major `[k, n]` right operand that all threads together use for `m` rows: if its rows are so
-    /// long that each row of a tile lies on another memory page, and enough rows use it.
+    /// long that each row of a tile lies on another memory page, and enough rows use it. Operands of bfloat16 always are.
     pub fn worth_packing(self, m: usize, n: usize) -> bool {
-        n > 512 && m >= 64
+        self.half.is_some() || n > 512 && m >= 64
     }
 
     /// Multiplies: `out[m, n] = epilogue(lhs[m, k] * rhs[k, n])`.
@@ -119,6 +126,9 @@ impl Kernel {
         if m == 0 || n == 0 {
             return;
         }
+        if let Some(product) = self.half_product(lhs, rhs, [k, n], epilogue) {
+            return product.run(m, out);
+        }
         let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
         if product.is_narrow() {
             product.run_narrow(out);
@@ -127,5 +137,19 @@ impl Kernel {
         } else {
             product.run(out, None);
         }
+    }
+
+    fn half_product<'a>(
+        self,
+        lhs: Lhs<'a>,
+        rhs: Rhs<'a>,
+        [k, n]: [usize; 2],
+        epilogue: Epilogue<'a>,
+    ) -> Option<HalfProduct<'a>> {
+        let half = self.half?;
+        let (Lhs::Packed(left), Rhs::Packed(right)) = (lhs, rhs) else {
+            panic!("operands of bfloat16 are laid out before they are multiplied");
+        };
+        Some(HalfProduct { half, set: self.set, left, right, k, n, epilogue })
     }
 }

@@ -22,7 +22,7 @@ impl Product<'_> {
 
     pub(super) fn run_narrow(&self, out: &mut [f32]) {
         let Self { set, lhs, m, k, n, .. } = *self;
-        let (Lhs::Columns { data, stride } | Lhs::Rows { data, stride }) = lhs;
+        let Lhs::Columns { data, stride } = lhs else { return };
         let width = 2 * set.lanes();
         let (count, size) = blocks(k);
         let mut tile = [0.0; COLUMNS * WIDTH];
@@ -71,7 +71,7 @@ impl Product<'_> {
     /// Prefetches the left operand's part that follows once the columns at `row` are done up to term `end`: short pieces far
     /// apart, which the hardware does not prefetch.
     fn bring_near(&self, row: usize, end: usize, width: usize) {
-        let (Lhs::Columns { data, stride } | Lhs::Rows { data, stride }) = self.lhs;
+        let Lhs::Columns { data, stride } = self.lhs else { return };
         let (row, first) = if end < self.k { (row, end) } else { (row + width, 0) };
         if row < self.m && self.is_left_far() {
             let columns = width.min(self.m - row);

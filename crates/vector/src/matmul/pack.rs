@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::Kernel;
+use super::{Kernel, half};
 use super::product::blocks;
 use crate::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
 
@@ -29,16 +29,25 @@ pub enum Source<'a> {
 impl Kernel {
     /// Elements of a packed `[k, n]`.
     pub fn packed_len(self, k: usize, n: usize) -> usize {
+        if self.half.is_some() {
+            return half::len(n, k);
+        }
         k * n.next_multiple_of(2 * self.set.lanes())
     }
 
     /// Units of a packed `[k, n]`.
     pub fn units(self, k: usize, n: usize) -> usize {
+        if let Some(width) = self.strip_rows() {
+            return n.div_ceil(width);
+        }
         blocks(k).0 * n.div_ceil(2 * self.set.lanes())
     }
 
     /// The range of the units in a packed `[k, n]`.
     pub fn unit_range(self, k: usize, n: usize, units: Range<usize>) -> Range<usize> {
+        if self.half.is_some() {
+            return half::range(k, units);
+        }
         self.unit_start(k, n, units.start)..self.unit_start(k, n, units.end)
     }
 
@@ -56,6 +65,9 @@ impl Kernel {
     /// # Panics
     /// If a slice is shorter than its shape.
     pub fn pack(self, source: Source<'_>, [k, n]: [usize; 2], units: Range<usize>, out: &mut [f32]) {
+        if let Some(half) = self.half {
+            return half::lay_out_right(half, source, [k, n], units, out);
+        }
         let width = 2 * self.set.lanes();
         let (panels, (_, size)) = (n.div_ceil(width), blocks(k));
         let reach = if k * n >= FAR { Reach::Far } else { Reach::Near };

@@ -93,6 +93,7 @@ pub(super) struct Rows {
     pub tiles: usize,
     low: usize,
     higher: usize,
+    rows: usize,
 }
 
 impl Rows {
@@ -100,15 +101,20 @@ impl Rows {
     pub fn new(set: InstructionSet, rows: usize, shares: usize) -> Self {
         // Small products skip the divisions, which would take a tenth of their time.
         if rows <= set.tile_rows() && shares == 1 {
-            return Self { tiles: 1, low: rows, higher: 0 };
+            return Self { tiles: 1, low: rows, higher: 0, rows };
         }
         let least = rows.div_ceil(set.tile_rows()).max(1);
         let tiles = if shares == 1 { least } else { least.next_multiple_of(shares) };
-        Self { tiles, low: rows / tiles, higher: rows % tiles }
+        Self { tiles, low: rows / tiles, higher: rows % tiles, rows }
+    }
+
+    /// Tiles of `height` rows; the last may be lower.
+    pub fn of_height(height: usize, rows: usize) -> Self {
+        Self { tiles: rows.div_ceil(height).max(1), low: height, higher: 0, rows }
     }
 
     pub fn range(&self, tile: usize) -> Range<usize> {
-        let start = |tile: usize| tile * self.low + tile.min(self.higher);
+        let start = |tile: usize| (tile * self.low + tile.min(self.higher)).min(self.rows);
         start(tile)..start(tile + 1)
     }
 }
@@ -133,17 +139,18 @@ pub(super) struct TileIndex {
 impl<'a> UpcomingRows<'a> {
     /// One tile's part of the rows, in two halves.
     fn part(self, place: TileIndex) -> [TilePrefetch<'a>; 2] {
-        let Self { data, width, order } = self;
-        if order.is_empty() {
-            return Default::default();
-        }
-        let share = |index: usize| order.len() * index / place.of;
-        let (first, last) = (share(place.index), share(place.index + 1));
-        let half = first.midpoint(last);
-        [first..half, half..last].map(|rows| {
-            let order = &order[rows];
+        let Self { data, width, .. } = self;
+        let own = self.share(place);
+        let (first, second) = own.split_at(own.len() / 2);
+        [first, second].map(|order| {
             TilePrefetch { data, stride: width, rows: order.len(), columns: width, order }
         })
+    }
+
+    /// One tile's part of the rows' indices.
+    pub(super) fn share(self, place: TileIndex) -> &'a [u32] {
+        let bound = |index: usize| self.order.len() * index / place.of.max(1);
+        if place.of == 0 { &[] } else { &self.order[bound(place.index)..bound(place.index + 1)] }
     }
 }
 
@@ -252,6 +259,7 @@ impl<'a> Product<'a> {
         match self.lhs {
             Lhs::Rows { data, stride } => (from(data, row * stride + first), Order::Rows, stride),
             Lhs::Columns { data, stride } => (from(data, first * stride + row), Order::Columns, stride),
+            Lhs::Packed(_) => unreachable!("products of f32 read their left operand as it lies"),
         }
     }
 

@@ -11,7 +11,7 @@ fn kernels() -> Vec<Kernel> {
 }
 
 /// Pseudo-random elements in -1..1.
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
+pub(super) fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {
         state ^= state << 13;
@@ -22,12 +22,12 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(next).collect()
 }
 
-fn transposed(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+pub(super) fn transposed(data: &[f32], rows: usize, columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|c| (0..rows).map(move |r| data[r * columns + c])).collect()
 }
 
 /// The product in f64 and, for each element, the bound of its rounding error.
-fn reference(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
+pub(super) fn reference(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
     let mut out = Vec::with_capacity(m * n);
     for i in 0..m {
         for j in 0..n {
@@ -39,7 +39,7 @@ fn reference(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
     out
 }
 
-fn packed(kernel: Kernel, source: Source<'_>, k: usize, n: usize) -> Vec<f32> {
+pub(super) fn packed(kernel: Kernel, source: Source<'_>, k: usize, n: usize) -> Vec<f32> {
     // Aligned to a cache line, as in the arena: only then large operands bypass the caches.
     let mut room = vec![f32::NAN; kernel.packed_len(k, n) + 16];
     let start = room.as_ptr().align_offset(64);
@@ -54,7 +54,7 @@ fn packed(kernel: Kernel, source: Source<'_>, k: usize, n: usize) -> Vec<f32> {
     out.to_vec()
 }
 
-fn bits(x: &[f32]) -> Vec<u32> {
+pub(super) fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::half::{self, HalfProduct};
 use super::product::{Blocking, COPY_LEFT_COLUMNS, Product, Rows, SCRATCH, TileIndex};
 use super::{Epilogue, Kernel, Lhs, Rhs};
 
@@ -45,9 +46,13 @@ impl Default for Scratch {
 
 /// A product with its operands.
 pub struct Tiled<'a> {
-    product: Product<'a>,
-    cut: Blocking,
+    form: Form<'a>,
     rows: Rows,
+}
+
+enum Form<'a> {
+    Single(Product<'a>, Blocking),
+    Half(HalfProduct<'a>, half::Cut),
 }
 
 impl Grid {
@@ -68,10 +73,15 @@ impl Grid {
 }
 
 impl Kernel {
-    /// The tiles of an `[m, k, n]` product: a multiple of `threads`.
+    /// The tiles of an `[m, k, n]` product: in f32, a multiple of `threads`.
     pub fn grid(self, [m, k, n]: [usize; 3], packed: bool, threads: usize) -> Grid {
-        let passes = Blocking::new(self.set, k, n, packed).passes;
-        Grid { rows: Rows::new(self.set, m, threads), passes }
+        match self.strip_rows() {
+            Some(height) => Grid { rows: Rows::of_height(height, m), passes: half::Cut::new(k, n).passes },
+            None => {
+                let passes = Blocking::new(self.set, k, n, packed).passes;
+                Grid { rows: Rows::new(self.set, m, threads), passes }
+            }
+        }
     }
 
     /// [`multiply`](Self::multiply), computed by the turns of its `grid`, with equal bits.
@@ -83,8 +93,14 @@ impl Kernel {
         epilogue: Epilogue<'a>,
         grid: &Grid,
     ) -> Tiled<'a> {
-        let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
-        Tiled { cut: product.cut(), product, rows: grid.rows }
+        let form = match self.half_product(lhs, rhs, [k, n], epilogue) {
+            Some(product) => Form::Half(product, half::Cut::new(k, n)),
+            None => {
+                let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
+                Form::Single(product, product.cut())
+            }
+        };
+        Tiled { form, rows: grid.rows }
     }
 }
 
@@ -94,10 +110,16 @@ impl Tiled<'_> {
     /// # Panics
     /// If a slice is shorter than its shape.
     pub fn take(&self, turn: &Turn, upcoming: UpcomingRows<'_>, out: &mut [f32], scratch: &mut Scratch) {
-        let pass = self.product.pass(&self.cut, turn.pass);
         let place = TileIndex { index: turn.tile.saturating_sub(turn.among.start), of: turn.among.len() };
-        let scratch = (self.product.n >= COPY_LEFT_COLUMNS).then_some(&mut scratch.0[..]);
-        let place = (place.of > 0).then_some(place);
-        self.product.tile(&pass, self.rows.range(turn.tile), place, upcoming, out, scratch);
+        let rows = self.rows.range(turn.tile);
+        match &self.form {
+            Form::Half(product, cut) => product.take(cut, turn.pass, rows, (upcoming, place), out),
+            Form::Single(product, cut) => {
+                let pass = product.pass(cut, turn.pass);
+                let scratch = (product.n >= COPY_LEFT_COLUMNS).then_some(&mut scratch.0[..]);
+                let place = (place.of > 0).then_some(place);
+                product.tile(&pass, rows, place, upcoming, out, scratch);
+            }
+        }
     }
 }

@@ -5,18 +5,24 @@
 //! pointers.
 
 mod denormals;
+mod half;
 mod layout;
 mod lines;
 mod panels;
+mod plain_half;
 mod portable;
 mod prefetch;
 mod tile;
 mod vector;
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod dot_half;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::is_x86_feature_detected;
@@ -24,6 +30,7 @@ use std::sync::OnceLock;
 
 pub use denormals::{Flushed, denormals_flushed, flush_denormals};
 pub(super) use layout::{Matrix, MatrixMut};
+pub(super) use half::{BLOCK, Block, Blocks, HalfSet, Operand, STEP_WORDS, Side};
 pub use lines::Lines;
 pub(super) use panels::{From, Reach};
 pub use prefetch::prefetch;

@@ -185,6 +185,8 @@ macro_rules! for_rows {
         })*
     };
 }
+#[cfg(target_arch = "x86_64")]
+pub(super) use for_rows;
 
 /// One tile: `R` rows and `C` vectors of columns from `column` on; the last may be partial (`PART`).
 ///

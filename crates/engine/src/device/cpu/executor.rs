@@ -22,7 +22,7 @@ use crate::{
         run::{BoundData, Cursor, Failure, WorkerState},
     },
     program::Programs,
-    vector,
+    vector::{self, matmul::Kernel},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum Memory {
 pub struct CpuSetup {
     pub device: String,
     pub programs: Programs,
+    /// What multiplies, in f32 or bfloat16.
+    pub kernel: Kernel,
     pub threads: usize,
     pub seed: u64,
     /// The handle for all-reduce with the run's other devices, if there are any.
@@ -48,10 +50,11 @@ pub struct CpuSetup {
 }
 
 impl CpuSetup {
-    /// The host CPU as the only device.
+    /// The host CPU as the only device, in f32.
     pub fn cpu(programs: Programs, threads: usize, seed: u64, sharing: ThreadMode) -> Self {
-        let (device, collective, memory) = ("cpu".to_owned(), None, Memory::Host);
-        Self { device, programs, threads, seed, collective, memory, sharing, known: KnownTimes::default() }
+        let (device, kernel) = ("cpu".to_owned(), Kernel::detect());
+        let (collective, memory, known) = (None, Memory::Host, KnownTimes::default());
+        Self { device, programs, kernel, threads, seed, collective, memory, sharing, known }
     }
 }
 
@@ -77,7 +80,7 @@ impl CpuExecutor {
     /// # Errors
     /// Out of memory, or a thread could not be started.
     pub fn new(job: CpuSetup) -> Result<Self, DeviceError> {
-        let mut state = State::new(&job.device, &job.programs, job.threads, job.seed)?;
+        let mut state = State::new(&job.device, &job.programs, job.kernel, job.threads, job.seed)?;
         if job.memory == Memory::Separate {
             state.arena.poison(&job.programs.layout);
         }

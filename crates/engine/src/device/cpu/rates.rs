@@ -73,6 +73,10 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     };
     let flops_per_s = products(1)?;
     let all_flops_per_s = if threads > 1 { products(threads)? } else { flops_per_s };
+    let bf16_flops_per_s = match Kernel::half() {
+        Some(half) => Some(together(1, &|| product(half, PRODUCTS[0]))?),
+        None => None,
+    };
     let cache_numbers = (host::second_level_cache().unwrap_or(1 << 20) / 2 / 12) as usize;
     let memory_numbers = |threads: usize| (beyond_caches() / 12) as usize / threads;
     let memory_bytes_per_s = together(1, &|| triad(memory_numbers(1)))?;
@@ -93,6 +97,7 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
         origin: Origin::Measured,
         processor: typical.processor,
         flops_per_s,
+        bf16_flops_per_s,
         elementwise_per_s,
         cache_bytes_per_s,
         memory_bytes_per_s,
@@ -155,8 +160,13 @@ fn product(kernel: Kernel, [m, k, n]: [usize; 3]) -> Repeated {
     let mut packed = vec![0.0; kernel.packed_len(k, n)];
     kernel.pack(Source::Rows(&right), [k, n], 0..kernel.units(k, n), &mut packed);
     let mut out = vec![0.0; m * n];
+    let mut strips = vec![0.0; if kernel.strip_rows().is_some() { kernel.left_len(m, k) } else { 0 }];
+    if let Some(rows) = kernel.strip_rows() {
+        kernel.pack_left(Lhs::Rows { data: &left, stride: k }, [m, k], 0..m.div_ceil(rows), &mut strips);
+    }
     let work = move || {
-        let lhs = Lhs::Rows { data: &left, stride: k };
+        let lhs =
+            if strips.is_empty() { Lhs::Rows { data: &left, stride: k } } else { Lhs::Packed(&strips) };
         kernel.multiply(lhs, Rhs::Packed(&packed), [m, k, n], &mut out, Epilogue::Store);
         black_box(&mut out);
     };

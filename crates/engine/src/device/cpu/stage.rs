@@ -49,7 +49,9 @@ pub fn split(
         _ => None,
     });
     if let Some(gather) = gather {
-        split.features = program.features_in_place().map(|x| (x, RowFetch::new(gather, layout)));
+        // Tiles are made of copies.
+        let in_place = program.features_in_place().filter(|_| kernel.strip_rows().is_none());
+        split.features = in_place.map(|x| (x, RowFetch::new(gather, layout)));
         let first = program.batch + gather.first;
         let next = NextRows { first, rows: gather.rows, width: gather.width };
         split.fetched = matches!(gather.source, RowSource::Order(_)).then_some((gather.x, next));

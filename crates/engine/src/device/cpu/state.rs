@@ -67,8 +67,14 @@ pub struct State {
 
 impl State {
     /// Takes memory and compiles the programs for one thread and for `threads`. Both have the same results to the bit.
-    pub fn new(device: &str, programs: &Programs, threads: usize, seed: u64) -> Result<Self, DeviceError> {
-        let (kernel, layout) = (Kernel::detect(), &programs.layout);
+    pub fn new(
+        device: &str,
+        programs: &Programs,
+        kernel: Kernel,
+        threads: usize,
+        seed: u64,
+    ) -> Result<Self, DeviceError> {
+        let layout = &programs.layout;
         let mut scratch = Scratch::default();
         let Programs { train, train_last, validate, validate_last, .. } = programs;
         let all = [[Some(train), train_last.as_ref()], [validate.as_ref(), validate_last.as_ref()]];

@@ -1,0 +1,240 @@
+//! Products whose operands are bfloat16: both are laid out in tiles beforehand, each by all threads together.
+//!
+//! Columns are cut into groups, so that a group of the right operand stays in the L2 cache while all rows pass by, and
+//! terms into blocks, between which the result holds the sums. A sum is one chain over its steps of 32 terms: its bits
+//! depend on the instructions alone.
+
+use std::ops::Range;
+
+use super::{Epilogue, Kernel, Lhs, Source, UpcomingRows, product::TileIndex};
+use crate::simd::{BLOCK, Block, Blocks, HalfSet, InstructionSet, Operand, STEP_WORDS, Side, prefetch};
+
+/// Steps of the longest block: a strip of the left operand is 128 KiB then.
+const MOST_STEPS: usize = 64;
+
+/// Bytes of the right operand that stay in the L2 cache.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// Numbers in the strips of an operand of `lines` rows or columns.
+pub(super) fn len(lines: usize, terms: usize) -> usize {
+    lines.div_ceil(BLOCK) * terms.div_ceil(BLOCK) * STEP_WORDS
+}
+
+/// The range of some strips.
+pub(super) fn range(terms: usize, strips: Range<usize>) -> Range<usize> {
+    let each = terms.div_ceil(BLOCK) * STEP_WORDS;
+    strips.start * each..strips.end * each
+}
+
+pub(super) fn lay_out_right(
+    half: HalfSet,
+    source: Source<'_>,
+    [k, n]: [usize; 2],
+    strips: Range<usize>,
+    to: &mut [f32],
+) {
+    let operand = match source {
+        Source::Rows(data) => Operand { data, stride: n, by_terms: false, lines: n, terms: k },
+        Source::Transposed(data) => Operand { data, stride: k, by_terms: true, lines: n, terms: k },
+    };
+    half.lay_out(operand, Side::Right, strips, to);
+}
+
+impl Kernel {
+    /// The product of bfloat16 with sums of f32, where this machine has instructions for it.
+    pub fn half() -> Option<Self> {
+        HalfSet::detect().map(|half| Self { set: InstructionSet::detect(), half: Some(half) })
+    }
+
+    /// By name, if this machine has it; `portable` for tests.
+    pub fn half_named(name: &str) -> Option<Self> {
+        HalfSet::named(name).map(|half| Self { set: InstructionSet::detect(), half: Some(half) })
+    }
+
+    /// `amx_bf16` or `avx512_bf16`: what multiplies bfloat16. `None` for a kernel of f32.
+    pub fn half_name(self) -> Option<&'static str> {
+        self.half.map(HalfSet::name)
+    }
+
+    /// Rows of a strip of the left operand, where that is laid out, too: shares of rows begin at multiples of it.
+    pub fn strip_rows(self) -> Option<usize> {
+        self.half.map(|_| BLOCK)
+    }
+
+    /// Elements of a left operand `[m, k]` that is laid out.
+    pub fn left_len(self, m: usize, k: usize) -> usize {
+        len(m, k)
+    }
+
+    /// The range of some rows, from the beginning of a strip on, in a left operand `[m, k]`.
+    pub fn left_range(self, k: usize, rows: Range<usize>) -> Range<usize> {
+        range(k, rows.start / BLOCK..rows.end.div_ceil(BLOCK))
+    }
+
+    /// Lays out some strips of a left operand `[m, k]` into `out`, the slice at their [`left_range`](Self::left_range).
+    ///
+    /// # Panics
+    /// If a slice is shorter than its shape, or the kernel is one of f32.
+    pub fn pack_left(self, lhs: Lhs<'_>, [m, k]: [usize; 2], strips: Range<usize>, out: &mut [f32]) {
+        let operand = match lhs {
+            Lhs::Rows { data, stride } => Operand { data, stride, by_terms: true, lines: m, terms: k },
+            Lhs::Columns { data, stride } => Operand { data, stride, by_terms: false, lines: m, terms: k },
+            Lhs::Packed(_) => panic!("it is laid out already"),
+        };
+        self.half.expect("a kernel of bfloat16").lay_out(operand, Side::Left, strips, out);
+    }
+}
+
+/// How a product is cut: steps in blocks, columns in groups, a group's blocks one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    steps: usize,
+    /// Steps of a block.
+    block: usize,
+    blocks: usize,
+    /// Columns of a group.
+    group: usize,
+    pub passes: usize,
+}
+
+impl Cut {
+    pub fn new(k: usize, n: usize) -> Self {
+        let steps = k.div_ceil(BLOCK);
+        let blocks = steps.div_ceil(MOST_STEPS).max(1);
+        let block = steps.div_ceil(blocks);
+        let bytes = 4 * STEP_WORDS * block * n.div_ceil(BLOCK);
+        let groups = bytes.div_ceil(GROUP_BYTES).max(1);
+        let group = n.div_ceil(groups).next_multiple_of(BLOCK).max(BLOCK);
+        Self { steps, block, blocks, group, passes: n.div_ceil(group).max(1) * blocks }
+    }
+}
+
+/// A product of operands that are laid out.
+#[derive(Clone, Copy)]
+pub(super) struct HalfProduct<'a> {
+    pub half: HalfSet,
+    pub set: InstructionSet,
+    pub left: &'a [f32],
+    pub right: &'a [f32],
+    pub k: usize,
+    pub n: usize,
+    pub epilogue: Epilogue<'a>,
+}
+
+impl HalfProduct<'_> {
+    /// All of `m` rows.
+    pub fn run(&self, m: usize, out: &mut [f32]) {
+        let cut = Cut::new(self.k, self.n);
+        let blocks = self.half.open();
+        for pass in 0..cut.passes {
+            for first in (0..m).step_by(BLOCK) {
+                let rows = first..m.min(first + BLOCK);
+                let out = &mut out[first * self.n..rows.end * self.n];
+                self.strip(&blocks, &cut, pass, rows, UpcomingRows::default(), out);
+            }
+        }
+    }
+
+    /// One strip in one pass; `out` holds its rows. Meanwhile its part of the rows that come next is fetched into L2.
+    pub fn take(
+        &self,
+        cut: &Cut,
+        pass: usize,
+        rows: Range<usize>,
+        (upcoming, place): (UpcomingRows<'_>, TileIndex),
+        out: &mut [f32],
+    ) {
+        let upcoming = UpcomingRows { order: upcoming.share(place), ..upcoming };
+        self.strip(&self.half.open(), cut, pass, rows, upcoming, out);
+    }
+
+    fn strip(
+        &self,
+        blocks: &Blocks,
+        cut: &Cut,
+        pass: usize,
+        rows: Range<usize>,
+        upcoming: UpcomingRows<'_>,
+        out: &mut [f32],
+    ) {
+        let (group, block) = (pass / cut.blocks, pass % cut.blocks);
+        let first = block * cut.block;
+        let steps = (cut.steps - first).min(cut.block);
+        let columns = group * cut.group..self.n.min((group + 1) * cut.group);
+        let resume = block > 0 && !matches!(self.epilogue, Epilogue::Update { .. });
+        let last = block + 1 == cut.blocks;
+        let order = if pass + 1 == cut.passes { upcoming.order } else { &[] };
+        let panels = columns.len().div_ceil(BLOCK);
+        let left = &self.left[(rows.start / BLOCK * cut.steps + first) * STEP_WORDS..];
+        let mut sums = Sums([0.0; BLOCK * BLOCK]);
+        for (panel, column) in columns.clone().step_by(BLOCK).enumerate() {
+            let next = order.len() * panel / panels..order.len() * (panel + 1) / panels;
+            for row in &order[next] {
+                prefetch(&upcoming.data[*row as usize * upcoming.width..][..upcoming.width]);
+            }
+            let columns = column..columns.end.min(column + BLOCK);
+            let right = &self.right[(column / BLOCK * cut.steps + first) * STEP_WORDS..];
+            let rows = rows.clone();
+            if resume {
+                for (sums, out) in sums.0.chunks_mut(BLOCK).zip(out.chunks(self.n)) {
+                    sums[..columns.len()].copy_from_slice(&out[columns.clone()]);
+                }
+            }
+            blocks.multiply(Block { left, right, steps, resume }, &mut sums.0);
+            self.set.run(
+                #[inline(always)]
+                || self.finish(&sums.0, rows, columns, last, out),
+            );
+        }
+    }
+
+    /// What becomes of a block's sums.
+    #[inline(always)]
+    fn finish(
+        &self,
+        sums: &[f32; BLOCK * BLOCK],
+        rows: Range<usize>,
+        columns: Range<usize>,
+        last: bool,
+        out: &mut [f32],
+    ) {
+        let n = self.n;
+        let lines = sums.chunks_exact(BLOCK).zip(out.chunks_exact_mut(n)).zip(rows);
+        let lines = lines.map(|((sums, out), row)| (sums, &mut out[columns.clone()], row));
+        match self.epilogue {
+            Epilogue::Update { rate } => {
+                lines.for_each(|(sums, out, _)| store(sums, sums, out, |sum, _, own| (-rate).mul_add(sum, own)));
+            }
+            Epilogue::Bias { bias, relu } if last => {
+                let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
+                // Adding -0 changes nothing, not even the sign of a zero.
+                let bias = bias.map_or(&[-0.0; BLOCK][..columns.len()], |bias| &bias[columns.clone()]);
+                // A NaN stays one.
+                let at_least = |x: f32| if x < floor { floor } else { x };
+                lines.for_each(|(sums, out, _)| store(sums, bias, out, |sum, bias, _| at_least(sum + bias)));
+            }
+            Epilogue::WherePositive { saved } if last => lines.for_each(|(sums, out, row)| {
+                let saved = &saved[row * n..][columns.clone()];
+                store(sums, saved, out, |sum, saved, _| if saved > 0.0 { sum } else { 0.0 });
+            }),
+            _ => lines.for_each(|(sums, out, _)| store(sums, sums, out, |sum, _, _| sum)),
+        }
+    }
+}
+
+/// A block's sums, on cache lines of their own.
+#[repr(align(64))]
+struct Sums([f32; BLOCK * BLOCK]);
+
+/// `out = f(sums, with, out)`, compiled for whole blocks apart.
+#[inline(always)]
+fn store(sums: &[f32], with: &[f32], out: &mut [f32], f: impl Fn(f32, f32, f32) -> f32 + Copy) {
+    #[inline(always)]
+    fn each(sums: &[f32], with: &[f32], out: &mut [f32], f: impl Fn(f32, f32, f32) -> f32) {
+        out.iter_mut().zip(sums).zip(with).for_each(|((out, sum), with)| *out = f(*sum, *with, *out));
+    }
+    match out.len() {
+        BLOCK => each(&sums[..BLOCK], &with[..BLOCK], &mut out[..BLOCK], f),
+        _ => each(sums, with, out, f),
+    }
+}

@@ -1,0 +1,158 @@
+//! Products of bfloat16 with sums of f32: operands laid out in tiles, and blocks of the result.
+//!
+//! An operand is cut into strips of 32 rows (the right one: of 32 columns) and steps of 32 terms. A strip's step is two
+//! tiles, one behind the other, of 16 rows or columns each. The unit within a tile is a pair of terms that follow each
+//! other, 32 bits, which is held in the place of an f32 and never computed with: a tile of the left operand is `[16 rows][16
+//! pairs]`, one of the right operand `[16 pairs][16 columns]`. What lies beyond the operand's edge is zero.
+//!
+//! Numbers are rounded to nearest, ties to even, as they are laid out; denormals become zero.
+
+use std::ops::Range;
+
+#[cfg(target_arch = "x86_64")]
+use super::{amx, dot_half};
+use super::{check, plain_half};
+
+/// Rows and columns of a block of the result, and terms of a step.
+pub(in super::super) const BLOCK: usize = 32;
+
+/// Pairs in a tile, and in a strip's step.
+pub(in super::super) const TILE_WORDS: usize = 256;
+pub(in super::super) const STEP_WORDS: usize = 512;
+
+/// What multiplies. Values exist only for instructions that this machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct HalfSet(Set);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Set {
+    #[cfg(target_arch = "x86_64")]
+    Amx,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// For tests: what the others are held against.
+    Plain,
+}
+
+/// Which operand is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Side {
+    Left,
+    Right,
+}
+
+/// An operand as it lies in memory; its lines are rows of the left operand, columns of the right one.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Operand<'a> {
+    pub data: &'a [f32],
+    /// From one line to the next, or from one term to the next.
+    pub stride: usize,
+    /// Whether the terms of a line follow each other; else the lines of a term do.
+    pub by_terms: bool,
+    /// Operand from the first of `data` on, and terms.
+    pub lines: usize,
+    pub terms: usize,
+}
+
+/// A block's operands: a strip of each, from some step on.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Block<'a> {
+    pub left: &'a [f32],
+    pub right: &'a [f32],
+    pub steps: usize,
+    /// Whether sums continue those that are there.
+    pub resume: bool,
+}
+
+impl HalfSet {
+    /// The sets that this machine has, best first. The portable one is no choice of a run: it is slower than f32.
+    fn all() -> impl Iterator<Item = Self> {
+        let all = [
+            #[cfg(target_arch = "x86_64")]
+            (Set::Amx, dot_half::is_there() && amx::is_there()),
+            #[cfg(target_arch = "x86_64")]
+            (Set::Avx512, dot_half::is_there()),
+            (Set::Plain, true),
+        ];
+        all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
+    }
+
+    pub fn detect() -> Option<Self> {
+        Self::all().next().filter(|set| set.0 != Set::Plain)
+    }
+
+    /// By name, if this machine has it.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|set| set.name() == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Amx => "amx_bf16",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => "avx512_bf16",
+            Set::Plain => "portable",
+        }
+    }
+
+    /// Lays out some strips of an operand, of which `lines` begins with the first.
+    ///
+    /// # Panics
+    /// If a slice is shorter than its shape.
+    pub fn lay_out(self, lines: Operand<'_>, side: Side, strips: Range<usize>, to: &mut [f32]) {
+        let (count, inner) = if lines.by_terms { (lines.lines, lines.terms) } else { (lines.terms, lines.lines) };
+        check(lines.data, count, lines.stride, inner);
+        assert!(strips.end <= lines.lines.div_ceil(BLOCK), "no such strip");
+        check(to, strips.len(), lines.terms.div_ceil(BLOCK) * STEP_WORDS, lines.terms.div_ceil(BLOCK) * STEP_WORDS);
+        match self.0 {
+            // SAFETY: shapes were checked above; the set's instructions are there.
+            #[cfg(target_arch = "x86_64")]
+            Set::Amx | Set::Avx512 => unsafe { dot_half::lay_out(&lines, side, strips, to.as_mut_ptr()) },
+            Set::Plain => plain_half::lay_out(&lines, side, strips, to),
+        }
+    }
+
+    /// Makes this thread ready to multiply.
+    pub fn open(self) -> Blocks {
+        match self.0 {
+            // SAFETY: the set's instructions are there.
+            #[cfg(target_arch = "x86_64")]
+            Set::Amx => Blocks::Tiles(unsafe { amx::Tiles::new() }),
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => Blocks::Vectors,
+            Set::Plain => Blocks::Plain,
+        }
+    }
+}
+
+/// A thread that multiplies.
+pub(in super::super) enum Blocks {
+    #[cfg(target_arch = "x86_64")]
+    Tiles(amx::Tiles),
+    #[cfg(target_arch = "x86_64")]
+    Vectors,
+    Plain,
+}
+
+impl Blocks {
+    /// A block of the result, row-major.
+    ///
+    /// # Panics
+    /// If an operand is shorter than its steps.
+    #[inline]
+    pub fn multiply(&self, block: Block<'_>, sums: &mut [f32; BLOCK * BLOCK]) {
+        check(block.left, 1, 0, block.steps * STEP_WORDS);
+        check(block.right, 1, 0, block.steps * STEP_WORDS);
+        match self {
+            // SAFETY: the operands' lengths were checked; what is open is there.
+            #[cfg(target_arch = "x86_64")]
+            Self::Tiles(tiles) => unsafe { tiles.multiply(block, sums) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Self::Vectors => unsafe { dot_half::multiply(block, sums) },
+            Self::Plain => plain_half::multiply(block, sums),
+        }
+    }
+}
+
