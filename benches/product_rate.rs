@@ -56,7 +56,10 @@ fn main() {
         );
         return;
     }
-    println!("products of {name}, {threads} threads, {}: GFLOP/s ours, gemm", kernel.half_name().unwrap_or(kernel.name()));
+    println!(
+        "products of {name}, {threads} threads, {}: GFLOP/s ours, gemm",
+        kernel.half_name().unwrap_or(kernel.name())
+    );
     for (i, shape) in shapes.iter().enumerate() {
         let rate = |rounds: &[Vec<f64>]| shape.flops() / median(rounds.iter().map(|r| r[i]).collect()) / 1e9;
         let [m, k, n] = shape.mkn;

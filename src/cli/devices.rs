@@ -39,6 +39,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
                 "processor": host::cpu_model(),
                 "cores": host::logical_cores(),
                 "vector_unit": machine.instruction_set,
+                "bf16_unit": machine.bf16_unit,
                 "caches": host::caches(),
                 "memory_bytes": host::memory("MemTotal"),
                 "usable_bytes": machine.memory_available,
@@ -54,6 +55,10 @@ pub fn devices(options: &DevicesOptions) -> Exit {
         ("processor", host::cpu_model().unwrap_or_else(unknown)),
         ("cores", host::logical_cores().map_or_else(unknown, |n| n.to_string())),
         ("vector unit", machine.instruction_set),
+        (
+            "bf16 unit",
+            machine.bf16_unit.unwrap_or_else(|| "none: `precision = \"bf16\"` needs a GPU".to_owned()),
+        ),
         ("caches", host::caches().join(", ")),
         ("memory", host::memory("MemTotal").map_or_else(unknown, units::bytes)),
         ("usable now", units::bytes(machine.memory_available)),
@@ -141,9 +146,12 @@ fn describe(rates: &MachineRates) -> String {
         ("block overhead", units::seconds(rates.block_s)),
     ];
     let noise = format!("rates varied by {} from round to round", units::percent(rates.noise));
+    let bf16 = rates
+        .bf16_flops_per_s
+        .map(|rate| ("bf16 products", all(rate, rates.product_speedup(threads), "FLOP")));
     let noise = (rates.noise > 0.0).then_some(("noise", noise));
     let mut text = String::new();
-    for (name, value) in rows.into_iter().chain(noise) {
+    for (name, value) in rows.into_iter().chain(bf16).chain(noise) {
         let _ = writeln!(text, "  {name:<12} {value}"); // a String takes every write
     }
     text

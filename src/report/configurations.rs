@@ -13,7 +13,8 @@ use super::{
 use crate::units;
 
 /// Keys of the environment that make another machine.
-const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "host.threads", "devices.used"];
+const THE_MACHINE: [&str; 5] =
+    ["cpu.model", "cpu.instruction_set", "cpu.bf16_unit", "host.threads", "devices.used"];
 
 /// Runs of one spec and data on one machine; their seeds may differ.
 #[derive(Clone, Debug)]

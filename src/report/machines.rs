@@ -9,9 +9,10 @@ use super::{
 };
 
 /// Environment keys that must be equal for comparable times.
-const DECIDES_TIMES: [&str; 7] = [
+const DECIDES_TIMES: [&str; 8] = [
     "cpu.model",
     "cpu.instruction_set",
+    "cpu.bf16_unit",
     "cpu.governor",
     "cpu.simultaneous_threads",
     "cpu.quota_cores",

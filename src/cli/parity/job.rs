@@ -12,9 +12,9 @@ use crate::{
 pub struct ParityJob {
     /// The spec, ready but for its devices.
     pub spec: Spec,
-    /// The devices that are compared; the first is the CPU.
-    pub requests: Vec<Request>,
-    /// The GPUs' precision.
+    /// The devices that are compared, and in what they multiply; the first is the CPU in f32.
+    pub cases: Vec<(Request, Precision)>,
+    /// Of those that are held against it.
     pub precision: Precision,
     /// How this differs from what the spec says.
     pub notes: Vec<String>,
@@ -54,23 +54,25 @@ impl ParityJob {
         spec.logging.policy = spec::Policy::Buffered;
         spec.logging.metrics = vec![Metric::Loss];
         let asked = spec.devices.precision;
-        let precision = if is_virtual { Precision::F32 } else { asked };
+        // The processor's own, on which virtual GPUs compute.
+        let by_cpu = asked == Precision::Bf16 && machine.bf16_unit.is_some();
+        let precision = if is_virtual && !by_cpu { Precision::F32 } else { asked };
         if asked != precision {
             notes.push(format!("virtual GPUs compute in f32, not in `{}`", asked.name()));
         }
-        let job =
-            Self { requests: requests(experiment, options, machine), spec, precision, notes, is_virtual };
+        let mut cases = vec![(CPU, Precision::F32)];
+        cases.extend(by_cpu.then_some((CPU, asked)));
+        cases.extend(requests(experiment, options, machine).into_iter().map(|request| (request, precision)));
+        let job = Self { cases, spec, precision, notes, is_virtual };
         job.with_note_on_engines()
     }
 
     /// The spec on these devices.
-    pub fn on(&self, request: &Request) -> Spec {
+    pub fn on(&self, (request, precision): &(Request, Precision)) -> Spec {
         let mut spec = self.spec.clone();
         spec.devices.request = request.clone();
+        spec.devices.precision = *precision;
         let on_gpus = !self.is_virtual && !is_on_cpu(request);
-        if !on_gpus {
-            spec.devices.precision = Precision::F32;
-        }
         let several = match request {
             Request::NumGpus(GpuCount::Exactly(n)) => *n > 1,
             Request::NumGpus(GpuCount::All) => true,
@@ -92,8 +94,8 @@ impl ParityJob {
     /// If the spec's engine cannot run, the plan chooses one.
     fn with_note_on_engines(mut self) -> Self {
         let engine = self.spec.devices.engine;
-        let own = self.requests.iter().filter(|request| self.on(request).devices.engine == engine).count();
-        if own < self.requests.len() {
+        let own = self.cases.iter().filter(|case| self.on(case).devices.engine == engine).count();
+        if own < self.cases.len() {
             let name = engine.name();
             self.notes.push(if own == 0 {
                 format!("the engine `{name}` runs on none of these devices: the plan picks one")
@@ -105,12 +107,12 @@ impl ParityJob {
     }
 }
 
-/// The requests of the command line, else every available count; the CPU is always first.
+/// The requests of GPUs of the command line, else every available count.
 fn requests(experiment: &Experiment, options: &RunOptions, machine: &Machine) -> Vec<Request> {
     let asks = |word: &String| {
         ["devices.num_gpus=", "devices.use=", "devices={"].iter().any(|key| word.starts_with(key))
     };
-    let mut requests = vec![CPU];
+    let mut requests = Vec::new();
     if options.overrides().iter().any(asks) {
         for trial in &experiment.trials {
             let request = &trial.spec.devices.request;

@@ -11,7 +11,7 @@ use super::{args::ParityOptions, machine::machine};
 use crate::{
     event::{Event, Status},
     plan::{Machine, PlanError, Trial},
-    run::{Datasets, Exit, Planned, print, print_error, refuse},
+    run::{Datasets, Exit, Planned, bf16_unit, print, print_error, refuse},
     spec::{self, Experiment, Spec},
     train::StopFlag,
     units,
@@ -29,22 +29,22 @@ pub fn parity(options: &ParityOptions) -> Exit {
     };
     let Some(trial) = experiment.trials.first() else { return Exit::Done };
     let machine = machine(run.virtual_gpus, true);
-    if machine.gpus.is_empty() {
+    let job = ParityJob::new(&experiment, run, trial.spec.clone(), *steps, &machine);
+    if machine.gpus.is_empty() && job.cases.len() < 2 {
         print_error(
             format!("there is nothing to hold the CPU against: no GPU can be used ({})", machine.no_gpu),
             Some("`--virtual-gpus 4` has the host pose as a machine with four"),
         );
         return Exit::Missing;
     }
-    let job = ParityJob::new(&experiment, run, trial.spec.clone(), *steps, &machine);
-    if job.requests.len() < 2 {
+    if job.cases.len() < 2 {
         print_error("there is nothing to hold the CPU against: no GPU is asked for", Some(REQUESTS));
         return Exit::Refused;
     }
     let mut datasets = Datasets::new(&machine);
     let mut curves: Vec<Curve> = Vec::new();
-    for request in &job.requests {
-        let spec = job.on(request);
+    for case in &job.cases {
+        let spec = job.on(case);
         match curve(&experiment, spec, &mut datasets, &machine, run.thread_count()) {
             Ok(curve) => curves.push(curve),
             Err(exit) => return exit,
@@ -98,7 +98,8 @@ fn curve(
         }
         Ok(())
     };
-    let names = planned.devices.used_names().join(", ");
+    let in_bf16 = bf16_unit(&planned).map_or("", |_| " in bf16");
+    let names = planned.devices.used_names().join(", ") + in_bf16;
     let trained = ready.train(&StopFlag::default(), &mut emit);
     let trained = trained.map_err(|_| failed(&"the run can no longer be followed"))?;
     if trained.outcome.status != Status::Finished {

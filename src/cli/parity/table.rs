@@ -121,9 +121,9 @@ fn rounding(precision: Precision) -> Option<&'static str> {
         Precision::Tf32 => {
             Some("(32 times 2^-11, to which tf32 rounds the operands of products; the CPU computes in f32)")
         }
-        Precision::Bf16 => {
-            Some("(32 times 2^-8, to which bf16 rounds the operands of products; the CPU computes in f32)")
-        }
+        Precision::Bf16 => Some(
+            "(32 times 2^-8, to which bf16 rounds the operands of products; the reference computes in f32)",
+        ),
     }
 }
 

@@ -102,7 +102,8 @@ pub(super) fn pack(
             // Where rows follow each other, a share reads its own.
             let (from, strips) =
                 if columns { (left, strips) } else { (left.rows(&rows, k), 0..strips.len()) };
-            let (from_side, lines) = if columns { (Side::LeftColumns, m) } else { (Side::LeftRows, rows.len()) };
+            let (from_side, lines) =
+                if columns { (Side::LeftColumns, m) } else { (Side::LeftRows, rows.len()) };
             let units = (strips.start, strips.end);
             (Pack { side: from_side, shape: [lines, k], units }, Access::new([from], [to]))
         });

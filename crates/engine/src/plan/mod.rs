@@ -100,8 +100,9 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|(engine, _)| (*engine, spec.devices.precision, queued));
     let lower_bound = by.and_then(|by| LowerBound::of_gpus(machine, all(), by, (data_bytes, fetch)));
-    let lower_bound =
-        lower_bound.unwrap_or_else(|| LowerBound::new(&programs, machine.speed(spec.devices.precision), (data_bytes, fetch)));
+    let lower_bound = lower_bound.unwrap_or_else(|| {
+        LowerBound::new(&programs, machine.speed(spec.devices.precision), (data_bytes, fetch))
+    });
     let (engine, engine_reason) = match chosen {
         Some(chosen) => chosen,
         None if on_cpu => engine_choice::on_the_cpu(spec.devices.engine, &lower_bound, threads),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::resumed::Resumed;
+use super::{device_group::bf16_unit, resumed::Resumed};
 use crate::{
     data::Dataset,
     device::Grain,
@@ -65,7 +65,8 @@ pub fn begin(
     }
     info(format!("engine {}", record::engine(trial)))?;
     if !trial.engine.is_gpu() {
-        info(format!("products by {}, denormals flushed to zero", Kernel::detect().name()))?;
+        let unit = bf16_unit(trial).unwrap_or(Kernel::detect().name());
+        info(format!("products by {unit}, denormals flushed to zero"))?;
     }
     info(format!("steps are timed by {}", timed_by(trial)))?;
     record::weak_scaling(trial).map_or(Ok(()), info)?;

@@ -180,6 +180,12 @@ pub fn executor(
     Ok(Box::new(CpuExecutor::new(setup)?))
 }
 
+/// What multiplies bfloat16 on the CPU, where the trial does that.
+pub fn bf16_unit(trial: &Trial) -> Option<&'static str> {
+    let computes = trial.spec.devices.precision == Precision::Bf16 && !trial.engine.is_gpu();
+    Kernel::half().filter(|_| computes).and_then(Kernel::half_name)
+}
+
 /// What multiplies on the CPU, as the plan has found it to be there.
 fn kernel(trial: &Trial, place: DeviceId) -> Result<Kernel, DeviceError> {
     match trial.spec.devices.precision {

@@ -87,6 +87,7 @@ impl Planned for LabTrial {
             notes: Vec::new(),
             threads: self.threads,
             precision: "f32",
+            bf16_unit: None,
             timed_by: "operations",
             engine: None,
             step: None,

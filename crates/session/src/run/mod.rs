@@ -31,7 +31,7 @@ mod training;
 mod warnings;
 
 pub use datasets::Datasets;
-pub use device_group::executor;
+pub use device_group::{bf16_unit, executor};
 pub use exit::{
     Exit, print, print_bytes, print_coloured, print_coloured_stderr, print_error, print_json, print_or_end,
     print_stderr, refuse,

@@ -79,6 +79,8 @@ pub struct RunFacts<'a> {
     pub threads: usize,
     /// The number format of the products.
     pub precision: &'static str,
+    /// What multiplies bfloat16 on the CPU, where the run does that.
+    pub bf16_unit: Option<&'static str>,
     /// How finely steps are timed, and why.
     pub timed_by: &'static str,
     /// The engine of a training, and why.

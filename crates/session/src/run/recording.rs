@@ -53,7 +53,7 @@ impl Recording {
                 available_threads: process.available_threads,
                 jobs: Some(process.jobs).filter(|jobs| *jobs > 1),
             },
-            cpu: Cpu::here(Kernel::detect().name().to_owned()),
+            cpu: Cpu::here(Kernel::detect().name().to_owned(), facts.bf16_unit),
             memory: Memory::here(),
             gpus: GpuFacts::query(&devices.gpus),
             os: Os::here(),

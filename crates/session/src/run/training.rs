@@ -10,7 +10,7 @@ use std::{
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
-    device_group::{device_group, slow_devices},
+    device_group::{bf16_unit, device_group, slow_devices},
     resumed::Resumed,
 };
 use crate::{
@@ -167,6 +167,7 @@ impl Planned for Trial {
             notes: record::weak_scaling(self).into_iter().collect(),
             threads: self.threads,
             precision: self.spec.devices.precision.name(),
+            bf16_unit: bf16_unit(self),
             timed_by: timed_by(self),
             engine: Some(record::engine(self)),
             step: Some(record::StepFacts::new(self)),

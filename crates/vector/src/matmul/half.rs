@@ -203,7 +203,9 @@ impl HalfProduct<'_> {
         let lines = lines.map(|((sums, out), row)| (sums, &mut out[columns.clone()], row));
         match self.epilogue {
             Epilogue::Update { rate } => {
-                lines.for_each(|(sums, out, _)| store(sums, sums, out, |sum, _, own| (-rate).mul_add(sum, own)));
+                lines.for_each(|(sums, out, _)| {
+                    store(sums, sums, out, |sum, _, own| (-rate).mul_add(sum, own))
+                });
             }
             Epilogue::Bias { bias, relu } if last => {
                 let floor = if relu { 0.0 } else { f32::NEG_INFINITY };

@@ -13,12 +13,7 @@ fn rounded(x: f32) -> f32 {
 }
 
 /// Both operands laid out, each by two shares, as in a team.
-fn laid_out(
-    kernel: Kernel,
-    lhs: Lhs<'_>,
-    source: Source<'_>,
-    [m, k, n]: [usize; 3],
-) -> [Vec<f32>; 2] {
+fn laid_out(kernel: Kernel, lhs: Lhs<'_>, source: Source<'_>, [m, k, n]: [usize; 3]) -> [Vec<f32>; 2] {
     let strip = kernel.strip_rows().unwrap();
     let mut left = vec![f32::NAN; kernel.left_len(m, k)];
     let strips = m.div_ceil(strip);
@@ -30,7 +25,12 @@ fn laid_out(
     [left, right]
 }
 
-fn product(kernel: Kernel, [left, right]: &[Vec<f32>; 2], shape: [usize; 3], epilogue: Epilogue<'_>) -> Vec<f32> {
+fn product(
+    kernel: Kernel,
+    [left, right]: &[Vec<f32>; 2],
+    shape: [usize; 3],
+    epilogue: Epilogue<'_>,
+) -> Vec<f32> {
     let mut out = match epilogue {
         Epilogue::Update { .. } => numbers(shape[0] * shape[2], 9),
         _ => vec![f32::NAN; shape[0] * shape[2]],
@@ -50,8 +50,7 @@ fn products_at_odd_sizes_are_right_in_every_layout() {
         let exact = reference(&ra, &rb, shape);
         let mut of_plain: Option<[Vec<u32>; 2]> = None;
         for kernel in kernels().into_iter().rev() {
-            let (rows, columns) =
-                (Lhs::Rows { data: &a, stride: k }, Lhs::Columns { data: &at, stride: m });
+            let (rows, columns) = (Lhs::Rows { data: &a, stride: k }, Lhs::Columns { data: &at, stride: m });
             let operands = laid_out(kernel, rows, Source::Rows(&b), shape);
             let others = laid_out(kernel, columns, Source::Transposed(&bt), shape);
             let words = operands.each_ref().map(|x| bits(x));
@@ -76,7 +75,11 @@ fn tiles_have_the_bits_of_plain_rust() {
     for shape @ [m, k, n] in [[1, 1, 1], [32, 32, 32], [33, 65, 34], [64, 700, 40], [3, 2500, 5]] {
         // Over many binades, as weights and gradients are.
         let wide = |count, seed| -> Vec<f32> {
-            numbers(count, seed).iter().zip(numbers(count, seed + 7)).map(|(a, b)| a * (20.0 * b).exp2()).collect()
+            numbers(count, seed)
+                .iter()
+                .zip(numbers(count, seed + 7))
+                .map(|(a, b)| a * (20.0 * b).exp2())
+                .collect()
         };
         let (a, b) = (wide(m * k, 1), wide(k * n, 2));
         let operands = laid_out(amx, Lhs::Rows { data: &a, stride: k }, Source::Rows(&b), shape);
@@ -89,8 +92,20 @@ fn tiles_have_the_bits_of_plain_rust() {
 #[test]
 fn numbers_at_the_ends_of_the_range_are_rounded_alike() {
     let strange = [
-        0.0, -0.0, f32::MIN_POSITIVE, -f32::MIN_POSITIVE / 2.0, f32::from_bits(1), f32::INFINITY, f32::NEG_INFINITY,
-        f32::MAX, f32::NAN, 1.003_906_3, 1.011_718_8, -1.003_906_2, 3.4e38, 1e-40,
+        0.0,
+        -0.0,
+        f32::MIN_POSITIVE,
+        -f32::MIN_POSITIVE / 2.0,
+        f32::from_bits(1),
+        f32::INFINITY,
+        f32::NEG_INFINITY,
+        f32::MAX,
+        f32::NAN,
+        1.003_906_3,
+        1.011_718_8,
+        -1.003_906_2,
+        3.4e38,
+        1e-40,
     ];
     let k = strange.len();
     let words = kernels().into_iter().map(|kernel| {
@@ -134,7 +149,8 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
     for (kernel, shape) in kernels().into_iter().flat_map(|k| [(k, [70, 2100, 600]), (k, [100, 64, 70])]) {
         let [m, k, n] = shape;
         let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
-        let operands @ [left, right] = &laid_out(kernel, Lhs::Rows { data: &a, stride: k }, Source::Rows(&b), shape);
+        let operands @ [left, right] =
+            &laid_out(kernel, Lhs::Rows { data: &a, stride: k }, Source::Rows(&b), shape);
         for epilogue in [Epilogue::Store, Epilogue::Update { rate: 0.5 }] {
             let whole = product(kernel, operands, shape, epilogue);
             let grid = kernel.grid(shape, true, 2);
@@ -142,7 +158,9 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
             let tiled = kernel.tiled(Lhs::Packed(left), Rhs::Packed(right), shape, epilogue, &grid);
             let (mut out, mut scratch) = (numbers(m * n, 9), Scratch::default());
             let upcoming = UpcomingRows { data: &b, width: n, order: &[0, 9, 2, 5, 1, 3, 8, 4] };
-            for (pass, tile) in (0..grid.passes()).flat_map(|pass| (0..grid.tiles()).rev().map(move |t| (pass, t))) {
+            for (pass, tile) in
+                (0..grid.passes()).flat_map(|pass| (0..grid.tiles()).rev().map(move |t| (pass, t)))
+            {
                 let (rows, turn) = (grid.rows(tile), Turn { pass, tile, among: 0..grid.tiles() });
                 tiled.take(&turn, upcoming, &mut out[rows.start * n..rows.end * n], &mut scratch);
             }
@@ -151,7 +169,12 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
             let share = &left[kernel.left_range(k, 32..m)];
             let mut part = numbers(m * n, 9)[32 * n..].to_vec();
             kernel.multiply(Lhs::Packed(share), Rhs::Packed(right), [m - 32, k, n], &mut part, epilogue);
-            assert_eq!(bits(&whole[32 * n..]), bits(&part), "{:?} {shape:?} {epilogue:?}", kernel.half_name());
+            assert_eq!(
+                bits(&whole[32 * n..]),
+                bits(&part),
+                "{:?} {shape:?} {epilogue:?}",
+                kernel.half_name()
+            );
         }
     }
 }
@@ -161,5 +184,11 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
 fn an_operand_that_is_too_short_is_refused() {
     let kernel = Kernel::half_named("portable").unwrap();
     let right = vec![0.0; kernel.packed_len(40, 5)];
-    kernel.multiply(Lhs::Packed(&right[..100]), Rhs::Packed(&right), [4, 40, 5], &mut [0.0; 20], Epilogue::Store);
+    kernel.multiply(
+        Lhs::Packed(&right[..100]),
+        Rhs::Packed(&right),
+        [4, 40, 5],
+        &mut [0.0; 20],
+        Epilogue::Store,
+    );
 }

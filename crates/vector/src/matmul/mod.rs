@@ -15,9 +15,9 @@ mod tests;
 mod tiled;
 mod vector;
 
+pub use crate::simd::Lines;
 use crate::simd::{HalfSet, InstructionSet};
 use half::HalfProduct;
-pub use crate::simd::Lines;
 pub use pack::Source;
 use product::Product;
 pub use tiled::{Grid, Scratch, Turn, UpcomingRows};

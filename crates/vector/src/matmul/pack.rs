@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::{Kernel, half};
 use super::product::blocks;
+use super::{Kernel, half};
 use crate::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
 
 /// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest tile, in whole

@@ -142,8 +142,12 @@ impl<'a> UpcomingRows<'a> {
         let Self { data, width, .. } = self;
         let own = self.share(place);
         let (first, second) = own.split_at(own.len() / 2);
-        [first, second].map(|order| {
-            TilePrefetch { data, stride: width, rows: order.len(), columns: width, order }
+        [first, second].map(|order| TilePrefetch {
+            data,
+            stride: width,
+            rows: order.len(),
+            columns: width,
+            order,
         })
     }
 

@@ -77,8 +77,10 @@ unsafe fn lay_out_tile(l: &Operand<'_>, side: Side, line: usize, term: usize, to
             for (i, row) in tile.iter_mut().enumerate().take(terms.div_ceil(2)) {
                 let from = data.wrapping_add((term + 2 * i) * l.stride + line);
                 let second = if 2 * i + 1 < terms { there } else { 0 };
-                let (even, odd) =
-                    (_mm512_maskz_loadu_ps(there, from), _mm512_maskz_loadu_ps(second, from.wrapping_add(l.stride)));
+                let (even, odd) = (
+                    _mm512_maskz_loadu_ps(there, from),
+                    _mm512_maskz_loadu_ps(second, from.wrapping_add(l.stride)),
+                );
                 let both = transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(odd, even));
                 *row = _mm512_castsi512_ps(_mm512_permutexvar_epi16(zip, both));
             }
@@ -126,9 +128,8 @@ unsafe fn multiply_rows<const ROWS: usize>(block: Block<'_>, row: usize, sums: &
         let mut right = right.as_ptr();
         for _ in 0..steps {
             for pair in 0..16 {
-                let columns = [0, TILE_WORDS].map(|tile| {
-                    transmute::<__m512, __m512bh>(_mm512_loadu_ps(right.add(tile + 16 * pair)))
-                });
+                let columns = [0, TILE_WORDS]
+                    .map(|tile| transmute::<__m512, __m512bh>(_mm512_loadu_ps(right.add(tile + 16 * pair))));
                 for_rows!(r < ROWS {
                     let pairs = _mm512_set1_epi32(*left.add(16 * r + pair));
                     let pairs = transmute::<__m512i, __m512bh>(pairs);

@@ -101,10 +101,16 @@ impl HalfSet {
     /// # Panics
     /// If a slice is shorter than its shape.
     pub fn lay_out(self, lines: Operand<'_>, side: Side, strips: Range<usize>, to: &mut [f32]) {
-        let (count, inner) = if lines.by_terms { (lines.lines, lines.terms) } else { (lines.terms, lines.lines) };
+        let (count, inner) =
+            if lines.by_terms { (lines.lines, lines.terms) } else { (lines.terms, lines.lines) };
         check(lines.data, count, lines.stride, inner);
         assert!(strips.end <= lines.lines.div_ceil(BLOCK), "no such strip");
-        check(to, strips.len(), lines.terms.div_ceil(BLOCK) * STEP_WORDS, lines.terms.div_ceil(BLOCK) * STEP_WORDS);
+        check(
+            to,
+            strips.len(),
+            lines.terms.div_ceil(BLOCK) * STEP_WORDS,
+            lines.terms.div_ceil(BLOCK) * STEP_WORDS,
+        );
         match self.0 {
             // SAFETY: shapes were checked above; the set's instructions are there.
             #[cfg(target_arch = "x86_64")]
@@ -155,4 +161,3 @@ impl Blocks {
         }
     }
 }
-

@@ -29,8 +29,8 @@ use std::arch::is_x86_feature_detected;
 use std::sync::OnceLock;
 
 pub use denormals::{Flushed, denormals_flushed, flush_denormals};
-pub(super) use layout::{Matrix, MatrixMut};
 pub(super) use half::{BLOCK, Block, Blocks, HalfSet, Operand, STEP_WORDS, Side};
+pub(super) use layout::{Matrix, MatrixMut};
 pub use lines::Lines;
 pub(super) use panels::{From, Reach};
 pub use prefetch::prefetch;

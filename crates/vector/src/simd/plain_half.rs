@@ -48,7 +48,9 @@ pub(super) fn multiply(block: Block<'_>, sums: &mut [f32; BLOCK * BLOCK]) {
             let right = &right[step * STEP_WORDS + column / 16 * TILE_WORDS + column % 16..];
             let mut parts = [0.0_f32; 2];
             for (term, left) in left.iter().enumerate() {
-                for (part, (a, b)) in parts.iter_mut().zip(pair(*left).into_iter().zip(pair(right[16 * term]))) {
+                for (part, (a, b)) in
+                    parts.iter_mut().zip(pair(*left).into_iter().zip(pair(right[16 * term])))
+                {
                     *part = a.mul_add(b, *part);
                 }
             }

@@ -165,8 +165,7 @@ fn product(kernel: Kernel, [m, k, n]: [usize; 3]) -> Repeated {
         kernel.pack_left(Lhs::Rows { data: &left, stride: k }, [m, k], 0..m.div_ceil(rows), &mut strips);
     }
     let work = move || {
-        let lhs =
-            if strips.is_empty() { Lhs::Rows { data: &left, stride: k } } else { Lhs::Packed(&strips) };
+        let lhs = if strips.is_empty() { Lhs::Rows { data: &left, stride: k } } else { Lhs::Packed(&strips) };
         kernel.multiply(lhs, Rhs::Packed(&packed), [m, k, n], &mut out, Epilogue::Store);
         black_box(&mut out);
     };

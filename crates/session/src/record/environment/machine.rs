@@ -13,6 +13,8 @@ pub struct Cpu {
     pub logical_cores: Option<usize>,
     /// The one in use; it may change the last bits of a product.
     pub instruction_set: String,
+    /// What multiplies bfloat16, where this run does on the CPU: `amx_bf16`, `avx512_bf16`.
+    pub bf16_unit: Option<&'static str>,
     /// Vector instruction sets that it has.
     pub flags: Vec<String>,
     /// Caches of the first core.
@@ -57,11 +59,12 @@ pub struct Versions {
 
 impl Cpu {
     /// This machine's.
-    pub fn here(instruction_set: String) -> Self {
+    pub fn here(instruction_set: String, bf16_unit: Option<&'static str>) -> Self {
         Self {
             model: host::cpu_model(),
             logical_cores: host::logical_cores(),
             instruction_set,
+            bf16_unit,
             flags: processor::flags(),
             caches: host::caches(),
             governor: processor::governor(),
