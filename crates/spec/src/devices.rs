@@ -139,7 +139,7 @@ words! {
         F32 = "f32",
         /// Operands rounded to 10 bits of mantissa, sums in single precision; GPUs only.
         Tf32 = "tf32",
-        /// Operands rounded to bfloat16, sums in single precision; GPUs only.
+        /// Operands rounded to bfloat16, sums in single precision; GPUs, and processors with AMX or AVX512-BF16.
         Bf16 = "bf16",
     }
 }

@@ -2,6 +2,7 @@
 //! same bits from any number of threads.
 
 pub mod gradients;
+mod half;
 pub mod ops;
 mod poison;
 pub mod programs;
@@ -12,6 +13,7 @@ use runner::{
         cpu::{CpuExecutor, CpuSetup, ThreadMode},
     },
     program::{Accumulator, Buffer, BufferId, Hyper, Layout, Programs, Role, Slice, reference::Memory},
+    vector::matmul::Kernel,
 };
 
 /// Sizes of teams whose bits must agree.
@@ -40,6 +42,8 @@ impl Numbers {
 pub struct Bench {
     pub layout: Layout,
     pub contents: Vec<Vec<f32>>,
+    /// The CPU's.
+    kernel: Kernel,
 }
 
 impl Bench {
@@ -48,7 +52,7 @@ impl Bench {
         let bare = || Layout { log_width: 2, log_slots: 4, ..Layout::bare((0..5).map(data).collect()) };
         let layout = programs_layout.cloned().unwrap_or_else(bare);
         let contents = layout.buffers.iter().map(|b| vec![0.0; b.len]).collect();
-        Self { layout, contents }
+        Self { layout, contents, kernel: Kernel::detect() }
     }
 
     /// Adds a buffer that holds `numbers`.
@@ -72,7 +76,8 @@ impl Bench {
 
     fn sharing_executor(&self, programs: &Programs, threads: usize, sharing: ThreadMode) -> CpuExecutor {
         let programs = Programs { layout: self.layout.clone(), ..programs.clone() };
-        let mut executor = CpuExecutor::new(CpuSetup::cpu(programs, threads, SEED, sharing)).unwrap();
+        let setup = CpuSetup { kernel: self.kernel, ..CpuSetup::cpu(programs, threads, SEED, sharing) };
+        let mut executor = CpuExecutor::new(setup).unwrap();
         self.load(&mut executor);
         executor
     }

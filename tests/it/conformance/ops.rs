@@ -265,12 +265,27 @@ impl Suite {
         }
     }
 
-    /// Runs all by teams and by the reference.
-    fn check(self, rows: usize, tolerance: f64, what: &str) {
-        let (train, memory) = self.reference(rows);
+    /// The bits of all buffers but the data after a run of all by one thread.
+    pub fn bits(&self, rows: usize) -> Vec<Vec<u32>> {
+        let (train, _) = self.reference(rows);
+        let mut executor = self.bench.executor(&self.programs(train), 1);
+        assert_eq!(run(&mut executor, Self::at(rows), 1, &[HYPER]), None);
+        bits(&self.bench.read(&mut executor))
+    }
+
+    fn programs(&self, train: Program) -> Programs {
         let layout = self.bench.layout.clone();
-        let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
-        let at = At { work: PassKind::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT };
+        Programs { layout, train, train_last: None, validate: None, validate_last: None }
+    }
+
+    fn at(rows: usize) -> At {
+        At { work: PassKind::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT }
+    }
+
+    /// Runs all by teams and by the reference.
+    pub fn check(self, rows: usize, tolerance: f64, what: &str) {
+        let (train, memory) = self.reference(rows);
+        let (programs, at) = (self.programs(train), Self::at(rows));
         let mut first: Option<(Vec<Vec<f32>>, Vec<f64>)> = None;
         for threads in TEAMS {
             let mut executor = self.bench.executor(&programs, threads);

@@ -165,3 +165,49 @@ pub fn refuse_on_cpu(spec: &Spec, used: &[DeviceId], machine: &Machine) -> Resul
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{WIDE, facts, gpus, of_layers, planned};
+    use super::*;
+
+    #[test]
+    fn bf16_needs_a_processor_that_has_it() {
+        let facts = facts(1000, 2048, false);
+        let none = Machine::typical(gpus(true, 1, 1 << 36), 1 << 36);
+        let amx = Machine { bf16_unit: Some("amx_bf16".to_owned()), ..none.clone() };
+        let bf16 = "devices.precision=bf16";
+        for (place, message) in [
+            (
+                "devices.num_gpus=0",
+                "`precision = \"bf16\"` needs a GPU, or a processor with AMX or AVX512-BF16; this run uses the CPU, which \
+                 has neither",
+            ),
+            (
+                "devices.num_gpus=1",
+                "`precision = \"bf16\"` needs a real GPU, or a processor with AMX or AVX512-BF16; virtual GPUs compute on \
+                 the CPU, which has neither",
+            ),
+        ] {
+            let problem = planned(&[bf16, place], facts, &none).expect_err("it is refused");
+            assert_eq!(problem.message, message);
+            assert_eq!(problem.hint.as_deref(), Some("leave it out: the CPU computes in f32"));
+            assert!(planned(&["devices.precision=tf32", place], facts, &amx).is_err());
+            let [half, single] = [bf16, "devices.precision=f32"]
+                .map(|precision| planned(&[precision, place], facts, &amx).expect("a plan"));
+            let rate = |trial: &crate::plan::Trial| trial.lower_bound.rates.flops_per_s;
+            assert!(rate(&half) > 3.0 * rate(&single));
+        }
+    }
+
+    /// The operands of all products, in 16 bits.
+    #[test]
+    fn tiles_are_part_of_the_memory() {
+        let trial = of_layers(WIDE, &["data.batch_size=64"], facts(1000, 100, false), 2);
+        let [b, x, h] = [64_u64, 128, 2048];
+        let forward = (b + h) * x + (b + h) * h + (b + 32) * h;
+        let weights = (x + h) * b + (h + h) * b + (h + 32) * b;
+        let inputs = (b + h) * h + (b + h) * 32;
+        assert_eq!(trial.programs.packed_bytes(true), 2 * (forward + weights + inputs));
+    }
+}

@@ -1,0 +1,88 @@
+//! Products of bfloat16 on the CPU: their operands are rounded, and nothing else is; the same bits from any number of threads.
+//! By AMX and AVX512-BF16 where they are, and everywhere by plain Rust.
+
+use runner::{
+    program::{Adam, Op, Sgd, UpdateRule},
+    spec::Policy,
+    vector::matmul::Kernel,
+};
+
+use super::{
+    Bench,
+    ops::Suite,
+    programs::{Sizes, bench, follow, lowered, mlp},
+};
+
+const SHAPES: [[usize; 3]; 9] = [
+    [1, 1, 1],
+    [33, 2, 1],
+    [257, 10, 1],
+    [2, 31, 33],
+    [31, 100, 10],
+    [64, 32, 64],
+    [257, 33, 100],
+    [300, 257, 130],
+    [65, 700, 600],
+];
+
+fn kernels() -> impl Iterator<Item = Kernel> {
+    ["amx_bf16", "avx512_bf16", "portable"].into_iter().filter_map(Kernel::half_named)
+}
+
+fn suite(kernel: Kernel, [rows, inputs, outputs]: [usize; 3]) -> Suite {
+    let mut suite = Suite::new();
+    suite.bench.kernel = kernel;
+    suite.products(rows, inputs, outputs);
+    suite
+}
+
+/// Rounds x, dy and the weight, the first three buffers of products.
+fn round(bench: &mut Bench) {
+    for numbers in &mut bench.contents[7..10] {
+        for x in numbers {
+            let bits = x.to_bits();
+            *x = f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000);
+        }
+    }
+}
+
+#[test]
+fn products_of_rounded_operands_follow_the_reference() {
+    for (kernel, shape) in kernels().flat_map(|kernel| SHAPES.map(|shape| (kernel, shape))) {
+        let mut suite = suite(kernel, shape);
+        round(&mut suite.bench);
+        let longest = shape.into_iter().max().unwrap_or(1) as f64;
+        suite.check(shape[0], 1e-6 * (1.0 + longest.sqrt()), &format!("{:?} {shape:?}", kernel.half_name()));
+    }
+}
+
+#[test]
+fn operands_are_rounded_and_nothing_else() {
+    for (kernel, shape) in kernels().flat_map(|kernel| SHAPES.map(|shape| (kernel, shape))) {
+        let [exact, rounded] = [false, true].map(|rounded| {
+            let mut suite = suite(kernel, shape);
+            // A sum over rows rounds nothing.
+            suite.ops.retain(|op| !matches!(op, Op::BiasGradient(_)));
+            if rounded {
+                round(&mut suite.bench);
+            }
+            suite.bits(shape[0])
+        });
+        assert!(exact[5..] == rounded[5..], "{:?} {shape:?}", kernel.half_name());
+    }
+}
+
+#[test]
+fn steps_follow_the_reference() {
+    let sizes = Sizes { rows: 167, batch: 33, validation: 71 };
+    let sgd = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let adam = Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled: true };
+    for (kernel, rule) in kernels().flat_map(|kernel| [(kernel, sgd), (kernel, UpdateRule::Adam(adam))]) {
+        for clip in [None, Some(0.5)] {
+            let programs = lowered(&mlp(), rule, clip, Policy::Buffered, sizes);
+            let mut bench = bench(&programs, sizes);
+            bench.kernel = kernel;
+            follow(&programs, &bench, sizes, &format!("{:?} {rule:?}", kernel.half_name()));
+        }
+    }
+}
