@@ -3,7 +3,6 @@
 
 use std::{collections::HashMap, fs};
 
-use runner::vector::matmul::Kernel;
 use safetensors::{Dtype, serialize, tensor::TensorView};
 
 use super::{
@@ -55,7 +54,7 @@ max_epochs = 1000
 metrics = ["loss", "accuracy", "grad_norm", "param_norm"]
 "#;
 
-fn classes() -> Sandbox {
+pub fn classes() -> Sandbox {
     Sandbox::new(&CLASSES.replace("FOLDER", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity")))
 }
 
@@ -336,33 +335,6 @@ fn parity_holds_every_count_against_the_cpu() {
         let names: Vec<_> = fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["spec.toml"], "parity writes nothing");
     }
-}
-
-/// On a processor that has it; on others the refusal.
-#[test]
-fn bf16_on_the_cpu_is_near_f32_and_has_the_same_bits_for_any_number_of_threads() {
-    let place = classes();
-    let bf16 = |more: &[&str]| place.run(&[&["devices.precision=bf16"], more].concat());
-    let Some(unit) = Kernel::half().and_then(Kernel::half_name) else {
-        let refused = place.runner(&["spec.toml", "devices.precision=bf16"]);
-        assert_eq!(refused.code, Some(2));
-        assert!(refused.stderr.contains("or a processor with AMX or AVX512-BF16"), "{}", refused.stderr);
-        return;
-    };
-    let (one, two, virtual_gpus) = (
-        bf16(&["--threads=1"]).ended_by(0),
-        bf16(&["--threads=2", "devices.engine=team"]).ended_by(0),
-        bf16(&["devices.num_gpus=1", "--virtual-gpus=1"]).ended_by(0),
-    );
-    assert_eq!([one.summary("precision"), one.summary("devices_used")], ["bf16", "cpu"]);
-    assert!(one.text("environment.toml").contains(&format!("\nbf16_unit = \"{unit}\"\n")));
-    assert!(one.text("run.log").contains(&format!("products by {unit}, ")));
-    assert_eq!([one.numbers(), one.numbers()], [two.numbers(), virtual_gpus.numbers()]);
-    assert_ne!(one.numbers(), place.run(&[]).ended_by(0).numbers());
-    let ended = place.runner(&["parity", "spec.toml", "devices.precision=bf16", "--virtual-gpus=2"]);
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{}", ended.stdout);
-    assert_eq!(ended.stdout.matches("  the same").count(), 3, "{}", ended.stdout);
-    assert!(ended.stdout.contains("\n  cpu in bf16 "), "{}", ended.stdout);
 }
 
 #[test]

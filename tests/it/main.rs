@@ -7,6 +7,7 @@ mod architecture;
 mod arguments;
 mod bad_specs;
 mod best;
+mod bf16;
 mod clean;
 mod compare;
 mod conformance;

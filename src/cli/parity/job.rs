@@ -14,7 +14,7 @@ pub struct ParityJob {
     pub spec: Spec,
     /// The devices that are compared, and in what they multiply; the first is the CPU in f32.
     pub cases: Vec<(Request, Precision)>,
-    /// Of those that are held against it.
+    /// The number format of all but the first, which decides the limits.
     pub precision: Precision,
     /// How this differs from what the spec says.
     pub notes: Vec<String>,

@@ -98,7 +98,7 @@ impl MachineRates {
         }
     }
 
-    /// With products of bfloat16 by that unit: as measured, or so many times as fast as those of f32 as is typical.
+    /// The rates of a run whose products that unit computes in bfloat16: the measured one, or a typical multiple of that of f32.
     pub fn in_bf16(self, unit: &str) -> Self {
         let typical = if unit == "amx_bf16" { 6.0 } else { 1.8 };
         let flops_per_s = self.bf16_flops_per_s.unwrap_or(typical * self.flops_per_s);

@@ -87,7 +87,7 @@ impl Kernel {
 
 /// How a product is cut: steps in blocks, columns in groups, a group's blocks one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut {
+pub(super) struct HalfBlocking {
     steps: usize,
     /// Steps of a block.
     block: usize,
@@ -97,7 +97,7 @@ pub(super) struct Cut {
     pub passes: usize,
 }
 
-impl Cut {
+impl HalfBlocking {
     pub fn new(k: usize, n: usize) -> Self {
         let steps = k.div_ceil(BLOCK);
         let blocks = steps.div_ceil(MOST_STEPS).max(1);
@@ -124,7 +124,7 @@ pub(super) struct HalfProduct<'a> {
 impl HalfProduct<'_> {
     /// All of `m` rows.
     pub fn run(&self, m: usize, out: &mut [f32]) {
-        let cut = Cut::new(self.k, self.n);
+        let cut = HalfBlocking::new(self.k, self.n);
         let blocks = self.half.open();
         for pass in 0..cut.passes {
             for first in (0..m).step_by(BLOCK) {
@@ -138,7 +138,7 @@ impl HalfProduct<'_> {
     /// One strip in one pass; `out` holds its rows. Meanwhile its part of the rows that come next is fetched into L2.
     pub fn take(
         &self,
-        cut: &Cut,
+        cut: &HalfBlocking,
         pass: usize,
         rows: Range<usize>,
         (upcoming, place): (UpcomingRows<'_>, TileIndex),
@@ -151,7 +151,7 @@ impl HalfProduct<'_> {
     fn strip(
         &self,
         blocks: &Blocks,
-        cut: &Cut,
+        cut: &HalfBlocking,
         pass: usize,
         rows: Range<usize>,
         upcoming: UpcomingRows<'_>,

@@ -52,7 +52,7 @@ pub struct Tiled<'a> {
 
 enum Form<'a> {
     Single(Product<'a>, Blocking),
-    Half(HalfProduct<'a>, half::Cut),
+    Half(HalfProduct<'a>, half::HalfBlocking),
 }
 
 impl Grid {
@@ -76,7 +76,9 @@ impl Kernel {
     /// The tiles of an `[m, k, n]` product: in f32, a multiple of `threads`.
     pub fn grid(self, [m, k, n]: [usize; 3], packed: bool, threads: usize) -> Grid {
         match self.strip_rows() {
-            Some(height) => Grid { rows: Rows::of_height(height, m), passes: half::Cut::new(k, n).passes },
+            Some(height) => {
+                Grid { rows: Rows::of_height(height, m), passes: half::HalfBlocking::new(k, n).passes }
+            }
             None => {
                 let passes = Blocking::new(self.set, k, n, packed).passes;
                 Grid { rows: Rows::new(self.set, m, threads), passes }
@@ -94,7 +96,7 @@ impl Kernel {
         grid: &Grid,
     ) -> Tiled<'a> {
         let form = match self.half_product(lhs, rhs, [k, n], epilogue) {
-            Some(product) => Form::Half(product, half::Cut::new(k, n)),
+            Some(product) => Form::Half(product, half::HalfBlocking::new(k, n)),
             None => {
                 let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
                 Form::Single(product, product.cut())

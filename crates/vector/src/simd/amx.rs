@@ -4,9 +4,9 @@
 //! loaded once for two multiplications, so the L1 cache, which delivers a tile in 8 cycles, keeps up with a
 //! multiplication's 16.
 //!
-//! `TDPBF16PS` takes 16 pairs of terms. Of each sum it adds up the even and the odd terms apart, by fused multiply-adds from
-//! 0, adds the two, and adds that to the tile; denormals are zeros (Intel's manual, and `plain` in `half.rs`, which has the
-//! same bits).
+//! `TDPBF16PS` takes 16 pairs of terms. For each sum it adds up the even terms and the odd terms separately, by fused
+//! multiply-adds from 0; then it adds their sum to the tile. Denormals are zeros (Intel's manual). `plain_half.rs` has the
+//! same bits.
 
 use std::arch::{asm, x86_64};
 use std::marker::PhantomData;
