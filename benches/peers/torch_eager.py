@@ -1,5 +1,5 @@
 """PyTorch: tensors shuffled by randperm and indexed, which is faster than a DataLoader. Variant `compile`: the same with
-torch.compile on the model."""
+torch.compile on the model; `bf16`: with autocast to bfloat16."""
 
 import time
 
@@ -27,6 +27,7 @@ class Torch:
         self.network = network(work.widths)
         self.forward = torch.compile(self.network) if variant == "compile" else self.network
         self.loss = LOSSES[work.loss]()
+        self.autocast = torch.autocast("cpu", torch.bfloat16, enabled=variant == "bf16")
 
     def train(self, epochs):
         for layer in self.network:
@@ -36,7 +37,8 @@ class Torch:
         result = Trained([])
         for _ in range(epochs):
             for rows in torch.randperm(len(self.x)).split(self.work.batch):
-                loss = self.loss(self.forward(self.x[rows]), self.y[rows])
+                with self.autocast:
+                    loss = self.loss(self.forward(self.x[rows]), self.y[rows])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -54,4 +56,4 @@ class Torch:
 
 
 if __name__ == "__main__":
-    run(Torch, {"torch": torch.__version__}, ("eager", "compile"))
+    run(Torch, {"torch": torch.__version__}, ("eager", "compile", "bf16"))

@@ -199,27 +199,25 @@ impl HalfProduct<'_> {
         out: &mut [f32],
     ) {
         let n = self.n;
-        let lines = sums.chunks_exact(BLOCK).zip(out.chunks_exact_mut(n)).zip(rows);
-        let lines = lines.map(|((sums, out), row)| (sums, &mut out[columns.clone()], row));
-        match self.epilogue {
-            Epilogue::Update { rate } => {
-                lines.for_each(|(sums, out, _)| {
-                    store(sums, sums, out, |sum, _, own| (-rate).mul_add(sum, own))
-                });
+        for (r, row) in rows.enumerate() {
+            let sums = &sums[r * BLOCK..][..columns.len()];
+            let out = &mut out[r * n..][columns.clone()];
+            match self.epilogue {
+                Epilogue::Update { rate } => store(sums, sums, out, |sum, _, own| (-rate).mul_add(sum, own)),
+                Epilogue::Bias { bias, relu } if last => {
+                    let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
+                    // Adding -0 changes nothing, not even the sign of a zero.
+                    let bias = bias.map_or(&[-0.0; BLOCK][..columns.len()], |bias| &bias[columns.clone()]);
+                    // A NaN stays one.
+                    let at_least = |x: f32| if x < floor { floor } else { x };
+                    store(sums, bias, out, |sum, bias, _| at_least(sum + bias));
+                }
+                Epilogue::WherePositive { saved } if last => {
+                    let saved = &saved[row * n..][columns.clone()];
+                    store(sums, saved, out, |sum, saved, _| if saved > 0.0 { sum } else { 0.0 });
+                }
+                _ => out.copy_from_slice(sums),
             }
-            Epilogue::Bias { bias, relu } if last => {
-                let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
-                // Adding -0 changes nothing, not even the sign of a zero.
-                let bias = bias.map_or(&[-0.0; BLOCK][..columns.len()], |bias| &bias[columns.clone()]);
-                // A NaN stays one.
-                let at_least = |x: f32| if x < floor { floor } else { x };
-                lines.for_each(|(sums, out, _)| store(sums, bias, out, |sum, bias, _| at_least(sum + bias)));
-            }
-            Epilogue::WherePositive { saved } if last => lines.for_each(|(sums, out, row)| {
-                let saved = &saved[row * n..][columns.clone()];
-                store(sums, saved, out, |sum, saved, _| if saved > 0.0 { sum } else { 0.0 });
-            }),
-            _ => lines.for_each(|(sums, out, _)| store(sums, sums, out, |sum, _, _| sum)),
         }
     }
 }
@@ -228,15 +226,21 @@ impl HalfProduct<'_> {
 #[repr(align(64))]
 struct Sums([f32; BLOCK * BLOCK]);
 
-/// `out = f(sums, with, out)`, compiled for whole blocks apart.
+/// `out = f(sums, with, out)`, compiled for whole blocks apart. Plain loops: an adapter that is not inlined here would be
+/// compiled without the set's instructions.
 #[inline(always)]
-fn store(sums: &[f32], with: &[f32], out: &mut [f32], f: impl Fn(f32, f32, f32) -> f32 + Copy) {
-    #[inline(always)]
-    fn each(sums: &[f32], with: &[f32], out: &mut [f32], f: impl Fn(f32, f32, f32) -> f32) {
-        out.iter_mut().zip(sums).zip(with).for_each(|((out, sum), with)| *out = f(*sum, *with, *out));
+fn store(sums: &[f32], with: &[f32], out: &mut [f32], f: impl Fn(f32, f32, f32) -> f32) {
+    let n = out.len();
+    if let (Some(sums), Some(with), Some(out)) =
+        (sums.first_chunk::<BLOCK>(), with.first_chunk::<BLOCK>(), out.first_chunk_mut::<BLOCK>())
+    {
+        for i in 0..BLOCK {
+            out[i] = f(sums[i], with[i], out[i]);
+        }
+        return;
     }
-    match out.len() {
-        BLOCK => each(&sums[..BLOCK], &with[..BLOCK], &mut out[..BLOCK], f),
-        _ => each(sums, with, out, f),
+    let (sums, with) = (&sums[..n], &with[..n]);
+    for i in 0..n {
+        out[i] = f(sums[i], with[i], out[i]);
     }
 }
