@@ -10,6 +10,7 @@ use crate::{
     program::Role,
     record::{self, cause, devices_in_words, of_build, text_table},
     report::Estimate,
+    run::bf16_unit,
     spec::{Every, Rule},
     units,
 };
@@ -30,6 +31,15 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     checkpoints(&mut page, trial);
     cost(&mut page, trial, dataset);
     page.row("engine", record::engine(trial));
+    if let Some(unit) = bf16_unit(trial) {
+        let tiles = units::bytes(trial.programs.packed_bytes(true));
+        page.row(
+            "precision",
+            format!(
+                "bf16 by {unit}: operands are rounded into {tiles} of tiles; sums and parameters are f32"
+            ),
+        );
+    }
     moves(&mut page, trial);
     memory(&mut page, trial, machine);
     page.build();

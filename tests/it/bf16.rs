@@ -21,6 +21,11 @@ fn bf16_on_the_cpu_is_near_f32_and_has_the_same_bits_for_any_number_of_threads()
         bf16(&["--threads=2", "devices.engine=team"]).ended_by(0),
         bf16(&["devices.num_gpus=1", "--virtual-gpus=1"]).ended_by(0),
     );
+    let check = place.runner(&["check", "spec.toml", "devices.precision=bf16"]);
+    assert!(
+        check.stdout.contains(&format!("\n  precision  bf16 by {unit}: operands are rounded into ")),
+        "{check:?}"
+    );
     assert_eq!([one.summary("precision"), one.summary("devices_used")], ["bf16", "cpu"]);
     assert!(one.text("environment.toml").contains(&format!("\nbf16_unit = \"{unit}\"\n")));
     assert!(one.text("run.log").contains(&format!("products by {unit}, ")));
