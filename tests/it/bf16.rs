@@ -16,6 +16,7 @@ fn bf16_on_the_cpu_is_near_f32_and_has_the_same_bits_for_any_number_of_threads()
         assert!(refused.stderr.contains("or a processor with AMX or AVX512-BF16"), "{}", refused.stderr);
         return;
     };
+    assert_eq!(Kernel::half_here(), Some(unit));
     let (one, two, virtual_gpus) = (
         bf16(&["--threads=1"]).ended_by(0),
         bf16(&["--threads=2", "devices.engine=team"]).ended_by(0),

@@ -13,7 +13,8 @@ use super::{
     programs::{Sizes, bench, follow, lowered, mlp},
 };
 
-const SHAPES: [[usize; 3]; 9] = [
+/// The last has tiles enough for a team to share them.
+const SHAPES: [[usize; 3]; 8] = [
     [1, 1, 1],
     [33, 2, 1],
     [257, 10, 1],
@@ -21,12 +22,19 @@ const SHAPES: [[usize; 3]; 9] = [
     [31, 100, 10],
     [64, 32, 64],
     [257, 33, 100],
-    [300, 257, 130],
-    [65, 700, 600],
+    [257, 400, 260],
 ];
 
 fn kernels() -> impl Iterator<Item = Kernel> {
     ["amx_bf16", "avx512_bf16", "portable"].into_iter().filter_map(Kernel::half_named)
+}
+
+/// Kernels with shapes; plain Rust takes long for the last.
+fn cases() -> impl Iterator<Item = (Kernel, [usize; 3])> {
+    let few = |kernel: Kernel| usize::from(kernel.half_name() == Some("portable"));
+    kernels().flat_map(move |kernel| {
+        SHAPES[..SHAPES.len() - few(kernel)].iter().map(move |shape| (kernel, *shape))
+    })
 }
 
 fn suite(kernel: Kernel, [rows, inputs, outputs]: [usize; 3]) -> Suite {
@@ -48,7 +56,7 @@ fn round(bench: &mut Bench) {
 
 #[test]
 fn products_of_rounded_operands_follow_the_reference() {
-    for (kernel, shape) in kernels().flat_map(|kernel| SHAPES.map(|shape| (kernel, shape))) {
+    for (kernel, shape) in cases() {
         let mut suite = suite(kernel, shape);
         round(&mut suite.bench);
         let longest = shape.into_iter().max().unwrap_or(1) as f64;
@@ -58,7 +66,7 @@ fn products_of_rounded_operands_follow_the_reference() {
 
 #[test]
 fn operands_are_rounded_and_nothing_else() {
-    for (kernel, shape) in kernels().flat_map(|kernel| SHAPES.map(|shape| (kernel, shape))) {
+    for (kernel, shape) in cases() {
         let [exact, rounded] = [false, true].map(|rounded| {
             let mut suite = suite(kernel, shape);
             // A sum over rows rounds nothing.

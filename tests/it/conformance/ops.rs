@@ -231,10 +231,14 @@ impl Suite {
         self.check(rows, 1e-6 * (1.0 + longest.sqrt()), &format!("{rows} rows, {inputs} to {outputs}"));
     }
 
+    fn program(&self, rows: usize) -> Program {
+        let instruction = |op: &Op| Instruction { op: op.clone(), phase: Phase::Other };
+        Program { batch: rows, rows, instructions: self.ops.iter().map(instruction).collect() }
+    }
+
     /// All as one program, and what the reference makes of it.
     pub fn reference(&self, rows: usize) -> (Program, Memory) {
-        let instruction = |op: &Op| Instruction { op: op.clone(), phase: Phase::Other };
-        let program = Program { batch: rows, rows, instructions: self.ops.iter().map(instruction).collect() };
+        let program = self.program(rows);
         let mut memory = self.bench.memory();
         (memory.position, memory.step, memory.slot, memory.hyper) = (BEFORE, STEP, SLOT, HYPER);
         memory.run(&program.instructions);
@@ -267,8 +271,7 @@ impl Suite {
 
     /// The bits of all buffers but the data after a run of all by one thread.
     pub fn bits(&self, rows: usize) -> Vec<Vec<u32>> {
-        let (train, _) = self.reference(rows);
-        let mut executor = self.bench.executor(&self.programs(train), 1);
+        let mut executor = self.bench.executor(&self.programs(self.program(rows)), 1);
         assert_eq!(run(&mut executor, Self::at(rows), 1, &[HYPER]), None);
         bits(&self.bench.read(&mut executor))
     }

@@ -183,7 +183,7 @@ pub fn executor(
 /// What multiplies bfloat16 on the CPU, where the trial does that.
 pub fn bf16_unit(trial: &Trial) -> Option<&'static str> {
     let computes = trial.spec.devices.precision == Precision::Bf16 && !trial.engine.is_gpu();
-    Kernel::half().filter(|_| computes).and_then(Kernel::half_name)
+    computes.then(Kernel::half).flatten().and_then(Kernel::half_name)
 }
 
 /// What multiplies on the CPU, as the plan has found it to be there.

@@ -46,6 +46,11 @@ impl Kernel {
         HalfSet::detect().map(|half| Self { set: InstructionSet::detect(), half: Some(half) })
     }
 
+    /// What [`half`](Self::half) would be: `amx_bf16` or `avx512_bf16`. AMX must be asked for, which this does not.
+    pub fn half_here() -> Option<&'static str> {
+        HalfSet::name_here()
+    }
+
     /// By name, if this machine has it; `portable` for tests.
     pub fn half_named(name: &str) -> Option<Self> {
         HalfSet::named(name).map(|half| Self { set: InstructionSet::detect(), half: Some(half) })

@@ -14,8 +14,9 @@ use std::sync::OnceLock;
 
 use super::half::{BLOCK, Block, STEP_WORDS, TILE_WORDS};
 
-/// Number and subfunction of Linux' `arch_prctl(ARCH_REQ_XCOMP_PERM)`, and the state that holds tiles.
+/// Linux' `arch_prctl`, its `ARCH_GET_XCOMP_SUPP` and `ARCH_REQ_XCOMP_PERM`, and the state that holds tiles.
 const ARCH_PRCTL: u64 = 158;
+const SUPPORTED_STATES: u64 = 0x1021;
 const REQUEST_PERMISSION: u64 = 0x1023;
 const TILE_DATA: u64 = 18;
 
@@ -39,10 +40,20 @@ static CONFIGURATION: Configuration = {
     Configuration(bytes)
 };
 
-/// Whether this processor has the tiles and the kernel lets this process use them, which it is asked for once.
+/// Whether this processor has the tiles and the kernel knows them.
+pub(super) fn is_supported() -> bool {
+    let mut states = 0_u64;
+    cfg!(target_os = "linux")
+        && has_tiles()
+        && prctl(SUPPORTED_STATES, (&raw mut states).expose_provenance() as u64)
+        && states >> TILE_DATA & 1 == 1
+}
+
+/// Whether the kernel also lets this process use them. It is asked once, and only by those who will: tiles are 8 KiB of a
+/// thread's state, for which every stack of a signal handler must have room from then on.
 pub(super) fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
-    *THERE.get_or_init(|| cfg!(target_os = "linux") && has_tiles() && is_permitted())
+    *THERE.get_or_init(|| is_supported() && prctl(REQUEST_PERMISSION, TILE_DATA))
 }
 
 fn has_tiles() -> bool {
@@ -58,16 +69,16 @@ fn has_tiles() -> bool {
     features & bf16 != 0 && features & tile != 0
 }
 
-/// Tiles are 8 KiB of a thread's state, which the kernel keeps for those that asked.
-fn is_permitted() -> bool {
+/// Whether the kernel answers with success. The argument is a number, or the address of one to be written.
+fn prctl(function: u64, argument: u64) -> bool {
     let result: u64;
-    // SAFETY: a system call that touches no memory of the process; the kernel overwrites rcx and r11.
+    // SAFETY: both functions touch no memory but the number at that address; the kernel overwrites rcx and r11.
     unsafe {
         asm!(
             "syscall",
             inlateout("rax") ARCH_PRCTL => result,
-            in("rdi") REQUEST_PERMISSION,
-            in("rsi") TILE_DATA,
+            in("rdi") function,
+            in("rsi") argument,
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack)

@@ -77,6 +77,16 @@ impl HalfSet {
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
     }
 
+    /// The name of the best set, without asking the kernel for it.
+    pub fn name_here() -> Option<&'static str> {
+        #[cfg(target_arch = "x86_64")]
+        if dot_half::is_there() {
+            let set = if amx::is_supported() { Set::Amx } else { Set::Avx512 };
+            return Some(Self(set).name());
+        }
+        None
+    }
+
     pub fn detect() -> Option<Self> {
         Self::all().next().filter(|set| set.0 != Set::Plain)
     }

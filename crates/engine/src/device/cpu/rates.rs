@@ -67,16 +67,13 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
         noise = noise.max(spread);
         Ok::<_, DeviceError>(rate)
     };
-    let mut products = |threads: usize| {
+    let mut products = |threads: usize, kernel: Kernel| {
         let rates = PRODUCTS.map(|shape| together(threads, &|| product(kernel, shape)));
         rates.into_iter().try_fold(0.0_f64, |best, rate| Ok::<_, DeviceError>(best.max(rate?)))
     };
-    let flops_per_s = products(1)?;
-    let all_flops_per_s = if threads > 1 { products(threads)? } else { flops_per_s };
-    let bf16_flops_per_s = match Kernel::half() {
-        Some(half) => Some(together(1, &|| product(half, PRODUCTS[0]))?),
-        None => None,
-    };
+    let flops_per_s = products(1, kernel)?;
+    let all_flops_per_s = if threads > 1 { products(threads, kernel)? } else { flops_per_s };
+    let bf16_flops_per_s = Kernel::half().map(|half| products(1, half)).transpose()?;
     let cache_numbers = (host::second_level_cache().unwrap_or(1 << 20) / 2 / 12) as usize;
     let memory_numbers = |threads: usize| (beyond_caches() / 12) as usize / threads;
     let memory_bytes_per_s = together(1, &|| triad(memory_numbers(1)))?;
