@@ -302,9 +302,9 @@ mod tests {
     use crate::op::Layout;
 
     /// Whether a team of that many threads shares the tiles of a product.
-    fn shares(threads: usize, shape: [usize; 3]) -> bool {
+    fn shares_of(kernel: Kernel, threads: usize, shape: [usize; 3]) -> bool {
         let (layout, mut scratch) = (Layout::bare(Vec::new()), Default::default());
-        let mut s = Split::new(&layout, threads, Kernel::detect(), &mut scratch);
+        let mut s = Split::new(&layout, threads, kernel, &mut scratch);
         let job = Job::InputGradient { shape, packed: Packed::Right, derivative: None };
         split(&mut s, shape, Packed::Right, 1, [0, 0], |_| (job, Access::default()));
         matches!(s.steps[..], [Step::Shared(_)])
@@ -312,6 +312,7 @@ mod tests {
 
     #[test]
     fn a_team_shares_products_of_many_tiles() {
+        let shares = |threads, shape| shares_of(Kernel::detect(), threads, shape);
         assert!(shares(2, [256, 784, 256]) && shares(2, [784, 256, 256]) && shares(2, [1024, 2048, 2048]));
         // One thread, a short product, a narrow one, more threads than tiles of their own.
         for (threads, shape) in
@@ -319,5 +320,9 @@ mod tests {
         {
             assert!(!shares(threads, shape), "{threads} {shape:?}");
         }
+        // Strips of 32 rows, and more terms.
+        let half = Kernel::half_named("portable").expect("it is everywhere");
+        assert!(shares_of(half, 2, [257, 400, 260]) && shares_of(half, 2, [1024, 2048, 2048]));
+        assert!(!shares_of(half, 2, [255, 784, 256].map(|n| n / 2)) && !shares_of(half, 3, [257, 400, 260]));
     }
 }
