@@ -35,6 +35,7 @@
 //! | `run` | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
 //! | [`report`] | run folders into tables and comparisons |
 //! | `predict` | a run's model on new rows: predictions, and metrics where they are labelled |
+//! | `slurm` | a cluster's Slurm, by its own commands: job arrays submitted, looked at, ended |
 //! | [`cli`] | the command line: arguments, commands, printing |
 
 // Tests may be tables.
@@ -43,6 +44,7 @@
 pub mod cli;
 mod predict;
 pub mod report;
+mod slurm;
 
 pub use runner_base::{host, random, units};
 pub use runner_engine::{collective, data, device, event, op, plan, program, train};

@@ -5,6 +5,7 @@ mod args;
 mod at_work;
 mod check;
 mod clean;
+mod cluster;
 mod compare;
 mod describe;
 mod describe_lab;
@@ -16,6 +17,7 @@ mod export;
 mod gpu_measure;
 mod gpus;
 mod http;
+mod launch;
 mod machine;
 mod measure;
 mod parity;
@@ -64,6 +66,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Plot(options) => plot::plot(&options),
         Command::Report(options) => report::report(&options),
         Command::Watch(options) => watch::watch(&options),
+        Command::Status { sweep } => cluster::status(&sweep),
+        Command::Cancel { sweep } => cluster::cancel(&sweep),
         Command::Serve(options) => serve::serve(&options),
         Command::Predict(options) => predict::predict(&options),
         Command::Evaluate(options) => predict::evaluate(&options),

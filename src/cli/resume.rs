@@ -58,7 +58,15 @@ pub fn overrides(words: &[String]) -> Vec<String> {
 /// # Errors
 /// The error has been printed.
 pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
+    let is_sweep = match loaded {
+        Loaded::Train(experiment) => experiment.is_sweep(),
+        Loaded::Lab(experiment) => experiment.is_sweep(),
+    };
     let (message, hint) = match (resume, loaded) {
+        _ if options.launch.launcher.is_some() && !is_sweep => (
+            "`--launcher` takes a sweep, and this is one run",
+            "give a key several values, or submit a script of your own with `runner run SPEC.toml --resume auto`",
+        ),
         (Resume::Sweep(_), _) if !options.run.words.is_empty() => {
             ("a sweep goes on as it was begun", "leave the overrides out, or run the spec anew")
         }

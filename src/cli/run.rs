@@ -8,17 +8,18 @@ use std::{
 
 use super::{
     args::{Jobs, StartOptions, on_terminal},
+    launch,
     machine::{machine, wants_gpu},
     resume,
 };
 use crate::{
-    host::{escape_line, load::Watch, stop_on_signals},
+    host::{SIGUSR1, escape_line, load::Watch, slurm_cpus, stop_on_signals},
     plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line, now},
     report,
     run::{
-        Datasets, Ended, Exit, Planned, Process, Resume, Session, Start, print, print_error, print_json,
-        refuse, run_sweep,
+        Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
+        print_json, refuse, run_sweep,
     },
     spec::{self, Loaded},
     train::StopFlag,
@@ -37,6 +38,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
         Resume::Auto | Resume::No => (options.spec(), options.overrides()),
     };
+    let overrides: Vec<String> = overrides.into_iter().chain(start.launch.overrides()).collect();
     let git = GitQuery::start(&folder_of(&path));
     let loaded = match spec::read(&path, &overrides) {
         Ok(loaded) => loaded,
@@ -52,7 +54,9 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     };
     let virtual_gpus = options.virtual_gpus.or(recorded);
     let stop = StopFlag::default();
-    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun);
+    // A trial that a signal ends goes on where it was; what measures the machine would begin anew.
+    let is_queued_again = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, is_queued_again);
     let process = Process {
         start: Start { begun, at: started },
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
@@ -66,30 +70,45 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         json: start.json,
         terminal: on_terminal(),
         threads: options.threads,
-        available_threads: options.thread_count(),
+        available_threads: match options.threads {
+            None if start.launch.slurm_task => options.thread_count().min(slurm_cpus().unwrap_or(usize::MAX)),
+            _ => options.thread_count(),
+        },
         virtual_gpus,
         git,
         stop,
         jobs: start.jobs.map_or(1, Jobs::count),
         fail_fast: start.fail_fast,
+        role: match (start.launch.launcher, start.launch.slurm_task) {
+            (Some(_), _) => Role::Plans,
+            (None, true) => Role::RunsOneOfMany,
+            (None, false) => Role::Runs,
+        },
         load: Watch::default(),
     };
     let ended = match &loaded {
         Loaded::Train(experiment) => {
             let machine = machine(virtual_gpus, wants_gpu(experiment));
-            execute(&Session::<Trial>::new(process, experiment, Datasets::new(&machine)), &machine)
+            execute(&Session::<Trial>::new(process, experiment, Datasets::new(&machine)), &machine, start)
         }
         Loaded::Lab(experiment) => {
             let machine = machine(virtual_gpus, true);
-            execute(&Session::<LabTrial>::new(process, experiment, ()), &machine)
+            execute(&Session::<LabTrial>::new(process, experiment, ()), &machine, start)
         }
     };
-    close(ended, start)
+    let exit = close(ended, start);
+    if is_queued_again && exit == Exit::Signal(SIGUSR1 as u8) {
+        return launch::queue_again();
+    }
+    exit
 }
 
-/// Plans all trials, then runs them.
-fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine) -> Ended {
+/// Plans all trials, then runs them, or has a cluster run them.
+fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &StartOptions) -> Ended {
     match session.prepare(machine) {
+        Ok(prepared) if start.launch.launcher.is_some() => {
+            launch::launch(session, &prepared, machine, start).into()
+        }
         Ok(prepared) if session.is_sweep() => run_sweep(session, &prepared, machine),
         Ok(prepared) => session.single(&prepared).into(),
         Err(exit) => exit.into(),

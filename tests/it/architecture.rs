@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "units",
     "host",
     "random",
@@ -25,6 +25,7 @@ const LAYERS: [&str; 18] = [
     "run",
     "report",
     "predict",
+    "slurm",
     "cli",
 ];
 

@@ -32,6 +32,7 @@ pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
 pub use regular::{is_replaceable, open_regular, read_text};
 pub use run_queue::run_delay;
+pub use signal_hook::consts::SIGUSR1;
 pub use signals::{ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
 pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};
 pub use write_out::{start_writing, sync_file_system};
@@ -107,6 +108,18 @@ pub fn logical_cores() -> Option<usize> {
     static CORES: LazyLock<Option<usize>> =
         LazyLock::new(|| std::thread::available_parallelism().ok().map(usize::from));
     *CORES
+}
+
+/// The job of Slurm that this process runs in: `1234`, or `1234_7` for a task of an array.
+pub fn slurm_job() -> Option<String> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let task = variable("SLURM_ARRAY_JOB_ID").zip(variable("SLURM_ARRAY_TASK_ID"));
+    task.map(|(array, task)| format!("{array}_{task}")).or_else(|| variable("SLURM_JOB_ID"))
+}
+
+/// The processors of this host that Slurm has given to the job that this process runs in.
+pub fn slurm_cpus() -> Option<usize> {
+    std::env::var("SLURM_CPUS_ON_NODE").ok()?.parse().ok().filter(|cpus| *cpus > 0)
 }
 
 /// An entry of `/proc/meminfo`, in bytes.

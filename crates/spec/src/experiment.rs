@@ -9,7 +9,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Spec,
+    Launcher, Spec,
     diagnostic::{Failure, Sources},
     key::Key,
     points::{Points, locate},
@@ -35,6 +35,8 @@ pub struct Experiment<S = Spec> {
     pub known: usize,
     /// How trials end early.
     pub stop: Option<Halving>,
+    /// How a cluster takes its trials.
+    pub launcher: Launcher,
     /// All trials in the order they run: a whole repeat before the next.
     pub trials: Vec<TrialSpec<S>>,
     pub(super) points: Points<S>,

@@ -16,6 +16,7 @@ pub mod duration;
 mod experiment;
 mod key;
 pub mod lab;
+mod launcher;
 mod load;
 mod logging;
 mod model;
@@ -47,6 +48,7 @@ pub use diagnostic::Failure;
 pub use experiment::{Experiment, TrialSpec};
 pub use key::short_keys;
 pub use lab::{Lab, LabSpec};
+pub use launcher::{ArraySize, Launcher, Slurm};
 pub use load::{Loaded, load, read};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
@@ -63,7 +65,7 @@ pub use sweep::{Halving, Observed, Point};
 pub use tables::{Csv, Missing, Parquet};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
-use reader::{Fields, Item, table, words};
+use reader::{Fields, Item, Read, table, words};
 use tree::Value;
 
 /// TOML's integers end here.
@@ -125,8 +127,7 @@ impl Kind {
 impl Spec {
     /// Rules that span tables, and tables that are none of a trial.
     fn check(&mut self, t: &mut Fields<'_>) {
-        // The loader has taken the table out; it is named here for the schema.
-        t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
+        tables_of_sweeps(t);
         // A spec of another kind is read elsewhere; here they are known to be suggested.
         if t.is_sound("kind") {
             Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), self.kind.name()));
@@ -233,6 +234,12 @@ impl Spec {
             );
         }
     }
+}
+
+/// The loader has taken these tables out; they are named for the schema.
+fn tables_of_sweeps(t: &mut Fields<'_>) {
+    t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
+    t.optional("launcher", launcher::DOC, Launcher::read);
 }
 
 /// Whether a character may stand in a name that becomes a folder's.

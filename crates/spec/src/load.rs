@@ -8,14 +8,14 @@ use std::{
 };
 
 use super::{
-    Kind, LabSpec, Spec,
+    Kind, LabSpec, Launcher, Spec,
     diagnostic::{Failure, Sources},
     experiment::{Experiment, Found, TrialSpec, axes},
     key::Key,
-    overrides,
+    launcher, overrides,
     points::{Points, folder_of, node},
     problem::{Location, Problem},
-    reader::{self, Item, Read, Reading},
+    reader::{self, Fields, Item, Read, Reading},
     suggest,
     sweep::{self, Judged, MAX_TRIALS, Sweep},
     tree::{self, Table, Value},
@@ -82,9 +82,10 @@ pub(super) fn load_text(
     };
     let (keys, mut problems) = overrides::apply(&mut root, overrides);
     let sweep = take_sweep(&mut root, folder, &mut problems);
+    let launcher = take_launcher(&mut root, folder, &mut problems);
     sweep.check_overrides(&keys, &mut problems);
     let kind = kind_of(&root);
-    let parts = (root, sweep);
+    let parts = (root, sweep, launcher);
     Ok(match kind {
         Kind::Train => Loaded::Train(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
         _ => Loaded::Lab(Box::new(finish(path, folder, parts, kind, problems, sources)?)),
@@ -180,6 +181,16 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
     sweep
 }
 
+/// Takes `[launcher]` out of the tree: it is none of a trial's.
+fn take_launcher(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Launcher {
+    let table = Table { entries: root.remove("launcher").into_iter().collect() };
+    let mut reading = Reading::new(folder);
+    let read = |t: &mut Fields<'_>| t.section("launcher", launcher::DOC, Launcher::read);
+    let launcher = reader::read(&node(table), &mut reading, |v| v.table(read));
+    problems.extend(reading.into_problems());
+    launcher
+}
+
 fn count_values(table: &Table) -> usize {
     fn count(value: &Value) -> usize {
         match value {
@@ -204,7 +215,7 @@ fn read_named<S: AnySpec>(v: Item<'_>, kind: Kind, path: &Path) -> S {
 fn finish<S: AnySpec>(
     path: &Path,
     folder: &Path,
-    (base, sweep): (Table, Sweep),
+    (base, sweep, launcher): (Table, Sweep, Launcher),
     kind: Kind,
     mut problems: Vec<Problem>,
     sources: Sources,
@@ -231,6 +242,7 @@ fn finish<S: AnySpec>(
         axes: axes(sweep),
         excluded: sweep.excluded(),
         stop: sweep.stop,
+        launcher,
         repeats: sweep.repeats,
         known,
         trials,

@@ -1,6 +1,7 @@
-//! Command-line parsing. Commands of later versions are known by name, so that the error can say so.
+//! Command-line parsing.
 
 mod complete;
+mod launch;
 mod options;
 mod start;
 
@@ -53,9 +54,6 @@ enum Color {
     Never,
 }
 
-/// Commands that are specified but not built yet.
-const LATER_COMMANDS: [&str; 2] = ["cancel", "status"];
-
 /// Stands for the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
 
@@ -71,9 +69,6 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
         return Err(exit);
     }
     let arguments = command_first(arguments);
-    if let Some(later) = later(&arguments) {
-        return Err(refuse_later(&later));
-    }
     let cli = Cli::try_parse_from(&arguments).map_err(|e| {
         if let Some(key) = dashed_key(&e, &arguments) {
             print_error(&key.0, Some(&key.1));
@@ -136,7 +131,7 @@ fn command_first(arguments: &[OsString]) -> Vec<OsString> {
             "--" | "-V" | "--version" => break,
             _ if word.starts_with('-') => place += if takes_value(word) { 2 } else { 1 },
             _ => {
-                if cli.find_subcommand(word).is_some() || LATER_COMMANDS.contains(&word) {
+                if cli.find_subcommand(word).is_some() {
                     arguments[1..=place].rotate_right(1);
                 }
                 break;
@@ -161,20 +156,6 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
             Err(Exit::Refused)
         }
     }
-}
-
-fn refuse_later(name: &str) -> Exit {
-    print_error(
-        format!("`{name}` is not in this version"),
-        Some("`runner --help` lists what this version has"),
-    );
-    Exit::Refused
-}
-
-fn later(arguments: &[OsString]) -> Option<String> {
-    let word = arguments.get(1)?.to_string_lossy();
-    let is_later = LATER_COMMANDS.contains(&&*word) && !Path::new(&*word).is_file();
-    is_later.then(|| format!("runner {word}"))
 }
 
 /// Refuses a first word that is neither a file nor an override, and nearly the name of a command.

@@ -63,6 +63,18 @@ pub enum Command {
     Report(ReportOptions),
     /// Show in the terminal what a run or sweep is doing, until it ends
     Watch(WatchOptions),
+    /// Show how a sweep's trials and its jobs on a cluster fare
+    Status {
+        /// The sweep's folder
+        #[arg(value_name = "SWEEP", add = run_path())]
+        sweep: String,
+    },
+    /// End a sweep's jobs on a cluster; trials under way save a checkpoint
+    Cancel {
+        /// The sweep's folder
+        #[arg(value_name = "SWEEP", add = run_path())]
+        sweep: String,
+    },
     /// Show the page of `report` in a browser, renewed while runs go on
     Serve(ServeOptions),
     /// Apply a run's model to new rows; print a prediction for each

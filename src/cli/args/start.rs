@@ -1,6 +1,7 @@
 //! Options of the commands that read a spec.
 
 use std::{
+    fmt,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -9,6 +10,7 @@ use clap::Args;
 
 use super::{
     complete::{run_path, spec_word},
+    launch::LaunchOptions,
     runs_dir,
 };
 
@@ -58,6 +60,8 @@ pub struct StartOptions {
     /// End a sweep with its first trial that fails
     #[arg(long)]
     pub fail_fast: bool,
+    #[command(flatten)]
+    pub launch: LaunchOptions,
 }
 
 /// How many trials run side by side.
@@ -73,6 +77,15 @@ impl Jobs {
         match self {
             Self::Auto => crate::host::logical_cores().unwrap_or(1),
             Self::Count(count) => count.into(),
+        }
+    }
+}
+
+impl fmt::Display for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Count(count) => count.fmt(f),
         }
     }
 }

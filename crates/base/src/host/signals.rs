@@ -28,20 +28,28 @@ const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training bega
 
 /// Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the process at once: planning may read rows for minutes, and
 /// there is nothing to save. After it the first of them stores its number in `stop`, readings end, and the run ends in
-/// order; one that comes two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`. A file that may
-/// not grow further (SIGXFSZ) is an error of its write.
-pub fn stop_on_signals(stop: &Arc<AtomicUsize>, saves: &Arc<AtomicUsize>, is_begun: &Arc<AtomicBool>) {
+/// order; one that comes two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`, or, where
+/// `ends_by_usr1`, is one of those that end it. A file that may not grow further (SIGXFSZ) is an error of its write.
+pub fn stop_on_signals(
+    stop: &Arc<AtomicUsize>,
+    saves: &Arc<AtomicUsize>,
+    is_begun: &Arc<AtomicBool>,
+    ends_by_usr1: bool,
+) {
     // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
     let _ = flag::register(SIGXFSZ, Arc::default());
-    let saves = Arc::clone(saves);
-    // SAFETY: the action changes an atomic, which a signal handler may do.
-    let _ = unsafe {
-        low_level::register(SIGUSR1, move || {
-            saves.fetch_add(1, Ordering::Relaxed);
-        })
-    };
+    if !ends_by_usr1 {
+        let saves = Arc::clone(saves);
+        // SAFETY: the action changes an atomic, which a signal handler may do.
+        let _ = unsafe {
+            low_level::register(SIGUSR1, move || {
+                saves.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+    }
     let (begun, asked_at) = (Instant::now(), Arc::new(AtomicU64::new(0)));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
+    let ending = [SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1];
+    for signal in ending.into_iter().filter(|signal| ends_by_usr1 || *signal != SIGUSR1) {
         if signal == SIGHUP && is_ignored(signal) {
             continue; // `nohup` asks that a closed terminal ends nothing
         }

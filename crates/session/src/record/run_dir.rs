@@ -56,8 +56,14 @@ impl RunDir {
         started: DateTime<Utc>,
         tail: &str,
     ) -> Result<Self, RecordError> {
-        let name = folder_name(name);
-        make_new(&runs_dir.join(name), &format!("{}-{tail}", started.format("%Y%m%dT%H%M%SZ")))
+        let path = Self::new_path(runs_dir, name, started, tail);
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        make_new(path.parent().unwrap_or(runs_dir), &name)
+    }
+
+    /// What [`RunDir::create`] makes, where that is not there yet.
+    pub fn new_path(runs_dir: &Path, name: &str, started: DateTime<Utc>, tail: &str) -> PathBuf {
+        runs_dir.join(folder_name(name)).join(format!("{}-{tail}", started.format("%Y%m%dT%H%M%SZ")))
     }
 
     /// The folder of a run that was begun earlier.
@@ -111,6 +117,13 @@ impl RunDir {
         let text = read_text(&self.file("environment.toml")).ok()?;
         let environment: toml::Table = toml::from_str(&text).ok()?;
         environment.get("data")?.get("digest")?.as_str().map(str::to_owned)
+    }
+
+    /// The job of Slurm that it runs or ran in, as its environment says.
+    pub fn slurm_job(&self) -> Option<String> {
+        let text = read_text(&self.file("environment.toml")).ok()?;
+        let environment: toml::Table = toml::from_str(&text).ok()?;
+        environment.get("host")?.get("slurm_job")?.as_str().map(str::to_owned)
     }
 
     /// How the run ended, by its summary's row; `None` where it has none.

@@ -36,10 +36,10 @@ pub use exit::{
     Exit, print, print_bytes, print_coloured, print_coloured_stderr, print_error, print_json, print_or_end,
     print_stderr, refuse,
 };
-pub use planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start};
+pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use rungs::waits_at_rung;
 pub use session::Session;
 pub use stepper::Stepper;
 pub use sweep::Ended;
-pub use sweep_start::run_sweep;
+pub use sweep_start::{PlannedSweep, plan_sweep, run_sweep, trials_left};

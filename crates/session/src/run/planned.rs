@@ -51,8 +51,21 @@ pub struct Process {
     pub jobs: usize,
     /// Whether a sweep ends with its first trial that fails.
     pub fail_fast: bool,
+    /// How it takes part in a sweep.
+    pub role: Role,
     /// Measures how much CPU time other processes use.
     pub load: Watch,
+}
+
+/// How a process takes part in a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It runs trials; one that finds no other at work repeats those that failed.
+    Runs,
+    /// It is one of many that come and go, and so leaves failed trials as they are.
+    RunsOneOfMany,
+    /// It leaves all trials to others.
+    Plans,
 }
 
 /// Which run goes on from its newest checkpoint.

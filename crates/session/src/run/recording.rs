@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::planned::{ExecuteError, Process, RunFacts, Start};
 use crate::{
     event::{Closed, Event, Level, Outcome, Status},
-    host::{load::Watch, nvml::Monitor},
+    host::{load::Watch, nvml::Monitor, slurm_job},
     plan::{DeviceId, ResolvedDevices},
     record::{
         ConsoleOptions, Cpu, DataFacts, Devices, Environment, EnvironmentFile, EventSender, Findings,
@@ -52,6 +52,7 @@ impl Recording {
                 threads: facts.threads,
                 available_threads: process.available_threads,
                 jobs: Some(process.jobs).filter(|jobs| *jobs > 1),
+                slurm_job: slurm_job(),
             },
             cpu: Cpu::here(Kernel::detect().name().to_owned(), facts.bf16_unit),
             memory: Memory::here(),

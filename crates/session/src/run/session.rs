@@ -1,6 +1,9 @@
 //! A session: one run, or every trial of a sweep.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
+};
 
 use super::{
     exit::{Exit, print, print_error, refuse},
@@ -18,7 +21,7 @@ use crate::{
 
 pub struct Session<'a, P: Planned> {
     pub(super) process: Process,
-    pub(super) experiment: &'a Experiment<P::Spec>,
+    pub experiment: &'a Experiment<P::Spec>,
     shared: Mutex<P::Shared>,
     pub(super) warned: Warned,
     /// Data errors reported so far; each is reported once.
@@ -127,6 +130,17 @@ impl<'a, P: Planned> Session<'a, P> {
 
     pub(super) fn shared(&self) -> MutexGuard<'_, P::Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn resume(&self) -> &Resume {
+        &self.process.resume
+    }
+
+    /// The folder that this sweep would make.
+    pub fn new_sweep_path(&self) -> PathBuf {
+        let name = self.experiment.trials.first().map_or("", |first| P::name(&first.spec));
+        let tail = format!("sweep-{}", self.experiment.hash8());
+        RunDir::new_path(&self.process.runs_dir, name, self.process.start.at, &tail)
     }
 
     pub fn is_sweep(&self) -> bool {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{
     exit::{Exit, print_error, print_stderr},
-    planned::{Planned, Resume},
+    planned::{Planned, Resume, Role},
     prepare::Prepared,
     session::Session,
     sweep_progress::is_at_rung,
@@ -66,7 +66,8 @@ pub(super) fn open<P: Planned>(
     drop(lock);
     // Who measures the machine wants it alone; a rung is decided by processes that can all run all its trials.
     let missing = prepared.iter().position(|own| matches!(own, Prepared::Missing(_)));
-    let missing = missing.filter(|_| experiment.stop.is_some());
+    let plans = session.process.role == Role::Plans;
+    let missing = missing.filter(|_| experiment.stop.is_some() && !plans);
     let is_shared = P::SIDE_BY_SIDE && missing.is_none();
     let (begun, is_told) = (Instant::now(), Cell::new(session.process.verbosity == Verbosity::Quiet));
     let is_cut = || {

@@ -8,7 +8,7 @@ use std::{
 use super::{
     draws,
     exit::{Exit, print_error},
-    planned::{ExecuteError, Planned},
+    planned::{ExecuteError, Planned, Role},
     points::{BadLine, Points},
     prepare::{Prepared, warnings},
     rungs::{self, Reached, Rungs, longest},
@@ -25,25 +25,62 @@ use crate::{
 
 /// Runs the trials of a sweep that are not done.
 pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
-    run(session, prepared, machine).unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+    let run = |sweep: Sweep<'_, '_, P>| {
+        let rungs = session.experiment.stop.map(|halving| Rungs::new(halving, sweep.folder.clone()));
+        sweep.run_all(rungs)
+    };
+    let ended =
+        begin(session, prepared, machine).and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
+    ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-fn run<P: Planned>(
+/// A sweep whose trials others run.
+pub struct PlannedSweep {
+    pub folder: RunDir,
+    /// Trials that are not done.
+    pub left: usize,
+}
+
+/// Makes the folder of a sweep, or finds the one that goes on: what is not done is planned, and left to other processes.
+///
+/// # Errors
+/// How the process is to end; why has been printed.
+pub fn plan_sweep<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
     machine: &Machine,
-) -> Result<Ended, RecordError> {
+) -> Result<PlannedSweep, Exit> {
+    let begun = begin(session, prepared, machine);
+    let sweep = begun.unwrap_or_else(|e| Err(report_error(&ExecuteError::Record(e), None)))?;
+    let left = trials_left(session, Some(&sweep.folder));
+    Ok(PlannedSweep { folder: sweep.folder, left })
+}
+
+/// Trials that are not done in a sweep's folder; all, where there is none.
+pub fn trials_left<P: Planned>(session: &Session<'_, P>, folder: Option<&RunDir>) -> usize {
+    let (halving, trials) = (session.experiment.stop, session.experiment.trials.len());
+    let Some(folder) = folder else { return trials };
+    let left = halving.and_then(|halving| Rungs::new(halving, folder.clone()).left());
+    let ends = sweep_folder::ends(folder, false, &folder.trials(), trials, left.as_ref());
+    ends.iter().filter(|end| end.as_ref().is_none_or(is_at_rung)).count()
+}
+
+fn begin<'s, 'a, P: Planned>(
+    session: &'s Session<'a, P>,
+    prepared: &'s [Prepared<P>],
+    machine: &'s Machine,
+) -> Result<Result<Sweep<'s, 'a, P>, Exit>, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
-        return Ok(exit.into());
+        return Ok(Err(exit));
     }
     let (folder, claims) = match sweep_folder::open(session, prepared)? {
         Ok(opened) => opened,
-        Err(exit) => return Ok(exit.into()),
+        Err(exit) => return Ok(Err(exit)),
     };
     let points = match read_points(experiment, &folder) {
         Ok(points) => points,
-        Err(exit) => return Ok(exit.into()),
+        Err(exit) => return Ok(Err(exit)),
     };
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
@@ -51,12 +88,11 @@ fn run<P: Planned>(
     let begun = folder.trials();
     if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
         sweep_folder::print_other_data(trial);
-        return Ok(Exit::Refused.into());
+        return Ok(Err(Exit::Refused));
     }
-    let rungs = experiment.stop.map(|halving| Rungs::new(halving, folder.clone()));
-    let left = rungs.as_ref().and_then(Rungs::left);
-    let ends =
-        sweep_folder::ends(&folder, !claims.is_first(), &begun, experiment.trials.len(), left.as_ref());
+    let left = experiment.stop.and_then(|halving| Rungs::new(halving, folder.clone()).left());
+    let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
+    let ends = sweep_folder::ends(&folder, joins, &begun, experiment.trials.len(), left.as_ref());
     let drawn = draws::found(session, machine, &points);
     let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
         let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
@@ -77,7 +113,7 @@ fn run<P: Planned>(
     let sweep =
         Sweep { session, prepared, folder, claims, machine, points, drawn, keys, values, line, progress };
     sweep.learn_from_ended();
-    sweep.run_all(rungs)
+    Ok(Ok(sweep))
 }
 
 /// What was drawn before; where it is of another sweep, this has been printed.

@@ -91,10 +91,7 @@ impl LabSpec {
             t.foreign("logging", "train", kind.name());
         }
         OF_TRAINING.iter().for_each(|table| t.foreign(table, "train", kind.name()));
-        // The loader has taken the table out; it is named here for the schema.
-        t.optional("sweep", super::sweep::DOC, |v| {
-            v.table(|t| super::sweep::Sweep::read(t, &mut Vec::new()))
-        });
+        super::tables_of_sweeps(t);
         Self { name: name.unwrap_or_default(), description, seed, kind, devices, lab, logging }
     }
 

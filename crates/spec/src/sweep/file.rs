@@ -41,6 +41,11 @@ impl<S> Experiment<S> {
         for (key, value) in spec {
             all.entry(key).or_insert(value);
         }
+        if let Ok(launcher) = Table::try_from(&self.launcher)
+            && launcher.values().any(|own| own.as_table().is_some_and(|own| !own.is_empty()))
+        {
+            all.insert("launcher".to_owned(), Value::Table(launcher));
+        }
         format!("{all}\n[sweep]\n{}", sweep(&self.points.sweep.written, folder))
     }
 }
