@@ -183,7 +183,7 @@ fn a_word_that_is_nearly_a_command() {
         ("chekc spec.toml", "error: no command `chekc`\n  = hint: did you mean `runner check`?\n"),
         ("train spec.toml seed=1", "error: no command `train`\n  = hint: did you mean `runner run`?\n"),
         ("compar", "error: no command `compar`\n  = hint: did you mean `runner compare`?\n"),
-        ("cancel", "error: `runner cancel` is not in this version\n"),
+        ("cancle x", "error: no command `cancle`\n  = hint: did you mean `runner cancel`?\n"),
         ("check", "error: the spec is missing\n"),
         ("parity -q", "error: the spec is missing\n"),
         ("spec.toml --seed 2", "error: no option `--seed`\n  = hint: keys have no dashes: `seed=2`\n"),

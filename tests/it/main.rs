@@ -9,6 +9,7 @@ mod bad_specs;
 mod best;
 mod bf16;
 mod clean;
+mod cluster;
 mod compare;
 mod conformance;
 mod cuda;

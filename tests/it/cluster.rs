@@ -1,0 +1,273 @@
+//! Sweeps on a cluster, with stand-ins of Slurm's commands: the script, what Slurm refuses, states, the end. `tests/cluster`
+//! has the real ones.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+
+use super::process::{Ended, Sandbox, Table};
+
+const SPEC: &str = "
+name = \"points\"
+[data.synthetic_regression]
+weights = [2.0, -3.4]
+train_rows = 20
+[model]
+layers = [{ linear = { out_features = 1 } }]
+[optimizer.sgd]
+lr = 0.03
+[trainer]
+max_epochs = 2
+[sweep]
+grid = { \"optimizer.sgd.lr\" = [0.1, 0.01, 0.001] }
+";
+
+/// A folder whose name a shell would split, with commands of Slurm that keep what they were given.
+struct Cluster {
+    place: Sandbox,
+    commands: PathBuf,
+}
+
+impl Cluster {
+    fn new(spec: &str) -> Self {
+        let place = Sandbox::new(spec);
+        let commands = place.path().join("commands");
+        fs::create_dir(&commands).unwrap();
+        Self { place, commands }
+    }
+
+    /// A command that keeps its arguments and its input, then does as `script` says.
+    fn answers(&self, name: &str, script: &str) {
+        let path = self.commands.join(name);
+        let keep =
+            format!("echo \"$@\" >> {name}.arguments\n[ {name} != sbatch ] || /bin/cat > sbatch.script\n");
+        fs::write(&path, format!("#!/bin/sh\n{keep}{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn runner(&self, arguments: &[&str]) -> Ended {
+        // The host may have a Slurm of its own.
+        let mut command = self.place.command(arguments);
+        command.env("PATH", &self.commands).env_remove("SLURM_CPUS_ON_NODE");
+        Ended::from_output(command.output().unwrap())
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.place.path().join(name)).unwrap_or_default()
+    }
+
+    /// A sweep whose trials wait for job 12 of three tasks.
+    fn submitted(&self) -> String {
+        self.answers("sbatch", "echo 12");
+        let ended = self.runner(&["spec.toml", "--launcher", "slurm", "-q"]);
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+        ended.stdout.trim().to_owned()
+    }
+}
+
+#[test]
+fn a_dry_run_prints_the_script_and_writes_nothing() {
+    let cluster = Cluster::new(SPEC);
+    let mut arguments = vec!["spec.toml", "--launcher=slurm", "--dry-run", "--runs-dir", "a 'b\" 50%"];
+    arguments.extend([
+        "--array=3%2",
+        "--partition=gpu",
+        "--account=lab",
+        "--gpus=1",
+        "--time=90m",
+        "--jobs=2",
+    ]);
+    arguments.extend(["--setup", "module load cuda, x\nset -u", "--sbatch=--mem=16G", "--threads=2"]);
+    let ended = cluster.runner(&arguments);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines[..3], ["#!/bin/bash", "#SBATCH --job-name=points", "#SBATCH --array=0-2%2"]);
+    assert!(lines[3].starts_with("#SBATCH --output=\"/"), "{}", lines[3]);
+    assert!(
+        lines[3].contains("/a 'b\\\" 50%%/points/") && lines[3].ends_with("/slurm/%A_%a.out\""),
+        "{}",
+        lines[3]
+    );
+    let options = [
+        "#SBATCH --open-mode=append",
+        "#SBATCH --signal=B:USR1@120",
+        "#SBATCH --requeue",
+        "#SBATCH --partition=gpu",
+        "#SBATCH --account=lab",
+        "#SBATCH --gpus=1",
+        "#SBATCH --time=1:30:00",
+        "#SBATCH --mem=16G",
+        "module load cuda, x",
+        "set -u",
+    ];
+    assert_eq!(lines[4..14], options);
+    assert!(lines[14].starts_with("exec /") && lines[14].contains("runner run --resume '/"), "{}", lines[14]);
+    assert!(lines[14].ends_with("' --slurm-task --threads 2 --jobs 2"), "{}", lines[14]);
+    assert_eq!(fs::read_dir(cluster.place.path()).unwrap().count(), 2, "a dry run makes a folder");
+}
+
+#[test]
+fn what_is_submitted_runs_as_written() {
+    let spec = format!("{SPEC}\n[launcher.slurm]\nsetup = \"echo from setup\"\nextra = [\"--mem=1G\"]\n");
+    let cluster = Cluster::new(&spec);
+    let sweep = cluster.submitted();
+    let rows = |sweep: &str| Table::read(&cluster.text(&format!("{sweep}/sweep.csv")));
+    assert_eq!(rows(&sweep).column("status"), ["planned"; 3]);
+    assert_eq!(cluster.text("sbatch.arguments"), "--parsable\n");
+    let script = cluster.text("sbatch.script");
+    assert!(script.contains("--array=0-2\n") && script.contains("--mem=1G\n"), "{script}");
+    assert_eq!(cluster.text(&format!("{sweep}/slurm/12.sh")), script);
+    assert!(cluster.text(&format!("{sweep}/slurm.toml")).starts_with("[[job]]\njob = \"12\"\ntasks = 3\n"));
+    // Options of the cluster are none of a trial's.
+    let plain = Cluster::new(SPEC);
+    assert_eq!(plain.submitted().rsplit('-').next(), sweep.rsplit('-').next());
+    // As a task of the array does.
+    let mut task = std::process::Command::new("bash");
+    task.arg(cluster.place.path().join("sbatch.script"))
+        .env("SLURM_ARRAY_JOB_ID", "12")
+        .env("SLURM_ARRAY_TASK_ID", "0");
+    let ended = Ended::from_output(task.output().unwrap());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.starts_with("from setup\n"), "{ended:?}");
+    assert_eq!(rows(&sweep).column("status"), ["finished"; 3]);
+    let folder = rows(&sweep).cell(2, "folder").to_owned();
+    assert!(cluster.text(&format!("{sweep}/{folder}/environment.toml")).contains("slurm_job = \"12_0\"\n"));
+    let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm"]);
+    assert_eq!((ended.code, ended.stdout), (Some(0), format!("`{sweep}`: no trial is left to run\n")));
+}
+
+/// One that comes late would find no other at work, and repeat what failed again and again; a new submission repeats it.
+#[test]
+fn tasks_leave_failed_trials_to_the_next_submission() {
+    let cluster = Cluster::new(SPEC);
+    let sweep = cluster.submitted();
+    let path = cluster.place.path().join(&sweep).join("sweep.csv");
+    let table = fs::read_to_string(&path).unwrap();
+    fs::write(&path, table.replacen("0.1,planned,,", "0.1,failed,,a fault of the disk", 1)).unwrap();
+    let status = || Table::read(&fs::read_to_string(&path).unwrap()).column("status").join(" ");
+    let ended = cluster.runner(&["run", "--resume", &sweep, "--slurm-task"]);
+    assert_eq!((ended.code, &*status()), (Some(1), "failed finished finished"), "{ended:?}");
+    let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm", "--json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("\"job\":\"12\",\"tasks\":1}"), "{}", ended.stdout);
+    assert_eq!(status(), "planned finished finished");
+    let ended = cluster.runner(&["run", "--resume", &sweep, "--slurm-task"]);
+    assert_eq!((ended.code, &*status()), (Some(0), "finished finished finished"), "{ended:?}");
+}
+
+#[test]
+fn what_sbatch_refuses_is_said_in_its_words() {
+    let cluster = Cluster::new(SPEC);
+    let refused = |arguments: &[&str], words: &str| {
+        let ended = cluster.runner(&[&["spec.toml"], arguments].concat());
+        assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{ended:?}");
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        assert!(!cluster.place.path().join("runs/points").exists(), "a refused sweep leaves a folder");
+    };
+    let slurm = ["--launcher", "slurm"];
+    refused(&slurm, "error: `sbatch` is not found: this machine has no Slurm\n  = hint: call it where");
+    let words =
+        "sbatch: error: invalid partition specified: none\nsbatch: error: Batch job submission failed";
+    cluster.answers("sbatch", &format!("echo '{words}' >&2; exit 1"));
+    refused(
+        &slurm,
+        "error: `sbatch` refuses: invalid partition specified: none; Batch job submission failed\n",
+    );
+    cluster.answers("sbatch", "echo welcome");
+    refused(&slurm, "gave an answer that is not understood: welcome");
+    refused(&["--launcher=slurm", "~sweep"], "error: `--launcher` takes a sweep, and this is one run");
+    refused(&["--launcher=slurm", "--array=0"], "a number of tasks, such as 256, or `256%32`");
+    refused(&["--launcher=slurm", "launcher.slurm.gpus=1,2"], "`launcher.slurm.gpus` cannot be an axis");
+    refused(&["--launcher=slurm", "launcher.slurm.partitoin=a"], "did you mean `partition`?");
+    refused(&["--gpus=1"], "--launcher");
+}
+
+#[test]
+fn states_of_tasks_stand_beside_those_of_trials() {
+    let cluster = Cluster::new(SPEC);
+    let sweep = cluster.submitted();
+    cluster.answers(
+        "squeue",
+        "echo '12_0|RUNNING|None|n1|1:02\n12_1|PENDING|Resources||0:00\n12_9|FAILED|NonZeroExitCode|n2|0:01'",
+    );
+    cluster.answers(
+        "sacct",
+        "echo '12_0|RUNNING|62|124|\n12_2|COMPLETED|60|120|\n12_2.batch|COMPLETED|60|120|2048K'",
+    );
+    let ended = cluster.runner(&["status", &sweep]);
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+    let lines: Vec<&str> = ended.stdout.lines().skip(1).collect();
+    assert_eq!(lines[0], "3 trials: 3 planned");
+    assert!(lines[1].starts_with("job 12 of 3 tasks, submitted 20"), "{}", lines[1]);
+    assert!(lines[1].ends_with("Z: 1 running, 1 pending (Resources), 1 failed, 1 completed"), "{}", lines[1]);
+    let rest = [
+        "",
+        "  task  state    node  time  reason",
+        "  12_0  running  n1    1:02",
+        "  12_9  failed   n2    0:01  NonZeroExitCode",
+        "",
+        "the tasks ran 2.03 min together, with 4.07 min of processors; one took 2.00 MiB at most",
+    ];
+    assert_eq!(lines[2..], rest);
+    assert!(cluster.text("squeue.arguments").ends_with("-j 12\n"));
+    // Slurm has forgotten the job, and accounts for nothing.
+    cluster.answers("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+    cluster.answers("sacct", "echo 'Slurm accounting storage is disabled' >&2");
+    let ended = cluster.runner(&["status", &sweep]);
+    assert!(ended.stdout.ends_with("Z: 3 no longer known to Slurm\n"), "{ended:?}");
+    fs::remove_file(cluster.commands.join("squeue")).unwrap();
+    let ended = cluster.runner(&["status", &sweep]);
+    assert!(
+        ended.stdout.ends_with("3 trials: 3 planned\n") && ended.stderr.contains("`squeue` is not found"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn cancelling_ends_the_jobs_that_are_left() {
+    let cluster = Cluster::new(SPEC);
+    let sweep = cluster.submitted();
+    cluster.answers("sbatch", "echo '13;east'");
+    assert_eq!(cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm", "--array=2"]).code, Some(0));
+    cluster.answers("scancel", "");
+    cluster.answers("squeue", "case \"$*\" in *east*) echo '13_0|RUNNING|None|n1|1:02\n13_1|PENDING|Priority||0:00';; *) echo '12_0|COMPLETED|None|n1|0:02';; esac");
+    let ended = cluster.runner(&["cancel", &sweep]);
+    let said = format!(
+        "Slurm ends job 13 (1 running, 1 pending); trials under way save a checkpoint\ngo on with: runner run --resume {sweep} --launcher slurm\n"
+    );
+    assert_eq!((ended.code, ended.stdout), (Some(0), said));
+    assert_eq!(cluster.text("scancel.arguments"), "-M east 13\n");
+    cluster.answers("squeue", "");
+    assert_eq!(cluster.runner(&["cancel", &sweep]).stdout, "no task waits or runs\n");
+    let ran = cluster.place.run(&["-q"]).ended_by(0).0;
+    let ended = cluster.runner(&["cancel", ran.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.starts_with("error: no job was submitted for `"), "{}", ended.stderr);
+}
+
+/// USR1 ends a task in order, as a signal of its time limit, and has it queued again.
+#[test]
+fn a_task_at_its_time_limit_is_queued_again() {
+    let cluster = Cluster::new(&SPEC.replace("max_epochs = 2", "max_epochs = 1000000000"));
+    let sweep = cluster.submitted();
+    cluster.answers("scontrol", "");
+    let mut command = cluster.place.command(&["run", "--resume", &sweep, "--slurm-task", "-q"]);
+    command.env("PATH", &cluster.commands);
+    command.env("SLURM_ARRAY_JOB_ID", "12").env("SLURM_ARRAY_TASK_ID", "7");
+    let mut child = super::ends::quiet(command);
+    let trial = cluster.place.path().join(&sweep);
+    let begun = || {
+        let folder = fs::read_dir(&trial)
+            .unwrap()
+            .flatten()
+            .find(|entry| entry.file_name().to_string_lossy().starts_with("000"));
+        folder.is_some_and(|folder| {
+            fs::read_to_string(folder.path().join("metrics.csv")).is_ok_and(|text| text.lines().count() > 5)
+        })
+    };
+    super::ends::wait_until(&mut child, begun);
+    super::ends::send("-USR1", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(0), "the exit code of scontrol");
+    assert_eq!(cluster.text("scontrol.arguments"), "requeue 12_7\n");
+    assert_eq!(Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "status"), "interrupted");
+    let folder = Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "folder").to_owned();
+    assert!(trial.join(folder).join("checkpoints").is_dir());
+}
