@@ -142,8 +142,16 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     Err(Exit::Refused)
 }
 
-/// `--virtual-gpus` of the run that goes on.
-pub fn virtual_gpus_of(folder: &RunDir) -> Option<u32> {
+/// `--virtual-gpus` of what goes on.
+pub fn virtual_gpus(resume: &Resume) -> Option<u32> {
+    match resume {
+        Resume::Run(folder) => virtual_gpus_of(folder),
+        Resume::Sweep(folder) => folder.trials().values().find_map(virtual_gpus_of),
+        Resume::No | Resume::Auto => None,
+    }
+}
+
+fn virtual_gpus_of(folder: &RunDir) -> Option<u32> {
     let text = crate::host::read_text(&folder.file("environment.toml")).ok()?;
     let table: toml::Table = toml::from_str(&text).ok()?;
     u32::try_from(table.get("host")?.get("virtual_gpus")?.as_integer()?).ok()

@@ -47,12 +47,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     if let Err(exit) = resume::check(start, &resume, &loaded) {
         return exit;
     }
-    let recorded = match &resume {
-        Resume::Run(folder) => resume::virtual_gpus_of(folder),
-        Resume::Sweep(folder) => folder.trials().values().find_map(resume::virtual_gpus_of),
-        Resume::No | Resume::Auto => None,
-    };
-    let virtual_gpus = options.virtual_gpus.or(recorded);
+    let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
     let stop = StopFlag::default();
     // A trial that a signal ends goes on where it was; what measures the machine would begin anew.
     let is_queued_again = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
@@ -62,28 +57,17 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
         resume,
-        verbosity: match (options.quiet || start.json, options.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (_, true) => Verbosity::Verbose,
-            _ => Verbosity::Normal,
-        },
+        verbosity: verbosity(start),
         json: start.json,
         terminal: on_terminal(),
         threads: options.threads,
-        available_threads: match options.threads {
-            None if start.launch.slurm_task => options.thread_count().min(slurm_cpus().unwrap_or(usize::MAX)),
-            _ => options.thread_count(),
-        },
+        available_threads: available_threads(start),
         virtual_gpus,
         git,
         stop,
         jobs: start.jobs.map_or(1, Jobs::count),
         fail_fast: start.fail_fast,
-        role: match (start.launch.launcher, start.launch.slurm_task) {
-            (Some(_), _) => Role::Plans,
-            (None, true) => Role::RunsOneOfMany,
-            (None, false) => Role::Runs,
-        },
+        role: role(start),
         load: Watch::default(),
     };
     let ended = match &loaded {
@@ -101,6 +85,29 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         return launch::queue_again();
     }
     exit
+}
+
+fn verbosity(start: &StartOptions) -> Verbosity {
+    match (start.run.quiet || start.json, start.run.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (_, true) => Verbosity::Verbose,
+        _ => Verbosity::Normal,
+    }
+}
+
+/// Those of the machine, or of what Slurm gave the task.
+fn available_threads(start: &StartOptions) -> usize {
+    let all = start.run.thread_count();
+    let given = (start.launch.slurm_task && start.run.threads.is_none()).then(slurm_cpus).flatten();
+    given.map_or(all, |given| given.min(all))
+}
+
+fn role(start: &StartOptions) -> Role {
+    match (start.launch.launcher, start.launch.slurm_task) {
+        (Some(_), _) => Role::Plans,
+        (None, true) => Role::RunsOneOfMany,
+        (None, false) => Role::Runs,
+    }
 }
 
 /// Plans all trials, then runs them, or has a cluster run them.

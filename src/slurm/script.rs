@@ -14,7 +14,7 @@ const NOTICE: Duration = Duration::from_secs(120);
 pub struct Script<'a> {
     /// The job's name.
     pub name: &'a str,
-    /// Of what the tasks print.
+    /// Where the files are of what tasks print.
     pub folder: &'a Path,
     pub array: ArraySize,
     pub options: &'a Slurm,
@@ -24,7 +24,7 @@ pub struct Script<'a> {
     pub command: &'a str,
 }
 
-/// Tasks for so many trials where nothing else is said.
+/// The tasks that take this number of trials where nothing else is said.
 pub fn most_tasks(trials: usize) -> ArraySize {
     ArraySize { tasks: trials.clamp(1, MOST_TASKS) as u32, at_a_time: None }
 }

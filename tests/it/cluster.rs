@@ -9,7 +9,7 @@ const SPEC: &str = "
 name = \"points\"
 [data.synthetic_regression]
 weights = [2.0, -3.4]
-train_rows = 20
+train_rows = 64
 [model]
 layers = [{ linear = { out_features = 1 } }]
 [optimizer.sgd]
@@ -204,7 +204,7 @@ fn states_of_tasks_stand_beside_those_of_trials() {
         "  12_0  running  n1    1:02",
         "  12_9  failed   n2    0:01  NonZeroExitCode",
         "",
-        "the tasks ran 2.03 min together, with 4.07 min of processors; one took 2.00 MiB at most",
+        "the tasks ran 2 min 02 s together, with 4 min 04 s of processors; one took 2 MiB at most",
     ];
     assert_eq!(lines[2..], rest);
     assert!(cluster.text("squeue.arguments").ends_with("-j 12\n"));
