@@ -49,6 +49,7 @@ macro_rules! pages {
 pages! {
     readme: "README.md",
     checkpoints: "docs/checkpoints.md",
+    cluster: "docs/cluster.md",
     data: "docs/data.md",
     devices: "docs/devices.md",
     exercises: "docs/exercises.md",
