@@ -122,9 +122,18 @@ pub fn slurm_cpus() -> Option<usize> {
     std::env::var("SLURM_CPUS_ON_NODE").ok()?.parse().ok().filter(|cpus| *cpus > 0)
 }
 
-/// An entry of `/proc/meminfo`, in bytes.
-pub fn memory(what: &str) -> Option<u64> {
-    meminfo(&fs::read_to_string("/proc/meminfo").ok()?, what)
+/// A file of `/proc` or `/sys`, which says of itself that it is empty, or a page long: with room for its text, it is read by
+/// one call and not piece by piece.
+fn read_proc(path: &str) -> Option<String> {
+    let mut text = Vec::with_capacity(8192);
+    File::open(path).ok()?.read_to_end(&mut text).ok()?;
+    String::from_utf8(text).ok()
+}
+
+/// Entries of `/proc/meminfo`, in bytes.
+pub fn memory<const N: usize>(what: [&str; N]) -> [Option<u64>; N] {
+    let text = read_proc("/proc/meminfo").unwrap_or_default();
+    what.map(|what| meminfo(&text, what))
 }
 
 fn meminfo(text: &str, what: &str) -> Option<u64> {
@@ -135,7 +144,7 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
 
 /// An entry of this process's `/proc/self/status`, in bytes: `VmRSS`, its resident memory, or `VmHWM`, the most so far.
 pub fn process_memory(what: &str) -> Option<u64> {
-    meminfo(&fs::read_to_string("/proc/self/status").ok()?, what)
+    meminfo(&read_proc("/proc/self/status")?, what)
 }
 
 /// This process's cgroup memory limit in bytes, as it began, if it is below `total`.
@@ -175,8 +184,9 @@ fn cgroup_folders(groups: &str, mount: &Path, controller: &str) -> Vec<PathBuf> 
 /// Bytes that this process may still allocate: the least of available memory, cgroup limit and address space limit.
 /// `u64::MAX` if none is known.
 pub fn usable_memory() -> u64 {
-    let available = memory("MemAvailable").unwrap_or(u64::MAX);
-    let group = memory_limit(memory("MemTotal")).unwrap_or(u64::MAX);
+    let [available, total] = memory(["MemAvailable", "MemTotal"]);
+    let available = available.unwrap_or(u64::MAX);
+    let group = memory_limit(total).unwrap_or(u64::MAX);
     let space = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
     // The limit counts reserved address space, used or not.
     let taken = || fs::read_to_string("/proc/self/status").ok().and_then(|text| meminfo(&text, "VmSize"));

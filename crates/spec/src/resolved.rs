@@ -33,6 +33,19 @@ impl Spec {
     pub fn hash8(&self) -> String {
         hash8(self)
     }
+
+    /// [`Self::to_toml`] and [`Self::hash8`], for which a spec is laid out once.
+    pub fn to_toml_and_hash8(&self) -> (String, String) {
+        let mut table = table(self);
+        let toml = text(&table);
+        let hash = Sha256::new();
+        let hash = if name_all_files(&mut table) {
+            hash.chain_update(text(&table))
+        } else {
+            hash.chain_update(&toml)
+        };
+        (toml, hex8(hash))
+    }
 }
 
 /// A spec of any kind as TOML that reads back the same.
@@ -91,21 +104,26 @@ fn text(table: &Table) -> String {
 /// how a path is spelled nor on where the project lies; the digest of the data says whether two files of a name are alike.
 pub(super) fn hashed(spec: &impl Serialize) -> String {
     let mut table = table(spec);
-    table.iter_mut().for_each(|(_, value)| name_files(value));
+    name_all_files(&mut table);
     text(&table)
 }
 
-/// Puts names of files in the place of absolute paths.
-fn name_files(value: &mut Value) {
+/// Puts names of files in the place of absolute paths; returns whether there are any.
+fn name_all_files(table: &mut Table) -> bool {
+    table.iter_mut().fold(false, |any, (_, value)| name_files(value) || any)
+}
+
+fn name_files(value: &mut Value) -> bool {
     match value {
         Value::String(path) if path.starts_with('/') => {
             if let Some(name) = Path::new(path.as_str()).file_name() {
                 *path = name.to_string_lossy().into_owned();
             }
+            true
         }
-        Value::Table(table) => table.iter_mut().for_each(|(_, value)| name_files(value)),
-        Value::Array(items) => items.iter_mut().for_each(name_files),
-        _ => {}
+        Value::Table(table) => name_all_files(table),
+        Value::Array(items) => items.iter_mut().fold(false, |any, value| name_files(value) || any),
+        _ => false,
     }
 }
 

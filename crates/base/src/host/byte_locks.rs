@@ -62,6 +62,16 @@ impl<F: AsFd> ByteLocks<F> {
         let _ = self.control(SET, libc::F_UNLCK, byte); // it ends with the process
     }
 
+    /// Sets the time of the file's last change to now.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn touch(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is open as long as `self` is; no times are given.
+        let done = unsafe { libc::futimens(self.0.as_fd().as_raw_fd(), std::ptr::null()) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Whether another process has or shares a byte.
     fn is_locked(&self, byte: u64) -> io::Result<bool> {
         self.control(GET, libc::F_WRLCK, byte).map(|found| found != libc::F_UNLCK)

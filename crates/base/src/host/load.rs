@@ -10,6 +10,8 @@ use std::{
 
 use serde::Serialize;
 
+use super::read_proc;
+
 /// USER_HZ: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
 
@@ -143,11 +145,11 @@ impl Watch {
 
 /// The counters now; `None` if the system does not report them.
 pub fn sample() -> Option<Sample> {
-    let allowed = fs::read_to_string("/proc/self/status").ok().and_then(|text| allowed_in(&text));
-    let machine = fs::read_to_string("/proc/stat").ok()?;
-    let own = own_in(&fs::read_to_string("/proc/self/stat").ok()?)?;
+    let allowed = read_proc("/proc/self/status").and_then(|text| allowed_in(&text));
+    let machine = read_proc("/proc/stat")?;
+    let own = own_in(&read_proc("/proc/self/stat")?)?;
     let [busy, stolen, idle] = machine_in(&machine, allowed.as_deref())?;
-    let withheld_us = fs::read_to_string("/sys/fs/cgroup/cpu.stat").ok().and_then(|text| withheld_in(&text));
+    let withheld_us = read_proc("/sys/fs/cgroup/cpu.stat").and_then(|text| withheld_in(&text));
     Some(Sample {
         at: Instant::now(),
         ticks: Ticks { busy, stolen, idle, own },
@@ -158,15 +160,15 @@ pub fn sample() -> Option<Sample> {
 
 /// The mean number of processes that ran or waited to, over the last minute.
 pub fn average_1m() -> Option<f64> {
-    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+    read_proc("/proc/loadavg")?.split_whitespace().next()?.parse().ok()
 }
 
 /// Threads of the machine that run or wait for a core at this moment, this one among them; `None` if this process may use
 /// a part of its cores only.
 pub fn running() -> Option<usize> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let stat = read_proc("/proc/stat")?;
     let all = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
-    let running = running_in(&fs::read_to_string("/proc/loadavg").ok()?);
+    let running = running_in(&read_proc("/proc/loadavg")?);
     running.filter(|_| super::logical_cores() == Some(all))
 }
 

@@ -1,11 +1,11 @@
 //! How long a thread was ready to run while others held the cores.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 /// The time that the calling thread has waited on a run queue since it began: the second number of
 /// `/proc/thread-self/schedstat`, in ns (sched-stats.rst of Linux). `None` where the system does not count it.
 pub fn run_delay() -> Option<Duration> {
-    delay_in(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    delay_in(&super::read_proc("/proc/thread-self/schedstat")?)
 }
 
 fn delay_in(schedstat: &str) -> Option<Duration> {

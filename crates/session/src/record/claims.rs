@@ -2,10 +2,10 @@
 //! `sweep.toml`. One whose owner died is free again, since the system ends its locks.
 
 use std::{
-    io,
+    fs, io,
     path::{Path, PathBuf},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use super::RecordError;
@@ -37,6 +37,8 @@ pub struct Claims {
     path: PathBuf,
     is_shared: bool,
     is_first: bool,
+    /// When the last process joined one that is first here.
+    joined: Option<SystemTime>,
 }
 
 impl Claims {
@@ -49,10 +51,11 @@ impl Claims {
     ) -> Result<Option<Self>, RecordError> {
         let path = sweep.join(SWEEP_FILE);
         let locks = ByteLocks::open(&path).map_err(|e| RecordError::write(&path, e))?;
-        let mut claims = Self { locks, path, is_shared, is_first: true };
+        let mut claims = Self { locks, path, is_shared, is_first: true, joined: None };
         loop {
             claims.is_first = claims.locked(claims.locks.try_lock(AT_WORK))?;
             if claims.is_first || is_shared && claims.go_on()? {
+                claims.join().map_err(|e| RecordError::write(&claims.path, e))?;
                 return Ok(Some(claims));
             }
             if !is_shared || is_cut() {
@@ -60,6 +63,25 @@ impl Claims {
             }
             thread::sleep(PAUSE);
         }
+    }
+
+    /// Tells the first process that there are others. Two within a tick of the clock would not be told apart.
+    fn join(&mut self) -> io::Result<()> {
+        self.joined = self.changed();
+        while !self.is_first && self.joined.is_some() && self.joined == self.changed() {
+            self.locks.touch()?;
+            thread::sleep(LOCK_PAUSE);
+        }
+        Ok(())
+    }
+
+    fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(&self.path).ok()?.modified().ok()
+    }
+
+    /// Whether other processes may have run trials since this one began.
+    pub fn has_others(&self) -> bool {
+        !self.is_first || self.joined.is_none() || self.joined != self.changed()
     }
 
     /// Whether no other process was at work when this one came: what the sweep's table says is of an earlier part.
@@ -138,8 +160,10 @@ mod tests {
         let first = join(true).unwrap();
         assert!(first.is_first() && join(true).is_none());
         assert!(first.go_on().unwrap());
+        assert!(!first.has_others());
         let second = join(true).unwrap();
         assert!(!second.is_first() && join(false).is_none());
+        assert!(first.has_others() && second.has_others());
         assert!(first.claim(3, None).unwrap() && !second.claim(3, None).unwrap());
         // A signal ends the wait for one that holds a lock.
         let waited = first.with_choice(|| false, || second.with_choice(|| true, || ()).unwrap());

@@ -38,7 +38,7 @@ impl Lines {
     /// A text cell, quoted if necessary.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.separate();
-        if text.contains(['"', ',', '\n', '\r']) {
+        if text.bytes().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r')) {
             self.bytes.push(b'"');
             self.bytes.extend_from_slice(text.replace('"', "\"\"").as_bytes());
             self.bytes.push(b'"');

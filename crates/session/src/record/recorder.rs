@@ -95,18 +95,32 @@ struct RecorderThread {
 
 impl RecorderThread {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
-        while let Ok(Message::Events(events)) = receiver.recv() {
-            for event in events {
-                match event {
-                    Event::Finished(outcome) => self.finished(outcome),
-                    event @ Event::Checkpoint(_) => self.checkpoint(&event),
-                    event => self.each_sink(|sink| sink.event(&event)),
+        while let Ok(Message::Events(mut events)) = receiver.recv() {
+            let is_last = loop {
+                self.take(events);
+                match receiver.try_recv() {
+                    Ok(Message::Events(more)) => events = more,
+                    Ok(Message::Close) => break true,
+                    Err(_) => break false,
                 }
-            }
+            };
             self.each_sink(|sink| sink.flush());
+            if is_last {
+                break;
+            }
         }
         self.each_sink(|sink| sink.flush());
         self.fault.map_or(Ok(()), Err)
+    }
+
+    fn take(&mut self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Finished(outcome) => self.finished(outcome),
+                event @ Event::Checkpoint(_) => self.checkpoint(&event),
+                event => self.each_sink(|sink| sink.event(&event)),
+            }
+        }
     }
 
     fn each_sink(&mut self, what: impl Fn(&mut dyn Sink) -> Result<(), RecordError>) {

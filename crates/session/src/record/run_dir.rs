@@ -316,11 +316,13 @@ fn make_numbered(parent: &Path) -> Result<PathBuf, RecordError> {
 
 /// Makes a folder that was not there. Only mkdir itself says whether a name is free: looking first would race.
 fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
-    fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
     let mut path = parent.join(name);
     for attempt in 2_u64.. {
         match fs::create_dir(&path) {
             Ok(()) => break,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !parent.is_dir() => {
+                fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
+            }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
                 path = parent.join(format!("{name}-{attempt}"))
             }

@@ -6,7 +6,7 @@
 
 use std::{
     fs,
-    io::Write,
+    io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     event::Status,
-    host::{Durability, write_atomically},
+    host::{Durability, read_text, write_atomically},
 };
 
 /// How often the file is written at most, but for its end.
@@ -239,18 +239,26 @@ impl SweepTable {
     /// A trial's summary, by this table's columns; empty cells where it has none.
     fn figures(&self, folder: &str) -> Result<Vec<String>, RecordError> {
         let path = self.folder.join(folder).join("summary.csv");
-        if !path.is_file() {
-            return Ok(vec![String::new(); self.summary_columns.len()]);
-        }
+        let text = match read_text(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(e) => return Err(RecordError::read(&path, e)),
+        };
         let unreadable = |e: csv::Error| RecordError::read(&path, e.into());
-        let mut reader = csv::Reader::from_path(&path).map_err(unreadable)?;
+        let of_rows = |columns: &[&str], row: &[&str]| {
+            let place = |column: &&str| columns.iter().position(|own| own == column);
+            let cell = |column| place(column).and_then(|place| row.get(place)).copied().unwrap_or_default();
+            self.summary_columns.iter().map(|column| cell(column).to_owned()).collect()
+        };
+        // To make a reader takes longer than to read these two lines.
+        if !text.contains('"') {
+            let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+            return Ok(of_rows(&lines.next().unwrap_or_default(), &lines.next().unwrap_or_default()));
+        }
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
         let columns = reader.headers().map_err(unreadable)?.clone();
         let row = reader.records().next().transpose().map_err(unreadable)?.unwrap_or_default();
-        let cell = |column: &&str| {
-            let place = columns.iter().position(|c| c == *column)?;
-            row.get(place).map(str::to_owned)
-        };
-        Ok(self.summary_columns.iter().map(|column| cell(column).unwrap_or_default()).collect())
+        Ok(of_rows(&columns.iter().collect::<Vec<_>>(), &row.iter().collect::<Vec<_>>()))
     }
 }
 

@@ -171,7 +171,7 @@ fn share(percent: Option<u32>) -> Option<f64> {
 
 impl Row {
     fn of_host(elapsed_s: f64, load: Option<load::Use>) -> Self {
-        let (total, free) = (host::memory("MemTotal"), host::memory("MemAvailable"));
+        let [total, free] = host::memory(["MemTotal", "MemAvailable"]);
         Self {
             elapsed_s,
             device: "cpu".to_owned(),

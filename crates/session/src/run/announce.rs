@@ -58,32 +58,26 @@ pub fn begin(
         max_time_s: trial.spec.trainer.max_time.map(|most| most.as_secs_f64()),
         build: host::BUILD,
     };
-    sender.send(Event::Started(Box::new(header)))?;
-    let info = |text: String| sender.send(Event::Notice(Level::Info, text));
-    if let Some(note) = &trial.devices.note {
-        sender.send(Event::Notice(Level::Warning, note.clone()))?;
-    }
-    info(format!("engine {}", record::engine(trial)))?;
+    let info = |text: String| Event::Notice(Level::Info, text);
+    let warning = |text: String| Event::Notice(Level::Warning, text);
+    let mut events = vec![Event::Started(Box::new(header))];
+    events.extend(trial.devices.note.clone().map(warning));
+    events.push(info(format!("engine {}", record::engine(trial))));
     if !trial.engine.is_gpu() {
         let unit = bf16_unit(trial).unwrap_or(Kernel::detect().name());
-        info(format!("products by {unit}, denormals flushed to zero"))?;
+        events.push(info(format!("products by {unit}, denormals flushed to zero")));
     }
-    info(format!("steps are timed by {}", timed_by(trial)))?;
-    record::weak_scaling(trial).map_or(Ok(()), info)?;
-    for remark in record::remarks(trial) {
-        sender.send(Event::Notice(Level::Warning, remark))?;
-    }
-    for damaged in resumed.iter().flat_map(|resumed| &resumed.damaged) {
-        let text = format!("an older checkpoint serves, since a newer one cannot be used: {damaged}");
-        sender.send(Event::Notice(Level::Warning, text))?;
-    }
-    if let Some(Resumed { name, .. }) = resumed {
-        info(format!("resumed from checkpoints/{name}"))?;
-    }
-    for warning in &dataset.warnings {
-        sender.send(Event::Notice(Level::Warning, warning.clone()))?;
-    }
-    dataset.notes.iter().try_for_each(|note| info(note.clone()))
+    events.push(info(format!("steps are timed by {}", timed_by(trial))));
+    events.extend(record::weak_scaling(trial).map(info));
+    events.extend(record::remarks(trial).into_iter().map(warning));
+    let damaged = resumed.iter().flat_map(|resumed| &resumed.damaged);
+    events.extend(damaged.map(|damaged| {
+        warning(format!("an older checkpoint serves, since a newer one cannot be used: {damaged}"))
+    }));
+    events.extend(resumed.map(|Resumed { name, .. }| info(format!("resumed from checkpoints/{name}"))));
+    events.extend(dataset.warnings.iter().cloned().map(warning));
+    events.extend(dataset.notes.iter().cloned().map(info));
+    sender.send_all(events)
 }
 
 /// Sends what loading the devices found: its time, warnings, and how gradients are summed.

@@ -60,8 +60,6 @@ impl Recording {
             os: Os::here(),
             versions: Versions::here(libraries(&devices.used, facts.libraries)),
             git: None,
-            load: None,
-            during: None,
         };
         let environment =
             EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;

@@ -37,7 +37,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             }
         };
         let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
-        let begun = begun.or_else(|| self.folder.trial_of(trial.index));
+        // All trials' folders are looked through for one that another process has made.
+        let begun = begun.or_else(|| self.claims.has_others().then(|| self.folder.trial_of(trial.index))?);
         if let Some(folder) = begun.as_ref().filter(|folder| has_other_data(folder, planned)) {
             self.refuse_mixture(folder);
             return None;

@@ -38,6 +38,8 @@ pub struct Ready<'a> {
     warnings: Vec<String>,
     /// Time to load and warm up the devices.
     loading: Duration,
+    /// As in names of run folders, once the facts are known.
+    spec_hash: String,
 }
 
 impl Ready<'_> {
@@ -145,7 +147,17 @@ impl Planned for Trial {
         let (loading, warnings) = (begun.elapsed(), slow_devices(self));
         let (init, seed) = (&self.spec.model.init, self.spec.init_seed());
         let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());
-        Ok(Ready { trial: self, dataset, group, initial, resumed: None, sums, warnings, loading })
+        Ok(Ready {
+            trial: self,
+            dataset,
+            group,
+            initial,
+            resumed: None,
+            sums,
+            warnings,
+            loading,
+            spec_hash: String::new(),
+        })
     }
 
     fn is_of(&self, ready: &Ready<'_>, folder: &RunDir) -> bool {
@@ -160,10 +172,12 @@ impl Planned for Trial {
     }
 
     fn facts<'a>(&'a self, ready: &mut Ready<'_>) -> RunFacts<'a> {
+        let (toml, spec_hash) = self.spec.to_toml_and_hash8();
+        ready.spec_hash.clone_from(&spec_hash);
         let nccl = ready.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Nccl);
         RunFacts {
             name: &self.spec.name,
-            toml: self.spec.to_toml(),
+            toml,
             notes: record::weak_scaling(self).into_iter().collect(),
             threads: self.threads,
             precision: self.spec.devices.precision.name(),
@@ -178,7 +192,7 @@ impl Planned for Trial {
             files: RunFiles::Training(TrainingFiles {
                 trial: self,
                 identity: CheckpointIdentity {
-                    spec_hash: self.hash8(),
+                    spec_hash,
                     data_digest: ready.dataset.digest.clone(),
                     preprocessing: ready.dataset.stored_preprocessing(),
                 },
@@ -195,7 +209,7 @@ impl Planned for Trial {
         stop: &StopFlag,
         sender: &EventSender,
     ) -> Result<Outcome, Closed> {
-        let dataset = Arc::clone(&ready.dataset);
+        let (dataset, hash) = (Arc::clone(&ready.dataset), ready.spec_hash.clone());
         begin(self, &dataset, ready.resumed.as_ref(), sender)?;
         report_devices(self, (ready.loading, &ready.warnings, &ready.sums), sender)?;
         let mut emit = |events| sender.send_all(events);
@@ -206,7 +220,7 @@ impl Planned for Trial {
         {
             outcome.reason = outcome.reason.map(|reason| format!("{reason}; {hint}"));
         }
-        if let Err(e) = save_all(self, &dataset, &values, &best, folder, &outcome) {
+        if let Err(e) = save_all(self, (&dataset, &hash), &values, &best, folder, &outcome) {
             (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string()));
         } else if let Some(values) = &values {
             let _ = compare_with_truth(self, &dataset, values, sender); // a closed recorder is noticed by `execute`
@@ -230,7 +244,7 @@ fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<Weig
 /// Writes `best.safetensors` and `model.safetensors`, where there are weights for them.
 fn save_all(
     trial: &Trial,
-    dataset: &Dataset,
+    made_of: (&Dataset, &str),
     values: &Option<Vec<f32>>,
     best: &Option<Vec<f32>>,
     folder: &RunDir,
@@ -239,19 +253,19 @@ fn save_all(
     let mut at = (outcome.steps, outcome.epochs.unwrap_or(0));
     if let (Some(values), Some(best)) = (best, outcome.best) {
         let monitored = [("monitor", best.monitor.name().to_owned()), ("value", best.value.to_string())];
-        save(trial, dataset, values, (best.step, best.epoch), &monitored, &folder.file("best.safetensors"))?;
+        save(trial, made_of, values, (best.step, best.epoch), &monitored, &folder.file("best.safetensors"))?;
         if best.is_restored {
             at = (best.step, best.epoch);
         }
     }
     let Some(values) = values else { return Ok(()) };
-    save(trial, dataset, values, at, &[], &folder.file("model.safetensors"))
+    save(trial, made_of, values, at, &[], &folder.file("model.safetensors"))
 }
 
 /// Writes weights and what they are; `step` and `epoch` are those after which they were taken.
 fn save(
     trial: &Trial,
-    dataset: &Dataset,
+    (dataset, spec_hash): (&Dataset, &str),
     values: &[f32],
     (step, epoch): (u64, u64),
     more: &[(&str, String)],
@@ -263,7 +277,7 @@ fn save(
         ("format".to_owned(), "pt".to_owned()),
         ("framework".to_owned(), concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned()),
         ("name".to_owned(), trial.spec.name.clone()),
-        ("spec_hash".to_owned(), trial.spec.hash8()),
+        ("spec_hash".to_owned(), spec_hash.to_owned()),
         ("step".to_owned(), step.to_string()),
         ("epoch".to_owned(), epoch.to_string()),
     ]);

@@ -1,6 +1,6 @@
 //! The machine of a run and the program on it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::Serialize;
 
@@ -58,39 +58,37 @@ pub struct Versions {
 }
 
 impl Cpu {
-    /// This machine's.
+    /// This machine's, as the process first saw it: a sweep asks with every trial.
     pub fn here(instruction_set: String, bf16_unit: Option<&'static str>) -> Self {
-        Self {
+        static FIRST: LazyLock<Cpu> = LazyLock::new(|| Cpu {
             model: host::cpu_model(),
             logical_cores: host::logical_cores(),
-            instruction_set,
-            bf16_unit,
+            instruction_set: String::new(),
+            bf16_unit: None,
             flags: processor::flags(),
             caches: host::caches(),
             governor: processor::governor(),
             simultaneous_threads: processor::simultaneous_threads(),
             numa_nodes: processor::numa_nodes(),
             quota_cores: processor::quota_cores(),
-        }
+        });
+        Self { instruction_set, bf16_unit, ..FIRST.clone() }
     }
 }
 
 impl Memory {
     /// This machine's, now.
     pub fn here() -> Self {
-        let total_bytes = host::memory("MemTotal");
-        Self {
-            total_bytes,
-            available_bytes: host::memory("MemAvailable"),
-            limit_bytes: host::memory_limit(total_bytes),
-        }
+        let [total_bytes, available_bytes] = host::memory(["MemTotal", "MemAvailable"]);
+        Self { total_bytes, available_bytes, limit_bytes: host::memory_limit(total_bytes) }
     }
 }
 
 impl Os {
     /// This machine's.
     pub fn here() -> Self {
-        Self { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: host::kernel() }
+        static KERNEL: LazyLock<Option<String>> = LazyLock::new(host::kernel);
+        Self { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: KERNEL.clone() }
     }
 }
 

@@ -1,14 +1,15 @@
 //! `environment.toml`: what a run's numbers depend on beside its spec.
 //!
-//! The file is written twice: at the start, so that a killed run still has its machine, and again at the end,
-//! with the load of the machine, the state of its GPUs, and git's answer whether tracked files differ from the commit.
+//! The file is written at the start, so that a killed run still has its machine. The end of the run appends
+//! git's answer whether tracked files differ from the commit, the load of the machine and the state of its GPUs.
 //! That answer takes some 10 ms, as long as a small run, so [`GitQuery`] asks in the background.
 
 mod gpus;
 mod machine;
 
 use std::{
-    io::Write,
+    fs::OpenOptions,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -49,12 +50,20 @@ pub struct Environment {
     pub gpus: Vec<GpuFacts>,
     pub os: Os,
     pub versions: Versions,
-    /// The repository that the spec is in.
+    /// The repository that the spec is in. It comes last: the end of a run adds to it.
     pub git: Option<Git>,
-    /// Known at the end of a run, if it (with the runs before it) took long enough.
-    pub load: Option<MachineLoad>,
-    /// Known at the end of a run on GPUs.
-    pub during: Option<Findings>,
+}
+
+/// What the end of a run adds.
+#[derive(Debug, Serialize)]
+struct End {
+    /// Whether tracked files differ from the commit: a line of `[git]`, where git answers.
+    #[serde(skip)]
+    dirty: Option<bool>,
+    /// Known if the run (with the runs before it) took long enough.
+    load: Option<MachineLoad>,
+    /// Known of a run on GPUs.
+    during: Option<Findings>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -130,8 +139,6 @@ pub struct HostOptions {
 #[derive(Clone, Debug, Serialize)]
 pub struct Git {
     pub commit: String,
-    /// Whether tracked files differ from it; absent until the end, or if git does not answer.
-    pub dirty: Option<bool>,
 }
 
 /// The machine's load during a run (and, if it was short, the runs before it).
@@ -156,35 +163,50 @@ pub fn rfc3339(time: DateTime<Utc>) -> String {
 /// An `environment.toml` that lacks what the end of the run knows.
 pub struct EnvironmentFile {
     path: PathBuf,
-    environment: Environment,
+    /// Bytes that the start wrote.
+    length: u64,
     git: GitQuery,
 }
 
 impl EnvironmentFile {
     /// Writes the file. `git` was asked about the folder that the spec is in.
     pub fn create(path: &Path, mut environment: Environment, git: GitQuery) -> Result<Self, RecordError> {
-        environment.git = git.commit.clone().map(|commit| Git { commit, dirty: None });
-        let file = Self { path: path.to_owned(), environment, git };
-        file.write()?;
-        Ok(file)
+        environment.git = git.commit.clone().map(|commit| Git { commit });
+        let text = toml::to_string(&environment).map_err(|e| RecordError::encode(path, e))?;
+        write_atomically(path, Durability::Process, |file| file.write_all(text.as_bytes()))
+            .map_err(|e| RecordError::write(path, e))?;
+        Ok(Self { path: path.to_owned(), length: text.len() as u64, git })
     }
 
-    /// Writes the file again with git's answer, the machine's load and what was found about its GPUs. On an error the first
-    /// version stays.
-    pub fn finish(mut self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
-        self.environment.load = load.map(|load| MachineLoad { load, average_1m: load::average_1m() });
-        self.environment.during = Some(findings).filter(|findings| *findings != Findings::default());
-        if let Some(git) = &mut self.environment.git {
-            git.dirty = self.git.dirty();
-        }
-        self.write()
+    /// Appends git's answer, the machine's load and what was found about its GPUs. On an error the first version stays.
+    pub fn finish(self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
+        let end = End {
+            dirty: self.git.commit.is_some().then(|| self.git.dirty()).flatten(),
+            load: load.map(|load| MachineLoad { load, average_1m: load::average_1m() }),
+            during: Some(findings).filter(|findings| *findings != Findings::default()),
+        };
+        let text = end.text().map_err(|e| RecordError::encode(&self.path, e))?;
+        append(&self.path, self.length, &text).map_err(|e| RecordError::write(&self.path, e))
     }
+}
 
-    fn write(&self) -> Result<(), RecordError> {
-        let text = toml::to_string(&self.environment).map_err(|e| RecordError::encode(&self.path, e))?;
-        write_atomically(&self.path, Durability::Process, |file| file.write_all(text.as_bytes()))
-            .map_err(|e| RecordError::write(&self.path, e))
+impl End {
+    fn text(&self) -> Result<String, toml::ser::Error> {
+        let tables = toml::to_string(self)?;
+        let dirty = self.dirty.map(|dirty| format!("dirty = {dirty}\n")).unwrap_or_default();
+        Ok(dirty + if tables.is_empty() { "" } else { "\n" } + &tables)
     }
+}
+
+/// Appends to a file of this length; on an error it keeps it.
+fn append(path: &Path, length: u64, text: &str) -> io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(text.as_bytes()).inspect_err(|_| {
+        let _ = file.set_len(length); // the write's own error is the one to report
+    })
 }
 
 #[cfg(test)]
@@ -211,5 +233,33 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let expected = ["window_s = 2.0", "others_cores = 0.5", "stolen_cores = 0.0", "throttles = 0"];
         assert_eq!((&lines[..4], &lines[4..]), (&expected[..], &["withheld_s = 0.0"][..]));
+    }
+
+    /// `[git]` is the last table of the start.
+    #[test]
+    fn the_end_continues_the_start() {
+        let load = Load {
+            window_s: 2.0,
+            others_cores: 0.5,
+            stolen_cores: 0.0,
+            cores: 2,
+            throttles: 0,
+            withheld_s: 0.0,
+        };
+        let load = Some(MachineLoad { load, average_1m: Some(0.5) });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("environment.toml");
+        let start = "command = \"x\"\n\n[git]\ncommit = \"c0ffee\"\n";
+        let ended = |end: End| {
+            std::fs::write(&path, start).unwrap();
+            append(&path, start.len() as u64, &end.text().unwrap()).unwrap();
+            std::fs::read_to_string(&path).unwrap()
+        };
+        assert_eq!(ended(End { dirty: None, load: None, during: None }), start);
+        let whole: toml::Table = ended(End { dirty: Some(true), load, during: None }).parse().unwrap();
+        assert_eq!(whole["git"]["dirty"].as_bool(), Some(true));
+        assert_eq!(whole["load"]["average_1m"].as_float(), Some(0.5));
+        std::fs::remove_file(&path).unwrap();
+        assert!(append(&path, 0, "dirty = true").is_err());
     }
 }
