@@ -152,6 +152,9 @@ fn processes_on_other_data_are_not_mixed() {
     });
     let sweep = Folder::within(&runs).unwrap().0;
     copy(&trials(&other)[1].0, &sweep.join("001-max_epochs=2"));
+    // One that joins does so.
+    let file = fs::File::options().append(true).open(sweep.join("sweep.toml")).unwrap();
+    file.set_modified(std::time::SystemTime::now()).unwrap();
     let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("error: the data are not those that"), "{ended:?}");

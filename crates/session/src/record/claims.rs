@@ -65,7 +65,7 @@ impl Claims {
         }
     }
 
-    /// Tells the first process that there are others. Two within a tick of the clock would not be told apart.
+    /// Tells the first process that there are others, by a time that differs from the one that it saw.
     fn join(&mut self) -> io::Result<()> {
         self.joined = self.changed();
         while !self.is_first && self.joined.is_some() && self.joined == self.changed() {

@@ -320,7 +320,7 @@ fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
     for attempt in 2_u64.. {
         match fs::create_dir(&path) {
             Ok(()) => break,
-            Err(e) if e.kind() == io::ErrorKind::NotFound && !parent.is_dir() => {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists && !parent.is_dir() => {
                 fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
