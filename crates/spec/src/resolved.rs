@@ -110,7 +110,7 @@ pub(super) fn hashed(spec: &impl Serialize) -> String {
 
 /// Puts names of files in the place of absolute paths; returns whether there are any.
 fn name_all_files(table: &mut Table) -> bool {
-    table.iter_mut().fold(false, |any, (_, value)| name_files(value) || any)
+    table.iter_mut().map(|(_, value)| name_files(value)).filter(|named| *named).count() > 0
 }
 
 fn name_files(value: &mut Value) -> bool {
@@ -122,7 +122,7 @@ fn name_files(value: &mut Value) -> bool {
             true
         }
         Value::Table(table) => name_all_files(table),
-        Value::Array(items) => items.iter_mut().fold(false, |any, value| name_files(value) || any),
+        Value::Array(items) => items.iter_mut().map(name_files).filter(|named| *named).count() > 0,
         _ => false,
     }
 }
