@@ -34,18 +34,23 @@ pub fn launch<P: Planned>(
         );
         return Exit::Refused;
     }
-    if start.launch.dry_run {
-        let left = trials_left(session, resumed(session.resume()));
-        let folder = resumed(session.resume()).map(|folder| folder.path().to_owned());
-        let script = text(session, &folder.unwrap_or_else(|| session.new_sweep_path()), left, start);
-        return script.map_or_else(|exit| exit, |(script, _)| print(&script));
-    }
-    let PlannedSweep { folder, left } = match plan_sweep(session, prepared, machine) {
+    let planned = if start.launch.dry_run {
+        let found = resumed(session.resume());
+        let path = found.map_or_else(|| session.new_sweep_path(), |folder| folder.path().to_owned());
+        Ok(PlannedSweep { folder: RunDir::existing(path), left: trials_left(session, found) })
+    } else {
+        plan_sweep(session, prepared, machine)
+    };
+    let PlannedSweep { folder, left } = match planned {
         Ok(sweep) => sweep,
         Err(exit) => return exit,
     };
     if left == 0 {
         return print(&format!("`{}`: no trial is left to run\n", folder.path().display()));
+    }
+    if start.launch.dry_run {
+        let script = text(session, folder.path(), left, start);
+        return script.map_or_else(|exit| exit, |(script, _)| print(&script));
     }
     let submitted = text(session, folder.path(), left, start)
         .and_then(|(script, tasks)| submit(folder.path(), &script, tasks).map_err(|e| report(&e)));

@@ -132,6 +132,9 @@ fn what_is_submitted_runs_as_written() {
     assert!(cluster.text(&format!("{sweep}/{folder}/environment.toml")).contains("slurm_job = \"12_0\"\n"));
     let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm"]);
     assert_eq!((ended.code, ended.stdout), (Some(0), format!("`{sweep}`: no trial is left to run\n")));
+    // The help of options that all commands have does not stand among those of the cluster.
+    let help = cluster.runner(&["--help"]).stdout;
+    assert!(help.find("--color").unwrap() < help.find("On a cluster:").unwrap(), "{help}");
 }
 
 /// One that comes late would find no other at work, and repeat what failed again and again; a new submission repeats it.

@@ -40,11 +40,12 @@ Results go to a folder of their own below --runs-dir; nothing is ever overwritte
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    #[command(flatten)]
-    run: StartOptions,
+    // Before the options that stand below a heading of their own.
     /// When to colour what is printed
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
+    #[command(flatten)]
+    run: StartOptions,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
