@@ -94,6 +94,10 @@ impl Comparison {
         let value = format!("{} {}", metric.name, metric.with_interval(best.value, best.interval));
         let count =
             if best.samples.len() > 1 { format!(", n {}", best.samples.len()) } else { String::new() };
+        if settings.len() == 1 && best.samples.len() > 1 {
+            // The value is the mean of all, none of which is it.
+            return format!("{value}{count}; best: {name}\n");
+        }
         let answer = format!("best: {name}, {value}{count}");
         if settings.len() == 1 {
             return format!("{answer}\n");

@@ -118,6 +118,8 @@ class Runs(unittest.TestCase):
         program.chmod(0o755)
         self.addCleanup(os.environ.update, {"RUNNER_BINARY": os.environ.pop("RUNNER_BINARY", "")})
         os.environ["RUNNER_BINARY"] = str(program.resolve())
+        # A process that a shell puts into the background ignores it.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT]).start()
         begun = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
