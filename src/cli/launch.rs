@@ -37,7 +37,7 @@ pub fn launch<P: Planned>(
     let planned = if start.launch.dry_run {
         let found = resumed(session.resume());
         let path = found.map_or_else(|| session.new_sweep_path(), |folder| folder.path().to_owned());
-        Ok(PlannedSweep { folder: RunDir::existing(path), left: trials_left(session, found) })
+        Ok(PlannedSweep { folder: RunDir::existing(path), left: trials_left(session, prepared, found) })
     } else {
         plan_sweep(session, prepared, machine)
     };
@@ -52,12 +52,13 @@ pub fn launch<P: Planned>(
         let script = text(session, folder.path(), left, start);
         return script.map_or_else(|exit| exit, |(script, _)| print(&script));
     }
-    let submitted = text(session, folder.path(), left, start)
-        .and_then(|(script, tasks)| submit(folder.path(), &script, tasks).map_err(|e| report(&e)));
+    let submitted = text(session, folder.path(), left, start).map_err(|exit| (exit, false)).and_then(
+        |(script, tasks)| submit(folder.path(), &script, tasks).map_err(|e| (report(&e), e.is_uncertain())),
+    );
     match submitted {
         Ok(job) => print_submitted(&job, folder.path(), left, start),
-        Err(exit) => {
-            if matches!(session.resume(), Resume::No) {
+        Err((exit, may_be_taken)) => {
+            if matches!(session.resume(), Resume::No) && !may_be_taken {
                 remove_new(folder.path());
             }
             exit
@@ -78,9 +79,9 @@ fn text<P: Planned>(
 ) -> Result<(String, u32), Exit> {
     let options = &session.experiment.launcher.slurm;
     let sweep = std::path::absolute(sweep).unwrap_or_else(|_| sweep.to_owned());
-    if sweep.to_string_lossy().contains(char::is_control) {
+    if sweep.to_str().is_none_or(|path| path.contains(|c: char| c.is_control() || c == '\\')) {
         let message = format!(
-            "`{}`: Slurm takes no control characters in a path",
+            "`{}`: Slurm takes no control characters, backslashes, or bytes that are not UTF-8 in a path",
             escape_line(&sweep.to_string_lossy())
         );
         print_error(message, Some("choose another `--runs-dir`"));
@@ -128,7 +129,12 @@ fn submit(sweep: &Path, script: &str, tasks: u32) -> Result<Submission, SlurmErr
     let (job, cluster, remarks) = slurm::submit(script)?;
     print_stderr(&remarks);
     let submission = Submission { job, cluster, tasks, submitted: rfc3339(now()) };
-    submission.append(sweep)?;
+    submission.append(sweep).inspect_err(|_| {
+        let job = &submission.job;
+        print_stderr(&format!(
+            "warning: Slurm has taken job {job}, which is not recorded: `scancel {job}` ends it\n"
+        ));
+    })?;
     let path = folder.join(format!("{}.sh", submission.job));
     fs::write(&path, script).map_err(|source| SlurmError::Write { path, source })?;
     Ok(submission)

@@ -25,7 +25,33 @@ pub enum SlurmError {
     Malformed { path: PathBuf, message: String },
 }
 
+/// Variables that `sbatch` prefers to the script, and the option that they change. Where the script leaves it to the site,
+/// they count; an array that `sbatch` waits for would keep this process waiting, too.
+const OVERRIDING: [(&str, &str); 12] = [
+    ("SBATCH_ACCOUNT", "--account="),
+    ("SBATCH_ARRAY_INX", "--array="),
+    ("SBATCH_GPUS", "--gpus="),
+    ("SBATCH_JOB_NAME", "--job-name="),
+    ("SBATCH_NO_REQUEUE", "--requeue"),
+    ("SBATCH_OPEN_MODE", "--open-mode="),
+    ("SBATCH_OUTPUT", "--output="),
+    ("SBATCH_PARTITION", "--partition="),
+    ("SBATCH_REQUEUE", "--requeue"),
+    ("SBATCH_SIGNAL", "--signal="),
+    ("SBATCH_TIMELIMIT", "--time="),
+    ("SBATCH_WAIT", ""),
+];
+
 impl SlurmError {
+    /// Whether Slurm may have done what it was asked to, all the same.
+    pub fn is_uncertain(&self) -> bool {
+        match self {
+            Self::Missing(_) | Self::Run { .. } => false,
+            Self::Refused { words, .. } => words.contains("timed out"),
+            Self::Answer { .. } | Self::Write { .. } | Self::Malformed { .. } => true,
+        }
+    }
+
     pub(super) fn run(command: &'static str, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound => Self::Missing(command),
@@ -41,7 +67,13 @@ pub(super) fn ask(
     input: Option<&str>,
 ) -> Result<(String, String), SlurmError> {
     let failed = |source| SlurmError::run(command, source);
-    let mut child = Command::new(command)
+    let mut asked = Command::new(command);
+    for (variable, option) in OVERRIDING {
+        if input.is_some_and(|script| script.contains(&format!("#SBATCH {option}"))) {
+            asked.env_remove(variable);
+        }
+    }
+    let mut child = asked
         .args(arguments)
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())

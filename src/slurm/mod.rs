@@ -25,9 +25,11 @@ pub const FOLDER: &str = "slurm";
 /// There is no `sbatch`, or it refuses.
 pub fn submit(script: &str) -> Result<(String, Option<String>, String), SlurmError> {
     let (answer, remarks) = ask("sbatch", &["--parsable"], Some(script))?;
-    let (job, cluster) = match answer.trim().split_once(';') {
+    // A site's wrapper may print lines of its own before it.
+    let line = answer.trim().lines().last().unwrap_or_default().trim();
+    let (job, cluster) = match line.split_once(';') {
         Some((job, cluster)) => (job, Some(cluster.to_owned())),
-        None => (answer.trim(), None),
+        None => (line, None),
     };
     if job.is_empty() || !job.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err(SlurmError::Answer { command: "sbatch", answer });

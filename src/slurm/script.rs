@@ -51,6 +51,10 @@ impl Script<'_> {
         }
         let words = [("partition", partition.clone()), ("account", account.clone())];
         let numbers = [("gpus", gpus.map(|gpus| gpus.to_string())), ("time", time.map(limit))];
+        if gpus.is_some() {
+            // Their number is the whole job's: the trial finds all of them on its own node.
+            option("--nodes=1");
+        }
         for (name, value) in words.into_iter().chain(numbers) {
             value.into_iter().for_each(|value| option(&format!("--{name}={}", quoted(&value))));
         }
@@ -113,6 +117,7 @@ mod tests {
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
+#SBATCH --nodes=1
 #SBATCH --partition=gpu,long
 #SBATCH --account="my \"lab\""
 #SBATCH --gpus=2

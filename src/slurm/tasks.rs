@@ -75,7 +75,7 @@ pub fn accounts(jobs: &[Submission]) -> Option<Accounts> {
     let mut accounts = Accounts::default();
     for (cluster, ids) in by_cluster(jobs) {
         let columns = "JobID,State,ElapsedRaw,CPUTimeRAW,MaxRSS";
-        let arguments = ["-n", "-P", "--units=K", "-o", columns, "-j", &ids];
+        let arguments = ["-n", "-P", "-D", "--units=K", "-o", columns, "-j", &ids];
         // It may be missing, or say in words that accounting is off, and yet end well.
         let (answer, _) = ask("sacct", &with_cluster(cluster, &arguments), None).ok()?;
         answer.lines().for_each(|line| accounts.add(line));

@@ -90,6 +90,7 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
         "#SBATCH --open-mode=append",
         "#SBATCH --signal=B:USR1@120",
         "#SBATCH --requeue",
+        "#SBATCH --nodes=1",
         "#SBATCH --partition=gpu",
         "#SBATCH --account=lab",
         "#SBATCH --gpus=1",
@@ -98,9 +99,9 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
         "module load cuda, x",
         "set -u",
     ];
-    assert_eq!(lines[4..14], options);
-    assert!(lines[14].starts_with("exec /") && lines[14].contains("runner run --resume '/"), "{}", lines[14]);
-    assert!(lines[14].ends_with("' --slurm-task --threads 2 --jobs 2"), "{}", lines[14]);
+    assert_eq!(lines[4..15], options);
+    assert!(lines[15].starts_with("exec /") && lines[15].contains("runner run --resume '/"), "{}", lines[15]);
+    assert!(lines[15].ends_with("' --slurm-task --threads 2 --jobs 2"), "{}", lines[15]);
     assert_eq!(fs::read_dir(cluster.place.path()).unwrap().count(), 2, "a dry run makes a folder");
 }
 
@@ -174,13 +175,56 @@ fn what_sbatch_refuses_is_said_in_its_words() {
         &slurm,
         "error: `sbatch` refuses: invalid partition specified: none; Batch job submission failed\n",
     );
-    cluster.answers("sbatch", "echo welcome");
-    refused(&slurm, "gave an answer that is not understood: welcome");
     refused(&["--launcher=slurm", "~sweep"], "error: `--launcher` takes a sweep, and this is one run");
     refused(&["--launcher=slurm", "--array=0"], "a number of tasks, such as 256, or `256%32`");
     refused(&["--launcher=slurm", "launcher.slurm.gpus=1,2"], "`launcher.slurm.gpus` cannot be an axis");
     refused(&["--launcher=slurm", "launcher.slurm.partitoin=a"], "did you mean `partition`?");
     refused(&["--gpus=1"], "--launcher");
+    // Slurm may have taken the job: what its tasks look for stays.
+    for script in
+        ["echo welcome", "echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1"]
+    {
+        cluster.answers("sbatch", script);
+        let ended = cluster.runner(&["spec.toml", "--launcher", "slurm"]);
+        assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{ended:?}");
+        assert!(cluster.place.path().join("runs/points").exists(), "{ended:?}");
+    }
+}
+
+/// Trials that the rungs stopped are over, though they have epochs left.
+#[test]
+fn a_finished_sweep_of_successive_halving_leaves_nothing_to_submit() {
+    let spec = format!("{SPEC}\n[sweep.stop.asha]\nmin_epochs = 1\nfactor = 3\n");
+    let cluster = Cluster::new(&spec);
+    let ran = cluster.runner(&["spec.toml", "trainer.max_epochs=3", "-q"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let sweep = ran.stdout.trim();
+    assert!(cluster.text(&format!("{sweep}/sweep.csv")).contains(",stopped,"));
+    let ended = cluster.runner(&["run", "--resume", sweep, "--launcher=slurm", "--dry-run"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.ends_with("no trial is left to run\n"), "{ended:?}");
+}
+
+/// `sbatch` prefers variables to its script: those that would change what the user asked for are not handed on.
+#[test]
+fn what_the_user_asks_for_outranks_variables_of_the_shell() {
+    let cluster = Cluster::new(SPEC);
+    cluster.answers(
+        "sbatch",
+        "echo \"$SBATCH_PARTITION|$SBATCH_ACCOUNT|$SBATCH_ARRAY_INX\" > seen; echo a banner; echo 12",
+    );
+    let mut command = cluster.place.command(&["spec.toml", "--launcher=slurm", "--partition=gpu", "-q"]);
+    command.env("PATH", &cluster.commands);
+    for (variable, value) in
+        [("SBATCH_PARTITION", "cpu"), ("SBATCH_ACCOUNT", "lab"), ("SBATCH_ARRAY_INX", "0-9")]
+    {
+        command.env(variable, value);
+    }
+    let ended = Ended::from_output(command.output().unwrap());
+    assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+    assert_eq!(cluster.text("seen"), "|lab|\n");
+    let jobs = cluster.text(&format!("{}/slurm.toml", ended.stdout.trim()));
+    assert!(jobs.contains("job = \"12\""), "{jobs}");
 }
 
 #[test]

@@ -160,9 +160,10 @@ impl Entry {
     }
 }
 
-/// MLflow's numbers: running, finished, failed, killed.
+/// MLflow's numbers: scheduled, finished, failed, killed, running.
 fn status(status: &str) -> u8 {
     match status {
+        "waiting" => 2,
         "finished" => 3,
         "failed" | "diverged" => 4,
         "interrupted" | "stopped" => 5,

@@ -96,8 +96,14 @@ struct RecorderThread {
 impl RecorderThread {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
         while let Ok(Message::Events(mut events)) = receiver.recv() {
+            // Files are flushed where nothing waits; where something always does, now and then.
+            let mut taken = 0;
             let is_last = loop {
                 self.take(events);
+                taken += 1;
+                if taken == WAITING {
+                    break false;
+                }
                 match receiver.try_recv() {
                     Ok(Message::Events(more)) => events = more,
                     Ok(Message::Close) => break true,

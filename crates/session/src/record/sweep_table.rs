@@ -253,7 +253,10 @@ impl SweepTable {
         // To make a reader takes longer than to read these two lines.
         if !text.contains('"') {
             let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
-            return Ok(of_rows(&lines.next().unwrap_or_default(), &lines.next().unwrap_or_default()));
+            let [columns, row] = [lines.next().unwrap_or_default(), lines.next().unwrap_or_default()];
+            if columns.len() == row.len() {
+                return Ok(of_rows(&columns, &row));
+            }
         }
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let columns = reader.headers().map_err(unreadable)?.clone();

@@ -153,6 +153,8 @@ impl Sink for TensorBoard {
             },
             Event::Train(block) => self.train(block),
             Event::Validation(row) => self.validation(row),
+            // A run goes on after it: what came before must be in the file.
+            Event::Checkpoint(_) => self.flush(),
             _ => Ok(()),
         }
     }

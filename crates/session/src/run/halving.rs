@@ -83,7 +83,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let is_ours = matches!(self.own(*trial).1, Prepared::Run(_));
             is_ours && self.with(|progress| progress.ends[*trial].is_none())
         };
-        let lost: Vec<usize> = rung.trials.difference(&rung.go_on).copied().filter(is_lost).collect();
+        let mut lost: Vec<usize> = rung.trials.difference(&rung.go_on).copied().filter(is_lost).collect();
         if lost.is_empty() || self.is_cut() {
             return;
         }
@@ -91,7 +91,15 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let text = named(Some(*trial), "begins again, since its folder is gone\n");
             self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
         }
-        self.run_phase(Phase::new(lost, Some(epochs)));
+        // What others run is theirs, unless they die.
+        loop {
+            let phase = self.run_phase(Phase::new(lost, Some(epochs)));
+            lost = phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner);
+            if lost.is_empty() || self.is_cut() {
+                return;
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// A trial that is at a rung stays there.

@@ -106,7 +106,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let left = self.left();
             if left.is_empty() || self.is_cut() {
                 // Says why they are not run.
-                let all = (0..self.prepared.len()).filter(|_| self.is_cut()).collect();
+                let all = if self.is_cut() { (0..self.prepared.len()).collect() } else { Vec::new() };
                 self.run_phase(Phase { is_last: true, ..Phase::new(all, None) });
                 self.repeat_ends();
                 return Ok(true);

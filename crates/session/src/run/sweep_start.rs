@@ -52,17 +52,29 @@ pub fn plan_sweep<P: Planned>(
 ) -> Result<PlannedSweep, Exit> {
     let begun = begin(session, prepared, machine);
     let sweep = begun.unwrap_or_else(|e| Err(report_error(&ExecuteError::Record(e), None)))?;
-    let left = trials_left(session, Some(&sweep.folder));
+    let left = trials_left(session, prepared, Some(&sweep.folder));
     Ok(PlannedSweep { folder: sweep.folder, left })
 }
 
 /// Trials that are not done in a sweep's folder; all, where there is none.
-pub fn trials_left<P: Planned>(session: &Session<'_, P>, folder: Option<&RunDir>) -> usize {
+pub fn trials_left<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    folder: Option<&RunDir>,
+) -> usize {
     let (halving, trials) = (session.experiment.stop, session.experiment.trials.len());
-    let Some(folder) = folder else { return trials };
-    let left = halving.and_then(|halving| Rungs::new(halving, folder.clone()).left());
-    let ends = sweep_folder::ends(folder, false, &folder.trials(), trials, left.as_ref());
-    ends.iter().filter(|end| end.as_ref().is_none_or(is_at_rung)).count()
+    let rungs = folder.zip(halving).and_then(|(folder, halving)| Rungs::new(halving, folder.clone()).left());
+    let ends = folder.map_or_else(
+        || vec![None; trials],
+        |folder| sweep_folder::ends(folder, false, &folder.trials(), trials, rungs.as_ref()),
+    );
+    // Those that the decided rungs stopped are over, though they have more epochs.
+    let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
+        prepared.get(*trial).is_none_or(|own| matches!(own, Prepared::Run(_)))
+            && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
+            && end.as_ref().is_none_or(is_at_rung)
+    };
+    ends.into_iter().enumerate().filter(is_left).count()
 }
 
 fn begin<'s, 'a, P: Planned>(

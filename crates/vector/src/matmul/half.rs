@@ -1,8 +1,8 @@
 //! Products whose operands are bfloat16: both are laid out in tiles beforehand, each by all threads together.
 //!
 //! Columns are cut into groups, so that a group of the right operand stays in the L2 cache while all rows pass by, and
-//! terms into blocks, between which the result holds the sums. A sum is one chain over its steps of 32 terms: its bits
-//! depend on the instructions alone.
+//! terms into blocks, between which the result holds the sums. A sum is one chain over its steps of 32 terms (an
+//! update's, over those of a block, after which it is applied): its bits depend on the instructions alone.
 
 use std::ops::Range;
 

@@ -49,8 +49,8 @@ pub(super) fn is_supported() -> bool {
         && states >> TILE_DATA & 1 == 1
 }
 
-/// Whether the kernel also lets this process use them. It is asked once, and only by those who will: tiles are 8 KiB of a
-/// thread's state, for which every stack of a signal handler must have room from then on.
+/// Whether the kernel also lets this process use them. It is asked once, and only by those who multiply in bf16 or measure
+/// how fast that is: tiles are 8 KiB of a thread's state, for which every stack of a signal handler must have room from then on.
 pub(super) fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| is_supported() && prctl(REQUEST_PERMISSION, TILE_DATA))
