@@ -27,6 +27,7 @@ pub fn submit(script: &str) -> Result<(String, Option<String>, String), SlurmErr
     let (answer, remarks) = ask("sbatch", &["--parsable"], Some(script))?;
     // A site's wrapper may print lines of its own before it.
     let line = answer.trim().lines().last().unwrap_or_default().trim();
+    let line = line.strip_prefix("Submitted batch job ").unwrap_or(line);
     let (job, cluster) = match line.split_once(';') {
         Some((job, cluster)) => (job, Some(cluster.to_owned())),
         None => (line, None),

@@ -176,6 +176,8 @@ fn what_sbatch_refuses_is_said_in_its_words() {
         "error: `sbatch` refuses: invalid partition specified: none; Batch job submission failed\n",
     );
     refused(&["--launcher=slurm", "~sweep"], "error: `--launcher` takes a sweep, and this is one run");
+    refused(&["--launcher=slurm", "--sbatch=--array=0-99"], "that the launcher does not set itself");
+    refused(&["--launcher=slurm", "--sbatch=-t60"], "that the launcher does not set itself");
     refused(&["--launcher=slurm", "--array=0"], "a number of tasks, such as 256, or `256%32`");
     refused(&["--launcher=slurm", "launcher.slurm.gpus=1,2"], "`launcher.slurm.gpus` cannot be an axis");
     refused(&["--launcher=slurm", "launcher.slurm.partitoin=a"], "did you mean `partition`?");
@@ -211,7 +213,7 @@ fn what_the_user_asks_for_outranks_variables_of_the_shell() {
     let cluster = Cluster::new(SPEC);
     cluster.answers(
         "sbatch",
-        "echo \"$SBATCH_PARTITION|$SBATCH_ACCOUNT|$SBATCH_ARRAY_INX\" > seen; echo a banner; echo 12",
+        "echo \"$SBATCH_PARTITION|$SBATCH_ACCOUNT|$SBATCH_ARRAY_INX\" > seen; echo a banner; echo Submitted batch job 12",
     );
     let mut command = cluster.place.command(&["spec.toml", "--launcher=slurm", "--partition=gpu", "-q"]);
     command.env("PATH", &cluster.commands);

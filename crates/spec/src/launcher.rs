@@ -103,11 +103,40 @@ fn line(v: Item<'_>) -> String {
     })
 }
 
+/// Options that the launcher sets, or that would keep it from learning the job's number.
+const OWN_OPTIONS: [&str; 13] = [
+    "--array",
+    "-a",
+    "--output",
+    "-o",
+    "--time",
+    "-t",
+    "--signal",
+    "--no-requeue",
+    "--open-mode",
+    "--wait",
+    "-W",
+    "--wrap",
+    "--test-only",
+];
+
+fn is_own(option: &str) -> bool {
+    let name = match option.starts_with("--") {
+        true => option.split('=').next(),
+        false => option.get(..2),
+    };
+    name.is_some_and(|name| OWN_OPTIONS.contains(&name))
+}
+
 fn options(v: Item<'_>) -> Vec<String> {
     v.list(0..=1000, |v| {
         let schema = json!({ "type": "string", "pattern": "^--?[A-Za-z]" });
-        v.custom("an option of `sbatch`, such as `--mem=16G`", schema, "--mem=1G".to_owned(), |v| match v {
-            Value::String(text) => Some(text.clone()).filter(|text| text.starts_with('-') && fits_line(text)),
+        let what = "an option of `sbatch` that the launcher does not set itself, as it does array, output, signal and time, \
+                    such as `--mem=16G`";
+        v.custom(what, schema, "--mem=1G".to_owned(), |v| match v {
+            Value::String(text) => {
+                Some(text.clone()).filter(|text| text.starts_with('-') && fits_line(text) && !is_own(text))
+            }
             _ => None,
         })
     })
