@@ -79,7 +79,7 @@ impl Kernel {
     /// Lays out some strips of a left operand `[m, k]` into `out`, the slice at their [`left_range`](Self::left_range).
     ///
     /// # Panics
-    /// If a slice is shorter than its shape, or the kernel is one of f32.
+    /// If a slice is shorter than its shape, the operand is laid out already, or the kernel is one of f32.
     pub fn pack_left(self, lhs: Lhs<'_>, [m, k]: [usize; 2], strips: Range<usize>, out: &mut [f32]) {
         let operand = match lhs {
             Lhs::Rows { data, stride } => Operand { data, stride, by_terms: true, lines: m, terms: k },

@@ -213,6 +213,9 @@ fn append(path: &Path, length: u64, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const LOAD: Load =
+        Load { window_s: 2.0, others_cores: 0.5, stolen_cores: 0.0, cores: 2, throttles: 0, withheld_s: 0.0 };
+
     #[test]
     fn a_clock_may_be_before_1970() {
         let time = std::time::UNIX_EPOCH - std::time::Duration::from_millis(86_400_500);
@@ -221,15 +224,7 @@ mod tests {
 
     #[test]
     fn the_load_is_a_flat_table_of_what_is_known() {
-        let known = Load {
-            window_s: 2.0,
-            others_cores: 0.5,
-            stolen_cores: 0.0,
-            cores: 2,
-            throttles: 0,
-            withheld_s: 0.0,
-        };
-        let text = toml::to_string(&MachineLoad { load: known, average_1m: None }).unwrap();
+        let text = toml::to_string(&MachineLoad { load: LOAD, average_1m: None }).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = ["window_s = 2.0", "others_cores = 0.5", "stolen_cores = 0.0", "throttles = 0"];
         assert_eq!((&lines[..4], &lines[4..]), (&expected[..], &["withheld_s = 0.0"][..]));
@@ -238,15 +233,7 @@ mod tests {
     /// `[git]` is the last table of the start.
     #[test]
     fn the_end_continues_the_start() {
-        let load = Load {
-            window_s: 2.0,
-            others_cores: 0.5,
-            stolen_cores: 0.0,
-            cores: 2,
-            throttles: 0,
-            withheld_s: 0.0,
-        };
-        let load = Some(MachineLoad { load, average_1m: Some(0.5) });
+        let load = Some(MachineLoad { load: LOAD, average_1m: Some(0.5) });
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("environment.toml");
         let start = "command = \"x\"\n\n[git]\ncommit = \"c0ffee\"\n";
