@@ -317,14 +317,17 @@ fn make_numbered(parent: &Path) -> Result<PathBuf, RecordError> {
 /// Makes a folder that was not there. Only mkdir itself says whether a name is free: looking first would race.
 fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
     let mut path = parent.join(name);
-    for attempt in 2_u64.. {
+    let mut number = 1_u64;
+    loop {
         match fs::create_dir(&path) {
             Ok(()) => break,
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists && !parent.is_dir() => {
-                fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
-            }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                path = parent.join(format!("{name}-{attempt}"))
+                number += 1;
+                path = parent.join(format!("{name}-{number}"));
+            }
+            // Another process may have made the parent since: then the name is tried again all the same.
+            Err(e) if e.kind() == io::ErrorKind::NotFound || !parent.is_dir() => {
+                fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
             }
             Err(e) => return Err(RecordError::make_folder(&path, e)),
         }
@@ -334,7 +337,7 @@ fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, sync::Barrier, thread};
 
     use super::*;
 
@@ -344,19 +347,23 @@ mod tests {
 
     #[test]
     fn eight_threads_at_once_get_eight_folders() {
-        let runs = tempfile::tempdir().unwrap();
-        let made: BTreeSet<String> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..8)
-                .map(|_| {
-                    scope.spawn(|| RunDir::create(runs.path(), "lin/reg", time(), "0123abcd").unwrap().name())
-                })
-                .collect();
-            threads.into_iter().map(|t| t.join().unwrap()).collect()
-        });
         let mut expected = BTreeSet::from(["20270115T080000Z-0123abcd".to_owned()]);
         expected.extend((2..=8).map(|n| format!("20270115T080000Z-0123abcd-{n}")));
-        assert_eq!(made, expected);
-        assert_eq!(fs::read_dir(runs.path().join("lin_reg")).unwrap().count(), 8);
+        // Often enough that some threads find the parent missing while another makes it.
+        for _ in 0..50 {
+            let runs = tempfile::tempdir().unwrap();
+            let start = Barrier::new(8);
+            let create = || {
+                start.wait();
+                RunDir::create(runs.path(), "lin/reg", time(), "0123abcd").unwrap().name()
+            };
+            let made: BTreeSet<String> = thread::scope(|scope| {
+                let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+                threads.into_iter().map(|t| t.join().unwrap()).collect()
+            });
+            assert_eq!(made, expected);
+            assert_eq!(fs::read_dir(runs.path().join("lin_reg")).unwrap().count(), 8);
+        }
     }
 
     #[test]
