@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    ends::{LIMIT, quiet, send, wait_for_lines, wait_until},
+    ends::{LIMIT, quiet, send, stop, wait_for_lines, wait_until},
     process::{Ended, Sandbox},
 };
 
@@ -108,6 +108,7 @@ impl Terminal {
     }
 
     /// Waits until these words stand on its screen.
+    #[track_caller]
     fn wait_for(&mut self, words: &str) {
         let path = self.place.path().join("screen");
         wait_until(&mut self.script, || fs::read_to_string(&path).is_ok_and(|text| text.contains(words)));
@@ -218,7 +219,7 @@ fn a_second_signal_does_not_leave_a_drawn_run_behind() {
     let Some(mut terminal) = Terminal::start(Sandbox::new(super::run::LINREG), &DRAWN) else { return };
     terminal.wait_for("train loss");
     let run = terminal.children();
-    kill("-STOP", &run);
+    stop(&run);
     kill("-INT", &terminal.pid());
     terminal.wait_for("the run was asked to end");
     kill("-TERM", &terminal.pid());

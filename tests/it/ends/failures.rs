@@ -15,13 +15,15 @@ use super::{
     numbers, quiet, wait_for_lines, wait_for_lines_of,
 };
 
-/// Address space for the program and its data, but not for the stacks of many threads.
+/// Address space for the program and its data, but not for the stacks of many threads. Those are large, so that what is
+/// left when one does not fit is enough for all else that a thread takes as it starts.
 #[test]
 fn threads_that_cannot_be_started_leave_no_folder() {
     let place = Sandbox::new(LINREG);
     let limited = |more: &str| {
         let line = format!(
-            "ulimit -v 200000; exec {RUNNER} spec.toml devices.engine=team --threads 200 --runs-dir r {more}"
+            "ulimit -v 400000; export MALLOC_ARENA_MAX=1 RUST_MIN_STACK=40000000; \
+             exec {RUNNER} spec.toml devices.engine=team --threads 200 --runs-dir r {more}"
         );
         let command = Command::new("sh").args(["-c", &line]).current_dir(place.path()).output();
         Ended::from_output(command.unwrap())

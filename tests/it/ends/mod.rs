@@ -36,6 +36,20 @@ pub fn send(signal: &str, child: &Child) {
     assert!(status.success());
 }
 
+/// Stops a process. When this returns, no thread of it will take a signal.
+pub fn stop(pid: &str) {
+    assert!(Command::new("kill").args(["-STOP", pid]).status().unwrap().success());
+    let begun = Instant::now();
+    let stands = |thread: fs::DirEntry| {
+        fs::read_to_string(thread.path().join("status")).is_ok_and(|status| status.contains("State:\tT"))
+    };
+    while !fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().all(stands) {
+        assert!(begun.elapsed() < LIMIT, "it does not stop");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[track_caller]
 pub fn wait_until(child: &mut Child, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {

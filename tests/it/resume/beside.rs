@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     super::{
-        ends::{LIMIT, quiet, send, wait_until},
+        ends::{LIMIT, quiet, send, stop, wait_until},
         process::{Ended, Folder, Sandbox, Table},
     },
     SPEC, copy,
@@ -91,8 +91,7 @@ fn points_are_known_by_their_places() {
         locks.lines().any(|line| line.ends_with(&format!(" {byte} {byte}")))
     };
     loop {
-        send("-STOP", &first);
-        thread::sleep(Duration::from_millis(5));
+        stop(&first.id().to_string());
         if ![1, 2].into_iter().any(|lock| has_lock((1 << 40) + lock)) {
             break;
         }
