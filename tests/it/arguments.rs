@@ -166,6 +166,8 @@ fn a_short_name_is_met_with_the_key() {
         ("model.layers=[{ linear = 16 }]", "write `linear = { out_features = 16 }`"),
         ("model.layers=[{ dropout = 0.5 }]", "write `dropout = { p = 0.5 }`"),
         ("logging.policy=[off,buffered]", "to try each value, write `logging.policy=off,buffered` after"),
+        ("threads=2", "it is an option of the command: `--threads`"),
+        ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
         // Several tables have it, and none of them is written.
         ("gamma=0.5", "known here: "),
     ] {

@@ -14,6 +14,9 @@ use super::{
     tree::{Node, Span, Table, Value},
 };
 
+/// Options of the command that people look for in the spec, too.
+const OPTIONS: [&str; 4] = ["threads", "jobs", "virtual-gpus", "runs-dir"];
+
 /// What the points of a sweep are read from.
 #[derive(Clone, Debug)]
 pub(super) struct Points<S> {
@@ -36,10 +39,14 @@ impl<S> Points<S> {
         let mut reading = Reading::new(&self.folder);
         let root = node(tree);
         let spec = reader::read(&root, &mut reading, read);
-        reading.suggest_elsewhere(|name| {
+        reading.hint_elsewhere(|name| {
+            if let Some(option) = OPTIONS.into_iter().find(|option| *option == name.replace('_', "-")) {
+                return Some(format!("it is an option of the command: `--{option}`"));
+            }
             let schema = self.schema.get_or_init(|| reader::describe(read));
             let Value::Table(tree) = &root.value else { return None };
-            schema::key_named(schema, name, |table| key::is_written(tree, table))
+            let key = schema::key_named(schema, name, |table| key::is_written(tree, table))?;
+            Some(format!("did you mean `{key}`?"))
         });
         problems.extend(reading.into_problems());
         if problems.is_empty() {

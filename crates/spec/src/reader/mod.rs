@@ -71,11 +71,11 @@ impl Reading {
         self.problems
     }
 
-    /// Suggests the keys of other tables that unknown ones are the names of.
-    pub fn suggest_elsewhere(&mut self, find: impl Fn(&str) -> Option<String>) {
+    /// Gives unknown keys that are the names of something elsewhere a hint that says what.
+    pub fn hint_elsewhere(&mut self, find: impl Fn(&str) -> Option<String>) {
         for (problem, name) in &self.unknown {
-            if let (Some(problem), Some(key)) = (self.problems.get_mut(*problem), find(name)) {
-                problem.hint = Some(format!("did you mean `{key}`?"));
+            if let (Some(problem), Some(hint)) = (self.problems.get_mut(*problem), find(name)) {
+                problem.hint = Some(hint);
             }
         }
     }
