@@ -62,6 +62,9 @@ impl ReportError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::NotFound { near: Some(near), .. } => Some(near),
+            Self::NotFound { path, .. } if path == "latest" => {
+                Some("the newest run or sweep is `$(runner latest)`")
+            }
             Self::NotFound { near: None, .. } | Self::NoMatch(_) | Self::NoRun(_) => Some(
                 "name a run folder (`runs/NAME/TIME-HASH`), a sweep folder, `runs/NAME` for all in it, or a glob in quotes",
             ),

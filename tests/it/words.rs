@@ -130,6 +130,8 @@ fn a_spec_from_standard_input() {
     let folder = ended.stdout.trim_end();
     assert!(folder.starts_with("elsewhere/piped/"), "{ended:?}");
     assert_eq!(piped(&["latest"], "").stdout.trim_end(), folder);
+    let hint = "error: `latest` does not exist\n  = hint: the newest run or sweep is `$(runner latest)`\n";
+    assert_eq!(piped(&["compare", "latest"], "").stderr, hint);
     let again = piped(&[&format!("{folder}/spec.toml"), "-q"], "");
     assert_eq!(again.code, Some(0), "{again:?}");
     assert_eq!(
