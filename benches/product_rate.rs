@@ -31,8 +31,8 @@ fn main() {
         ("W3", 1024, &[784, 2048, 2048, 10])
     };
     flush_denormals();
-    let half = words.iter().any(|w| w == "--bf16");
-    let kernel = if half { Kernel::half().expect("AMX or AVX512-BF16") } else { Kernel::detect() };
+    let bf16 = words.iter().any(|w| w == "--bf16");
+    let kernel = if bf16 { Kernel::bf16().expect("AMX or AVX512-BF16") } else { Kernel::detect() };
     let shapes = of_step(batch, widths);
     let mut all: Vec<Product> = shapes.iter().map(|&shape| Product::new(shape, threads, kernel)).collect();
     let (mut ours, mut gemm) = (Vec::new(), Vec::new());
@@ -52,13 +52,13 @@ fn main() {
         println!(
             "{{\"product_job\": \"{name}\", \"threads\": {threads}, \"kernel\": \"{}\", \
              \"ours_gflops\": {ours_gflops:.2}, \"gemm_gflops\": {gemm_gflops:.2}}}",
-            kernel.half_name().unwrap_or(kernel.name())
+            kernel.bf16_name().unwrap_or(kernel.name())
         );
         return;
     }
     println!(
         "products of {name}, {threads} threads, {}: GFLOP/s ours, gemm",
-        kernel.half_name().unwrap_or(kernel.name())
+        kernel.bf16_name().unwrap_or(kernel.name())
     );
     for (i, shape) in shapes.iter().enumerate() {
         let rate = |rounds: &[Vec<f64>]| shape.flops() / median(rounds.iter().map(|r| r[i]).collect()) / 1e9;

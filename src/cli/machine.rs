@@ -30,7 +30,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
         rates: cached.map_or_else(|| MachineRates::typical(&instruction_set), |cached| cached.figures),
         instruction_set,
-        bf16_unit: Kernel::half_here().map(str::to_owned),
+        bf16_unit: Kernel::bf16_here().map(str::to_owned),
         sum_rates,
     }
 }

@@ -10,13 +10,13 @@ use super::{devices::classes, parity::worst};
 fn bf16_on_the_cpu_is_near_f32_and_has_the_same_bits_for_any_number_of_threads() {
     let place = classes();
     let bf16 = |more: &[&str]| place.run(&[&["devices.precision=bf16"], more].concat());
-    let Some(unit) = Kernel::half().and_then(Kernel::half_name) else {
+    let Some(unit) = Kernel::bf16().and_then(Kernel::bf16_name) else {
         let refused = place.runner(&["spec.toml", "devices.precision=bf16"]);
         assert_eq!(refused.code, Some(2));
         assert!(refused.stderr.contains("or a processor with AMX or AVX512-BF16"), "{}", refused.stderr);
         return;
     };
-    assert_eq!(Kernel::half_here(), Some(unit));
+    assert_eq!(Kernel::bf16_here(), Some(unit));
     let (one, two, virtual_gpus) = (
         bf16(&["--threads=1"]).ended_by(0),
         bf16(&["--threads=2", "devices.engine=team"]).ended_by(0),
@@ -41,7 +41,7 @@ fn bf16_on_the_cpu_is_near_f32_and_has_the_same_bits_for_any_number_of_threads()
 /// Within the limit of `runner parity` for bf16: 32 times 2^-8 of each loss. PyTorch's curves are those of f32.
 #[test]
 fn bf16_on_the_cpu_follows_within_the_rule_of_bf16() {
-    if Kernel::half().is_none() {
+    if Kernel::bf16().is_none() {
         eprintln!("skipped: this processor has neither AMX nor AVX512-BF16");
         return;
     }

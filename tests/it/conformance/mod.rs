@@ -1,8 +1,8 @@
 //! The CPU beside the f64 references of `program::reference`: every instruction, whole programs, gradients; and the
 //! same bits from any number of threads.
 
+mod bf16;
 pub mod gradients;
-mod half;
 pub mod ops;
 mod poison;
 pub mod programs;

@@ -84,7 +84,7 @@ fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, 
 
 pub fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
     // Operands of bfloat16 are rounded by up to 2^-9.
-    let tolerance = if bench.kernel.half_name().is_some() { 2e-2 } else { 1e-5 };
+    let tolerance = if bench.kernel.bf16_name().is_some() { 2e-2 } else { 1e-5 };
     let width = programs.layout.log_width;
     let steps = sizes.rows.div_ceil(sizes.batch);
     let hyper: Vec<Hyper> = (0..steps)

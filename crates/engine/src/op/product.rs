@@ -321,8 +321,8 @@ mod tests {
             assert!(!shares(threads, shape), "{threads} {shape:?}");
         }
         // Strips of 32 rows, and more terms.
-        let half = Kernel::half_named("portable").expect("it is everywhere");
-        assert!(shares_of(half, 2, [257, 400, 260]) && shares_of(half, 2, [1024, 2048, 2048]));
-        assert!(!shares_of(half, 2, [255, 784, 256].map(|n| n / 2)) && !shares_of(half, 3, [257, 400, 260]));
+        let bf16 = Kernel::bf16_named("portable").expect("it is everywhere");
+        assert!(shares_of(bf16, 2, [257, 400, 260]) && shares_of(bf16, 2, [1024, 2048, 2048]));
+        assert!(!shares_of(bf16, 2, [255, 784, 256].map(|n| n / 2)) && !shares_of(bf16, 3, [257, 400, 260]));
     }
 }

@@ -64,7 +64,7 @@ impl ChunkPolicy<'_> {
             validates,
             saves_checkpoints,
             ranks_outputs: validates && spec.scores().contains(&Metric::Auc),
-            packs_half: spec.devices.precision == Precision::Bf16,
+            packs_bf16: spec.devices.precision == Precision::Bf16,
             gpu_fixed_bytes: fixed,
         }
     }

@@ -30,7 +30,7 @@ pub(super) struct Rows {
     /// Whether the outputs of all validation rows come to the host, to be ranked for `auc`.
     pub ranks_outputs: bool,
     /// Whether the CPU packs the operands of products in bfloat16.
-    pub packs_half: bool,
+    pub packs_bf16: bool,
     /// Bytes of any job on a GPU beside its buffers.
     pub gpu_fixed_bytes: u64,
 }
@@ -119,8 +119,8 @@ impl Rows {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
         match place {
             // Computes on the host's rows.
-            DeviceId::Cpu => programs.arena_bytes().saturating_add(programs.packed_bytes(self.packs_half)),
-            DeviceId::Virtual(_) => [programs.packed_bytes(self.packs_half), self.resident(), chunk()]
+            DeviceId::Cpu => programs.arena_bytes().saturating_add(programs.packed_bytes(self.packs_bf16)),
+            DeviceId::Virtual(_) => [programs.packed_bytes(self.packs_bf16), self.resident(), chunk()]
                 .into_iter()
                 .fold(programs.arena_bytes(), u64::saturating_add),
             DeviceId::Gpu(_) => {

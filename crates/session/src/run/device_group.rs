@@ -183,7 +183,7 @@ pub fn executor(
 /// What multiplies bfloat16 on the CPU, where the trial does that.
 pub fn bf16_unit(trial: &Trial) -> Option<&'static str> {
     let computes = trial.spec.devices.precision == Precision::Bf16 && !trial.engine.is_gpu();
-    computes.then(Kernel::half).flatten().and_then(Kernel::half_name)
+    computes.then(Kernel::bf16).flatten().and_then(Kernel::bf16_name)
 }
 
 /// What multiplies on the CPU, as the plan has found it to be there.
@@ -191,7 +191,7 @@ fn kernel(trial: &Trial, place: DeviceId) -> Result<Kernel, DeviceError> {
     match trial.spec.devices.precision {
         Precision::F32 => Ok(Kernel::detect()),
         Precision::Tf32 => Err("the CPU has no tf32".to_owned()),
-        Precision::Bf16 => Kernel::half().ok_or_else(|| "this processor has no bf16".to_owned()),
+        Precision::Bf16 => Kernel::bf16().ok_or_else(|| "this processor has no bf16".to_owned()),
     }
     .map_err(|why| DeviceError::Unusable { device: place.to_string(), why })
 }

@@ -4,9 +4,9 @@
 //! one chain of additions over k in a fixed order, so its bits depend only on the instruction set, not on the split or on
 //! packing. Nothing here allocates.
 
-mod half;
+mod bf16;
 #[cfg(test)]
-mod half_tests;
+mod bf16_tests;
 mod narrow;
 mod pack;
 mod product;
@@ -16,8 +16,8 @@ mod tiled;
 mod vector;
 
 pub use crate::simd::Lines;
-use crate::simd::{HalfSet, InstructionSet};
-use half::HalfProduct;
+use crate::simd::{Bf16Set, InstructionSet};
+use bf16::Bf16Product;
 pub use pack::Source;
 use product::Product;
 pub use tiled::{Grid, Scratch, Turn, UpcomingRows};
@@ -39,7 +39,7 @@ pub enum Lhs<'a> {
         /// From one k to the next.
         stride: usize,
     },
-    /// Laid out by [`Kernel::pack_left`], for products of bfloat16.
+    /// Packed by [`Kernel::pack_left`], for products of bfloat16.
     Packed(&'a [f32]),
 }
 
@@ -80,23 +80,23 @@ pub enum Epilogue<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     set: InstructionSet,
-    half: Option<HalfSet>,
+    bf16: Option<Bf16Set>,
 }
 
 impl Kernel {
     /// The best set of this machine.
     pub fn detect() -> Self {
-        Self { set: InstructionSet::detect(), half: None }
+        Self { set: InstructionSet::detect(), bf16: None }
     }
 
     /// The set that every machine has.
     pub fn portable() -> Self {
-        Self { set: InstructionSet::portable(), half: None }
+        Self { set: InstructionSet::portable(), bf16: None }
     }
 
     /// By name, if this machine has it.
     pub fn named(name: &str) -> Option<Self> {
-        InstructionSet::named(name).map(|set| Self { set, half: None })
+        InstructionSet::named(name).map(|set| Self { set, bf16: None })
     }
 
     /// `avx512`, `avx2` or `portable`: recorded, since results differ between them.
@@ -107,7 +107,7 @@ impl Kernel {
     /// Whether to pack a row-major `[k, n]` right operand that all threads together use for `m` rows: if its rows are so
     /// long that each row of a tile lies on another memory page, and enough rows use it. Operands of bfloat16 always are.
     pub fn worth_packing(self, m: usize, n: usize) -> bool {
-        self.half.is_some() || n > 512 && m >= 64
+        self.bf16.is_some() || n > 512 && m >= 64
     }
 
     /// Multiplies: `out[m, n] = epilogue(lhs[m, k] * rhs[k, n])`.
@@ -126,7 +126,7 @@ impl Kernel {
         if m == 0 || n == 0 {
             return;
         }
-        if let Some(product) = self.half_product(lhs, rhs, [k, n], epilogue) {
+        if let Some(product) = self.bf16_product(lhs, rhs, [k, n], epilogue) {
             return product.run(m, out);
         }
         let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
@@ -139,17 +139,17 @@ impl Kernel {
         }
     }
 
-    fn half_product<'a>(
+    fn bf16_product<'a>(
         self,
         lhs: Lhs<'a>,
         rhs: Rhs<'a>,
         [k, n]: [usize; 2],
         epilogue: Epilogue<'a>,
-    ) -> Option<HalfProduct<'a>> {
-        let half = self.half?;
+    ) -> Option<Bf16Product<'a>> {
+        let bf16 = self.bf16?;
         let (Lhs::Packed(left), Rhs::Packed(right)) = (lhs, rhs) else {
-            panic!("operands of bfloat16 are laid out before they are multiplied");
+            panic!("operands of bfloat16 are packed before they are multiplied");
         };
-        Some(HalfProduct { half, set: self.set, left, right, k, n, epilogue })
+        Some(Bf16Product { bf16, set: self.set, left, right, k, n, epilogue })
     }
 }

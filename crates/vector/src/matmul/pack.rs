@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::product::blocks;
-use super::{Kernel, half};
+use super::{Kernel, bf16};
 use crate::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
 
 /// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest tile, in whole
@@ -29,8 +29,8 @@ pub enum Source<'a> {
 impl Kernel {
     /// Elements of a packed `[k, n]`.
     pub fn packed_len(self, k: usize, n: usize) -> usize {
-        if self.half.is_some() {
-            return half::len(n, k);
+        if self.bf16.is_some() {
+            return bf16::len(n, k);
         }
         k * n.next_multiple_of(2 * self.set.lanes())
     }
@@ -45,8 +45,8 @@ impl Kernel {
 
     /// The range of the units in a packed `[k, n]`.
     pub fn unit_range(self, k: usize, n: usize, units: Range<usize>) -> Range<usize> {
-        if self.half.is_some() {
-            return half::range(k, units);
+        if self.bf16.is_some() {
+            return bf16::range(k, units);
         }
         self.unit_start(k, n, units.start)..self.unit_start(k, n, units.end)
     }
@@ -65,8 +65,8 @@ impl Kernel {
     /// # Panics
     /// If a slice is shorter than its shape.
     pub fn pack(self, source: Source<'_>, [k, n]: [usize; 2], units: Range<usize>, out: &mut [f32]) {
-        if let Some(half) = self.half {
-            return half::lay_out_right(half, source, [k, n], units, out);
+        if let Some(bf16) = self.bf16 {
+            return bf16::pack_right(bf16, source, [k, n], units, out);
         }
         let width = 2 * self.set.lanes();
         let (panels, (_, size)) = (n.div_ceil(width), blocks(k));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::half::{self, HalfProduct};
+use super::bf16::{self, Bf16Product};
 use super::product::{Blocking, COPY_LEFT_COLUMNS, Product, Rows, SCRATCH, TileIndex};
 use super::{Epilogue, Kernel, Lhs, Rhs};
 
@@ -52,7 +52,7 @@ pub struct Tiled<'a> {
 
 enum Form<'a> {
     Single(Product<'a>, Blocking),
-    Half(HalfProduct<'a>, half::HalfBlocking),
+    Bf16(Bf16Product<'a>, bf16::Bf16Blocking),
 }
 
 impl Grid {
@@ -77,7 +77,7 @@ impl Kernel {
     pub fn grid(self, [m, k, n]: [usize; 3], packed: bool, threads: usize) -> Grid {
         match self.strip_rows() {
             Some(height) => {
-                Grid { rows: Rows::of_height(height, m), passes: half::HalfBlocking::new(k, n).passes }
+                Grid { rows: Rows::of_height(height, m), passes: bf16::Bf16Blocking::new(k, n).passes }
             }
             None => {
                 let passes = Blocking::new(self.set, k, n, packed).passes;
@@ -95,8 +95,8 @@ impl Kernel {
         epilogue: Epilogue<'a>,
         grid: &Grid,
     ) -> Tiled<'a> {
-        let form = match self.half_product(lhs, rhs, [k, n], epilogue) {
-            Some(product) => Form::Half(product, half::HalfBlocking::new(k, n)),
+        let form = match self.bf16_product(lhs, rhs, [k, n], epilogue) {
+            Some(product) => Form::Bf16(product, bf16::Bf16Blocking::new(k, n)),
             None => {
                 let product = Product { set: self.set, lhs, rhs, m, k, n, epilogue };
                 Form::Single(product, product.cut())
@@ -115,7 +115,7 @@ impl Tiled<'_> {
         let place = TileIndex { index: turn.tile.saturating_sub(turn.among.start), of: turn.among.len() };
         let rows = self.rows.range(turn.tile);
         match &self.form {
-            Form::Half(product, cut) => product.take(cut, turn.pass, rows, (upcoming, place), out),
+            Form::Bf16(product, cut) => product.take(cut, turn.pass, rows, (upcoming, place), out),
             Form::Single(product, cut) => {
                 let pass = product.pass(cut, turn.pass);
                 let scratch = (product.n >= COPY_LEFT_COLUMNS).then_some(&mut scratch.0[..]);

@@ -5,14 +5,14 @@
 //! multiplication's 16.
 //!
 //! `TDPBF16PS` takes 16 pairs of terms. For each sum it adds up the even terms and the odd terms separately, by fused
-//! multiply-adds from 0; then it adds their sum to the tile. Denormals are zeros (Intel's manual). `plain_half.rs` has the
+//! multiply-adds from 0; then it adds their sum to the tile. Denormals are zeros (Intel's manual). `plain_bf16.rs` has the
 //! same bits.
 
 use std::arch::{asm, x86_64};
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
-use super::half::{BLOCK, Block, STEP_WORDS, TILE_WORDS};
+use super::bf16::{BLOCK, Block, STEP_WORDS, TILE_WORDS};
 
 /// Linux' `arch_prctl`, its `ARCH_GET_XCOMP_SUPP` and `ARCH_REQ_XCOMP_PERM`, and the state that holds tiles.
 const ARCH_PRCTL: u64 = 158;

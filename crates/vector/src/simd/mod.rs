@@ -4,12 +4,12 @@
 //! generic code is inlined into functions with `#[target_feature]`. Safe functions check every slice once, then use raw
 //! pointers.
 
+mod bf16;
 mod denormals;
-mod half;
 mod layout;
 mod lines;
 mod panels;
-mod plain_half;
+mod plain_bf16;
 mod portable;
 mod prefetch;
 mod tile;
@@ -22,14 +22,14 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
-mod dot_half;
+mod dot_bf16;
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::is_x86_feature_detected;
 use std::sync::OnceLock;
 
+pub(super) use bf16::{BLOCK, Bf16Set, Block, Blocks, Operand, STEP_WORDS, Side};
 pub use denormals::{Flushed, denormals_flushed, flush_denormals};
-pub(super) use half::{BLOCK, Block, Blocks, HalfSet, Operand, STEP_WORDS, Side};
 pub(super) use layout::{Matrix, MatrixMut};
 pub use lines::Lines;
 pub(super) use panels::{From, Reach};
@@ -95,7 +95,7 @@ macro_rules! compile {
         $(#[$feature])?
         pub(super) unsafe fn panels(p: &panels::RawPanels) {
             // SAFETY: the caller has checked the shapes.
-            unsafe { panels::lay_out::<$vector, $lanes>(p) }
+            unsafe { panels::pack::<$vector, $lanes>(p) }
         }
 
         $(#[$feature])?

@@ -70,7 +70,7 @@ pub(super) struct RawPanels {
 /// # Safety
 /// The shapes are checked; the machine has the vector's instructions.
 #[inline(always)]
-pub(super) unsafe fn lay_out<V: Vector, const N: usize>(p: &RawPanels) {
+pub(super) unsafe fn pack<V: Vector, const N: usize>(p: &RawPanels) {
     // A transposed block is as wide as a vector; only one that fills cache lines can bypass the caches.
     // SAFETY: see the contract. Rows of panels are whole cache lines; the portable vector does not need that.
     unsafe {
@@ -87,7 +87,7 @@ pub(super) unsafe fn lay_out<V: Vector, const N: usize>(p: &RawPanels) {
 }
 
 /// # Safety
-/// As for [`lay_out`]; if `FAR`, `to` and each panel row are aligned to cache lines.
+/// As for [`pack`]; if `FAR`, `to` and each panel row are aligned to cache lines.
 #[inline(always)]
 unsafe fn copy<V: Vector, const FAR: bool>(p: &RawPanels) {
     let width = 2 * V::LANES;

@@ -73,7 +73,7 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     };
     let flops_per_s = products(1, kernel)?;
     let all_flops_per_s = if threads > 1 { products(threads, kernel)? } else { flops_per_s };
-    let bf16_flops_per_s = Kernel::half().map(|half| products(1, half)).transpose()?;
+    let bf16_flops_per_s = Kernel::bf16().map(|bf16| products(1, bf16)).transpose()?;
     let cache_numbers = (host::second_level_cache().unwrap_or(1 << 20) / 2 / 12) as usize;
     let memory_numbers = |threads: usize| (beyond_caches() / 12) as usize / threads;
     let memory_bytes_per_s = together(1, &|| triad(memory_numbers(1)))?;

@@ -1,4 +1,4 @@
-//! Products whose operands are bfloat16: both are laid out in tiles beforehand, each by all threads together.
+//! Products whose operands are bfloat16: both are packed in tiles beforehand, each by all threads together.
 //!
 //! Columns are cut into groups, so that a group of the right operand stays in the L2 cache while all rows pass by, and
 //! terms into blocks, between which the result holds the sums. A sum is one chain over its steps of 32 terms (an
@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::{Epilogue, Kernel, Lhs, Source, UpcomingRows, product::TileIndex};
-use crate::simd::{BLOCK, Block, Blocks, HalfSet, InstructionSet, Operand, STEP_WORDS, Side, prefetch};
+use crate::simd::{BLOCK, Bf16Set, Block, Blocks, InstructionSet, Operand, STEP_WORDS, Side, prefetch};
 
 /// Steps of the longest block: a strip of the left operand is 128 KiB then.
 const MOST_STEPS: usize = 64;
@@ -26,8 +26,8 @@ pub(super) fn range(terms: usize, strips: Range<usize>) -> Range<usize> {
     strips.start * each..strips.end * each
 }
 
-pub(super) fn lay_out_right(
-    half: HalfSet,
+pub(super) fn pack_right(
+    bf16: Bf16Set,
     source: Source<'_>,
     [k, n]: [usize; 2],
     strips: Range<usize>,
@@ -37,36 +37,36 @@ pub(super) fn lay_out_right(
         Source::Rows(data) => Operand { data, stride: n, by_terms: false, lines: n, terms: k },
         Source::Transposed(data) => Operand { data, stride: k, by_terms: true, lines: n, terms: k },
     };
-    half.lay_out(operand, Side::Right, strips, to);
+    bf16.pack(operand, Side::Right, strips, to);
 }
 
 impl Kernel {
     /// The product of bfloat16 with sums of f32, where this machine has instructions for it.
-    pub fn half() -> Option<Self> {
-        HalfSet::detect().map(|half| Self { set: InstructionSet::detect(), half: Some(half) })
+    pub fn bf16() -> Option<Self> {
+        Bf16Set::detect().map(|bf16| Self { set: InstructionSet::detect(), bf16: Some(bf16) })
     }
 
-    /// What [`half`](Self::half) would be: `amx_bf16` or `avx512_bf16`. AMX must be asked for, which this does not.
-    pub fn half_here() -> Option<&'static str> {
-        HalfSet::name_here()
+    /// What [`bf16`](Self::bf16) would be: `amx_bf16` or `avx512_bf16`. AMX must be asked for, which this does not.
+    pub fn bf16_here() -> Option<&'static str> {
+        Bf16Set::name_here()
     }
 
     /// By name, if this machine has it; `portable` for tests.
-    pub fn half_named(name: &str) -> Option<Self> {
-        HalfSet::named(name).map(|half| Self { set: InstructionSet::detect(), half: Some(half) })
+    pub fn bf16_named(name: &str) -> Option<Self> {
+        Bf16Set::named(name).map(|bf16| Self { set: InstructionSet::detect(), bf16: Some(bf16) })
     }
 
     /// `amx_bf16` or `avx512_bf16`: what multiplies bfloat16. `None` for a kernel of f32.
-    pub fn half_name(self) -> Option<&'static str> {
-        self.half.map(HalfSet::name)
+    pub fn bf16_name(self) -> Option<&'static str> {
+        self.bf16.map(Bf16Set::name)
     }
 
-    /// Rows of a strip of the left operand, where that is laid out, too: shares of rows begin at multiples of it.
+    /// Rows of a strip of the left operand, where that is packed, too: shares of rows begin at multiples of it.
     pub fn strip_rows(self) -> Option<usize> {
-        self.half.map(|_| BLOCK)
+        self.bf16.map(|_| BLOCK)
     }
 
-    /// Elements of a left operand `[m, k]` that is laid out.
+    /// Elements of a left operand `[m, k]` that is packed.
     pub fn left_len(self, m: usize, k: usize) -> usize {
         len(m, k)
     }
@@ -76,23 +76,23 @@ impl Kernel {
         range(k, rows.start / BLOCK..rows.end.div_ceil(BLOCK))
     }
 
-    /// Lays out some strips of a left operand `[m, k]` into `out`, the slice at their [`left_range`](Self::left_range).
+    /// Packs some strips of a left operand `[m, k]` into `out`, the slice at their [`left_range`](Self::left_range).
     ///
     /// # Panics
-    /// If a slice is shorter than its shape, the operand is laid out already, or the kernel is one of f32.
+    /// If a slice is shorter than its shape, the operand is packed already, or the kernel is one of f32.
     pub fn pack_left(self, lhs: Lhs<'_>, [m, k]: [usize; 2], strips: Range<usize>, out: &mut [f32]) {
         let operand = match lhs {
             Lhs::Rows { data, stride } => Operand { data, stride, by_terms: true, lines: m, terms: k },
             Lhs::Columns { data, stride } => Operand { data, stride, by_terms: false, lines: m, terms: k },
-            Lhs::Packed(_) => panic!("it is laid out already"),
+            Lhs::Packed(_) => panic!("it is packed already"),
         };
-        self.half.expect("a kernel of bfloat16").lay_out(operand, Side::Left, strips, out);
+        self.bf16.expect("a kernel of bfloat16").pack(operand, Side::Left, strips, out);
     }
 }
 
 /// How a product is cut: steps in blocks, columns in groups, a group's blocks one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HalfBlocking {
+pub(super) struct Bf16Blocking {
     steps: usize,
     /// Steps of a block.
     block: usize,
@@ -102,7 +102,7 @@ pub(super) struct HalfBlocking {
     pub passes: usize,
 }
 
-impl HalfBlocking {
+impl Bf16Blocking {
     pub fn new(k: usize, n: usize) -> Self {
         let steps = k.div_ceil(BLOCK);
         let blocks = steps.div_ceil(MOST_STEPS).max(1);
@@ -114,10 +114,10 @@ impl HalfBlocking {
     }
 }
 
-/// A product of operands that are laid out.
+/// A product of operands that are packed.
 #[derive(Clone, Copy)]
-pub(super) struct HalfProduct<'a> {
-    pub half: HalfSet,
+pub(super) struct Bf16Product<'a> {
+    pub bf16: Bf16Set,
     pub set: InstructionSet,
     pub left: &'a [f32],
     pub right: &'a [f32],
@@ -126,11 +126,11 @@ pub(super) struct HalfProduct<'a> {
     pub epilogue: Epilogue<'a>,
 }
 
-impl HalfProduct<'_> {
+impl Bf16Product<'_> {
     /// All of `m` rows.
     pub fn run(&self, m: usize, out: &mut [f32]) {
-        let cut = HalfBlocking::new(self.k, self.n);
-        let blocks = self.half.open();
+        let cut = Bf16Blocking::new(self.k, self.n);
+        let blocks = self.bf16.open();
         for pass in 0..cut.passes {
             for first in (0..m).step_by(BLOCK) {
                 let rows = first..m.min(first + BLOCK);
@@ -143,20 +143,20 @@ impl HalfProduct<'_> {
     /// One strip in one pass; `out` holds its rows. Meanwhile its part of the rows that come next is fetched into L2.
     pub fn take(
         &self,
-        cut: &HalfBlocking,
+        cut: &Bf16Blocking,
         pass: usize,
         rows: Range<usize>,
         (upcoming, place): (UpcomingRows<'_>, TileIndex),
         out: &mut [f32],
     ) {
         let upcoming = UpcomingRows { order: upcoming.share(place), ..upcoming };
-        self.strip(&self.half.open(), cut, pass, rows, upcoming, out);
+        self.strip(&self.bf16.open(), cut, pass, rows, upcoming, out);
     }
 
     fn strip(
         &self,
         blocks: &Blocks,
-        cut: &HalfBlocking,
+        cut: &Bf16Blocking,
         pass: usize,
         rows: Range<usize>,
         upcoming: UpcomingRows<'_>,

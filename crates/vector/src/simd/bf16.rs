@@ -1,17 +1,17 @@
-//! Products of bfloat16 with sums of f32: operands laid out in tiles, and blocks of the result.
+//! Products of bfloat16 with sums of f32: operands packed in tiles, and blocks of the result.
 //!
 //! An operand is cut into strips of 32 rows (the right one: of 32 columns) and steps of 32 terms. A strip's step is two
 //! tiles, one behind the other, of 16 rows or columns each. The unit within a tile is a pair of terms that follow each
 //! other, 32 bits, which is held in the place of an f32 and never computed with: a tile of the left operand is `[16 rows][16
 //! pairs]`, one of the right operand `[16 pairs][16 columns]`. What lies beyond the operand's edge is zero.
 //!
-//! Numbers are rounded to nearest, ties to even, as they are laid out; denormals become zero.
+//! Numbers are rounded to nearest, ties to even, as they are packed; denormals become zero.
 
 use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
-use super::{amx, dot_half};
-use super::{check, plain_half};
+use super::{amx, dot_bf16};
+use super::{check, plain_bf16};
 
 /// Rows and columns of a block of the result, and terms of a step.
 pub(in super::super) const BLOCK: usize = 32;
@@ -22,7 +22,7 @@ pub(in super::super) const STEP_WORDS: usize = 512;
 
 /// What multiplies. Values exist only for instructions that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct HalfSet(Set);
+pub(in super::super) struct Bf16Set(Set);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Set {
@@ -34,7 +34,7 @@ enum Set {
     Plain,
 }
 
-/// Which operand is laid out.
+/// Which operand is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Side {
     Left,
@@ -64,14 +64,14 @@ pub(in super::super) struct Block<'a> {
     pub resume: bool,
 }
 
-impl HalfSet {
+impl Bf16Set {
     /// The sets that this machine has, best first. The portable one is no choice of a run: it is slower than f32.
     fn all() -> impl Iterator<Item = Self> {
         let all = [
             #[cfg(target_arch = "x86_64")]
-            (Set::Amx, dot_half::is_there() && amx::is_there()),
+            (Set::Amx, dot_bf16::is_there() && amx::is_there()),
             #[cfg(target_arch = "x86_64")]
-            (Set::Avx512, dot_half::is_there()),
+            (Set::Avx512, dot_bf16::is_there()),
             (Set::Plain, true),
         ];
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
@@ -80,7 +80,7 @@ impl HalfSet {
     /// The name of the best set, without asking the kernel for it.
     pub fn name_here() -> Option<&'static str> {
         #[cfg(target_arch = "x86_64")]
-        if dot_half::is_there() {
+        if dot_bf16::is_there() {
             let set = if amx::is_supported() { Set::Amx } else { Set::Avx512 };
             return Some(Self(set).name());
         }
@@ -106,11 +106,11 @@ impl HalfSet {
         }
     }
 
-    /// Lays out some strips of an operand, of which `lines` begins with the first.
+    /// Packs some strips of an operand, of which `lines` begins with the first.
     ///
     /// # Panics
     /// If a slice is shorter than its shape.
-    pub fn lay_out(self, lines: Operand<'_>, side: Side, strips: Range<usize>, to: &mut [f32]) {
+    pub fn pack(self, lines: Operand<'_>, side: Side, strips: Range<usize>, to: &mut [f32]) {
         let (count, inner) =
             if lines.by_terms { (lines.lines, lines.terms) } else { (lines.terms, lines.lines) };
         check(lines.data, count, lines.stride, inner);
@@ -124,8 +124,8 @@ impl HalfSet {
         match self.0 {
             // SAFETY: shapes were checked above; the set's instructions are there.
             #[cfg(target_arch = "x86_64")]
-            Set::Amx | Set::Avx512 => unsafe { dot_half::lay_out(&lines, side, strips, to.as_mut_ptr()) },
-            Set::Plain => plain_half::lay_out(&lines, side, strips, to),
+            Set::Amx | Set::Avx512 => unsafe { dot_bf16::pack(&lines, side, strips, to.as_mut_ptr()) },
+            Set::Plain => plain_bf16::pack(&lines, side, strips, to),
         }
     }
 
@@ -166,8 +166,8 @@ impl Blocks {
             Self::Tiles(tiles) => unsafe { tiles.multiply(block, sums) },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Self::Vectors => unsafe { dot_half::multiply(block, sums) },
-            Self::Plain => plain_half::multiply(block, sums),
+            Self::Vectors => unsafe { dot_bf16::multiply(block, sums) },
+            Self::Plain => plain_bf16::multiply(block, sums),
         }
     }
 }

@@ -26,12 +26,12 @@ const SHAPES: [[usize; 3]; 8] = [
 ];
 
 fn kernels() -> impl Iterator<Item = Kernel> {
-    ["amx_bf16", "avx512_bf16", "portable"].into_iter().filter_map(Kernel::half_named)
+    ["amx_bf16", "avx512_bf16", "portable"].into_iter().filter_map(Kernel::bf16_named)
 }
 
 /// Kernels with shapes; plain Rust takes long for the last.
 fn cases() -> impl Iterator<Item = (Kernel, [usize; 3])> {
-    let few = |kernel: Kernel| usize::from(kernel.half_name() == Some("portable"));
+    let few = |kernel: Kernel| usize::from(kernel.bf16_name() == Some("portable"));
     kernels().flat_map(move |kernel| {
         SHAPES[..SHAPES.len() - few(kernel)].iter().map(move |shape| (kernel, *shape))
     })
@@ -60,7 +60,7 @@ fn products_of_rounded_operands_follow_the_reference() {
         let mut suite = suite(kernel, shape);
         round(&mut suite.bench);
         let longest = shape.into_iter().max().unwrap_or(1) as f64;
-        suite.check(shape[0], 1e-6 * (1.0 + longest.sqrt()), &format!("{:?} {shape:?}", kernel.half_name()));
+        suite.check(shape[0], 1e-6 * (1.0 + longest.sqrt()), &format!("{:?} {shape:?}", kernel.bf16_name()));
     }
 }
 
@@ -76,7 +76,7 @@ fn operands_are_rounded_and_nothing_else() {
             }
             suite.bits(shape[0])
         });
-        assert!(exact[5..] == rounded[5..], "{:?} {shape:?}", kernel.half_name());
+        assert!(exact[5..] == rounded[5..], "{:?} {shape:?}", kernel.bf16_name());
     }
 }
 
@@ -90,7 +90,7 @@ fn steps_follow_the_reference() {
             let programs = lowered(&mlp(), rule, clip, Policy::Buffered, sizes);
             let mut bench = bench(&programs, sizes);
             bench.kernel = kernel;
-            follow(&programs, &bench, sizes, &format!("{:?} {rule:?}", kernel.half_name()));
+            follow(&programs, &bench, sizes, &format!("{:?} {rule:?}", kernel.bf16_name()));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::half::{BLOCK, Block, Operand, STEP_WORDS, Side, TILE_WORDS};
+use super::bf16::{BLOCK, Block, Operand, STEP_WORDS, Side, TILE_WORDS};
 
 /// The nearest bfloat16, ties to even; a NaN stays one, and denormals become zero.
 fn rounded(x: f32) -> u32 {
@@ -16,7 +16,7 @@ fn rounded(x: f32) -> u32 {
     (bits + 0x7fff + (bits >> 16 & 1)) >> 16
 }
 
-pub(super) fn lay_out(l: &Operand<'_>, side: Side, strips: Range<usize>, to: &mut [f32]) {
+pub(super) fn pack(l: &Operand<'_>, side: Side, strips: Range<usize>, to: &mut [f32]) {
     let steps = l.terms.div_ceil(BLOCK);
     let number = |line: usize, term: usize| match l.by_terms {
         _ if line >= l.lines || term >= l.terms => 0,

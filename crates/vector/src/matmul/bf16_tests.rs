@@ -3,7 +3,7 @@
 use super::{tests::*, *};
 
 fn kernels() -> Vec<Kernel> {
-    ["amx_bf16", "avx512_bf16", "portable"].into_iter().filter_map(Kernel::half_named).collect()
+    ["amx_bf16", "avx512_bf16", "portable"].into_iter().filter_map(Kernel::bf16_named).collect()
 }
 
 /// The nearest bfloat16, ties to even.
@@ -12,7 +12,7 @@ fn rounded(x: f32) -> f32 {
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
-/// Both operands laid out, each by two shares, as in a team.
+/// Both operands packed, each by two shares, as in a team.
 fn laid_out(kernel: Kernel, lhs: Lhs<'_>, source: Source<'_>, [m, k, n]: [usize; 3]) -> [Vec<f32>; 2] {
     let strip = kernel.strip_rows().unwrap();
     let mut left = vec![f32::NAN; kernel.left_len(m, k)];
@@ -54,12 +54,12 @@ fn products_at_odd_sizes_are_right_in_every_layout() {
             let operands = laid_out(kernel, rows, Source::Rows(&b), shape);
             let others = laid_out(kernel, columns, Source::Transposed(&bt), shape);
             let words = operands.each_ref().map(|x| bits(x));
-            assert_eq!(words, others.each_ref().map(|x| bits(x)), "{:?} {shape:?}", kernel.half_name());
-            assert_eq!(&words, of_plain.get_or_insert(words.clone()), "{:?} {shape:?}", kernel.half_name());
+            assert_eq!(words, others.each_ref().map(|x| bits(x)), "{:?} {shape:?}", kernel.bf16_name());
+            assert_eq!(&words, of_plain.get_or_insert(words.clone()), "{:?} {shape:?}", kernel.bf16_name());
             let out = product(kernel, &operands, shape, Epilogue::Store);
             for (i, (x, (sum, error))) in out.iter().zip(&exact).enumerate() {
                 let far = (f64::from(*x) - sum).abs();
-                assert!(far <= *error, "{:?} {shape:?} [{i}]: {x} for {sum}", kernel.half_name());
+                assert!(far <= *error, "{:?} {shape:?} [{i}]: {x} for {sum}", kernel.bf16_name());
             }
         }
     }
@@ -67,11 +67,11 @@ fn products_at_odd_sizes_are_right_in_every_layout() {
 
 #[test]
 fn tiles_have_the_bits_of_plain_rust() {
-    let Some(amx) = Kernel::half_named("amx_bf16") else {
+    let Some(amx) = Kernel::bf16_named("amx_bf16") else {
         eprintln!("skipped: no AMX here");
         return;
     };
-    let plain = Kernel::half_named("portable").unwrap();
+    let plain = Kernel::bf16_named("portable").unwrap();
     for shape @ [m, k, n] in [[1, 1, 1], [32, 32, 32], [33, 65, 34], [64, 700, 40], [3, 2500, 5]] {
         // Over many binades, as weights and gradients are.
         let wide = |count, seed| -> Vec<f32> {
@@ -128,7 +128,7 @@ fn the_epilogues_are_applied_to_the_finished_sum() {
             let check = |epilogue, wanted: &dyn Fn(usize, f32) -> f32| {
                 let out = product(kernel, &operands, shape, epilogue);
                 let wanted: Vec<f32> = sums.iter().enumerate().map(|(i, sum)| wanted(i, *sum)).collect();
-                assert_eq!(bits(&out), bits(&wanted), "{:?} {shape:?} {epilogue:?}", kernel.half_name());
+                assert_eq!(bits(&out), bits(&wanted), "{:?} {shape:?} {epilogue:?}", kernel.bf16_name());
             };
             let biased = |i: usize, sum: f32| sum + bias[i % n];
             check(Epilogue::Bias { bias: Some(&bias), relu: false }, &biased);
@@ -164,7 +164,7 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
                 let (rows, turn) = (grid.rows(tile), Turn { pass, tile, among: 0..grid.tiles() });
                 tiled.take(&turn, upcoming, &mut out[rows.start * n..rows.end * n], &mut scratch);
             }
-            assert_eq!(bits(&whole), bits(&out), "{:?} {shape:?} {epilogue:?}", kernel.half_name());
+            assert_eq!(bits(&whole), bits(&out), "{:?} {shape:?} {epilogue:?}", kernel.bf16_name());
             // The second strip on, as a share of rows.
             let share = &left[kernel.left_range(k, 32..m)];
             let mut part = numbers(m * n, 9)[32 * n..].to_vec();
@@ -173,7 +173,7 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
                 bits(&whole[32 * n..]),
                 bits(&part),
                 "{:?} {shape:?} {epilogue:?}",
-                kernel.half_name()
+                kernel.bf16_name()
             );
         }
     }
@@ -182,7 +182,7 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
 #[test]
 #[should_panic(expected = "operand shorter than its shape")]
 fn an_operand_that_is_too_short_is_refused() {
-    let kernel = Kernel::half_named("portable").unwrap();
+    let kernel = Kernel::bf16_named("portable").unwrap();
     let right = vec![0.0; kernel.packed_len(40, 5)];
     kernel.multiply(
         Lhs::Packed(&right[..100]),

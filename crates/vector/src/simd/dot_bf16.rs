@@ -1,11 +1,11 @@
-//! AVX512-BF16: numbers rounded and laid out in tiles, and blocks of the result without AMX.
+//! AVX512-BF16: numbers rounded and packed in tiles, and blocks of the result without AMX.
 
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::*;
 use std::mem::transmute;
 use std::ops::Range;
 
-use super::half::{BLOCK, Block, Operand, STEP_WORDS, Side, TILE_WORDS};
+use super::bf16::{BLOCK, Block, Operand, STEP_WORDS, Side, TILE_WORDS};
 use super::tile::for_rows;
 use super::vector::Vector;
 
@@ -25,7 +25,7 @@ fn first(count: usize) -> __mmask16 {
 /// # Safety
 /// The shapes are checked; the machine has the instructions.
 #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn lay_out(l: &Operand<'_>, side: Side, strips: Range<usize>, to: *mut f32) {
+pub(super) unsafe fn pack(l: &Operand<'_>, side: Side, strips: Range<usize>, to: *mut f32) {
     let (steps, count) = (l.terms.div_ceil(BLOCK), strips.len());
     let tile = |strip: usize, step: usize| {
         for half in 0..2 {
@@ -48,7 +48,7 @@ pub(super) unsafe fn lay_out(l: &Operand<'_>, side: Side, strips: Range<usize>, 
 /// A tile from its first line and its first term on.
 ///
 /// # Safety
-/// As for [`lay_out`]; `to` has room for a tile.
+/// As for [`pack`]; `to` has room for a tile.
 #[inline]
 #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn lay_out_tile(l: &Operand<'_>, side: Side, line: usize, term: usize, to: *mut f32) {
