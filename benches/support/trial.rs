@@ -54,7 +54,7 @@ impl Ready {
 
     fn device(&self) -> Result<Device, Fault> {
         let Trial { programs, threads, spec, .. } = &self.trial;
-        let job = CpuSetup::cpu(programs.clone(), *threads, spec.seed, ThreadMode::Team);
+        let job = CpuSetup::cpu((**programs).clone(), *threads, spec.seed, ThreadMode::Team);
         Ok(Device::new("cpu", Box::new(CpuExecutor::new(job)?)))
     }
 

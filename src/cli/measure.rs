@@ -61,7 +61,7 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     // Many short blocks tell more than few long ones: of those that others held up, the median knows nothing.
     let short = (LONG.as_secs_f64() / 128.0 / about_s) as usize; // a float as an integer saturates
     let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
-    let executor = executor(trial, place, trial.programs.clone(), RankLink::Alone)?;
+    let executor = executor(trial, place, (*trial.programs).clone(), RankLink::Alone)?;
     let file = match (&dataset.train.features, trial.lower_bound.fetch) {
         (Store::File(rows), Some(ReadCost { in_step: true, .. })) => Some((rows, &dataset.train.targets)),
         _ => None,

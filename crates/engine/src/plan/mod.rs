@@ -47,6 +47,8 @@ pub use transfers::FLAG;
 pub use transfers::{Movement, padding, transfers};
 pub use trial::Trial;
 
+use std::sync::Arc;
+
 use self::{
     lower::Lowered,
     run_length::{RunLength, validation_chunk},
@@ -116,8 +118,8 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         threads: if engine == Engine::Team { threads } else { 1 },
         layers,
         facts,
-        programs,
-        peers,
+        programs: Arc::new(programs),
+        peers: peers.into_iter().map(Arc::new).collect(),
         steps_per_epoch: length.steps_per_epoch,
         steps: length.steps,
         chunks,

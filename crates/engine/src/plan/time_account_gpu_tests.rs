@@ -112,7 +112,7 @@ fn the_slowest_gpu_bounds_all() {
         all.iter_mut().zip(speeds).for_each(|(gpu, speed)| gpu.speed = speed);
         let machine = Machine::typical(all, 1 << 36);
         let places = [DeviceId::Gpu(0), DeviceId::Gpu(1)];
-        let ranks = places.iter().map(|place| (place, &trial.programs));
+        let ranks = places.iter().map(|place| (place, &*trial.programs));
         let data = (trial.data_bytes, None);
         LowerBound::of_gpus(&machine, ranks, (Engine::Graph, Precision::F32, true), data)
     };

@@ -1,5 +1,7 @@
 //! A planned trial.
 
+use std::sync::Arc;
+
 use super::{
     all_reduce::AllReducePlan,
     chunks::Chunks,
@@ -27,8 +29,10 @@ pub struct Trial {
     pub threads: usize,
     pub layers: Vec<LayerRow>,
     pub facts: DatasetInfo,
-    pub programs: Programs,
-    pub peers: Vec<Programs>,
+    /// The first device has these. Trials whose steps are alike may share them.
+    pub programs: Arc<Programs>,
+    /// The other devices have these.
+    pub peers: Vec<Arc<Programs>>,
     /// Optimizer steps per epoch; the last may have fewer rows.
     pub steps_per_epoch: u64,
     /// Steps of the whole run, if nothing ends it early.
@@ -78,7 +82,7 @@ impl Trial {
 
     /// Each device's programs, in the order of [`ResolvedDevices::used`].
     pub fn ranks(&self) -> impl Iterator<Item = &Programs> {
-        std::iter::once(&self.programs).chain(&self.peers)
+        std::iter::once(&self.programs).chain(&self.peers).map(|programs| &**programs)
     }
 }
 

@@ -1,8 +1,9 @@
-//! What an experiment's trials share: their data, opened once and with the same contents for all, and engines that were tried.
+//! What an experiment's trials share: their data, opened once and with the same contents for all, engines that were tried,
+//! and programs.
 
 use std::sync::Arc;
 
-use super::engine_trials::EngineTrials;
+use super::{engine_trials::EngineTrials, shared_programs::SharedPrograms};
 use crate::{
     data::{self, Dataset, FileChange, FileFingerprint, Task},
     plan::Machine,
@@ -23,6 +24,7 @@ pub struct Datasets {
     /// Fingerprints of all opened files.
     seen: Vec<FileFingerprint>,
     pub(super) engines: EngineTrials,
+    pub(super) programs: SharedPrograms,
 }
 
 impl Datasets {
@@ -32,6 +34,7 @@ impl Datasets {
             kept: Vec::new(),
             seen: Vec::new(),
             engines: EngineTrials::default(),
+            programs: SharedPrograms::default(),
         }
     }
 

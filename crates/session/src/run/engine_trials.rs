@@ -2,7 +2,7 @@
 //! that was chosen stands in the resolved spec, since another has other last digits: a run that is repeated or goes on keeps
 //! it. Numbers of threads change no digit.
 
-use std::{collections::HashSet, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use super::{Stepper, executor};
 use crate::{
@@ -62,7 +62,7 @@ pub struct EngineTrials {
 /// What was tried for these programs, of which the fastest is the first.
 struct Known {
     used: Vec<DeviceId>,
-    programs: Programs,
+    programs: Arc<Programs>,
     most_threads: usize,
     reason: EngineReason,
     chosen: (Engine, usize),
@@ -179,7 +179,7 @@ impl EngineTrials {
         if self.known.len() >= MOST_KNOWN {
             self.known.remove(0);
         }
-        let (used, programs) = (trial.devices.used.clone(), trial.programs.clone());
+        let (used, programs) = (trial.devices.used.clone(), Arc::clone(&trial.programs));
         self.known.push(Known { used, programs, most_threads, reason, chosen });
     }
 }
@@ -218,7 +218,7 @@ fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
 }
 
 fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
-    let executor = executor(trial, trial.devices.used[0], trial.programs.clone(), RankLink::Alone)?;
+    let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
     let in_memory = NUMBERS / (trial.programs.train.batch * trial.facts.features).max(1);
     let mut stepper = Stepper::new(trial, executor, in_memory.clamp(1, Stepper::most_steps(trial)), NUMBERS)?;
     let all = stepper.steps();

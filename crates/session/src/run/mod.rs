@@ -22,6 +22,7 @@ mod resumed;
 mod rungs;
 mod session;
 mod shared;
+mod shared_programs;
 mod stepper;
 mod sweep;
 mod sweep_folder;

@@ -86,7 +86,8 @@ impl Planned for Trial {
     ) -> Result<Self, PlanError> {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
         let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, threads);
-        let planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
+        let mut planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
+        datasets.programs.share(&mut planned);
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
     }
