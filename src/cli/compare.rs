@@ -85,7 +85,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     }
     let is_asked = options.metric.is_some() || !options.by.is_empty();
     let mut text = match options.times || (comparison.is_about_times() && !is_asked) {
-        true => comparison.times(terminal_width()),
+        true => comparison.times(&question, terminal_width())?,
         false => {
             let builds = comparison.builds().map(|words| format!("{words}\n")).unwrap_or_default();
             comparison.answer(&question, terminal_width())? + &builds

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     host::escape_line,
-    report::{self, Comparison, ListRequest, ReportError},
+    report::{self, Comparison, ListRequest, Question, ReportError},
     run::{Exit, print, print_error, print_json},
 };
 
@@ -37,8 +37,9 @@ pub fn show(run: &str) -> Exit {
 pub fn diff(options: &DiffOptions) -> Exit {
     let paths = [options.first.clone(), options.second.clone()];
     let compared = Comparison::read(&paths, None).and_then(Comparison::with_curves);
-    answer(compared.map(|comparison| {
-        format!("{}\n{}", comparison.detail().trim_start(), comparison.times(terminal_width()))
+    answer(compared.and_then(|comparison| {
+        let times = comparison.times(&Question::default(), terminal_width())?;
+        Ok(format!("{}\n{times}", comparison.detail().trim_start()))
     }))
 }
 

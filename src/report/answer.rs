@@ -19,7 +19,7 @@ use super::{
 use crate::{host::escape_line, units};
 
 /// What is asked of a comparison.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Question {
     /// Ranks by it; else by what the runs are judged by.
     pub metric: Option<String>,
@@ -33,6 +33,12 @@ pub struct Question {
 
 /// Lines of a table where `--top` names no other number.
 pub const TOP: usize = 20;
+
+impl Default for Question {
+    fn default() -> Self {
+        Self { metric: None, sort: None, top: TOP, by: Vec::new() }
+    }
+}
 
 /// Figures shown beside the metric where there is room, and their titles.
 const BESIDE: [(&str, &str); 4] = [
@@ -171,12 +177,9 @@ impl Comparison {
         question: &Question,
         width: u16,
     ) -> Result<String, ReportError> {
-        let mut shown: Vec<&Candidate> = ranking.settings.iter().collect();
-        if let Some(word) = &question.sort {
-            self.sort(&mut shown, word)?;
-        }
-        let all = shown.len();
-        shown.truncate(question.top);
+        let places: Vec<&[usize]> = ranking.settings.iter().map(|setting| &setting.places[..]).collect();
+        let shown = self.shown(question, &places)?;
+        let shown: Vec<&Candidate> = shown.into_iter().map(|place| &ranking.settings[place]).collect();
         let keys = 1 + ranking.keys.len();
         let mut columns = self.columns_of(ranking, &shown);
         let needed = columns.len();
@@ -196,12 +199,7 @@ impl Comparison {
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
             columns.pop();
         }
-        let mut text = grid::table(&columns, keys, width);
-        if all > shown.len() {
-            let more = units::counted((all - shown.len()) as u64, "more setting");
-            let _ = writeln!(text, "  {more}: `--top {all}` shows all"); // a String takes every write
-        }
-        Ok(text)
+        Ok(grid::table(&columns, keys, width) + &more(&shown, ranking.settings.len(), "setting"))
     }
 
     /// Number, keys, count, value with interval, difference to the best.
@@ -235,24 +233,31 @@ impl Comparison {
         columns
     }
 
-    fn sort(&self, shown: &mut [&Candidate], word: &str) -> Result<(), ReportError> {
-        let (descending, word) = match word.strip_prefix('-') {
-            Some(word) => (true, word),
-            None => (false, word),
-        };
-        let key = Key::new(word, &self.runs)?;
-        let text =
-            |setting: &Candidate| key.value(&self.runs[setting.places[0]]).unwrap_or_default().to_owned();
-        let number = |setting: &Candidate| {
-            let numbers =
-                setting.places.iter().filter_map(|&place| key.value(&self.runs[place])?.parse().ok());
-            Estimate::from_values(&numbers.collect::<Vec<f64>>()).map_or(f64::INFINITY, |e| e.median)
-        };
-        shown.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(&text(b))));
-        if descending {
-            shown.reverse();
+    /// Which lines of a table are shown, in what order; each line has runs, whose median counts.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub(super) fn shown(&self, question: &Question, lines: &[&[usize]]) -> Result<Vec<usize>, ReportError> {
+        let mut shown: Vec<usize> = (0..lines.len()).collect();
+        if let Some(word) = &question.sort {
+            let (descending, word) = match word.strip_prefix('-') {
+                Some(word) => (true, word),
+                None => (false, word.as_str()),
+            };
+            let key = Key::new(word, &self.runs)?;
+            let value = |place: usize| key.value(&self.runs[place]);
+            let text = |line: usize| lines[line].first().and_then(|&place| value(place)).unwrap_or_default();
+            let number = |line: usize| {
+                let numbers = lines[line].iter().filter_map(|&place| value(place)?.parse().ok());
+                Estimate::from_values(&numbers.collect::<Vec<f64>>()).map_or(f64::INFINITY, |e| e.median)
+            };
+            shown.sort_by(|&a, &b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(text(b))));
+            if descending {
+                shown.reverse();
+            }
         }
-        Ok(())
+        shown.truncate(question.top);
+        Ok(shown)
     }
 
     /// Settings that lack what others have.
@@ -313,6 +318,17 @@ impl Ranking {
         let values = values.filter(|(_, value)| !value.is_empty());
         let values: String = values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
         format!("#{}{values}", comparison.number(setting.places[0]))
+    }
+}
+
+/// A line on those of `all` that are not shown.
+pub(super) fn more<T>(shown: &[T], all: usize, what: &str) -> String {
+    match all - shown.len() {
+        0 => String::new(),
+        more => {
+            let more = units::counted(more as u64, &format!("more {what}"));
+            format!("  {more}: `--top {all}` shows all\n")
+        }
     }
 }
 

@@ -23,6 +23,9 @@ use crate::units;
 /// Axes that leave what is learned as it is, but for the last bits.
 const OTHERWISE: [&str; 3] = ["devices.", "logging.", "data.placement"];
 
+/// Those among them that change it.
+const LEARNS: [&str; 2] = ["devices.precision", "devices.lr_scaling"];
+
 /// Runs side by side. The others are compared with the first.
 #[derive(Clone, Debug)]
 pub struct Comparison {
@@ -121,7 +124,10 @@ impl Comparison {
 
     /// Whether these runs are about times: they differ in nothing that concerns what is learned, but for the last bits.
     pub fn is_about_times(&self) -> bool {
-        let concerns = |key: &String| key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other));
+        let concerns = |key: &String| {
+            LEARNS.contains(&key.as_str())
+                || (key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other)))
+        };
         let is_alone = self.axes.iter().all(|key| key == REPEAT);
         let seeds = || distinct(self.runs.iter().filter_map(Run::seed)).len();
         let learn = self.axes.iter().any(concerns) || (is_alone && seeds() > 1);

@@ -23,6 +23,8 @@ pub(super) struct Configuration {
     pub(super) axes: Vec<(String, String)>,
     /// Places of its finished runs or, where there are none, of the others; at least one.
     pub(super) places: Vec<usize>,
+    /// Equal for those that differ in their machines alone, which learn the same.
+    pub(super) setting: usize,
     /// How its other runs ended: `1 diverged`.
     pub(super) unfinished: String,
     is_finished: bool,
@@ -108,17 +110,26 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
         like.push(&run.figures);
         !is_copy || run.folder.is_none()
     });
-    let groups = grouped(ended.map(|(place, run)| (identity(run), place)));
-    let configuration = |(_, places): (_, Vec<usize>)| {
+    let settings = grouped(ended.map(|(place, run)| (identity(run), place)));
+    let on_machines = |(setting, (_, places)): (usize, (_, Vec<usize>))| {
+        let by_machine = grouped(places.into_iter().map(|place| (machine(&runs[place]), place)));
+        by_machine.into_iter().map(move |(_, places)| (setting, places)).collect::<Vec<_>>()
+    };
+    let mut groups: Vec<_> = settings.into_iter().enumerate().flat_map(on_machines).collect();
+    groups.sort_by_key(|(_, places)| places[0]);
+    let configuration = |(setting, places): (usize, Vec<usize>)| {
         let is_setting = |(key, _): &&(String, String)| key != REPEAT && !SEEDS.contains(&key.as_str());
-        let axes = runs[places[0]].axes.iter().filter(is_setting).cloned().collect();
+        // A run of its own has none.
+        let axes = places.iter().map(|&place| &runs[place].axes).find(|axes| !axes.is_empty());
+        let axes = axes.into_iter().flatten().filter(is_setting).cloned().collect();
         let (finished, others): (Vec<usize>, Vec<usize>) =
             places.into_iter().partition(|&place| runs[place].status == FINISHED);
         let statuses = grouped(others.iter().map(|&place| (runs[place].status.as_str(), ())));
         let statuses = statuses.iter().map(|(status, runs)| format!("{} {status}", runs.len()));
         let unfinished = statuses.collect::<Vec<_>>().join(", ");
         let is_finished = !finished.is_empty();
-        Configuration { axes, places: if is_finished { finished } else { others }, unfinished, is_finished }
+        let places = if is_finished { finished } else { others };
+        Configuration { axes, places, setting, unfinished, is_finished }
     };
     groups.into_iter().map(configuration).collect()
 }
@@ -167,12 +178,18 @@ pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
 /// What two repeats have in common: keys and values.
 type Identity<'a> = Vec<(&'a str, &'a str)>;
 
+/// Of its machine.
+fn machine(run: &Run) -> Identity<'_> {
+    run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key)).collect()
+}
+
+/// Of its spec and data. The axes of a trial stand in its spec, as in that of a run of its own.
 fn identity(run: &Run) -> Identity<'_> {
-    let axes = run.axes.iter().filter(|(key, _)| key != REPEAT && !SEEDS.contains(&key.as_str()));
-    let is_free = |key: &str| is_of_record(key) || SEEDS.contains(&key);
-    let spec = run.spec.iter().flat_map(Leaves::iter).filter(|(key, _)| !is_free(key));
-    let machine = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key));
-    let pairs = axes.map(|(key, value)| (key.as_str(), value.as_str())).chain(spec).chain(machine);
+    let is_free = |key: &str| is_of_record(key) || key == REPEAT || SEEDS.contains(&key);
+    let spec = run.spec.iter().flat_map(Leaves::iter);
+    let axes =
+        run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));
+    let pairs = axes.chain(spec).filter(|(key, _)| !is_free(key));
     // Other seeds draw other rows.
     let digest = run.digest().filter(|_| !run.draws_rows()).map(|digest| ("data", digest));
     pairs.map(|(key, value)| (key, file_name(value))).chain(digest).collect()

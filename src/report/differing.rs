@@ -13,13 +13,15 @@ pub(super) const THREADS: &str = "host.threads";
 pub(super) const AVAILABLE: &str = "host.available_threads";
 
 /// Environment keys that always differ and do not matter.
-const NOT_THE_MACHINE: [&str; 12] = [
+const NOT_THE_MACHINE: [&str; 13] = [
     "started",
     "command",
     "devices.requested",
     "devices.used",
     "devices.virtual",
     "devices.timed_by",
+    // A setting, which stands in the spec.
+    "devices.precision",
     // With times of its trial; the engine itself stands in the summary.
     "devices.engine",
     "devices.sums",
@@ -84,8 +86,9 @@ pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
             && !key.starts_with("step.")
     };
     let mut environment = of(&|_| true, &is_of_machine);
-    // A GPU that only some of the runs have.
-    environment.retain(|difference| !difference.key.starts_with("gpus.") || known_values(difference) > 1);
+    // A GPU that only some of the runs have, or the unit that multiplies bfloat16.
+    let is_of_some = |key: &str| key.starts_with("gpus.") || key == "cpu.bf16_unit";
+    environment.retain(|difference| !is_of_some(&difference.key) || known_values(difference) > 1);
     let is_cpu = |run: &Run| run.figure("devices_used") == Some("cpu");
     let threads = of(&is_cpu, &|key| [THREADS, AVAILABLE].contains(&key));
     if threads.iter().any(|difference| difference.key == THREADS) {

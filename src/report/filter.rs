@@ -2,6 +2,12 @@
 
 use super::{ReportError, key::Key, run::Run};
 
+const HINT: &str =
+    "as in `--where 'lr < 0.1 and status = finished'`: a column, one of < <= > >= = !=, a value";
+
+/// Where there are parentheses, or another language's words.
+const JOINED: &str = "join comparisons by `and` and `or`, without parentheses: `and` binds closer, as in `a = 1 and b = 2 or a = 2 and b = 2`";
+
 /// Alternatives, each of tests that must all hold.
 pub(super) struct Filter(Vec<Vec<Test>>);
 
@@ -55,8 +61,9 @@ impl Filter {
     /// # Errors
     /// The text is no such expression, or names a column that no run has.
     pub(super) fn new(text: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        let alternative = |text: &str| text.split(" and ").map(|test| Test::new(test, runs)).collect();
-        text.split(" or ").map(alternative).collect::<Result<_, _>>().map(Self)
+        let alternative =
+            |text: &str| split_at_word(text, " and ").into_iter().map(|test| Test::new(test, runs)).collect();
+        split_at_word(text, " or ").into_iter().map(alternative).collect::<Result<_, _>>().map(Self)
     }
 
     pub(super) fn holds(&self, run: &Run) -> bool {
@@ -64,16 +71,40 @@ impl Filter {
     }
 }
 
+/// Splits a text at a word in small or capital letters, where that stands in no quotes and in no table.
+fn split_at_word<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
+    let (mut parts, mut begin, mut quote, mut depth) = (Vec::new(), 0, None, 0_i32);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if quote.is_some() => quote = quote.filter(|quote| *quote != c),
+            '"' | '\'' => quote = Some(c),
+            '{' | '[' => depth += 1,
+            '}' | ']' => depth -= 1,
+            _ if depth == 0
+                && at >= begin
+                && text.get(at..at + word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word)) =>
+            {
+                parts.push(&text[begin..at]);
+                begin = at + word.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    parts
+}
+
 impl Test {
     fn new(text: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        let wrong = |message: String| {
-            let hint =
-                "as in `--where 'lr < 0.1 and status = finished'`: a column, one of < <= > >= = !=, a value";
-            ReportError::Query { message, hint: Some(hint.to_owned()) }
-        };
+        let is_joined = text.contains(['(', '&', '|']);
+        let hint = if is_joined { JOINED } else { HINT };
+        let wrong = |message: String| ReportError::Query { message, hint: Some(hint.to_owned()) };
         let (name, operator, value) = Operator::split(text)
             .filter(|(name, _, value)| !name.is_empty() && !value.is_empty())
             .ok_or_else(|| wrong(format!("`{}` is no comparison", text.trim())))?;
+        if name.starts_with('(') {
+            return Err(wrong(format!("expected a column, found `{name}`")));
+        }
         let value = value.trim_matches(['"', '\'']).to_owned();
         let is_order = !matches!(operator, Operator::Equal | Operator::Differs);
         let is_cut = !value.starts_with(['{', '[']) && value.contains(['<', '>', '=']);
@@ -126,6 +157,8 @@ mod tests {
         assert_eq!(chosen("lr<=.1 and status = finished"), [true, true, false]);
         assert_eq!(chosen("lr = 0.001 or lr > 0.05"), [true, false, true]);
         assert_eq!(chosen("status != 'finished'"), [false, false, true]);
+        assert_eq!(chosen("lr<=.1 AND status = finished Or lr = 0.001"), [true, true, true]);
+        assert_eq!(chosen("status != 'finished and done'"), [true; 3]);
         let named = |name: &str, tables: &[(&str, &str)]| Run {
             axes: vec![("name".to_owned(), name.to_owned())],
             tables: tables.iter().map(|(key, table)| ((*key).to_owned(), (*table).to_owned())).collect(),
@@ -141,5 +174,10 @@ mod tests {
         assert_eq!(error("lr < 0.1 <"), "expected a number after `lr`, found `0.1 <`");
         assert_eq!(error("lr < fast"), "expected a number after `lr`, found `fast`");
         assert_eq!(error("stat = x"), "no run has a column `stat`");
+        assert_eq!(error("(lr < 0.1)"), "expected a column, found `(lr`");
+        for text in ["(lr < 0.1)", "lr < 0.1 && lr > 0", "lr < 0.1 | lr > 1"] {
+            let hint = Filter::new(text, &runs).err().unwrap().hint().unwrap_or_default().to_owned();
+            assert!(hint.starts_with("join comparisons by `and` and `or`, without parentheses"), "{hint}");
+        }
     }
 }

@@ -35,6 +35,11 @@ impl Column {
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
     }
 
+    /// Keeps these of its cells, in this order.
+    pub(super) fn pick(&mut self, rows: &[usize]) {
+        self.cells = rows.iter().map(|&row| self.cells[row].clone()).collect();
+    }
+
     /// A column that stands on the right.
     pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
         Self { title: title.to_owned(), numeric: true, cells: cells.into_iter().collect() }

@@ -9,14 +9,13 @@ use super::{
 };
 
 /// Environment keys that must be equal for comparable times.
-const DECIDES_TIMES: [&str; 8] = [
+const DECIDES_TIMES: [&str; 7] = [
     "cpu.model",
     "cpu.instruction_set",
     "cpu.bf16_unit",
     "cpu.governor",
     "cpu.simultaneous_threads",
     "cpu.quota_cores",
-    "devices.precision",
     "versions.build",
 ];
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     ReportError,
     comparison::Comparison,
-    configurations::{FINISHED, STOPPED},
+    configurations::{Configuration, FINISHED, STOPPED},
     difference_of_means::{MeanDifference, Sample},
     grouping::{distinct, grouped},
     key::Key,
@@ -68,7 +68,7 @@ impl Ranking {
         let by: Vec<Key> = by.iter().map(|word| Key::new(word, runs)).collect::<Result<_, _>>()?;
         let has = |status: &str| places.iter().any(|&place| runs[place].status == status);
         let status = if !has(FINISHED) && has(STOPPED) { STOPPED } else { FINISHED };
-        let mut groups = comparison.settings(places, status);
+        let mut groups = comparison.settings(places, status, metric);
         let is_told =
             |key: &&String| ![REPEAT, "name"].contains(&key.as_str()) && !SEEDS.contains(&key.as_str());
         let mut keys: Vec<String> = comparison.axes.iter().filter(is_told).cloned().collect();
@@ -251,13 +251,16 @@ fn compare_with_best(settings: &mut [Candidate]) -> usize {
 }
 
 impl Comparison {
-    /// Runs of this status that differ in nothing but the seed, of those at `places`.
-    fn settings(&self, places: &[usize], status: &str) -> Vec<Vec<usize>> {
+    /// Runs of this status that differ in nothing but the seed, of those at `places`; what was measured belongs to a machine.
+    fn settings(&self, places: &[usize], status: &str, metric: &Metric) -> Vec<Vec<usize>> {
         let of_places: std::collections::HashSet<usize> = places.iter().copied().collect();
         let is_ranked = |place: &usize| of_places.contains(place) && self.runs[*place].status == status;
-        let settings = self.configurations.iter();
-        let settings = settings.map(|c| c.places.iter().copied().filter(is_ranked).collect::<Vec<_>>());
-        settings.filter(|found| !found.is_empty()).collect()
+        let of_setting = |(place, c): (usize, &'_ Configuration)| {
+            let key = if metric.is_learned { c.setting } else { place };
+            c.places.iter().copied().filter(is_ranked).map(|place| (key, place)).collect::<Vec<_>>()
+        };
+        let runs = self.configurations.iter().enumerate().flat_map(of_setting);
+        grouped(runs).into_iter().map(|(_, places)| places).collect()
     }
 }
 

@@ -85,6 +85,11 @@ impl Repeats {
         Self { times: times.known(), losses: losses.known(), keys: keys.len() }
     }
 
+    /// Keeps these of its rows, in this order.
+    pub(super) fn pick(&mut self, rows: &[usize]) {
+        self.times.iter_mut().chain(&mut self.losses).for_each(|column| column.pick(rows));
+    }
+
     /// For a terminal of `width` columns.
     pub(super) fn table(&self, width: u16) -> String {
         let times = grid::table(&self.times, self.keys, width);

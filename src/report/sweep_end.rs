@@ -4,7 +4,7 @@ use std::{fmt::Write, path::Path};
 
 use super::{
     ReportError,
-    answer::{Question, TOP},
+    answer::Question,
     columns,
     comparability::is_debug,
     comparison::Comparison,
@@ -54,7 +54,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let is_about_times = comparison.is_about_times();
     text += &match is_about_times {
         true => times(&comparison, width),
-        false => comparison.answer(&Question { top: TOP, ..Question::default() }, width)? + "\n",
+        false => comparison.answer(&Question::default(), width)? + "\n",
     };
     if let Some(costs) = policies::costs(runs, configurations) {
         let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // a String takes every write

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use super::{
+    ReportError,
+    answer::{Question, more},
     columns,
     comparison::{Comparison, is_not_run},
     configurations::{has_repeats, jobs, runs_of},
@@ -17,17 +19,27 @@ use crate::{host::escape_line, units};
 impl Comparison {
     /// Times and costs, for a terminal of `width` columns: whether they can be compared, each run, repeats taken together,
     /// what logging costs, results of the lab, noise.
-    pub fn times(&self, width: u16) -> String {
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub fn times(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
-        let table = grid::table(&columns::columns(self, "run", 1), 1, width);
+        let places: Vec<usize> = (0..self.runs.len()).collect();
+        let shown = self.shown(question, &places.chunks(1).collect::<Vec<_>>())?;
+        let mut columns = columns::columns(self, "run", 1);
+        columns.iter_mut().for_each(|column| column.pick(&shown));
+        let table = grid::table(&columns, 1, width) + &more(&shown, places.len(), "run");
         let mut text = format!("{}\n{builds}\n{table}", self.comparability());
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {
             let of = runs_of(job, jobs.len());
             let swept = job.iter().any(|configuration| !configuration.axes.is_empty());
-            let repeats =
+            let mut repeats =
                 if swept { Repeats::new(&self.runs, job) } else { Repeats::of_single(&self.runs, job) };
-            let table = repeats.table(width);
+            let places: Vec<&[usize]> = job.iter().map(|configuration| &configuration.places[..]).collect();
+            let shown = self.shown(question, &places)?;
+            repeats.pick(&shown);
+            let table = repeats.table(width) + &more(&shown, job.len(), "setting");
             let _ = write!(text, "\nrepeats taken together{of}\n\n{table}"); // a String takes every write
         }
         for job in &jobs {
@@ -39,7 +51,7 @@ impl Comparison {
         text += &self.findings.text("run", 1, width);
         let noise = noise::warnings(&self.runs, &self.configurations, "run", 1);
         section(&mut text, "noise", noise.into_iter().map(|line| ("noise:".to_owned(), line)).collect());
-        text
+        Ok(text)
     }
 
     /// The runs' folders, where their loss curves part, and the differences of spec and environment.

@@ -23,6 +23,8 @@ const MOST_TRIALS: usize = 6;
 pub struct Moment {
     /// Lines about the run or the sweep.
     pub lines: Vec<String>,
+    /// A sweep's trials by their states.
+    pub trials: Vec<(String, usize)>,
     /// Whether nothing is at work there.
     pub is_over: bool,
     /// The run or the sweep.
@@ -39,13 +41,14 @@ impl Moment {
         let name = folder.display().to_string();
         let is_over = !is_live(&folder);
         let mut fault = None;
-        let mut lines = vec![name.clone()];
+        let (mut lines, mut trials) = (vec![name.clone()], Vec::new());
         match find_one(&name)? {
             Found::Run(folder) => lines.push(progress(&Run::read_or_report(&folder, &mut fault), is_over)),
             Found::Sweep(folder) => {
                 let mut runs = sweep::read(&folder, &mut fault)?;
                 sweep::mark_running(&mut runs, &is_live);
                 let counts = grouped(runs.iter().map(|run| (status_in_words(run), ())));
+                trials = counts.iter().map(|(status, runs)| ((*status).to_owned(), runs.len())).collect();
                 let counts: Vec<_> =
                     counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect();
                 lines.push(format!("{}: {}", units::counted(runs.len() as u64, "trial"), counts.join(", ")));
@@ -58,7 +61,7 @@ impl Moment {
         }
         lines.extend(fault.map(|e| e.to_string()));
         lines.extend(live::sampled());
-        Ok(Self { lines, is_over, folder })
+        Ok(Self { lines, trials, is_over, folder })
     }
 
     /// The curves of a metric; why there are none, where that is so.

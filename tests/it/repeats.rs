@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use runner::report::{Comparison, sweep_end};
+use runner::report::{Comparison, Question, sweep_end};
 
 use super::process::Sandbox;
 
@@ -102,7 +102,8 @@ fn few_repeats_on_a_busy_machine_are_told() {
 fn compare_takes_repeats_together_too() {
     let folder = tempfile::tempdir().unwrap();
     sweep(&folder.path().join("S"), &DRIFTING, 0.0);
-    let text = Comparison::read(&[folder.path().display().to_string()], None).unwrap().times(160);
+    let compared = Comparison::read(&[folder.path().display().to_string()], None).unwrap();
+    let text = compared.times(&Question::default(), 160).unwrap();
     let own = end(&DRIFTING, 0.0);
     let table = own.split("\n\n").nth(1).unwrap();
     assert!(text.contains(&format!("repeats taken together\n\n{table}\n")), "{text}");

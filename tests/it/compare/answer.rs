@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use runner::report::{Question, TOP};
+use runner::report::Question;
 
 use super::{FACTS, Facts, Runs};
 use crate::process::Sandbox;
@@ -329,7 +329,7 @@ fn folded_axes_are_no_seeds() {
         .flat_map(|(width, [near, far])| [("0.1", *width, &near[..]), ("0.01", *width, &far[..])])
         .collect();
     learned(&runs, "a", &settings);
-    let question = Question { top: TOP, by: vec!["lr".to_owned()], ..Question::default() };
+    let question = Question { by: vec!["lr".to_owned()], ..Question::default() };
     let answer = |name: &str| runs.masked(&runs.read(&[name]).answer(&question, 120).unwrap());
     insta::assert_snapshot!(answer("a"), @r"
     best: #0 lr 0.1, validation loss 0.44 [0.38, 0.50], n 2;

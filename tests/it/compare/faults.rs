@@ -96,7 +96,7 @@ proptest::proptest! {
         let head: String = fs::read_to_string(&path).unwrap().chars().take(keep).collect();
         fs::write(&path, head + &garbage).unwrap();
         if let Ok(comparison) = Comparison::read(&[runs.named("linreg/S")], None).and_then(Comparison::with_curves) {
-            comparison.times(80);
+            comparison.times(&Question::default(), 80).unwrap();
             comparison.detail();
             let _ = comparison.answer(&Question::default(), 80);
             comparison.export(Format::Json);

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use runner::{
     record::summary_columns,
-    report::{Comparison, Question, TOP},
+    report::{Comparison, Question},
 };
 
 mod answer;
@@ -13,6 +13,7 @@ mod lab;
 mod listing;
 mod machine;
 mod metrics;
+mod settings;
 mod tables;
 
 /// A folder of runs; assertions show its path as `RUNS`.
@@ -50,12 +51,11 @@ impl Runs {
     /// What `--times --detail` shows.
     fn table(&self, inner: &[&str], width: u16) -> String {
         let comparison = self.read(inner).with_curves().unwrap();
-        self.masked(&(comparison.times(width) + &comparison.detail()))
+        self.masked(&(comparison.times(&Question::default(), width).unwrap() + &comparison.detail()))
     }
 
     fn answer(&self, inner: &[&str], width: u16) -> String {
-        let question = Question { top: TOP, ..Question::default() };
-        self.masked(&self.read(inner).answer(&question, width).unwrap())
+        self.masked(&self.read(inner).answer(&Question::default(), width).unwrap())
     }
 
     fn error(&self, inner: &str) -> String {

@@ -1,0 +1,103 @@
+//! What makes a setting: the spec and the data, wherever a run belongs, and on whatever machine it learned.
+
+use super::{FACTS, Facts, Runs};
+use crate::process::Sandbox;
+
+const SPEC: &str = "
+name = \"lines\"
+data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 16 }
+model.layers = [{ linear = { out_features = 1 } }]
+optimizer.sgd.lr = 0.1
+trainer.max_epochs = 2
+devices.engine = \"team\"
+";
+
+/// A run of its own is another seed of a sweep's setting, also one with more threads; what is measured stays apart.
+#[test]
+fn a_run_beside_a_sweep_is_of_its_setting() {
+    let place = Sandbox::new(SPEC);
+    let run =
+        |more: &[&str]| assert_eq!(place.runner(&[&["run", "spec.toml", "-q"], more].concat()).code, Some(0));
+    run(&["optimizer.sgd.lr=0.1,0.01,0.03", "sweep.repeats=2", "--jobs=2"]);
+    run(&["seed=7"]);
+    run(&["seed=8", "--threads=2"]);
+    let compare = |more: &[&str]| place.runner(&[&["compare", "runs"], more].concat()).stdout;
+    let text = compare(&[]);
+    assert!(text.lines().next().is_some_and(|best| best.contains(", n 4;")), "{text}");
+    assert!(text.contains("some settings ran with more seeds"), "{text}");
+    let measured = compare(&["--metric", "steps_per_s"]);
+    assert!(!measured.contains(", n 4"), "{measured}");
+}
+
+/// It changes what is learned, and is swept for the times: these are those of one machine.
+#[test]
+fn a_sweep_over_the_precision_is_ranked_and_its_times_are_compared() {
+    let runs = Runs::new();
+    let write = |trial: &str, precision: &str, steps_per_s: &'static str, more: &str, loss: f32| {
+        let facts = Facts { steps_per_s, losses: [4.0, 2.0, loss], ..FACTS };
+        let path = format!("a/S/{trial}");
+        runs.run(&path, &facts);
+        let spec = facts.spec().replace("[devices]", &format!("[devices]\nprecision = \"{precision}\""));
+        runs.write(&format!("{path}/spec.toml"), &spec);
+        let environment =
+            facts.environment().replace("[devices]", &format!("[devices]\nprecision = \"{precision}\""));
+        runs.write(
+            &format!("{path}/environment.toml"),
+            &environment.replace("[cpu]", &format!("[cpu]{more}")),
+        );
+    };
+    write("000", "f32", "1000.0", "", 1.0);
+    write("001", "bf16", "2000.0", "\nbf16_unit = \"amx_bf16\"", 0.5);
+    runs.write(
+        "a/S/sweep.csv",
+        "trial,devices.precision,status,folder,reason\n0,f32,finished,000,\n1,bf16,finished,001,\n",
+    );
+    assert!(!runs.read(&["a"]).is_about_times());
+    let text = runs.answer(&["a"], 120);
+    assert!(text.starts_with("best: #0 precision f32, validation loss 0.5000;"), "{text}");
+    assert!(text.contains("steps/s\n"), "{text}");
+    let times = runs.table(&["a"], 120);
+    assert!(times.starts_with("2 runs, comparable: same processor"), "{times}");
+    assert!(times.contains(" rows/s vs run 1") && times.contains("2.00x"), "{times}");
+    // Another unit is another machine.
+    write("002", "bf16", "3000.0", "\nbf16_unit = \"avx512_bf16\"", 0.5);
+    let rows = std::fs::read_to_string(runs.path("a/S/sweep.csv")).unwrap();
+    runs.write("a/S/sweep.csv", &(rows + "2,bf16,finished,002,\n"));
+    let times = runs.table(&["a"], 120);
+    assert!(
+        times.starts_with("3 runs, whose times say nothing of each other: cpu.bf16_unit differs"),
+        "{times}"
+    );
+}
+
+#[test]
+fn lines_of_the_times_are_ordered_and_counted() {
+    let runs = Runs::new();
+    for (place, steps_per_s) in ["1000.0", "3000.0", "2000.0"].into_iter().enumerate() {
+        runs.run(
+            &format!("linreg/{place}"),
+            &Facts { steps_per_s, policy: ["off", "buffered", "immediate"][place], ..FACTS },
+        );
+    }
+    let compare = |more: &[&str]| {
+        let ended = Sandbox::new("").runner(&[&["compare", &runs.named("linreg")], more].concat());
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
+        ended.stdout
+    };
+    let order = |text: &str| -> Vec<usize> {
+        let table = text.split("\n\n").nth(1).unwrap();
+        let column = |line: &str| line.split_whitespace().next()?.parse().ok();
+        let down: Vec<usize> =
+            table.lines().filter(|line| !line.contains(" more ")).filter_map(column).collect();
+        let across =
+            table.lines().next().unwrap().split_whitespace().skip(1).map(|cell| cell.parse().unwrap());
+        if down.is_empty() { across.collect() } else { down }
+    };
+    assert_eq!(order(&compare(&[])), [1, 2, 3]);
+    assert_eq!(order(&compare(&["--sort=-steps_per_s"])), [2, 3, 1]);
+    let text = compare(&["--times", "--sort", "steps_per_s", "--top=2"]);
+    assert_eq!(order(&text), [1, 3]);
+    assert!(text.contains("\n  1 more run: `--top 3` shows all\n"), "{text}");
+    let ended = Sandbox::new("").runner(&["compare", &runs.named("linreg"), "--sort=fast"]);
+    assert!(ended.stderr.starts_with("error: no run has a column `fast`"), "{ended:?}");
+}
