@@ -1,6 +1,6 @@
 //! Successive halving: trials stop at rungs, and those that go on are what they would be alone.
 
-use std::fs;
+use std::{fs, process::Stdio};
 
 use super::{
     super::{
@@ -145,6 +145,38 @@ fn a_trial_whose_folder_is_gone_begins_again() {
         place.runner(&["run", "--resume", sweep.to_str().unwrap()]).stderr.matches("again").count(),
         0
     );
+}
+
+/// While the sweep runs: a trial that waits at its rung, and one that trains, once.
+#[test]
+fn a_folder_that_goes_while_the_sweep_runs_begins_again() {
+    let place = Sandbox::new(SPEC);
+    let arguments = [&GRID[..], &[STOP]].concat();
+    let whole = place.run(&arguments).ended_by(0).0;
+    let best = trials(&whole).iter().position(|trial| trial.summary("epochs") == "9").unwrap();
+    for is_at_rung in [true, false] {
+        let (mut command, runs) = place.prepared(&arguments);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let name = trials(&whole)[best].0.file_name().unwrap().to_owned();
+        let folder = || Some(Folder::within(&runs)?.0.join(&name));
+        let file = if is_at_rung { "summary.csv" } else { "metrics.csv" };
+        wait_until(&mut child, || {
+            let text = folder().and_then(|folder| fs::read_to_string(folder.join(file)).ok());
+            text.is_some_and(|text| text.contains(if is_at_rung { "waiting" } else { "\n1," }))
+        });
+        send("-STOP", &child);
+        fs::remove_dir_all(folder().unwrap()).unwrap();
+        send("-CONT", &child);
+        let ended = Ended::from_output(child.wait_with_output().unwrap());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(
+            ended.stderr.contains(&format!("trial {best}: begins again, since its folder is gone\n")),
+            "{ended:?}"
+        );
+        let sweep = Folder::within(&runs).unwrap().0;
+        assert_eq!(statuses(&sweep), statuses(&whole));
+        assert!(result(&trials(&sweep)[best]) == result(&trials(&whole)[best]));
+    }
 }
 
 /// By itself it would run past its rung, and the sweep would choose others.

@@ -205,3 +205,20 @@ fn a_sweep_does_not_go_on_over_other_data() {
     let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
     assert_eq!((ended.code, statuses(&sweep)), (Some(0), vec!["finished".to_owned(); 3]));
 }
+
+/// `-q` prints no table: what failed before says why all the same.
+#[test]
+fn a_quiet_resume_says_what_had_failed() {
+    let place = Sandbox::new(SPEC);
+    let ran = place.run(&["optimizer.adam.lr=0.01,1e30", "-q"]);
+    let sweep = Folder::within(&ran.runs).unwrap().0;
+    let said = "the loss is not a finite number";
+    assert!(ran.ended.code == Some(1) && ran.ended.stderr.contains(said), "{:?}", ran.ended);
+    let path = sweep.to_str().unwrap();
+    let ended = place.runner(&["run", "-q", "--resume", path]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let expected = format!("error: trial 1 had diverged: {said}");
+    assert!(ended.stderr.starts_with(&expected) && ended.stderr.lines().count() == 1, "{ended:?}");
+    // The table says it.
+    assert_eq!(place.runner(&["run", "--resume", path]).stderr, "");
+}

@@ -7,7 +7,6 @@ use super::{
     planned::Planned,
     prepare::Prepared,
     rungs::{Reached, Rung, Rungs, longest},
-    session::named,
     sweep::Sweep,
     sweep_progress::{Phase, is_at_rung},
 };
@@ -87,10 +86,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if lost.is_empty() || self.is_cut() {
             return;
         }
-        for trial in &lost {
-            let text = named(Some(*trial), "begins again, since its folder is gone\n");
-            self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
-        }
+        lost.iter().for_each(|trial| self.say_gone(*trial));
         // What others run is theirs, unless they die.
         loop {
             let phase = self.run_phase(Phase::new(lost, Some(epochs)));

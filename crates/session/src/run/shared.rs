@@ -10,7 +10,7 @@ use super::{
     rungs::{Reached, Rungs},
     sweep::Sweep,
     sweep_folder::{Row, end_in, has_other_data, print_other_data, rows},
-    sweep_progress::{Phase, Stopped, exit_of},
+    sweep_progress::{Phase, Stopped},
 };
 use crate::{
     event::Status,
@@ -53,7 +53,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.line.stopped(trial.index);
         }
         if let Some(end) = end {
-            let exit = exit_of(&end);
+            let exit = self.take(trial.index, &end);
             return Some((end, exit));
         }
         // Its last process may still be closing its files.
@@ -164,7 +164,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             // At whatever rung it is.
             let row = || if reads_rows { rows.get(&index) } else { None };
             if let Some(end) = self.end_elsewhere(index, folder, row, Some(0)) {
-                let exit = exit_of(&end);
+                let exit = self.take(index, &end);
                 self.set(index, end, exit);
             }
         }
@@ -175,7 +175,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if self.with(|progress| progress.is_at_rung(index)) {
             let (rows, folder) = (rows(&self.folder), self.folder.trial_of(index));
             if let Some(end) = self.end_elsewhere(index, folder.as_ref(), || rows.get(&index), None) {
-                let exit = exit_of(&end);
+                let exit = self.take(index, &end);
                 self.set(index, end, exit);
             }
         }

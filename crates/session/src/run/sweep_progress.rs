@@ -34,6 +34,8 @@ pub(super) struct Progress {
     pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep went on, or up to a rung.
     pub begun: BTreeMap<usize, RunDir>,
+    /// Whether a trial has come further in this process.
+    pub has_progress: bool,
     pub worst: Exit,
     pub stopped: Option<Stopped>,
     /// The first error of the table or the claims.
@@ -80,15 +82,6 @@ impl Phase {
 
 pub(super) fn is_failure(end: &TrialEnd) -> bool {
     matches!(end, TrialEnd::Ran { status: Status::Failed | Status::Diverged, .. })
-}
-
-/// The exit code of a trial that ended before the sweep went on. One that is still skipped lacks its devices.
-pub(super) fn exit_of(end: &TrialEnd) -> Exit {
-    match end {
-        TrialEnd::Skipped { .. } => Exit::Missing,
-        end if is_failure(end) => Exit::Failed,
-        _ => Exit::Done,
-    }
 }
 
 /// Whether a trial is at a rung: it waits there, or was stopped. (Older versions called both `stopped`.)
