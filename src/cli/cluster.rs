@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use super::{launch::report, runs::refuse, watch::look};
+use serde_json::json;
+
+use super::{args::StatusOptions, launch::report, runs::refuse, watch::look};
 use crate::{
     host::escape_line,
     record::{RunDir, command_line, text_table},
-    report::{Found, find_one},
-    run::{Exit, print, print_error},
-    slurm::{self, Accounts, Submission, Task},
+    report::{Found, Moment, find_one},
+    run::{Exit, print, print_error, print_json, print_stderr},
+    slurm::{self, Accounting, SlurmError, Submission, Task, Used},
     units,
 };
 
@@ -32,9 +34,18 @@ const COUNTED: [&str; 3] = ["PENDING", "COMPLETED", "CANCELLED"];
 /// Tasks that are listed.
 const MOST_LINES: usize = 40;
 
+/// What is known of a sweep's jobs.
+struct Known {
+    jobs: Vec<Submission>,
+    tasks: Vec<Task>,
+    /// Trials that are under way, by the task that runs them.
+    trials: BTreeMap<String, Vec<usize>>,
+    accounting: Accounting,
+}
+
 /// Prints what trials and tasks are doing.
-pub fn status(path: &str) -> Exit {
-    let (sweep, jobs) = match jobs_of(path) {
+pub fn status(options: &StatusOptions) -> Exit {
+    let (sweep, jobs) = match jobs_of(&options.sweep) {
         Ok(found) => found,
         Err(exit) => return exit,
     };
@@ -42,20 +53,65 @@ pub fn status(path: &str) -> Exit {
         Ok(moment) => moment,
         Err(e) => return refuse(&e),
     };
-    let mut text: String = moment.lines.iter().map(|line| format!("{}\n", escape_line(line))).collect();
-    if jobs.is_empty() {
-        return print(&format!("{text}no job was submitted for it\n"));
+    let tasks = if jobs.is_empty() { Ok(Vec::new()) } else { own_tasks(&jobs) };
+    // The sweep's own files say enough.
+    let (tasks, exit) = tasks.map_or_else(|e| (None, report(&e)), |tasks| (Some(tasks), Exit::Done));
+    let known = tasks.map(|tasks| {
+        let (trials, accounting) = (trials_of_tasks(&sweep), slurm::accounting(&jobs).unwrap_or_default());
+        Known { jobs, tasks, trials, accounting }
+    });
+    if options.json {
+        return exit.more_severe(print_json(&format!("{:#}\n", json(&moment, known.as_ref()))));
     }
-    let tasks = match slurm::tasks(&jobs) {
-        Ok(tasks) => tasks,
-        // The sweep's own files say enough.
-        Err(e) => return print(&text).more_severe(report(&e)),
+    let mut text: String = moment.lines.iter().map(|line| format!("{}\n", escape_line(line))).collect();
+    if let Some(known) = &known {
+        known.jobs.iter().for_each(|job| text.push_str(&summary(job, known)));
+        text.push_str(&table(known));
+        if known.jobs.is_empty() {
+            text.push_str("no job was submitted for it\n");
+        }
+    }
+    exit.more_severe(print(&text))
+}
+
+/// The tasks of these jobs, with a warning of others that have a number of theirs.
+fn own_tasks(jobs: &[Submission]) -> Result<Vec<Task>, SlurmError> {
+    let (tasks, others) = slurm::tasks(jobs)?;
+    for job in others {
+        print_stderr(&format!(
+            "warning: Slurm's job {job} has another name than that of this sweep: it is another one, as of a sweep that was copied\n"
+        ));
+    }
+    Ok(tasks)
+}
+
+/// The same for programs.
+fn json(moment: &Moment, known: Option<&Known>) -> serde_json::Value {
+    let used = |used: &Used| json!({ "elapsed_s": used.elapsed_s, "cpu_s": used.cpu_s, "peak_rss_bytes": used.peak_rss });
+    let object = |mut object: serde_json::Value, more: serde_json::Value| {
+        if let (Some(object), serde_json::Value::Object(more)) = (object.as_object_mut(), more) {
+            object.extend(more);
+        }
+        object
     };
-    let accounts = slurm::accounts(&jobs);
-    jobs.iter().for_each(|job| text.push_str(&summary(job, &tasks, accounts.as_ref())));
-    text.push_str(&table(&tasks, &trials_of_tasks(&sweep)));
-    text.push_str(&accounts.map(|accounts| took(&accounts)).unwrap_or_default());
-    print(&text)
+    let job = |known: &Known, job: &Submission| {
+        let Submission { job: id, name, cluster, tasks, submitted } = job;
+        let own =
+            json!({ "job": id, "name": name, "cluster": cluster, "tasks": tasks, "submitted": submitted });
+        object(own, used(&known.accounting.total(job)))
+    };
+    let task = |known: &Known, task: &Task| {
+        let Task { id, state, reason, node, time, .. } = task;
+        let trials = known.trials.get(id).cloned().unwrap_or_default();
+        let own = json!({ "task": id, "state": state, "reason": reason, "node": node, "time": time, "trials": trials });
+        object(own, used(&known.accounting.0.get(id).cloned().unwrap_or_default()))
+    };
+    let trials: serde_json::Map<_, _> =
+        moment.trials.iter().map(|(status, count)| (status.clone(), json!(count))).collect();
+    let jobs = known.map(|known| known.jobs.iter().map(|own| job(known, own)).collect::<Vec<_>>());
+    let tasks = known.map(|known| known.tasks.iter().map(|own| task(known, own)).collect::<Vec<_>>());
+    let folder = moment.folder.display().to_string();
+    json!({ "folder": folder, "trials": trials, "jobs": jobs, "tasks": tasks })
 }
 
 /// Ends the jobs of a sweep.
@@ -72,9 +128,9 @@ pub fn cancel(path: &str) -> Exit {
         print_error(format!("no job was submitted for `{}`", sweep.display()), Some(&hint));
         return Exit::Refused;
     }
-    let cancelled = slurm::tasks(&jobs).and_then(|mut tasks| {
+    let cancelled = own_tasks(&jobs).and_then(|mut tasks| {
         tasks.retain(|task| !ENDED.contains(&task.state.as_str()));
-        let is_left = |job: &&Submission| tasks.iter().any(|task| is_of(task, job));
+        let is_left = |job: &&Submission| tasks.iter().any(|task| task.is_of(job));
         let left: Vec<Submission> = jobs.iter().filter(is_left).cloned().collect();
         if left.is_empty() { Ok((tasks, left)) } else { slurm::cancel(&left).map(|()| (tasks, left)) }
     });
@@ -109,35 +165,38 @@ fn jobs_of(path: &str) -> Result<(PathBuf, Vec<Submission>), Exit> {
     Ok((sweep, jobs))
 }
 
-fn is_of(task: &Task, job: &Submission) -> bool {
-    task.id.split('_').next() == Some(&job.job)
-}
-
-/// `job 12 of 40 tasks, submitted 2026-11-21T01:58:14Z: 4 running, 30 pending (Resources), 6 completed`.
-fn summary(job: &Submission, tasks: &[Task], accounts: Option<&Accounts>) -> String {
-    let own: Vec<&Task> = tasks.iter().filter(|task| is_of(task, job)).collect();
-    // What `squeue` has forgotten may stand in the accounts.
-    let is_own = |id: &str| id.split_once('_').is_some_and(|(array, _)| array == job.job);
-    let is_forgotten = |id: &str| is_own(id) && !own.iter().any(|task| task.id == id);
-    let states = accounts.iter().flat_map(|accounts| &accounts.states);
-    let forgotten: Vec<&str> = states
-        .filter(|(id, _)| !id.ends_with(']') && is_forgotten(id))
-        .map(|(_, state)| state.as_str())
-        .collect();
+/// `job 12 of 40 tasks, submitted 2026-11-21T01:58:14Z: 4 running, 30 pending (Resources), 6 completed; 3.21 h, ...`.
+fn summary(job: &Submission, known: &Known) -> String {
+    let own: Vec<&Task> = known.tasks.iter().filter(|task| task.is_of(job)).collect();
+    // What `squeue` has forgotten may stand in the accounting.
+    let is_forgotten = |id: &str| !id.ends_with(']') && !own.iter().any(|task| task.id == id);
+    let forgotten = known.accounting.of_job(job).filter(|(id, _)| is_forgotten(id));
+    let forgotten: Vec<&str> = forgotten.map(|(_, used)| used.state.as_str()).collect();
     let unknown = (job.tasks as usize).saturating_sub(own.len() + forgotten.len());
-    let known = own.iter().map(|task| {
+    let states = own.iter().map(|task| {
         let reason = if task.state == "PENDING" { task.reason.as_str() } else { "" };
         (task.state.as_str(), reason)
     });
-    let known = known.chain(forgotten.iter().map(|state| (*state, "")));
-    let all = known.chain(std::iter::repeat_n(("no longer known to Slurm", ""), unknown));
+    let states = states.chain(forgotten.iter().map(|state| (*state, "")));
+    let all = states.chain(std::iter::repeat_n(("no longer known to Slurm", ""), unknown));
     format!(
-        "job {} of {}, submitted {}: {}\n",
+        "job {} of {}, submitted {}: {}\n{}",
         job.job,
         units::counted(job.tasks.into(), "task"),
         job.submitted,
-        counts(all)
+        counts(all),
+        used(&known.accounting.total(job))
     )
+}
+
+/// `  ran 3.21 h together, with 6.42 h of processors; one had 1.20 GiB at most`; nothing where the site does not account.
+fn used(Used { elapsed_s, cpu_s, peak_rss, .. }: &Used) -> String {
+    if *elapsed_s == 0 {
+        return String::new();
+    }
+    let [elapsed, cpu] = [*elapsed_s, *cpu_s].map(|s| units::seconds(s as f64));
+    let memory = peak_rss.map(|bytes| format!("; one had {} at most", units::bytes(bytes)));
+    format!("  ran {elapsed} together, with {cpu} of processors{}\n", memory.unwrap_or_default())
 }
 
 /// `4 running, 30 pending (Resources)`.
@@ -170,7 +229,7 @@ fn trials_of_tasks(sweep: &std::path::Path) -> BTreeMap<String, Vec<usize>> {
 }
 
 /// The tasks that run, and those that ended otherwise than well.
-fn table(tasks: &[Task], trials: &BTreeMap<String, Vec<usize>>) -> String {
+fn table(Known { tasks, trials, accounting, .. }: &Known) -> String {
     let listed: Vec<&Task> = tasks.iter().filter(|task| !COUNTED.contains(&task.state.as_str())).collect();
     if listed.is_empty() {
         return String::new();
@@ -178,18 +237,12 @@ fn table(tasks: &[Task], trials: &BTreeMap<String, Vec<usize>>) -> String {
     let row = |task: &&Task| {
         let trials = trials.get(&task.id).map(|own| units::numbers(own)).unwrap_or_default();
         let [id, node, time, reason] = [&task.id, &task.node, &task.time, &task.reason].map(String::clone);
-        vec![id, task.state.to_lowercase(), node, time, trials, reason]
+        let memory = accounting.0.get(&id).and_then(|used| used.peak_rss).map(units::bytes);
+        vec![id, task.state.to_lowercase(), node, time, memory.unwrap_or_default(), trials, reason]
     };
     let rows: Vec<_> = listed.iter().take(MOST_LINES).map(row).collect();
-    let head = ["task", "state", "node", "time", "trial", "reason"];
+    let head = ["task", "state", "node", "time", "memory", "trial", "reason"];
     let more = listed.len().saturating_sub(MOST_LINES);
     let more = if more > 0 { format!("  and {} more\n", units::count(more as u64)) } else { String::new() };
-    format!("\n{}{more}", text_table::text(&head, &rows, |column| column == 3))
-}
-
-/// `the tasks ran 3.21 h, with 6.42 h of processors; the most memory of one is 1.20 GiB`.
-fn took(accounts: &Accounts) -> String {
-    let [elapsed, cpu] = [accounts.elapsed_s, accounts.cpu_s].map(|s| units::seconds(s as f64));
-    let memory = accounts.most_memory.map(|bytes| format!("; one took {} at most", units::bytes(bytes)));
-    format!("\nthe tasks ran {elapsed} together, with {cpu} of processors{}\n", memory.unwrap_or_default())
+    format!("\n{}{more}", text_table::text(&head, &rows, |column| [3, 4].contains(&column)))
 }

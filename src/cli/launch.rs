@@ -7,12 +7,12 @@ use std::{
 
 use super::args::StartOptions;
 use crate::{
-    host::{escape_line, reason},
+    host::{escape_line, reason, slurm_job},
     plan::Machine,
     record::{RunDir, SWEEP_FILE, command_line, now, rfc3339},
     run::{
-        Exit, Planned, PlannedSweep, Prepared, Resume, Session, plan_sweep, print, print_error, print_json,
-        print_stderr, trials_left,
+        Exit, Planned, Prepared, Resume, Session, plan_sweep, print, print_error, print_json, print_stderr,
+        trials_left,
     },
     slurm::{self, Script, SlurmError, Submission},
     spec::ArraySize,
@@ -34,49 +34,58 @@ pub fn launch<P: Planned>(
         );
         return Exit::Refused;
     }
-    let planned = if start.launch.dry_run {
+    if start.launch.dry_run {
         let found = resumed(session.resume());
         let path = found.map_or_else(|| session.new_sweep_path(), |folder| folder.path().to_owned());
-        Ok(PlannedSweep { folder: RunDir::existing(path), left: trials_left(session, prepared, found) })
-    } else {
-        plan_sweep(session, prepared, machine)
-    };
-    let PlannedSweep { folder, left } = match planned {
-        Ok(sweep) => sweep,
-        Err(exit) => return exit,
-    };
-    if left == 0 {
-        return print(&format!("`{}`: no trial is left to run\n", folder.path().display()));
-    }
-    if start.launch.dry_run {
-        let script = text(session, folder.path(), left, start);
-        return script.map_or_else(|exit| exit, |(script, _)| print(&script));
-    }
-    let submitted = text(session, folder.path(), left, start).map_err(|exit| (exit, false)).and_then(
-        |(script, tasks)| submit(folder.path(), &script, tasks).map_err(|e| (report(&e), e.is_uncertain())),
-    );
-    match submitted {
-        Ok(job) => print_submitted(&job, folder.path(), left, start),
-        Err((exit, may_be_taken)) => {
-            if matches!(session.resume(), Resume::No) && !may_be_taken {
-                remove_new(folder.path());
+        return match trials_left(session, prepared, found) {
+            0 => print_done(&path),
+            left => {
+                let script = script(session, &path, left, start);
+                script.map_or_else(|exit| exit, |(script, ..)| print(&script))
             }
-            exit
-        }
+        };
     }
+    let mut printed = Exit::Done;
+    let exit = plan_sweep(session, prepared, machine, |folder, left| {
+        if left == 0 {
+            return Err(print_done(folder.path()));
+        }
+        let submitted = script(session, folder.path(), left, start).map_err(|exit| (exit, false)).and_then(
+            |(script, name, tasks)| {
+                submit(folder.path(), &script, name, tasks).map_err(|e| (report(&e), e.is_uncertain()))
+            },
+        );
+        match submitted {
+            Ok(job) => {
+                printed = print_submitted(&job, folder.path(), left, start);
+                Ok(())
+            }
+            Err((exit, may_be_taken)) => {
+                if matches!(session.resume(), Resume::No) && !may_be_taken {
+                    remove_new(folder.path());
+                }
+                Err(exit)
+            }
+        }
+    });
+    exit.more_severe(printed)
+}
+
+fn print_done(sweep: &Path) -> Exit {
+    print(&format!("`{}`: no trial is left to run\n", sweep.display()))
 }
 
 fn resumed(resume: &Resume) -> Option<&RunDir> {
     if let Resume::Sweep(folder) = resume { Some(folder) } else { None }
 }
 
-/// The script, and its number of tasks.
-fn text<P: Planned>(
+/// The script, the job's name, and the number of tasks.
+fn script<P: Planned>(
     session: &Session<'_, P>,
     sweep: &Path,
     left: usize,
     start: &StartOptions,
-) -> Result<(String, u32), Exit> {
+) -> Result<(String, String, u32), Exit> {
     let options = &session.experiment.launcher.slurm;
     let sweep = std::path::absolute(sweep).unwrap_or_else(|_| sweep.to_owned());
     if sweep.to_str().is_none_or(|path| path.contains(|c: char| c.is_control() || c == '\\')) {
@@ -87,19 +96,20 @@ fn text<P: Planned>(
         print_error(message, Some("choose another `--runs-dir`"));
         return Err(Exit::Refused);
     }
-    let most =
-        if P::SIDE_BY_SIDE { slurm::most_tasks(left) } else { ArraySize { tasks: 1, at_a_time: None } };
-    let array = options.array.unwrap_or(most);
-    let name = session.experiment.trials.first().map_or("", |first| P::name(&first.spec));
+    let one_after_the_other = ArraySize { tasks: 1, throttle: None };
+    let array =
+        slurm::array_of(left, if P::SIDE_BY_SIDE { options.array } else { Some(one_after_the_other) });
+    let spec = session.experiment.trials.first().map_or("", |first| P::name(&first.spec));
+    let name = slurm::job_name(spec, &sweep);
     let script = Script {
-        name,
+        name: &name,
         folder: &sweep.join(slurm::FOLDER),
         array,
         options,
-        goes_on: P::SIDE_BY_SIDE,
+        requeue: P::SIDE_BY_SIDE,
         command: &command(&sweep, start)?,
     };
-    Ok((script.text(), array.tasks))
+    Ok((script.text(), name, array.tasks))
 }
 
 /// What a task runs.
@@ -123,12 +133,12 @@ fn command(sweep: &Path, start: &StartOptions) -> Result<String, Exit> {
     Ok(command_line(words))
 }
 
-fn submit(sweep: &Path, script: &str, tasks: u32) -> Result<Submission, SlurmError> {
+fn submit(sweep: &Path, script: &str, name: String, tasks: u32) -> Result<Submission, SlurmError> {
     let folder = sweep.join(slurm::FOLDER);
     fs::create_dir_all(&folder).map_err(|source| SlurmError::Write { path: folder.clone(), source })?;
     let (job, cluster, remarks) = slurm::submit(script)?;
     print_stderr(&remarks);
-    let submission = Submission { job, cluster, tasks, submitted: rfc3339(now()) };
+    let submission = Submission { job, name, cluster, tasks, submitted: rfc3339(now()) };
     submission.append(sweep).inspect_err(|_| {
         let job = &submission.job;
         print_stderr(&format!(
@@ -183,8 +193,27 @@ pub fn report(error: &SlurmError) -> Exit {
     Exit::Refused
 }
 
-/// Has the job of this process queued again: what is not done goes on then. Returns only where that fails.
-pub fn queue_again() -> Exit {
-    report(&slurm::queue_again());
-    Exit::Signal(crate::host::SIGUSR1 as u8)
+/// Requeues the task of this process, in which a signal came before the time limit; what is not done resumes then. One that
+/// restarts again and again and brings no trial further ends.
+pub fn requeue(sweep: &Path, has_progress: bool) -> Exit {
+    let Some(task) = slurm_job() else {
+        print_error("Slurm says of no job that this process belongs to it: it is not requeued", None);
+        return Exit::Failed;
+    };
+    match slurm::restarts_without_progress(sweep, &task, has_progress) {
+        Ok(count) if count > slurm::MOST_RESTARTS => {
+            print_error(
+                format!(
+                    "task {task} was requeued {} times, and brought no trial further",
+                    slurm::MOST_RESTARTS
+                ),
+                Some("raise `launcher.slurm.time`: the task ends before a trial has taken a step"),
+            );
+            return Exit::Failed;
+        }
+        Ok(_) => {}
+        Err(e) => return report(&e),
+    }
+    // Slurm ends this process meanwhile.
+    slurm::requeue(&task).map_or_else(|e| report(&e), |()| Exit::Done)
 }

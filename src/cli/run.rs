@@ -49,9 +49,9 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     }
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
     let stop = StopFlag::default();
-    // A trial that a signal ends goes on where it was; what measures the machine would begin anew.
-    let is_queued_again = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
-    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, is_queued_again);
+    // A trial that a signal ends resumes where it was; what measures the machine would begin anew.
+    let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
+    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues);
     let process = Process {
         start: Start { begun, at: started },
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
@@ -80,11 +80,13 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
             execute(&Session::<LabTrial>::new(process, experiment, ()), &machine, start)
         }
     };
-    let exit = close(ended, start);
-    if is_queued_again && exit == Exit::Signal(SIGUSR1 as u8) {
-        return launch::queue_again();
+    let has_progress = ended.has_progress;
+    match (close(ended, start), path.parent()) {
+        (Exit::Signal(signal), Some(sweep)) if requeues && i32::from(signal) == SIGUSR1 => {
+            launch::requeue(sweep, has_progress)
+        }
+        (exit, _) => exit,
     }
-    exit
 }
 
 fn verbosity(start: &StartOptions) -> Verbosity {
@@ -123,7 +125,7 @@ fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &Star
 }
 
 /// Prints what became of a sweep.
-fn close(Ended { exit, folder }: Ended, start: &StartOptions) -> Exit {
+fn close(Ended { exit, folder, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
         let line = serde_json::json!({ "event": "sweep", "folder": folder.display().to_string() });

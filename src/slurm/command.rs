@@ -13,8 +13,8 @@ use crate::host;
 pub enum SlurmError {
     #[error("`{0}` is not found: this machine has no Slurm")]
     Missing(&'static str),
-    #[error("`{command}` refuses: {words}")]
-    Refused { command: &'static str, words: String },
+    #[error("`{command}` refuses: {message}")]
+    Refused { command: &'static str, message: String },
     #[error("`{command}` cannot be run: {}", host::reason(.source))]
     Run { command: &'static str, source: io::Error },
     #[error("`{command}` gave an answer that is not understood: {}", .answer.trim())]
@@ -47,12 +47,12 @@ impl SlurmError {
     pub fn is_uncertain(&self) -> bool {
         match self {
             Self::Missing(_) | Self::Run { .. } => false,
-            Self::Refused { words, .. } => words.contains("timed out"),
+            Self::Refused { message, .. } => message.contains("timed out"),
             Self::Answer { .. } | Self::Write { .. } | Self::Malformed { .. } => true,
         }
     }
 
-    pub(super) fn run(command: &'static str, source: io::Error) -> Self {
+    fn spawn(command: &'static str, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::NotFound => Self::Missing(command),
             _ => Self::Run { command, source },
@@ -60,40 +60,40 @@ impl SlurmError {
     }
 }
 
-/// The output of a command, and what it says on standard error.
-pub(super) fn ask(
+/// The standard output and standard error of one of Slurm's commands.
+pub(super) fn run(
     command: &'static str,
     arguments: &[&str],
-    input: Option<&str>,
+    stdin: Option<&str>,
 ) -> Result<(String, String), SlurmError> {
-    let failed = |source| SlurmError::run(command, source);
-    let mut asked = Command::new(command);
+    let failed = |source| SlurmError::spawn(command, source);
+    let mut process = Command::new(command);
     for (variable, option) in OVERRIDING {
-        if input.is_some_and(|script| script.contains(&format!("#SBATCH {option}"))) {
-            asked.env_remove(variable);
+        if stdin.is_some_and(|script| script.contains(&format!("#SBATCH {option}"))) {
+            process.env_remove(variable);
         }
     }
-    let mut child = asked
+    let mut child = process
         .args(arguments)
-        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;
-    if let (Some(mut pipe), Some(input)) = (child.stdin.take(), input) {
-        let _ = pipe.write_all(input.as_bytes()); // one that does not read it says why
+    if let (Some(mut pipe), Some(text)) = (child.stdin.take(), stdin) {
+        let _ = pipe.write_all(text.as_bytes()); // one that does not read it says why
     }
     let output = child.wait_with_output().map_err(failed)?;
-    let [answer, words] =
+    let [stdout, stderr] =
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     if output.status.success() {
-        return Ok((answer, words));
+        return Ok((stdout, stderr));
     }
     let prefix = format!("{command}: ");
     let own = |line: &str| {
         line.strip_prefix(&prefix).unwrap_or(line).trim().trim_start_matches("error: ").to_owned()
     };
-    let lines = words.lines().map(own).filter(|line| !line.is_empty()).collect::<Vec<_>>();
-    let words = if lines.is_empty() { output.status.to_string() } else { lines.join("; ") };
-    Err(SlurmError::Refused { command, words })
+    let lines = stderr.lines().map(own).filter(|line| !line.is_empty()).collect::<Vec<_>>();
+    let message = if lines.is_empty() { output.status.to_string() } else { lines.join("; ") };
+    Err(SlurmError::Refused { command, message })
 }

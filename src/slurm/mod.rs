@@ -1,46 +1,55 @@
-//! What Slurm is asked, by its own commands: to take a job array, how the tasks fare, to end them. The sweep's own files say
-//! what became of its trials.
+//! A cluster's Slurm, by its own commands: job arrays are submitted, looked at, cancelled; a task is requeued. The sweep's own
+//! files say what became of its trials.
 
 mod command;
+mod restarts;
 mod script;
 mod submissions;
 mod tasks;
 
 pub use command::SlurmError;
-pub use script::{Script, most_tasks};
+pub use restarts::{MOST_RESTARTS, restarts_without_progress};
+pub use script::{Script, array_of, job_name};
 pub use submissions::{Submission, read_submissions};
-pub use tasks::{Accounts, Task, accounts, cancel, tasks};
+pub use tasks::{Accounting, Task, Used, accounting, cancel, tasks};
 
-use std::{os::unix::process::CommandExt, process::Command};
-
-use command::ask;
+use std::{thread, time::Duration};
 
 /// Where scripts and what tasks print are kept, within a sweep's folder.
 pub const FOLDER: &str = "slurm";
 
-/// Has Slurm take a script; returns the job's number, and the cluster where there are several. The third: what `sbatch` says
-/// besides.
+/// Pauses before a command is tried again: a busy controller refuses it for a while.
+const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(3), Duration::from_secs(9)];
+
+/// Submits a script; returns the job's number, the cluster where there are several, and the remarks of `sbatch`.
 ///
 /// # Errors
 /// There is no `sbatch`, or it refuses.
 pub fn submit(script: &str) -> Result<(String, Option<String>, String), SlurmError> {
-    let (answer, remarks) = ask("sbatch", &["--parsable"], Some(script))?;
+    let (stdout, remarks) = command::run("sbatch", &["--parsable"], Some(script))?;
     // A site's wrapper may print lines of its own before it.
-    let line = answer.trim().lines().last().unwrap_or_default().trim();
+    let line = stdout.trim().lines().last().unwrap_or_default().trim();
     let line = line.strip_prefix("Submitted batch job ").unwrap_or(line);
     let (job, cluster) = match line.split_once(';') {
         Some((job, cluster)) => (job, Some(cluster.to_owned())),
         None => (line, None),
     };
     if job.is_empty() || !job.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(SlurmError::Answer { command: "sbatch", answer });
+        return Err(SlurmError::Answer { command: "sbatch", answer: stdout });
     }
     Ok((job.to_owned(), cluster, remarks))
 }
 
-/// Has the job of this process queued again, and becomes the command that asks for it: Slurm ends the job meanwhile. Returns
-/// only where that cannot be run.
-pub fn queue_again() -> SlurmError {
-    let job = crate::host::slurm_job().unwrap_or_default();
-    SlurmError::run("scontrol", Command::new("scontrol").args(["requeue", &job]).exec())
+/// Requeues a task, which Slurm then ends.
+///
+/// # Errors
+/// There is no `scontrol`, or it refuses again and again.
+pub fn requeue(task: &str) -> Result<(), SlurmError> {
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        match (command::run("scontrol", &["requeue", task], None), pauses.next()) {
+            (Err(SlurmError::Refused { .. }), Some(pause)) => thread::sleep(pause),
+            (done, _) => return done.map(drop),
+        }
+    }
 }

@@ -4,29 +4,40 @@ use std::{fmt::Write, path::Path, time::Duration};
 
 use crate::spec::{ArraySize, Slurm};
 
-/// Tasks of an array for which the spec names no number.
-const MOST_TASKS: usize = 256;
+/// Tasks of an array for which the spec names no number, at most.
+const MOST_TASKS: u32 = 256;
 
 /// How long before the time limit a task begins to end.
 const NOTICE: Duration = Duration::from_secs(120);
 
 /// What a script is made of.
 pub struct Script<'a> {
-    /// The job's name.
+    /// The job's name, by which it is known again: see [`job_name`].
     pub name: &'a str,
     /// Where the files are of what tasks print.
     pub folder: &'a Path,
     pub array: ArraySize,
     pub options: &'a Slurm,
-    /// Whether a trial that was interrupted goes on where it was, so that a task may be queued again.
-    pub goes_on: bool,
+    /// Whether a task is requeued at its time limit: a trial then resumes from its checkpoint.
+    pub requeue: bool,
     /// What a task runs, quoted for a shell.
     pub command: &'a str,
 }
 
-/// The tasks that take this number of trials where nothing else is said.
-pub fn most_tasks(trials: usize) -> ArraySize {
-    ArraySize { tasks: trials.clamp(1, MOST_TASKS) as u32, at_a_time: None }
+/// The array for this number of trials: the declared one, of which no task is without a trial.
+pub fn array_of(trials: usize, declared: Option<ArraySize>) -> ArraySize {
+    let declared = declared.unwrap_or(ArraySize { tasks: MOST_TASKS, throttle: None });
+    let trials = u32::try_from(trials).unwrap_or(u32::MAX);
+    ArraySize { tasks: declared.tasks.min(trials).max(1), ..declared }
+}
+
+/// A job's name: that of the spec, and of the sweep's folder, which has the time. So no job of another sweep bears it, be it
+/// one of another cluster with the same number.
+pub fn job_name(spec: &str, sweep: &Path) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let folder = sweep.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let [spec, folder] = [spec, &*folder].map(|name| name.chars().map(plain).take(64).collect::<String>());
+    format!("{spec}-{folder}")
 }
 
 impl Script<'_> {
@@ -37,25 +48,25 @@ impl Script<'_> {
         let mut option = |option: &str| {
             let _ = writeln!(text, "#SBATCH {option}");
         };
-        let ArraySize { tasks, at_a_time } = self.array;
-        let at_a_time = at_a_time.map(|at_a_time| format!("%{at_a_time}")).unwrap_or_default();
+        let ArraySize { tasks, throttle } = self.array;
+        let throttle = throttle.map(|running| format!("%{running}")).unwrap_or_default();
         option(&format!("--job-name={}", quoted(self.name)));
-        option(&format!("--array=0-{}{at_a_time}", tasks - 1));
+        option(&format!("--array=0-{}{throttle}", tasks - 1));
         let folder = self.folder.to_string_lossy().replace('%', "%%");
         option(&format!("--output={}", quoted(&format!("{folder}/%A_%a.out"))));
         option("--open-mode=append");
-        if self.goes_on {
+        if self.requeue {
             let notice = time.map_or(NOTICE, |time| NOTICE.min(time / 4)).as_secs().max(1);
             option(&format!("--signal=B:USR1@{notice}"));
             option("--requeue");
         }
-        let words = [("partition", partition.clone()), ("account", account.clone())];
-        let numbers = [("gpus", gpus.map(|gpus| gpus.to_string())), ("time", time.map(limit))];
+        let texts = [("partition", partition), ("account", account), ("gpus", gpus)];
+        let texts = texts.map(|(name, value)| (name, value.clone()));
         if gpus.is_some() {
             // Their number is the whole job's: the trial finds all of them on its own node.
             option("--nodes=1");
         }
-        for (name, value) in words.into_iter().chain(numbers) {
+        for (name, value) in texts.into_iter().chain([("time", time.map(limit))]) {
             value.into_iter().for_each(|value| option(&format!("--{name}={}", quoted(&value))));
         }
         for own in extra {
@@ -97,7 +108,7 @@ mod tests {
             array: None,
             partition: Some("gpu,long".to_owned()),
             account: Some("my \"lab\"".to_owned()),
-            gpus: Some(2),
+            gpus: Some("a100:2".to_owned()),
             time: Some(Duration::from_millis(90_061_500)),
             setup: Some("module load cuda\nexport X='a b'\n\n".to_owned()),
             extra: vec!["--mem=16G".to_owned(), "--comment=a b".to_owned(), "--exclusive".to_owned()],
@@ -105,9 +116,9 @@ mod tests {
         let script = Script {
             name: "digits",
             folder: Path::new("/data/100% mine/slurm"),
-            array: ArraySize { tasks: 40, at_a_time: Some(8) },
+            array: ArraySize { tasks: 40, throttle: Some(8) },
             options: &options,
-            goes_on: true,
+            requeue: true,
             command: "/bin/runner run",
         };
         let expected = r#"#!/bin/bash
@@ -120,7 +131,7 @@ mod tests {
 #SBATCH --nodes=1
 #SBATCH --partition=gpu,long
 #SBATCH --account="my \"lab\""
-#SBATCH --gpus=2
+#SBATCH --gpus=a100:2
 #SBATCH --time=25:01:02
 #SBATCH --mem=16G
 #SBATCH --comment="a b"
@@ -132,8 +143,12 @@ exec /bin/runner run
         assert_eq!(script.text(), expected);
         let short = Slurm { time: Some(Duration::from_secs(60)), setup: None, ..options.clone() };
         assert!(Script { options: &short, ..script }.text().contains("USR1@15\n"));
-        let script = Script { options: &short, goes_on: false, ..script };
+        let script = Script { options: &short, requeue: false, ..script };
         assert!(!script.text().contains("USR1") && !script.text().contains("requeue"));
-        assert_eq!([0, 3, 1000].map(|trials| most_tasks(trials).tasks), [1, 3, 256]);
+        assert_eq!([0, 3, 1000].map(|trials| array_of(trials, None).tasks), [1, 3, 256]);
+        let declared = Some(ArraySize { tasks: 8, throttle: Some(4) });
+        assert_eq!([3, 1000].map(|trials| array_of(trials, declared).to_string()), ["3%4", "8%4"]);
+        let name = |folder: &str| job_name("a b|c", Path::new(folder));
+        assert_eq!(name("/x/20260101T000000Z-sweep-1a"), "a_b_c-20260101T000000Z-sweep-1a");
     }
 }

@@ -1,14 +1,15 @@
 //! `slurm.toml`: the jobs of a sweep, a table each, in the order in which they were submitted.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File},
     io::{self, Write},
     path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::SlurmError;
+use super::{FOLDER, SlurmError};
+use crate::host::{Durability, write_atomically};
 
 const FILE: &str = "slurm.toml";
 
@@ -17,6 +18,8 @@ const FILE: &str = "slurm.toml";
 pub struct Submission {
     /// Its number.
     pub job: String,
+    /// Its name: a job of that number with another name is another cluster's.
+    pub name: String,
     /// The cluster, where Slurm named one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
@@ -26,7 +29,7 @@ pub struct Submission {
 }
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct Content {
     #[serde(default)]
     job: Vec<Submission>,
 }
@@ -35,13 +38,13 @@ impl Submission {
     /// Adds it to those of a sweep.
     pub fn append(&self, sweep: &Path) -> Result<(), SlurmError> {
         let path = sweep.join(FILE);
-        let written = toml::to_string(&File { job: vec![self.clone()] }).map_err(io::Error::other);
-        let written = written.and_then(|text| {
-            OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&path)?
-                .write_all(format!("{text}\n").as_bytes())
+        // Of two that submit at once, the second waits for the first; a file system without locks has none wait.
+        let folder = File::open(sweep.join(FOLDER));
+        let _lock = folder.and_then(|folder| folder.lock().map(|()| folder));
+        let mut job = read_submissions(sweep)?;
+        job.push(self.clone());
+        let written = toml::to_string(&Content { job }).map_err(io::Error::other).and_then(|text| {
+            write_atomically(&path, Durability::Power, |file| file.write_all(text.as_bytes()))
         });
         written.map_err(|source| SlurmError::Write { path, source })
     }
@@ -52,9 +55,9 @@ pub fn read_submissions(sweep: &Path) -> Result<Vec<Submission>, SlurmError> {
     let path = sweep.join(FILE);
     let malformed = |message: String| SlurmError::Malformed { path: path.clone(), message };
     match fs::read_to_string(&path) {
-        Ok(text) => {
-            toml::from_str::<File>(&text).map(|file| file.job).map_err(|e| malformed(e.message().to_owned()))
-        }
+        Ok(text) => toml::from_str::<Content>(&text)
+            .map(|file| file.job)
+            .map_err(|e| malformed(e.message().to_owned())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(e) => Err(malformed(crate::host::reason(&e))),
     }

@@ -1,8 +1,8 @@
-//! The tasks of job arrays: their states by `squeue`, what they took by `sacct`, their end by `scancel`.
+//! The tasks of job arrays: their states by `squeue`, what they used by `sacct`, their end by `scancel`.
 
 use std::collections::BTreeMap;
 
-use super::{SlurmError, Submission, ask};
+use super::{SlurmError, Submission, command::run};
 
 /// A task, in Slurm's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,99 +15,152 @@ pub struct Task {
     pub node: String,
     /// How long it has run.
     pub time: String,
+    /// The job's name.
+    name: String,
 }
 
-/// What the tasks took, where the site accounts for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Accounts {
-    /// The last state of each task.
-    pub states: BTreeMap<String, String>,
-    /// Seconds that tasks ran, all together.
-    pub elapsed_s: u64,
-    /// Seconds of the processors that they had.
-    pub cpu_s: u64,
-    /// The most memory that one of them took, in bytes.
-    pub most_memory: Option<u64>,
+impl Task {
+    pub fn is_of(&self, job: &Submission) -> bool {
+        self.id.split('_').next() == Some(&job.job) && self.name == job.name
+    }
 }
+
+/// What a task used, or several together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// The last state of a task.
+    pub state: String,
+    /// Seconds that it ran, restarts included.
+    pub elapsed_s: u64,
+    /// Seconds of the processors that it had.
+    pub cpu_s: u64,
+    /// The most memory that a process of it had, in bytes.
+    pub peak_rss: Option<u64>,
+}
+
+/// What tasks used, by their ids, where the site accounts for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accounting(pub BTreeMap<String, Used>);
 
 /// The jobs of each cluster.
-fn by_cluster(jobs: &[Submission]) -> Vec<(Option<&str>, String)> {
-    let mut clusters: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
+fn by_cluster(jobs: &[Submission]) -> Vec<(Option<&str>, Vec<&Submission>)> {
+    let mut clusters: BTreeMap<Option<&str>, Vec<&Submission>> = BTreeMap::new();
     for job in jobs {
-        clusters.entry(job.cluster.as_deref()).or_default().push(&job.job);
+        clusters.entry(job.cluster.as_deref()).or_default().push(job);
     }
-    clusters.into_iter().map(|(cluster, jobs)| (cluster, jobs.join(","))).collect()
+    clusters.into_iter().collect()
+}
+
+fn ids(jobs: &[&Submission]) -> String {
+    jobs.iter().map(|job| job.job.as_str()).collect::<Vec<_>>().join(",")
 }
 
 fn with_cluster<'a>(cluster: Option<&'a str>, arguments: &[&'a str]) -> Vec<&'a str> {
     cluster.into_iter().flat_map(|name| ["-M", name]).chain(arguments.iter().copied()).collect()
 }
 
-/// The tasks that Slurm still knows: those that wait, those that run, and for some minutes those that ended.
+/// The tasks that Slurm still knows: those that wait, those that run, and for some minutes those that ended. The second: jobs
+/// that have the number of one of these, and are others.
 ///
 /// # Errors
 /// Slurm is not there, or does not answer.
-pub fn tasks(jobs: &[Submission]) -> Result<Vec<Task>, SlurmError> {
-    let mut tasks = Vec::new();
-    for (cluster, ids) in by_cluster(jobs) {
-        let arguments = ["-h", "-r", "-t", "all", "-o", "%i|%T|%r|%N|%M", "-j", &ids];
-        match ask("squeue", &with_cluster(cluster, &arguments), None) {
-            Ok((answer, _)) => tasks.extend(answer.lines().filter_map(task)),
+pub fn tasks(jobs: &[Submission]) -> Result<(Vec<Task>, Vec<String>), SlurmError> {
+    let (mut tasks, mut others) = (Vec::new(), Vec::new());
+    for (cluster, own) in by_cluster(jobs) {
+        let ids = ids(&own);
+        let arguments = ["-h", "-r", "-t", "all", "-o", "%i|%T|%r|%N|%M|%j", "-j", &ids];
+        match run("squeue", &with_cluster(cluster, &arguments), None) {
+            Ok((answer, _)) => {
+                let is_own = |task: &Task| own.iter().any(|job| task.is_of(job));
+                let (own, foreign): (Vec<Task>, Vec<Task>) =
+                    answer.lines().filter_map(task).partition(is_own);
+                tasks.extend(own);
+                others.extend(
+                    foreign.into_iter().filter_map(|task| Some(task.id.split('_').next()?.to_owned())),
+                );
+            }
             // It has forgotten all of them.
-            Err(SlurmError::Refused { words, .. }) if words.contains("Invalid job id") => {}
+            Err(SlurmError::Refused { message, .. }) if message.contains("Invalid job id") => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(tasks)
+    others.sort();
+    others.dedup();
+    Ok((tasks, others))
 }
 
 /// A line of `squeue`; `None` for others, such as a cluster's name.
 fn task(line: &str) -> Option<Task> {
-    let cells: Vec<&str> = line.split('|').collect();
-    let &[id, state, reason, node, time] = &cells[..] else { return None };
-    let [id, state, node, time] = [id, state, node, time].map(str::to_owned);
+    let cells: Vec<&str> = line.splitn(6, '|').collect();
+    let &[id, state, reason, node, time, name] = &cells[..] else { return None };
+    let [id, state, node, time, name] = [id, state, node, time, name].map(str::to_owned);
     let reason = if reason == "None" { String::new() } else { reason.to_owned() };
-    Some(Task { id, state, reason, node, time })
+    Some(Task { id, state, reason, node, time, name })
 }
 
-/// What tasks took; `None` where the site does not account for it.
-pub fn accounts(jobs: &[Submission]) -> Option<Accounts> {
-    let mut accounts = Accounts::default();
-    for (cluster, ids) in by_cluster(jobs) {
-        let columns = "JobID,State,ElapsedRaw,CPUTimeRAW,MaxRSS";
+/// What tasks used; `None` where the site does not account for it.
+pub fn accounting(jobs: &[Submission]) -> Option<Accounting> {
+    let mut accounting = Accounting::default();
+    for (cluster, own) in by_cluster(jobs) {
+        let ids = ids(&own);
+        let columns = "JobID,State,ElapsedRaw,CPUTimeRAW,MaxRSS,JobName";
         let arguments = ["-n", "-P", "-D", "--units=K", "-o", columns, "-j", &ids];
         // It may be missing, or say in words that accounting is off, and yet end well.
-        let (answer, _) = ask("sacct", &with_cluster(cluster, &arguments), None).ok()?;
-        answer.lines().for_each(|line| accounts.add(line));
+        let (answer, _) = run("sacct", &with_cluster(cluster, &arguments), None).ok()?;
+        answer.lines().for_each(|line| accounting.add(line, &own));
     }
-    (!accounts.states.is_empty()).then_some(accounts)
+    (!accounting.0.is_empty()).then_some(accounting)
 }
 
-impl Accounts {
-    /// A task, or a step of one, which knows its memory.
-    fn add(&mut self, line: &str) {
-        let cells: Vec<&str> = line.split('|').collect();
-        let &[id, state, elapsed, cpu, memory] = &cells[..] else { return };
+impl Accounting {
+    /// A task, or below it a step of one, which knows its memory.
+    fn add(&mut self, line: &str, jobs: &[&Submission]) {
+        let cells: Vec<&str> = line.splitn(6, '|').collect();
+        let &[id, state, elapsed, cpu, memory, name] = &cells[..] else { return };
+        let kib = memory.strip_suffix('K').and_then(|kib| kib.parse::<f64>().ok());
+        let peak_rss = kib.map(|kib| (kib * 1024.0) as u64);
+        let used = match id.split_once('.') {
+            Some((task, _)) => self.0.get_mut(task),
+            None => {
+                let is_own = |job: &&Submission| Some(&*job.job) == id.split('_').next() && job.name == name;
+                jobs.iter().any(is_own).then(|| self.0.entry(id.to_owned()).or_default())
+            }
+        };
+        let Some(used) = used else { return };
+        used.peak_rss = used.peak_rss.max(peak_rss);
         if !id.contains('.') {
             // `CANCELLED by 1000`
-            let state = state.split(' ').next().unwrap_or_default();
-            self.states.insert(id.to_owned(), state.to_owned());
-            self.elapsed_s += elapsed.parse().unwrap_or(0);
-            self.cpu_s += cpu.parse().unwrap_or(0);
+            state.split(' ').next().unwrap_or_default().clone_into(&mut used.state);
+            used.elapsed_s += elapsed.parse::<u64>().unwrap_or(0);
+            used.cpu_s += cpu.parse::<u64>().unwrap_or(0);
         }
-        let kib = memory.strip_suffix('K').and_then(|kib| kib.parse::<f64>().ok());
-        self.most_memory = self.most_memory.max(kib.map(|kib| (kib * 1024.0) as u64));
+    }
+
+    /// The tasks of a job; those that have not begun together under one id.
+    pub fn of_job<'a>(&'a self, job: &'a Submission) -> impl Iterator<Item = (&'a String, &'a Used)> {
+        self.0.iter().filter(|(id, _)| id.split('_').next() == Some(&job.job))
+    }
+
+    /// What the tasks of a job used together; the peak is that of one.
+    pub fn total(&self, job: &Submission) -> Used {
+        let add = |sum: Used, (_, used): (&String, &Used)| Used {
+            state: String::new(),
+            elapsed_s: sum.elapsed_s + used.elapsed_s,
+            cpu_s: sum.cpu_s + used.cpu_s,
+            peak_rss: sum.peak_rss.max(used.peak_rss),
+        };
+        self.of_job(job).fold(Used::default(), add)
     }
 }
 
-/// Ends jobs: their tasks get SIGTERM. Those that have ended are none to Slurm.
+/// Cancels jobs: their tasks get SIGTERM. Those that have ended are none to Slurm.
 ///
 /// # Errors
 /// Slurm is not there, or refuses.
 pub fn cancel(jobs: &[Submission]) -> Result<(), SlurmError> {
-    for (cluster, ids) in by_cluster(jobs) {
-        let ids: Vec<&str> = ids.split(',').collect();
-        ask("scancel", &with_cluster(cluster, &ids), None)?;
+    for (cluster, own) in by_cluster(jobs) {
+        let ids: Vec<&str> = own.iter().map(|job| job.job.as_str()).collect();
+        run("scancel", &with_cluster(cluster, &ids), None)?;
     }
     Ok(())
 }
@@ -116,21 +169,41 @@ pub fn cancel(jobs: &[Submission]) -> Result<(), SlurmError> {
 mod tests {
     use super::*;
 
+    fn job(job: &str, name: &str) -> Submission {
+        let [job, name] = [job, name].map(str::to_owned);
+        Submission { job, name, cluster: None, tasks: 10, submitted: String::new() }
+    }
+
     #[test]
     fn what_sacct_says_is_added_up() {
-        let mut accounts = Accounts::default();
+        let mut accounting = Accounting::default();
+        let jobs = [job("12", "own"), job("13", "own")];
         for line in [
-            "12_0|COMPLETED|60|120|",
-            "12_0.batch|COMPLETED|60|120|2048K",
-            "12_1|CANCELLED by 1000|5|10|",
-            "12_1.batch|CANCELLED|5|10|1024.5K",
-            "12_[2-9]|PENDING|0|0|",
+            "12_0|COMPLETED|60|120||own",
+            "12_0.batch|COMPLETED|60|120|2048K|batch",
+            "12_1|CANCELLED by 1000|5|10||own",
+            "12_1.batch|CANCELLED|5|10|1024.5K|batch",
+            "12_1|COMPLETED|7|14||own",
+            "12_[2-9]|PENDING|0|0||own",
+            "13_0|RUNNING|1000|1000||another|sweep's",
+            "13_0.batch|RUNNING|1000|1000|9999K|batch",
             "Slurm accounting storage is disabled",
         ] {
-            accounts.add(line);
+            accounting.add(line, &jobs.each_ref());
         }
-        assert_eq!((accounts.elapsed_s, accounts.cpu_s, accounts.most_memory), (65, 130, Some(2 << 20)));
-        let states: Vec<_> = accounts.states.values().map(String::as_str).collect();
-        assert_eq!(states, ["COMPLETED", "CANCELLED", "PENDING"]);
+        let used = |elapsed_s, cpu_s, peak_rss| Used { state: String::new(), elapsed_s, cpu_s, peak_rss };
+        assert_eq!(accounting.total(&jobs[0]), used(72, 144, Some(2 << 20)));
+        assert_eq!(accounting.total(&jobs[1]), Used::default());
+        let states: Vec<_> = accounting.0.values().map(|used| used.state.as_str()).collect();
+        assert_eq!(states, ["COMPLETED", "COMPLETED", "PENDING"]);
+    }
+
+    #[test]
+    fn a_job_is_known_by_its_number_and_its_name() {
+        let line = |id: &str, name: &str| task(&format!("{id}|RUNNING|None|n1|0:01|{name}")).unwrap();
+        let own = job("12", "own");
+        assert!(line("12_0", "own").is_of(&own) && line("12", "own").is_of(&own));
+        assert!(!line("12_0", "own|not").is_of(&own) && !line("120_0", "own").is_of(&own));
+        assert_eq!(task("CLUSTER: east"), None);
     }
 }

@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::{
-    duration::{read_time, seconds},
-    reader::{Item, Read, count, some, table},
+    duration::{self, seconds},
+    reader::{Item, Read, some, table},
     tree::Value,
 };
 
@@ -32,10 +32,10 @@ table! {
         pub partition: Option<String> = None => some(line),
         /// The account that is charged.
         pub account: Option<String> = None => some(line),
-        /// GPUs of a task.
-        pub gpus: Option<u64> = None => some(count),
-        /// A task's time limit; two minutes before it, or a quarter of a shorter one, the task saves a checkpoint and is queued again.
-        pub time: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
+        /// GPUs of a task: a number, or with their type as in `"a100:2"`.
+        pub gpus: Option<String> = None => some(gpus),
+        /// A task's time limit, such as `"90m"`, or as `sbatch` takes it: `"1:30:00"`, `"2-12"`. Two minutes before it, or a quarter of a shorter one, the task saves a checkpoint and is queued again.
+        pub time: Option<Duration> [serialize_with = "seconds"] = None => some(time_limit),
         /// Lines of shell that a task begins with, such as `module load cuda`.
         pub setup: Option<String> = None,
         /// More options of `sbatch`, as `"--mem=16G"`.
@@ -48,26 +48,27 @@ table! {
 pub struct ArraySize {
     /// At least 1.
     pub tasks: u32,
-    /// All of them, where it is absent.
-    pub at_a_time: Option<u32>,
+    /// How many run at a time; all, where it is absent.
+    pub throttle: Option<u32>,
 }
 
 impl ArraySize {
     fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
-        let (tasks, at_a_time) = text.split_once('%').map_or((text, None), |(tasks, at)| (tasks, Some(at)));
-        let at_a_time = match at_a_time {
+        let (tasks, throttle) =
+            text.split_once('%').map_or((text, None), |(tasks, most)| (tasks, Some(most)));
+        let throttle = match throttle {
             Some(text) => Some(number(text)?),
             None => None,
         };
-        Some(Self { tasks: number(tasks)?, at_a_time })
+        Some(Self { tasks: number(tasks)?, throttle })
     }
 }
 
 impl fmt::Display for ArraySize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.tasks)?;
-        self.at_a_time.map_or(Ok(()), |at_a_time| write!(f, "%{at_a_time}"))
+        self.throttle.map_or(Ok(()), |throttle| write!(f, "%{throttle}"))
     }
 }
 
@@ -81,7 +82,7 @@ impl Read for ArraySize {
     fn read(v: Item<'_>) -> Self {
         let text = json!({ "type": "string", "pattern": "^[1-9][0-9]{0,8}(%[1-9][0-9]{0,8})?$" });
         let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 1, "maximum": 999_999_999 }, text] });
-        let stand_in = Self { tasks: 1, at_a_time: None };
+        let stand_in = Self { tasks: 1, throttle: None };
         v.custom("a number of tasks, such as 256, or `256%32`", schema, stand_in, |v| match v {
             Value::Integer(tasks) => Self::parse(&tasks.to_string()),
             Value::String(text) => Self::parse(text),
@@ -103,8 +104,53 @@ fn line(v: Item<'_>) -> String {
     })
 }
 
+fn gpus(v: Item<'_>) -> String {
+    let text = json!({ "type": "string", "pattern": r"^([A-Za-z0-9_.-]+:)?[1-9][0-9]*(,([A-Za-z0-9_.-]+:)?[1-9][0-9]*)*$" });
+    let schema = json!({ "oneOf": [{ "type": "integer", "minimum": 1 }, text] });
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let is_request = |text: &str| {
+        let (kind, number) = text.split_once(':').map_or((None, text), |(kind, number)| (Some(kind), number));
+        kind.is_none_or(|kind| !kind.is_empty() && kind.chars().all(is_plain))
+            && number.parse::<u32>().is_ok_and(|number| number > 0)
+    };
+    v.custom("a number of GPUs, or with their type as in `\"a100:2\"`", schema, "1".to_owned(), |v| match v {
+        Value::Integer(number) => Some(number.to_string()).filter(|_| *number > 0),
+        Value::String(text) => Some(text.clone()).filter(|text| text.split(',').all(is_request)),
+        _ => None,
+    })
+}
+
+/// As `sbatch` takes it, but for a number alone: `minutes:seconds`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`.
+fn parse_time(text: &str) -> Option<Duration> {
+    let (days, rest) = text.split_once('-').map_or((None, text), |(days, rest)| (Some(days), rest));
+    let number = |text: &str| text.parse::<u32>().ok().filter(|_| !text.starts_with('+')).map(u64::from);
+    let parts: Vec<u64> = rest.split(':').map(number).collect::<Option<_>>()?;
+    let [hours, minutes, seconds] = match (days, &parts[..]) {
+        (None, &[minutes, seconds]) => [0, minutes, seconds],
+        (Some(_), &[hours]) => [hours, 0, 0],
+        (Some(_), &[hours, minutes]) => [hours, minutes, 0],
+        (_, &[hours, minutes, seconds]) => [hours, minutes, seconds],
+        _ => return None,
+    };
+    let hours = days.map_or(Some(0), number)? * 24 + hours;
+    Some(Duration::from_secs((hours * 60 + minutes) * 60 + seconds))
+}
+
+fn time_limit(v: Item<'_>) -> Duration {
+    let schema = json!({ "type": "string", "pattern": r"^[0-9][0-9.:dhms-]*$" });
+    let hint = "a number alone is minutes to `sbatch`: write `90m`";
+    let read = |v: &Value| match v {
+        Value::String(s) => duration::parse(s).or_else(|| parse_time(s)).filter(|d| !d.is_zero()),
+        _ => None,
+    };
+    let expected = "a time above 0, such as `90m`, `1:30:00` or `2-12`";
+    v.custom_hinted(expected, schema, Duration::from_secs(1), Some(hint.to_owned()), read)
+}
+
 /// Options that the launcher sets, or that would keep it from learning the job's number.
-const OWN_OPTIONS: [&str; 13] = [
+const OWN_OPTIONS: [&str; 15] = [
+    "--job-name",
+    "-J",
     "--array",
     "-a",
     "--output",
@@ -131,8 +177,8 @@ fn is_own(option: &str) -> bool {
 fn options(v: Item<'_>) -> Vec<String> {
     v.list(0..=1000, |v| {
         let schema = json!({ "type": "string", "pattern": "^--?[A-Za-z]" });
-        let what = "an option of `sbatch` that the launcher does not set itself, as it does array, output, signal and time, \
-                    such as `--mem=16G`";
+        let what = "an option of `sbatch` that the launcher does not set itself, as it does array, job name, output, signal \
+                    and time, such as `--mem=16G`";
         v.custom(what, schema, "--mem=1G".to_owned(), |v| match v {
             Value::String(text) => {
                 Some(text.clone()).filter(|text| text.starts_with('-') && fits_line(text) && !is_own(text))
@@ -140,4 +186,22 @@ fn options(v: Item<'_>) -> Vec<String> {
             _ => None,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_sbatch_reads_them() {
+        let s = |text: &str| parse_time(text).map(|time| time.as_secs());
+        assert_eq!(s("90:30"), Some(5430));
+        assert_eq!(s("1:00:00"), Some(3600));
+        assert_eq!(s("2-12"), Some(216_000));
+        assert_eq!(s("1-0:30"), Some(88_200));
+        assert_eq!(s("1-02:03:04"), Some(93_784));
+        for bad in ["", "60", "-1", "1-", "1:2:3:4", "1-2:3:4:5", "+1:00", "1::0", "1h:2", "4294967296:0"] {
+            assert_eq!(s(bad), None, "{bad}");
+        }
+    }
 }

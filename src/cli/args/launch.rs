@@ -11,7 +11,7 @@ pub struct LaunchOptions {
     /// Print the script instead of submitting it
     #[arg(long, requires = "launcher")]
     pub dry_run: bool,
-    /// Tasks, and how many run at a time: `256%32` [default: one for each trial, 256 at most]
+    /// Tasks, and how many run at a time: `256%32`; never more than there are trials left [default: 256]
     #[arg(long, value_name = "N[%K]", requires = "launcher")]
     array: Option<String>,
     /// The partition
@@ -20,10 +20,10 @@ pub struct LaunchOptions {
     /// The account that is charged
     #[arg(long, value_name = "NAME", requires = "launcher")]
     account: Option<String>,
-    /// GPUs of a task
+    /// GPUs of a task: a number, or with their type as in `a100:2`
     #[arg(long, value_name = "N", requires = "launcher")]
-    gpus: Option<u64>,
-    /// A task's time limit, such as `90m`; at its end the task saves a checkpoint and is queued again
+    gpus: Option<String>,
+    /// A task's time limit, such as `90m` or `1:30:00`; before its end the task saves a checkpoint and is requeued
     #[arg(long, value_name = "TIME", requires = "launcher")]
     time: Option<String>,
     /// Shell that a task begins with, such as `module load cuda`
@@ -32,7 +32,7 @@ pub struct LaunchOptions {
     /// Another option of `sbatch`, such as `--sbatch=--mem=16G`
     #[arg(long, value_name = "OPTION", requires = "launcher", allow_hyphen_values = true)]
     sbatch: Vec<String>,
-    /// Is a task of a job array: one that is asked to end by SIGUSR1 has itself queued again
+    /// Is a task of a job array: one that is asked to end by SIGUSR1 requeues itself
     #[arg(long, hide = true, requires = "resume", conflicts_with = "launcher")]
     pub slurm_task: bool,
 }
@@ -50,14 +50,14 @@ impl LaunchOptions {
             ("array", &self.array),
             ("partition", &self.partition),
             ("account", &self.account),
+            ("gpus", &self.gpus),
             ("time", &self.time),
             ("setup", &self.setup),
         ];
         let texts = texts.into_iter().filter_map(|(key, value)| Some((key, json(value.as_ref()?))));
-        let gpus = self.gpus.map(|gpus| ("gpus", gpus.into()));
         let extra: Vec<_> = self.sbatch.iter().map(json).collect();
         let extra = (!extra.is_empty()).then(|| ("extra", extra.into()));
         // A text in JSON is one in TOML, too.
-        texts.chain(gpus).chain(extra).map(|(key, value)| format!("launcher.slurm.{key}={value}")).collect()
+        texts.chain(extra).map(|(key, value)| format!("launcher.slurm.{key}={value}")).collect()
     }
 }

@@ -18,7 +18,7 @@ use crate::run::{Exit, print, print_error};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportOptions,
     ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions, ServeOptions,
-    WatchOptions,
+    StatusOptions, WatchOptions,
 };
 use start::MOST_VIRTUAL_GPUS;
 pub use start::{CheckOptions, Jobs, ParityOptions, RunOptions, StartOptions};

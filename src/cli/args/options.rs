@@ -64,11 +64,7 @@ pub enum Command {
     /// Show in the terminal what a run or sweep is doing, until it ends
     Watch(WatchOptions),
     /// Show how a sweep's trials and its jobs on a cluster fare
-    Status {
-        /// The sweep's folder
-        #[arg(value_name = "SWEEP", add = run_path())]
-        sweep: String,
-    },
+    Status(StatusOptions),
     /// End a sweep's jobs on a cluster; trials under way save a checkpoint
     Cancel {
         /// The sweep's folder
@@ -131,7 +127,7 @@ pub struct CompareOptions {
     #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "by")]
     pub pivot: Vec<String>,
     /// Show times and costs instead
-    #[arg(long, conflicts_with_all = ["metric", "sort", "by"])]
+    #[arg(long, conflicts_with_all = ["metric", "by"])]
     pub times: bool,
     /// Show also each run, where loss curves part, and what differs in spec and environment
     #[arg(long)]
@@ -249,6 +245,16 @@ pub struct WatchOptions {
     /// A column of `metrics.csv`, of one split where it is named: `validation.loss`
     #[arg(long, value_name = "METRIC", default_value = "loss")]
     pub metric: String,
+}
+
+#[derive(Args)]
+pub struct StatusOptions {
+    /// The sweep's folder
+    #[arg(value_name = "SWEEP", add = run_path())]
+    pub sweep: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -29,7 +29,7 @@ const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training bega
 /// Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the process at once: planning may read rows for minutes, and
 /// there is nothing to save. After it the first of them stores its number in `stop`, readings end, and the run ends in
 /// order; one that comes two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`, or, where
-/// `ends_by_usr1`, is one of those that end it. A file that may not grow further (SIGXFSZ) is an error of its write.
+/// `ends_by_usr1`, is one of those that end it, in order from the start. A file that may not grow further (SIGXFSZ) is an error of its write.
 pub fn stop_on_signals(
     stop: &Arc<AtomicUsize>,
     saves: &Arc<AtomicUsize>,
@@ -60,7 +60,8 @@ pub fn stop_on_signals(
                 unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
                 low_level::exit(128 + signal);
             };
-            if !is_begun.load(Ordering::Relaxed) {
+            // By SIGUSR1 the process ends in order, as its caller does more than end.
+            if !is_begun.load(Ordering::Relaxed) && signal != SIGUSR1 {
                 end_with(BEFORE_THE_START);
             }
             let now = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
@@ -69,8 +70,8 @@ pub fn stop_on_signals(
                     stop.store(signal as usize, Ordering::SeqCst);
                     interrupt();
                 }
-                // The system repeats this one every second.
-                Err(_) if signal == SIGXCPU => {}
+                // The system repeats the one every second, and a scheduler may repeat the other.
+                Err(_) if [SIGXCPU, SIGUSR1].contains(&signal) => {}
                 Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}
                 Err(_) => end_with(AT_ONCE),
             }

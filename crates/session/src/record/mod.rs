@@ -12,6 +12,7 @@ mod checkpoint;
 mod claims;
 mod command;
 mod console;
+mod deaths;
 mod durable;
 mod environment;
 mod error;
@@ -52,11 +53,12 @@ pub(crate) use metrics::length_of;
 pub use summary::summary_columns;
 
 pub use checkpoint::{
-    CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, remove_remnants,
+    CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, newest_step, remove_remnants,
 };
 pub use claims::{Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
+pub use deaths::{count_death, forget_deaths};
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,
     Versions, now, rfc3339,

@@ -27,8 +27,11 @@ const EARLIER: &str = "earlier";
 
 const SUMMARY: &str = "summary.csv";
 
+/// The step of a trial's newest checkpoint, and how many processes have died in it since.
+pub(super) const DEATHS: &str = "deaths";
+
 /// What a folder keeps when its run begins anew.
-const STAYS: [&str; 2] = [EARLIER, "tags"];
+const STAYS: [&str; 3] = [EARLIER, "tags", DEATHS];
 
 /// Files that every part of a run writes for itself.
 const WRITTEN_ANEW: [&str; 7] = [

@@ -29,6 +29,7 @@ mod sweep_folder;
 mod sweep_progress;
 mod sweep_start;
 mod training;
+mod trial;
 mod warnings;
 
 pub use datasets::Datasets;
@@ -43,4 +44,4 @@ pub use rungs::waits_at_rung;
 pub use session::Session;
 pub use stepper::Stepper;
 pub use sweep::Ended;
-pub use sweep_start::{PlannedSweep, plan_sweep, run_sweep, trials_left};
+pub use sweep_start::{plan_sweep, run_sweep, trials_left};

@@ -127,6 +127,11 @@ pub enum ExecuteError {
     /// None of the checkpoints is whole.
     #[error("no checkpoint of `{folder}` can be used: {why}")]
     NoCheckpoint { folder: String, why: String },
+    /// Processes that ran a trial died, one after the other, none of them further than the one before.
+    #[error(
+        "{0} processes that ran it died, one after the other, before its next checkpoint; it may take more memory than there is"
+    )]
+    Deadly(u32),
     /// A run cannot go on from its checkpoints.
     #[error("{message}")]
     Resume { message: String, hint: &'static str },

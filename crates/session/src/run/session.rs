@@ -50,6 +50,9 @@ impl<'a, P: Planned> Session<'a, P> {
     pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
         P::goes_on(&mut *self.shared(), self.begun());
         let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, self.threads());
+        if self.process.stop.signal().is_some() {
+            return Err(self.signal()); // what could not be read was interrupted
+        }
         let prepared = prepared.map_err(|problems| refuse(&self.experiment.failure(problems)))?;
         self.process.stop.is_begun.store(true, Ordering::Relaxed);
         self.process.load.mark();
@@ -229,6 +232,7 @@ pub(super) fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),
         ExecuteError::Data(_) => Some("start again once nothing writes to them, or on a copy"),
+        ExecuteError::Deadly(_) => Some("`--resume` repeats it; give each process more memory"),
         ExecuteError::NoCheckpoint { .. } => Some("run its spec again: `spec.toml` in its folder"),
         ExecuteError::Resume { hint, .. } => Some(*hint),
         _ => None,

@@ -6,12 +6,11 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
     thread,
-    time::Instant,
 };
 
 use super::{
-    exit::{Exit, print_error, print_stderr},
-    planned::{ExecuteError, Planned, Start},
+    exit::{Exit, print_error},
+    planned::{Planned, Role},
     points::Points,
     prepare::{Prepared, first_run},
     rungs::{Reached, Rungs},
@@ -19,13 +18,10 @@ use super::{
     sweep_progress::{Phase, Progress, Stopped, is_failure},
 };
 use crate::{
-    event::{Outcome, Status},
+    event::Status,
     plan::Machine,
-    record::{
-        Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity, has_checkpoints, now,
-    },
+    record::{Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity},
     spec::{Monitor, Problem, TrialSpec},
-    units,
 };
 
 /// A trial that a sampler drew, and the decision about it.
@@ -51,18 +47,20 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
 }
 
 /// Why a trial did not begin.
-const INTERRUPTED: &str = "the sweep was interrupted before it began";
+pub(super) const INTERRUPTED: &str = "the sweep was interrupted before it began";
 
 /// How a sweep ended.
 pub struct Ended {
     pub exit: Exit,
     /// Its folder, where it has one that is whole.
     pub folder: Option<PathBuf>,
+    /// Whether a trial has come further.
+    pub has_progress: bool,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
-        Self { exit, folder: None }
+        Self { exit, folder: None, has_progress: false }
     }
 }
 
@@ -80,7 +78,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let folder = self.folder.path().to_owned();
         let session = self.session;
-        let Progress { table, mut worst, stopped, fault, .. } =
+        let Progress { table, mut worst, stopped, fault, has_progress, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
             // The error of the trial that found the disk full was printed.
@@ -95,12 +93,16 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, folder: Some(folder) })
+        Ok(Ended { exit: worst, folder: Some(folder), has_progress })
     }
 
-    /// Takes the values of the trials that ended before the sweep went on.
-    pub fn learn_from_ended(&self) {
+    /// Takes the values of the trials that ended before the sweep went on, and how they ended.
+    pub fn take_ended(&self) {
         for index in 0..self.prepared.len() {
+            if let Some(end) = self.with(|progress| progress.ends[index].clone()) {
+                let exit = self.take(index, &end);
+                self.with(|progress| progress.worst = progress.worst.more_severe(exit));
+            }
             let ended =
                 self.with(|progress| progress.ends[index].clone().zip(progress.begun.get(&index).cloned()));
             if let Some((TrialEnd::Ran { status, .. }, folder)) = ended {
@@ -130,7 +132,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Keeps what a sampler learns from a trial: the value that the sweep is judged by.
-    fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
+    pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
         let value = match self.session.experiment.stop {
             Some(halving) => reached.value.map(|value| (halving.metric, value)),
             None => best,
@@ -240,86 +242,36 @@ impl<P: Planned> Sweep<'_, '_, P> {
         });
     }
 
+    /// Takes over how a trial ended elsewhere: in another process, or in an earlier part of the sweep. Where no table will say
+    /// why it failed, an error does.
+    pub fn take(&self, index: usize, end: &TrialEnd) -> Exit {
+        let process = &self.session.process;
+        let is_quiet = process.verbosity == Verbosity::Quiet && process.role != Role::Plans;
+        let (how, reason, exit) = match end {
+            TrialEnd::Ran { status: Status::Failed, reason, .. } => {
+                ("failed", reason.as_deref(), Exit::Failed)
+            }
+            TrialEnd::Ran { status: Status::Diverged, reason, .. } => {
+                ("diverged", reason.as_deref(), Exit::Failed)
+            }
+            // One that is still skipped lacks its devices.
+            TrialEnd::Skipped { reason } => ("been skipped", Some(reason.as_str()), Exit::Missing),
+            _ => return Exit::Done,
+        };
+        if is_quiet {
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            let text = format!("trial {index} had {how}{reason}");
+            self.line.apart(&mut io::stderr(), |_| print_error(text, None));
+        }
+        exit
+    }
+
     fn skip(&self, index: usize, problem: &Problem) -> TrialEnd {
         let there = problem.label.clone().map_or(String::new(), |label| format!(": {label}"));
         if self.session.process.verbosity == Verbosity::Quiet {
             print_error(named(Some(index), format!("{}{there}", problem.message)), None);
         }
         skipped(&format!("{}{there}", problem.message.replace('`', "")))
-    }
-
-    /// Runs a trial in its own folder: from its newest checkpoint where it has one, else from the start.
-    pub fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
-        let session = self.session;
-        session.process.load.mark();
-        let start = Start { begun: Instant::now(), at: now() };
-        let mut name = String::new();
-        let Some(ready) = session.ready(planned) else {
-            self.line.stopped(trial.index);
-            let end = self.with(|progress| progress.ends[trial.index].clone()); // where it waits at a rung
-            return (end.unwrap_or_else(|| skipped(INTERRUPTED)), Exit::Done);
-        };
-        let result = ready.and_then(|mut ready| {
-            let begun = self.with(|progress| progress.begun.remove(&trial.index));
-            let folder = match begun {
-                None => self.folder.trial(trial.index, self.short_axes(trial))?,
-                Some(folder) if has_checkpoints(folder.path()) => {
-                    name = folder.name();
-                    match planned.resume(&mut ready, &folder) {
-                        Ok(()) => folder.set_aside()?,
-                        Err(error) => self.begin_again(trial.index, &folder, error)?,
-                    }
-                    folder
-                }
-                Some(folder) => {
-                    folder.clear()?;
-                    folder
-                }
-            };
-            name = folder.name();
-            let facts = planned.facts(&mut ready);
-            let console = session.console(Some(self.of_sweep(trial)));
-            let ran =
-                session.run_recorded(start, (planned, ready, facts), &folder, console, phase.stop_after);
-            if phase.stop_after.is_some() {
-                self.with(|progress| progress.begun.insert(trial.index, folder));
-            }
-            ran
-        });
-        if let Ok(outcome) = &result {
-            let metric = session.experiment.stop.map(|halving| halving.metric);
-            let reached = metric.map_or_else(Reached::default, |metric| Reached::new(outcome, metric));
-            self.with(|progress| progress.reached[trial.index] = reached);
-            let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
-            self.learn(trial.index, outcome.status, best, reached);
-        }
-        if matches!(&result, Ok(outcome) if outcome.status == Status::Waiting) {
-            self.line.waits(trial.index);
-            return (ran(&result, name), Exit::Done);
-        }
-        let exit = match &result {
-            Ok(outcome) if outcome.status == Status::Finished => Exit::Done,
-            _ => self.line.apart(&mut io::stderr(), |_| session.ended(result.as_ref(), Some(trial.index))),
-        };
-        self.line.ended(trial.index, exit == Exit::Failed, &mut io::stderr());
-        if matches!(&result, Err(ExecuteError::Record(e)) if !e.is_of_one_folder()) {
-            self.disk_is_full(phase);
-        }
-        (ran(&result, name), exit)
-    }
-
-    /// Where what a trial would go on from was lost, clears its folder: it trains the same from its start.
-    fn begin_again(&self, trial: usize, folder: &RunDir, lost: ExecuteError) -> Result<(), ExecuteError> {
-        let is_lost = matches!(
-            lost,
-            ExecuteError::NoCheckpoint { .. } | ExecuteError::Record(RecordError::Unusable { .. })
-        );
-        if !is_lost {
-            return Err(lost);
-        }
-        let text = named(Some(trial), format!("begins again, since {lost}"));
-        self.line.apart(&mut io::stderr(), |_| print_stderr(&format!("{text}\n")));
-        Ok(folder.clear()?)
     }
 
     /// The values of a trial under the short names of their keys, where they vary.
@@ -341,7 +293,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         values.collect::<Vec<_>>().join(" ")
     }
 
-    fn of_sweep(&self, trial: &TrialSpec<P::Spec>) -> TrialOfSweep {
+    pub fn of_sweep(&self, trial: &TrialSpec<P::Spec>) -> TrialOfSweep {
         TrialOfSweep {
             number: trial.index,
             of: self.prepared.len(),
@@ -349,26 +301,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             line: Arc::clone(&self.line),
         }
     }
-
-    /// Later trials would fail, too.
-    fn disk_is_full(&self, phase: &Phase) {
-        let is_new = self.with(|progress| progress.stopped.replace(Stopped::Full) != Some(Stopped::Full));
-        let left = phase.trials.len().saturating_sub(phase.next.load(Ordering::Relaxed));
-        if is_new && left > 0 {
-            let trials = units::counted(left as u64, "trial");
-            print_error(format!("{trials} not run: the disk takes no more"), None);
-        }
-    }
 }
 
-fn ran(result: &Result<Outcome, ExecuteError>, folder: String) -> TrialEnd {
-    let (status, reason) = match result {
-        Ok(outcome) => (outcome.status, outcome.reason.clone()),
-        Err(e) => (Status::Failed, Some(e.to_string())),
-    };
-    TrialEnd::Ran { status, folder, reason }
-}
-
-fn skipped(reason: &str) -> TrialEnd {
+pub(super) fn skipped(reason: &str) -> TrialEnd {
     TrialEnd::Skipped { reason: reason.to_owned() }
 }

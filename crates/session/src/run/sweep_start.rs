@@ -15,7 +15,7 @@ use super::{
     session::{Session, report_error},
     sweep::{Ended, Sweep},
     sweep_folder,
-    sweep_progress::{Progress, exit_of, is_at_rung},
+    sweep_progress::{Progress, is_at_rung},
 };
 use crate::{
     plan::Machine,
@@ -29,31 +29,22 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
         let rungs = session.experiment.stop.map(|halving| Rungs::new(halving, sweep.folder.clone()));
         sweep.run_all(rungs)
     };
-    let ended =
-        begin(session, prepared, machine).and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
+    let ended = begin(session, prepared, machine, |_| Ok(()))
+        .and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
     ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-/// A sweep whose trials others run.
-pub struct PlannedSweep {
-    pub folder: RunDir,
-    /// Trials that are not done.
-    pub left: usize,
-}
-
-/// Makes the folder of a sweep, or finds the one that goes on: what is not done is planned, and left to other processes.
-///
-/// # Errors
-/// How the process is to end; why has been printed.
+/// Makes the folder of a sweep, or finds the one that is resumed, and leaves what is not done to other processes: `submit` gets
+/// the folder and the number of these trials. Only what it accepts is planned anew in the table.
 pub fn plan_sweep<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
     machine: &Machine,
-) -> Result<PlannedSweep, Exit> {
-    let begun = begin(session, prepared, machine);
-    let sweep = begun.unwrap_or_else(|e| Err(report_error(&ExecuteError::Record(e), None)))?;
-    let left = trials_left(session, prepared, Some(&sweep.folder));
-    Ok(PlannedSweep { folder: sweep.folder, left })
+    submit: impl FnOnce(&RunDir, usize) -> Result<(), Exit>,
+) -> Exit {
+    let submit = |folder: &RunDir| submit(folder, trials_left(session, prepared, Some(folder)));
+    let begun = begin(session, prepared, machine, submit).map(|begun| begun.err().unwrap_or(Exit::Done));
+    begun.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None))
 }
 
 /// Trials that are not done in a sweep's folder; all, where there is none.
@@ -77,10 +68,12 @@ pub fn trials_left<P: Planned>(
     ends.into_iter().enumerate().filter(is_left).count()
 }
 
+/// `ready` is asked before anything of an earlier part is written anew.
 fn begin<'s, 'a, P: Planned>(
     session: &'s Session<'a, P>,
     prepared: &'s [Prepared<P>],
     machine: &'s Machine,
+    ready: impl FnOnce(&RunDir) -> Result<(), Exit>,
 ) -> Result<Result<Sweep<'s, 'a, P>, Exit>, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session, prepared) {
@@ -111,20 +104,32 @@ fn begin<'s, 'a, P: Planned>(
         drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
     };
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
+    if let Err(exit) = ready(&folder) {
+        return Ok(Err(exit));
+    }
     let claims = Arc::new(claims);
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
     let reached = vec![Reached::default(); ends.len()];
     let line = Arc::new(line(session, prepared, &ends));
-    let worst = ends.iter().flatten().map(exit_of).fold(Exit::Done, Exit::more_severe);
     let costs = vec![None; ends.len()];
-    let progress = Progress { table, ends, reached, costs, begun, worst, stopped: None, fault: None };
+    let progress = Progress {
+        table,
+        ends,
+        reached,
+        costs,
+        begun,
+        has_progress: false,
+        worst: Exit::Done,
+        stopped: None,
+        fault: None,
+    };
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let (keys, values) = (short_keys(&keys), experiment.short_values());
     let progress = Mutex::new(progress);
     let points = Mutex::new(points);
     let sweep =
         Sweep { session, prepared, folder, claims, machine, points, drawn, keys, values, line, progress };
-    sweep.learn_from_ended();
+    sweep.take_ended();
     Ok(Ok(sweep))
 }
 

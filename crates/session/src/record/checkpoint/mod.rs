@@ -100,6 +100,12 @@ pub fn has_checkpoints(run: &Path) -> bool {
     !described(&run.join(FOLDER)).is_empty()
 }
 
+/// The step of a run's newest checkpoint; 0 where it has none.
+pub fn newest_step(run: &Path) -> u64 {
+    let all = described(&run.join(FOLDER));
+    all.iter().filter_map(|(_, description)| Some(description.as_ref().ok()?.state.step)).max().unwrap_or(0)
+}
+
 const FOLDER: &str = "checkpoints";
 
 /// All that have a description, the newest last; those whose description cannot be read count as the newest.

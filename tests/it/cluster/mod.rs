@@ -1,6 +1,8 @@
 //! Sweeps on a cluster, with stand-ins of Slurm's commands: the script, what Slurm refuses, states, the end. `tests/cluster`
 //! has the real ones.
 
+mod restarts;
+
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use super::process::{Ended, Sandbox, Table};
@@ -54,6 +56,12 @@ impl Cluster {
         fs::read_to_string(self.place.path().join(name)).unwrap_or_default()
     }
 
+    /// Lines of `squeue` about tasks of a sweep's jobs: `squeue` and `sacct` end each with the job's name.
+    fn named(sweep: &str, lines: &[&str]) -> String {
+        let name = sweep.rsplit('/').next().unwrap();
+        lines.iter().map(|line| format!("{line}|points-{name}\n")).collect()
+    }
+
     /// A sweep whose trials wait for job 12 of three tasks.
     fn submitted(&self) -> String {
         self.answers("sbatch", "echo 12");
@@ -71,15 +79,20 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
         "--array=3%2",
         "--partition=gpu",
         "--account=lab",
-        "--gpus=1",
-        "--time=90m",
+        "--gpus=a100:1",
+        "--time=1:30:00",
         "--jobs=2",
     ]);
     arguments.extend(["--setup", "module load cuda, x\nset -u", "--sbatch=--mem=16G", "--threads=2"]);
     let ended = cluster.runner(&arguments);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""));
     let lines: Vec<&str> = ended.stdout.lines().collect();
-    assert_eq!(lines[..3], ["#!/bin/bash", "#SBATCH --job-name=points", "#SBATCH --array=0-2%2"]);
+    assert!(
+        lines[1].starts_with("#SBATCH --job-name=points-20") && lines[1].contains("Z-sweep-"),
+        "{}",
+        lines[1]
+    );
+    assert_eq!([lines[0], lines[2]], ["#!/bin/bash", "#SBATCH --array=0-2%2"]);
     assert!(lines[3].starts_with("#SBATCH --output=\"/"), "{}", lines[3]);
     assert!(
         lines[3].contains("/a 'b\\\" 50%%/points/") && lines[3].ends_with("/slurm/%A_%a.out\""),
@@ -93,7 +106,7 @@ fn a_dry_run_prints_the_script_and_writes_nothing() {
         "#SBATCH --nodes=1",
         "#SBATCH --partition=gpu",
         "#SBATCH --account=lab",
-        "#SBATCH --gpus=1",
+        "#SBATCH --gpus=a100:1",
         "#SBATCH --time=1:30:00",
         "#SBATCH --mem=16G",
         "module load cuda, x",
@@ -115,8 +128,12 @@ fn what_is_submitted_runs_as_written() {
     assert_eq!(cluster.text("sbatch.arguments"), "--parsable\n");
     let script = cluster.text("sbatch.script");
     assert!(script.contains("--array=0-2\n") && script.contains("--mem=1G\n"), "{script}");
+    let name = sweep.rsplit('/').next().unwrap();
+    assert!(script.contains(&format!("#SBATCH --job-name=points-{name}\n")), "{script}");
     assert_eq!(cluster.text(&format!("{sweep}/slurm/12.sh")), script);
-    assert!(cluster.text(&format!("{sweep}/slurm.toml")).starts_with("[[job]]\njob = \"12\"\ntasks = 3\n"));
+    assert!(
+        cluster.text(&format!("{sweep}/slurm.toml")).starts_with("[[job]]\njob = \"12\"\nname = \"points-20")
+    );
     // Options of the cluster are none of a trial's.
     let plain = Cluster::new(SPEC);
     assert_eq!(plain.submitted().rsplit('-').next(), sweep.rsplit('-').next());
@@ -149,8 +166,16 @@ fn tasks_leave_failed_trials_to_the_next_submission() {
     let status = || Table::read(&fs::read_to_string(&path).unwrap()).column("status").join(" ");
     let ended = cluster.runner(&["run", "--resume", &sweep, "--slurm-task"]);
     assert_eq!((ended.code, &*status()), (Some(1), "failed finished finished"), "{ended:?}");
-    let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm", "--json"]);
+    // What is refused leaves all as it is, and no task of an array is without a trial.
+    let before = fs::read_to_string(&path).unwrap();
+    cluster.answers("sbatch", "echo 'sbatch: error: the queue is closed' >&2; exit 1");
+    let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm"]);
+    assert_eq!((ended.code, fs::read_to_string(&path).unwrap()), (Some(2), before), "{ended:?}");
+    cluster.answers("sbatch", "echo 12");
+    let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm", "--json", "--array=8"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(cluster.text("sbatch.script").contains("--array=0-0\n"));
+    assert_eq!(cluster.text(&format!("{sweep}/slurm.toml")).matches("[[job]]").count(), 2);
     assert!(ended.stdout.contains("\"job\":\"12\",\"tasks\":1}"), "{}", ended.stdout);
     assert_eq!(status(), "planned finished finished");
     let ended = cluster.runner(&["run", "--resume", &sweep, "--slurm-task"]);
@@ -178,6 +203,9 @@ fn what_sbatch_refuses_is_said_in_its_words() {
     refused(&["--launcher=slurm", "~sweep"], "error: `--launcher` takes a sweep, and this is one run");
     refused(&["--launcher=slurm", "--sbatch=--array=0-99"], "that the launcher does not set itself");
     refused(&["--launcher=slurm", "--sbatch=-t60"], "that the launcher does not set itself");
+    refused(&["--launcher=slurm", "--sbatch=--job-name=x"], "that the launcher does not set itself");
+    refused(&["--launcher=slurm", "--time=60"], "hint: a number alone is minutes to `sbatch`: write `90m`");
+    refused(&["--launcher=slurm", "--gpus=a100:"], "a number of GPUs, or with their type as in `\"a100:2\"`");
     refused(&["--launcher=slurm", "--array=0"], "a number of tasks, such as 256, or `256%32`");
     refused(&["--launcher=slurm", "launcher.slurm.gpus=1,2"], "`launcher.slurm.gpus` cannot be an axis");
     refused(&["--launcher=slurm", "launcher.slurm.partitoin=a"], "did you mean `partition`?");
@@ -233,14 +261,12 @@ fn what_the_user_asks_for_outranks_variables_of_the_shell() {
 fn states_of_tasks_stand_beside_those_of_trials() {
     let cluster = Cluster::new(SPEC);
     let sweep = cluster.submitted();
-    cluster.answers(
-        "squeue",
-        "echo '12_0|RUNNING|None|n1|1:02\n12_1|PENDING|Resources||0:00\n12_9|FAILED|NonZeroExitCode|n2|0:01'",
-    );
-    cluster.answers(
-        "sacct",
-        "echo '12_0|RUNNING|62|124|\n12_2|COMPLETED|60|120|\n12_2.batch|COMPLETED|60|120|2048K'",
-    );
+    let tasks =
+        ["12_0|RUNNING|None|n1|1:02", "12_1|PENDING|Resources||0:00", "12_9|FAILED|NonZeroExitCode|n2|0:01"];
+    cluster.answers("squeue", &format!("echo '{}'", Cluster::named(&sweep, &tasks)));
+    let used = ["12_0|RUNNING|62|124|", "12_2|COMPLETED|60|120|"];
+    let steps = "12_0.batch|RUNNING|62|124|1024K|batch\n12_2.batch|COMPLETED|60|120|2048K|batch";
+    cluster.answers("sacct", &format!("echo '{}{steps}'", Cluster::named(&sweep, &used)));
     let ended = cluster.runner(&["status", &sweep]);
     assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{ended:?}");
     let lines: Vec<&str> = ended.stdout.lines().skip(1).collect();
@@ -248,14 +274,21 @@ fn states_of_tasks_stand_beside_those_of_trials() {
     assert!(lines[1].starts_with("job 12 of 3 tasks, submitted 20"), "{}", lines[1]);
     assert!(lines[1].ends_with("Z: 1 running, 1 pending (Resources), 1 failed, 1 completed"), "{}", lines[1]);
     let rest = [
+        "  ran 2 min 02 s together, with 4 min 04 s of processors; one had 2 MiB at most",
         "",
-        "  task  state    node  time  reason",
-        "  12_0  running  n1    1:02",
-        "  12_9  failed   n2    0:01  NonZeroExitCode",
-        "",
-        "the tasks ran 2 min 02 s together, with 4 min 04 s of processors; one took 2 MiB at most",
+        "  task  state    node  time  memory  reason",
+        "  12_0  running  n1    1:02   1 MiB",
+        "  12_9  failed   n2    0:01          NonZeroExitCode",
     ];
     assert_eq!(lines[2..], rest);
+    let ended = cluster.runner(&["status", "--json", &sweep]);
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &json["trials"]), (Some(0), &serde_json::json!({ "planned": 3 })));
+    let job = &json["jobs"][0];
+    assert_eq!([&job["tasks"], &job["elapsed_s"], &job["peak_rss_bytes"]], [3, 122, 2 << 20]);
+    let task = &json["tasks"][0];
+    assert_eq!((task["task"].as_str(), task["state"].as_str()), (Some("12_0"), Some("RUNNING")));
+    assert_eq!(task["peak_rss_bytes"], 1 << 20);
     assert!(cluster.text("squeue.arguments").ends_with("-j 12\n"));
     // Slurm has forgotten the job, and accounts for nothing.
     cluster.answers("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
@@ -277,46 +310,26 @@ fn cancelling_ends_the_jobs_that_are_left() {
     cluster.answers("sbatch", "echo '13;east'");
     assert_eq!(cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm", "--array=2"]).code, Some(0));
     cluster.answers("scancel", "");
-    cluster.answers("squeue", "case \"$*\" in *east*) echo '13_0|RUNNING|None|n1|1:02\n13_1|PENDING|Priority||0:00';; *) echo '12_0|COMPLETED|None|n1|0:02';; esac");
+    let east = Cluster::named(&sweep, &["13_0|RUNNING|None|n1|1:02", "13_1|PENDING|Priority||0:00"]);
+    let here = Cluster::named(&sweep, &["12_0|COMPLETED|None|n1|0:02"]);
+    cluster.answers("squeue", &format!("case \"$*\" in *east*) echo '{east}';; *) echo '{here}';; esac"));
     let ended = cluster.runner(&["cancel", &sweep]);
     let said = format!(
         "Slurm ends job 13 (1 running, 1 pending); trials under way save a checkpoint\ngo on with: runner run --resume {sweep} --launcher slurm\n"
     );
     assert_eq!((ended.code, ended.stdout), (Some(0), said));
     assert_eq!(cluster.text("scancel.arguments"), "-M east 13\n");
+    // A job that has but the number, as on another cluster, is left alone.
+    fs::remove_file(cluster.place.path().join("scancel.arguments")).unwrap();
+    cluster.answers("squeue", "echo '12_0|RUNNING|None|n1|0:02|another'");
+    let ended = cluster.runner(&["cancel", &sweep]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(0), "no task waits or runs\n"));
+    assert!(ended.stderr.starts_with("warning: Slurm's job 12 has another name"), "{ended:?}");
+    assert_eq!(cluster.text("scancel.arguments"), "");
     cluster.answers("squeue", "");
     assert_eq!(cluster.runner(&["cancel", &sweep]).stdout, "no task waits or runs\n");
     let ran = cluster.place.run(&["-q"]).ended_by(0).0;
     let ended = cluster.runner(&["cancel", ran.to_str().unwrap()]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.stderr.starts_with("error: no job was submitted for `"), "{}", ended.stderr);
-}
-
-/// USR1 ends a task in order, as a signal of its time limit, and has it queued again.
-#[test]
-fn a_task_at_its_time_limit_is_queued_again() {
-    let cluster = Cluster::new(&SPEC.replace("max_epochs = 2", "max_epochs = 1000000000"));
-    let sweep = cluster.submitted();
-    cluster.answers("scontrol", "");
-    let mut command = cluster.place.command(&["run", "--resume", &sweep, "--slurm-task", "-q"]);
-    command.env("PATH", &cluster.commands);
-    command.env("SLURM_ARRAY_JOB_ID", "12").env("SLURM_ARRAY_TASK_ID", "7");
-    let mut child = super::ends::quiet(command);
-    let trial = cluster.place.path().join(&sweep);
-    let begun = || {
-        let folder = fs::read_dir(&trial)
-            .unwrap()
-            .flatten()
-            .find(|entry| entry.file_name().to_string_lossy().starts_with("000"));
-        folder.is_some_and(|folder| {
-            fs::read_to_string(folder.path().join("metrics.csv")).is_ok_and(|text| text.lines().count() > 5)
-        })
-    };
-    super::ends::wait_until(&mut child, begun);
-    super::ends::send("-USR1", &child);
-    assert_eq!(child.wait().unwrap().code(), Some(0), "the exit code of scontrol");
-    assert_eq!(cluster.text("scontrol.arguments"), "requeue 12_7\n");
-    assert_eq!(Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "status"), "interrupted");
-    let folder = Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "folder").to_owned();
-    assert!(trial.join(folder).join("checkpoints").is_dir());
 }

@@ -1,0 +1,174 @@
+//! A trial of a sweep, in its own folder.
+
+use std::{io, sync::atomic::Ordering, time::Instant};
+
+use super::{
+    exit::{Exit, print_error, print_stderr},
+    planned::{ExecuteError, Planned, Role, Start},
+    rungs::Reached,
+    session::named,
+    sweep::{INTERRUPTED, Sweep, skipped},
+    sweep_progress::{Phase, Stopped},
+};
+use crate::{
+    event::{Outcome, Status},
+    record::{RecordError, RunDir, TrialEnd, count_death, forget_deaths, has_checkpoints, newest_step, now},
+    spec::TrialSpec,
+    units,
+};
+
+/// A trial in which this number of processes died, one after the other, is taken by no other.
+const MOST_DEATHS: u32 = 3;
+
+/// How a trial came out.
+type Attempt = Result<Outcome, ExecuteError>;
+
+impl<P: Planned> Sweep<'_, '_, P> {
+    /// Runs a trial in its own folder: from its newest checkpoint where it has one, else from the start.
+    pub fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
+        let session = self.session;
+        session.process.load.mark();
+        let mut attempted = self.attempt(planned, trial, phase);
+        let has_failed =
+            |result: &Attempt| result.as_ref().map_or(true, |outcome| outcome.status == Status::Failed);
+        // Else it would not come to its rung, and be out for good. Once: whoever removes it again means it.
+        if let Some((result, name)) = &attempted
+            && session.experiment.stop.is_some()
+            && has_failed(result)
+            && !name.is_empty()
+            && self.is_gone(trial.index, &RunDir::existing(self.folder.file(name)))
+        {
+            attempted = self.attempt(planned, trial, phase);
+        }
+        let Some((result, name)) = attempted else {
+            self.line.stopped(trial.index);
+            let end = self.with(|progress| progress.ends[trial.index].clone()); // where it waits at a rung
+            return (end.unwrap_or_else(|| skipped(INTERRUPTED)), Exit::Done);
+        };
+        if let Ok(outcome) = &result {
+            let metric = session.experiment.stop.map(|halving| halving.metric);
+            let reached = metric.map_or_else(Reached::default, |metric| Reached::new(outcome, metric));
+            self.with(|progress| progress.reached[trial.index] = reached);
+            let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
+            self.learn(trial.index, outcome.status, best, reached);
+        }
+        if matches!(&result, Ok(outcome) if outcome.status == Status::Waiting) {
+            self.line.waits(trial.index);
+            return (ran(&result, name), Exit::Done);
+        }
+        let exit = match &result {
+            Ok(outcome) if outcome.status == Status::Finished => Exit::Done,
+            _ => self.line.apart(&mut io::stderr(), |_| session.ended(result.as_ref(), Some(trial.index))),
+        };
+        self.line.ended(trial.index, exit == Exit::Failed, &mut io::stderr());
+        if matches!(&result, Err(ExecuteError::Record(e)) if !e.is_of_one_folder()) {
+            self.disk_is_full(phase);
+        }
+        (ran(&result, name), exit)
+    }
+
+    /// Runs a trial, and returns the name of its folder too; `None` where a signal came first.
+    fn attempt(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> Option<(Attempt, String)> {
+        let session = self.session;
+        let start = Start { begun: Instant::now(), at: now() };
+        let (mut name, mut taken) = (String::new(), 0);
+        let result = session.ready(planned)?.and_then(|mut ready| {
+            let begun = self.with(|progress| progress.begun.remove(&trial.index));
+            let begun = begun.filter(|folder| !self.is_gone(trial.index, folder));
+            if let Some(folder) = &begun {
+                (name, taken) = (folder.name(), newest_step(folder.path()));
+                self.count_death(folder)?;
+            }
+            let folder = match begun {
+                None => self.folder.trial(trial.index, self.short_axes(trial))?,
+                Some(folder) if has_checkpoints(folder.path()) => {
+                    match planned.resume(&mut ready, &folder) {
+                        Ok(()) => folder.set_aside()?,
+                        Err(error) => self.begin_again(trial.index, &folder, error)?,
+                    }
+                    folder
+                }
+                Some(folder) => {
+                    folder.clear()?;
+                    folder
+                }
+            };
+            name = folder.name();
+            let facts = planned.facts(&mut ready);
+            let console = session.console(Some(self.of_sweep(trial)));
+            let ran =
+                session.run_recorded(start, (planned, ready, facts), &folder, console, phase.stop_after);
+            if phase.stop_after.is_some() {
+                self.with(|progress| progress.begun.insert(trial.index, folder));
+            }
+            ran
+        });
+        let is_further = |outcome: &Outcome| outcome.status != Status::Interrupted || outcome.steps > taken;
+        if result.as_ref().is_ok_and(is_further) {
+            self.with(|progress| progress.has_progress = true);
+        }
+        Some((result, name))
+    }
+
+    /// Where other processes took this trial before and died, all at one place of it, it is not taken once more.
+    fn count_death(&self, folder: &RunDir) -> Result<(), ExecuteError> {
+        let is_one_of_many = !self.claims.is_first() || self.session.process.role == Role::RunsOneOfMany;
+        if !is_one_of_many || folder.status().is_some() {
+            return Ok(());
+        }
+        match count_death(folder)? {
+            MOST_DEATHS.. => {
+                forget_deaths(folder);
+                Err(ExecuteError::Deadly(MOST_DEATHS))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether somebody removed the folder of a trial, which then begins again: says so.
+    fn is_gone(&self, trial: usize, folder: &RunDir) -> bool {
+        let is_gone = !folder.path().is_dir() && self.folder.path().is_dir();
+        if is_gone {
+            self.with(|progress| progress.begun.remove(&trial));
+            self.say_gone(trial);
+        }
+        is_gone
+    }
+
+    pub fn say_gone(&self, trial: usize) {
+        let text = named(Some(trial), "begins again, since its folder is gone\n");
+        self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
+    }
+
+    /// Where what a trial would go on from was lost, clears its folder: it trains the same from its start.
+    fn begin_again(&self, trial: usize, folder: &RunDir, lost: ExecuteError) -> Result<(), ExecuteError> {
+        let is_lost = matches!(
+            lost,
+            ExecuteError::NoCheckpoint { .. } | ExecuteError::Record(RecordError::Unusable { .. })
+        );
+        if !is_lost {
+            return Err(lost);
+        }
+        let text = named(Some(trial), format!("begins again, since {lost}"));
+        self.line.apart(&mut io::stderr(), |_| print_stderr(&format!("{text}\n")));
+        Ok(folder.clear()?)
+    }
+
+    /// Later trials would fail, too.
+    fn disk_is_full(&self, phase: &Phase) {
+        let is_new = self.with(|progress| progress.stopped.replace(Stopped::Full) != Some(Stopped::Full));
+        let left = phase.trials.len().saturating_sub(phase.next.load(Ordering::Relaxed));
+        if is_new && left > 0 {
+            let trials = units::counted(left as u64, "trial");
+            print_error(format!("{trials} not run: the disk takes no more"), None);
+        }
+    }
+}
+
+fn ran(result: &Result<Outcome, ExecuteError>, folder: String) -> TrialEnd {
+    let (status, reason) = match result {
+        Ok(outcome) => (outcome.status, outcome.reason.clone()),
+        Err(e) => (Status::Failed, Some(e.to_string())),
+    };
+    TrialEnd::Ran { status, folder, reason }
+}

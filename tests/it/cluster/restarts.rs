@@ -1,0 +1,98 @@
+//! Tasks that are requeued, and those that are not: before their time limit, without progress, with a trial that kills them.
+
+use std::{fs, process::Stdio};
+
+use runner::record::Claims;
+
+use super::{
+    super::{
+        ends::{quiet, send, wait_until},
+        process::{Ended, Table},
+    },
+    Cluster, SPEC,
+};
+
+/// USR1 ends a task in order, as a signal of its time limit, and requeues it, however busy Slurm is.
+#[test]
+fn a_task_at_its_time_limit_is_requeued() {
+    let cluster = Cluster::new(&SPEC.replace("max_epochs = 2", "max_epochs = 1000000000"));
+    let sweep = cluster.submitted();
+    cluster.answers("scontrol", "[ -e asked ] || { : > asked; echo busy >&2; exit 1; }");
+    let mut command = cluster.place.command(&["run", "--resume", &sweep, "--slurm-task", "-q"]);
+    command.env("PATH", &cluster.commands);
+    command.env("SLURM_ARRAY_JOB_ID", "12").env("SLURM_ARRAY_TASK_ID", "7");
+    let mut child = quiet(command);
+    let trial = cluster.place.path().join(&sweep);
+    let begun = || {
+        let folder = fs::read_dir(&trial)
+            .unwrap()
+            .flatten()
+            .find(|entry| entry.file_name().to_string_lossy().starts_with("000"));
+        folder.is_some_and(|folder| {
+            fs::read_to_string(folder.path().join("metrics.csv")).is_ok_and(|text| text.lines().count() > 5)
+        })
+    };
+    wait_until(&mut child, begun);
+    send("-USR1", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(cluster.text("scontrol.arguments"), "requeue 12_7\nrequeue 12_7\n");
+    assert_eq!(Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "status"), "interrupted");
+    let folder = Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "folder").to_owned();
+    assert!(trial.join(folder).join("checkpoints").is_dir());
+}
+
+/// Before training begins there is nothing to save, and yet the task is requeued; not for ever.
+#[test]
+fn a_task_that_comes_no_further_is_requeued_thrice() {
+    let cluster = Cluster::new(SPEC);
+    let sweep = cluster.submitted();
+    cluster.answers("scontrol", "");
+    // Held before the first trial, as by another process that has just come.
+    let _first = Claims::new(&cluster.place.path().join(&sweep), true, || false).unwrap();
+    for round in 1..=4 {
+        let mut command = cluster.place.command(&["run", "--resume", &sweep, "--slurm-task"]);
+        command.env("PATH", &cluster.commands);
+        command.env("SLURM_ARRAY_JOB_ID", "12").env("SLURM_ARRAY_TASK_ID", "7");
+        let errors = cluster.place.path().join(format!("errors-{round}"));
+        command.stdout(Stdio::null()).stderr(fs::File::create(&errors).unwrap());
+        let mut child = command.spawn().unwrap();
+        let said = || fs::read_to_string(&errors).unwrap_or_default();
+        wait_until(&mut child, || said().contains("waiting for another process"));
+        send("-USR1", &child);
+        let (code, asked) = (child.wait().unwrap().code(), cluster.text("scontrol.arguments"));
+        assert_eq!(asked.lines().count(), round.min(3), "{}", said());
+        assert_eq!(code, Some(if round < 4 { 0 } else { 1 }), "{}", said());
+        let ends = "error: task 12_7 was requeued 3 times, and brought no trial further\n";
+        assert_eq!(said().contains(ends), round == 4, "{}", said());
+    }
+}
+
+/// As one that takes more memory than there is does.
+#[test]
+fn a_trial_that_kills_its_processes_is_given_up() {
+    let cluster = Cluster::new(
+        &SPEC.replace("max_epochs = 2", "max_epochs = 1000000000").replace("0.1, 0.01, 0.001", "0.1"),
+    );
+    let sweep = cluster.submitted();
+    let task = || cluster.place.command(&["run", "--resume", &sweep, "--slurm-task"]);
+    let path = cluster.place.path().join(&sweep);
+    let metrics = path.join("000-lr=.1/metrics.csv");
+    for _ in 0..3 {
+        let mut child = quiet(task());
+        wait_until(&mut child, || fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() > 5));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The next process begins the file anew.
+        fs::remove_file(&metrics).unwrap();
+    }
+    let ended = Ended::from_output(task().output().unwrap());
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let table = || Table::read(&fs::read_to_string(path.join("sweep.csv")).unwrap());
+    assert_eq!(table().column("status"), ["failed"]);
+    let why = "3 processes that ran it died, one after the other, before its next checkpoint";
+    assert!(table().cell(0, "reason").starts_with(why), "{}", table().cell(0, "reason"));
+    // Tasks leave it, and the next submission begins it again.
+    assert_eq!(task().output().unwrap().status.code(), Some(1));
+    assert_eq!(cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm"]).code, Some(0));
+    assert_eq!(table().column("status"), ["planned"]);
+}
