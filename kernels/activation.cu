@@ -38,7 +38,7 @@ __device__ __forceinline__ float times_derivative(int activation, float saved, f
 // Reads activation, n. Places: x, y. A thread owns every threads-th quad if the places are aligned, then every threads-th
 // remaining element.
 template <class S>
-__device__ void activate_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ void activate_op(const Op& op, float* arena, const Run&, S s) {
     const float* x = arena + op.at[0];
     float* y = arena + op.at[1];
     int f = op.activation;
@@ -52,7 +52,7 @@ __device__ void activate_op(const Op& op, float* arena, const Run&, S s) {
 
 // Reads activation, n. Places: saved, dy (in place). Threads own elements as above.
 template <class S>
-__device__ void activate_backward_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ void activate_backward_op(const Op& op, float* arena, const Run&, S s) {
     const float* saved = arena + op.at[0];
     float* dy = arena + op.at[1];
     int f = op.activation;

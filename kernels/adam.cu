@@ -17,7 +17,7 @@ struct Adam {
 
 // f: weight_decay, beta2, 1 - beta2, eps.
 template <class S>
-__device__ void adam_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void adam_op(const Op& op, float* arena, const Run& run, S s) {
     bool decoupled = (op.flags & FLAG_DECOUPLED) != 0;
     update(Adam{run.hyper[run.index], op.f[0], op.f[1], op.f[2], op.f[3], decoupled}, op, arena, s);
 }

@@ -19,7 +19,7 @@ __device__ __forceinline__ Learn bias_gradient_out(const Op& op, float* arena, c
 
 // Reads rows, outputs, flags. Places: dy, to. `lanes` consecutive lanes own a column together.
 template <class S>
-__device__ void bias_gradient_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void bias_gradient_op(const Op& op, float* arena, const Run& run, S s) {
     const float* dy = arena + op.at[0];
     Learn out = bias_gradient_out(op, arena, run);
     int columns = op.outputs, shift = share(columns, s.threads, op.rows), lanes = 1 << shift;

@@ -2,7 +2,7 @@
 
 // Reads n, f[0] = max_norm. Places: gradients, norm. A thread owns every threads-th number.
 template <class S>
-__device__ void clip_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ void clip_op(const Op& op, float* arena, const Run&, S s) {
     float factor = op.f[0] / (arena[op.at[1]] + 1e-6f);
     if (factor >= 1.0f) return;   // below the limit nothing changes; a NaN makes every gradient NaN
     float* g = arena + op.at[0];

@@ -105,6 +105,7 @@ struct Solo {
     unsigned thread, threads;
 
     __device__ Solo() : thread(threadIdx.x), threads(blockDim.x) {}
+    __device__ __forceinline__ Solo(unsigned thread, unsigned threads) : thread(thread), threads(threads) {}
     __device__ void turn() { thread = thread >= 32 ? thread - 32 : thread + threads - 32; }
 
     template <class Term, class Finish>

@@ -36,13 +36,13 @@ __device__ __forceinline__ void masked(const Op& op, const float* x, float* y, c
 
 // Places: x, y.
 template <class S>
-__device__ void dropout_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void dropout_op(const Op& op, float* arena, const Run& run, S s) {
     masked(op, arena + op.at[0], arena + op.at[1], run, s);
 }
 
 // Places: dy (in place).
 template <class S>
-__device__ void dropout_backward_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void dropout_backward_op(const Op& op, float* arena, const Run& run, S s) {
     masked(op, arena + op.at[0], arena + op.at[0], run, s);
 }
 

@@ -13,7 +13,7 @@ __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i
 // Reads rows, inputs (width of x), outputs (width of y), first, flags. Places: x, y.
 // A thread owns every threads-th element (or quad, if rows are whole quads) of x, then of y.
 template <class S>
-__device__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void gather_op(const Op& op, float* arena, const Run& run, S s) {
     bool validation = op.flags & FLAG_VALIDATION;
     const float* features = validation ? run.data[2] : run.data[0];
     const float* targets = validation ? run.data[3] : run.data[1];

@@ -19,7 +19,7 @@ struct RowLanes {
 
 // Reads rows, inputs (width), f[0] = eps. Places: x, weight, bias, y, stats.
 template <class S>
-__device__ void layer_norm_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ void layer_norm_op(const Op& op, float* arena, const Run&, S s) {
     int width = op.inputs, shift = share(0, s.threads, width);
     const float *weight = arena + op.at[1], *bias = arena + op.at[2];
     float* stats = place(arena, op.at[4]);
@@ -39,7 +39,7 @@ __device__ void layer_norm_op(const Op& op, float* arena, const Run&, S s) {
 
 // Reads rows, inputs (width). Places: dy, x, weight, stats, dx.
 template <class S>
-__device__ void layer_norm_backward_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ void layer_norm_backward_op(const Op& op, float* arena, const Run&, S s) {
     int width = op.inputs, shift = share(0, s.threads, width);
     const float* weight = arena + op.at[2];
     for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows << shift; first += s.threads) {
@@ -63,7 +63,7 @@ __device__ void layer_norm_backward_op(const Op& op, float* arena, const Run&, S
 
 // Reads rows, inputs (width), flags. Places: dy, x, stats, weight, bias. `lanes` consecutive lanes own a column together.
 template <class S>
-__device__ void layer_norm_gradient_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void layer_norm_gradient_op(const Op& op, float* arena, const Run& run, S s) {
     const float *dy = arena + op.at[0], *x = arena + op.at[1], *stats = arena + op.at[2];
     bool update = (op.flags & FLAG_UPDATE) != 0;
     Learn weight{arena + op.at[3], update, rate_of(op, run)}, bias{arena + op.at[4], update, rate_of(op, run)};

@@ -9,7 +9,7 @@ __device__ __forceinline__ void raise_unless_finite(float loss, const Run& run) 
 
 // Reads n. Place: cells, the loss first. Thread i owns cell i.
 template <class S>
-__device__ void log_append_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void log_append_op(const Op& op, float* arena, const Run& run, S s) {
     const float* cells = arena + op.at[0];
     for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) run.log[(u64)run.slot * op.n + i] = cells[i];
     if (s.thread == 0) raise_unless_finite(cells[0], run);
@@ -18,7 +18,7 @@ __device__ void log_append_op(const Op& op, float* arena, const Run& run, S s) {
 // Reads n (at most 16), rows (the weight), flags. Place: cells. Thread i of the first warp owns sum i. The epoch's sums
 // take nothing once the flag is raised; those of the validation know nothing of it.
 template <class S>
-__device__ void accumulate_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void accumulate_op(const Op& op, float* arena, const Run& run, S s) {
     if (s.thread >= 32) return;
     const float* cells = arena + op.at[0];
     bool validation = op.flags & FLAG_VALIDATION;
@@ -31,7 +31,7 @@ __device__ void accumulate_op(const Op& op, float* arena, const Run& run, S s) {
 
 // Place: cell. The first thread does it.
 template <class S>
-__device__ void watch_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void watch_op(const Op& op, float* arena, const Run& run, S s) {
     if (s.thread == 0) raise_unless_finite(arena[op.at[0]], run);
 }
 

@@ -20,7 +20,7 @@ __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : 
 // Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient.
 // `lanes` consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
 template <class S>
-__device__ void loss_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, S s) {
     int width = op.inputs, shift = share(0, s.threads, width), lanes = 1 << shift, part = s.thread & (lanes - 1);
     float *hits = place(arena, op.at[3]), *gradients = place(arena, op.at[4]);
     for (u64 first = s.thread - lane_of(s.thread); first < (u64)op.rows << shift; first += s.threads) {

@@ -5,7 +5,7 @@
 
 // Reads n, flags. Places: of, cell. A thread owns every threads-th element.
 template <class S>
-__device__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
     const float* of = arena + op.at[0];
     float* cell = arena + op.at[1];
     bool squared = op.flags & FLAG_SQUARED;
@@ -15,7 +15,7 @@ __device__ void norm_op(const Op& op, float* arena, const Run& run, S s) {
 
 // Reads n, scale. Places: of, cell. A thread owns every threads-th element.
 template <class S>
-__device__ void mean_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void mean_op(const Op& op, float* arena, const Run& run, S s) {
     const float* of = arena + op.at[0];
     float* cell = arena + op.at[1];
     double scale = op.scale;

@@ -27,7 +27,7 @@ struct Rmsprop {
 
 // f: weight_decay, alpha, 1 - alpha, eps, whether it is centered.
 template <class S>
-__device__ void rmsprop_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void rmsprop_op(const Op& op, float* arena, const Run& run, S s) {
     bool momentum = (op.flags & FLAG_MOMENTUM) != 0, centered = op.f[4] != 0.0f;
     int states = 1 + momentum + centered;
     update(Rmsprop{run.hyper[run.index], op.f[0], op.f[1], op.f[2], op.f[3], momentum, centered, states}, op, arena, s);

@@ -19,7 +19,7 @@ struct Sgd {
 
 // f: weight_decay.
 template <class S>
-__device__ void sgd_op(const Op& op, float* arena, const Run& run, S s) {
+__device__ __forceinline__ void sgd_op(const Op& op, float* arena, const Run& run, S s) {
     bool nesterov = (op.flags & FLAG_NESTEROV) != 0;
     update(Sgd{run.hyper[run.index], op.f[0], nesterov, op.flags & FLAG_MOMENTUM ? 1 : 0}, op, arena, s);
 }

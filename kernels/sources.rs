@@ -20,6 +20,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("zero.cu", include_str!("zero.cu")),
     ("add.cu", include_str!("add.cu")),
     ("log.cu", include_str!("log.cu")),
+    ("step.cuh", include_str!("step.cuh")),
     ("tensor.cu", include_str!("tensor.cu")),
     ("peer.cu", include_str!("peer.cu")),
     ("interpret.cu", include_str!("interpret.cu")),
@@ -28,4 +29,20 @@ pub const SOURCES: &[(&str, &str)] = &[
 /// One source text whose compiler messages name the files.
 pub fn joined() -> String {
     SOURCES.iter().map(|(name, text)| format!("#line 1 \"{name}\"\n{text}\n")).collect()
+}
+
+/// Their functions, for a source with kernels of its own. A kernel ends with its first line, or where a line begins with a
+/// brace.
+pub fn functions() -> String {
+    let mut text = String::new();
+    let mut in_kernel = false;
+    for line in joined().lines() {
+        let begins = line.starts_with("extern \"C\" __global__");
+        if !in_kernel && !begins {
+            text.push_str(line);
+            text.push('\n');
+        }
+        in_kernel = if begins { !line.ends_with(" }") } else { in_kernel && !line.starts_with('}') };
+    }
+    text
 }

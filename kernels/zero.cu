@@ -2,7 +2,7 @@
 
 // Reads n. Place: of. A thread owns every threads-th number.
 template <class S>
-__device__ void zero_op(const Op& op, float* arena, const Run&, S s) {
+__device__ __forceinline__ void zero_op(const Op& op, float* arena, const Run&, S s) {
     for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) arena[op.at[0] + i] = 0.0f;
 }
 

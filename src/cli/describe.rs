@@ -6,8 +6,8 @@ use super::measure::{self, MeasuredOn, Measurement};
 use crate::{
     data::Dataset,
     host,
-    plan::{DeviceId, Machine, Movement, Trial, sum_of, transfers},
-    program::Role,
+    plan::{DeviceId, Engine, Machine, Movement, Trial, sum_of, transfers},
+    program::{Role, StepSource, StepSources},
     record::{self, cause, devices_in_words, of_build, text_table},
     report::Estimate,
     run::bf16_unit,
@@ -31,6 +31,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     checkpoints(&mut page, trial);
     cost(&mut page, trial, dataset);
     page.row("engine", record::engine(trial));
+    page.more(compiled_step(trial, machine));
     if let Some(unit) = bf16_unit(trial) {
         let tiles = units::bytes(trial.programs.packed_bytes(true));
         page.row(
@@ -44,6 +45,18 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     memory(&mut page, trial, machine);
     page.build();
     page.0
+}
+
+/// What a compiled step takes of its multiprocessor.
+fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
+    let gpu = trial.devices.used.first()?.real_gpu(machine).filter(|_| trial.engine == Engine::Compiled)?;
+    let (precision, room) = (trial.spec.devices.precision, gpu.limits.shared_bytes);
+    let StepSource { threads, elements, barriers, .. } =
+        StepSources::new(&trial.programs, precision, room).ok()?.full;
+    let [shared, room] = [4 * elements as u64, room].map(units::bytes);
+    Some(format!(
+        "one block of {threads} threads keeps {shared} of {room} in shared memory; {barriers} barriers a step"
+    ))
 }
 
 /// What each of several devices takes of a step, and what they sum over all of them.

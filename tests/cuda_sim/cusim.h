@@ -5,6 +5,8 @@
 #pragma once
 #define CUSIM 1
 
+#include "launch.h"
+
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -24,12 +26,12 @@ struct Place {
     Index thread, block, block_dim, grid_dim;
     unsigned number;   // within the block
 };
-extern thread_local Place here;
+CUSIM_SHARED extern thread_local Place here;
 
-void barrier();
-void pause();
+CUSIM_SHARED void barrier();
+CUSIM_SHARED void pause();
 // Deposits `value`; once all live lanes of `mask` have done so, the deposit of lane `source`.
-uint64_t exchange(unsigned mask, uint64_t value, int source);
+CUSIM_SHARED uint64_t exchange(unsigned mask, uint64_t value, int source);
 
 template <class T>
 T shuffled(unsigned mask, T value, int source) {
@@ -55,8 +57,11 @@ T shuffled(unsigned mask, T value, int source) {
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 // Dynamic shared memory of the block that runs on this thread.
-extern thread_local unsigned char dyn_smem[];
+CUSIM_SHARED extern thread_local unsigned char dyn_smem[];
 
+struct alignas(8) float2 {
+    float x, y;
+};
 struct alignas(16) float4 {
     float x, y, z, w;
 };

@@ -1,6 +1,8 @@
 // How the stand-in driver finds kernels and has them run.
 #pragma once
 
+#define CUSIM_SHARED __attribute__((visibility("default")))   // with libraries of kernels that are loaded later
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,7 +39,7 @@ struct Kernel {
     Bound (*bind)(void** arguments);
 };
 
-std::vector<Kernel>& kernels();
+CUSIM_SHARED std::vector<Kernel>& kernels();
 
 template <class T>
 struct Address {

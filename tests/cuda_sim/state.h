@@ -91,6 +91,7 @@ struct Function {
 };
 
 struct Module {
+    std::vector<Kernel> own;   // of a source with kernels of its own; else those compiled into this library
     std::map<std::string, std::unique_ptr<Function>> functions;
 };
 

@@ -155,6 +155,8 @@ words! {
         Team = "team",
         /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
         Persistent = "persistent",
+        /// As `persistent`, by a kernel that is compiled for this trial alone.
+        Compiled = "compiled",
         /// All blocks of one GPU launch work together.
         Cooperative = "cooperative",
         /// Steps are captured once as a CUDA graph and replayed.

@@ -82,7 +82,10 @@ impl ParityJob {
             EngineChoice::Auto => true,
             EngineChoice::Serial | EngineChoice::Team => !on_gpus,
             // For several GPUs the plan chooses a graph if possible.
-            EngineChoice::Persistent | EngineChoice::Cooperative | EngineChoice::Graph => on_gpus && !several,
+            EngineChoice::Persistent
+            | EngineChoice::Compiled
+            | EngineChoice::Cooperative
+            | EngineChoice::Graph => on_gpus && !several,
             EngineChoice::Launch => on_gpus,
         };
         if !fits {

@@ -1,16 +1,17 @@
 //! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes nothing.
 
 mod job;
-mod rule;
 mod table;
 
 use job::ParityJob;
-use rule::{Curve, Rule};
 
 use super::{args::ParityOptions, machine::machine};
 use crate::{
     event::{Event, Status},
-    plan::{Machine, PlanError, Trial},
+    plan::{
+        Machine, PlanError, Trial,
+        agreement::{Curve, Rule},
+    },
     run::{Datasets, Exit, Planned, bf16_unit, print, print_error, refuse},
     spec::{self, Experiment, Spec},
     train::StopFlag,

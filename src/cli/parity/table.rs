@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
-use super::rule::{Curve, JUDGED, Rule};
-use crate::{record::text_table, spec::Precision, units};
+use crate::{
+    plan::agreement::{Curve, JUDGED, Rule},
+    record::text_table,
+    spec::Precision,
+    units,
+};
 
 /// The output.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! The CUDA backend end to end, without a GPU: the program runs on the stand-in libraries of `tests/cuda_sim`.
 
 mod cache;
+mod compiled;
 mod devices;
 mod faults;
 mod flow;

@@ -58,7 +58,16 @@ fn half(rank: usize) -> Shard {
 }
 
 fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> CudaExecutor {
-    CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, link }).unwrap()
+    CudaExecutor::new(CudaSetup {
+        gpu,
+        programs,
+        engine,
+        must_be_faster: false,
+        precision: Precision::F32,
+        seed: 1,
+        link,
+    })
+    .unwrap()
 }
 
 /// Both GPUs, connected.
@@ -249,8 +258,15 @@ fn hanging() {
         );
         drop(rank);
         let (gpu, programs, link) = (gpu.clone(), programs(ALONE, streamed), RankLink::Alone);
-        let again =
-            CudaExecutor::new(CudaSetup { gpu, programs, engine, precision: Precision::F32, seed: 1, link });
+        let again = CudaExecutor::new(CudaSetup {
+            gpu,
+            programs,
+            engine,
+            must_be_faster: false,
+            precision: Precision::F32,
+            seed: 1,
+            link,
+        });
         let refused = format!(
             "`{device}` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`"
         );

@@ -32,7 +32,7 @@ fn every_engine_follows_pytorch() {
         return;
     }
     for case in some(&CASES, 2) {
-        for engine in ["persistent", "cooperative", "graph", "launch"] {
+        for engine in ["persistent", "compiled", "cooperative", "graph", "launch"] {
             let engine = format!("devices.engine={engine}");
             let worst = worst(case, &["devices.num_gpus=1", &engine]);
             assert!(worst.metrics < LIMIT, "{case}, {engine}: {worst:?}");

@@ -19,13 +19,13 @@ const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];
 type Status = i32;
 
 /// The library, and the builtins that some of its versions do not find by themselves.
-struct Compiler {
+pub struct Compiler {
     library: Library,
     _builtins: Vec<Library>,
 }
 
 impl Compiler {
-    fn open(path: &Path) -> Self {
+    pub fn open(path: &Path) -> Self {
         let folder = path.parent().unwrap();
         let mut builtins = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -55,8 +55,8 @@ impl Compiler {
         }
     }
 
-    /// A cubin's length and the compiler's log.
-    fn compile(&self, source: &str, architecture: i32) -> Result<(usize, String), String> {
+    /// A cubin and the compiler's log.
+    pub fn compile(&self, source: &str, architecture: i32) -> Result<(Vec<u8>, String), String> {
         type Create = unsafe extern "C" fn(
             *mut *mut c_void,
             *const c_char,
@@ -84,10 +84,12 @@ impl Compiler {
             let mut log: Vec<c_char> = vec![0; size.max(1)];
             assert_eq!(self.function::<Text>("nvrtcGetProgramLog")(program, log.as_mut_ptr()), 0);
             let log = CStr::from_ptr(log.as_ptr()).to_string_lossy().into_owned();
-            let mut bytes = 0;
-            let got = self.function::<Size>("nvrtcGetCUBINSize")(program, &mut bytes);
+            let mut size = 0;
+            let got = self.function::<Size>("nvrtcGetCUBINSize")(program, &mut size);
+            let mut code = vec![0u8; size];
+            let got = got | self.function::<Text>("nvrtcGetCUBIN")(program, code.as_mut_ptr().cast());
             self.function::<Destroy>("nvrtcDestroyProgram")(&mut program);
-            if status == 0 && got == 0 { Ok((bytes, log)) } else { Err(log) }
+            if status == 0 && got == 0 { Ok((code, log)) } else { Err(log) }
         }
     }
 }
@@ -107,10 +109,10 @@ fn every_kernel_compiles_without_a_spill() {
     let source = sources::joined();
     let kernels = source.matches("extern \"C\" __global__").count();
     for architecture in ARCHITECTURES.into_iter().filter(|a| known.contains(a)) {
-        let (bytes, log) = compiler
+        let (code, log) = compiler
             .compile(&source, architecture)
             .unwrap_or_else(|log| panic!("sm_{architecture} does not compile:\n{log}"));
-        assert!(bytes > 0);
+        assert!(!code.is_empty());
         let entries = log.lines().filter(|line| line.contains("Compiling entry function")).count();
         assert_eq!(entries, kernels, "sm_{architecture}: the log tells of other kernels:\n{log}");
         for line in log.lines().filter(|line| line.contains("spill stores")) {

@@ -123,8 +123,29 @@ impl Driver {
         Ok(memory)
     }
 
+    /// Loads an image.
+    pub fn load(&self, image: &[u8]) -> Module {
+        type Load = unsafe extern "C" fn(*mut usize, *const c_void) -> Status;
+        let mut module = 0;
+        // SAFETY: the pointer is to a live variable; the image is whole.
+        let status = unsafe { self.function::<Load>("cuModuleLoadData")(&mut module, image.as_ptr().cast()) };
+        checked("cuModuleLoadData", status);
+        Module(module)
+    }
+
     /// Launches a kernel and waits; the driver's status.
     pub fn try_launch(&self, name: &str, grid: Grid, arguments: &mut [*mut c_void]) -> Status {
+        self.try_launch_of(Module(self.module), name, grid, arguments)
+    }
+
+    /// As [`Self::try_launch`], a kernel of a module.
+    pub fn try_launch_of(
+        &self,
+        module: Module,
+        name: &str,
+        grid: Grid,
+        arguments: &mut [*mut c_void],
+    ) -> Status {
         let mut function = 0;
         let c_name = CString::new(name).unwrap();
         type Get = unsafe extern "C" fn(*mut usize, usize, *const i8) -> Status;
@@ -139,7 +160,7 @@ impl Driver {
         // stand-in copies them and runs the kernel before it returns.
         unsafe {
             let get = self.function::<Get>("cuModuleGetFunction");
-            checked(name, get(&mut function, self.module, c_name.as_ptr().cast()));
+            checked(name, get(&mut function, module.0, c_name.as_ptr().cast()));
             if grid.shared_bytes > 48 << 10 {
                 let set = self.function::<Set>("cuFuncSetAttribute");
                 checked("cuFuncSetAttribute", set(function, 8, grid.shared_bytes as i32));
@@ -160,6 +181,10 @@ impl Driver {
 fn checked(call: &str, status: Status) {
     assert_eq!(status, 0, "{call}");
 }
+
+/// Code that was loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Module(usize);
 
 /// How a kernel is launched.
 #[derive(Clone, Copy, Debug)]

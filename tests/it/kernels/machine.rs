@@ -1,8 +1,15 @@
 //! A bench's buffers in the device's memory, and three engines that run programs over them.
 
-use runner::program::{Encoder, Hyper, Precision, Program, Record, Role, RunRecord, Slice, encode};
+use std::{collections::HashMap, sync::Mutex};
 
-use super::driver::{Driver, Grid, Memory, argument};
+use runner::program::{
+    Encoder, Hyper, Precision, Program, Record, Role, RunRecord, Slice, StepOptions, StepSource, encode,
+};
+
+use super::{
+    compile::{Compiler, sources},
+    driver::{Driver, Grid, Memory, Module, argument, folder},
+};
 use crate::conformance::{Bench, SEED};
 
 /// Guard elements between buffers.
@@ -17,7 +24,12 @@ pub enum Engine {
     Walk { threads: u32 },
     /// A cooperative launch.
     Grid { blocks: u32, threads: u32 },
+    /// One block, by a kernel for this program alone.
+    Compiled,
 }
+
+/// The shared memory of a block that a job may fill, in numbers.
+pub const ROOM: usize = (232_448 - (12 << 10)) / 4;
 
 /// A bench on the device.
 pub struct Machine<'a> {
@@ -94,8 +106,34 @@ impl<'a> Machine<'a> {
         records.into_iter().collect::<Result<_, _>>().unwrap()
     }
 
+    /// The source of a program's kernel; the reason why there is none panics.
+    pub fn source(&self, program: &Program) -> StepSource {
+        let place = |s: Slice| Some((self.places[s.buffer.0] + s.offset) as u64);
+        let (layout, precision) = (&self.bench.layout, self.precision);
+        let options =
+            StepOptions { layout, precision, place: &place, elements: self.arena_floats, room: ROOM };
+        StepSource::new("steps", program, &options).unwrap()
+    }
+
+    /// Loads such a source, once in this process.
+    pub fn compiled(&self, text: &str) -> Module {
+        static KNOWN: Mutex<Option<HashMap<String, Module>>> = Mutex::new(None);
+        let source = sources::functions() + text;
+        let mut known = KNOWN.lock().unwrap();
+        *known.get_or_insert_default().entry(source).or_insert_with_key(|source| {
+            let (image, _) = Compiler::open(&folder().unwrap().join("libnvrtc.so.12"))
+                .compile(source, 90)
+                .unwrap_or_else(|log| panic!("{log}\n{text}"));
+            self.driver.load(&image)
+        })
+    }
+
     /// Runs a program once per `hyper`, or `steps` times without any; the counters go on.
     pub fn run(&mut self, engine: Engine, program: &Program, steps: usize, hyper: &[Hyper]) {
+        if engine == Engine::Compiled {
+            let source = self.source(program);
+            return self.run_compiled(self.compiled(&source.text), &source, program, steps, hyper);
+        }
         let mut records = self.records(program);
         let table = self.driver.holding(hyper);
         let before = self.at;
@@ -148,9 +186,35 @@ impl<'a> Machine<'a> {
                 ];
                 self.driver.launch("interpret_grid", grid, arguments);
             }
+            Engine::Compiled => unreachable!("run above"),
         }
+        self.after(before, program, steps as u64);
+    }
+
+    /// Runs the steps of a compiled kernel.
+    pub fn run_compiled(
+        &mut self,
+        module: Module,
+        source: &StepSource,
+        program: &Program,
+        steps: usize,
+        hyper: &[Hyper],
+    ) {
+        let table = self.driver.holding(hyper);
+        let before = self.at;
+        self.at.hyper = if hyper.is_empty() { 0 } else { table.address };
+        self.at.index = 0;
+        self.run.write(&[self.at]);
+        let grid = Grid { shared_bytes: 4 * source.elements as u32, ..Grid::new(1, source.threads) };
+        let (mut arena, mut run, mut count) = (self.arena.address, self.run.address, steps as i32);
+        let arguments = &mut [argument(&mut arena), argument(&mut run), argument(&mut count)];
+        assert_eq!(self.driver.try_launch_of(module, "steps", grid, arguments), 0, "{}", source.text);
+        self.after(before, program, steps as u64);
+    }
+
+    /// Reads the counters, which have gone on.
+    fn after(&mut self, before: RunRecord, program: &Program, steps: u64) {
         self.at = self.run.read::<RunRecord>(1)[0];
-        let steps = steps as u64;
         assert_eq!(self.at.step, before.step + steps);
         assert_eq!(self.at.position, before.position + steps * program.batch as u64);
         assert_eq!(self.at.offset, before.offset + steps * program.rows as u64);

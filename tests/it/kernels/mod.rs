@@ -3,6 +3,7 @@
 
 #[allow(unsafe_code)]
 mod compile;
+mod compiled;
 #[allow(unsafe_code)]
 pub mod driver;
 #[allow(unsafe_code)]

@@ -87,6 +87,8 @@ pub struct Ran {
     pub step_time: Option<Duration>,
     /// How long the host has waited for steps since the last report.
     pub waited: Duration,
+    /// Something about the device that a person should know.
+    pub notice: Option<String>,
 }
 
 /// Where a device records what it does.

@@ -93,4 +93,9 @@ impl Rule for Adam {
         let flags = if self.decoupled { FLAG_DECOUPLED } else { 0 };
         (Kind::Adam, flags, [self.weight_decay, self.beta2, self.one_minus_beta2, self.eps, 0.0, 0.0])
     }
+
+    fn emit(&self) -> String {
+        let Self { beta2, one_minus_beta2, eps, weight_decay, decoupled } = self;
+        format!("Adam{{hyper, {weight_decay:?}f, {beta2:?}f, {one_minus_beta2:?}f, {eps:?}f, {decoupled}}}")
+    }
 }

@@ -1,7 +1,7 @@
 //! The gradient of a bias: column sums of dy.
 
 use super::{
-    Access, Cost, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
+    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
     reduce::sum,
     reference::Memory,
     run::{Context, Slices},
@@ -46,6 +46,10 @@ impl Operation for BiasGradient {
             at: e.places([self.dy, self.to])?,
             ..e.shaped(Kind::BiasGradient, [self.rows, 0, self.outputs])?
         })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        e.column_sums(r, [r.rows, r.outputs])
     }
 }
 

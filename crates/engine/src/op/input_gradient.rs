@@ -1,7 +1,9 @@
 //! The gradient of a Linear layer's input: dx = dy Wᵀ.
 
 use super::{
-    Access, Activation, Cost, Encoder, Kind, Operation, Record, Refused, Size, Slice, product,
+    Access, Activation, Cost, Emitter, Encoder, Kind, Operation, Record, Refused, Size, Slice,
+    emit::Side,
+    product,
     reference::{Memory, product_of, transposed},
     split::Split,
 };
@@ -72,6 +74,11 @@ impl Operation for InputGradient {
             at: e.optional([Some(self.dy), Some(self.weight), Some(self.dx), saved])?,
             ..e.shaped(Kind::InputGradient, [self.rows, self.inputs, self.outputs])?
         })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        let shape = [r.rows, r.outputs, r.inputs];
+        e.product(r, "input_gradient_product(op, own)", shape, [Side::AlongK, Side::AlongK], None)
     }
 }
 

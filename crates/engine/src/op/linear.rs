@@ -1,8 +1,10 @@
 //! A fully connected layer: y = f(x W + b).
 
 use super::{
-    Access, ActivateBackward, Activation, Backward, BiasGradient, Cost, Encoder, InputGradient, Kind,
-    Lowering, Operation, Record, Refused, Size, Slice, WeightGradient, product,
+    Access, ActivateBackward, Activation, Backward, BiasGradient, Cost, Emitter, Encoder, InputGradient,
+    Kind, Lowering, Operation, Record, Refused, Size, Slice, WeightGradient,
+    emit::Side,
+    product,
     reference::{Memory, product_of},
     split::Split,
 };
@@ -103,6 +105,11 @@ impl Operation for Linear {
             at: e.optional([Some(self.x), Some(self.weight), self.bias, self.pre, Some(self.y)])?,
             ..e.shaped(Kind::Linear, [self.rows, self.inputs, self.outputs])?
         })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        let shape = [r.rows, r.inputs, r.outputs];
+        e.product(r, "linear_product(op, own)", shape, [Side::AlongK, Side::AlongSide], None)
     }
 
     fn learns(&self) -> bool {

@@ -16,6 +16,7 @@ mod bias_gradient;
 mod clip;
 mod cost;
 mod dropout;
+mod emit;
 mod gather;
 mod input_gradient;
 mod layer_norm;
@@ -47,6 +48,7 @@ pub use bias_gradient::BiasGradient;
 pub use clip::Clip;
 pub use cost::{Cost, FUNCTION, LARGE_PRODUCT, is_large};
 pub use dropout::{Dropout, DropoutBackward, keeps as dropout_keeps};
+pub use emit::{Emitter, Learning, Tiles};
 pub use gather::{Gather, RowSource};
 pub use input_gradient::InputGradient;
 pub use layer_norm::{LayerNorm, LayerNormBackward, LayerNormGradient};
@@ -57,8 +59,8 @@ pub use loss::{Loss, LossKind};
 pub use lowering::{Backward, Lowering};
 pub use phase::Phase;
 pub use record::{
-    Encoder, FLAG_BF16, FLAG_TF32, FLAG_UPDATE, Hyper, MOST_COUNTED, NONE, PARTIALS, Precision, Record,
-    Refused, RunRecord, SUMS, Size, counted, encode, header,
+    Encoder, FLAG_BF16, FLAG_TF32, FLAG_UPDATE, FLAG_VALIDATION, Hyper, MOST_COUNTED, NONE, PARTIALS,
+    Precision, Record, Refused, RunRecord, SUMS, Size, counted, encode, header,
 };
 pub use reduce::{Mean, Norm, NormKind};
 pub use rmsprop::Rmsprop;
@@ -94,6 +96,11 @@ pub trait Operation {
     /// # Errors
     /// Where sizes are beyond what kernels count.
     fn record(&self, encoder: &Encoder<'_>) -> Result<Record, Refused>;
+
+    /// Its text in a compiled step, from the record that it made.
+    fn emit(&self, record: &Record, emitter: &Emitter) -> String {
+        emitter.call(record)
+    }
 
     /// Whether it has parameters, so that the backward pass must reach it.
     fn learns(&self) -> bool {

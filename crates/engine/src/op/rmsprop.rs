@@ -106,6 +106,14 @@ impl Rule for Rmsprop {
         let f = [self.weight_decay, self.alpha, self.one_minus_alpha, self.eps, centered, 0.0];
         (Kind::Rmsprop, momentum, f)
     }
+
+    fn emit(&self) -> String {
+        let Self { alpha, one_minus_alpha, eps, momentum, centered, weight_decay } = self;
+        format!(
+            "Rmsprop{{hyper, {weight_decay:?}f, {alpha:?}f, {one_minus_alpha:?}f, {eps:?}f, {momentum}, {centered}, {}}}",
+            self.state()
+        )
+    }
 }
 
 impl Rmsprop {

@@ -72,4 +72,9 @@ impl Rule for Sgd {
         let nesterov = if self.nesterov { FLAG_NESTEROV } else { 0 };
         (Kind::Sgd, momentum | nesterov, [self.weight_decay, 0.0, 0.0, 0.0, 0.0, 0.0])
     }
+
+    fn emit(&self) -> String {
+        let Self { momentum, nesterov, weight_decay } = self;
+        format!("Sgd{{hyper, {weight_decay:?}f, {nesterov}, {}}}", i32::from(*momentum))
+    }
 }

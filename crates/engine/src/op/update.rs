@@ -34,6 +34,8 @@ pub(super) trait Rule {
     fn run(&self, hyper: &Hyper, values: &mut [f32], gradients: &[f32], state: [&mut [f32]; 3]);
     /// Its kernel, flags and constants.
     fn record(&self) -> (Kind, i32, [f32; 6]);
+    /// Its type in kernels with constants, for the rates `hyper`.
+    fn emit(&self) -> String;
 }
 
 macro_rules! rules {
@@ -86,6 +88,11 @@ impl UpdateRule {
     /// Whether it is plain descent, which may be folded into the ops that make the gradients.
     pub fn is_plain(&self) -> bool {
         matches!(self, Self::Sgd(sgd) if !sgd.momentum && sgd.weight_decay == 0.0)
+    }
+
+    /// Its type in kernels with constants, for the rates `hyper`.
+    pub fn emit(&self) -> String {
+        self.rule().emit()
     }
 
     /// Numbers of state per parameter.

@@ -1,7 +1,9 @@
 //! The gradient of a Linear layer's weight: dW = xᵀ dy.
 
 use super::{
-    Access, Cost, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice, bias_gradient,
+    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
+    bias_gradient,
+    emit::Side,
     product,
     reference::{Memory, product_of, transposed},
     run::{Context, RowFetch, Slices},
@@ -75,6 +77,12 @@ impl Operation for WeightGradient {
             at: e.places([self.x, self.dy, self.to])?,
             ..e.shaped(Kind::WeightGradient, [self.rows, self.inputs, self.outputs])?
         })
+    }
+
+    fn emit(&self, r: &Record, e: &Emitter) -> String {
+        let shape = [r.inputs, r.rows, r.outputs];
+        let sides = [Side::AlongSide, Side::AlongSide];
+        e.product(r, "weight_gradient_product(op, own, at)", shape, sides, Some(r.at[2]))
     }
 }
 

@@ -8,6 +8,8 @@ named! {
         Team = "team",
         /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
         Persistent = "persistent",
+        /// The same by a kernel that is compiled for the trial.
+        Compiled = "compiled",
         /// All blocks of one GPU launch interpret the program together.
         Cooperative = "cooperative",
         /// Steps are captured once as a CUDA graph and replayed.

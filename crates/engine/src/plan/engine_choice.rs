@@ -10,13 +10,19 @@ use super::{
     rates::Speed,
 };
 use crate::{
-    program::{MemoryPlan, Programs},
+    program::{MemoryPlan, Programs, StepSources},
     spec::{EngineChoice, Precision, Problem, Spec},
     units,
 };
 
 /// A team must promise at least this much, since it suffers from every other process on the machine.
 const TEAM_MARGIN: f64 = 0.75;
+
+/// Steps that repay compiling a kernel, some 0.5 s against some 20 µs that it saves in each.
+const REPAID_STEPS: u64 = 25_000;
+
+/// Operations of a multiprocessor in a clock cycle, in f32.
+const FLOPS_PER_CLOCK: f64 = 256.0;
 
 const LEAVE_OUT: &str = "leave `devices.engine` out, or `auto`: the plan picks one that fits";
 
@@ -50,6 +56,7 @@ pub fn on_gpus(
     programs: &Programs,
     gpus: &[&Gpu],
     (sums, data_bytes): (Option<&AllReducePlan>, u64),
+    steps: u64,
 ) -> Result<Chosen, Problem> {
     let choice = spec.devices.engine;
     if let Some(sums) = sums {
@@ -70,6 +77,12 @@ pub fn on_gpus(
             );
             return Err(refused(message, LEAVE_OUT));
         }
+        EngineChoice::Compiled => match compiled_step(spec.devices.precision, programs, limits) {
+            Ok(_) => Engine::Compiled,
+            Err(why) => {
+                return Err(refused(format!("the engine `compiled` cannot run this job: {why}"), LEAVE_OUT));
+            }
+        },
         EngineChoice::Cooperative if !limits.cooperative => {
             return Err(refused("this GPU has no cooperative launches", LEAVE_OUT));
         }
@@ -79,10 +92,23 @@ pub fn on_gpus(
         EngineChoice::Launch => Engine::Launch,
         EngineChoice::Auto => {
             let rates = gpus.first().and_then(|gpu| gpu.speed);
-            return Ok(fastest(spec.devices.precision, programs, (rates, limits), (fits, data_bytes)));
+            let precision = spec.devices.precision;
+            let compiled = (steps >= REPAID_STEPS).then(|| compiled_step(precision, programs, limits).ok());
+            let engines = (fits, data_bytes, compiled.flatten());
+            return Ok(fastest(precision, programs, (rates, limits), engines));
         }
     };
     Ok((engine, EngineReason::Spec))
+}
+
+/// What a step of a compiled kernel may take, in seconds.
+///
+/// # Errors
+/// Why there is no such kernel.
+fn compiled_step(precision: Precision, programs: &Programs, limits: GpuLimits) -> Result<f64, String> {
+    let sources = StepSources::new(programs, precision, limits.shared_bytes)?;
+    let clock_hz = limits.multiprocessor_flops_per_s / FLOPS_PER_CLOCK;
+    Ok(sources.full.cycles / clock_hz.max(1.0))
 }
 
 /// `queued`: whether sums over GPUs are queued like kernels.
@@ -110,7 +136,7 @@ fn fastest(
     precision: Precision,
     programs: &Programs,
     (rates, limits): (Option<GpuRates>, GpuLimits),
-    (fits, data_bytes): (bool, u64),
+    (fits, data_bytes, compiled_s): (bool, u64, Option<f64>),
 ) -> Chosen {
     let by_rates = |rates: GpuRates, engine| {
         // Streamed rows take as long with any engine.
@@ -130,6 +156,7 @@ fn fastest(
     let mut steps_s: Vec<_> = able
         .map(|(i, (engine, _))| (engine, rates.map_or_else(|| estimate(i), |rates| by_rates(rates, engine))))
         .rev()
+        .chain(compiled_s.map(|step_s| (Engine::Compiled, step_s)))
         .collect();
     steps_s.sort_by(|a, b| a.1.total_cmp(&b.1));
     let engine = steps_s.first().map_or(Engine::Graph, |(engine, _)| *engine);

@@ -6,6 +6,7 @@
 //! | `graph` | a node of a graph | the same | the same |
 //! | `cooperative` | a barrier over the grid | the rate of our own products over all multiprocessors | the same |
 //! | `persistent` | a barrier within the block | that of one multiprocessor | shared memory: what its banks give |
+//! | `compiled` | the same, which is too much: no rates are measured for it | the same | the same |
 //!
 //! With all engines the data's rows are in the GPU's memory and are read from there or the L2 cache. The block of
 //! `persistent` reads them through its multiprocessor's L1 cache, which is one unit with the shared memory (CUDA C++
@@ -68,7 +69,9 @@ impl GpuRates {
     pub fn speed(&self, engine: Engine, precision: Precision) -> Speed {
         let library = self.product(precision);
         let (processor, flops_per_s, instruction_s) = match engine {
-            Engine::Persistent => (Processor::GpuWalk, self.block_flops_per_s, self.block_barrier_s),
+            Engine::Persistent | Engine::Compiled => {
+                (Processor::GpuWalk, self.block_flops_per_s, self.block_barrier_s)
+            }
             Engine::Cooperative => (Processor::GpuWalk, self.grid_flops_per_s, self.barrier_s),
             // The CPU's engines have no rates here; `launch` is the closest.
             Engine::Launch | Engine::Serial | Engine::Team => (Processor::Gpu, library, self.launch_s),
@@ -76,7 +79,7 @@ impl GpuRates {
         };
         let (whole, shared) = ([self.cache_bytes_per_s, self.memory_bytes_per_s], self.shared_bytes_per_s);
         let ([cache_bytes_per_s, memory_bytes_per_s], rows_bytes_per_s) = match engine {
-            Engine::Persistent => ([shared; 2], whole.map(|rate| rate.min(shared))),
+            Engine::Persistent | Engine::Compiled => ([shared; 2], whole.map(|rate| rate.min(shared))),
             _ => (whole, whole),
         };
         let rates = MachineRates {

@@ -36,6 +36,7 @@ impl Lowered {
         devices: &ResolvedDevices,
         batch: usize,
         data_bytes: u64,
+        steps: u64,
     ) -> Result<Self, Problem> {
         let ChunkPolicy { spec, facts, machine, .. } = *policy;
         let streamed = policy.chunks(batch).is_some();
@@ -51,7 +52,8 @@ impl Lowered {
         } else {
             countable(&first, gpus.iter().map(|gpu| gpu.limits.most_elements).min().unwrap_or(0))?;
             sums = all_reduce::among(&devices.used, machine, summed(&first.train));
-            let (engine, reason) = engine_choice::on_gpus(spec, &first, &gpus, (sums.as_ref(), data_bytes))?;
+            let (engine, reason) =
+                engine_choice::on_gpus(spec, &first, &gpus, (sums.as_ref(), data_bytes), steps)?;
             if matches!(engine, Engine::Graph | Engine::Launch) && has_large_product(&first) {
                 fold_update = false;
                 first = lower(0, fold_update);

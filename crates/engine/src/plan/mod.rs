@@ -3,6 +3,7 @@
 //! Planning is pure: it takes what the data are ([`DatasetInfo`]) and what the machine is ([`Machine`]), and touches neither
 //! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
 
+pub mod agreement;
 mod all_reduce;
 mod chunk_policy;
 mod chunks;
@@ -83,7 +84,7 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let streamed = chunks.is_some();
     let data_bytes = if streamed { 0 } else { facts.resident_bytes() };
     let refused = |problem| PlanError::Problems(vec![problem]);
-    let lowered = Lowered::new(&policy, &devices, length.batch, data_bytes).map_err(refused)?;
+    let lowered = Lowered::new(&policy, &devices, length.batch, data_bytes, length.steps).map_err(refused)?;
     let Lowered { programs, peers, fold_update, chosen, sums } = lowered;
     let need = memory::Need { policy, fold_update, devices: &devices, data_bytes };
     need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;

@@ -7,11 +7,13 @@ mod in_place;
 mod initial;
 mod lower;
 mod memory_plan;
+mod step_source;
 
 pub use crate::op::*;
 pub use initial::{exported, imported, initial_parameter};
 pub use lower::{Options, Shard, lower, lower_inference};
 pub use memory_plan::{MemoryPlan, Offsets};
+pub use step_source::{StepOptions, StepSource, StepSources};
 
 use crate::vector::matmul::Kernel;
 

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     data::epoch_order,
     device::{Block, DeviceError, Grain, Lane, PassKind, Purpose, make_room},
-    event::Status,
+    event::{Event, Level, Status},
     program::Phase,
     spec::Policy,
     units,
@@ -151,6 +151,8 @@ impl TrainLoop<'_> {
             };
             self.pacing.step_time = ran.step_time.unwrap_or(self.pacing.step_time);
             self.non_finite = ran.non_finite;
+            let notice = ran.notice.map(|text| Event::Notice(Level::Warning, text));
+            self.outbox.events.extend(notice);
             position += self.steps_ended(position, steps, start);
             if let Some(prefetch) = prefetch {
                 prefetch.at(position);

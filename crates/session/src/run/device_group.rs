@@ -203,13 +203,15 @@ fn gpu_executor(
     programs: Programs,
     link: RankLink,
 ) -> Result<Box<dyn Executor>, DeviceError> {
-    use crate::device::cuda;
+    use crate::{device::cuda, plan::EngineReason};
 
     let alone = matches!(link, RankLink::Alone);
     let executor = cuda::CudaExecutor::new(cuda::CudaSetup {
         gpu: cuda::gpu(ordinal)?,
         programs,
         engine: trial.engine,
+        // An engine that was tried has shown it.
+        must_be_faster: matches!(trial.engine_reason, EngineReason::Fastest { .. }),
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
         link,

@@ -248,6 +248,7 @@ fn choice(engine: Engine) -> EngineChoice {
         Engine::Serial => EngineChoice::Serial,
         Engine::Team => EngineChoice::Team,
         Engine::Persistent => EngineChoice::Persistent,
+        Engine::Compiled => EngineChoice::Compiled,
         Engine::Cooperative => EngineChoice::Cooperative,
         Engine::Graph => EngineChoice::Graph,
         Engine::Launch => EngineChoice::Launch,

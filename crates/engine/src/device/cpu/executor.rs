@@ -330,7 +330,7 @@ impl Executor for CpuExecutor {
         self.report_ends(block.work, block.steps, [start, end], meters);
         let time = end - start;
         let step_time = Some(time / block.steps.max(1) as u32);
-        Ok(Ran { non_finite: self.worker.non_finite, step_time, waited: Duration::ZERO })
+        Ok(Ran { non_finite: self.worker.non_finite, step_time, ..Ran::default() })
     }
 
     fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {

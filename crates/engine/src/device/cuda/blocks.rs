@@ -2,10 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::{engines::LaunchKind as Part, executor::CudaExecutor, launch::Queued};
+use super::{
+    engines::{Attempt, COMPARED, LaunchKind as Part, LoadedEngine},
+    executor::CudaExecutor,
+    launch::Queued,
+};
 use crate::{
     device::{Block, DeviceError, Kind, Ledger, Meters, PassKind, Purpose},
-    op::{Phase, RunRecord},
+    op::{Hyper, Phase, RunRecord},
     plan::Engine,
 };
 
@@ -51,6 +55,12 @@ impl CudaExecutor {
             index: 0,
             slot: (block.slot + first) as u32,
         };
+        // Only the last step may have fewer rows.
+        let whole = (block.rows.saturating_sub(position) / batch).min(steps);
+        if trains {
+            self.prove(run, &table[..whole])?;
+        }
+        let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
         // Set before it is queued: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
         if trains {
@@ -66,8 +76,6 @@ impl CudaExecutor {
             // They go with the counters, in one copy.
             meters.ledger.copy(Kind::HostToDevice, Purpose::Constants, constants, Duration::ZERO);
         }
-        // Only the last step may have fewer rows.
-        let whole = (block.rows.saturating_sub(position) / batch).min(steps);
         let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {
             self.launch_marked(block, whole, whole < steps, first, meters.ledger)?
         } else {
@@ -119,5 +127,33 @@ impl CudaExecutor {
             self.gpu.advance(steps)?;
         }
         Ok(phases)
+    }
+
+    /// Tries the compiled step on the first steps of a block, from the state that is there, which stays. Where it fails, the
+    /// interpreter runs this block and all that follow.
+    fn prove(&mut self, run: RunRecord, hyper: &[Hyper]) -> Result<(), DeviceError> {
+        let Some(unproven) = self.unproven.take_if(|_| !hyper.is_empty()) else { return Ok(()) };
+        let (Some(compiled), Some(LoadedEngine::Persistent { threads })) =
+            (&self.train.compiled, &self.train.loaded_engine)
+        else {
+            return Ok(());
+        };
+        let values = self.layout.whole(self.layout.values);
+        let first =
+            self.places.place(values).ok_or_else(|| DeviceError::no_place(&self.gpu.context.name, values))?;
+        let attempt = Attempt {
+            run,
+            hyper: &hyper[..hyper.len().min(COMPARED)],
+            values: [first as usize, values.len],
+            log_width: unproven.log_width,
+            elements: self.train.elements,
+        };
+        let own = attempt.run(&self.gpu, &self.train.full, *threads, Some(compiled))?;
+        let other = attempt.run(&self.gpu, &self.train.full, *threads, None)?;
+        self.notice = unproven.verdict(&own, &other);
+        if self.notice.is_some() {
+            self.train.compiled = None;
+        }
+        Ok(())
     }
 }

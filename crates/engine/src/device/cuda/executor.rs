@@ -8,6 +8,7 @@ use super::{
     launch::{CallGuard, Stream, Watch},
     memory::{DeviceLog, Digest, Inputs},
     progress::Progress,
+    proof::Unproven,
 };
 use crate::{
     device::{Block, DETAILED_STEPS, DeviceError, Executor, Kind, Meters, Moved, Purpose, Ran},
@@ -36,6 +37,10 @@ pub struct CudaExecutor {
     pub(super) watch: Option<Watch>,
     /// Copies and bytes of the programs' instructions, until the ledger has them.
     pub(super) records: (u64, u64),
+    /// The proof that a compiled step owes until its first block.
+    pub(super) unproven: Option<Unproven>,
+    /// What a person should know of it, until it is reported.
+    pub(super) notice: Option<String>,
 }
 
 impl CudaExecutor {
@@ -69,6 +74,7 @@ impl CudaExecutor {
             non_finite: self.device_log.non_finite(),
             step_time: self.progress.step_time.take(),
             waited: Duration::ZERO,
+            notice: self.notice.take(),
         }
     }
 }
@@ -98,6 +104,9 @@ impl Executor for CudaExecutor {
 
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
         let _inside = self.enter()?;
+        if let Some(unproven) = self.unproven.as_mut().filter(|_| buffer == self.layout.train_targets) {
+            unproven.judge_by(rows);
+        }
         let Some(number) = self.layout.data_number(buffer) else { return Ok(Moved::Nothing) };
         let (waited, uploaded) = self.inputs.bind(&self.gpu, &self.progress.in_flight, number, rows)?;
         self.progress.uploaded(uploaded);

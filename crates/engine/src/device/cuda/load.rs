@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use super::{
     all_reduce::HostAllReduce,
-    engines::{GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
+    engines::{Compiled, GpuContext, Loaded, MOST_LAUNCHED, MOST_STEPS, Products, Steps},
     executor::CudaExecutor,
     ffi::{Context, Gpu},
     launch::HangTimeout,
     memory::{DeviceLog, Digest, Inputs, Staging},
     progress::Progress,
+    proof::Unproven,
 };
 use crate::{
     device::{DeviceError, RankLink},
     plan::{Engine, summed},
-    program::{Gather, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource},
+    program::{
+        Gather, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource, StepSources,
+    },
     units,
 };
 
@@ -24,6 +27,8 @@ pub struct CudaSetup {
     pub gpu: Gpu,
     pub programs: Programs,
     pub engine: Engine,
+    /// Whether the interpreter takes the place of a compiled step that is not faster.
+    pub must_be_faster: bool,
     pub precision: Precision,
     pub seed: u64,
     pub link: RankLink,
@@ -52,7 +57,15 @@ impl Loader<'_> {
         };
         let slowest_s = HangTimeout::slowest_s(full.cost(), full.instructions.len() + 1);
         let (full, last) = (encode(full)?, last.map(encode).transpose()?);
-        Ok(Loaded { loaded_engine: None, full, last, engine, elements: places.elements, slowest_s })
+        Ok(Loaded {
+            loaded_engine: None,
+            compiled: None,
+            full,
+            last,
+            engine,
+            elements: places.elements,
+            slowest_s,
+        })
     }
 
     /// The programs of training and of validation.
@@ -86,7 +99,7 @@ impl Loader<'_> {
 
 impl CudaExecutor {
     pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
-        let CudaSetup { gpu, programs, engine, precision, seed, link } = setup;
+        let CudaSetup { gpu, programs, engine, must_be_faster, precision, seed, link } = setup;
         let context = Context::open(gpu)?;
         let places = MemoryPlan::new(&programs);
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
@@ -108,8 +121,15 @@ impl CudaExecutor {
         let products = by_library.then(|| Products::new(&context, gpu.arena.at));
         let (layout, staging) = (&programs.layout, Staging::default());
         let mut loader = Loader { gpu: &gpu, layout, precision, staging, products };
-        let (train, validate) = loader.load_all(&programs, &places, engine)?;
+        let (mut train, validate) = loader.load_all(&programs, &places, engine)?;
         let Loader { staging, products, .. } = loader;
+        let mut unproven = None;
+        if engine == Engine::Compiled {
+            let sources = StepSources::new(&programs, precision, context.gpu.job_shared_bytes());
+            let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
+            train.compiled = Some(Compiled::load(&context, &sources.map_err(unusable)?)?);
+            unproven = Some(Unproven::new(&programs, precision, must_be_faster));
+        }
         let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
         let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
@@ -134,6 +154,8 @@ impl CudaExecutor {
             bytes: bytes as u64,
             most_steps,
             watch: None,
+            unproven,
+            notice: None,
             records,
         })
     }
@@ -143,8 +165,9 @@ impl CudaExecutor {
 fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
     let fits = 4 * elements as u64 <= gpu.job_shared_bytes();
     match engine {
-        Engine::Persistent if !fits && gpu.cooperative => Engine::Cooperative,
-        Engine::Persistent if !fits => Engine::Launch,
+        Engine::Compiled if fits => Engine::Persistent,
+        Engine::Persistent | Engine::Compiled if !fits && gpu.cooperative => Engine::Cooperative,
+        Engine::Persistent | Engine::Compiled if !fits => Engine::Launch,
         engine => engine,
     }
 }

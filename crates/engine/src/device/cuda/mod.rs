@@ -7,10 +7,10 @@
 //! | `memory` | memory of the device and of the host, what goes to the device and what comes back |
 //! | `launch` | kernels, streams, graphs; every wait of the host, and for how long |
 //! | `all_reduce` | sums over the devices of a run |
-//! | `engines` | the four ways to run steps |
+//! | `engines` | the five ways to run steps |
 //! | `measure` | a GPU's speeds, measured, and what it did when, for a trace |
 //! | `backend` | a GPU's memory and kernels below tensors |
-//! | `load`, `blocks`, `progress`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
+//! | `load`, `blocks`, `proof`, `progress`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
 
 mod all_reduce;
 mod backend;
@@ -24,6 +24,7 @@ mod load;
 mod measure;
 mod memory;
 mod progress;
+mod proof;
 
 use all_reduce::MOST_PEERS;
 pub use all_reduce::{Communicator, PeerAllReduce, connect, reaches};

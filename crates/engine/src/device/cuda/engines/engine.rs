@@ -13,14 +13,12 @@ use super::{
 use crate::{
     device::{
         DeviceError,
-        cuda::launch::{Graph, Shape, arguments, launch},
+        cuda::launch::{Graph, Shape, allow_shared, arguments, launch},
     },
     op::{Record, RunRecord},
     plan,
 };
 
-/// The driver's `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
-const MOST_DYNAMIC_SHARED: i32 = 8;
 /// Blocks that `interpret_grid` may have at most.
 const MOST_BLOCKS: u64 = 1024;
 const GRID_THREADS: u32 = 256;
@@ -66,8 +64,9 @@ impl GpuContext {
     }
 
     /// Runs `count` steps in one block, which keeps `elements` of the arena in shared memory.
-    fn interpret(
+    pub fn interpret(
         &self,
+        [arena, run]: [u64; 2],
         steps: &Steps,
         count: usize,
         threads: u32,
@@ -75,7 +74,7 @@ impl GpuContext {
     ) -> Result<(), DeviceError> {
         let shape = Shape { threads, shared_bytes: 4 * elements as u32, ..Shape::WARP };
         let Steps { records, count: ops, rows, own_rows, .. } = steps;
-        let (arena, run, count) = (self.arena.at, self.run.at, count as i32);
+        let count = count as i32;
         let arguments = arguments![records.at, *ops, arena, elements as i32, run, count, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, int, Run*, int, int, int).
         unsafe { self.launch(self.kernels.interpret, shape, arguments, "interpret") }
@@ -126,7 +125,7 @@ impl Loaded {
             )));
         }
         match engine {
-            plan::Engine::Persistent => {
+            plan::Engine::Persistent | plan::Engine::Compiled => {
                 let (bytes, room) = (4 * self.elements as u64, context.gpu.job_shared_bytes());
                 if bytes > room {
                     return Err(unusable(format!(
@@ -134,11 +133,8 @@ impl Loaded {
                          {room}; leave `devices.engine` to the plan"
                     )));
                 }
-                let set = context.driver.cuFuncSetAttribute;
                 // The largest possible: the limit belongs to the kernel, which training and validation share.
-                // SAFETY: the kernel belongs to a module of this context, which is current; the attribute is a number.
-                let status = unsafe { set(gpu.kernels.interpret, MOST_DYNAMIC_SHARED, room as i32) };
-                context.check(status, || format!("giving `interpret` {room} bytes of shared memory"))?;
+                allow_shared(context, gpu.kernels.interpret, room, "interpret")?;
                 Ok(LoadedEngine::Persistent { threads: interpreter_threads(full.widest) })
             }
             plan::Engine::Cooperative => {
@@ -175,8 +171,16 @@ impl Loaded {
         }
         let last = self.last.as_ref().filter(|_| has_last).map(|last| (last, 1));
         let full = (count > 0).then_some((&self.full, count));
+        if let Some(compiled) = &self.compiled {
+            return (full.map(|(_, count)| (count, false)).into_iter())
+                .chain(last.map(|_| (1, true)))
+                .try_for_each(|(count, is_last)| compiled.queue(gpu, count, is_last));
+        }
+        let places = [gpu.arena.at, gpu.run.at];
         full.into_iter().chain(last).try_for_each(|(steps, count)| match engine {
-            LoadedEngine::Persistent { threads } => gpu.interpret(steps, count, *threads, self.elements),
+            LoadedEngine::Persistent { threads } => {
+                gpu.interpret(places, steps, count, *threads, self.elements)
+            }
             LoadedEngine::Cooperative { blocks } => gpu.interpret_grid(steps, count, *blocks),
             _ => (0..count).try_for_each(|_| gpu.step(steps)),
         })

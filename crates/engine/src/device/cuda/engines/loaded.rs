@@ -1,6 +1,7 @@
 //! Programs of one kind, training or validation, with the engine that runs them.
 
 use super::{
+    compiled::Compiled,
     gpu_context::GpuContext,
     steps::{LaunchKind, Steps},
 };
@@ -42,6 +43,8 @@ pub struct Loaded {
     /// Made at its first use: to capture a sum by NCCL each GPU needs its own thread, since the library may connect the
     /// GPUs then. Dropped first: graphs hold what they captured.
     pub loaded_engine: Option<LoadedEngine>,
+    /// Kernels for these programs alone, in the place of the interpreter.
+    pub compiled: Option<Compiled>,
     pub full: Steps,
     pub last: Option<Steps>,
     pub engine: Engine,

@@ -1,12 +1,14 @@
-//! Programs as records, and the four ways to run them.
+//! Programs as records, and the five ways to run them.
 
+mod compiled;
 mod engine;
 mod gpu_context;
 mod loaded;
 mod product;
 mod steps;
 
+pub use compiled::{Attempt, COMPARED, Compiled, Outcome};
 pub use gpu_context::{GpuContext, QueuedSums};
-pub use loaded::{Loaded, MOST_LAUNCHED, MOST_STEPS};
+pub use loaded::{Loaded, LoadedEngine, MOST_LAUNCHED, MOST_STEPS};
 pub use product::Products;
 pub use steps::{LaunchKind, Steps};

@@ -50,6 +50,21 @@ pub fn is_large_product(record: &Record) -> bool {
         && record.at[0] != NONE
 }
 
+/// The driver's `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const MOST_DYNAMIC_SHARED: i32 = 8;
+
+/// Lets a kernel have so much dynamic shared memory.
+pub fn allow_shared(
+    context: &Context,
+    function: CUfunction,
+    bytes: u64,
+    name: &str,
+) -> Result<(), DeviceError> {
+    // SAFETY: the kernel belongs to a module of this context, which is current; the attribute is a number.
+    let status = unsafe { (context.driver.cuFuncSetAttribute)(function, MOST_DYNAMIC_SHARED, bytes as i32) };
+    context.check(status, || format!("giving `{name}` {bytes} bytes of shared memory"))
+}
+
 /// Queues a kernel.
 ///
 /// # Safety

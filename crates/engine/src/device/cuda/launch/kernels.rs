@@ -39,7 +39,7 @@ pub struct Kernels {
 unsafe impl Send for Kernels {}
 
 /// Machine code in the context; unloaded when it is dropped.
-struct Module {
+pub struct Module {
     context: Arc<Context>,
     handle: CUmodule,
 }
@@ -47,12 +47,7 @@ struct Module {
 impl Kernels {
     pub fn load(context: &Arc<Context>) -> Result<Self, DeviceError> {
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let code = code(context).map_err(unusable)?;
-        let mut module = Module { context: Arc::clone(context), handle: ptr::null_mut() };
-        // SAFETY: the code is a complete image from the compiler.
-        let status =
-            unsafe { (context.driver.cuModuleLoadData)(&raw mut module.handle, code.as_ptr().cast()) };
-        context.check(status, || "loading its kernels".into())?;
+        let module = Module::load(context, &code(context).map_err(unusable)?)?;
         Ok(Self {
             of_kind: Kind::ALL.iter().map(|kind| module.function(kind.kernel())).collect::<Result<_, _>>()?,
             advance: module.function("advance")?,
@@ -86,7 +81,24 @@ impl Kernels {
 }
 
 impl Module {
-    fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+    /// Kernels of a source of their own, which may call what all kernels call: from the cache, or from the compiler.
+    pub fn compiled(context: &Arc<Context>, text: &str) -> Result<Self, DeviceError> {
+        let source = sources::functions() + text;
+        let code = cached(context, "step.cu", &source);
+        let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
+        Self::load(context, &code.map_err(unusable)?.code)
+    }
+
+    fn load(context: &Arc<Context>, code: &[u8]) -> Result<Self, DeviceError> {
+        let mut module = Self { context: Arc::clone(context), handle: ptr::null_mut() };
+        // SAFETY: the code is a complete image from the compiler.
+        let status =
+            unsafe { (context.driver.cuModuleLoadData)(&raw mut module.handle, code.as_ptr().cast()) };
+        context.check(status, || "loading its kernels".into())?;
+        Ok(module)
+    }
+
+    pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
         let text = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
         let get = self.context.driver.cuModuleGetFunction;
@@ -124,14 +136,18 @@ fn code(context: &Context) -> Result<Vec<u8>, String> {
     if let Some((_, code)) = known.as_ref().filter(|(own, _)| *own == architecture) {
         return Ok(code.clone());
     }
-    let compiler = Compiler::open(context.driver.version / 1000, architecture)?;
-    let options = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".to_owned()];
-    let source = sources::joined();
-    let version = format!("{}.{}", compiler.version.0, compiler.version.1);
-    let parts = [source.as_bytes(), options[0].as_bytes(), options[1].as_bytes(), version.as_bytes()];
-    let Entry { code, trouble } =
-        cache::get(cache::folder().as_deref(), &parts, || compiler.cubin("kernels.cu", &source, &options))?;
+    let Entry { code, trouble } = cached(context, "kernels.cu", &sources::joined())?;
     *CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     *known = Some((architecture, code.clone()));
     Ok(code)
+}
+
+/// The machine code of a source, from the cache on disk or from the compiler.
+fn cached(context: &Context, name: &str, source: &str) -> Result<Entry, String> {
+    let architecture = context.gpu.architecture();
+    let compiler = Compiler::open(context.driver.version / 1000, architecture)?;
+    let options = [format!("--gpu-architecture=sm_{architecture}"), "--std=c++17".to_owned()];
+    let version = format!("{}.{}", compiler.version.0, compiler.version.1);
+    let parts = [source.as_bytes(), options[0].as_bytes(), options[1].as_bytes(), version.as_bytes()];
+    cache::get(cache::folder().as_deref(), &parts, || compiler.cubin(name, source, &options))
 }

@@ -14,6 +14,6 @@ pub use hang_timeout::HangTimeout;
 pub use heartbeat::{CallGuard, Heartbeat, Watch};
 pub use in_flight::{Done, InFlightQueue, Queued};
 pub(in crate::device::cuda) use kernel::arguments;
-pub use kernel::{Shape, is_large_product, launch, shape};
-pub use kernels::{Kernels, cache_trouble};
+pub use kernel::{Shape, allow_shared, is_large_product, launch, shape};
+pub use kernels::{Kernels, Module, cache_trouble};
 pub use stream::{Event, Stream};

@@ -1,4 +1,5 @@
-//! The criterion of parity: whether two runs agree within rounding.
+//! The criterion of parity: whether two runs agree within rounding. `runner parity` holds devices to it, and a GPU its
+//! compiled steps.
 
 use crate::spec::Precision;
 

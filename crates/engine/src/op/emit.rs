@@ -1,0 +1,185 @@
+//! Instructions as text of a compiled step: a record as a constant, and the call that reads it. Where an op has a form for
+//! sizes that are known (`kernels/step.cuh`), its own file says so.
+
+use std::fmt::Write;
+
+use super::{
+    Record,
+    record::{NONE, Precision},
+};
+
+/// How an operand of a product lies; the words of `kernels/step.cuh`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    AlongK,
+    AlongSide,
+    Ones,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AlongK => "ALONG_K",
+            Self::AlongSide => "ALONG_SIDE",
+            Self::Ones => "ONES",
+        }
+    }
+}
+
+/// The update of parameters as soon as their gradients are known. Places are those of the flat buffers.
+#[derive(Clone, Debug)]
+pub struct Learning {
+    /// The rule with its constants, as `Adam{hyper, ...}`.
+    pub rule: String,
+    pub values: u64,
+    pub gradients: u64,
+    pub state: Option<u64>,
+    /// Numbers of the flat buffer: from a parameter's first state to its second.
+    pub stride: usize,
+}
+
+/// What the text of instructions depends on beside their records.
+pub struct Emitter {
+    pub threads: u32,
+    pub precision: Precision,
+    /// The places of a batch's features and targets where a step finds them at one of two places.
+    pub batch: Option<[u64; 2]>,
+    pub learning: Option<Learning>,
+}
+
+impl Emitter {
+    /// A constant `op`.
+    pub fn record_text(&self, r: &Record) -> String {
+        let at = r.at.map(|at| match self.batch {
+            Some([x, _]) if at == x => "x".to_owned(),
+            Some([_, y]) if at == y => "y".to_owned(),
+            _ if at == NONE => "NONE".to_owned(),
+            _ => format!("{at}ull"),
+        });
+        let f = r.f.map(|f| format!("{f:?}f"));
+        let Record {
+            kind, rows, inputs, outputs, activation, loss, flags, layer, first, total_rows, n, ..
+        } = r;
+        format!(
+            "const Op op = {{{kind}, {rows}, {inputs}, {outputs}, {activation}, {loss}, 0, {flags}, {layer}, {first}, \
+             {total_rows}, {n}, {{{}}}, {:?}, {{{}}}}};",
+            f.join(", "),
+            r.scale,
+            at.join(", ")
+        )
+    }
+
+    /// A call of what interpreters call.
+    pub(super) fn call(&self, r: &Record) -> String {
+        format!("{} {}(op, own, at, s);", self.record_text(r), r.kind().function())
+    }
+
+    /// A product `[m, k, n]` in tiles. `made`: the call that makes its `Product` from `op`; `to`: the place of the gradient
+    /// that it makes, if it makes one.
+    pub(super) fn product(
+        &self,
+        r: &Record,
+        made: &str,
+        shape: [i32; 3],
+        sides: [Side; 2],
+        to: Option<u64>,
+    ) -> String {
+        let mut text = format!("{} const Product c = {made}; ", self.record_text(r));
+        let finish = match to {
+            Some(to) => self.learn(to, shape[2]),
+            None => "c.finish(i, j, z);".to_owned(),
+        };
+        self.tiles(&mut text, shape, sides, ["c.a", "c.b", "c.flags"], &finish);
+        text
+    }
+
+    /// Sums of the columns of `[rows, columns]`: a product with a row of ones.
+    pub(super) fn column_sums(&self, r: &Record, [rows, columns]: [i32; 2]) -> String {
+        let mut text = format!("{} const Learn out = bias_gradient_out(op, own, at); ", self.record_text(r));
+        let finish = match self.learning {
+            Some(_) => self.learn(r.at[1], columns),
+            None => "out(j, z);".to_owned(),
+        };
+        let operands = ["0", "own + op.at[0]", "0"];
+        self.tiles(&mut text, [1, rows, columns], [Side::Ones, Side::AlongSide], operands, &finish);
+        text
+    }
+
+    fn tiles(
+        &self,
+        text: &mut String,
+        shape: [i32; 3],
+        [a, b]: [Side; 2],
+        [left, right, flags]: [&str; 3],
+        finish: &str,
+    ) {
+        let Tiles { rows, columns, lanes, depth, .. } = Tiles::best(shape, self.threads);
+        let [m, k, n] = shape;
+        let (a, b) = (a.name(), b.name());
+        let _ = write!(
+            text,
+            "product_tiles<{m}, {n}, {k}, {rows}, {columns}, {lanes}, {depth}, {a}, {b}>({left}, {right}, {flags}, s, \
+             [&](int i, int j, float z) {{ {finish} }});"
+        );
+    }
+
+    /// What becomes of element (i, j) of a gradient that begins at `to`.
+    fn learn(&self, to: u64, columns: i32) -> String {
+        let Some(Learning { rule, values, gradients, state, stride }) = &self.learning else {
+            return "c.finish(i, j, z);".to_owned();
+        };
+        let offset = to - gradients;
+        let state =
+            state.map_or("0".to_owned(), |state| format!("own + {} + i * {columns} + j", state + offset));
+        format!("learn({rule}, own + {} + i * {columns} + j, {state}, {stride}u, z);", values + offset)
+    }
+}
+
+/// How the threads of a block share a product.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiles {
+    /// Rows of a thread's tile.
+    pub rows: i32,
+    pub columns: i32,
+    /// That share the terms of a tile.
+    pub lanes: i32,
+    /// Terms that are loaded at a time.
+    pub depth: i32,
+    /// That have work.
+    pub warps: i32,
+    /// Estimated cycles.
+    pub cycles: f64,
+}
+
+impl Tiles {
+    /// The fastest by an estimate: a multiprocessor does 128 multiply-adds and brings 32 numbers from shared memory in a cycle,
+    /// a thread waits some 25 cycles for each exchange between lanes and some 30 for the first numbers.
+    pub fn best([m, k, n]: [i32; 3], threads: u32) -> Self {
+        let depth = [4, 2, 1].into_iter().find(|depth| k % depth == 0).unwrap_or(1);
+        let threads = threads as i32;
+        let mut best = Self { rows: 1, columns: 1, lanes: 1, depth, warps: 1, cycles: f64::INFINITY };
+        for rows in [1, 2, 4] {
+            for columns in [1, 2, 4] {
+                for lanes in [1, 2, 4, 8, 16, 32] {
+                    let beside = (m + rows - 1) / rows * ((n + columns - 1) / columns);
+                    let warps = (beside * lanes + 31) / 32;
+                    let rounds = f64::from((warps + threads / 32 - 1) / (threads / 32));
+                    let terms = f64::from((k / depth + lanes - 1) / lanes * depth);
+                    let tile = f64::from(rows * columns);
+                    let busy = f64::from(warps.min(threads / 32));
+                    // In turns of four schedulers, and at least the latency of a chain of sums.
+                    let work = terms * (tile / 4.0 + f64::from(rows + columns) * 0.5) * busy;
+                    let alone = terms * (tile + f64::from(rows + columns) * 2.0 + 4.0);
+                    let exchanges =
+                        f64::from(lanes).log2() * 25.0 + tile * 2.0 * (1.0 - 1.0 / f64::from(lanes));
+                    let cycles =
+                        rounds * (30.0 + work.max(alone) + exchanges + tile * 4.0 / f64::from(lanes));
+                    if cycles < best.cycles {
+                        best = Self { rows, columns, lanes, depth, warps: warps.min(threads / 32), cycles };
+                    }
+                }
+            }
+        }
+        best
+    }
+}

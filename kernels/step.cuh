@@ -1,0 +1,240 @@
+// Pieces of a compiled step: what crates/engine/src/program/step_source.rs puts together for one trial.
+//
+// Interpreters read sizes from records. Here a size is a template's parameter or the field of a constant record, so that
+// loops unroll, divisions vanish and tiles live in registers. One block holds the trial in shared memory. Between two
+// barriers stand pieces that do not touch each other's numbers, each at a warp of its own (`piece`).
+
+// The block's threads, counted from a piece's first warp.
+__device__ __forceinline__ Solo piece(unsigned first, unsigned threads) {
+    return Solo(threadIdx.x >= first ? threadIdx.x - first : threadIdx.x + threads - first, threads);
+}
+
+// N numbers that follow each other, by as few loads as their alignment allows.
+template <int N, bool ALIGNED>
+__device__ __forceinline__ void load(float (&to)[N], const float* from) {
+    if (ALIGNED && N % 4 == 0) {
+#pragma unroll
+        for (int q = 0; q < N / 4; q++) {
+            float4 v = ((const float4*)from)[q];
+            to[4 * q] = v.x, to[4 * q + 1] = v.y, to[4 * q + 2] = v.z, to[4 * q + 3] = v.w;
+        }
+    } else if (ALIGNED && N % 2 == 0) {
+#pragma unroll
+        for (int q = 0; q < N / 2; q++) {
+            float2 v = ((const float2*)from)[q];
+            to[2 * q] = v.x, to[2 * q + 1] = v.y;
+        }
+    } else {
+#pragma unroll
+        for (int q = 0; q < N; q++) to[q] = from[q];
+    }
+}
+
+// A lane has COUNT sums, of which LANES lanes, APART from each other, have a part each. Each exchange halves what a lane still
+// has. Returns the number of the first element that is this lane's in the end; fewer elements than lanes are several lanes'.
+template <int COUNT, int LANES, int APART, int N>
+__device__ __forceinline__ int share_out(float (&own)[N]) {
+    if constexpr (LANES == 1) {
+        return 0;
+    } else {
+        const int DISTANCE = APART * (LANES / 2), HALF = COUNT / 2;
+        bool upper = threadIdx.x & DISTANCE;
+        if constexpr (COUNT == 1) own[0] += __shfl_xor_sync(ALL_LANES, own[0], DISTANCE);
+#pragma unroll
+        for (int q = 0; q < HALF; q++) {
+            float given = upper ? own[q] : own[q + HALF], kept = upper ? own[q + HALF] : own[q];
+            own[q] = kept + __shfl_xor_sync(ALL_LANES, given, DISTANCE);
+        }
+        return (upper ? HALF : 0) + share_out<(COUNT > 1 ? HALF : 1), LANES / 2, APART>(own);
+    }
+}
+
+// How an operand lies: its numbers along k follow each other, those along its side of C do, or all of it is ones.
+enum Side { ALONG_K, ALONG_SIDE, ONES };
+
+// DEPTH steps of k by TILE numbers of a side of C, of which there are SIZE, from (k0, side0) on. What lies beyond the side
+// is read from its last row, and nobody stores what comes of it.
+template <int K, int SIZE, int DEPTH, int TILE, Side SIDE>
+__device__ __forceinline__ void operands(float (&to)[DEPTH][TILE], const float* from, int k0, int side0, int flags) {
+    if (SIDE == ALONG_SIDE) {
+#pragma unroll
+        for (int p = 0; p < DEPTH; p++) {
+            if (SIZE % TILE == 0) {
+                load<TILE, true>(to[p], from + (k0 + p) * SIZE + side0);
+            } else {
+#pragma unroll
+                for (int q = 0; q < TILE; q++)
+                    to[p][q] = from[(k0 + p) * SIZE + (side0 + q < SIZE ? side0 + q : SIZE - 1)];
+            }
+        }
+    } else {
+#pragma unroll
+        for (int q = 0; q < TILE; q++) {
+            float row[DEPTH];
+            int side = SIZE % TILE == 0 || side0 + q < SIZE ? side0 + q : SIZE - 1;
+            if (SIDE == ALONG_K) load<DEPTH, true>(row, from + side * K + k0);
+#pragma unroll
+            for (int p = 0; p < DEPTH; p++) to[p][q] = SIDE == ONES ? 1.0f : row[p];
+        }
+    }
+#pragma unroll
+    for (int p = 0; p < DEPTH; p++)
+#pragma unroll
+        for (int q = 0; q < TILE; q++) to[p][q] = operand(to[p][q], flags);
+}
+
+// C[M, N] = A B, with A [M, K] and B [K, N]: finish(i, j, sum) once for each element. A thread owns tiles of TM x TN and every
+// LANES-th group of DEPTH terms; the LANES lanes of a tile lie 32 / LANES apart, so that neighbours read neighbouring numbers.
+// Where B lies along k, neighbours begin at different groups, or they would meet at one bank of shared memory.
+template <int M, int N, int K, int TM, int TN, int LANES, int DEPTH, Side A, Side B, class Finish>
+__device__ __forceinline__ void product_tiles(const float* a, const float* b, int flags, Solo s, Finish finish) {
+    const int DOWN = (M + TM - 1) / TM, ACROSS = (N + TN - 1) / TN, BESIDE = 32 / LANES;
+    const int GROUPS = K / DEPTH, TURNS = (GROUPS + LANES - 1) / LANES;
+    const bool TURNED = B == ALONG_K && GROUPS % LANES == 0;
+    int lane = lane_of(s.thread), part = lane / BESIDE;
+    for (unsigned warp = s.thread / 32; warp * BESIDE < DOWN * ACROSS; warp += s.threads / 32) {
+        int tile = warp * BESIDE + lane % BESIDE;
+        bool inside = tile < DOWN * ACROSS;
+        int i0 = inside ? tile / ACROSS * TM : 0, j0 = inside ? tile % ACROSS * TN : 0;
+        float sum[TM * TN] = {};
+#pragma unroll 8
+        for (int turn = 0; turn < TURNS; turn++) {
+            int group = part + LANES * (TURNED ? (turn + j0 / TN) % TURNS : turn);
+            if (GROUPS % LANES != 0 && group >= GROUPS) break;
+            float left[DEPTH][TM], right[DEPTH][TN];
+            operands<K, M, DEPTH, TM, A>(left, a, group * DEPTH, i0, flags);
+            operands<K, N, DEPTH, TN, B>(right, b, group * DEPTH, j0, flags);
+#pragma unroll
+            for (int p = 0; p < DEPTH; p++)
+#pragma unroll
+                for (int i = 0; i < TM; i++)
+#pragma unroll
+                    for (int j = 0; j < TN; j++) sum[i * TN + j] = fmaf(left[p][i], right[p][j], sum[i * TN + j]);
+        }
+        int first = share_out<TM * TN, LANES, BESIDE>(sum);
+        const int MINE = TM * TN / LANES > 0 ? TM * TN / LANES : 1, ALIKE = LANES / (TM * TN) > 0 ? LANES / (TM * TN) : 1;
+        if (!inside || part % ALIKE != 0) continue;
+#pragma unroll
+        for (int q = 0; q < MINE; q++) {
+            int i = i0 + (first + q) / TN, j = j0 + (first + q) % TN;
+            if ((M % TM == 0 || i < M) && (N % TN == 0 || j < N)) finish(i, j, sum[q]);
+        }
+    }
+}
+
+// One parameter's update by its gradient, as soon as that is known; `n`: from a state to the next.
+template <class Rule>
+__device__ __forceinline__ void learn(const Rule& rule, float* w, float* state, unsigned n, float gradient) {
+    float of[3] = {};
+#pragma unroll
+    for (int k = 0; k < Rule::MOST; k++)
+        if (k < rule.states) of[k] = state[k * n];
+    rule(*w, gradient, of[0], of[1], of[2]);
+#pragma unroll
+    for (int k = 0; k < Rule::MOST; k++)
+        if (k < rule.states) state[k * n] = of[k];
+}
+
+// ------------------------------------------------------------------------------------------------------ rows ahead
+
+// Copies N numbers to shared memory, in the background where the GPU can: they are there behind `copied` and a barrier.
+template <int N>
+__device__ __forceinline__ void copy_ahead(float* to, const float* from) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    u32 at = (u32)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(4 * N) : "memory");
+#else
+    float of[N];
+    load<N, true>(of, from);
+#pragma unroll
+    for (int q = 0; q < N; q++) to[q] = of[q];
+#endif
+}
+
+__device__ __forceinline__ void copied() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// ROWS rows of WIDTH numbers, N at a time if they are aligned: row i of the batch has the number rows[i] in `from`.
+template <int ROWS, int WIDTH, int N>
+__device__ __forceinline__ void rows_ahead(float* to, const float* from, const u32* rows, Solo s) {
+    if (N > 1 && (u64)from % (4 * N)) return rows_ahead<ROWS, WIDTH, 1>(to, from, rows, s);
+    const unsigned PIECES = WIDTH / N;
+#pragma unroll 4
+    for (unsigned i = s.thread; i < ROWS * PIECES; i += s.threads)
+        copy_ahead<N>(to + i * N, from + (u64)rows[i / PIECES] * WIDTH + i % PIECES * N);
+}
+
+// -------------------------------------------------------------------------------------------------------- the steps
+//
+// P, which the host generates, has the sizes; `step`, the pieces of a step with barriers between them; and where it fetches
+// rows ahead (AHEAD), `numbers`, the numbers of a step's rows, and `fetch`, which copies them. Then the batch and the one
+// after it have a place each, X and Y, and every step finds its own under way since the step before.
+
+template <class P>
+__device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps) {
+    if (blockIdx.x > 0) return;
+    extern __shared__ __align__(16) unsigned char dyn_smem[];
+    __shared__ double sums[2 * SUMS];
+    __shared__ u64 non_finite;
+    __shared__ u32 rows[2][P::AHEAD ? P::ROWS : 1];
+    const unsigned EACH = (P::ROWS + P::THREADS - 1) / P::THREADS;   // numbers of rows of a thread
+    float* own = (float*)dyn_smem;
+    Run at = *run;
+    const Hyper* table = at.hyper ? at.hyper + at.index : 0;
+    Hyper hyper = {}, next = {};
+    if (table) hyper = table[0];
+    double* sums_home = at.sums;
+    u64* non_finite_home = at.non_finite;
+    u32 index = at.index;
+    for (int i = threadIdx.x; i < P::ELEMENTS; i += P::THREADS) own[i] = arena[i];
+    for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums[i] = at.sums[i];
+    if (threadIdx.x == 0) non_finite = *at.non_finite;
+    at.hyper = &hyper, at.index = 0, at.sums = sums, at.non_finite = &non_finite;
+    if (P::AHEAD) {
+        Run after = at;
+        next_step(after, P::BATCH, P::ROWS);
+        for (unsigned i = threadIdx.x; i < P::ROWS; i += P::THREADS) {
+            rows[0][i] = P::number(at, i);
+            if (steps > 1) rows[1][i] = P::number(after, i);
+        }
+        __syncthreads();
+        P::fetch(own, at, rows[0], 0);
+        copied();
+    }
+    __syncthreads();
+    for (int step = 0; step < steps; step++) {
+        int now = step & 1;
+        u32 later[EACH];
+        if (table && step + 1 < steps) next = table[step + 1];
+        if (P::AHEAD && step + 1 < steps) P::fetch(own, at, rows[now ^ 1], now ^ 1);
+        if (P::AHEAD && step + 2 < steps) {
+            Run after = at;
+            next_step(after, 2 * P::BATCH, 2 * P::ROWS);
+#pragma unroll
+            for (unsigned k = 0; k < EACH; k++) {
+                unsigned i = threadIdx.x + k * P::THREADS;
+                later[k] = i < P::ROWS ? P::number(after, i) : 0;
+            }
+        }
+        P::step(own, at, now);
+        if (P::AHEAD && step + 2 < steps) {   // this step's numbers were read in the step before
+#pragma unroll
+            for (unsigned k = 0; k < EACH; k++)
+                if (threadIdx.x + k * P::THREADS < P::ROWS) rows[now][threadIdx.x + k * P::THREADS] = later[k];
+        }
+        copied();
+        next_step(at, P::BATCH, P::ROWS);
+        at.index = 0, hyper = next;   // a table of one row
+        __syncthreads();   // the step is done
+    }
+    for (int i = threadIdx.x; i < P::ELEMENTS; i += P::THREADS) arena[i] = own[i];
+    for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums_home[i] = sums[i];
+    if (threadIdx.x == 0) {
+        *non_finite_home = non_finite;
+        run->step = at.step, run->position = at.position, run->offset = at.offset;
+        run->index = index + steps, run->slot = at.slot;
+    }
+}

@@ -1,0 +1,236 @@
+//! Kernels that are compiled for one program: every loss and odd sizes beside the reference, the interpreter's numbers,
+//! and barriers of which none may be missing. Whole epochs under every rule are in `programs`, with the other engines.
+
+use runner::{
+    program::{
+        Adam, Hyper, LossKind, Options, Programs, Role, Sgd, Shard, StepSource, UpdateRule, lower,
+        reference::Memory,
+    },
+    spec::{Layer, Metric, Policy},
+};
+
+use super::{
+    driver::{Driver, Order},
+    machine::{Engine, Machine},
+};
+use crate::conformance::{Bench, Numbers, bits, close, gradients::linear};
+
+/// An experiment of full batches and one smaller one.
+pub struct Job {
+    pub layers: Vec<Layer>,
+    pub loss: LossKind,
+    pub features: usize,
+    pub targets: usize,
+    pub batch: usize,
+    pub rule: UpdateRule,
+}
+
+pub const PLAIN: UpdateRule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+pub const ADAM: UpdateRule = UpdateRule::Adam(Adam {
+    beta2: 0.99,
+    one_minus_beta2: 0.01,
+    eps: 1e-3,
+    weight_decay: 0.0,
+    decoupled: false,
+});
+
+const STEPS: usize = 5;
+
+impl Job {
+    /// 64-32-10 under Adam.
+    pub fn digits() -> Self {
+        let layers = vec![linear(32, true), Layer::Relu, linear(10, true)];
+        let loss = LossKind::CrossEntropy;
+        Self { layers, loss, features: 64, targets: 1, batch: 32, rule: ADAM }
+    }
+
+    pub fn linear_regression() -> Self {
+        let layers = vec![linear(1, true)];
+        Self { layers, loss: LossKind::Mse, features: 2, targets: 1, batch: 32, rule: PLAIN }
+    }
+
+    pub fn programs(&self) -> Programs {
+        lower(&Options {
+            layers: &self.layers,
+            loss: self.loss,
+            features: self.features,
+            targets: self.targets,
+            rule: self.rule,
+            clip: None,
+            metrics: &[Metric::Loss],
+            policy: Policy::Buffered,
+            log_slots: STEPS + 1,
+            batch: self.batch,
+            last: Some(self.batch.div_ceil(2)),
+            validation: None,
+            keeps_prediction: false,
+            ordered: true,
+            streamed: false,
+            shard: Shard::WHOLE,
+            fold_update: true,
+        })
+    }
+
+    fn bench(&self, programs: &Programs) -> Bench {
+        let mut bench = Bench::new(Some(&programs.layout));
+        let (mut numbers, rows) = (Numbers(31), self.batch * (STEPS + 1));
+        bench.contents[0] = numbers.take(rows * self.features);
+        bench.contents[1] = match self.loss.classifies() {
+            true => (0..rows).map(|row| (row * 3 % 10) as f32).collect(),
+            false => numbers.take(rows * self.targets),
+        };
+        bench.contents[4] = (0..rows).map(|i| (i * 7 % rows) as f32).collect();
+        for parameter in &programs.layout.parameters {
+            let scale = 1.0 / (parameter.shape[0] as f32).sqrt();
+            for i in parameter.offset..parameter.offset + parameter.elements() {
+                bench.contents[programs.layout.values.0][i] = numbers.next() * scale;
+            }
+        }
+        bench
+    }
+}
+
+fn hyper() -> Vec<Hyper> {
+    let hyper = |t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, decay_factor: 1.0 };
+    (0..=STEPS).map(hyper).collect()
+}
+
+/// What lasts, after some full steps and a smaller one.
+fn run(driver: &Driver, engine: Engine, programs: &Programs, bench: &Bench) -> Vec<Vec<f32>> {
+    let (mut machine, hyper) = (Machine::new(driver, bench), hyper());
+    machine.run(engine, &programs.train, STEPS, &hyper[..STEPS]);
+    machine.run(engine, programs.train_last.as_ref().unwrap(), 1, &hyper[STEPS..]);
+    kept(bench, &machine.read()).map(|(_, numbers)| numbers).collect()
+}
+
+fn kept(bench: &Bench, all: &[Vec<f32>]) -> impl Iterator<Item = (usize, Vec<f32>)> {
+    let lasts = |role: Role| matches!(role, Role::Values | Role::State | Role::Log);
+    let buffers = bench.layout.buffers.iter().enumerate().skip(5);
+    buffers
+        .filter(move |(_, b)| lasts(b.role))
+        .map(|(i, _)| (i, all[i - 5].clone()))
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+fn check(driver: &Driver, job: &Job, what: &str) {
+    let programs = job.programs();
+    let bench = job.bench(&programs);
+    let mut memory: Memory = bench.memory();
+    for (step, hyper) in hyper().into_iter().enumerate() {
+        memory.hyper = hyper;
+        let program = if step < STEPS { &programs.train } else { programs.train_last.as_ref().unwrap() };
+        memory.run(&program.instructions);
+        memory.position += program.batch;
+        memory.step += 1;
+    }
+    let mut first = None;
+    for order in Order::ALL {
+        driver.order(order);
+        let got = run(driver, Engine::Compiled, &programs, &bench);
+        match &first {
+            Some(first) => assert!(*first == bits(&got), "{what}, {order:?}: other bits"),
+            None => {
+                for ((i, want), got) in kept(&bench, &vec![Vec::new(); bench.layout.buffers.len()]).zip(&got)
+                {
+                    drop(want);
+                    close(
+                        got,
+                        &memory.buffers[i],
+                        1e-5,
+                        &format!("{what}: {}", bench.layout.buffers[i].name),
+                    );
+                }
+                first = Some(bits(&got));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_loss_at_odd_sizes_follows_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    for (loss, targets) in
+        [(LossKind::Mse, 3), (LossKind::L1, 1), (LossKind::Huber, 5), (LossKind::CrossEntropy, 1)]
+    {
+        let outputs = if loss.classifies() { 10 } else { targets };
+        for (features, hidden, batch, rule) in
+            [(7, 9, 13, ADAM), (64, 32, 32, PLAIN), (1, 1, 1, PLAIN), (30, 50, 70, ADAM)]
+        {
+            let layers = vec![linear(hidden, true), Layer::Tanh, linear(outputs, true)];
+            let what = format!("{loss:?} {features}-{hidden}-{outputs} of {batch}");
+            check(driver, &Job { layers, loss, features, targets, batch, rule }, &what);
+        }
+    }
+}
+
+#[test]
+fn the_jobs_that_it_is_for_follow_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    check(driver, &Job::digits(), "digits");
+    check(driver, &Job::linear_regression(), "linear regression");
+    let deep = vec![
+        linear(64, true),
+        Layer::Relu,
+        linear(64, true),
+        Layer::Gelu,
+        linear(64, true),
+        Layer::Sigmoid,
+        linear(1, true),
+    ];
+    check(
+        driver,
+        &Job { layers: deep, batch: 64, features: 10, ..Job::linear_regression() },
+        "three hidden layers",
+    );
+}
+
+/// Takes each barrier away in turn: some order of threads then gives other numbers.
+#[test]
+fn no_barrier_can_be_missing() {
+    let Some(driver) = Driver::get() else { return };
+    let job = Job::digits();
+    let programs = job.programs();
+    let bench = job.bench(&programs);
+    let left = |source: &StepSource| {
+        let mut all = Vec::new();
+        for order in Order::ALL {
+            driver.order(order);
+            let mut machine = Machine::new(driver, &bench);
+            let module = machine.compiled(&source.text);
+            machine.run_compiled(module, source, &programs.train, STEPS, &hyper()[..STEPS]);
+            all.push(bits(&kept(&bench, &machine.read()).map(|(_, numbers)| numbers).collect::<Vec<_>>()));
+        }
+        all
+    };
+    let source = Machine::new(driver, &bench).source(&programs.train);
+    let right = left(&source);
+    assert!(right.iter().all(|bits| *bits == right[0]));
+    const BARRIER: &str = "        __syncthreads();\n";
+    let barriers: Vec<usize> = source.text.match_indices(BARRIER).map(|(at, _)| at).collect();
+    assert_eq!(barriers.len() + 1, source.barriers, "one more ends the step:\n{}", source.text);
+    for at in barriers {
+        let text = source.text[..at].to_owned() + &source.text[at + BARRIER.len()..];
+        let found = left(&StepSource { text, ..source.clone() });
+        assert!(
+            found.iter().any(|bits| *bits != right[0]),
+            "nothing shows that a barrier is missing:\n{}",
+            source.text
+        );
+    }
+}
+
+/// What makes a step short: few barriers, rows that are fetched ahead, updates where gradients are made.
+#[test]
+fn a_step_has_few_barriers() {
+    let Some(driver) = Driver::get() else { return };
+    for (job, barriers) in [(Job::digits(), 5), (Job::linear_regression(), 4)] {
+        let programs = job.programs();
+        let source = Machine::new(driver, &job.bench(&programs)).source(&programs.train);
+        assert_eq!(source.barriers, barriers, "{}", source.text);
+        assert!(source.text.contains("rows_ahead<") && !source.text.contains("gather_op"), "{}", source.text);
+        let learns = matches!(job.rule, UpdateRule::Adam(_));
+        assert_eq!(source.text.contains("learn(Adam{"), learns, "{}", source.text);
+        assert!(!source.text.contains("adam_op"), "{}", source.text);
+    }
+}
