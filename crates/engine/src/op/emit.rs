@@ -10,13 +10,13 @@ use super::{
 
 /// How an operand of a product lies; the words of `kernels/step.cuh`.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Side {
+pub(super) enum Operand {
     AlongK,
     AlongSide,
     Ones,
 }
 
-impl Side {
+impl Operand {
     fn name(self) -> &'static str {
         match self {
             Self::AlongK => "ALONG_K",
@@ -81,7 +81,7 @@ impl Emitter {
         r: &Record,
         made: &str,
         shape: [i32; 3],
-        sides: [Side; 2],
+        sides: [Operand; 2],
         to: Option<u64>,
     ) -> String {
         let mut text = format!("{} const Product c = {made}; ", self.record_text(r));
@@ -101,7 +101,7 @@ impl Emitter {
             None => "out(j, z);".to_owned(),
         };
         let operands = ["0", "own + op.at[0]", "0"];
-        self.tiles(&mut text, [1, rows, columns], [Side::Ones, Side::AlongSide], operands, &finish);
+        self.tiles(&mut text, [1, rows, columns], [Operand::Ones, Operand::AlongSide], operands, &finish);
         text
     }
 
@@ -109,7 +109,7 @@ impl Emitter {
         &self,
         text: &mut String,
         shape: [i32; 3],
-        [a, b]: [Side; 2],
+        [a, b]: [Operand; 2],
         [left, right, flags]: [&str; 3],
         finish: &str,
     ) {

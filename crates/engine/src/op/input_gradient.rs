@@ -2,7 +2,7 @@
 
 use super::{
     Access, Activation, Cost, Emitter, Encoder, Kind, Operation, Record, Refused, Size, Slice,
-    emit::Side,
+    emit::Operand,
     product,
     reference::{Memory, product_of, transposed},
     split::Split,
@@ -78,7 +78,7 @@ impl Operation for InputGradient {
 
     fn emit(&self, r: &Record, e: &Emitter) -> String {
         let shape = [r.rows, r.outputs, r.inputs];
-        e.product(r, "input_gradient_product(op, own)", shape, [Side::AlongK, Side::AlongK], None)
+        e.product(r, "input_gradient_product(op, own)", shape, [Operand::AlongK, Operand::AlongK], None)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     Access, ActivateBackward, Activation, Backward, BiasGradient, Cost, Emitter, Encoder, InputGradient,
     Kind, Lowering, Operation, Record, Refused, Size, Slice, WeightGradient,
-    emit::Side,
+    emit::Operand,
     product,
     reference::{Memory, product_of},
     split::Split,
@@ -109,7 +109,7 @@ impl Operation for Linear {
 
     fn emit(&self, r: &Record, e: &Emitter) -> String {
         let shape = [r.rows, r.inputs, r.outputs];
-        e.product(r, "linear_product(op, own)", shape, [Side::AlongK, Side::AlongSide], None)
+        e.product(r, "linear_product(op, own)", shape, [Operand::AlongK, Operand::AlongSide], None)
     }
 
     fn learns(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::{
     Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
     bias_gradient,
-    emit::Side,
+    emit::Operand,
     product,
     reference::{Memory, product_of, transposed},
     run::{Context, RowFetch, Slices},
@@ -81,7 +81,7 @@ impl Operation for WeightGradient {
 
     fn emit(&self, r: &Record, e: &Emitter) -> String {
         let shape = [r.inputs, r.rows, r.outputs];
-        let sides = [Side::AlongSide, Side::AlongSide];
+        let sides = [Operand::AlongSide, Operand::AlongSide];
         e.product(r, "weight_gradient_product(op, own, at)", shape, sides, Some(r.at[2]))
     }
 }

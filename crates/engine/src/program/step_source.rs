@@ -265,15 +265,7 @@ fn fetch(gather: &Gather, r: &Record, behind: usize) -> String {
     let Gather { rows, width, target_width, .. } = gather;
     let [x, y] = [r.at[0], r.at[1]];
     let (other_x, other_y) = (behind, behind + aligned(gather.x.len));
-    let by = |width: &usize| {
-        if width % 4 == 0 {
-            4
-        } else if width % 2 == 0 {
-            2
-        } else {
-            1
-        }
-    };
+    let by = |width: &usize| [4, 2].into_iter().find(|n| width.is_multiple_of(*n)).unwrap_or(1);
     let number =
         Emitter { threads: 0, precision: Precision::F32, batch: None, learning: None }.record_text(r);
     format!(

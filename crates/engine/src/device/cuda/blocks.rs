@@ -57,9 +57,7 @@ impl CudaExecutor {
         };
         // Only the last step may have fewer rows.
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
-        if trains {
-            self.prove(run, &table[..whole])?;
-        }
+        self.prove(run, table.get(..whole).filter(|_| trains).unwrap_or_default())?;
         let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
         // Set before it is queued: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
