@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
-    plan::{DeviceId, Engine, Machine, PlanError, Trial},
+    plan::{Engine, Machine, PlanError, Trial},
     record::text_table,
     report::Estimate,
     run::{Datasets, Exit, Planned, Prepared, prepare, print, refuse},
@@ -85,13 +85,16 @@ fn obstacle(trial: &Trial) -> Option<String> {
             "virtual devices share the host's processor, so their times say nothing of GPUs".to_owned(),
         );
     }
+    if trial.devices.over_hosts() {
+        return Some("settings are tried on one host".to_owned());
+    }
     let step_s = trial.lower_bound.settled_s(1);
     (step_s > LONGEST_STEP_S).then(|| format!("a step takes at least {}", units::seconds(step_s)))
 }
 
 /// The settings to try, and what is left out and why.
 fn candidates(trial: &Trial, base: &Candidate) -> (Vec<Candidate>, Vec<String>) {
-    let on_cpu = trial.devices.used[..] == [DeviceId::Cpu];
+    let on_cpu = trial.devices.on_cpu();
     let mut all = Vec::new();
     let mut add = |words: String, threads: usize, changes_training, change: &dyn Fn(&mut Spec)| {
         let mut spec = base.spec.clone();

@@ -87,7 +87,7 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     let used = &trial.devices.used;
     let in_host = units::bytes(trial.footprint.in_host_memory(used));
     let free = units::bytes(machine.memory_available);
-    if used[..] == [DeviceId::Cpu] {
+    if trial.devices.on_cpu() {
         let of_rows = trial.chunks.map_or(String::new(), |_| {
             let (bytes, count) = trial.footprint.chunks;
             let chunks = units::counted(count, "chunk");

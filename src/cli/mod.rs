@@ -16,6 +16,7 @@ mod export;
 #[cfg(feature = "cuda")]
 mod gpu_measure;
 mod gpus;
+mod hosts;
 mod http;
 mod launch;
 mod machine;

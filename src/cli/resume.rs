@@ -91,12 +91,14 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
 }
 
 /// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
-const MAY_CHANGE: [&str; 17] = [
+const MAY_CHANGE: [&str; 19] = [
     "description",
     "devices.num_gpus",
     "devices.use",
     "devices.on_missing",
     "devices.engine",
+    "devices.hosts",
+    "devices.host_timeout",
     "trainer.max_epochs",
     "trainer.max_steps",
     "trainer.max_time",

@@ -3,16 +3,18 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Instant,
 };
 
 use super::{
     args::{Jobs, StartOptions, on_terminal},
-    launch,
+    hosts, launch,
     machine::{machine, wants_gpu},
     resume,
 };
 use crate::{
+    collective::ProcessGroup,
     host::{SIGUSR1, escape_line, load::Watch, slurm_cpus, stop_on_signals},
     plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line, now},
@@ -27,12 +29,32 @@ use crate::{
 
 /// Runs the command.
 pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
-    let started = now();
-    let options = &start.run;
+    let begun = Start { begun, at: now() };
     let resume = match resume::requested(start) {
         Ok(resume) => resume,
         Err(exit) => return exit,
     };
+    let stop = StopFlag::default();
+    match hosts::join(start, &resume, &stop) {
+        Ok(None) => run_joined(start, arguments, begun, resume, stop, None),
+        Ok(Some(world)) => {
+            let exit = run_joined(start, arguments, begun, resume, stop, Some(&world));
+            hosts::leave(&world, exit)
+        }
+        Err(exit) => exit,
+    }
+}
+
+/// Runs the command, alone or with the other processes of `world`.
+fn run_joined(
+    start: &StartOptions,
+    arguments: &[OsString],
+    begun: Start,
+    resume: Resume,
+    stop: StopFlag,
+    world: Option<&Arc<ProcessGroup>>,
+) -> Exit {
+    let options = &start.run;
     let (path, overrides) = match &resume {
         Resume::Run(folder) => (folder.file("spec.toml"), resume::overrides(&options.words)),
         Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
@@ -40,20 +62,22 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     };
     let overrides: Vec<String> = overrides.into_iter().chain(start.launch.overrides()).collect();
     let git = GitQuery::start(&folder_of(&path));
-    let loaded = match spec::read(&path, &overrides) {
+    let mut loaded = match spec::read(&path, &overrides) {
         Ok(loaded) => loaded,
         Err(failure) => return refuse(&failure),
     };
+    if let Err(exit) = hosts::settle(world, &mut loaded) {
+        return exit;
+    }
     if let Err(exit) = resume::check(start, &resume, &loaded) {
         return exit;
     }
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
-    let stop = StopFlag::default();
     // A trial that a signal ends resumes where it was; what measures the machine would begin anew.
     let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
     stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues);
     let process = Process {
-        start: Start { begun, at: started },
+        start: begun,
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
         resume,
@@ -70,15 +94,9 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
         role: role(start),
         load: Watch::default(),
     };
-    let ended = match &loaded {
-        Loaded::Train(experiment) => {
-            let machine = machine(virtual_gpus, wants_gpu(experiment));
-            execute(&Session::<Trial>::new(process, experiment, Datasets::new(&machine)), &machine, start)
-        }
-        Loaded::Lab(experiment) => {
-            let machine = machine(virtual_gpus, true);
-            execute(&Session::<LabTrial>::new(process, experiment, ()), &machine, start)
-        }
+    let ended = match run_loaded(&loaded, process, start, world) {
+        Ok(ended) => ended,
+        Err(exit) => return exit,
     };
     let has_progress = ended.has_progress;
     match (close(ended, start), path.parent()) {
@@ -86,6 +104,33 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
             launch::requeue(sweep, has_progress)
         }
         (exit, _) => exit,
+    }
+}
+
+/// Runs what was read. Another rank than the first serves it, and has nothing to close.
+fn run_loaded(
+    loaded: &Loaded,
+    process: Process,
+    start: &StartOptions,
+    world: Option<&Arc<ProcessGroup>>,
+) -> Result<Ended, Exit> {
+    let virtual_gpus = process.virtual_gpus;
+    match loaded {
+        Loaded::Train(experiment) => {
+            let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
+            let machine = Machine { ranks, ..machine(virtual_gpus, wants_gpu(experiment)) };
+            let mut datasets = Datasets::new(&machine);
+            datasets.world = world.cloned();
+            let session = Session::<Trial>::new(process, experiment, datasets);
+            match world.filter(|world| world.rank() > 0) {
+                Some(world) => Err(hosts::ended(world, session.serve(&machine, world))),
+                None => Ok(execute(&session, &machine, start)),
+            }
+        }
+        Loaded::Lab(experiment) => {
+            let machine = machine(virtual_gpus, true);
+            Ok(execute(&Session::<LabTrial>::new(process, experiment, ()), &machine, start))
+        }
     }
 }
 

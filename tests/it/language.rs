@@ -35,7 +35,7 @@ const NAMES: [&str; 36] = [
     "Turns",
     "Upcoming",
     "Way",
-    "World",
+    "ProcessGroup",
     "graver",
     "look_at_files",
     "walk",

@@ -6,6 +6,7 @@ mod byte_locks;
 #[allow(unsafe_code)]
 mod huge_pages;
 mod interruptible;
+mod launched;
 pub mod load;
 pub mod nvml;
 pub mod processor;
@@ -30,6 +31,7 @@ pub use atomic::{Durability, sync_path, write_atomically};
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
+pub use launched::{Launched, Launcher};
 pub use regular::{is_replaceable, open_regular, read_text};
 pub use run_queue::run_delay;
 pub use signal_hook::consts::SIGUSR1;
@@ -108,6 +110,12 @@ pub fn logical_cores() -> Option<usize> {
     static CORES: LazyLock<Option<usize>> =
         LazyLock::new(|| std::thread::available_parallelism().ok().map(usize::from));
     *CORES
+}
+
+/// The name of this host.
+pub fn name() -> String {
+    let name = read_proc("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "host".to_owned() } else { name.trim().to_owned() }
 }
 
 /// The job of Slurm that this process runs in: `1234`, or `1234_7` for a task of an array.

@@ -1,12 +1,13 @@
 //! `[devices]`: where an experiment runs, and what happens where a device is not there.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::{
-    reader::{Fields, Item, Read, choices, table, words},
+    duration::{read_time, seconds},
+    reader::{Fields, Item, Read, choices, some, table, words},
     tree::Value,
 };
 
@@ -25,6 +26,10 @@ table! {
         pub precision: Precision = Precision::F32,
         /// What runs the steps.
         pub engine: EngineChoice = EngineChoice::Auto,
+        /// Hosts that train together, one process each, which MPI's launcher starts: `mpirun -n 4 runner SPEC`; by default as many as it started.
+        pub hosts: Option<u32> = None => some(hosts),
+        /// How long a host may give no sign of life before the run ends; by default 10 seconds.
+        pub host_timeout: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
     }
     check check
 }
@@ -42,6 +47,14 @@ choices! {
 impl Request {
     /// What an absent table asks for.
     pub(super) const CPU: Self = Self::NumGpus(GpuCount::Exactly(0));
+
+    /// Whether it is the CPU.
+    pub fn is_cpu(&self) -> bool {
+        match self {
+            Self::NumGpus(count) => *count == GpuCount::Exactly(0),
+            Self::Use(devices) => devices[..] == [DeviceName::Cpu],
+        }
+    }
 }
 
 /// A number of GPUs.
@@ -167,6 +180,12 @@ words! {
 }
 
 impl Devices {
+    /// Why several hosts take no GPUs, and the way out.
+    pub const CPUS_ONLY: [&str; 2] = [
+        "training over hosts computes on their CPUs: not in this version on GPUs",
+        "leave `devices.num_gpus` and `devices.use` out; or start one process, which trains on the GPUs of one host",
+    ];
+
     fn check(&mut self, t: &mut Fields<'_>) {
         if let Request::Use(devices) = &self.request {
             t.refuse_repeated("use", devices, "name each device once");
@@ -176,12 +195,27 @@ impl Devices {
                 t.refuse_item("use", i, message, "use the CPU alone, or GPUs alone");
             }
         }
+        if self.hosts.is_some_and(|hosts| hosts > 1) && !self.request.is_cpu() {
+            let [message, hint] = Self::CPUS_ONLY;
+            t.refuse("hosts", &["num_gpus", "use"], message, hint);
+        }
         if self.scaling == Scaling::Strong && self.lr_scaling != LrScaling::None {
             let message = "the batch does not grow with the devices, so the rate must not either";
             let hint = "set `scaling = \"weak\"`, or leave `lr_scaling` out";
             t.refuse("lr_scaling", &["scaling"], message, hint);
         }
     }
+}
+
+/// More is a slip.
+const MOST_HOSTS: u32 = 65_536;
+
+fn hosts(v: Item<'_>) -> u32 {
+    let schema = json!({ "type": "integer", "minimum": 1, "maximum": MOST_HOSTS });
+    v.custom(&format!("a number of hosts from 1 to {MOST_HOSTS}"), schema, 1, |v| match v {
+        Value::Integer(n) => u32::try_from(*n).ok().filter(|n| (1..=MOST_HOSTS).contains(n)),
+        _ => None,
+    })
 }
 
 /// No machine has more; a larger number is a slip.

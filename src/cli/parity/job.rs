@@ -50,6 +50,8 @@ impl ParityJob {
             ));
         }
         (spec.devices.scaling, spec.devices.lr_scaling) = (Scaling::Strong, LrScaling::None);
+        // Counts of devices of this host are compared.
+        spec.devices.hosts = None;
         spec.devices.on_missing = OnMissing::Error;
         spec.logging.policy = spec::Policy::Buffered;
         spec.logging.metrics = vec![Metric::Loss];
@@ -72,7 +74,7 @@ impl ParityJob {
         let mut spec = self.spec.clone();
         spec.devices.request = request.clone();
         spec.devices.precision = *precision;
-        let on_gpus = !self.is_virtual && !is_on_cpu(request);
+        let on_gpus = !self.is_virtual && !request.is_cpu();
         let several = match request {
             Request::NumGpus(GpuCount::Exactly(n)) => *n > 1,
             Request::NumGpus(GpuCount::All) => true,
@@ -119,7 +121,7 @@ fn requests(experiment: &Experiment, options: &RunOptions, machine: &Machine) ->
     if options.overrides().iter().any(asks) {
         for trial in &experiment.trials {
             let request = &trial.spec.devices.request;
-            if !is_on_cpu(request) && !requests.contains(request) {
+            if !request.is_cpu() && !requests.contains(request) {
                 requests.push(request.clone());
             }
         }
@@ -128,11 +130,4 @@ fn requests(experiment: &Experiment, options: &RunOptions, machine: &Machine) ->
         requests.extend(counts.map(|count| Request::NumGpus(GpuCount::Exactly(count))));
     }
     requests
-}
-
-fn is_on_cpu(request: &Request) -> bool {
-    match request {
-        Request::NumGpus(count) => *count == GpuCount::Exactly(0),
-        Request::Use(names) => names.iter().all(|name| matches!(name, spec::DeviceName::Cpu)),
-    }
 }

@@ -5,12 +5,16 @@
 
 mod abort;
 mod barrier;
+mod processes;
 mod shared;
 
 use std::time::Duration;
 
 pub use abort::{Abort, Guard};
 pub use barrier::Barrier;
+#[cfg(test)]
+pub use processes::memory::{groups, leave};
+pub use processes::{ProcessGroup, RankSum, SILENCE, Tag};
 pub use shared::{Shared, shared};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +25,9 @@ pub enum CollectiveError {
     /// Another rank did not arrive in time.
     #[error("`{device}` did not come to the sum over devices within {}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled { device: String, waited: Duration },
+    /// The process of another rank does not answer any more.
+    #[error("`{rank}` is lost: {why}; it was killed, is frozen, or its link is cut")]
+    Gone { rank: String, why: String },
 }
 
 pub trait Collective: Send {

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Grain, Lane, Trace};
 use crate::{program::Phase, units::named};
@@ -28,6 +29,14 @@ pub struct Clock {
     /// Spans of a trace, if one is wanted.
     pub trace: Option<Box<Trace>>,
     /// Times recorded on the host.
+    readings: u64,
+}
+
+/// The times of another process's clock.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ClockRecord {
+    samples: [[Samples; Phase::ALL.len()]; 2],
+    trace: Option<Box<Trace>>,
     readings: u64,
 }
 
@@ -155,9 +164,25 @@ impl Clock {
     }
 
     pub fn absorb(&mut self, other: &Self) {
-        self.readings += other.readings;
+        self.absorb_samples(&other.samples, other.readings);
+    }
+
+    fn absorb_samples(&mut self, other: &[[Samples; Phase::ALL.len()]; 2], readings: u64) {
+        self.readings += readings;
         let own = self.samples.as_flattened_mut().iter_mut();
-        own.zip(other.samples.as_flattened()).for_each(|(own, other)| own.absorb(other));
+        own.zip(other.as_flattened()).for_each(|(own, other)| own.absorb(other));
+    }
+
+    /// To be sent to another process.
+    pub fn into_record(self) -> ClockRecord {
+        let Self { samples, trace, readings, .. } = self;
+        ClockRecord { samples, trace, readings }
+    }
+
+    /// Takes the times of another process's clock, and its trace as its own.
+    pub fn absorb_record(&mut self, ClockRecord { samples, trace, readings }: ClockRecord) {
+        self.absorb_samples(&samples, readings);
+        self.trace = trace.or(self.trace.take());
     }
 
     /// Sum over a phase's samples.
@@ -186,7 +211,7 @@ pub struct PhaseSummary {
     pub max_s: f64,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Samples {
     count: u64,
     measured: u64,
@@ -197,13 +222,33 @@ struct Samples {
     min: Duration,
     max: Duration,
     /// Made with the first sample at the latest.
+    #[serde(serialize_with = "write_histogram", deserialize_with = "read_histogram")]
     histogram: Option<Histogram<u32>>,
+}
+
+/// Cannot fail with these bounds.
+fn new_histogram() -> Option<Histogram<u32>> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()
+}
+
+/// Values and how often they occurred.
+fn write_histogram<S: Serializer>(histogram: &Option<Histogram<u32>>, to: S) -> Result<S::Ok, S::Error> {
+    let bars = histogram.iter().flat_map(|h| h.iter_recorded());
+    to.collect_seq(bars.map(|bar| (bar.value_iterated_to(), bar.count_at_value())))
+}
+
+fn read_histogram<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Histogram<u32>>, D::Error> {
+    let bars = Vec::<(u64, u32)>::deserialize(from)?;
+    let mut histogram = new_histogram().filter(|_| !bars.is_empty());
+    if let Some(histogram) = &mut histogram {
+        bars.iter().for_each(|(value, count)| histogram.saturating_record_n(*value, *count));
+    }
+    Ok(histogram)
 }
 
 impl Samples {
     fn make_histogram(&mut self) {
-        // Cannot fail with these bounds.
-        self.histogram = Histogram::new_with_bounds(1, LONGEST_NS, 2).ok();
+        self.histogram = new_histogram();
     }
 
     fn add(&mut self, time: Duration, count: u64) {

@@ -80,6 +80,9 @@ pub enum DeviceError {
         doing: String,
         reason: String,
     },
+    /// The device of another process failed; what it said names it.
+    #[error("{0}")]
+    Remote(String),
     #[error("the thread of `{device}` ended unexpectedly")]
     Ended { device: String },
     /// A worker of the device ended before its work was done.

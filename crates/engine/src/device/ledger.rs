@@ -5,12 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::Moved;
 use crate::{op::Reads, units::named};
 
 named! {
     /// What is counted.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
     pub enum Kind {
         HostToDevice = "h2d",
         DeviceToHost = "d2h",
@@ -28,7 +30,7 @@ named! {
 
 named! {
     /// Why something is copied.
-    #[derive(PartialOrd, Ord)]
+    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
     pub enum Purpose {
         /// Which rows, or the rows of a batch.
         Batch = "batch",
@@ -57,7 +59,7 @@ named! {
 }
 
 /// What was counted under one kind and purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// Copies that moved bytes, or waits.
     pub count: u64,
@@ -139,6 +141,18 @@ impl Ledger {
     /// Records the time of a wait that the read behind it counts.
     pub fn sync_before_read(&mut self, purpose: Purpose, time: Duration) {
         self.lines.entry((Kind::Sync, purpose)).or_default().time += time;
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn absorb(&mut self, lines: &[(Kind, Purpose, Line)]) {
+        for (kind, purpose, line) in lines {
+            let own = self.lines.entry((*kind, *purpose)).or_default();
+            own.count += line.count;
+            own.noop_count += line.noop_count;
+            own.bytes += line.bytes;
+            own.time += line.time;
+            own.untimed += line.untimed;
+        }
     }
 
     /// In the order of kinds and purposes.

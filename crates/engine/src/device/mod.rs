@@ -13,12 +13,15 @@ pub mod cuda;
 mod error;
 mod ledger;
 mod probe;
+pub mod remote;
 mod trace;
 
 use std::{sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 pub use crate::op::{FileChange, Reads, RowReader, Store, make_room};
-pub use clock::{Clock, ClockCost, PhaseSummary, Timer};
+pub use clock::{Clock, ClockCost, ClockRecord, PhaseSummary, Timer};
 pub use error::DeviceError;
 pub use ledger::{Kind, Ledger, Line, Purpose};
 pub use trace::{DETAILED_STEPS, Lane, LaneTrace, Span, Trace, Window};
@@ -52,7 +55,7 @@ pub enum Moved {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PassKind {
     Train,
     /// Chunks of validation rows.
@@ -134,6 +137,10 @@ pub trait Executor: Send {
     fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;
+    /// Hands over what was counted and timed elsewhere, after the last command.
+    fn close(&mut self, _: &mut Meters<'_>) -> Result<(), DeviceError> {
+        Ok(())
+    }
 }
 
 /// A named device with its executor and ledger.
@@ -242,7 +249,7 @@ pub fn digest(numbers: &[f32]) -> u64 {
 }
 
 /// How finely an executor times its steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Grain {
     /// Every phase of every step.
     Phases,

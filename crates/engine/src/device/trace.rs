@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{program::Phase, units::named};
 
 /// Steps of a lane that are kept in detail.
@@ -33,7 +35,7 @@ impl Lane {
 }
 
 /// A span of time, in nanoseconds since the start of training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     pub phase: Phase,
     pub start_ns: u64,
@@ -43,7 +45,7 @@ pub struct Span {
 }
 
 /// A window of spans of which only sums are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     pub start_ns: u64,
     pub end_ns: u64,
@@ -51,7 +53,7 @@ pub struct Window {
     pub phases_ns: [u64; Phase::ALL.len()],
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneTrace {
     /// In the order of their ends.
     pub spans: Vec<Span>,
@@ -63,7 +65,7 @@ pub struct LaneTrace {
     parts_ns: [u64; Phase::ALL.len()],
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     lanes: [LaneTrace; 4],
 }

@@ -9,11 +9,13 @@ pub fn aligned(len: usize) -> usize {
     len.div_ceil(ALIGN) * ALIGN
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct BufferId(pub usize);
 
 /// A range of elements within a buffer. Scratch of the CPU's tasks has buffers of its own, behind the layout's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Slice {
     pub buffer: BufferId,
     pub offset: usize,

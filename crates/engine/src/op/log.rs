@@ -29,7 +29,7 @@ pub enum LogTarget {
 }
 
 /// The sets of running sums that a device keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Accumulator {
     /// The sums of the epoch's training steps.
     Epoch,

@@ -4,6 +4,7 @@ use crate::units::named;
 
 named! {
     /// The parts of a run that `timing.csv` tells apart, in its order.
+    #[derive(serde::Serialize, serde::Deserialize)]
     pub enum Phase {
         /// Fetching the rows of a batch, where they are copied.
         Data = "data",

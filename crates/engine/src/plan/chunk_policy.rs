@@ -19,6 +19,8 @@ pub(super) struct ChunkPolicy<'a> {
     pub spec: &'a Spec,
     pub facts: DatasetInfo,
     pub on_cpu: bool,
+    /// Each host reads its own rows, one by one.
+    pub over_hosts: bool,
     /// Threads that the host may use.
     pub threads: usize,
     pub machine: &'a Machine,
@@ -30,6 +32,9 @@ impl ChunkPolicy<'_> {
     /// brought.
     pub fn chunks(&self, batch: usize) -> Option<Chunks> {
         let Self { spec, facts, .. } = *self;
+        if self.over_hosts {
+            return None;
+        }
         let length = RunLength::new(spec, facts, batch);
         let validation_batch = validation_chunk(facts, batch);
         if self.on_cpu {

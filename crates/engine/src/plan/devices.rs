@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::machine::{Gpu, Machine};
-use crate::spec::{DeviceName, GpuCount, OnMissing, Problem, Request};
+use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
 /// Lists up to this length are spelled out.
 const MOST_NAMES: usize = 8;
@@ -15,6 +15,8 @@ pub enum DeviceId {
     Gpu(u32),
     /// A virtual GPU by ordinal: the CPU with separate memory.
     Virtual(u32),
+    /// The CPU of a process of several, by its rank.
+    Rank(u32),
 }
 
 impl fmt::Display for DeviceId {
@@ -23,6 +25,7 @@ impl fmt::Display for DeviceId {
             Self::Cpu => f.write_str("cpu"),
             Self::Gpu(i) => write!(f, "gpu:{i}"),
             Self::Virtual(i) => write!(f, "virtual:{i}"),
+            Self::Rank(i) => write!(f, "rank:{i}"),
         }
     }
 }
@@ -31,7 +34,7 @@ impl DeviceId {
     pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
         match self {
             Self::Gpu(i) => machine.gpus.get(i as usize),
-            Self::Cpu | Self::Virtual(_) => None,
+            Self::Cpu | Self::Virtual(_) | Self::Rank(_) => None,
         }
     }
 
@@ -56,18 +59,36 @@ pub struct ResolvedDevices {
     pub note: Option<String>,
     /// Names and UUIDs of the real GPUs in use.
     pub gpus: Vec<(String, String)>,
+    /// Names with those of their hosts, by rank; empty on one host, and where a launcher is still to tell them.
+    pub ranks: Vec<String>,
 }
 
 impl ResolvedDevices {
     pub fn new(requested: String, used: Vec<DeviceId>, note: Option<String>, machine: &Machine) -> Self {
         let named = |place: &DeviceId| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
         let gpus = used.iter().filter_map(named).collect();
-        Self { requested, used, note, gpus }
+        Self { requested, used, note, gpus, ranks: Vec::new() }
     }
 
     /// The names joined as in `summary.csv`.
     pub fn used_names(&self) -> Vec<String> {
-        self.used.iter().map(DeviceId::to_string).collect()
+        self.used.iter().map(|place| self.name_of(*place)).collect()
+    }
+
+    /// A device's name, with that of its host where there are several.
+    pub fn name_of(&self, place: DeviceId) -> String {
+        let named = if let DeviceId::Rank(rank) = place { self.ranks.get(rank as usize) } else { None };
+        named.cloned().unwrap_or_else(|| place.to_string())
+    }
+
+    /// Whether each computes on the rows in the memory of its host, with all threads.
+    pub fn on_cpu(&self) -> bool {
+        self.used.iter().all(|place| matches!(place, DeviceId::Cpu | DeviceId::Rank(_)))
+    }
+
+    /// Whether several processes train together.
+    pub fn over_hosts(&self) -> bool {
+        matches!(self.used.first(), Some(DeviceId::Rank(_)))
     }
 
     pub fn any_virtual(&self) -> bool {
@@ -79,7 +100,34 @@ impl ResolvedDevices {
 ///
 /// # Errors
 /// A device is missing and the spec does not allow a fallback.
-pub fn choose(
+pub fn choose(devices: &Devices, machine: &Machine) -> Result<ResolvedDevices, Problem> {
+    let hosts = devices.hosts.unwrap_or(1);
+    if let Some(ranks) = machine.ranks.as_ref().filter(|ranks| ranks.len().max(1) != hosts as usize) {
+        let message = match ranks.len() {
+            0 => format!("{hosts} hosts are asked for, and no launcher started this process"),
+            started => format!("{}, and the launcher started {started} processes", counted(hosts)),
+        };
+        let hint = format!(
+            "`mpirun -n {hosts} runner ...` or `srun -n {hosts} --mpi=pmix runner ...` starts one process a host; \
+             `torchrun` brings no MPI"
+        );
+        return Err(Problem::at_key("devices.hosts", message).hint(hint));
+    }
+    if hosts > 1 {
+        let ranks = machine.ranks.clone().unwrap_or_default();
+        let used = (0..hosts).map(DeviceId::Rank).collect();
+        let requested = format!("{hosts} hosts");
+        return Ok(ResolvedDevices { ranks, ..ResolvedDevices::new(requested, used, None, machine) });
+    }
+    choose_here(&devices.request, devices.on_missing, machine)
+}
+
+fn counted(hosts: u32) -> String {
+    if hosts == 1 { "1 host is asked for".to_owned() } else { format!("{hosts} hosts are asked for") }
+}
+
+/// Chooses among the GPUs and the CPU of one host.
+pub(super) fn choose_here(
     request: &Request,
     on_missing: OnMissing,
     machine: &Machine,
@@ -166,7 +214,7 @@ mod tests {
     }
 
     fn used(request: &Request, on_missing: OnMissing, gpus: u32) -> String {
-        match choose(request, on_missing, &machine(gpus)) {
+        match choose_here(request, on_missing, &machine(gpus)) {
             Ok(choice) => choice.used_names().join(";"),
             Err(problem) => problem.message,
         }

@@ -70,7 +70,11 @@ impl Footprint {
     /// Whether no memory holds less than in the other footprint, and at least one holds more.
     pub(super) fn exceeds(&self, other: &Self, used: &[DeviceId]) -> bool {
         let memories = |footprint: &Self| -> Vec<u64> {
-            let own = footprint.devices.iter().zip(used).filter(|(_, place)| **place != DeviceId::Cpu);
+            let own = footprint
+                .devices
+                .iter()
+                .zip(used)
+                .filter(|(_, place)| !matches!(place, DeviceId::Cpu | DeviceId::Rank(_)));
             own.map(|(bytes, _)| *bytes).chain([footprint.in_host_memory(used)]).collect()
         };
         let (own, other) = (memories(self), memories(other));
@@ -79,7 +83,8 @@ impl Footprint {
 
     /// Peak host memory, with that of the CPU and virtual devices.
     pub fn in_host_memory(&self, used: &[DeviceId]) -> u64 {
-        let own = self.devices.iter().zip(used).filter(|(_, place)| !matches!(place, DeviceId::Gpu(_)));
+        let is_here = |place: &DeviceId| !matches!(place, DeviceId::Gpu(_) | DeviceId::Rank(1..));
+        let own = self.devices.iter().zip(used).filter(|(_, place)| is_here(place));
         own.fold(self.host.saturating_add(self.saved), |sum, (bytes, _)| sum.saturating_add(*bytes))
     }
 }
@@ -119,7 +124,9 @@ impl Rows {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
         match place {
             // Computes on the host's rows.
-            DeviceId::Cpu => programs.arena_bytes().saturating_add(programs.packed_bytes(self.packs_bf16)),
+            DeviceId::Cpu | DeviceId::Rank(_) => {
+                programs.arena_bytes().saturating_add(programs.packed_bytes(self.packs_bf16))
+            }
             DeviceId::Virtual(_) => [programs.packed_bytes(self.packs_bf16), self.resident(), chunk()]
                 .into_iter()
                 .fold(programs.arena_bytes(), u64::saturating_add),
@@ -149,7 +156,7 @@ impl Rows {
             let shard = Shard { rank, world_size };
             let chunk = self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
             let more = match place {
-                DeviceId::Cpu | DeviceId::Virtual(_) => 0,
+                DeviceId::Cpu | DeviceId::Virtual(_) | DeviceId::Rank(_) => 0,
                 // Pinned.
                 DeviceId::Gpu(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
                 DeviceId::Gpu(_) => ON_A_GPU.saturating_mul(self.order()),

@@ -24,6 +24,9 @@ pub struct Machine {
     pub rates: MachineRates,
     /// Cost of all-reduce over its GPUs, if measured.
     pub sum_rates: Option<AllReduceRates>,
+    /// The processes that a launcher started with this one, with their hosts, by rank; none for a process that is alone.
+    /// `None` where nothing is to run.
+    pub ranks: Option<Vec<String>>,
 }
 
 impl Machine {
@@ -39,6 +42,7 @@ impl Machine {
             instruction_set,
             bf16_unit: None,
             sum_rates: None,
+            ranks: None,
         }
     }
 

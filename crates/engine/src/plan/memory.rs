@@ -101,7 +101,8 @@ impl Need<'_> {
                 }
             }
         }
-        let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_)));
+        // Of several processes each has its host, and plans for itself.
+        let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_) | DeviceId::Rank(1..)));
         let kept = if matches!(used.first(), Some(DeviceId::Gpu(_))) { 0 } else { best };
         let fixed = host.saturating_add(kept).saturating_add(rows.saved(programs));
         let needed = in_host.fold(fixed, |sum, place| sum.saturating_add(of(*place)));

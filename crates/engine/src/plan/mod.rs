@@ -74,12 +74,12 @@ pub enum PlanError {
 
 /// Plans one trial. `threads` is what the host may use.
 pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
-    let devices = devices::choose(&spec.devices.request, spec.devices.on_missing, machine)
-        .map_err(PlanError::Missing)?;
+    let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let Resolved { spec, layers, length } = Resolved::new(spec, facts, devices.used.len(), machine)?;
     let batch = length.batch;
-    let on_cpu = devices.used == [DeviceId::Cpu];
-    let policy = chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, threads, machine };
+    let on_cpu = devices.on_cpu();
+    let over_hosts = devices.over_hosts();
+    let policy = chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, over_hosts, threads, machine };
     let chunks = policy.chunks(batch);
     let streamed = chunks.is_some();
     let data_bytes = if streamed { 0 } else { facts.resident_bytes() };

@@ -9,7 +9,6 @@
 //! come first there; streamed ones come after the log. The rest is idle time that nothing explains.
 
 use super::{
-    devices::DeviceId,
     lower_bound::{Bottleneck, LowerBound, TimeBreakdown},
     rates::{Origin, Processor},
     trial::Trial,
@@ -84,7 +83,7 @@ impl TimeAccount {
     pub fn new(trial: &Trial, measured: &Measured) -> Option<Self> {
         let steps = (measured.full_steps + measured.last_steps) as f64;
         let lower_bound = &trial.lower_bound;
-        let on_gpu = !matches!(trial.devices.used[..], [DeviceId::Cpu]);
+        let on_gpu = !trial.devices.on_cpu();
         if steps == 0.0 || measured.train_s <= 0.0 || on_gpu != lower_bound.rates.processor.is_gpu() {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::{tests::largest, *};
 use crate::{
     plan::{
-        Engine, GpuRates, Machine,
+        DeviceId, Engine, GpuRates, Machine,
         testing::{LINE, WIDE, facts, gpus, of_layers},
     },
     spec::Precision,

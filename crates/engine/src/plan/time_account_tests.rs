@@ -1,7 +1,10 @@
 //! Accounts of runs built to be bound by each thing that can bound one.
 
 use super::*;
-use crate::plan::testing::{LINE, WIDE, facts, of_layers};
+use crate::plan::{
+    DeviceId,
+    testing::{LINE, WIDE, facts, of_layers},
+};
 
 const CORES: usize = 2;
 

@@ -73,11 +73,14 @@ fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
 }
 
 fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
-    let devices = trial.devices.used.iter().filter(|place| **place != DeviceId::Cpu).count() as u64;
+    // Copies within the host's memory move nothing.
+    let is_away = |place: &&DeviceId| !matches!(place, DeviceId::Cpu | DeviceId::Rank(0));
+    let devices = trial.devices.used.iter().filter(is_away).count() as u64;
     if devices == 0 {
         return Vec::new();
     }
     // The first device keeps the log, and the final parameters are read from it.
+    let first = if trial.devices.over_hosts() { 0 } else { 1 };
     let each = |bytes: u64| devices.saturating_mul(bytes);
     let row_bytes = (trial.facts.features + trial.facts.targets) as u64 * NUMBER;
     let (epochs, passes) = (length.epochs(), length.validations);
@@ -86,8 +89,9 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
     let resident = if trial.chunks.is_some() { 0 } else { 1 };
     let streamed = 1 - resident;
+    // Every host has its own rows.
     // Each device has all resident rows, but only its share of streamed ones.
-    let dataset = resident * each((train_rows + validates * validation_rows) * row_bytes);
+    let dataset = first * resident * each((train_rows + validates * validation_rows) * row_bytes);
     let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
     let batches = order + streamed * length.train_rows() * row_bytes;
     let validation_batches = streamed * passes * validation_rows * row_bytes;
@@ -96,7 +100,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let constants = steps * size_of::<Hyper>() as u64;
     let prediction = layout.prediction.map_or(0, |row| row.len as u64 * NUMBER);
     // Several devices compare what they hold once per epoch.
-    let digests = if devices > 1 { epochs * SUM } else { 0 };
+    let digests = if trial.world_size() > 1 { epochs * SUM } else { 0 };
     let width = layout.log_width as u64;
     let flag = if flags(trial) { SUM } else { 0 };
     let log = match trial.spec.logging.policy {
@@ -117,12 +121,12 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         Movement { at_least, ..movement("h2d", "launch", launch) },
         movement("h2d", "gradients", through_host),
         movement("h2d", "validation", validation_batches),
-        movement("d2h", "parameters", values),
-        movement("d2h", "log", log),
+        movement("d2h", "parameters", first * values),
+        movement("d2h", "log", first * log),
         movement("d2h", "gradients", through_host),
         // Loss and hits.
-        movement("d2h", "validation", each(passes * 2 * SUM) + passes * validation_rows * prediction),
-        movement("d2h", "best", validates * passes.min(1) * values),
+        movement("d2h", "validation", each(passes * 2 * SUM) + first * passes * validation_rows * prediction),
+        movement("d2h", "best", first * validates * passes.min(1) * values),
         movement("d2h", "digest", each(digests)),
         movement("all_reduce", "gradients", (trial.world_size() as u64).saturating_mul(gradients)),
     ]

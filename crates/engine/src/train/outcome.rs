@@ -291,6 +291,8 @@ fn transfers(device: &Device, clock: &Clock, trial: &Trial) -> Vec<Transfer> {
         let (from, to) = match kind {
             Kind::HostToDevice => (host, there),
             Kind::DeviceToHost | Kind::Sync => (there, host),
+            // By another process.
+            Kind::Read | Kind::ReadAhead => ("file".to_owned(), there),
             _ => (there.clone(), there),
         };
         let row = Transfer::new(kind, purpose, from, to, line);

@@ -2,7 +2,7 @@
 //! of a run.
 
 use crate::{
-    plan::{DeviceId, Footprint, Trial, global_batch},
+    plan::{Footprint, Trial, global_batch},
     spec::{Curve, Interval, Placement, Policy, Rule, Scaling, Source},
     units::{self, count, counted},
 };
@@ -72,7 +72,7 @@ fn placement(trial: &Trial) -> Option<String> {
         return None;
     }
     let used = &trial.devices.used;
-    if *used == [DeviceId::Cpu] && !trial.facts.in_file() {
+    if trial.devices.on_cpu() && !trial.facts.in_file() {
         let nothing = "`data.placement = \"streamed\"` changes nothing here: the CPU computes in the memory that holds \
                        the rows";
         return Some(nothing.to_owned());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{engine_trials::EngineTrials, shared_programs::SharedPrograms};
 use crate::{
+    collective::ProcessGroup,
     data::{self, Dataset, FileChange, FileFingerprint, Task},
     plan::Machine,
     spec::{self, Placement, Problem, Source, Spec},
@@ -25,6 +26,8 @@ pub struct Datasets {
     seen: Vec<FileFingerprint>,
     pub(super) engines: EngineTrials,
     pub(super) programs: SharedPrograms,
+    /// The processes that train together with this one.
+    pub world: Option<Arc<ProcessGroup>>,
 }
 
 impl Datasets {
@@ -35,6 +38,7 @@ impl Datasets {
             seen: Vec::new(),
             engines: EngineTrials::default(),
             programs: SharedPrograms::default(),
+            world: None,
         }
     }
 

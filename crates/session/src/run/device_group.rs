@@ -1,14 +1,15 @@
 //! The devices of a trial, each loaded with its programs, and what connects them.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 #[cfg(feature = "cuda")]
 use super::print_error;
 use crate::{
-    collective::{self, Abort},
+    collective::{self, Abort, ProcessGroup, RankSum},
     device::{
         Device, DeviceError, Executor, RankLink,
         cpu::{CpuExecutor, CpuSetup, KnownTimes, Memory, ThreadMode},
+        remote::RemoteExecutor,
     },
     plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, NcclFailure, Trial},
     program::Programs,
@@ -21,20 +22,21 @@ use crate::{
 /// Minimum wait of one device for another before the run fails; long steps extend it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long other devices are waited for once a process is gone, whose launcher ends the rest soon.
+const GRACE_OVER_HOSTS: Duration = Duration::from_millis(100);
+
 /// One link per device, the abort handle that releases all waits, and how gradients are summed.
 type Links = (Vec<RankLink>, Abort, Option<AllReducePlan>);
 
 /// Loads and warms up all devices of a trial; also returns how gradients are summed.
-pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>), DeviceError> {
-    // At least 100 MB/s for the copy of the rows.
-    let slow_copy_s = trial.data_bytes as f64 / 100e6;
-    let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
-    #[cfg(feature = "cuda")]
-    let set = if trial.engine.is_gpu() { crate::device::cuda::least_wait_set() } else { Ok(None) };
-    #[cfg(not(feature = "cuda"))]
-    let set = Ok::<_, String>(None);
-    // What is wrong with the setting is reported when the GPU is opened.
-    let limit = set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s);
+pub fn device_group(
+    trial: &Trial,
+    world: Option<&Arc<ProcessGroup>>,
+) -> Result<(DeviceGroup, Option<AllReducePlan>), DeviceError> {
+    let limit = limit(trial);
+    if let Some(world) = world.filter(|_| trial.devices.over_hosts()) {
+        return Ok((over_hosts(trial, world, limit)?, None));
+    }
     let (links, abort, sums) = links(trial, limit);
     if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
         // The method that the plan chose is not available.
@@ -53,6 +55,35 @@ pub fn device_group(trial: &Trial) -> Result<(DeviceGroup, Option<AllReducePlan>
     let mut group = DeviceGroup::new(devices, abort, 2 * limit)?;
     group.warm_up()?;
     Ok((group, sums))
+}
+
+/// How long a device of the trial is waited for.
+pub fn limit(trial: &Trial) -> Duration {
+    // At least 100 MB/s for the copy of the rows.
+    let slow_copy_s = trial.data_bytes as f64 / 100e6;
+    let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
+    #[cfg(feature = "cuda")]
+    let set = if trial.engine.is_gpu() { crate::device::cuda::least_wait_set() } else { Ok(None) };
+    #[cfg(not(feature = "cuda"))]
+    let set = Ok::<_, String>(None);
+    // What is wrong with the setting is reported when the GPU is opened.
+    set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s)
+}
+
+/// The device of this process, and those of the others, which are there as long as they give signs of life: a command is
+/// waited for longer than any of these.
+fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Result<DeviceGroup, DeviceError> {
+    let mut devices = Vec::new();
+    for ((rank, place), programs) in trial.devices.used.iter().enumerate().zip(trial.ranks()) {
+        let executor: Box<dyn Executor> = if rank == 0 {
+            let sum = RankLink::Host(Box::new(RankSum::new(world, limit)));
+            executor(trial, *place, programs.clone(), sum)?
+        } else {
+            Box::new(RemoteExecutor::new(world, rank))
+        };
+        devices.push(Device::new(world.name_of(rank), executor));
+    }
+    Ok(DeviceGroup::new(devices, world.abort(), 2 * (limit + world.limit()))?.with_grace(GRACE_OVER_HOSTS))
 }
 
 /// Warnings of what makes GPUs start or compute slower than they could.
@@ -161,10 +192,10 @@ pub fn executor(
     let memory = match place {
         DeviceId::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, link),
         DeviceId::Virtual(_) => Memory::Separate,
-        DeviceId::Cpu => Memory::Host,
+        DeviceId::Cpu | DeviceId::Rank(_) => Memory::Host,
     };
     let setup = CpuSetup {
-        device: place.to_string(),
+        device: trial.devices.name_of(place),
         programs,
         kernel: kernel(trial, place)?,
         threads: trial.threads,

@@ -1,6 +1,9 @@
 //! Exit codes, and how the last words of a failure are said.
 
-use std::process::{ExitCode, Termination};
+use std::{
+    process::{ExitCode, Termination},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use anstyle::AnsiColor;
 
@@ -25,6 +28,21 @@ pub enum Exit {
 }
 
 impl Exit {
+    fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Refused => 2,
+            Self::Missing => 3,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+
+    /// Ends the process without what libraries do at its end, which may wait for others.
+    pub fn at_once(self) -> ! {
+        signal_hook::low_level::exit(self.code().into())
+    }
+
     /// The more severe of two exit codes.
     pub fn more_severe(self, other: Self) -> Self {
         let weight = |exit: &Self| match exit {
@@ -40,13 +58,7 @@ impl Exit {
 
 impl Termination for Exit {
     fn report(self) -> ExitCode {
-        ExitCode::from(match self {
-            Self::Done => 0,
-            Self::Failed => 1,
-            Self::Refused => 2,
-            Self::Missing => 3,
-            Self::Signal(signal) => 128 + signal,
-        })
+        ExitCode::from(self.code())
     }
 }
 
@@ -63,6 +75,24 @@ pub fn refuse(failure: &Failure) -> Exit {
     Exit::Refused
 }
 
+/// What this process would have printed, where another one speaks for it.
+static HELD: Mutex<Option<String>> = Mutex::new(None);
+
+/// From now on nothing is printed.
+pub fn hold_output() {
+    *held() = Some(String::new());
+}
+
+/// What was to be printed as an error so far; from now on all is printed.
+pub fn held_output() -> String {
+    let text = held().take().unwrap_or_default();
+    anstream::adapter::strip_str(&text).to_string()
+}
+
+fn held() -> MutexGuard<'static, Option<String>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Prints to standard error; failures are ignored.
 pub fn print_stderr(text: &str) {
     print_coloured_stderr(&escape_controls(text));
@@ -71,6 +101,9 @@ pub fn print_stderr(text: &str) {
 /// As [`print_stderr`], of text with colours.
 pub fn print_coloured_stderr(text: &str) {
     use std::io::Write;
+    if let Some(held) = &mut *held() {
+        return held.push_str(text);
+    }
     let _ = anstream::stderr().lock().write_all(escape_uncoloured(text).as_bytes());
 }
 
@@ -104,6 +137,9 @@ pub fn print_bytes(bytes: &[u8]) -> Exit {
 
 fn write(out: &mut impl std::io::Write, bytes: &[u8]) -> Result<(), Exit> {
     use std::io::ErrorKind;
+    if held().is_some() {
+        return Ok(());
+    }
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| {
         if e.kind() == ErrorKind::BrokenPipe {
             return Exit::Done;

@@ -13,6 +13,7 @@ mod draws;
 mod engine_trials;
 mod exit;
 mod halving;
+mod hosts;
 mod lab;
 mod planned;
 mod points;
@@ -35,9 +36,10 @@ mod warnings;
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};
 pub use exit::{
-    Exit, print, print_bytes, print_coloured, print_coloured_stderr, print_error, print_json, print_or_end,
-    print_stderr, refuse,
+    Exit, held_output, hold_output, print, print_bytes, print_coloured, print_coloured_stderr, print_error,
+    print_json, print_or_end, print_stderr, refuse,
 };
+pub use hosts::{decline, leave, serve_trial};
 pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use rungs::waits_at_rung;

@@ -11,11 +11,12 @@ use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
     device_group::{bf16_unit, device_group, slow_devices},
+    hosts::wait_for_ranks,
     resumed::Resumed,
 };
 use crate::{
     data::{Dataset, FileFingerprint, Weights, read_weights},
-    event::{Closed, Event, Outcome, Status},
+    event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{
         self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
@@ -36,6 +37,8 @@ pub struct Ready<'a> {
     sums: Option<AllReducePlan>,
     /// Warnings about its devices.
     warnings: Vec<String>,
+    /// What each rank is, where there are several.
+    ranks: Vec<String>,
     /// Time to load and warm up the devices.
     loading: Duration,
     /// As in names of run folders, once the facts are known.
@@ -143,8 +146,12 @@ impl Planned for Trial {
             return Err(ExecuteError::Data("they have other sizes now".to_owned()));
         }
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
+        let ranks = match &datasets.world {
+            Some(world) if self.devices.over_hosts() => wait_for_ranks(world, self, &dataset)?,
+            _ => Vec::new(),
+        };
         let begun = Instant::now();
-        let (group, sums) = device_group(self)?;
+        let (group, sums) = device_group(self, datasets.world.as_ref())?;
         let (loading, warnings) = (begun.elapsed(), slow_devices(self));
         let (init, seed) = (&self.spec.model.init, self.spec.init_seed());
         let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());
@@ -156,6 +163,7 @@ impl Planned for Trial {
             resumed: None,
             sums,
             warnings,
+            ranks,
             loading,
             spec_hash: String::new(),
         })
@@ -212,6 +220,8 @@ impl Planned for Trial {
     ) -> Result<Outcome, Closed> {
         let (dataset, hash) = (Arc::clone(&ready.dataset), ready.spec_hash.clone());
         begin(self, &dataset, ready.resumed.as_ref(), sender)?;
+        let ranks = ready.ranks.iter().map(|words| Event::Notice(Level::Info, words.clone()));
+        sender.send_all(ranks.collect())?;
         report_devices(self, (ready.loading, &ready.warnings, &ready.sums), sender)?;
         let mut emit = |events| sender.send_all(events);
         let trained = ready.train(stop, &mut emit)?;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{
     DeviceId, Machine, PlanError, ResolvedDevices,
-    devices::{choose, gpus_in_words},
+    devices::{choose_here, gpus_in_words},
 };
 use crate::{
     spec::{
@@ -71,7 +71,7 @@ pub fn plan(
 ) -> Result<LabTrial, PlanError> {
     let mut spec = spec.clone();
     let mut devices =
-        choose(&spec.devices.request, spec.devices.on_missing, machine).map_err(PlanError::Missing)?;
+        choose_here(&spec.devices.request, spec.devices.on_missing, machine).map_err(PlanError::Missing)?;
     let mut notes: Vec<String> = devices.note.iter().cloned().collect();
     let (work, memory, key) = match &spec.lab {
         Lab::Matmul(matmul) => {

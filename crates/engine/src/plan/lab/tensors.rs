@@ -85,6 +85,7 @@ pub(super) fn steps(
     let name = match place {
         DeviceId::Cpu => DeviceName::Cpu,
         DeviceId::Gpu(i) | DeviceId::Virtual(i) => DeviceName::Gpu(i),
+        DeviceId::Rank(_) => DeviceName::Cpu,
     };
     let mut tour = Tour {
         machine,

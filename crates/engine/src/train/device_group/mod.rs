@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     collective::Abort,
-    device::{Block, Clock, Device, DeviceError, PassKind, Purpose, Ran, RowReader},
+    device::{Block, Clock, Device, DeviceError, Meters, PassKind, Purpose, Ran, RowReader},
     program::{Accumulator, BufferId, Shard, Slice},
     units,
 };
@@ -36,6 +36,12 @@ impl DeviceGroup {
         let mut ranks: Vec<_> = devices.into_iter().enumerate().map(rank).collect();
         let alone = if ranks.len() == 1 { ranks.pop() } else { None };
         Ok(Self { alone, workers: Workers::new(ranks, abort, limit)? })
+    }
+
+    /// After a failure the others are waited for no longer than this.
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.workers.grace = grace;
+        self
     }
 
     pub fn size(&self) -> usize {
@@ -89,11 +95,10 @@ impl DeviceGroup {
         self.all(move |rank| rank.device.bind(purpose, buffer, &rows)).map(drop)
     }
 
-    /// See [`Executor::bind_file`](crate::device::Executor::bind_file); only a single device can.
+    /// See [`Executor::bind_file`](crate::device::Executor::bind_file).
     pub fn bind_file(&mut self, buffer: BufferId, rows: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
-        self.alone
-            .as_mut()
-            .map_or(Err(DeviceError::RowsInFile), |rank| rank.device.executor.bind_file(buffer, rows))
+        let rows = Arc::clone(rows);
+        self.all(move |rank| rank.device.executor.bind_file(buffer, &rows)).map(drop)
     }
 
     /// See [`Device::bind_order`].
@@ -222,7 +227,15 @@ impl DeviceGroup {
     }
 
     /// Ends the threads. Returns the devices whose threads ended, in order.
-    pub fn finish(self) -> Vec<Rank> {
+    pub fn finish(mut self) -> Vec<Rank> {
+        if !self.workers.failed {
+            let close = |rank: &mut Rank| {
+                let Some(clock) = &mut rank.clock else { return Ok(()) };
+                let ledger = &mut rank.device.ledger;
+                rank.device.executor.close(&mut Meters { clock, ledger, ends: &mut Vec::new() })
+            };
+            let _ = self.all(close); // without them the files say less, and nothing wrong
+        }
         self.alone.into_iter().chain(self.workers.finish()).collect()
     }
 

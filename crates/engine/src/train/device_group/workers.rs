@@ -17,7 +17,7 @@ use crate::{
     device::{Clock, Device, DeviceError},
 };
 
-/// How long the others are waited for after a failure: the abort has released them.
+/// See [`Workers::grace`].
 const GRACE: Duration = Duration::from_secs(1);
 
 type Answer = Result<(), DeviceError>;
@@ -46,6 +46,8 @@ pub struct Workers {
     asked: u64,
     abort: Abort,
     limit: Duration,
+    /// How long the others are waited for after a failure: the abort has released them.
+    pub grace: Duration,
     /// What the devices do now, for error messages.
     pub doing: String,
     pub failed: bool,
@@ -56,7 +58,16 @@ impl Workers {
         let (answer, answers) = channel();
         let workers = ranks.into_iter().map(|rank| spawn(rank, answer.clone(), abort.clone()));
         let workers = workers.collect::<Result<_, _>>()?;
-        Ok(Self { workers, answers, asked: 0, abort, limit, doing: "the start".into(), failed: false })
+        Ok(Self {
+            workers,
+            answers,
+            asked: 0,
+            abort,
+            limit,
+            grace: GRACE,
+            doing: "the start".into(),
+            failed: false,
+        })
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -116,7 +127,7 @@ impl Workers {
                 continue;
             }
             if let Err(error) = &answer {
-                deadline = deadline.min(Instant::now() + GRACE);
+                deadline = deadline.min(Instant::now() + self.grace);
                 let released =
                     matches!(error, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
                 cause = cause.or((!released).then_some(index));

@@ -1,0 +1,78 @@
+//! Which of several processes of one job this is, by the variables of its launcher.
+
+use super::variable;
+
+/// A process of a job of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Launched {
+    pub rank: usize,
+    /// Processes of the job.
+    pub size: usize,
+    pub by: Launcher,
+}
+
+/// What starts processes that find each other by MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launcher {
+    OpenMpi,
+    /// Also others of its family, and Slurm by PMI.
+    Mpich,
+    /// Slurm by PMIx.
+    SlurmPmix,
+    /// Slurm without either: processes that cannot find each other.
+    Slurm,
+}
+
+impl Launched {
+    /// As this process was started; `None` where it is alone.
+    pub fn here() -> Option<Self> {
+        Self::by(|name| variable(name)?.into_string().ok())
+    }
+
+    fn by(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let number = |name: &str| variable(name)?.parse::<usize>().ok();
+        // `mpirun` within a job of Slurm leaves that one's variables.
+        let slurm = if variable("PMIX_RANK").is_some() { Launcher::SlurmPmix } else { Launcher::Slurm };
+        let launchers = [
+            (Launcher::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+            (Launcher::Mpich, "PMI_RANK", "PMI_SIZE"),
+            // A batch script has a rank, too, and the number of tasks that it may start; only a step has this one.
+            (slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+        ];
+        let found = launchers
+            .into_iter()
+            .find_map(|(by, rank, size)| Some(Self { rank: number(rank)?, size: number(size)?, by }));
+        found.filter(|found| found.size > 1 && found.rank < found.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by(variables: &[(&str, &str)]) -> Option<(usize, usize, Launcher)> {
+        let found = Launched::by(|name| Some(variables.iter().find(|(key, _)| *key == name)?.1.to_owned()));
+        found.map(|Launched { rank, size, by }| (rank, size, by))
+    }
+
+    #[test]
+    fn launchers_are_told_apart() {
+        let step = [("SLURM_PROCID", "3"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_NTASKS", "4")];
+        assert_eq!(by(&step), Some((3, 4, Launcher::Slurm)));
+        assert_eq!(by(&[&step[..], &[("PMIX_RANK", "3")]].concat()), Some((3, 4, Launcher::SlurmPmix)));
+        let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        assert_eq!(by(&[&step[..], &pmi].concat()), Some((1, 2, Launcher::Mpich)));
+        let open = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "8"), ("PMIX_RANK", "0")];
+        assert_eq!(by(&[&step[..], &open].concat()), Some((0, 8, Launcher::OpenMpi)));
+    }
+
+    /// A batch script of Slurm may start tasks, and is none of them.
+    #[test]
+    fn a_process_that_is_alone_is_not_launched() {
+        assert_eq!(by(&[]), None);
+        assert_eq!(by(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]), None);
+        assert_eq!(by(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")]), None);
+        assert_eq!(by(&[("PMI_RANK", "x"), ("PMI_SIZE", "2")]), None);
+        assert_eq!(by(&[("PMI_RANK", "2"), ("PMI_SIZE", "2")]), None);
+    }
+}

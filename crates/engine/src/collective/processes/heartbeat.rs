@@ -1,0 +1,125 @@
+//! Signs of life: a thread of each process gives them, and looks for those of others.
+//!
+//! Silence is counted in rounds of the own thread, not by a clock: a process that was stopped itself, or that has no core
+//! for a while, does not take the others for gone.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::{ProcessGroup, Tag, Transfer};
+
+/// Between two signs of life.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// The same, once this rank leaves.
+const LEAVING: Duration = Duration::from_millis(1);
+
+/// Once this process was asked to end, this much silence is enough: a launcher that ends the job since a rank is gone gives
+/// the others about a second.
+const ENDING: Duration = Duration::from_millis(600);
+
+/// MPI is taken for stuck after so long: in the call in which it learns that a rank was killed.
+const STUCK: Duration = Duration::from_millis(600);
+
+const LIVES: u8 = 1;
+const ABORTS: u8 = 2;
+const LEAVES: u8 = 3;
+
+/// What is known of another rank.
+struct Other {
+    rank: usize,
+    /// The last sign that was given, until it is on its way.
+    given: Option<Box<dyn Transfer>>,
+    /// Whether that this one leaves was said.
+    is_told: bool,
+    /// The next one of its; `None` once it has left.
+    next: Option<Box<dyn Transfer>>,
+    /// Since the last one.
+    silent: Duration,
+}
+
+/// Starts the thread. It ends once this rank and the others have left, so that no message stays under way, which MPI wants.
+pub(super) fn start(world: &Arc<ProcessGroup>) -> io::Result<JoinHandle<()>> {
+    let world = Arc::clone(world);
+    let leads = world.rank() == 0;
+    let others = if leads { 1..world.size() } else { 0..1 };
+    let mut others: Vec<_> = others.map(|rank| Other::new(&world, rank)).collect();
+    let mut stuck = Duration::ZERO;
+    let beat = move || loop {
+        let is_over = world.is_over.load(Ordering::Acquire);
+        let pause = if is_over { LEAVING } else { EVERY };
+        stuck = if world.is_stuck() { stuck + pause } else { Duration::ZERO };
+        if stuck >= STUCK {
+            let names: Vec<_> = others.iter().map(|other| world.name_of(other.rank)).collect();
+            world.lose(
+                names.join("` or `"),
+                "MPI does not return from a call, as where a rank was killed".to_owned(),
+            );
+        }
+        others.retain_mut(|other| other.look(&world, is_over, pause));
+        if is_over && (others.is_empty() || world.lost().is_some()) {
+            return;
+        }
+        thread::sleep(pause);
+    };
+    thread::Builder::new().name("heartbeat".to_owned()).spawn(beat)
+}
+
+impl Other {
+    fn new(world: &ProcessGroup, rank: usize) -> Self {
+        let next = Some(world.transport.receive(rank, Tag::Heartbeat, 1));
+        Self { rank, given: None, is_told: false, next, silent: Duration::ZERO }
+    }
+
+    /// Whether there is more to look for.
+    fn look(&mut self, world: &ProcessGroup, is_over: bool, pause: Duration) -> bool {
+        match self.exchange(world, is_over) {
+            Ok(true) => self.silent = Duration::ZERO,
+            Ok(false) => self.silent += pause,
+            Err(why) => {
+                world.lose(world.name_of(self.rank), format!("its connection failed ({why})"));
+                return false;
+            }
+        }
+        let is_ending = world.signal.load(Ordering::Relaxed) != 0;
+        let limit = if is_ending { ENDING.min(world.limit()) } else { world.limit() };
+        if self.silent >= limit {
+            let waited = crate::units::seconds(self.silent.as_secs_f64());
+            world.lose(world.name_of(self.rank), format!("no sign of life for {waited}"));
+            return false;
+        }
+        !(self.is_told && self.given.is_none() && self.next.is_none())
+    }
+
+    /// Whether there was a sign of life.
+    fn exchange(&mut self, world: &ProcessGroup, is_over: bool) -> Result<bool, String> {
+        if let Some(given) = &mut self.given
+            && given.poll()?.is_some()
+        {
+            self.given = None;
+        }
+        if self.given.is_none() && !self.is_told {
+            self.is_told = is_over;
+            let sign = match is_over {
+                true => LEAVES,
+                false if world.is_poisoned() => ABORTS,
+                false => LIVES,
+            };
+            self.given = Some(world.transport.send(self.rank, Tag::Heartbeat, vec![sign]));
+        }
+        let mut is_heard = false;
+        while let Some(next) = &mut self.next {
+            let Some(sign) = next.poll()? else { break };
+            is_heard = true;
+            if sign == [ABORTS] {
+                world.is_poisoned.store(true, Ordering::Release);
+            }
+            self.next = (sign != [LEAVES]).then(|| world.transport.receive(self.rank, Tag::Heartbeat, 1));
+        }
+        Ok(is_heard)
+    }
+}

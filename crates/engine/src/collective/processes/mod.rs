@@ -1,0 +1,293 @@
+//! The processes of a job, on one host or many: frames between them, signs of life, and what ends a wait.
+//!
+//! Rank 0 leads: every rank gives it signs of life, and gets them from it. A rank that is killed, frozen or cut off gives
+//! none, so that nobody waits for it longer than [`ProcessGroup::limit`], however long a step takes.
+
+mod heartbeat;
+#[cfg(test)]
+pub mod memory;
+#[allow(unsafe_code)]
+mod mpi;
+mod ranks;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        mpsc::channel,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+pub use ranks::RankSum;
+
+use super::{Abort, CollectiveError};
+use crate::host::{self, Launched};
+
+/// How long a rank may give no sign of life, where the spec does not say.
+pub const SILENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of one message; longer frames are several.
+const MESSAGE: usize = 1 << 28;
+
+/// Waits that spin before they yield, and that yield before they sleep.
+const SPINS: u32 = 200;
+const YIELDS: u32 = 20_000;
+
+/// What a message is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tag {
+    /// From rank 0.
+    Command = 1,
+    /// To rank 0.
+    Answer = 2,
+    Heartbeat = 3,
+    Gradients = 4,
+    Sums = 5,
+}
+
+/// Moves bytes between ranks. Messages of a tag between two ranks keep their order.
+pub trait Transport: Send + Sync {
+    fn rank(&self) -> usize;
+    fn size(&self) -> usize;
+    /// Its name and version.
+    fn name(&self) -> &str;
+    fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Box<dyn Transfer>;
+    /// Receives a message of just this length.
+    fn receive(&self, from: usize, tag: Tag, len: usize) -> Box<dyn Transfer>;
+    /// Whether nothing can be sent just now. Never waits.
+    fn is_stuck(&self) -> bool;
+    /// Leaves the job, which waits until all do.
+    fn finish(&self);
+}
+
+/// A message under way.
+pub trait Transfer: Send {
+    /// Its bytes, once it is done. Never waits.
+    fn poll(&mut self) -> Result<Option<Vec<u8>>, String>;
+}
+
+/// This process among those of its job.
+pub struct ProcessGroup {
+    transport: Box<dyn Transport>,
+    /// `rank:1@h2`, by rank.
+    names: OnceLock<Vec<String>>,
+    /// What is gone, and why.
+    lost: OnceLock<(String, String)>,
+    is_poisoned: AtomicBool,
+    /// Milliseconds.
+    limit: AtomicU64,
+    /// The number of the signal that this process got, or 0.
+    signal: Arc<AtomicUsize>,
+    /// The step whose sum this rank was the last to begin, from 1.
+    pub step: AtomicU64,
+    /// No more signs of life are given.
+    is_over: AtomicBool,
+    heartbeat: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl ProcessGroup {
+    /// Joins the job; `signal` is where the process keeps the signal that asks it to end.
+    ///
+    /// # Errors
+    /// MPI cannot be used, or a rank went before all had joined.
+    pub fn join(launched: Launched, signal: &Arc<AtomicUsize>) -> Result<Arc<Self>, String> {
+        Self::over(Box::new(mpi::Mpi::join(launched)?), signal, &host::name())
+    }
+
+    fn over(
+        transport: Box<dyn Transport>,
+        signal: &Arc<AtomicUsize>,
+        host: &str,
+    ) -> Result<Arc<Self>, String> {
+        let world = Arc::new(Self {
+            transport,
+            names: OnceLock::new(),
+            lost: OnceLock::new(),
+            is_poisoned: AtomicBool::new(false),
+            limit: AtomicU64::new(0),
+            signal: Arc::clone(signal),
+            step: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            heartbeat: Mutex::default(),
+        });
+        world.set_limit(SILENCE);
+        let names = world.exchange_names(host).map_err(|e| e.to_string())?;
+        let _ = world.names.set(names); // it is set once
+        let heartbeat = heartbeat::start(&world).map_err(|e| format!("a thread cannot be started: {e}"))?;
+        *world.heartbeat.lock().unwrap_or_else(PoisonError::into_inner) = Some(heartbeat);
+        Ok(world)
+    }
+
+    /// Every rank learns where the others are.
+    fn exchange_names(&self, host: &str) -> Result<Vec<String>, CollectiveError> {
+        let own = format!("rank:{}@{host}", self.rank());
+        if self.rank() > 0 {
+            self.send(0, Tag::Answer, own.into_bytes())?;
+            let all = self.receive(0, Tag::Command)?;
+            return Ok(String::from_utf8_lossy(&all).split('\n').map(str::to_owned).collect());
+        }
+        let mut names = vec![own];
+        for rank in 1..self.size() {
+            names.push(String::from_utf8_lossy(&self.receive(rank, Tag::Answer)?).into_owned());
+        }
+        for rank in 1..self.size() {
+            self.send(rank, Tag::Command, names.join("\n").into_bytes())?;
+        }
+        Ok(names)
+    }
+
+    pub fn rank(&self) -> usize {
+        self.transport.rank()
+    }
+
+    pub fn size(&self) -> usize {
+        self.transport.size()
+    }
+
+    /// The transport's name and version.
+    pub fn transport(&self) -> &str {
+        self.transport.name()
+    }
+
+    /// `rank:1@h2`, by rank; without the hosts until all have joined.
+    pub fn names(&self) -> &[String] {
+        self.names.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub fn name_of(&self, rank: usize) -> String {
+        self.names().get(rank).cloned().unwrap_or_else(|| format!("rank:{rank}"))
+    }
+
+    /// How long a rank may give no sign of life.
+    pub fn limit(&self) -> Duration {
+        Duration::from_millis(self.limit.load(Ordering::Relaxed))
+    }
+
+    pub fn set_limit(&self, limit: Duration) {
+        self.limit.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// The signal that asks this process to end, or 0.
+    pub fn signal(&self) -> &Arc<AtomicUsize> {
+        &self.signal
+    }
+
+    /// Releases all ranks that wait for each other: these at once, those of other processes with the next sign of life.
+    pub fn abort(self: &Arc<Self>) -> Abort {
+        let world = Arc::clone(self);
+        Abort::new(move || world.is_poisoned.store(true, Ordering::Release))
+    }
+
+    pub fn is_poisoned(&self) -> bool {
+        self.is_poisoned.load(Ordering::Acquire)
+    }
+
+    /// A rank is gone; the first one is the cause of all that follows.
+    fn lose(&self, rank: String, why: String) {
+        let _ = self.lost.set((rank, why)); // another one was the first
+    }
+
+    /// The rank that was the first to go.
+    pub fn lost(&self) -> Option<CollectiveError> {
+        let (rank, why) = self.lost.get()?;
+        Some(CollectiveError::Gone { rank: rank.clone(), why: why.clone() })
+    }
+
+    /// Whether nothing can be sent just now.
+    pub fn is_stuck(&self) -> bool {
+        self.transport.is_stuck()
+    }
+
+    /// Sends a frame of any length, and waits until it is on its way.
+    ///
+    /// # Errors
+    /// A rank is gone.
+    pub fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Result<(), CollectiveError> {
+        let head = (bytes.len() as u64).to_le_bytes().to_vec();
+        let mut parts = vec![self.transport.send(to, tag, head)];
+        if bytes.len() <= MESSAGE {
+            parts.push(self.transport.send(to, tag, bytes));
+        } else {
+            parts.extend(bytes.chunks(MESSAGE).map(|part| self.transport.send(to, tag, part.to_vec())));
+        }
+        parts.into_iter().try_for_each(|part| self.wait(part, to, None).map(drop))
+    }
+
+    /// The next frame of a rank. What this rank waits for may take long: it does not spin.
+    ///
+    /// # Errors
+    /// A rank is gone.
+    pub fn receive(&self, from: usize, tag: Tag) -> Result<Vec<u8>, CollectiveError> {
+        let head = self.wait(self.transport.receive(from, tag, 8), from, None)?;
+        let len = head.try_into().map_or(0, u64::from_le_bytes) as usize;
+        if len <= MESSAGE {
+            return self.wait(self.transport.receive(from, tag, len), from, None);
+        }
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let part = self.transport.receive(from, tag, MESSAGE.min(len - bytes.len()));
+            bytes.extend(self.wait(part, from, None)?);
+        }
+        Ok(bytes)
+    }
+
+    /// Waits for a message with rank `other`: for at most `limit` among ranks that sum, which all come at about the same
+    /// time, and which an abort releases.
+    fn wait(
+        &self,
+        mut transfer: Box<dyn Transfer>,
+        other: usize,
+        limit: Option<Duration>,
+    ) -> Result<Vec<u8>, CollectiveError> {
+        let (mut turns, mut begun) = (0_u32, None);
+        loop {
+            match transfer.poll() {
+                Ok(Some(bytes)) => return Ok(bytes),
+                Ok(None) => {}
+                Err(why) => self.lose(self.name_of(other), format!("its connection failed ({why})")),
+            }
+            if let Some(gone) = self.lost() {
+                return Err(gone);
+            }
+            turns = turns.saturating_add(1);
+            match limit {
+                Some(_) if self.is_poisoned() => return Err(CollectiveError::Poisoned),
+                Some(_) if turns < SPINS => std::hint::spin_loop(),
+                Some(_) if turns < YIELDS => thread::yield_now(),
+                Some(_) => thread::sleep(Duration::from_micros(50)),
+                None if turns < SPINS => thread::yield_now(),
+                None => thread::sleep(Duration::from_micros(200)),
+            }
+            if let Some(limit) = limit.filter(|_| turns.is_multiple_of(256))
+                && begun.get_or_insert_with(Instant::now).elapsed() > limit
+            {
+                return Err(CollectiveError::Stalled { device: self.name_of(other), waited: limit });
+            }
+        }
+    }
+
+    /// Leaves the job in order, or, after some ranks are gone, without waiting for the others.
+    pub fn finish(self: &Arc<Self>) {
+        let limit = self.limit();
+        self.is_over.store(true, Ordering::Release);
+        let heartbeat = self.heartbeat.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let has_ended = heartbeat.is_none_or(|heartbeat| self.lost().is_none() && heartbeat.join().is_ok());
+        if self.lost().is_some() || !has_ended {
+            return;
+        }
+        // It waits for all ranks, of which one may be frozen by now.
+        let (done, is_done) = channel();
+        let world = Arc::clone(self);
+        let finish = move || {
+            world.transport.finish();
+            let _ = done.send(()); // this process may have ended
+        };
+        if thread::Builder::new().name("mpi".to_owned()).spawn(finish).is_ok() {
+            let _ = is_done.recv_timeout(limit); // it ends in either case
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The site's MPI, opened at run time: one build serves Open MPI, and MPICH with its relatives. Only calls that never wait
+//! are used, so that a rank that is gone is noticed here and not by MPI.
+//!
+//! Handles are addresses with Open MPI and numbers with MPICH; both are passed as words.
+
+use std::{
+    error::Error,
+    ffi::{c_char, c_int, c_void},
+    ptr,
+    sync::{Arc, Mutex, MutexGuard, TryLockError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+use super::{Tag, Transfer, Transport};
+use crate::host::{self, Launched, Launcher};
+
+/// Where the library is, if not where the system looks.
+const VARIABLE: &str = "RUNNER_MPI";
+
+const OPEN_MPI: [&str; 2] = ["libmpi.so.40", "libmpi.so"];
+const MPICH: [&str; 2] = ["libmpich.so.12", "libmpi.so.12"];
+
+/// Threads may call MPI, one at a time.
+const SERIALIZED: c_int = 2;
+
+/// Times that a thread yields before it takes MPI for busy.
+const TRIES: u32 = 20;
+
+/// No call takes as long, of those that never wait.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Bytes of the longest name of a version, with either.
+const VERSION: usize = 8192;
+
+/// In place of an error of MPI.
+const HANGS: c_int = c_int::MIN;
+
+type Handle = usize;
+type Call = unsafe extern "C" fn() -> c_int;
+type InitThread = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
+type Ask = unsafe extern "C" fn(Handle, *mut c_int) -> c_int;
+type SetHandler = unsafe extern "C" fn(Handle, Handle) -> c_int;
+type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
+type Receive = unsafe extern "C" fn(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Handle) -> c_int;
+type Test = unsafe extern "C" fn(*mut Handle, *mut c_int, *mut c_void) -> c_int;
+type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+
+/// The ranks of the job, as MPI knows them.
+pub struct Mpi {
+    rank: usize,
+    size: usize,
+    /// As `Open MPI v4.1.4`.
+    version: String,
+    calls: Arc<Calls>,
+}
+
+struct Calls {
+    /// Held for each call.
+    one: Mutex<()>,
+    finalize: Call,
+    send: Send,
+    receive: Receive,
+    test: Test,
+    world: Handle,
+    bytes: Handle,
+    ignored: usize,
+}
+
+/// Handles of the constants that are used.
+struct Family {
+    world: Handle,
+    bytes: Handle,
+    errors_return: Handle,
+    ignored: usize,
+}
+
+impl Mpi {
+    /// Joins the job that `launched` is a process of.
+    ///
+    /// # Errors
+    /// There is no library, it is of another family than the launcher, or it does not start.
+    pub fn join(launched: Launched) -> Result<Self, String> {
+        if launched.by == Launcher::Slurm {
+            return Err("`srun` started it without MPI; with `srun --mpi=pmix` (Open MPI) or `--mpi=pmi2` (MPICH) its \
+                        processes find each other"
+                .to_owned());
+        }
+        let (library, path) = open(launched.by)?;
+        let family = Family::of(&library);
+        let init: InitThread = symbol(&library, "MPI_Init_thread", &path)?;
+        let [rank, size]: [Ask; 2] =
+            [symbol(&library, "MPI_Comm_rank", &path)?, symbol(&library, "MPI_Comm_size", &path)?];
+        let set_handler: SetHandler = symbol(&library, "MPI_Comm_set_errhandler", &path)?;
+        let version: Version = symbol(&library, "MPI_Get_library_version", &path)?;
+        let calls = Calls {
+            one: Mutex::default(),
+            finalize: symbol(&library, "MPI_Finalize", &path)?,
+            send: symbol(&library, "MPI_Isend", &path)?,
+            receive: symbol(&library, "MPI_Irecv", &path)?,
+            test: symbol(&library, "MPI_Test", &path)?,
+            world: family.world,
+            bytes: family.bytes,
+            ignored: family.ignored,
+        };
+        // Its code runs until the process ends.
+        std::mem::forget(library);
+        let (mut provided, mut numbers) = (0, [0; 2]);
+        // SAFETY: the first call of MPI, which takes null for the arguments of the program.
+        let begun = unsafe { init(ptr::null_mut(), ptr::null_mut(), SERIALIZED, &mut provided) };
+        if begun != 0 || provided < SERIALIZED {
+            return Err(format!("`{path}` does not start (MPI_Init_thread: {begun}, threads: {provided})"));
+        }
+        for (ask, number) in [rank, size].into_iter().zip(&mut numbers) {
+            // SAFETY: MPI has begun, and writes one number.
+            unsafe { ask(family.world, number) };
+        }
+        // SAFETY: both handles are MPI's own.
+        unsafe { set_handler(family.world, family.errors_return) };
+        let [rank, size] = numbers.map(|number| usize::try_from(number).unwrap_or(0));
+        if size != launched.size {
+            return Err(format!(
+                "the launcher started {} processes, and `{path}` knows of {size}: they are of different families of MPI; \
+                 `{VARIABLE}` names the library",
+                launched.size
+            ));
+        }
+        Ok(Self { rank, size, version: version_of(version), calls: Arc::new(calls) })
+    }
+}
+
+/// The library of the launcher's family, and its name.
+fn open(launcher: Launcher) -> Result<(Library, String), String> {
+    let named = host::variable(VARIABLE).map(|path| path.to_string_lossy().into_owned());
+    let names: Vec<String> = match (&named, launcher) {
+        (Some(path), _) => vec![path.clone()],
+        (None, Launcher::Mpich) => MPICH.map(str::to_owned).into(),
+        (None, _) => OPEN_MPI.map(str::to_owned).into(),
+    };
+    let mut why = String::new();
+    for name in names {
+        // SAFETY: the initializers of MPI's library may run at any time before its first call. Its own parts look for its
+        // names among those of the process.
+        match unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_GLOBAL) } {
+            Ok(library) => return Ok((library, name)),
+            Err(e) if why.is_empty() => why = e.source().unwrap_or(&e).to_string(),
+            Err(_) => {}
+        }
+    }
+    let hint = if named.is_some() { String::new() } else { format!("; `{VARIABLE}` names it") };
+    Err(format!("MPI's library cannot be opened: {why}{hint}"))
+}
+
+/// A function of the library.
+fn symbol<T: Copy>(library: &Library, name: &str, path: &str) -> Result<T, String> {
+    // SAFETY: `T` is the type that MPI's standard gives the function of that name.
+    let found = unsafe { library.get::<T>(name.as_bytes()) };
+    found.map(|symbol| *symbol).map_err(|_| format!("`{path}` is no MPI: it has no `{name}`"))
+}
+
+impl Family {
+    fn of(library: &Library) -> Self {
+        let address = |name: &str| -> Option<usize> {
+            // SAFETY: only the address of the object is taken.
+            let found = unsafe { library.get::<*mut c_void>(name.as_bytes()) };
+            found.ok().map(|symbol| symbol.as_raw_ptr() as usize)
+        };
+        let open_mpi = || {
+            Some(Self {
+                world: address("ompi_mpi_comm_world")?,
+                bytes: address("ompi_mpi_byte")?,
+                errors_return: address("ompi_mpi_errors_return")?,
+                ignored: 0,
+            })
+        };
+        // The numbers that MPICH, MVAPICH and Intel MPI have in common since their ABI initiative of 2013.
+        open_mpi().unwrap_or(Self {
+            world: 0x4400_0000,
+            bytes: 0x4c00_010d,
+            errors_return: 0x5400_0001,
+            ignored: 1,
+        })
+    }
+}
+
+/// The first line of MPI's name of itself, to the first comma.
+fn version_of(version: Version) -> String {
+    let (mut text, mut len) = (vec![0_u8; VERSION], 0);
+    // SAFETY: MPI writes at most its own limit, which is not above this room, and the length.
+    unsafe { version(text.as_mut_ptr().cast(), &mut len) };
+    let text = String::from_utf8_lossy(&text);
+    let line = text.split(['\0', '\n', ',']).next().unwrap_or_default();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Calls {
+    /// The right to call MPI. `None` where a call of another thread has not returned for so long: Open MPI waits for its own
+    /// end in the call in which it learns that a rank was killed.
+    fn turn(&self, patience: Duration) -> Option<MutexGuard<'_, ()>> {
+        let (mut turns, begun) = (0_u32, Instant::now());
+        loop {
+            match self.one.try_lock() {
+                Ok(turn) => return Some(turn),
+                Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
+                Err(TryLockError::WouldBlock) if turns > TRIES && begun.elapsed() >= patience => return None,
+                Err(TryLockError::WouldBlock) if turns > TRIES => thread::sleep(Duration::from_micros(50)),
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+            turns += 1;
+        }
+    }
+}
+
+/// A message under way, and its bytes.
+struct Request {
+    calls: Arc<Calls>,
+    handle: Handle,
+    bytes: Vec<u8>,
+    /// MPI still reads or writes the bytes.
+    is_open: bool,
+    /// It could not be begun.
+    refused: c_int,
+}
+
+impl Transport for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn name(&self) -> &str {
+        &self.version
+    }
+
+    fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Box<dyn Transfer> {
+        self.begin(bytes, |calls, bytes, handle| {
+            let (start, len) = (bytes.as_ptr().cast(), bytes.len() as c_int);
+            // SAFETY: the bytes stay where they are until MPI is done with them, or for ever.
+            unsafe { (calls.send)(start, len, calls.bytes, to as c_int, tag as c_int, calls.world, handle) }
+        })
+    }
+
+    fn receive(&self, from: usize, tag: Tag, len: usize) -> Box<dyn Transfer> {
+        self.begin(vec![0; len], |calls, bytes, handle| {
+            let (start, len) = (bytes.as_mut_ptr().cast(), bytes.len() as c_int);
+            // SAFETY: as above.
+            unsafe {
+                (calls.receive)(start, len, calls.bytes, from as c_int, tag as c_int, calls.world, handle)
+            }
+        })
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.calls.turn(Duration::ZERO).is_none()
+    }
+
+    fn finish(&self) {
+        if let Some(_one) = self.calls.turn(LONGEST) {
+            // SAFETY: no other call is made after it: the job is over.
+            unsafe { (self.calls.finalize)() };
+        }
+    }
+}
+
+impl Mpi {
+    fn begin(
+        &self,
+        mut bytes: Vec<u8>,
+        start: impl FnOnce(&Calls, &mut Vec<u8>, &mut Handle) -> c_int,
+    ) -> Box<dyn Transfer> {
+        let mut handle = 0;
+        let refused = self.calls.turn(LONGEST).map(|_one| start(&self.calls, &mut bytes, &mut handle));
+        let is_open = refused == Some(0);
+        Box::new(Request {
+            calls: Arc::clone(&self.calls),
+            handle,
+            bytes,
+            is_open,
+            refused: refused.unwrap_or(HANGS),
+        })
+    }
+}
+
+impl Transfer for Request {
+    fn poll(&mut self) -> Result<Option<Vec<u8>>, String> {
+        if self.is_open {
+            let Some(one) = self.calls.turn(Duration::ZERO) else { return Ok(None) };
+            let mut done = 0;
+            // SAFETY: the handle is that of a message that MPI has begun; its status is not wanted.
+            self.refused = unsafe {
+                (self.calls.test)(
+                    &mut self.handle,
+                    &mut done,
+                    ptr::without_provenance_mut(self.calls.ignored),
+                )
+            };
+            drop(one);
+            if self.refused == 0 && done == 0 {
+                return Ok(None);
+            }
+            self.is_open = self.refused != 0;
+        }
+        match self.refused {
+            0 => Ok(Some(std::mem::take(&mut self.bytes))),
+            HANGS => Err("MPI does not return from a call".to_owned()),
+            code => Err(format!("MPI's error {code}")),
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if self.is_open {
+            // MPI may touch them at any time.
+            std::mem::forget(std::mem::take(&mut self.bytes));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! All-reduce over processes, with the additions of [`Shared`](crate::collective::Shared): every element is added up in
+//! rank order, so that the bits are those of one process with as many devices, whatever the transport.
+//!
+//! Small buffers go to all ranks, and each sums everything. Of large ones each rank sums a part, and gives the sums to all.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use super::{ProcessGroup, Tag, Transfer};
+use crate::collective::{Collective, CollectiveError};
+
+/// Elements up to which every rank sums everything.
+const SMALL: usize = 4096;
+
+/// Elements that are summed at one time.
+const PIECE: usize = 1 << 20;
+
+/// This rank's handle.
+pub struct RankSum {
+    world: Arc<ProcessGroup>,
+    /// How long the others are waited for, though they live.
+    limit: Duration,
+    piece: usize,
+}
+
+pub(super) fn with_pieces(world: &Arc<ProcessGroup>, limit: Duration, piece: usize) -> RankSum {
+    RankSum { world: Arc::clone(world), limit, piece }
+}
+
+impl RankSum {
+    pub fn new(world: &Arc<ProcessGroup>, limit: Duration) -> Self {
+        with_pieces(world, limit, PIECE)
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.world.rank();
+        // Each begins with the next one, so that not all send to the same.
+        let size = self.world.size();
+        (1..size).map(move |step| (own + step) % size)
+    }
+
+    fn part(&self, rank: usize, len: usize) -> Range<usize> {
+        let size = self.world.size();
+        len * rank / size..len * (rank + 1) / size
+    }
+
+    /// Sends `of` to each other rank and gets as many bytes as `len` says from each, in the order of ranks; this rank's
+    /// place is empty.
+    fn exchange<'a>(
+        &self,
+        tag: Tag,
+        of: impl Fn(usize) -> &'a [f32],
+        len: impl Fn(usize) -> usize,
+    ) -> Result<Vec<Vec<u8>>, CollectiveError> {
+        let transport = &self.world.transport;
+        let receive = |rank| (rank, transport.receive(rank, tag, 4 * len(rank)));
+        let incoming: Vec<(usize, Box<dyn Transfer>)> = self.others().map(receive).collect();
+        let send = |rank| (rank, transport.send(rank, tag, bytemuck::cast_slice(of(rank)).to_vec()));
+        let outgoing: Vec<(usize, Box<dyn Transfer>)> = self.others().map(send).collect();
+        let mut got = vec![Vec::new(); self.world.size()];
+        for (rank, transfer) in incoming {
+            got[rank] = self.world.wait(transfer, rank, Some(self.limit))?;
+        }
+        for (rank, transfer) in outgoing {
+            self.world.wait(transfer, rank, Some(self.limit))?;
+        }
+        Ok(got)
+    }
+
+    fn add_up(&self, elements: &mut [f32]) -> Result<(), CollectiveError> {
+        let (own, len) = (self.world.rank(), elements.len());
+        if len <= SMALL {
+            let got = self.exchange(Tag::Gradients, |_| elements, |_| len)?;
+            sum(elements, &got, own);
+            return Ok(());
+        }
+        let part = self.part(own, len);
+        let got = self.exchange(Tag::Gradients, |rank| &elements[self.part(rank, len)], |_| part.len())?;
+        sum(&mut elements[part.clone()], &got, own);
+        let got = self.exchange(Tag::Sums, |_| &elements[part.clone()], |rank| self.part(rank, len).len())?;
+        for rank in self.others() {
+            numbers(&got[rank]).zip(&mut elements[self.part(rank, len)]).for_each(|(sum, to)| *to = sum);
+        }
+        Ok(())
+    }
+}
+
+impl Collective for RankSum {
+    fn all_reduce(&mut self, elements: &mut [f32], step: u64) -> Result<(), CollectiveError> {
+        self.world.step.store(step, Ordering::Relaxed);
+        elements.chunks_mut(self.piece).try_for_each(|piece| self.add_up(piece))
+    }
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.chunks_exact(4).map(|bytes| f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+}
+
+/// Adds up `own` elements and those of the others, in the order of ranks.
+fn sum(elements: &mut [f32], others: &[Vec<u8>], own: usize) {
+    let mut sums: Option<Vec<f32>> = None;
+    for (rank, other) in others.iter().enumerate() {
+        let add = |sums: &mut Vec<f32>| match rank == own {
+            true => sums.iter_mut().zip(&*elements).for_each(|(sum, more)| *sum += more),
+            false => sums.iter_mut().zip(numbers(other)).for_each(|(sum, more)| *sum += more),
+        };
+        match &mut sums {
+            Some(sums) => add(sums),
+            None if rank == own => sums = Some(elements.to_vec()),
+            None => sums = Some(numbers(other).collect()),
+        }
+    }
+    if let Some(sums) = sums {
+        elements.copy_from_slice(&sums);
+    }
+}

@@ -1,0 +1,105 @@
+//! Ranks in threads of one process.
+
+use std::{sync::atomic::Ordering, thread, time::Duration};
+
+use super::{
+    Tag,
+    memory::{groups, leave},
+    ranks::with_pieces,
+};
+use crate::collective::{Collective, CollectiveError, shared};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// The elements of one rank; their sum depends on the order of additions.
+fn input(rank: usize, len: usize) -> Vec<f32> {
+    (0..len).map(|i| ((i * 7 + rank * 13) as f32).sin() * 10f32.powi(rank as i32 % 3)).collect()
+}
+
+fn sums<C: Collective + 'static>(ranks: Vec<C>, len: usize) -> Vec<Vec<u32>> {
+    let work = |(rank, mut own): (usize, C)| {
+        let mut elements = input(rank, len);
+        own.all_reduce(&mut elements, 1).expect("all come");
+        elements.iter().map(|element| element.to_bits()).collect()
+    };
+    thread::scope(|scope| {
+        let ranks: Vec<_> = ranks.into_iter().enumerate().map(|own| scope.spawn(move || work(own))).collect();
+        ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
+    })
+}
+
+/// In one message, in parts, and in several pieces.
+#[test]
+fn processes_sum_to_the_bits_of_threads() {
+    for size in [2, 3, 4] {
+        let groups = groups(size);
+        for len in [0, 1, 4096, 4097, 10_000, 25_001] {
+            let own = groups.iter().map(|group| with_pieces(group, LONG, 10_000)).collect();
+            let (threads, _) = shared((0..size).map(|rank| rank.to_string()).collect(), LONG);
+            assert_eq!(sums(own, len), sums(threads, len), "{size} ranks, {len} elements");
+        }
+        leave(&groups);
+    }
+}
+
+#[test]
+fn every_rank_knows_all_hosts() {
+    let groups = groups(3);
+    for (rank, group) in groups.iter().enumerate() {
+        assert_eq!(group.names(), ["rank:0@h0", "rank:1@h1", "rank:2@h2"]);
+        assert_eq!((group.rank(), group.size()), (rank, 3));
+    }
+    leave(&groups);
+}
+
+#[test]
+fn frames_keep_their_order_and_length() {
+    let groups = groups(2);
+    for len in [0, 1, 1000] {
+        groups[0].send(1, Tag::Command, vec![7; len]).expect("it is there");
+    }
+    for len in [0, 1, 1000] {
+        assert_eq!(groups[1].receive(0, Tag::Command), Ok(vec![7; len]));
+    }
+    leave(&groups);
+}
+
+/// The second rank joins, and then gives no more signs of life.
+#[test]
+fn a_silent_rank_is_named_with_its_host() {
+    for (signal, limit_ms) in [(0, 300), (15, 3_600_000)] {
+        let groups = groups(2);
+        // It leaves without a word.
+        groups[1].lose("the test".to_owned(), String::new());
+        groups[1].finish();
+        groups[0].set_limit(Duration::from_millis(limit_ms));
+        groups[0].signal().store(signal, Ordering::SeqCst);
+        let result = groups[0].receive(1, Tag::Answer);
+        let Err(CollectiveError::Gone { rank, why }) = result else { panic!("{result:?}") };
+        assert_eq!(rank, "rank:1@h1");
+        assert!(why.starts_with("no sign of life for "), "{why}");
+        let mut sum = with_pieces(&groups[0], LONG, 10);
+        assert_eq!(sum.all_reduce(&mut [1.0], 1), Err(CollectiveError::Gone { rank, why }));
+        groups[0].finish();
+    }
+}
+
+#[test]
+fn an_abort_releases_ranks_of_other_processes() {
+    let groups = groups(2);
+    groups[0].abort().now();
+    let mut sum = with_pieces(&groups[1], LONG, 10);
+    assert_eq!(sum.all_reduce(&mut [1.0], 1), Err(CollectiveError::Poisoned));
+    leave(&groups);
+}
+
+/// It lives, and does not come.
+#[test]
+fn a_rank_that_does_not_come_to_a_sum_is_named() {
+    let groups = groups(2);
+    let limit = Duration::from_millis(1);
+    let mut sum = with_pieces(&groups[0], limit, 10);
+    let device = "rank:1@h1".to_owned();
+    assert_eq!(sum.all_reduce(&mut [1.0], 1), Err(CollectiveError::Stalled { device, waited: limit }));
+    leave(&groups);
+}

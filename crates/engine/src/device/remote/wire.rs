@@ -1,0 +1,150 @@
+//! Commands and answers as frames: a head in JSON, then numbers as they are in memory. All ranks are one program on one kind
+//! of machine.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    device::{Block, Clock, ClockRecord, DeviceError, Grain, Kind, Line, PassKind, Purpose, Ran},
+    program::{Accumulator, BufferId, Hyper, Slice},
+};
+
+/// What rank 0 asks of another rank. Numbers that belong to it follow the head.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Command {
+    /// Its own rows.
+    Bind(BufferId),
+    BindOrder,
+    Write(Slice),
+    Read(Slice),
+    Copy {
+        from: Slice,
+        to: Slice,
+    },
+    TakeSums(Accumulator, usize),
+    WriteSums(Accumulator),
+    Digest(Slice),
+    Run(Steps),
+    /// What it has counted and timed.
+    Close,
+    /// Whether it can serve; the answer's form is the asker's.
+    Report,
+    /// The job is over.
+    End,
+}
+
+/// A block of steps, and the clock that times them.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Steps {
+    work: PassKind,
+    step: u64,
+    position: usize,
+    offset: usize,
+    rows: usize,
+    steps: usize,
+    slot: usize,
+    /// Since the clock's origin.
+    pub elapsed: Duration,
+    pub grain: Grain,
+    pub is_traced: bool,
+}
+
+impl Steps {
+    pub fn new(block: &Block<'_>, clock: &Clock) -> Self {
+        let Block { work, step, position, offset, rows, steps, slot, .. } = *block;
+        Self {
+            work,
+            step,
+            position,
+            offset,
+            rows,
+            steps,
+            slot,
+            elapsed: clock.origin().elapsed(),
+            grain: clock.grain,
+            is_traced: clock.trace.is_some(),
+        }
+    }
+
+    pub fn block<'a>(&self, hyper: &'a [Hyper]) -> Block<'a> {
+        let Self { work, step, position, offset, rows, steps, slot, .. } = *self;
+        Block { work, step, position, offset, rows, steps, hyper, slot }
+    }
+}
+
+/// What a rank answers; numbers that were asked for follow.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Answer {
+    /// The signal that asks it to end, or 0.
+    pub signal: usize,
+    pub result: Result<Done, Failure>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    pub digest: u64,
+    pub non_finite: Option<u64>,
+    pub step_time: Option<Duration>,
+    pub closed: Option<Box<Closed>>,
+}
+
+impl Done {
+    pub fn ran(&self) -> Ran {
+        Ran { non_finite: self.non_finite, step_time: self.step_time, waited: Duration::ZERO }
+    }
+}
+
+/// What a rank has counted and timed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Closed {
+    pub ledger: Vec<(Kind, Purpose, Line)>,
+    pub clock: Option<ClockRecord>,
+    /// Of memory, on its device.
+    pub bytes: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Failure {
+    pub text: String,
+    /// Another rank is the cause.
+    pub is_released: bool,
+}
+
+/// The constants of steps, as numbers.
+pub fn of_hyper(hyper: &[Hyper]) -> Vec<f32> {
+    let each =
+        |Hyper { rate, first, correction, decay_factor }: &Hyper| [*rate, *first, *correction, *decay_factor];
+    hyper.iter().flat_map(each).collect()
+}
+
+pub fn hyper(numbers: &[f32]) -> Vec<Hyper> {
+    let each = |n: &[f32]| Hyper { rate: n[0], first: n[1], correction: n[2], decay_factor: n[3] };
+    numbers.chunks_exact(4).map(each).collect()
+}
+
+/// The frame of a head and what follows it.
+pub fn frame(head: &impl Serialize, more: &[u8]) -> Result<Vec<u8>, DeviceError> {
+    let head =
+        serde_json::to_vec(head).map_err(|e| DeviceError::Remote(format!("a message has no form: {e}")))?;
+    let mut bytes = Vec::with_capacity(8 + head.len() + more.len());
+    bytes.extend((head.len() as u64).to_le_bytes());
+    bytes.extend(head);
+    bytes.extend(more);
+    Ok(bytes)
+}
+
+/// The head of a frame and what follows it.
+pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), DeviceError> {
+    let foreign =
+        || DeviceError::Remote("a message cannot be read: all ranks must be the same program".to_owned());
+    let (len, rest) = bytes.split_first_chunk::<8>().ok_or_else(foreign)?;
+    let len = usize::try_from(u64::from_le_bytes(*len)).ok().filter(|len| *len <= rest.len());
+    let (head, more) = rest.split_at(len.ok_or_else(foreign)?);
+    Ok((serde_json::from_slice(head).map_err(|_| foreign())?, more))
+}
+
+/// The numbers after a head, wherever they lie.
+pub fn numbers<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
+}
