@@ -35,7 +35,7 @@ const NAMES: [&str; 36] = [
     "Turns",
     "Upcoming",
     "Way",
-    "ProcessGroup",
+    "World",
     "graver",
     "look_at_files",
     "walk",

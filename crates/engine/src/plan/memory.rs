@@ -101,7 +101,7 @@ impl Need<'_> {
                 }
             }
         }
-        // Of several processes each has its host, and plans for itself.
+        // Each process has a host of its own, and plans for itself.
         let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_) | DeviceId::Rank(1..)));
         let kept = if matches!(used.first(), Some(DeviceId::Gpu(_))) { 0 } else { best };
         let fixed = host.saturating_add(kept).saturating_add(rows.saved(programs));

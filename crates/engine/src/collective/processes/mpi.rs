@@ -89,7 +89,7 @@ impl Mpi {
                 .to_owned());
         }
         let (library, path) = open(launched.by)?;
-        let family = Family::of(&library);
+        let family = Family::from_library(&library);
         let init: InitThread = symbol(&library, "MPI_Init_thread", &path)?;
         let [rank, size]: [Ask; 2] =
             [symbol(&library, "MPI_Comm_rank", &path)?, symbol(&library, "MPI_Comm_size", &path)?];
@@ -161,7 +161,7 @@ fn symbol<T: Copy>(library: &Library, name: &str, path: &str) -> Result<T, Strin
 }
 
 impl Family {
-    fn of(library: &Library) -> Self {
+    fn from_library(library: &Library) -> Self {
         let address = |name: &str| -> Option<usize> {
             // SAFETY: only the address of the object is taken.
             let found = unsafe { library.get::<*mut c_void>(name.as_bytes()) };
