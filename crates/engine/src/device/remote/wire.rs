@@ -91,7 +91,7 @@ pub struct Done {
 
 impl Done {
     pub fn ran(&self) -> Ran {
-        Ran { non_finite: self.non_finite, step_time: self.step_time, waited: Duration::ZERO }
+        Ran { non_finite: self.non_finite, step_time: self.step_time, ..Ran::default() }
     }
 }
 
