@@ -47,6 +47,7 @@ impl Ready {
             sum_rates: None,
             instruction_set,
             bf16_unit: None,
+            ranks: None,
         };
         let trial = plan(spec, facts, &machine, 1).map_err(|e| format!("{e:?}"))?;
         Ok(Self { trial, dataset })
