@@ -117,7 +117,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// What the schema does not say: how fields depend on each other.
-const RULES: [&str; 26] = [
+const RULES: [&str; 27] = [
     "needs exactly one of",
     "nesterov momentum requires",
     "does not come after",
@@ -126,6 +126,7 @@ const RULES: [&str; 26] = [
     "the last curve lasts",
     "is named twice",
     "cannot train together",
+    "training over hosts computes on their CPUs",
     "the batch does not grow",
     "needs classes",
     "needs numbers to predict",
