@@ -37,8 +37,9 @@ pub fn show(run: &str) -> Exit {
 pub fn diff(options: &DiffOptions) -> Exit {
     let paths = [options.first.clone(), options.second.clone()];
     let compared = Comparison::read(&paths, None).and_then(Comparison::with_curves);
+    let every_run = Question { top: usize::MAX, ..Question::default() };
     answer(compared.and_then(|comparison| {
-        let times = comparison.times(&Question::default(), terminal_width())?;
+        let times = comparison.times(&every_run, terminal_width())?;
         Ok(format!("{}\n{times}", comparison.detail().trim_start()))
     }))
 }

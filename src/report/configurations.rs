@@ -110,7 +110,8 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
         like.push(&run.figures);
         !is_copy || run.folder.is_none()
     });
-    let settings = grouped(ended.map(|(place, run)| (identity(run), place)));
+    let swept = distinct(runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key.as_str()));
+    let settings = grouped(ended.map(|(place, run)| ((identity(run, &swept), weak_devices(run)), place)));
     let on_machines = |(setting, (_, places)): (usize, (_, Vec<usize>))| {
         let by_machine = grouped(places.into_iter().map(|place| (machine(&runs[place]), place)));
         by_machine.into_iter().map(move |(_, places)| (setting, places)).collect::<Vec<_>>()
@@ -183,9 +184,15 @@ fn machine(run: &Run) -> Identity<'_> {
     run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key)).collect()
 }
 
-/// Of its spec and data. The axes of a trial stand in its spec, as in that of a run of its own.
-fn identity(run: &Run) -> Identity<'_> {
-    let is_free = |key: &str| is_of_record(key) || key == REPEAT || SEEDS.contains(&key);
+/// Of its spec and data. The axes of a trial stand in its spec, as in that of a run of its own. What is recorded tells
+/// runs apart only where it is among the swept keys.
+fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
+    let is_swept = |key: &str| {
+        let is_of =
+            |axis: &&str| key.strip_prefix(axis).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        swept.iter().any(is_of)
+    };
+    let is_free = |key: &str| (is_of_record(key) && !is_swept(key)) || key == REPEAT || SEEDS.contains(&key);
     let spec = run.spec.iter().flat_map(Leaves::iter);
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));
@@ -193,6 +200,12 @@ fn identity(run: &Run) -> Identity<'_> {
     // Other seeds draw other rows.
     let digest = run.digest().filter(|_| !run.draws_rows()).map(|digest| ("data", digest));
     pairs.map(|(key, value)| (key, file_name(value))).chain(digest).collect()
+}
+
+/// Its number of devices, where that changes the batch; else none.
+fn weak_devices(run: &Run) -> usize {
+    let is_weak = run.spec.as_ref().and_then(|spec| spec.get("devices.scaling")) == Some("weak");
+    if is_weak { run.devices().split_whitespace().count() } else { 0 }
 }
 
 /// Whether one of them was run more than once.

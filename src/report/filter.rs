@@ -61,9 +61,10 @@ impl Filter {
     /// # Errors
     /// The text is no such expression, or names a column that no run has.
     pub(super) fn new(text: &str, runs: &[Run]) -> Result<Self, ReportError> {
-        let alternative =
-            |text: &str| split_at_word(text, " and ").into_iter().map(|test| Test::new(test, runs)).collect();
-        split_at_word(text, " or ").into_iter().map(alternative).collect::<Result<_, _>>().map(Self)
+        let alternative = |text: &str| {
+            split_at_word(text, " and ")?.into_iter().map(|test| Test::new(test, runs)).collect()
+        };
+        split_at_word(text, " or ")?.into_iter().map(alternative).collect::<Result<_, _>>().map(Self)
     }
 
     pub(super) fn holds(&self, run: &Run) -> bool {
@@ -71,15 +72,18 @@ impl Filter {
     }
 }
 
-/// Splits a text at a word in small or capital letters, where that stands in no quotes and in no table.
-fn split_at_word<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
-    let (mut parts, mut begin, mut quote, mut depth) = (Vec::new(), 0, None, 0_i32);
+/// Splits a text at a word in small or capital letters, where that stands in no quotes and in no table. These begin with a
+/// value: what stands within one is a letter of it.
+fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportError> {
+    let (mut parts, mut begin, mut quote, mut depth) = (Vec::new(), 0, None, 0_usize);
     for (at, c) in text.char_indices() {
+        let before = text[..at].trim_end();
+        let begins = before.ends_with(['<', '>', '=']) || (depth > 0 && before.ends_with(['[', '{', ',']));
         match c {
             _ if quote.is_some() => quote = quote.filter(|quote| *quote != c),
-            '"' | '\'' => quote = Some(c),
-            '{' | '[' => depth += 1,
-            '}' | ']' => depth -= 1,
+            '"' | '\'' if begins => quote = Some(c),
+            '{' | '[' if begins || depth > 0 => depth += 1,
+            '}' | ']' => depth = depth.saturating_sub(1),
             _ if depth == 0
                 && at >= begin
                 && text.get(at..at + word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word)) =>
@@ -90,8 +94,13 @@ fn split_at_word<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
             _ => {}
         }
     }
+    if quote.is_some() || depth > 0 {
+        let what = if quote.is_some() { "a quote" } else { "a bracket" };
+        let message = format!("{what} in `{}` does not close", text.trim());
+        return Err(ReportError::Query { message, hint: Some(HINT.to_owned()) });
+    }
     parts.push(&text[begin..]);
-    parts
+    Ok(parts)
 }
 
 impl Test {
@@ -105,7 +114,8 @@ impl Test {
         if name.starts_with('(') {
             return Err(wrong(format!("expected a column, found `{name}`")));
         }
-        let value = value.trim_matches(['"', '\'']).to_owned();
+        let quoted = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
+        let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value).to_owned();
         let is_order = !matches!(operator, Operator::Equal | Operator::Differs);
         let is_cut = !value.starts_with(['{', '[']) && value.contains(['<', '>', '=']);
         if (is_order && value.parse::<f64>().is_err()) || is_cut {
@@ -169,7 +179,14 @@ mod tests {
         assert_eq!(chosen("name = a"), [true, false, true]);
         assert_eq!(chosen("name != a(2)"), [true, false, true]);
         assert_eq!(chosen("name = { a = { lr = 2 } }"), [false, false, true]);
+        let runs = [named("don't", &[]), named("a[", &[]), named("a and b]", &[])];
+        let chosen = |text: &str| runs.each_ref().map(|run| Filter::new(text, &runs).unwrap().holds(run));
+        assert_eq!(chosen("name = don't and name != x"), [true, false, false]);
+        assert_eq!(chosen("name = \"don't\" or name = a["), [true, true, false]);
+        assert_eq!(chosen("name = a] or name = a[ or name = 'a and b]'"), [false, true, true]);
         let error = |text: &str| Filter::new(text, &runs).err().unwrap().to_string();
+        assert_eq!(error("name = 'a and name = b"), "a quote in `name = 'a and name = b` does not close");
+        assert_eq!(error("name = [a or name = b"), "a bracket in `name = [a or name = b` does not close");
         assert_eq!(error("lr"), "`lr` is no comparison");
         assert_eq!(error("lr < 0.1 <"), "expected a number after `lr`, found `0.1 <`");
         assert_eq!(error("lr < fast"), "expected a number after `lr`, found `fast`");

@@ -18,15 +18,60 @@ fn a_run_beside_a_sweep_is_of_its_setting() {
     let place = Sandbox::new(SPEC);
     let run =
         |more: &[&str]| assert_eq!(place.runner(&[&["run", "spec.toml", "-q"], more].concat()).code, Some(0));
-    run(&["optimizer.sgd.lr=0.1,0.01,0.03", "sweep.repeats=2", "--jobs=2"]);
-    run(&["seed=7"]);
+    run(&["optimizer.sgd.lr=0.1,0.01,0.03", "sweep.repeats=2", "--jobs=2", "--threads=2"]);
+    run(&["seed=7", "--threads=2"]);
     run(&["seed=8", "--threads=2"]);
-    let compare = |more: &[&str]| place.runner(&[&["compare", "runs"], more].concat()).stdout;
+    let compare = |more: &[&str]| {
+        let ended = place.runner(&[&["compare", "runs"], more].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout
+    };
     let text = compare(&[]);
     assert!(text.lines().next().is_some_and(|best| best.contains(", n 4;")), "{text}");
     assert!(text.contains("some settings ran with more seeds"), "{text}");
     let measured = compare(&["--metric", "steps_per_s"]);
-    assert!(!measured.contains(", n 4"), "{measured}");
+    assert!(measured.lines().next().is_some_and(|best| best.ends_with(", n 2;")), "{measured}");
+}
+
+/// What is only recorded makes no setting, unless a sweep asks what it costs.
+#[test]
+fn a_sweep_over_what_is_recorded_has_settings() {
+    let place = Sandbox::new(SPEC);
+    let run =
+        |more: &[&str]| assert_eq!(place.runner(&[&["run", "spec.toml", "-q"], more].concat()).code, Some(0));
+    let settings = || {
+        let ended = place.runner(&["compare", "runs", "--metric=steps_per_s"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let rows = ended.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let rows = rows.filter(|row| row[..].first().is_some_and(|number| number.parse::<u32>().is_ok()));
+        let mut values: Vec<String> = rows.map(|row| row[1].to_owned()).collect();
+        values.sort_unstable();
+        (values, ended.stdout)
+    };
+    run(&["logging.flush_every=1"]);
+    run(&["logging.flush_every=50"]);
+    let (_, alone) = settings();
+    assert!(alone.contains(", n 2"), "{alone}");
+    run(&["logging.flush_every=1,50"]);
+    let (values, swept) = settings();
+    assert_eq!(values, ["1", "50"], "{swept}");
+}
+
+/// Under weak scaling the number of devices is that of batches in a step; under strong scaling it changes times alone.
+#[test]
+fn devices_make_a_setting_under_weak_scaling() {
+    for (scaling, is_one) in [("strong", true), ("weak", false)] {
+        let runs = Runs::new();
+        for (run, devices, loss) in [("0", "gpu:0", 1.0), ("1", "gpu:0;gpu:1", 0.5)] {
+            let facts = Facts { devices, num_gpus: 4, losses: [4.0, 2.0, loss], ..FACTS };
+            let path = format!("linreg/{run}");
+            runs.run(&path, &facts);
+            let spec = facts.spec().replace("[devices]", &format!("[devices]\nscaling = \"{scaling}\""));
+            runs.write(&format!("{path}/spec.toml"), &spec.replace("seed = 0", &format!("seed = {run}")));
+        }
+        let text = runs.answer(&["linreg"], 120);
+        assert_eq!(text.contains(", n 2;"), is_one, "{scaling}: {text}");
+    }
 }
 
 /// It changes what is learned, and is swept for the times: these are those of one machine.
