@@ -193,8 +193,7 @@ pub fn report(error: &SlurmError) -> Exit {
     Exit::Refused
 }
 
-/// Requeues the task of this process, in which a signal came before the time limit; what is not done resumes then. One that
-/// restarts again and again and brings no trial further ends.
+/// Requeues this process's task after SIGUSR1; after `MOST_RESTARTS` requeues without progress, fails instead.
 pub fn requeue(sweep: &Path, has_progress: bool) -> Exit {
     let Some(task) = slurm_job() else {
         print_error("Slurm says of no job that this process belongs to it: it is not requeued", None);

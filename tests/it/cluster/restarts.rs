@@ -50,21 +50,44 @@ fn a_task_that_comes_no_further_is_requeued_thrice() {
     // Held before the first trial, as by another process that has just come.
     let _first = Claims::new(&cluster.place.path().join(&sweep), true, || false).unwrap();
     for round in 1..=4 {
-        let mut command = cluster.place.command(&["run", "--resume", &sweep, "--slurm-task"]);
-        command.env("PATH", &cluster.commands);
-        command.env("SLURM_ARRAY_JOB_ID", "12").env("SLURM_ARRAY_TASK_ID", "7");
-        let errors = cluster.place.path().join(format!("errors-{round}"));
-        command.stdout(Stdio::null()).stderr(fs::File::create(&errors).unwrap());
-        let mut child = command.spawn().unwrap();
-        let said = || fs::read_to_string(&errors).unwrap_or_default();
-        wait_until(&mut child, || said().contains("waiting for another process"));
-        send("-USR1", &child);
-        let (code, asked) = (child.wait().unwrap().code(), cluster.text("scontrol.arguments"));
-        assert_eq!(asked.lines().count(), round.min(3), "{}", said());
-        assert_eq!(code, Some(if round < 4 { 0 } else { 1 }), "{}", said());
+        let (code, said) = ended_by_usr1(&cluster, &sweep, round, "waiting for another process");
+        assert_eq!(cluster.text("scontrol.arguments").lines().count(), round.min(3), "{said}");
+        assert_eq!(code, Some(if round < 4 { 0 } else { 1 }), "{said}");
         let ends = "error: task 12_7 was requeued 3 times, and brought no trial further\n";
-        assert_eq!(said().contains(ends), round == 4, "{}", said());
+        assert_eq!(said.contains(ends), round == 4, "{said}");
     }
+}
+
+/// One that waits at a rung for the trials of others can do nothing more, and is requeued as often as it takes.
+#[test]
+fn a_task_that_waits_for_others_is_requeued() {
+    let stop = "[sweep]\nstop = { asha = { min_epochs = 1, factor = 3 } }";
+    let spec = SPEC.replace("[sweep]", stop).replace("max_epochs = 2", "max_epochs = 3");
+    let cluster = Cluster::new(&spec.replace("train_rows = 64", "train_rows = 64\nvalidation_rows = 16"));
+    let sweep = cluster.submitted();
+    cluster.answers("scontrol", "");
+    // Another process that trains the first trial.
+    let other = Claims::new(&cluster.place.path().join(&sweep), true, || false).unwrap().unwrap();
+    assert!(other.claim(0, Some(1)).unwrap() && other.go_on().unwrap());
+    for round in 1..=5 {
+        let (code, said) = ended_by_usr1(&cluster, &sweep, round, "other processes run 1 trial");
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!(cluster.text("scontrol.arguments").lines().count(), round, "{said}");
+    }
+}
+
+/// A task that says something, and is asked to end then: how it ended, and all that it said.
+fn ended_by_usr1(cluster: &Cluster, sweep: &str, round: usize, says: &str) -> (Option<i32>, String) {
+    let mut command = cluster.place.command(&["run", "--resume", sweep, "--slurm-task"]);
+    command.env("PATH", &cluster.commands);
+    command.env("SLURM_ARRAY_JOB_ID", "12").env("SLURM_ARRAY_TASK_ID", "7");
+    let errors = cluster.place.path().join(format!("errors-{round}"));
+    command.stdout(Stdio::null()).stderr(fs::File::create(&errors).unwrap());
+    let mut child = command.spawn().unwrap();
+    let said = || fs::read_to_string(&errors).unwrap_or_default();
+    wait_until(&mut child, || said().contains(says));
+    send("-USR1", &child);
+    (child.wait().unwrap().code(), said())
 }
 
 /// As one that takes more memory than there is does.

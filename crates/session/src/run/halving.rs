@@ -61,7 +61,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 return Ok(!self.is_cut());
             }
             // They may wait for trials that failed here.
-            self.with(|progress| progress.table.write_stale())?;
+            self.with(|progress| {
+                progress.has_progress = true;
+                progress.table.write_stale()
+            })?;
             if !std::mem::replace(&mut is_told, true) {
                 let others = units::counted(trials.len() as u64, "trial");
                 let text =
@@ -94,6 +97,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if lost.is_empty() || self.is_cut() {
                 return;
             }
+            self.with(|progress| progress.has_progress = true);
             thread::sleep(PAUSE);
         }
     }

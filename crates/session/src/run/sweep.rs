@@ -54,7 +54,7 @@ pub struct Ended {
     pub exit: Exit,
     /// Its folder, where it has one that is whole.
     pub folder: Option<PathBuf>,
-    /// Whether a trial has come further.
+    /// Whether a trial has come further, or it waited at a rung for those of other processes.
     pub has_progress: bool,
 }
 

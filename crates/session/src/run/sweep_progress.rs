@@ -34,7 +34,7 @@ pub(super) struct Progress {
     pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep went on, or up to a rung.
     pub begun: BTreeMap<usize, RunDir>,
-    /// Whether a trial has come further in this process.
+    /// Whether a trial has come further in this process, or it waited at a rung for those of others.
     pub has_progress: bool,
     pub worst: Exit,
     pub stopped: Option<Stopped>,

@@ -107,20 +107,21 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if result.as_ref().is_ok_and(is_further) {
             self.with(|progress| progress.has_progress = true);
         }
+        if !name.is_empty() {
+            forget_deaths(&RunDir::existing(self.folder.file(&name))); // this process did not die
+        }
         Some((result, name))
     }
 
-    /// Where other processes took this trial before and died, all at one place of it, it is not taken once more.
+    /// Where other processes took this trial before and died, all at one place of it, it is not taken once more. Of trials
+    /// side by side it is not known which one killed their process.
     fn count_death(&self, folder: &RunDir) -> Result<(), ExecuteError> {
         let is_one_of_many = !self.claims.is_first() || self.session.process.role == Role::RunsOneOfMany;
-        if !is_one_of_many || folder.status().is_some() {
+        if !is_one_of_many || self.session.jobs() > 1 || folder.status().is_some() {
             return Ok(());
         }
         match count_death(folder)? {
-            MOST_DEATHS.. => {
-                forget_deaths(folder);
-                Err(ExecuteError::Deadly(MOST_DEATHS))
-            }
+            MOST_DEATHS.. => Err(ExecuteError::Deadly(MOST_DEATHS)),
             _ => Ok(()),
         }
     }
