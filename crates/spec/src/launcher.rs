@@ -34,7 +34,7 @@ table! {
         pub account: Option<String> = None => some(line),
         /// GPUs of a task: a number, or with their type as in `"a100:2"`.
         pub gpus: Option<String> = None => some(gpus),
-        /// A task's time limit, such as `"90m"`, or as `sbatch` takes it: `"1:30:00"`, `"2-12"`. Two minutes before it, or a quarter of a shorter one, the task saves a checkpoint and is queued again.
+        /// A task's time limit, such as `"90m"`, or as `sbatch` takes it: `"1:30:00"`, `"2-12"`. Two minutes before it, or a quarter of a shorter one, the task saves a checkpoint and is requeued.
         pub time: Option<Duration> [serialize_with = "seconds"] = None => some(time_limit),
         /// Lines of shell that a task begins with, such as `module load cuda`.
         pub setup: Option<String> = None,

@@ -28,8 +28,9 @@ const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training bega
 
 /// Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the process at once: planning may read rows for minutes, and
 /// there is nothing to save. After it the first of them stores its number in `stop`, readings end, and the run ends in
-/// order; one that comes two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`, or, where
-/// `ends_by_usr1`, is one of those that end it, in order from the start. A file that may not grow further (SIGXFSZ) is an error of its write.
+/// order; one that comes two seconds later or more ends the process at once. SIGUSR1 adds one to `saves`. With
+/// `ends_by_usr1`, SIGUSR1 stops the run in order, also before `is_begun`; repeats are ignored. A file that may not grow
+/// further (SIGXFSZ) is an error of its write.
 pub fn stop_on_signals(
     stop: &Arc<AtomicUsize>,
     saves: &Arc<AtomicUsize>,
