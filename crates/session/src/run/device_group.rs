@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use super::hosts::host_timeout;
 #[cfg(feature = "cuda")]
 use super::print_error;
 use crate::{
@@ -70,13 +71,18 @@ pub fn limit(trial: &Trial) -> Duration {
     set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s)
 }
 
+/// As [`limit`], of a sum over hosts: a rank that may be silent for so long may come that much later.
+pub fn sum_limit(trial: &Trial) -> Duration {
+    limit(trial) + host_timeout(trial)
+}
+
 /// The device of this process, and those of the others, which are there as long as they give signs of life: a command is
 /// waited for longer than any of these.
 fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Result<DeviceGroup, DeviceError> {
     let mut devices = Vec::new();
     for ((rank, place), programs) in trial.devices.used.iter().enumerate().zip(trial.ranks()) {
         let executor: Box<dyn Executor> = if rank == 0 {
-            let sum = RankLink::Host(Box::new(RankSum::new(world, limit)));
+            let sum = RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial))));
             executor(trial, *place, programs.clone(), sum)?
         } else {
             Box::new(RemoteExecutor::new(world, rank))

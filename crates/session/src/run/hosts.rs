@@ -1,17 +1,23 @@
 //! A training over the processes of a job: rank 0 runs the session as on one host, with the devices of the others as its
 //! own; the others plan the same trial and serve it.
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Datasets, Exit, device_group::executor, exit::held_output, prepare::Prepared, session::Session};
+use super::{
+    Datasets, Exit,
+    device_group::{executor, sum_limit},
+    exit::held_output,
+    prepare::Prepared,
+    session::Session,
+};
 use crate::{
     collective::{CollectiveError, ProcessGroup, RankSum, SILENCE},
     data::{Dataset, Part},
     device::{Device, DeviceError, Purpose, RankLink, Store, remote},
     host,
-    plan::{Machine, Trial},
+    plan::{DatasetInfo, Machine, Trial},
     random::mix,
     units,
     vector::matmul::Kernel,
@@ -64,10 +70,12 @@ pub fn wait_for_ranks(
 fn plan_of(trial: &Trial, dataset: &Dataset) -> Vec<(String, u64)> {
     let of = |text: String| text.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
     let programs: Vec<_> = trial.ranks().collect();
+    // Rows stay in their file where memory is short, on each host for itself.
+    let facts = DatasetInfo { file_row_bytes: None, ..trial.facts };
     vec![
         ("the keys of its spec".to_owned(), of(trial.spec.to_toml())),
         ("its data".to_owned(), of(dataset.digest.clone())),
-        ("its steps".to_owned(), of(format!("{:?} {programs:?} {}", trial.facts, trial.steps))),
+        ("its steps".to_owned(), of(format!("{facts:?} {programs:?} {}", trial.steps))),
     ]
 }
 
@@ -122,7 +130,7 @@ fn device(trial: &Trial, world: &Arc<ProcessGroup>) -> Result<Device, DeviceErro
     let own = trial.devices.used.iter().zip(trial.ranks()).nth(rank);
     let (place, programs) =
         own.ok_or_else(|| DeviceError::Unusable { device: name.clone(), why: "it has no share".to_owned() })?;
-    let sum = RankSum::new(world, super::device_group::limit(trial));
+    let sum = RankSum::new(world, sum_limit(trial));
     let executor = executor(trial, *place, programs.clone(), RankLink::Host(Box::new(sum)))?;
     Ok(Device::new(name, executor))
 }
@@ -149,7 +157,7 @@ fn rows(trial: &Trial, dataset: &Dataset) -> Vec<(crate::op::BufferId, Purpose, 
 /// Rank 0 is gone.
 pub fn decline(world: &Arc<ProcessGroup>, why: &str) -> Result<(), CollectiveError> {
     // The first line is the message; those below show the spec, which is that of rank 0.
-    let line = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let line = why.lines().next().unwrap_or("it was asked to end").trim_start_matches("error: ");
     if report(world, Some(line.to_owned()), Vec::new(), String::new())? {
         remote::wait_for_end(world)
     } else {
@@ -174,6 +182,13 @@ pub fn leave(world: &Arc<ProcessGroup>, exit: Exit) -> Exit {
     if world.rank() == 0 {
         remote::end(world);
     }
+    // The library waits for all ranks as it ends, of which one may be frozen by now. It wants to end in the thread that began.
+    let limit = world.limit();
+    let watchdog = move || {
+        thread::sleep(limit);
+        exit.at_once()
+    };
+    let _ = thread::Builder::new().name("watchdog".to_owned()).spawn(watchdog); // without it nothing ends the wait
     world.finish();
     if world.lost().is_some() { exit.at_once() } else { exit }
 }

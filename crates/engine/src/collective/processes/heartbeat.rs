@@ -40,6 +40,10 @@ struct Other {
     next: Option<Box<dyn Transfer>>,
     /// Since the last one.
     silent: Duration,
+    /// Since this process was asked to end.
+    ending: Duration,
+    /// The same, when the last sign came.
+    heard_at: Duration,
 }
 
 /// Starts the thread. It ends once this rank and the others have left, so that no message stays under way, which MPI wants.
@@ -72,21 +76,32 @@ pub(super) fn start(world: &Arc<ProcessGroup>) -> io::Result<JoinHandle<()>> {
 impl Other {
     fn new(world: &ProcessGroup, rank: usize) -> Self {
         let next = Some(world.transport.receive(rank, Tag::Heartbeat, 1));
-        Self { rank, given: None, is_told: false, next, silent: Duration::ZERO }
+        Self {
+            rank,
+            given: None,
+            is_told: false,
+            next,
+            silent: Duration::ZERO,
+            ending: Duration::ZERO,
+            heard_at: Duration::ZERO,
+        }
     }
 
     /// Whether there is more to look for.
     fn look(&mut self, world: &ProcessGroup, is_over: bool, pause: Duration) -> bool {
+        let is_ending = world.signal.load(Ordering::Relaxed) != 0;
         match self.exchange(world, is_over) {
-            Ok(true) => self.silent = Duration::ZERO,
+            Ok(true) => (self.silent, self.heard_at) = (Duration::ZERO, self.ending),
             Ok(false) => self.silent += pause,
             Err(why) => {
                 world.lose(world.name_of(self.rank), format!("its connection failed ({why})"));
                 return false;
             }
         }
-        let is_ending = world.signal.load(Ordering::Relaxed) != 0;
-        let limit = if is_ending { ENDING.min(world.limit()) } else { world.limit() };
+        self.ending += if is_ending { pause } else { Duration::ZERO };
+        // A sign may have been under way when the rank was killed.
+        let has_outlived = self.heard_at > 2 * EVERY;
+        let limit = if is_ending && !has_outlived { ENDING.min(world.limit()) } else { world.limit() };
         if self.silent >= limit {
             let waited = crate::units::seconds(self.silent.as_secs_f64());
             world.lose(world.name_of(self.rank), format!("no sign of life for {waited}"));

@@ -16,7 +16,6 @@ use std::{
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        mpsc::channel,
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -115,9 +114,9 @@ impl ProcessGroup {
             heartbeat: Mutex::default(),
         });
         world.set_limit(SILENCE);
+        let heartbeat = heartbeat::start(&world).map_err(|e| format!("a thread cannot be started: {e}"))?;
         let names = world.exchange_names(host).map_err(|e| e.to_string())?;
         let _ = world.names.set(names); // it is set once
-        let heartbeat = heartbeat::start(&world).map_err(|e| format!("a thread cannot be started: {e}"))?;
         *world.heartbeat.lock().unwrap_or_else(PoisonError::into_inner) = Some(heartbeat);
         Ok(world)
     }
@@ -270,24 +269,14 @@ impl ProcessGroup {
         }
     }
 
-    /// Leaves the job in order, or, after some ranks are gone, without waiting for the others.
-    pub fn finish(self: &Arc<Self>) {
-        let limit = self.limit();
+    /// Leaves the job in order, which waits until all do; after some ranks are gone, without waiting for the others.
+    pub fn finish(&self) {
         self.is_over.store(true, Ordering::Release);
         let heartbeat = self.heartbeat.lock().unwrap_or_else(PoisonError::into_inner).take();
         let has_ended = heartbeat.is_none_or(|heartbeat| self.lost().is_none() && heartbeat.join().is_ok());
         if self.lost().is_some() || !has_ended {
             return;
         }
-        // It waits for all ranks, of which one may be frozen by now.
-        let (done, is_done) = channel();
-        let world = Arc::clone(self);
-        let finish = move || {
-            world.transport.finish();
-            let _ = done.send(()); // this process may have ended
-        };
-        if thread::Builder::new().name("mpi".to_owned()).spawn(finish).is_ok() {
-            let _ = is_done.recv_timeout(limit); // it ends in either case
-        }
+        self.transport.finish();
     }
 }

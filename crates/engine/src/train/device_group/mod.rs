@@ -38,7 +38,7 @@ impl DeviceGroup {
         Ok(Self { alone, workers: Workers::new(ranks, abort, limit)? })
     }
 
-    /// After a failure the others are waited for no longer than this.
+    /// After a process is gone the other devices are waited for no longer than this.
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.workers.grace = grace;
         self

@@ -17,7 +17,7 @@ use crate::{
     device::{Clock, Device, DeviceError},
 };
 
-/// See [`Workers::grace`].
+/// How long the others are waited for after a failure: the abort has released them.
 const GRACE: Duration = Duration::from_secs(1);
 
 type Answer = Result<(), DeviceError>;
@@ -46,7 +46,7 @@ pub struct Workers {
     asked: u64,
     abort: Abort,
     limit: Duration,
-    /// How long the others are waited for after a failure: the abort has released them.
+    /// As [`GRACE`], once a process is gone.
     pub grace: Duration,
     /// What the devices do now, for error messages.
     pub doing: String,
@@ -127,9 +127,16 @@ impl Workers {
                 continue;
             }
             if let Err(error) = &answer {
-                deadline = deadline.min(Instant::now() + self.grace);
-                let released =
-                    matches!(error, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
+                let source = match error {
+                    DeviceError::Collective { source, .. } => Some(source),
+                    _ => None,
+                };
+                let grace = match source {
+                    Some(CollectiveError::Gone { .. }) => self.grace,
+                    _ => GRACE,
+                };
+                deadline = deadline.min(Instant::now() + grace);
+                let released = matches!(source, Some(CollectiveError::Poisoned));
                 cause = cause.or((!released).then_some(index));
             }
             answers[index] = Some(answer);
