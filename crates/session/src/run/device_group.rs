@@ -2,11 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::hosts::host_timeout;
 #[cfg(feature = "cuda")]
 use super::print_error;
 use crate::{
-    collective::{self, Abort, ProcessGroup, RankSum},
+    collective::{self, Abort, ProcessGroup, RankSum, SILENCE},
     device::{
         Device, DeviceError, Executor, RankLink,
         cpu::{CpuExecutor, CpuSetup, KnownTimes, Memory, ThreadMode},
@@ -69,6 +68,11 @@ pub fn limit(trial: &Trial) -> Duration {
     let set = Ok::<_, String>(None);
     // What is wrong with the setting is reported when the GPU is opened.
     set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s)
+}
+
+/// How long a rank of the trial may give no sign of life.
+pub fn host_timeout(trial: &Trial) -> Duration {
+    trial.spec.devices.host_timeout.unwrap_or(SILENCE)
 }
 
 /// As [`limit`], of a sum over hosts: a rank that may be silent for so long may come that much later.

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Datasets, Exit,
-    device_group::{executor, sum_limit},
+    device_group::{executor, host_timeout, sum_limit},
     exit::held_output,
     prepare::Prepared,
     session::Session,
 };
 use crate::{
-    collective::{CollectiveError, ProcessGroup, RankSum, SILENCE},
+    collective::{CollectiveError, ProcessGroup, RankSum},
     data::{Dataset, Part},
     device::{Device, DeviceError, Purpose, RankLink, Store, remote},
     host,
@@ -32,11 +32,6 @@ struct Report {
     plan: Vec<(String, u64)>,
     /// Its processor, for the log.
     words: String,
-}
-
-/// How long a rank of the trial may give no sign of life.
-pub fn host_timeout(trial: &Trial) -> std::time::Duration {
-    trial.spec.devices.host_timeout.unwrap_or(SILENCE)
 }
 
 /// Rank 0: waits until all others can serve the trial. Returns what they are, for the log.
