@@ -91,7 +91,7 @@ struct Function {
 };
 
 struct Module {
-    std::vector<Kernel> own;   // of a source with kernels of its own; else those compiled into this library
+    std::vector<Kernel> own;   // compiled from a generated source; empty where the kernels are those of this library
     std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
