@@ -216,7 +216,7 @@ fn short(spec: &Spec) -> Spec {
 
 /// Rows per second of a short run, without its first step, which is cold.
 fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
-    let ready = trial.ready(datasets).map_err(|e| e.to_string())?;
+    let ready = trial.open(datasets).and_then(|opened| trial.ready(opened)).map_err(|e| e.to_string())?;
     let trained = ready.train(&StopFlag::default(), &mut |_| Ok(())).map_err(|e| e.to_string())?;
     let Outcome { status, reason, samples, train_s, timing, .. } = trained.outcome;
     if status != Status::Finished {

@@ -16,15 +16,16 @@ use super::{
 use crate::{
     collective::ProcessGroup,
     host::{SIGUSR1, escape_line, load::Watch, slurm_cpus, stop_on_signals},
-    plan::{Machine, Trial, lab::LabTrial},
+    plan::{Machine, Trial, choose, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line, now},
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
-        print_json, refuse, run_sweep,
+        print_json, print_stderr, refuse, run_sweep,
     },
-    spec::{self, Loaded},
+    spec::{self, Experiment, Loaded},
     train::StopFlag,
+    units,
 };
 
 /// Runs the command.
@@ -89,7 +90,8 @@ fn run_joined(
         virtual_gpus,
         git,
         stop,
-        jobs: start.jobs.map_or(1, Jobs::count),
+        jobs: start.jobs.map_or(1, |jobs| jobs.count(None)),
+        share: start.share,
         fail_fast: start.fail_fast,
         role: role(start),
         load: Watch::default(),
@@ -110,7 +112,7 @@ fn run_joined(
 /// Runs what was read. Another rank than the first serves it, and has nothing to close.
 fn run_loaded(
     loaded: &Loaded,
-    process: Process,
+    mut process: Process,
     start: &StartOptions,
     world: Option<&Arc<ProcessGroup>>,
 ) -> Result<Ended, Exit> {
@@ -119,6 +121,8 @@ fn run_loaded(
         Loaded::Train(experiment) => {
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
             let machine = Machine { ranks, ..machine(virtual_gpus, wants_gpu(experiment)) };
+            process.share |= experiment.share;
+            process.jobs = start.jobs.map_or(1, |jobs| side_by_side(jobs, experiment, &machine, &process));
             let mut datasets = Datasets::new(&machine);
             datasets.world = world.cloned();
             let session = Session::<Trial>::new(process, experiment, datasets);
@@ -132,6 +136,24 @@ fn run_loaded(
             Ok(execute(&Session::<LabTrial>::new(process, experiment, ()), &machine, start))
         }
     }
+}
+
+/// How many trials run side by side. Where all use GPUs, and share none, there are GPUs for so many.
+fn side_by_side(jobs: Jobs, experiment: &Experiment, machine: &Machine, process: &Process) -> usize {
+    let devices = experiment.trials.iter().filter_map(|trial| choose(&trial.spec.devices, machine).ok());
+    let gpus = devices.map(|devices| devices.used.iter().filter_map(|device| device.gpu()).count());
+    let least = gpus.min().filter(|least| *least > 0 && !process.share);
+    let most = least.map(|least| (machine.gpus.len() / least).max(1));
+    let count = jobs.count(most);
+    let is_told = process.verbosity != Verbosity::Quiet && jobs.count(None) > count;
+    if let (Jobs::Count(wanted), true) = (jobs, is_told) {
+        let [gpus, trials] = [(machine.gpus.len(), "GPU"), (count, "trial")];
+        let [gpus, trials] = [gpus, trials].map(|(count, what)| units::counted(count as u64, what));
+        print_stderr(&format!(
+            "`--jobs {wanted}`: {trials} at a time on {gpus}; `--share` lets trials share a GPU\n"
+        ));
+    }
+    count
 }
 
 fn verbosity(start: &StartOptions) -> Verbosity {

@@ -13,8 +13,7 @@ use super::{
 use crate::units;
 
 /// Keys of the environment that make another machine.
-const THE_MACHINE: [&str; 5] =
-    ["cpu.model", "cpu.instruction_set", "cpu.bf16_unit", "host.threads", "devices.used"];
+const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "cpu.bf16_unit", "host.threads"];
 
 /// Runs of one spec and data on one machine; their seeds may differ.
 #[derive(Clone, Debug)]
@@ -179,9 +178,15 @@ pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
 /// What two repeats have in common: keys and values.
 type Identity<'a> = Vec<(&'a str, &'a str)>;
 
-/// Of its machine.
+/// Of its machine. Which of its GPUs it is does not matter: trials that run side by side have those that are free.
 fn machine(run: &Run) -> Identity<'_> {
-    run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key)).collect()
+    let facts = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key));
+    let kind = |device| match str::split_once(device, ':') {
+        Some((kind @ ("gpu" | "virtual"), _)) => kind,
+        _ => device,
+    };
+    let devices = run.figure("devices_used").unwrap_or_default().split(';');
+    facts.chain(devices.map(|device| ("device", kind(device)))).collect()
 }
 
 /// Of its spec and data. The axes of a trial stand in its spec, as in that of a run of its own. What is recorded tells

@@ -84,6 +84,8 @@ pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
             && !key.starts_with("during.")
             // The work of a step follows from the spec; rates are those of the last measurement.
             && !key.starts_with("step.")
+            // Which of its GPUs it was: their model and clocks count.
+            && !(key.starts_with("gpus.") && (key.ends_with(".name") || key.ends_with(".uuid")))
     };
     let mut environment = of(&|_| true, &is_of_machine);
     // A GPU that only some of the runs have, or the unit that multiplies bfloat16.

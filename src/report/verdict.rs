@@ -87,7 +87,9 @@ impl DeviceSweep {
 /// Finished trials of a sweep over devices that differ in nothing else, by the values of all other axes.
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let chooses = |key: &str| DEVICE_AXES.contains(&key);
-    let finished = runs.iter().filter(|run| run.status == "finished");
+    // The times of those that ran side by side are of a shared machine.
+    let is_alone = |run: &Run| run.environment.as_ref().is_none_or(|own| own.get("host.jobs").is_none());
+    let finished = runs.iter().filter(|run| run.status == "finished" && is_alone(run));
     let trials = finished.filter(|run| run.axes.iter().any(|(key, _)| chooses(key)));
     grouped(trials.map(|run| {
         let others = run.axes.iter().filter(|(key, _)| !chooses(key) && key != REPEAT);

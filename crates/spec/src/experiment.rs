@@ -35,6 +35,8 @@ pub struct Experiment<S = Spec> {
     pub known: usize,
     /// How trials end early.
     pub stop: Option<Halving>,
+    /// Whether trials that run side by side may share a GPU.
+    pub share: bool,
     /// How a cluster takes its trials.
     pub launcher: Launcher,
     /// All trials in the order they run: a whole repeat before the next.

@@ -242,6 +242,7 @@ fn finish<S: AnySpec>(
         axes: axes(sweep),
         excluded: sweep.excluded(),
         stop: sweep.stop,
+        share: sweep.share,
         launcher,
         repeats: sweep.repeats,
         known,

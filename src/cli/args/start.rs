@@ -48,9 +48,13 @@ pub struct StartOptions {
     /// a spec: go on with the newest run of this spec, or begin one
     #[arg(long, value_name = "RUN", add = run_path())]
     pub resume: Option<String>,
-    /// Trials of a sweep that run side by side on the CPU, each with its share of the threads; `auto`: one per core
+    /// Trials of a sweep that run side by side, each with GPUs of its own or its share of the threads; `auto`: as many as
+    /// have GPUs, or one per core
     #[arg(long, value_name = "N|auto")]
     pub jobs: Option<Jobs>,
+    /// Let trials that run side by side share a GPU
+    #[arg(long)]
+    pub share: bool,
     /// Print what happens as JSON, one event a line, in place of words
     #[arg(long)]
     pub json: bool,
@@ -72,11 +76,12 @@ pub enum Jobs {
 }
 
 impl Jobs {
-    /// Their number.
-    pub fn count(self) -> usize {
-        match self {
-            Self::Auto => crate::host::logical_cores().unwrap_or(1),
-            Self::Count(count) => count.into(),
+    /// Their number, where GPUs are there for `most` at a time.
+    pub fn count(self, most: Option<usize>) -> usize {
+        match (self, most) {
+            (Self::Auto, None) => crate::host::logical_cores().unwrap_or(1),
+            (Self::Auto, Some(most)) => most,
+            (Self::Count(count), most) => most.map_or(count.into(), |most| most.min(count.into())),
         }
     }
 }

@@ -89,7 +89,7 @@ fn curve(
         print_error(e.to_string(), None);
         Exit::Failed
     };
-    let ready = planned.ready(datasets).map_err(|e| failed(&e))?;
+    let ready = planned.open(datasets).and_then(|opened| planned.ready(opened)).map_err(|e| failed(&e))?;
     let mut losses = Vec::new();
     let mut emit = |events: Vec<Event>| {
         for event in events {

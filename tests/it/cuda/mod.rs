@@ -104,6 +104,11 @@ impl Sim {
         Ended::from_output(self.on(&mut place.command(arguments), variables).output().unwrap())
     }
 
+    /// The calls so far, in a file.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// The calls so far, without the device's number before them.
     pub fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();

@@ -4,6 +4,7 @@ mod beside;
 mod draws;
 mod halving;
 mod kills;
+mod leases;
 mod refusals;
 mod shared;
 mod sweeps;

@@ -4,7 +4,6 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use super::{
     super::{
-        cuda::Sim,
         ends::{quiet, send, wait_until},
         process::{Ended, Folder, Sandbox, Table},
     },
@@ -124,10 +123,6 @@ fn trials_run_side_by_side() {
     let lab = Sandbox::new("kind = \"matmul\"\n[matmul]\nsizes = [8]\ncount = 2\n[sweep]\nrepeats = 2\n");
     let refused = "error: `--jobs` runs trainings side by side; this kind measures the machine\n  = hint: leave `--jobs` out\n";
     assert_eq!(lab.run(&["--jobs", "2"]).ended.stderr, refused);
-    let Some(sim) = Sim::get() else { return };
-    let ended = sim.run(&place, &["devices.num_gpus=0,1", "--jobs", "2"], &[]).ended;
-    let refused = "error: `--jobs` runs trials on the CPU side by side; trial 1 uses a GPU\n  = hint: leave `--jobs` out; `runner run --resume SWEEP` is a second process that takes trials, too\n";
-    assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), refused));
 }
 
 #[test]

@@ -31,6 +31,14 @@ impl fmt::Display for DeviceId {
 }
 
 impl DeviceId {
+    /// The ordinal of a GPU, a virtual one included.
+    pub fn gpu(self) -> Option<u32> {
+        match self {
+            Self::Gpu(i) | Self::Virtual(i) => Some(i),
+            Self::Cpu | Self::Rank(_) => None,
+        }
+    }
+
     pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
         match self {
             Self::Gpu(i) => machine.gpus.get(i as usize),
@@ -55,6 +63,8 @@ pub struct ResolvedDevices {
     /// The request: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
     pub used: Vec<DeviceId>,
+    /// Whether the spec names them, so that no others will do.
+    pub are_named: bool,
     /// A sentence on why the two differ, if they do.
     pub note: Option<String>,
     /// Names and UUIDs of the real GPUs in use.
@@ -67,7 +77,19 @@ impl ResolvedDevices {
     pub fn new(requested: String, used: Vec<DeviceId>, note: Option<String>, machine: &Machine) -> Self {
         let named = |place: &DeviceId| Some((place.to_string(), place.real_gpu(machine)?.uuid.clone()?));
         let gpus = used.iter().filter_map(named).collect();
-        Self { requested, used, note, gpus, ranks: Vec::new() }
+        Self { requested, used, are_named: false, note, gpus, ranks: Vec::new() }
+    }
+
+    /// The same with these GPUs in the place of its own.
+    pub fn on(&self, gpus: &[u32], machine: &Machine) -> Self {
+        let mut ordinals = gpus.iter();
+        let other = |device: &DeviceId| match device {
+            DeviceId::Gpu(own) => DeviceId::Gpu(*ordinals.next().unwrap_or(own)),
+            DeviceId::Virtual(own) => DeviceId::Virtual(*ordinals.next().unwrap_or(own)),
+            other => *other,
+        };
+        let used = self.used.iter().map(other).collect();
+        Self::new(self.requested.clone(), used, self.note.clone(), machine)
     }
 
     /// The names joined as in `summary.csv`.
@@ -175,7 +197,8 @@ pub(super) fn choose_here(
     if used.is_empty() {
         used.push(DeviceId::Cpu);
     }
-    Ok(ResolvedDevices::new(requested, used, note, machine))
+    let are_named = matches!(request, Request::Use(_));
+    Ok(ResolvedDevices { are_named, ..ResolvedDevices::new(requested, used, note, machine) })
 }
 
 /// `this machine has 2 GPUs`, or the reason for none.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{
-    all_reduce::AllReducePlan,
+    all_reduce::{AllReducePlan, PeerAccess},
     chunks::Chunks,
     dataset_info::DatasetInfo,
-    devices::ResolvedDevices,
+    devices::{DeviceId, ResolvedDevices},
     engine::{Engine, EngineReason},
     footprint::Footprint,
     lower_bound::LowerBound,
@@ -50,6 +50,22 @@ pub struct Trial {
 impl Trial {
     pub fn steps_of_epochs(&self) -> u64 {
         self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
+    }
+
+    /// The same trial on devices like its own, likewise connected.
+    pub fn on(&self, devices: ResolvedDevices) -> Self {
+        let mut trial = self.clone();
+        let rename = |own: &mut DeviceId| {
+            let place = self.devices.used.iter().position(|device| device == own);
+            place.and_then(|place| devices.used.get(place)).inspect(|other| *own = **other);
+        };
+        match trial.sums.as_mut().map(|sums| &mut sums.peers) {
+            Some(PeerAccess::Unreached(from, to)) => [from, to].into_iter().for_each(rename),
+            Some(PeerAccess::NotCooperative(own)) => rename(own),
+            _ => {}
+        }
+        trial.devices = devices;
+        trial
     }
 
     /// Whether a step has a product that the GPU's library computes.

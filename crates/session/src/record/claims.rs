@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::RecordError;
-use crate::host::ByteLocks;
+use crate::{host::ByteLocks, random::mix};
 
 /// A sweep's own file in its folder.
 pub const SWEEP_FILE: &str = "sweep.toml";
@@ -22,6 +22,10 @@ const TABLE: u64 = AT_WORK + 1;
 
 /// Held by the one that draws a trial, or decides a rung.
 const CHOICE: u64 = AT_WORK + 2;
+
+/// From here on a byte for each GPU that trials have.
+const GPUS: u64 = 1 << 41;
+const MOST_GPUS: u64 = 1 << 40;
 
 /// Trials that a rung has bytes for, and rungs; those above share the bytes of the last, so that one process has both.
 const TRIALS: u64 = 1 << 20;
@@ -99,6 +103,18 @@ impl Claims {
         self.locked(self.locks.try_lock(rung.unwrap_or(0).min(RUNGS - 1) * TRIALS + trial as u64))
     }
 
+    /// Keeps a GPU, by its UUID, from other processes of the sweep, or only from those that want it alone; false where one of
+    /// them has it.
+    pub fn lease(&self, uuid: &str, is_shared: bool) -> bool {
+        let byte = byte_of(uuid);
+        let taken = if is_shared { self.locks.try_share(byte) } else { self.locks.try_lock(byte) };
+        taken.unwrap_or(true) // claims say what is wrong with locks
+    }
+
+    pub fn end_lease(&self, uuid: &str) {
+        self.locks.unlock(byte_of(uuid));
+    }
+
     /// Ends this process's work, and says whether no other is at work: then none can begin while the claims exist, unless
     /// this one goes on.
     pub fn leave(&self) -> Result<bool, RecordError> {
@@ -148,6 +164,10 @@ impl Claims {
     }
 }
 
+fn byte_of(uuid: &str) -> u64 {
+    GPUS + uuid.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte))) % MOST_GPUS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +185,10 @@ mod tests {
         assert!(!second.is_first() && join(false).is_none());
         assert!(first.has_others() && second.has_others());
         assert!(first.claim(3, None).unwrap() && !second.claim(3, None).unwrap());
+        // A GPU is one process's, or of those that share.
+        assert!(first.lease("GPU-1", false) && !second.lease("GPU-1", false) && !second.lease("GPU-1", true));
+        first.end_lease("GPU-1");
+        assert!(first.lease("GPU-1", true) && second.lease("GPU-1", true) && second.lease("GPU-2", false));
         // A signal ends the wait for one that holds a lock.
         let waited = first.with_choice(|| false, || second.with_choice(|| true, || ()).unwrap());
         assert_eq!(waited.unwrap(), Some(None));

@@ -11,7 +11,7 @@ use crate::{
         cpu::{CpuExecutor, CpuSetup, KnownTimes, Memory, ThreadMode},
         remote::RemoteExecutor,
     },
-    plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, NcclFailure, Trial},
+    plan::{AllReduceMethod, AllReducePlan, DeviceId, Engine, Gpu, NcclFailure, Trial},
     program::Programs,
     record::all_reduce,
     spec::{EngineChoice, Precision},
@@ -259,6 +259,17 @@ fn gpu_executor(
     })?;
     // With several devices each has its own thread, whose wait is limited anyway.
     Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
+}
+
+/// Whether this process has given a GPU up, since it hangs.
+#[cfg(feature = "cuda")]
+pub fn is_given_up(gpu: &Gpu) -> bool {
+    gpu.uuid.as_deref().is_some_and(crate::device::cuda::is_given_up)
+}
+
+#[cfg(not(feature = "cuda"))]
+pub fn is_given_up(_: &Gpu) -> bool {
+    false
 }
 
 /// Ends the process when a driver call does not return. Everything recorded so far is in the files.

@@ -89,9 +89,6 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.line.apart(&mut io::stderr(), |_| refuse(&failure));
             failed(format!("the spec is wrong with {}", pairs.join(", ")))
         })?;
-        if self.session.jobs() > 1 && drawn.1.uses_gpu() {
-            return Err(failed("--jobs runs trials on the CPU side by side; it uses a GPU".to_owned()));
-        }
         let _ = own.set(drawn); // each trial is one worker's
         Ok(())
     }

@@ -23,6 +23,7 @@ impl Planned for LabTrial {
     const SIDE_BY_SIDE: bool = false;
     type Spec = LabSpec;
     type Shared = ();
+    type Opened = ();
     type Ready<'a> = Vec<lab::Device>;
 
     fn name(spec: &LabSpec) -> &str {
@@ -67,7 +68,11 @@ impl Planned for LabTrial {
         self.notes.iter().filter(|note| Some(*note) != self.devices.note.as_ref()).cloned().collect()
     }
 
-    fn ready(&self, (): &mut ()) -> Result<Vec<lab::Device>, ExecuteError> {
+    fn open(&self, (): &mut ()) -> Result<(), ExecuteError> {
+        Ok(())
+    }
+
+    fn ready(&self, (): ()) -> Result<Vec<lab::Device>, ExecuteError> {
         Ok(lab::devices(self)?)
     }
 

@@ -15,6 +15,7 @@ mod exit;
 mod halving;
 mod hosts;
 mod lab;
+mod leases;
 mod planned;
 mod points;
 mod prepare;

@@ -49,6 +49,8 @@ pub struct Process {
     pub stop: StopFlag,
     /// Trials of a sweep that run side by side.
     pub jobs: usize,
+    /// Whether they may share a GPU.
+    pub share: bool,
     /// Whether a sweep ends with its first trial that fails.
     pub fail_fast: bool,
     /// How it takes part in a sweep.
@@ -144,6 +146,8 @@ pub trait Planned: Sized + Send + Sync {
     type Spec: serde::Serialize + Send + Sync;
     /// State that the trials of an experiment share, such as loaded data sets.
     type Shared: Send;
+    /// What it trains on.
+    type Opened;
     /// Resources acquired before the run folder exists, since acquiring them can fail: memory, threads, rows.
     type Ready<'a>
     where
@@ -179,6 +183,16 @@ pub trait Planned: Sized + Send + Sync {
     /// Requested and used devices.
     fn devices(&self) -> &ResolvedDevices;
 
+    /// The same trial on devices like its own, where it can run on others.
+    fn on(&self, _: ResolvedDevices) -> Option<Self> {
+        None
+    }
+
+    /// Bytes that it takes on the device that holds the most.
+    fn device_bytes(&self) -> u64 {
+        0
+    }
+
     /// The number of folds of its data, and the fold that it validates on.
     fn fold(&self) -> Option<[u32; 2]> {
         None
@@ -202,11 +216,17 @@ pub trait Planned: Sized + Send + Sync {
     /// Warnings besides the note on its devices.
     fn remarks(&self) -> Vec<String>;
 
-    /// Acquires its resources.
+    /// Opens its data.
     ///
     /// # Errors
-    /// A resource is missing, or data changed since the trial was planned.
-    fn ready(&self, shared: &mut Self::Shared) -> Result<Self::Ready<'_>, ExecuteError>;
+    /// They changed since the trial was planned.
+    fn open(&self, shared: &mut Self::Shared) -> Result<Self::Opened, ExecuteError>;
+
+    /// Acquires its resources, while other trials may do the same.
+    ///
+    /// # Errors
+    /// A resource is missing.
+    fn ready(&self, opened: Self::Opened) -> Result<Self::Ready<'_>, ExecuteError>;
 
     /// Whether the run of a folder is of this very spec and data.
     fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;

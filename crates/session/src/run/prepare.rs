@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{planned::Planned, warnings::Warnings};
 use crate::{
-    plan::{DeviceId, Machine, PlanError, ResolvedDevices},
+    plan::{Machine, PlanError, ResolvedDevices},
     spec::{Experiment, Problem, TrialSpec},
     units,
 };
@@ -18,13 +18,6 @@ pub enum Prepared<P> {
     /// It would only repeat that earlier trial; with its own requested and used devices.
     SameAs(usize, ResolvedDevices),
     Missing(Problem),
-}
-
-impl<P: Planned> Prepared<P> {
-    pub fn uses_gpu(&self) -> bool {
-        let is_gpu = |used: &DeviceId| matches!(used, DeviceId::Gpu(_));
-        matches!(self, Self::Run(planned) if planned.devices().used.iter().any(is_gpu))
-    }
 }
 
 /// Plans every trial. Problems come with the number of their trial.

@@ -52,6 +52,7 @@ impl Recording {
                 threads: facts.threads,
                 available_threads: process.available_threads,
                 jobs: Some(process.jobs).filter(|jobs| *jobs > 1),
+                share: (process.share && process.jobs > 1).then_some(true),
                 slurm_job: slurm_job(),
             },
             cpu: Cpu::here(Kernel::detect().name().to_owned(), facts.bf16_unit),

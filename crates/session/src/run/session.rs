@@ -116,7 +116,8 @@ impl<'a, P: Planned> Session<'a, P> {
 
     /// Acquires a trial's resources; `None` where a signal ended that.
     pub(super) fn ready<'p>(&self, planned: &'p P) -> Option<Result<P::Ready<'p>, ExecuteError>> {
-        let ready = planned.ready(&mut *self.shared());
+        let opened = planned.open(&mut *self.shared());
+        let ready = opened.and_then(|opened| planned.ready(opened));
         (ready.is_ok() || self.process.stop.signal().is_none()).then_some(ready)
     }
 

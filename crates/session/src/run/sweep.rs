@@ -10,6 +10,7 @@ use std::{
 
 use super::{
     exit::{Exit, print_error},
+    leases::{Leases, Wanted},
     planned::{Planned, Role},
     points::Points,
     prepare::{Prepared, first_run},
@@ -35,6 +36,7 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub prepared: &'s [Prepared<P>],
     pub folder: RunDir,
     pub claims: Arc<Claims>,
+    pub leases: Leases<'s>,
     pub machine: &'s Machine,
     /// What a sampler learns from and draws.
     pub points: Mutex<Points<'s, P::Spec>>,
@@ -171,39 +173,49 @@ impl<P: Planned> Sweep<'_, '_, P> {
         loop {
             let next = phase.next.fetch_add(1, Ordering::Relaxed);
             let Some(&index) = phase.trials.get(next) else { return };
-            let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
-            // Where the sweep is cut, one that waits at a rung stays there; others may be for other processes.
-            let stays = || !phase.is_last || self.with(|progress| progress.is_at_rung(index));
-            if is_done || (self.is_cut() && stays()) {
-                continue;
-            }
-            if stopped.is_none()
-                && self.session.process.stop.signal().is_none()
-                && let Err((end, exit)) = self.draw(index)
-            {
+            if let Some((end, exit)) = self.turn(index, phase) {
                 self.set(index, end, exit);
-                continue;
             }
-            let (trial, prepared) = self.own(index);
-            let (end, exit) = match (prepared, stopped) {
-                (Prepared::SameAs(..), _) => continue,
-                _ if self.session.process.stop.signal().is_some() => (skipped(INTERRUPTED), Exit::Done),
-                (_, Some(Stopped::Full | Stopped::Unlisted)) => {
-                    (skipped("an earlier trial could not be recorded"), Exit::Done)
-                }
-                (_, Some(Stopped::Mixed)) => (skipped("another process trains on other data"), Exit::Done),
-                (_, Some(Stopped::Failed)) => (skipped("an earlier trial failed"), Exit::Done),
-                (Prepared::Missing(problem), _) => (self.skip(index, problem), Exit::Missing),
-                (Prepared::Run(planned), _) => match self.claimed(planned, trial, phase) {
-                    Some(ended) => ended,
-                    None => {
-                        phase.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).push(index);
-                        continue;
-                    }
-                },
-            };
-            self.set(index, end, exit);
         }
+    }
+
+    /// The turn of a trial: how it ended, where this process is the one to say so.
+    fn turn(&self, index: usize, phase: &Phase) -> Option<(TrialEnd, Exit)> {
+        let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
+        // Where the sweep is cut, one that waits at a rung stays there; others may be for other processes.
+        let stays = || !phase.is_last || self.with(|progress| progress.is_at_rung(index));
+        if is_done || (self.is_cut() && stays()) {
+            return None;
+        }
+        let is_interrupted = || self.session.process.stop.signal().is_some();
+        if stopped.is_none()
+            && !is_interrupted()
+            && let Err(ended) = self.draw(index)
+        {
+            return Some(ended);
+        }
+        let (trial, prepared) = self.own(index);
+        match (prepared, stopped) {
+            (Prepared::SameAs(..), _) => None,
+            _ if is_interrupted() => Some((skipped(INTERRUPTED), Exit::Done)),
+            (_, Some(stopped)) => Some((skipped(stopped.reason()), Exit::Done)),
+            (Prepared::Missing(problem), _) => Some((self.skip(index, problem), Exit::Missing)),
+            (Prepared::Run(planned), _) => self.leased(planned, trial, phase),
+        }
+    }
+
+    /// Runs a trial on devices that no other trial has.
+    fn leased(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> Option<(TrialEnd, Exit)> {
+        let wanted = Wanted { devices: planned.devices(), bytes: planned.device_bytes() };
+        let Some(lease) = self.leases.take(&wanted, || self.is_cut()) else {
+            return self.turn(trial.index, phase); // it is cut
+        };
+        let own = lease.devices(planned.devices()).and_then(|devices| planned.on(devices));
+        let ended = self.claimed(own.as_ref().unwrap_or(planned), trial, phase);
+        if ended.is_none() {
+            phase.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).push(trial.index);
+        }
+        ended
     }
 
     /// Writes the ends of trials that only repeat others.

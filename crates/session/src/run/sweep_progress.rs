@@ -24,6 +24,17 @@ pub(super) enum Stopped {
     Mixed,
 }
 
+impl Stopped {
+    /// Why a trial is skipped then.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Full | Self::Unlisted => "an earlier trial could not be recorded",
+            Self::Failed => "an earlier trial failed",
+            Self::Mixed => "another process trains on other data",
+        }
+    }
+}
+
 /// What trials that run side by side share.
 pub(super) struct Progress {
     pub table: SweepTable,

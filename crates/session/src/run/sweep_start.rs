@@ -8,6 +8,7 @@ use std::{
 use super::{
     draws,
     exit::{Exit, print_error},
+    leases::Leases,
     planned::{ExecuteError, Planned, Role},
     points::{BadLine, Points},
     prepare::{Prepared, warnings},
@@ -76,7 +77,7 @@ fn begin<'s, 'a, P: Planned>(
     ready: impl FnOnce(&RunDir) -> Result<(), Exit>,
 ) -> Result<Result<Sweep<'s, 'a, P>, Exit>, RecordError> {
     let experiment = session.experiment;
-    if let Some(exit) = refuse_jobs(session, prepared) {
+    if let Some(exit) = refuse_jobs(session) {
         return Ok(Err(exit));
     }
     let (folder, claims) = match sweep_folder::open(session, prepared)? {
@@ -108,6 +109,7 @@ fn begin<'s, 'a, P: Planned>(
         return Ok(Err(exit));
     }
     let claims = Arc::new(claims);
+    let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
     let reached = vec![Reached::default(); ends.len()];
     let line = Arc::new(line(session, prepared, &ends));
@@ -127,8 +129,20 @@ fn begin<'s, 'a, P: Planned>(
     let (keys, values) = (short_keys(&keys), experiment.short_values());
     let progress = Mutex::new(progress);
     let points = Mutex::new(points);
-    let sweep =
-        Sweep { session, prepared, folder, claims, machine, points, drawn, keys, values, line, progress };
+    let sweep = Sweep {
+        session,
+        prepared,
+        folder,
+        claims,
+        leases,
+        machine,
+        points,
+        drawn,
+        keys,
+        values,
+        line,
+        progress,
+    };
     sweep.take_ended();
     Ok(Ok(sweep))
 }
@@ -163,22 +177,12 @@ fn line<P: Planned>(
     SweepLine::new(ends.len(), settled, work, mode)
 }
 
-/// Trials beside each other need devices that they do not share.
-fn refuse_jobs<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>]) -> Option<Exit> {
-    if session.jobs() == 1 {
+/// What measures the machine wants it alone.
+fn refuse_jobs<P: Planned>(session: &Session<'_, P>) -> Option<Exit> {
+    if session.jobs() == 1 || P::SIDE_BY_SIDE {
         return None;
     }
-    let (message, hint) = if !P::SIDE_BY_SIDE {
-        let message = "`--jobs` runs trainings side by side; this kind measures the machine";
-        (message.to_owned(), "leave `--jobs` out")
-    } else {
-        let trial = prepared.iter().position(Prepared::uses_gpu)?;
-        let message = format!("`--jobs` runs trials on the CPU side by side; trial {trial} uses a GPU");
-        (
-            message,
-            "leave `--jobs` out; `runner run --resume SWEEP` is a second process that takes trials, too",
-        )
-    };
-    print_error(message, Some(hint));
+    let message = "`--jobs` runs trainings side by side; this kind measures the machine";
+    print_error(message, Some("leave `--jobs` out"));
     Some(Exit::Refused)
 }

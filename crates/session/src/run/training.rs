@@ -15,6 +15,7 @@ use super::{
     resumed::Resumed,
 };
 use crate::{
+    collective::ProcessGroup,
     data::{Dataset, FileFingerprint, Weights, read_weights},
     event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
@@ -24,6 +25,14 @@ use crate::{
     spec::{GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, initial_values},
 };
+
+/// What a trial trains on.
+pub struct Opened {
+    dataset: Arc<Dataset>,
+    /// Of `init = { file = ... }`.
+    weights: Option<Weights>,
+    world: Option<Arc<ProcessGroup>>,
+}
 
 /// A trial with its resources: memory, threads, rows, weights.
 pub struct Ready<'a> {
@@ -63,6 +72,7 @@ impl Planned for Trial {
     const SIDE_BY_SIDE: bool = true;
     type Spec = Spec;
     type Shared = Datasets;
+    type Opened = Opened;
     type Ready<'a> = Ready<'a>;
 
     fn name(spec: &Spec) -> &str {
@@ -120,6 +130,14 @@ impl Planned for Trial {
         &self.devices
     }
 
+    fn on(&self, devices: ResolvedDevices) -> Option<Self> {
+        Some(Self::on(self, devices))
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.footprint.devices.iter().copied().max().unwrap_or(0)
+    }
+
     fn steps_and_engine(&self) -> Option<(u64, &'static str)> {
         Some((self.steps, self.engine.name()))
     }
@@ -136,7 +154,7 @@ impl Planned for Trial {
         record::remarks(self)
     }
 
-    fn ready(&self, datasets: &mut Datasets) -> Result<Ready<'_>, ExecuteError> {
+    fn open(&self, datasets: &mut Datasets) -> Result<Opened, ExecuteError> {
         // Data and weights were readable during planning, so a failure means that they changed.
         let unreadable = |problems: Vec<Problem>| {
             ExecuteError::Data(problems.into_iter().map(|p| p.message).next().unwrap_or_default())
@@ -146,12 +164,16 @@ impl Planned for Trial {
             return Err(ExecuteError::Data("they have other sizes now".to_owned()));
         }
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
-        let ranks = match &datasets.world {
+        Ok(Opened { dataset, weights, world: datasets.world.clone() })
+    }
+
+    fn ready(&self, Opened { dataset, weights, world }: Opened) -> Result<Ready<'_>, ExecuteError> {
+        let ranks = match &world {
             Some(world) if self.devices.over_hosts() => wait_for_ranks(world, self, &dataset)?,
             _ => Vec::new(),
         };
         let begun = Instant::now();
-        let (group, sums) = device_group(self, datasets.world.as_ref())?;
+        let (group, sums) = device_group(self, world.as_ref())?;
         let (loading, warnings) = (begun.elapsed(), slow_devices(self));
         let (init, seed) = (&self.spec.model.init, self.spec.init_seed());
         let initial = initial_values(init, &self.programs.layout, seed, weights.as_ref());

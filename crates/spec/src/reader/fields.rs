@@ -123,16 +123,6 @@ impl<'a> Fields<'a> {
         self.read(name, doc, None, read)
     }
 
-    /// Refuses a key that others might expect, with what does its work; it is absent from the schema.
-    pub fn replaced(&mut self, name: &'static str, message: &str, hint: &str) {
-        if let Some(entry) = self.entry(name) {
-            let path = self.reading.path_to(Some(name));
-            let problem = Problem::new(entry.key_span.place(), format!("`{path}`: {message}")).hint(hint);
-            self.reading.report(path, problem);
-            self.known.push(name);
-        }
-    }
-
     /// A key of another kind of spec: refused with the kind it belongs to, absent from the schema.
     pub fn foreign(&mut self, name: &'static str, its_kind: &str, kind: &str) {
         let Some(entry) = self.entry(name) else { return };

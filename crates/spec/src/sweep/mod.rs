@@ -60,6 +60,8 @@ pub(super) struct Sweep {
     /// Whether repeat r runs with seed + r (true).
     pub repeat_seeds: bool,
     pub stop: Option<Halving>,
+    /// Whether trials that run side by side may share a GPU.
+    pub share: bool,
     /// The table as it was written, with the axes of the command line.
     pub written: Table,
 }
@@ -83,6 +85,7 @@ impl Sweep {
         repeats: 1,
         repeat_seeds: true,
         stop: None,
+        share: false,
         written: Table { entries: Vec::new() },
     };
 
@@ -111,14 +114,15 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read);
-        refuse_share(t);
+        let doc = "whether trials that run side by side may share a GPU, as by `--share`";
+        let share = t.default("share", doc, false, |v| v.boolean());
         if repeats > 1 {
             refuse_repeats(t, sampler);
         }
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
         let of_grid = grid.len();
-        let mut sweep = Self { repeats: repeats as u32, repeat_seeds, ..Self::NONE };
+        let mut sweep = Self { repeats: repeats as u32, repeat_seeds, share, ..Self::NONE };
         sweep.stop = stop.map(|Stop::Asha(halving)| halving);
         sweep.blocks = if sampler == Sampler::Grid {
             if trials.is_some() {
@@ -319,12 +323,6 @@ fn conditions_of(v: Item<'_>) -> Table {
         Value::Table(table) => Some(table.clone()),
         _ => None,
     })
-}
-
-/// Trials that share a GPU.
-fn refuse_share(t: &mut Fields<'_>) {
-    let hint = "leave it out, and start a second process: `runner run --resume SWEEP`";
-    t.replaced("share", "a process runs one trial at a time on a GPU", hint);
 }
 
 /// What judges single trials takes no repeats.

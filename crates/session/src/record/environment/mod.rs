@@ -132,6 +132,8 @@ pub struct HostOptions {
     pub available_threads: usize,
     /// Trials that ran side by side, where there were several: times are of a shared machine.
     pub jobs: Option<usize>,
+    /// Whether others may have trained on its GPUs meanwhile.
+    pub share: Option<bool>,
     /// The job of Slurm that it ran in: `1234_7` for task 7 of the array 1234.
     pub slurm_job: Option<String>,
 }

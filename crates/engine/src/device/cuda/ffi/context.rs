@@ -22,6 +22,11 @@ use crate::device::{
 /// UUIDs of the GPUs that this process gave up: work queued there never ends.
 static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
+/// Whether this process gave up the GPU of a UUID, which may have a word before it.
+pub fn is_given_up(uuid: &str) -> bool {
+    GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|own| uuid.ends_with(own.as_str()))
+}
+
 /// The primary context of a GPU; released when its last user is gone.
 pub struct Context {
     pub driver: &'static Driver,

@@ -12,7 +12,7 @@ pub mod nccl;
 
 pub use blas::Blas;
 pub use compiler::Compiler;
-pub use context::Context;
+pub use context::{Context, is_given_up};
 pub use driver::{Driver, NOT_READY, Status};
 pub use gpu::{Gpu, driver_looked_for, gpu, gpus};
 pub use libraries::{LibraryRow, libraries, products_library, versions};

@@ -1,0 +1,215 @@
+//! GPUs of trials that run side by side: none is two trials' at a time, unless they may share it. Also not two processes'
+//! that share the sweep.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::device_group::is_given_up;
+use crate::{
+    plan::{DeviceId, Gpu, Machine, ResolvedDevices},
+    record::Claims,
+};
+
+/// How long a trial waits before it looks again for GPUs of other processes, and for a signal.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What a trial needs of GPUs.
+pub(super) struct Wanted<'d> {
+    pub devices: &'d ResolvedDevices,
+    /// Bytes of the memory of each.
+    pub bytes: u64,
+}
+
+/// The GPUs of a sweep, and who has them.
+pub(super) struct Leases<'m> {
+    machine: &'m Machine,
+    is_shared: bool,
+    claims: Arc<Claims>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The trials on each GPU, and their bytes.
+    held: BTreeMap<u32, (usize, u64)>,
+    /// Trials get theirs in the order in which they came, so that one with many is not passed by for ever.
+    came: u64,
+    served: u64,
+}
+
+/// GPUs that are a trial's until this is dropped.
+pub(super) struct Lease<'l, 'm> {
+    leases: &'l Leases<'m>,
+    gpus: Vec<u32>,
+    bytes: u64,
+}
+
+impl<'m> Leases<'m> {
+    pub fn new(machine: &'m Machine, is_shared: bool, claims: Arc<Claims>) -> Self {
+        Self { machine, is_shared, claims, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Waits for GPUs as a trial was planned with; `None` where `is_cut` meanwhile.
+    pub fn take(&self, wanted: &Wanted<'_>, is_cut: impl Fn() -> bool) -> Option<Lease<'_, 'm>> {
+        let lease = |gpus| Lease { leases: self, gpus, bytes: wanted.bytes };
+        let planned = ordinals(&wanted.devices.used);
+        if planned.is_empty() {
+            return Some(lease(planned));
+        }
+        let mut state = self.state();
+        let turn = state.came;
+        state.came += 1;
+        let taken = loop {
+            if is_cut() {
+                break None;
+            }
+            if state.served >= turn
+                && let Some(gpus) = self.choose(&state, &planned, wanted)
+            {
+                break Some(gpus);
+            }
+            state = self.changed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
+        };
+        // Where the sweep is cut all are, in whatever order.
+        state.served = state.served.max(turn + 1);
+        for gpu in taken.iter().flatten() {
+            let (trials, bytes) = state.held.entry(*gpu).or_default();
+            (*trials, *bytes) = (*trials + 1, *bytes + wanted.bytes);
+        }
+        drop(state);
+        self.changed.notify_all();
+        taken.map(lease)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// GPUs that are free, or have the fewest trials where they may be shared.
+    fn choose(&self, state: &State, planned: &[u32], wanted: &Wanted<'_>) -> Option<Vec<u32>> {
+        let trials = |gpu: &u32| state.held.get(gpu).map_or(0, |(trials, _)| *trials);
+        let is_free = |gpu: &u32| {
+            let held = state.held.get(gpu).filter(|(trials, _)| *trials > 0);
+            let has_room = |(_, bytes): &(usize, u64)| {
+                self.gpu(*gpu).is_some_and(|own| bytes.saturating_add(wanted.bytes) <= own.memory_free)
+            };
+            held.is_none_or(|held| self.is_shared && has_room(held))
+        };
+        let all: Vec<u32> = (0..self.machine.gpus.len() as u32).collect();
+        let works = |gpu: &u32| self.gpu(*gpu).is_none_or(|gpu| !is_given_up(gpu));
+        let mut free: Vec<u32> = all.iter().copied().filter(works).collect();
+        if self.set_of(&free, planned, wanted).is_none() {
+            free = all; // the trial says what is wrong with them
+        }
+        free.retain(is_free);
+        free.sort_by_key(trials);
+        loop {
+            let chosen = self.set_of(&free, planned, wanted)?;
+            let is_new = |gpu: &&u32| trials(gpu) == 0;
+            let Some(others) = chosen.iter().filter(is_new).find(|gpu| !self.lock(**gpu)).copied() else {
+                return Some(chosen);
+            };
+            let locked = chosen.iter().take_while(|gpu| **gpu != others).filter(is_new);
+            locked.for_each(|gpu| self.unlock(*gpu));
+            free.retain(|gpu| *gpu != others);
+        }
+    }
+
+    /// Some of these GPUs that a trial may run on: those that it was planned with, or others like them, likewise connected.
+    fn set_of(&self, free: &[u32], planned: &[u32], wanted: &Wanted<'_>) -> Option<Vec<u32>> {
+        fn search(
+            free: &[u32],
+            count: usize,
+            chosen: &mut Vec<u32>,
+            fits: &dyn Fn(&[u32], u32) -> bool,
+        ) -> bool {
+            chosen.len() == count
+                || free.iter().any(|gpu| {
+                    let goes_on = !chosen.contains(gpu) && fits(chosen, *gpu);
+                    if goes_on {
+                        chosen.push(*gpu);
+                    }
+                    let is_found = goes_on && search(free, count, chosen, fits);
+                    if goes_on && !is_found {
+                        chosen.pop();
+                    }
+                    is_found
+                })
+        }
+        let is_named = wanted.devices.are_named;
+        let fits = |chosen: &[u32], gpu: u32| match is_named {
+            true => gpu == planned[chosen.len()],
+            false => self.stands_in(planned, chosen, gpu, wanted.bytes),
+        };
+        let mut chosen = Vec::new();
+        search(free, planned.len(), &mut chosen, &fits).then_some(chosen)
+    }
+
+    /// Whether a GPU can take the next place after those `chosen`.
+    fn stands_in(&self, planned: &[u32], chosen: &[u32], gpu: u32, bytes: u64) -> bool {
+        let as_planned = planned[chosen.len()];
+        let [Some(own), Some(like)] = [gpu, as_planned].map(|gpu| self.gpu(gpu)) else { return false };
+        let reaches = |from: u32, to: u32| self.gpu(from).is_some_and(|gpu| gpu.reaches.contains(&to));
+        let is_connected = |(before, other): (&u32, &u32)| {
+            reaches(*other, gpu) == reaches(*before, as_planned)
+                && reaches(gpu, *other) == reaches(as_planned, *before)
+        };
+        let is_like = (own.is_virtual, &own.model, own.limits) == (like.is_virtual, &like.model, like.limits);
+        (gpu == as_planned || is_like && bytes <= own.memory_free)
+            && planned.iter().zip(chosen).all(is_connected)
+    }
+
+    /// Keeps a GPU from other processes; false where one of them has it. A virtual one is nobody else's.
+    fn lock(&self, gpu: u32) -> bool {
+        let uuid = self.gpu(gpu).and_then(|gpu| gpu.uuid.as_deref());
+        uuid.is_none_or(|uuid| self.claims.lease(uuid, self.is_shared))
+    }
+
+    fn unlock(&self, gpu: u32) {
+        if let Some(uuid) = self.gpu(gpu).and_then(|gpu| gpu.uuid.as_deref()) {
+            self.claims.end_lease(uuid);
+        }
+    }
+
+    fn gpu(&self, ordinal: u32) -> Option<&Gpu> {
+        self.machine.gpus.get(ordinal as usize)
+    }
+}
+
+impl Lease<'_, '_> {
+    /// The devices of a trial with these GPUs in the place of the planned ones; `None` where they are the planned ones.
+    pub fn devices(&self, planned: &ResolvedDevices) -> Option<ResolvedDevices> {
+        (ordinals(&planned.used) != self.gpus).then(|| planned.on(&self.gpus, self.leases.machine))
+    }
+}
+
+impl Drop for Lease<'_, '_> {
+    fn drop(&mut self) {
+        if self.gpus.is_empty() {
+            return;
+        }
+        let mut state = self.leases.state();
+        for gpu in &self.gpus {
+            if let Some((trials, bytes)) = state.held.get_mut(gpu) {
+                (*trials, *bytes) = (*trials - 1, *bytes - self.bytes);
+                if *trials == 0 {
+                    self.leases.unlock(*gpu);
+                }
+            }
+        }
+        drop(state);
+        self.leases.changed.notify_all();
+    }
+}
+
+fn ordinals(used: &[DeviceId]) -> Vec<u32> {
+    used.iter().filter_map(|device| device.gpu()).collect()
+}
+
+#[cfg(test)]
+#[path = "leases_tests.rs"]
+mod tests;
