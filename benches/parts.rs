@@ -16,7 +16,7 @@ use products::{Form, Product, Shape};
 use runner::{
     data::epoch_order,
     event::{Event, TrainRows},
-    record::{MetricsCsv, Sink},
+    record::{MetricColumns, MetricsCsv, Sink},
     spec::Metric,
     vector::{flush_denormals, matmul::Kernel},
 };
@@ -111,7 +111,10 @@ fn metrics(c: &mut Criterion) {
     let mut group = c.benchmark_group("metrics.csv");
     group.throughput(Throughput::Elements(ROWS as u64));
     let Ok(folder) = tempfile::tempdir() else { return };
-    let Ok(mut sink) = MetricsCsv::create(&folder.path().join("metrics.csv"), &[Metric::Loss]) else {
+    let Ok(mut sink) = MetricsCsv::create(
+        &folder.path().join("metrics.csv"),
+        MetricColumns::new(&[Metric::Loss], Vec::new()),
+    ) else {
         return;
     };
     let event = Event::Train(block);

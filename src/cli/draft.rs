@@ -194,7 +194,11 @@ impl Draft<'_> {
             quoted(name),
             if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
-            if self.is_class { "\n[logging]\nmetrics = [\"loss\", \"accuracy\"]\n" } else { "" },
+            if self.is_class {
+                "\n[logging]\nmetrics = [\"loss\", \"accuracy\", \"f1\"]    # confusion.csv comes with f1\n"
+            } else {
+                "\n[logging]\nmetrics = [\"loss\", \"mae\", \"r2\"]    # mae in the target's own units\n"
+            },
         )
     }
 

@@ -8,7 +8,7 @@ use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{
     data::{Input, NewRows},
     plan::MOST_RANKED,
-    record::Lines,
+    record::confusion_csv,
     spec::Metric,
     train::Scores,
     units,
@@ -44,7 +44,7 @@ pub fn evaluate(
     let evaluation = evaluated(trained, input, labels, warn)?;
     let matrix = evaluation.confusion(&names);
     file.write(|out| {
-        out.write_all(&matrix).map_err(|source| PredictError::Write { to: file.name(), source })
+        out.write_all(matrix.as_bytes()).map_err(|source| PredictError::Write { to: file.name(), source })
     })?;
     Ok(evaluation)
 }
@@ -94,16 +94,15 @@ fn evaluated(
 /// Names and values; where there are several targets, those of each after the means.
 fn of_predictions(scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
     const NUMBERS: [Metric; 3] = [Metric::Mae, Metric::Rmse, Metric::R2];
-    let all = NUMBERS.into_iter().chain([Metric::F1, Metric::Precision, Metric::Recall, Metric::Auc]);
+    const CLASSES: [Metric; 5] =
+        [Metric::F1, Metric::F1Weighted, Metric::Precision, Metric::Recall, Metric::Auc];
+    let all = NUMBERS.into_iter().chain(CLASSES);
     let mut metrics: Vec<_> =
         all.filter_map(|metric| Some((metric.name().to_owned(), scores.value(metric)?))).collect();
-    match scores {
-        Scores::Classes(classes) => metrics.insert(1, ("f1_weighted".to_owned(), classes.weighted_f1())),
-        Scores::Numbers(errors) => {
-            for (errors, target) in errors.iter().zip(targets) {
-                let own = |metric: Metric| Some((format!("{metric}_{target}"), errors.value(metric)?));
-                metrics.extend(NUMBERS.into_iter().filter_map(own));
-            }
+    if let Scores::Numbers(errors) = scores {
+        for (errors, target) in errors.iter().zip(targets) {
+            let own = |metric: Metric| Some((metric.of_target(target), errors.value(metric)?));
+            metrics.extend(NUMBERS.into_iter().filter_map(own));
         }
     }
     metrics
@@ -134,23 +133,10 @@ impl Evaluation {
         }
     }
 
-    /// The confusion matrix as CSV, a line for each actual class; empty for numbers.
-    fn confusion(&self, names: &[String]) -> Vec<u8> {
-        let Scores::Classes(confusion) = &self.scores else { return Vec::new() };
-        let mut lines = Lines::new();
-        lines.text("actual");
-        for name in names {
-            lines.text(name);
-        }
-        lines.end();
-        for (name, counts) in names.iter().zip(confusion.counts.chunks_exact(confusion.classes)) {
-            lines.text(name);
-            for count in counts {
-                lines.u64(*count);
-            }
-            lines.end();
-        }
-        lines.bytes().to_vec()
+    /// The confusion matrix as CSV; empty for numbers.
+    fn confusion(&self, names: &[String]) -> String {
+        let Scores::Classes(confusion) = &self.scores else { return String::new() };
+        confusion_csv(names, &confusion.counts)
     }
 
     /// One JSON object, with the weights that were used.

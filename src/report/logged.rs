@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, path::Path};
 use super::{ReportError, live, metrics_file::Ends};
 
 /// Values of whole validations and of training steps, by the names that options take.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "validation.mae",
     "validation.rmse",
     "validation.r2",
     "validation.f1",
+    "validation.f1_weighted",
     "validation.precision",
     "validation.recall",
     "validation.auc",

@@ -67,7 +67,8 @@ pub(super) const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "da
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
 
 /// Endings of figures of which more is better; of all others less is.
-const MORE: [&str; 8] = ["accuracy", "per_s", "r2", "f1", "precision", "recall", "auc", "gb_per_s"];
+const MORE: [&str; 9] =
+    ["accuracy", "per_s", "r2", "f1", "f1_weighted", "precision", "recall", "auc", "gb_per_s"];
 
 /// Whether a larger value of the figure is better.
 pub(super) fn more_is_better(name: &str) -> bool {

@@ -55,10 +55,11 @@ fn a_table_with_text_and_missing_cells() {
     early_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept
 
     [logging]
-    metrics = ["loss", "accuracy"]
+    metrics = ["loss", "accuracy", "f1"]    # confusion.csv comes with f1
     "#);
     let ran = place.run(&["-q", "data.batch_size=64"]).ended_by(0);
     assert!(ran.summary("final_validation_accuracy").parse::<f64>().unwrap() > 0.95);
+    assert!(ran.text("confusion.csv").starts_with("actual,Adelie,Chinstrap,Gentoo\n"));
 }
 
 #[test]
@@ -69,6 +70,8 @@ fn a_quantity() {
     assert!(text.contains(expected) && text.contains("standardize_target = true"), "{text}");
     let ran = place.run(&["-q"]).ended_by(0);
     assert!(ran.summary("best_value").parse::<f64>().unwrap() < 0.6);
+    let errors = ran.metrics().only("split", "validation").f64s("mae");
+    assert!(errors.iter().all(|mae| (30.0..200.0).contains(mae)), "in the units of the file: {errors:?}");
 }
 
 /// Named at once or one by one; a comma may also belong to a name.

@@ -140,10 +140,16 @@ pub struct ValidationRow {
     pub accuracy: Option<f64>,
     /// Since training began.
     pub elapsed_s: f64,
-    /// Metrics of its predictions, by name.
+    /// Metrics of its predictions, by name; those of one of several targets as `mae_NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, f64>,
+    /// Its confusion matrix, where metrics follow from one.
+    #[serde(skip)]
+    pub confusion: Confusion,
 }
+
+/// A confusion matrix: the cells that are not 0, counted row by row, each with its count; empty where none was measured.
+pub type Confusion = Vec<[u64; 2]>;
 
 impl ValidationRow {
     /// The metric's value, where the row has it; NaN where the loss is not finite, since such weights are no good.

@@ -59,6 +59,8 @@ words! {
         R2 = "r2",
         /// Mean of the classes' F1 scores.
         F1 = "f1",
+        /// Mean of the classes' F1 scores, each weighted by its rows.
+        F1Weighted = "f1_weighted",
         /// Mean of the classes' precisions.
         Precision = "precision",
         /// Mean of the classes' recalls.
@@ -71,7 +73,8 @@ words! {
 impl Metric {
     /// Measured on the predictions of a whole validation; the rows of training steps leave it empty.
     pub fn needs_predictions(self) -> bool {
-        self.is_of_numbers() || matches!(self, Self::F1 | Self::Precision | Self::Recall | Self::Auc)
+        let of_classes = [Self::F1, Self::F1Weighted, Self::Precision, Self::Recall, Self::Auc];
+        self.is_of_numbers() || of_classes.contains(&self)
     }
 
     /// A number of each step, from the device's log.
@@ -87,6 +90,11 @@ impl Metric {
     /// Measured on classes.
     pub fn is_of_classes(self) -> bool {
         self == Self::Accuracy || self.needs_predictions() && !self.is_of_numbers()
+    }
+
+    /// Its name for one of several targets.
+    pub fn of_target(self, target: &str) -> String {
+        format!("{}_{target}", self.name())
     }
 
     /// Whether a larger value is better.

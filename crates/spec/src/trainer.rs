@@ -58,6 +58,8 @@ words! {
         /// Higher is better.
         ValidationF1 = "validation.f1",
         /// Higher is better.
+        ValidationF1Weighted = "validation.f1_weighted",
+        /// Higher is better.
         ValidationPrecision = "validation.precision",
         /// Higher is better.
         ValidationRecall = "validation.recall",
@@ -76,6 +78,7 @@ impl Monitor {
             Self::ValidationRmse => Metric::Rmse,
             Self::ValidationR2 => Metric::R2,
             Self::ValidationF1 => Metric::F1,
+            Self::ValidationF1Weighted => Metric::F1Weighted,
             Self::ValidationPrecision => Metric::Precision,
             Self::ValidationRecall => Metric::Recall,
             Self::ValidationAuc => Metric::Auc,

@@ -41,7 +41,7 @@ fn arrays_are_predicted_and_evaluated() {
         (&["predict", "wide.npy"][..], "rows of 3 features: the model was trained on 2"),
         (&["predict", "nan.npy"], "row 0, feature 1 (both counted from 0) is NaN: expected a finite number"),
         (&["predict", "new.csv"], "not an NPY file: it does not start with `\\x93NUMPY`\n--> new.csv\n"),
-        (&["predict", "-"], "standard input is read as a table, and the model was trained on arrays"),
+        (&["predict", "-"], "not an NPY file: it does not start with `\\x93NUMPY`\n--> <stdin>\n"),
         (&["evaluate", "x.npy"], "name the file of their labels with `--labels FILE`"),
         (&["evaluate", "x.npy", "--labels", "wide.npy"], "2 labels, but `x.npy` has 4 rows"),
     ] {
@@ -118,7 +118,48 @@ fn arrays_are_standardized_as_by_hand() {
     );
 }
 
-/// Arrays are looked at again, so a pipe is refused, and is not waited for.
+/// A pipe with an array, gzipped too; what its header says need not be true.
+#[test]
+fn an_array_may_come_from_standard_input() {
+    let model = Model::new(crate::run::LINREG);
+    let rows: Vec<f32> = (0..300_000).map(|i| (i % 1009) as f32 / 7.0).collect();
+    let array = npy("<f4", "(150000, 2)", singles(&rows));
+    model.write("x.npy", &array);
+    let expected = model.predicted("x.npy");
+    let piped = |bytes: Vec<u8>| {
+        let mut command = model.place.command(&["predict", &model.run, "-"]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || drop(stdin.write_all(&bytes)));
+        let ended = Ended::from_output(child.wait_with_output().unwrap());
+        writer.join().unwrap();
+        ended
+    };
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&array).unwrap();
+    for bytes in [array.clone(), gzip.finish().unwrap()] {
+        let ended = piped(bytes);
+        assert_eq!((ended.code, ended.stdout == expected), (Some(0), true), "{}", ended.stderr);
+    }
+    let cut = array[..array.len() - 4].to_vec();
+    let long = [&array[..], b"x"].concat();
+    let huge = npy("<f4", "(4000000000, 2)", singles(&rows));
+    let wide = npy("<f4", "(3, 4611686018427387904)", singles(&rows));
+    for (bytes, words) in [
+        (cut, "the header declares 1200000 bytes of elements, and only 1199996 are there\n--> <stdin>"),
+        (long, "the header declares 1200000 bytes of elements, and more are there\n--> <stdin>"),
+        (huge, "and only 1200000 are there\n--> <stdin>"),
+        (wide, "no file holds its shape"),
+        (Vec::new(), "not an NPY file"),
+    ] {
+        let ended = piped(bytes);
+        assert_eq!(ended.code, Some(2), "{words}: {ended:?}");
+        assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+    }
+}
+
+/// Arrays of a name are looked at again, so a pipe is refused, and is not waited for.
 #[test]
 fn an_array_is_no_pipe() {
     let model = Model::new(crate::run::LINREG);

@@ -110,6 +110,10 @@ fn sigusr1_saves_and_the_run_goes_on() {
     let before = lines();
     wait_until(&mut child, || lines() > before);
     assert_eq!(checkpoints(&run), saved);
+    let step: u64 = saved[0].trim_start_matches("step-").parse().unwrap();
+    let said =
+        |text: String| text.replace(',', "").contains(&format!("SIGUSR1: the state after {step} step"));
+    wait_until(&mut child, || said(run.text("run.log")));
     // Another process leaves it alone.
     let path = run.0.to_str().unwrap();
     let ended = place.runner(&["run", "--resume", path]);

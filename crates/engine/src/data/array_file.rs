@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read},
+    io::{self, BufReader, Cursor, Read},
+    os::fd::AsFd,
     path::Path,
 };
 
@@ -58,6 +59,8 @@ pub(super) struct ArrayFile<'a> {
     /// Bytes of elements that the header declares.
     declared: u64,
     is_gzipped: bool,
+    /// Whether the file is known to end where its elements do.
+    is_measured: bool,
     /// Rows handed out by [`next_rows`](Self::next_rows).
     done: usize,
 }
@@ -73,12 +76,47 @@ impl<'a> ArrayFile<'a> {
         let (file, length) = file::open(path, key)?;
         let is_gzipped = may_be_gzipped && file::is_gzip(&file).map_err(unreadable)?;
         let plain = file.try_clone().map_err(unreadable)?;
-        let mut elements: Box<dyn Read> = match is_gzipped {
+        let elements: Box<dyn Read> = match is_gzipped {
             true => Box::new(Interruptible::new(MultiGzDecoder::new(BufReader::new(plain)))),
             false => Box::new(Interruptible::new(plain)),
         };
+        let array =
+            Self { is_gzipped, is_measured: !is_gzipped, ..Self::new(path, file, elements, read_header)? };
+        let (declared, found) = (array.declared, length.saturating_sub(array.header.offset));
+        if !is_gzipped && found != declared {
+            return Err(file::wrong_size(path, declared, &format!("{found} are there")));
+        }
+        // Deflate expands a byte to at most 1032 bytes.
+        if is_gzipped && declared > length.saturating_mul(1032) {
+            let found = format!("{length} compressed ones cannot hold them");
+            return Err(file::wrong_size(path, declared, &found));
+        }
+        Ok(array)
+    }
+
+    /// What standard input gives, gzipped or not: where it ends shows at its end. `header_of` looks at the first bytes.
+    pub(super) fn from_standard_input(
+        path: &'a Path,
+        header_of: impl FnOnce(&[u8]) -> ReadHeader,
+    ) -> Result<Self, Problem> {
+        let unreadable = |error: io::Error| file::unreadable(path, &error);
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unreadable)?);
+        let reader = Interruptible::new(file.try_clone().map_err(unreadable)?);
+        let mut reader = file::unpacked(reader).map_err(unreadable)?;
+        let mut start = [0; 8];
+        let count = raw::fill(&mut *reader, &mut start).map_err(unreadable)?;
+        let elements = Cursor::new(start).take(count as u64).chain(reader);
+        Self::new(path, file, Box::new(elements), header_of(&start[..count]))
+    }
+
+    fn new(
+        path: &'a Path,
+        file: File,
+        mut elements: Box<dyn Read>,
+        read_header: ReadHeader,
+    ) -> Result<Self, Problem> {
         let header = read_header(&mut *elements).map_err(|refusal| match refusal {
-            Refusal::Io(error) => unreadable(error),
+            Refusal::Io(error) => file::unreadable(path, &error),
             Refusal::Words { message, hint } => {
                 Problem { hint: hint.map(Into::into), ..file::problem(path, message) }
             }
@@ -88,17 +126,9 @@ impl<'a> ArrayFile<'a> {
             .iter()
             .try_fold(header.layout.element.bytes() as u64, |bytes, dim| bytes.checked_mul(*dim))
             .ok_or_else(|| file::problem(path, format!("no file holds its shape {shape:?}")))?;
-        let found = length.saturating_sub(header.offset);
-        if !is_gzipped && found != declared {
-            return Err(file::wrong_size(path, declared, &format!("{found} are there")));
-        }
-        // Deflate expands a byte to at most 1032 bytes.
-        if is_gzipped && declared > length.saturating_mul(1032) {
-            let found = format!("{length} compressed ones cannot hold them");
-            return Err(file::wrong_size(path, declared, &found));
-        }
         let (rows, width) = rows_and_width(shape).map_err(|message| file::problem(path, message))?;
-        Ok(Self { path, header, rows, width, file, elements, declared, is_gzipped, done: 0 })
+        let (is_gzipped, is_measured, done) = (false, false, 0);
+        Ok(Self { path, header, rows, width, file, elements, declared, is_gzipped, is_measured, done })
     }
 
     /// The rows of a split, in memory; `finish` is called once per element, in blocks.
@@ -119,7 +149,15 @@ impl<'a> ArrayFile<'a> {
     ) -> Result<(usize, Vec<f32>), Problem> {
         let (layout, first) = (self.header.layout, self.done);
         let bytes_per = layout.element.bytes();
-        let mut bytes = vec![0; most.min(self.rows - first) * self.width * bytes_per];
+        if first == self.rows && !self.is_measured {
+            let after = raw::fill(&mut *self.elements, &mut [0]).map_err(|e| self.problem(Fault::Io(e)))?;
+            return if after > 0 { Err(self.problem(Fault::Long)) } else { Ok((first, Vec::new())) };
+        }
+        // The width of what has no length may be anything.
+        let (rows, mut bytes) = (most.min(self.rows - first) as u64, Vec::new());
+        let wanted = (rows * bytes_per as u64).saturating_mul(self.width as u64);
+        let room = usize::try_from(wanted).ok().filter(|room| bytes.try_reserve_exact(*room).is_ok());
+        bytes.resize(room.ok_or_else(|| self.problem(Fault::Memory(wanted.into())))?, 0);
         let read = raw::fill(&mut *self.elements, &mut bytes).map_err(|e| self.problem(Fault::Io(e)))?;
         if read < bytes.len() {
             let before = (first * self.width * bytes_per) as u64;

@@ -25,7 +25,7 @@ const BLOCK: usize = 1 << 20;
 /// Where new rows come from.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A table on standard input.
+    /// Standard input.
     StandardInput,
     /// A file.
     File(PathBuf),
@@ -246,11 +246,15 @@ impl TrainedData {
             }
             Kind::Array { width, scale, is_idx } => (*width, scale, *is_idx),
         };
-        let Input::File(path) = input else {
-            let message = "standard input is read as a table, and the model was trained on arrays";
-            return Err(Problem::new(Location::Nowhere, message).hint("name an npy file").into());
+        let path = input.path().unwrap_or(Path::new(""));
+        let array = match input {
+            Input::File(path) => self.array(path, is_idx)?,
+            Input::StandardInput => {
+                let header =
+                    |start: &[u8]| if is_npy(is_idx, start) { npy_header::read } else { idx::read_header };
+                ArrayFile::from_standard_input(Path::new(host::STANDARD_INPUT), header)?
+            }
         };
-        let array = self.array(path, is_idx)?;
         if let Some(expected) = width.filter(|expected| *expected != array.width) {
             let message = format!("rows of {} features: the model was trained on {expected}", array.width);
             let problem = file::problem(path, message);
@@ -279,9 +283,14 @@ impl TrainedData {
         let opened = host::open_regular(path);
         let read = opened.and_then(|(file, _)| file.read_at(&mut start, 0));
         read.map_err(|e| unreadable(path, &e))?;
-        let is_npy = !is_idx || start == *b"\x93NUMPY";
+        let is_npy = is_npy(is_idx, &start);
         ArrayFile::open(path, "", if is_npy { npy_header::read } else { idx::read_header }, !is_npy)
     }
+}
+
+/// Whether an array that begins so is read as npy: a model of IDX images takes either format.
+fn is_npy(is_idx: bool, start: &[u8]) -> bool {
+    !is_idx || start.starts_with(b"\x93NUMPY")
 }
 
 fn open(path: &Path) -> Result<File, Problem> {

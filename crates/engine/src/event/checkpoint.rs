@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::ValidationRow;
+use super::{Confusion, ValidationRow};
 
 /// A state on its way to the disk.
 #[derive(Clone, Debug)]
@@ -94,11 +94,13 @@ impl EpochLoss {
 }
 
 /// The best validation so far, by `trainer.monitor`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BestSoFar {
     pub value: f64,
     pub epoch: u64,
     pub step: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confusion: Confusion,
 }
 
 /// What early stopping has seen.

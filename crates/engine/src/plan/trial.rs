@@ -73,6 +73,15 @@ impl Trial {
         has_large_product(&self.programs)
     }
 
+    /// Names of the numbers to predict, where there are several: columns, or numbers from 0.
+    pub fn target_names(&self) -> Vec<String> {
+        match (self.facts.targets, self.spec.data.source.table()) {
+            (0 | 1, _) => Vec::new(),
+            (_, Some((_, csv))) => csv.target.clone(),
+            (targets, None) => (0..targets).map(|target| target.to_string()).collect(),
+        }
+    }
+
     pub fn world_size(&self) -> usize {
         self.devices.used.len()
     }

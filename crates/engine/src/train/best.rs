@@ -22,6 +22,7 @@ impl TrainLoop<'_> {
         }
         // If the copy fails, the weights kept before it are lost too.
         self.validated.best = None;
+        self.validated.best_confusion.clone_from(&row.confusion);
         self.group.copy(Purpose::Best, self.values(), layout.whole(to))?;
         self.validated.best =
             Some(Best { monitor, value, epoch: row.epoch, step: row.step, is_restored: false });
@@ -34,7 +35,8 @@ impl TrainLoop<'_> {
         let trainer = &self.trial.spec.trainer;
         let kept = (self.trial.programs.layout.best.is_some() && self.validated.best.is_none())
             .then_some(trainer.monitor)
-            .filter(|monitor| last.value(*monitor).is_some());
+            // With a finite value they were kept, and lost with their device.
+            .filter(|monitor| last.value(*monitor).is_some_and(|value| !value.is_finite()));
         let stopper = self.validated.stopper.as_ref().filter(|stopper| stopper.seen.best.is_none());
         let monitor = kept.or(stopper.map(EarlyStopper::monitor))?;
         let metric = monitor.metric();

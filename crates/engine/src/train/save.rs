@@ -37,7 +37,8 @@ impl TrainLoop<'_> {
         self.checkpoints.saved = Some((facts.step, facts.in_epoch));
         let monitor = self.trial.spec.trainer.monitor;
         self.validated.best = facts.best.map(|best| {
-            let BestSoFar { value, epoch, step } = best;
+            let BestSoFar { value, epoch, step, confusion } = best;
+            self.validated.best_confusion = confusion;
             Best { monitor, value, epoch, step, is_restored: false }
         });
         self.validated.last = facts.validation.clone();
@@ -60,8 +61,14 @@ impl TrainLoop<'_> {
     pub(super) fn save_if_due(&mut self) -> Result<(), Halt> {
         let requests = self.stop.save_requests();
         let is_asked = std::mem::replace(&mut self.checkpoints.requests, requests) != requests;
-        let saves = self.ended.is_none() && (is_asked || self.checkpoints.is_due(&self.at));
-        if saves { self.save() } else { Ok(()) }
+        if self.ended.is_none() && (is_asked || self.checkpoints.is_due(&self.at)) {
+            self.save()?;
+        }
+        if is_asked && let Some((step, _)) = self.checkpoints.saved {
+            let text = format!("SIGUSR1: the state after {} is saved", units::counted(step, "step"));
+            self.outbox.events.push(Event::Notice(Level::Info, text));
+        }
+        Ok(())
     }
 
     /// Saves the state at the end of the run, for more epochs later, or for the rest of it after a signal.
@@ -122,7 +129,7 @@ impl TrainLoop<'_> {
         let elapsed_s = self.clock.elapsed_s();
         let best = self.validated.best.map(|best| {
             let Best { value, epoch, step, .. } = best;
-            BestSoFar { value, epoch, step }
+            BestSoFar { value, epoch, step, confusion: self.validated.best_confusion.clone() }
         });
         Ok(CheckpointFacts {
             step,

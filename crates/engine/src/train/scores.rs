@@ -2,7 +2,7 @@
 //! training file, averaged over the targets, and of classes, averaged over those that occur (`macro`).
 
 use super::auc::RocPoints;
-use crate::{data::Scale, spec::Metric};
+use crate::{data::Scale, event::Confusion, spec::Metric};
 
 /// What is added up row by row.
 pub enum Scores {
@@ -77,12 +77,27 @@ impl Scores {
             Self::Classes(all) if all.has_nan => Some(f64::NAN),
             Self::Classes(all) => match metric {
                 Metric::F1 => Some(all.mean(Counts::f1)),
+                Metric::F1Weighted => Some(all.weighted_f1()),
                 Metric::Precision => Some(all.mean(Counts::precision)),
                 Metric::Recall => Some(all.mean(Counts::recall)),
                 Metric::Auc => all.roc.as_ref()?.area(),
                 _ => None,
             },
         }
+    }
+
+    /// The metric of each target alone, named `mae_NAME`; none for classes.
+    pub fn of_targets(&self, metric: Metric, names: &[String]) -> Vec<(String, f64)> {
+        let Self::Numbers(errors) = self else { return Vec::new() };
+        let targets = errors.iter().zip(names);
+        targets.filter_map(|(errors, name)| Some((metric.of_target(name), errors.value(metric)?))).collect()
+    }
+
+    /// The cells of the confusion matrix; none for numbers.
+    pub fn confusion(&self) -> Confusion {
+        let Self::Classes(all) = self else { return Vec::new() };
+        let cells = (0..).zip(&all.counts);
+        cells.filter(|(_, count)| **count > 0).map(|(cell, count)| [cell, *count]).collect()
     }
 }
 
@@ -135,7 +150,7 @@ impl Classes {
     }
 
     /// The mean of the classes' F1 scores, each weighted by its rows.
-    pub fn weighted_f1(&self) -> f64 {
+    fn weighted_f1(&self) -> f64 {
         let rows: f64 = self.occurring().map(|class| class.actual).sum();
         self.occurring().map(|class| class.f1() * class.actual).sum::<f64>() / rows
     }

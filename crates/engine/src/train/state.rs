@@ -8,7 +8,7 @@ use std::{
 use super::{scores::Scores, stop::EarlyStopper};
 use crate::{
     device::{Kind, Purpose, Reads},
-    event::{Best, CheckpointFacts, Closed, Event, ValidationRow},
+    event::{Best, CheckpointFacts, Closed, Confusion, Event, ValidationRow},
     spec::Trainer,
 };
 
@@ -132,11 +132,13 @@ pub(super) struct Validated {
     pub scores: Option<Scores>,
     /// That with the best value of `trainer.monitor`; the first device has its weights.
     pub best: Option<Best>,
+    /// Its confusion matrix.
+    pub best_confusion: Confusion,
 }
 
 impl Validated {
     pub fn new(trainer: &Trainer) -> Self {
         let stopper = trainer.early_stopping.clone().map(EarlyStopper::new);
-        Self { stopper, last: None, scores: None, best: None }
+        Self { stopper, last: None, scores: None, best: None, best_confusion: Vec::new() }
     }
 }

@@ -121,6 +121,7 @@ mod tests {
             accuracy: None,
             elapsed_s: 0.0,
             scores: Default::default(),
+            confusion: Vec::new(),
         };
         losses.iter().map(|&loss| patience.observe(&row(loss))).collect()
     }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
-    event::{Closed, NoModel, Outcome, SavedState, Status},
+    event::{Closed, Confusion, NoModel, Outcome, SavedState, Status},
     host::run_delay,
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
@@ -47,6 +47,8 @@ pub struct Trained {
     pub values: Option<Vec<f32>>,
     /// Values of the best validation, if there is one.
     pub best: Option<Vec<f32>>,
+    /// What it predicted, for classes; empty where that was not measured.
+    pub confusion: Confusion,
 }
 
 /// Why the loop ended before its time.
@@ -127,7 +129,9 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
         values.clone_from(read);
         best.is_restored = true;
     }
-    Ok(Trained { outcome: Outcome { no_model, ..training.outcome(status, reason, loop_time) }, values, best })
+    let confusion = std::mem::take(&mut training.validated.best_confusion);
+    let outcome = Outcome { no_model, ..training.outcome(status, reason, loop_time) };
+    Ok(Trained { outcome, values, best, confusion })
 }
 
 /// Where a step's rows come from.

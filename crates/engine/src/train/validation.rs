@@ -41,6 +41,7 @@ impl TrainLoop<'_> {
             rows: rows as u64,
             loss: sums[0] / rows as f64,
             accuracy: classifies.then(|| sums[1] / rows as f64),
+            confusion: self.validated.scores.as_ref().map(Scores::confusion).unwrap_or_default(),
             scores: self.take_scores(),
             elapsed_s: self.clock.elapsed_s(),
         };
@@ -84,8 +85,9 @@ impl TrainLoop<'_> {
 
     fn take_scores(&mut self) -> BTreeMap<String, f64> {
         let Some(scores) = self.validated.scores.take() else { return BTreeMap::new() };
-        let wanted = self.trial.spec.scores().into_iter();
-        wanted.filter_map(|metric| Some((metric.name().to_owned(), scores.value(metric)?))).collect()
+        let (wanted, names) = (self.trial.spec.scores(), self.trial.target_names());
+        let all = wanted.iter().filter_map(|metric| Some((metric.name().to_owned(), scores.value(*metric)?)));
+        all.chain(wanted.iter().flat_map(|metric| scores.of_targets(*metric, &names))).collect()
     }
 
     fn validate_stream(&mut self, rows: usize, stream: &Stream) -> Result<bool, Halt> {

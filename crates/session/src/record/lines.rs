@@ -4,6 +4,24 @@
 
 use std::io::Write;
 
+/// A confusion matrix, a line for each actual class; `counts` has a cell for each pair of classes, row by row.
+pub fn confusion_csv(names: &[String], counts: &[u64]) -> String {
+    let mut lines = Lines::new();
+    lines.text("actual");
+    for name in names {
+        lines.text(name);
+    }
+    lines.end();
+    for (name, counts) in names.iter().zip(counts.chunks_exact(names.len().max(1))) {
+        lines.text(name);
+        for count in counts {
+            lines.u64(*count);
+        }
+        lines.end();
+    }
+    String::from_utf8_lossy(lines.bytes()).into_owned()
+}
+
 /// Complete lines and the cells of the current one.
 #[derive(Default)]
 pub struct Lines {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{command_line, summary::logging_share};
 use crate::{
-    event::{Header, NoModel, Outcome, Status, ValidationRow},
+    event::{Header, NoModel, Outcome, PhaseTime, Status, ValidationRow},
     host::load::Load,
     plan::{Bottleneck, FewerReads, Processor, TimeAccount},
     units,
@@ -82,6 +82,13 @@ pub(super) fn no_model(outcome: &Outcome, folder: &Path) -> Option<String> {
         _ => String::new(),
     };
     Some(format!("{why}{again}"))
+}
+
+/// What checkpoints cost the training, where there were any.
+pub(super) fn checkpoints(outcome: &Outcome) -> Option<String> {
+    let is_wait = |row: &&PhaseTime| (row.phase, row.clock) == ("checkpoint", "host");
+    let row = outcome.timing.iter().find(is_wait)?;
+    Some(format!("{}, for which training waited {}", units::count(row.count), units::seconds(row.total_s)))
 }
 
 /// What bounds a run, in a few words: of one that is over before it has done much, its start and its files.

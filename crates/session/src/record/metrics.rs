@@ -37,39 +37,66 @@ pub(super) fn train_cells<'a>(
     })
 }
 
-fn columns(metrics: &[Metric]) -> impl Iterator<Item = &'static str> {
-    let names = metrics.iter().map(|metric| metric.name());
-    ["step", "epoch", "split", "rows"].into_iter().chain(names).chain(["elapsed_s"])
+/// The metrics of a run, those of numbers also for each of several targets.
+pub struct MetricColumns {
+    metrics: Vec<Metric>,
+    /// Names of several targets.
+    targets: Vec<String>,
 }
 
-/// Bytes of the header and the first `rows` rows of a file that was begun earlier.
-///
-/// # Errors
-/// Where it cannot be read, has fewer rows, or other columns.
-pub(crate) fn length_of(path: &Path, metrics: &[Metric], rows: u64) -> Result<u64, RecordError> {
-    let unreadable = |e| RecordError::read(path, e);
-    let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
-    let wanted = columns(metrics).collect::<Vec<_>>().join(",") + "\n";
-    let mut line = Vec::new();
-    file.read_until(b'\n', &mut line).map_err(unreadable)?;
-    if line != wanted.as_bytes() {
-        return Err(RecordError::unusable(path, "its columns are not those of `logging.metrics`"));
+impl MetricColumns {
+    pub fn new(metrics: &[Metric], targets: Vec<String>) -> Self {
+        Self { metrics: metrics.to_vec(), targets }
     }
-    let mut length = line.len() as u64;
-    for _ in 0..rows {
-        line.clear();
-        length += file.read_until(b'\n', &mut line).map_err(unreadable)? as u64;
-        if line.last() != Some(&b'\n') {
-            return Err(RecordError::unusable(path, "it has fewer rows than the checkpoint counted"));
+
+    fn header(&self) -> Lines {
+        let mut lines = Lines::new();
+        lines.text("step").text("epoch").text("split").text("rows");
+        for metric in &self.metrics {
+            lines.text(metric.name());
+            for name in self.of_targets(*metric) {
+                // A line end within it would end the header.
+                lines.text(&name.replace(['\n', '\r'], " "));
+            }
         }
+        lines.text("elapsed_s").end();
+        lines
     }
-    Ok(length)
+
+    /// The metric's names for each of several targets.
+    fn of_targets(&self, metric: Metric) -> impl Iterator<Item = String> + '_ {
+        let targets = if metric.is_of_numbers() { &self.targets[..] } else { &[] };
+        targets.iter().map(move |target| metric.of_target(target))
+    }
+
+    /// Bytes of the header and the first `rows` rows of a file that was begun earlier.
+    ///
+    /// # Errors
+    /// Where it cannot be read, has fewer rows, or other columns.
+    pub fn length_of(&self, path: &Path, rows: u64) -> Result<u64, RecordError> {
+        let unreadable = |e| RecordError::read(path, e);
+        let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+        let mut line = Vec::new();
+        file.read_until(b'\n', &mut line).map_err(unreadable)?;
+        if line != self.header().bytes() {
+            return Err(RecordError::unusable(path, "its columns are not those of `logging.metrics`"));
+        }
+        let mut length = line.len() as u64;
+        for _ in 0..rows {
+            line.clear();
+            length += file.read_until(b'\n', &mut line).map_err(unreadable)? as u64;
+            if line.last() != Some(&b'\n') {
+                return Err(RecordError::unusable(path, "it has fewer rows than the checkpoint counted"));
+            }
+        }
+        Ok(length)
+    }
 }
 
 /// The sink of `metrics.csv`.
 pub struct MetricsCsv {
     file: RowFile,
-    metrics: Vec<Metric>,
+    columns: MetricColumns,
     /// The common cells of a block's rows: `,<epoch>,train,<rows>`.
     shared: Lines,
 }
@@ -79,19 +106,18 @@ impl MetricsCsv {
     ///
     /// # Errors
     /// Where it cannot be written.
-    pub fn create(path: &Path, metrics: &[Metric]) -> Result<Self, RecordError> {
-        let file = RowFile::with_columns(path, columns(metrics))?;
-        Ok(Self { file, metrics: metrics.to_vec(), shared: Lines::new() })
+    pub fn create(path: &Path, columns: MetricColumns) -> Result<Self, RecordError> {
+        let file = RowFile::create(path, columns.header().bytes())?;
+        Ok(Self { file, columns, shared: Lines::new() })
     }
 
     /// Goes on after the first `rows` rows of a file that was begun earlier; later ones are cut.
     ///
     /// # Errors
     /// Where it cannot be read or written, has fewer rows, or other columns.
-    pub fn resume(path: &Path, metrics: &[Metric], rows: u64) -> Result<Self, RecordError> {
-        let length = length_of(path, metrics, rows)?;
-        let file = RowFile::open_at(path, length)?;
-        Ok(Self { file, metrics: metrics.to_vec(), shared: Lines::new() })
+    pub fn resume(path: &Path, columns: MetricColumns, rows: u64) -> Result<Self, RecordError> {
+        let file = RowFile::open_at(path, columns.length_of(path, rows)?)?;
+        Ok(Self { file, columns, shared: Lines::new() })
     }
 
     fn train(&mut self, block: &TrainRows) -> Result<(), RecordError> {
@@ -103,12 +129,17 @@ impl MetricsCsv {
             }
             let lines = &mut self.file.lines;
             lines.u64(block.first_step + row as u64).cells(self.shared.bytes());
-            for (_, value) in train_cells(block, row, &self.metrics) {
+            for (metric, value) in train_cells(block, row, &self.columns.metrics) {
                 match value {
                     Some(TrainCell::Measured(value)) => lines.f32(value),
                     Some(TrainCell::Rate(lr)) => lines.f64(lr),
                     None => lines.empty(),
                 };
+                if metric.is_of_numbers() {
+                    for _ in &self.columns.targets {
+                        lines.empty();
+                    }
+                }
             }
             lines.seconds(elapsed_s);
             self.file.end_line()?;
@@ -124,8 +155,11 @@ impl MetricsCsv {
     fn validation(&mut self, row: &ValidationRow) -> Result<(), RecordError> {
         let lines = &mut self.file.lines;
         lines.u64(row.step).u64(row.epoch).text("validation").u64(row.rows);
-        for metric in &self.metrics {
+        for metric in &self.columns.metrics {
             lines.option(row.measured(*metric), Lines::f64);
+            for name in self.columns.of_targets(*metric) {
+                lines.option(row.scores.get(&name).copied(), Lines::f64);
+            }
         }
         lines.seconds(row.elapsed_s);
         self.file.end_line()
@@ -161,7 +195,8 @@ mod tests {
     fn the_whole_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics.csv");
-        let mut sink = MetricsCsv::create(&path, &sample::header().metrics).unwrap();
+        let columns = MetricColumns::new(&sample::header().metrics, Vec::new());
+        let mut sink = MetricsCsv::create(&path, columns).unwrap();
         for event in sample::events() {
             sink.event(&event).unwrap();
         }

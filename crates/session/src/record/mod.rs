@@ -48,8 +48,7 @@ use self::{
 };
 use crate::{event::Event, plan::Trial, spec::Kind};
 
-pub use metrics::MetricsCsv;
-pub(crate) use metrics::length_of;
+pub use metrics::{MetricColumns, MetricsCsv};
 pub use summary::summary_columns;
 
 pub use checkpoint::{
@@ -67,7 +66,7 @@ pub use error::RecordError;
 pub use git::GitQuery;
 use lab::LabTable;
 pub use lab::VIRTUAL;
-pub use lines::Lines;
+pub use lines::{Lines, confusion_csv};
 pub use messages::{cause, devices_in_words, of_build};
 pub use model_file::write_model;
 pub use plan_messages::{all_reduce, engine, weak_scaling};
@@ -134,11 +133,12 @@ pub fn open_sinks(
             let logging = &trial.spec.logging;
             let path = run.file("metrics.csv");
             let rows = resumed.as_ref().map(|(_, rows)| *rows);
+            let columns = MetricColumns::new(&logging.metrics, trial.target_names());
             let metrics = match rows {
-                Some(rows) => MetricsCsv::resume(&path, &logging.metrics, rows)?,
+                Some(rows) => MetricsCsv::resume(&path, columns, rows)?,
                 None => {
                     held_rows::write_held_rows(&run.file("rows.csv"), &apart)?;
-                    MetricsCsv::create(&path, &logging.metrics)?
+                    MetricsCsv::create(&path, columns)?
                 }
             };
             lock = resumed.map(|(lock, _)| lock);

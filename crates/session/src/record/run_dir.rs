@@ -34,7 +34,7 @@ pub(super) const DEATHS: &str = "deaths";
 const STAYS: [&str; 3] = [EARLIER, "tags", DEATHS];
 
 /// Files that every part of a run writes for itself.
-const WRITTEN_ANEW: [&str; 7] = [
+const WRITTEN_ANEW: [&str; 8] = [
     "timing.csv",
     "transfers.csv",
     SUMMARY,
@@ -42,6 +42,7 @@ const WRITTEN_ANEW: [&str; 7] = [
     "trace.json",
     "model.safetensors",
     "best.safetensors",
+    "confusion.csv",
 ];
 
 /// The folder of one run or sweep, which exists and is its alone.

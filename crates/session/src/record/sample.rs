@@ -56,6 +56,7 @@ pub(super) fn events() -> Vec<Event> {
             loss,
             accuracy: Some(accuracy),
             scores: Default::default(),
+            confusion: Vec::new(),
             elapsed_s: epoch as f64 / 4.0,
         })
     };

@@ -4,7 +4,7 @@ use super::ExecuteError;
 use crate::{
     event::SavedState,
     plan::Trial,
-    record::{self, RunDir, RunLock},
+    record::{self, MetricColumns, RunDir, RunLock},
     units,
 };
 
@@ -59,7 +59,8 @@ impl Resumed {
             return refuse(format!("`{path}` has taken all its steps: {steps}"), hint);
         }
         // Before anything in the folder is touched.
-        record::length_of(&folder.file("metrics.csv"), &trial.spec.logging.metrics, metrics_rows)?;
+        MetricColumns::new(&trial.spec.logging.metrics, trial.target_names())
+            .length_of(&folder.file("metrics.csv"), metrics_rows)?;
         Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
     }
 

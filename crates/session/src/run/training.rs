@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     collective::ProcessGroup,
-    data::{Dataset, FileFingerprint, Weights, read_weights},
-    event::{Closed, Event, Level, Outcome, Status},
+    data::{Dataset, FileFingerprint, TrainedData, Weights, read_weights},
+    event::{Closed, Confusion, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{
         self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
@@ -247,13 +247,15 @@ impl Planned for Trial {
         report_devices(self, (ready.loading, &ready.warnings, &ready.sums), sender)?;
         let mut emit = |events| sender.send_all(events);
         let trained = ready.train(stop, &mut emit)?;
-        let Trained { mut outcome, values, best } = trained;
+        let Trained { mut outcome, values, best, confusion } = trained;
         if outcome.status == Status::Diverged
             && let Some(hint) = record::large_targets(self, &dataset.train.targets)
         {
             outcome.reason = outcome.reason.map(|reason| format!("{reason}; {hint}"));
         }
-        if let Err(e) = save_all(self, (&dataset, &hash), &values, &best, folder, &outcome) {
+        let saved = save_all(self, (&dataset, &hash), &values, &best, folder, &outcome);
+        let saved = saved.and_then(|()| save_confusion(self, &dataset, &confusion, folder, &outcome));
+        if let Err(e) = saved {
             (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string()));
         } else if let Some(values) = &values {
             let _ = compare_with_truth(self, &dataset, values, sender); // a closed recorder is noticed by `execute`
@@ -293,6 +295,32 @@ fn save_all(
     }
     let Some(values) = values else { return Ok(()) };
     save(trial, made_of, values, at, &[], &folder.file("model.safetensors"))
+}
+
+/// Writes `confusion.csv`: what the best weights made of the validation rows.
+fn save_confusion(
+    trial: &Trial,
+    dataset: &Dataset,
+    confusion: &Confusion,
+    folder: &RunDir,
+    outcome: &Outcome,
+) -> Result<(), RecordError> {
+    let (Some(classes), true) = (dataset.classes, outcome.best.is_some() && !confusion.is_empty()) else {
+        return Ok(());
+    };
+    // A model may have more outputs than there are classes.
+    let layers = trial.spec.model.layers.iter();
+    let outputs = layers.fold(dataset.features, |width, layer| layer.outputs(width)).max(classes);
+    let stored = dataset.stored_preprocessing();
+    let names = TrainedData::new(&trial.spec, stored.as_deref(), outputs).ok();
+    let names = names.and_then(|data| data.class_names()).unwrap_or_default();
+    let mut counts = vec![0; names.len() * names.len()];
+    for [cell, count] in confusion {
+        if let Some(to) = usize::try_from(*cell).ok().and_then(|cell| counts.get_mut(cell)) {
+            *to = *count;
+        }
+    }
+    folder.write("confusion.csv", &record::confusion_csv(&names, &counts))
 }
 
 /// Writes weights and what they are; `step` and `epoch` are those after which they were taken.

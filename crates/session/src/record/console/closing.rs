@@ -14,7 +14,7 @@ use crate::{
 /// Columns of a name in the table.
 const NAME: usize = 16;
 
-/// The summary at the end: at most eight lines, but for what went wrong. The rest is in `run.log`, and is shown with `-v`.
+/// The summary at the end: at most nine lines, but for what went wrong. The rest is in `run.log`, and is shown with `-v`.
 /// `curve` has every validation loss.
 pub(super) fn table(
     header: &Header,
@@ -106,6 +106,7 @@ fn rows(
         let curve = sparkline(curve).map(|curve| format!("  {curve}")).unwrap_or_default();
         rows.push(("validation loss", format!("{}{accuracy}{best}{curve}", units::number(loss))));
     }
+    rows.extend(messages::checkpoints(outcome).map(|words| ("checkpoints", words)));
     rows.extend(messages::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.extend(messages::of_build(header.build).map(|words| ("build", words.to_owned())));
     let no_model = messages::no_model(outcome, folder);
@@ -156,7 +157,11 @@ fn painted(status: Status, color: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{event::NoModel, plan::Bottleneck, record::sample};
+    use crate::{
+        event::{NoModel, PhaseTime},
+        plan::Bottleneck,
+        record::sample,
+    };
 
     const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
 
@@ -179,6 +184,15 @@ mod tests {
           bound by         log, 64.0 % of the training time
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
+    }
+
+    #[test]
+    fn what_checkpoints_cost() {
+        let mut outcome = sample::outcome();
+        let row = outcome.timing[0].clone();
+        outcome.timing.push(PhaseTime { phase: "checkpoint", count: 12, total_s: 0.44, ..row });
+        let text = table(&sample::header(), (&outcome, &[]), 0.5, Path::new(FOLDER), false);
+        assert!(text.contains("\n  checkpoints      12, for which training waited 440 ms\n"), "{text}");
     }
 
     #[test]

@@ -120,6 +120,7 @@ mod tests {
                     accuracy: None,
                     elapsed_s: 0.0,
                     scores: Default::default(),
+                    confusion: Vec::new(),
                 };
                 pace.validation_is_due(&header, &row)
             };
@@ -164,6 +165,7 @@ mod tests {
             accuracy: None,
             elapsed_s,
             scores: Default::default(),
+            confusion: Vec::new(),
         };
         let due = [0.1, 0.5, 0.9, 9.8, 9.9, 10.0].map(|s| pace.validation_is_due(&header, &row(s)));
         assert_eq!(due, [false, true, false, true, false, true]);

@@ -1,0 +1,112 @@
+//! What a run records of its validations is what `evaluate` says of the same rows, to the bit.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{FIXTURES, Model};
+use crate::process::Folder;
+
+/// `train.csv` to learn from, `new.csv` to validate on.
+const SPEC: &str = r#"
+[data.csv]
+path = "train.csv"
+validation_path = "new.csv"
+target = TARGET
+features = ["width", "depth"]
+categorical = ["colour"]
+missing = "mean"
+standardize_target = SCALED
+[model]
+layers = [{ linear = { out_features = 8 } }, "relu", { linear = { out_features = OUT } }]
+loss = "LOSS"
+[optimizer.adam]
+lr = 0.03
+[trainer]
+max_epochs = 9
+[logging]
+metrics = ["loss", SCORES]
+"#;
+
+const NUMBERS: [&str; 3] = ["mae", "rmse", "r2"];
+const CLASSES: [&str; 6] = ["accuracy", "f1", "f1_weighted", "precision", "recall", "auc"];
+
+fn trained(target: &str, outputs: &str, loss: &str, scores: &[&str]) -> (Model, Folder) {
+    let spec = SPEC.replace("TARGET", target).replace("OUT", outputs).replace("LOSS", loss);
+    let spec = spec.replace("SCALED", if outputs == "2" { "true" } else { "false" });
+    let model = Model::new(&spec.replace("SCORES", format!("{scores:?}").trim_matches(['[', ']'])));
+    let run = Folder(PathBuf::from(&model.run));
+    (model, run)
+}
+
+/// Every metric of every target, and the confusion matrix of the best weights.
+#[test]
+fn evaluation_repeats_the_recorded_validation() {
+    let of_both = ["mae_price", "mae_height", "rmse_price", "rmse_height", "r2_price", "r2_height"];
+    let both = [&NUMBERS[..], &of_both].concat();
+    for (target, outputs, loss, named, scores) in [
+        ("\"price\"", "1", "huber", &NUMBERS[..], &NUMBERS[..]),
+        ("[\"price\", \"height\"]", "2", "mse", &NUMBERS, &both),
+        ("\"kind\"", "3", "cross_entropy", &CLASSES, &CLASSES),
+    ] {
+        let (model, run) = trained(target, outputs, loss, named);
+        let rows = run.metrics().only("split", "validation");
+        let losses = rows.f64s("loss");
+        let best = run.summary("best_epoch").parse().unwrap();
+        for (option, epoch) in [(&["--last"][..], 9), (&[], best)] {
+            let metrics = model.evaluated(&[&["new.csv"], option].concat());
+            assert_eq!(metrics["epoch"], epoch);
+            assert_eq!(metrics["loss"].as_f64(), Some(losses[epoch - 1]), "{target} {option:?}");
+            for score in scores {
+                assert_eq!(metrics[score].as_f64(), Some(rows.f64s(score)[epoch - 1]), "{score} {option:?}");
+            }
+            if outputs == "3" && epoch == 9 {
+                let recorded = run.summary("final_validation_accuracy").parse().unwrap();
+                assert_eq!(metrics["accuracy"].as_f64(), Some(recorded));
+            }
+            assert_eq!(metrics["rows"], 700);
+        }
+        assert_eq!(run.0.join("confusion.csv").exists(), outputs == "3");
+        if outputs == "3" {
+            model.evaluated(&["new.csv", "--confusion", "own.csv"]);
+            let own = fs::read_to_string(model.place.path().join("own.csv")).unwrap();
+            assert_eq!(run.text("confusion.csv"), own);
+        }
+    }
+}
+
+/// Each of several targets has its columns behind those of their mean; steps leave them empty.
+#[test]
+fn columns_of_several_targets() {
+    let (_model, run) = trained("[\"price\", \"height\"]", "2", "mse", &["r2", "lr", "mae"]);
+    let text = run.text("metrics.csv");
+    let mut lines = text.lines();
+    let header = "step,epoch,split,rows,loss,r2,r2_price,r2_height,lr,mae,mae_price,mae_height,elapsed_s";
+    assert_eq!(lines.next(), Some(header));
+    let cells: Vec<&str> = lines.next().unwrap().split(',').collect();
+    assert_eq!((cells[5..8].concat(), cells[8], cells[9..12].concat()), ("".into(), "0.03", "".into()));
+    let rows = run.metrics().only("split", "validation");
+    let [all, price, height] = ["mae", "mae_price", "mae_height"].map(|name| rows.f64s(name));
+    for ((all, price), height) in all.iter().zip(price).zip(height) {
+        assert!((all - (price + height) / 2.0).abs() < 1e-9 * all.abs());
+    }
+}
+
+/// A run that was interrupted has the matrix of its best validation, be that before the checkpoint that it goes on from.
+#[test]
+fn a_resumed_run_has_the_confusion_matrix_of_its_best_validation() {
+    let (model, _) = trained("\"kind\"", "3", "cross_entropy", &["f1"]);
+    fs::copy(Path::new(FIXTURES).join("train.csv"), model.place.path().join("train.csv")).unwrap();
+    let restless = ["optimizer.adam.lr=2.0", "checkpoint.every_epochs=1"];
+    let whole = model.place.run(&[&restless[..], &["trainer.max_epochs=20"]].concat()).ended_by(0);
+    let best: u64 = whole.summary("best_epoch").parse().unwrap();
+    assert!(best < 19, "{best}");
+    let part = format!("trainer.max_epochs={}", best + 1);
+    let part = model.place.run(&[&restless[..], &[&part]].concat()).ended_by(0);
+    fs::remove_file(part.0.join("confusion.csv")).unwrap();
+    let ended = model.place.runner(&["run", "--resume", part.0.to_str().unwrap(), "trainer.max_epochs=20"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(part.summary("best_epoch"), best.to_string());
+    assert_eq!(part.text("confusion.csv"), whole.text("confusion.csv"));
+}
