@@ -8,6 +8,7 @@ use super::{
     describe::describe,
     describe_lab,
     machine::{machine, wants_gpu},
+    scale,
 };
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn check(CheckOptions { run: options, advise }: &CheckOptions) -> Exit {
+pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) -> Exit {
     match spec::read(&options.spec(), &options.overrides()) {
         Ok(Loaded::Train(experiment)) => {
             let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
@@ -26,10 +27,15 @@ pub fn check(CheckOptions { run: options, advise }: &CheckOptions) -> Exit {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
             };
             let shown = show(options, &experiment, &machine, Datasets::new(&machine), page);
-            if *advise && shown == Exit::Done { advise::advise(options, &experiment) } else { shown }
+            match (hosts, link) {
+                _ if shown != Exit::Done => shown,
+                (Some(hosts), Some(link)) => scale::predict(options, &experiment, hosts, link.0),
+                _ if *advise => advise::advise(options, &experiment),
+                _ => shown,
+            }
         }
-        Ok(Loaded::Lab(_)) if *advise => {
-            print_error("`--advise` is for specs that train", None);
+        Ok(Loaded::Lab(_)) if *advise || hosts.is_some() => {
+            print_error("`--advise` and `--hosts` are for specs that train", None);
             Exit::Refused
         }
         Ok(Loaded::Lab(experiment)) => {

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     args::DevicesOptions,
     gpus::GpuList,
+    link,
     machine::machine,
     rates::{self, CpuKey},
 };
@@ -22,6 +23,10 @@ use crate::{
 
 /// Runs the command.
 pub fn devices(options: &DevicesOptions) -> Exit {
+    // Processes that share a machine would measure each other.
+    if let Some(launched) = host::Launched::here().filter(|_| options.measure) {
+        return link::measure(launched);
+    }
     if options.measure
         && let Err(exit) = measure(options.virtual_gpus.is_none())
     {

@@ -8,6 +8,7 @@ mod arguments;
 mod bad_specs;
 mod best;
 mod bf16;
+mod check_hosts;
 mod clean;
 mod cluster;
 mod compare;

@@ -208,7 +208,7 @@ impl Devices {
 }
 
 /// More is a slip.
-const MOST_HOSTS: u32 = 65_536;
+pub const MOST_HOSTS: u32 = 65_536;
 
 fn hosts(v: Item<'_>) -> u32 {
     let schema = json!({ "type": "integer", "minimum": 1, "maximum": MOST_HOSTS });

@@ -42,7 +42,8 @@ mod typed;
 pub use checkpoint::{Checkpoint, Every};
 pub use data::{Data, Idx, Npy, Placement, Source, SplitRule, SyntheticRegression};
 pub use devices::{
-    DeviceName, Devices, EngineChoice, GpuCount, LrScaling, OnMissing, Precision, Request, Scaling,
+    DeviceName, Devices, EngineChoice, GpuCount, LrScaling, MOST_HOSTS, OnMissing, Precision, Request,
+    Scaling,
 };
 pub use diagnostic::Failure;
 pub use experiment::{Experiment, TrialSpec};

@@ -3,6 +3,7 @@
 mod complete;
 mod launch;
 mod options;
+mod scale;
 mod start;
 
 use std::{
@@ -20,6 +21,7 @@ pub use options::{
     ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions, ServeOptions,
     StatusOptions, WatchOptions,
 };
+pub use scale::HostCounts;
 use start::MOST_VIRTUAL_GPUS;
 pub use start::{CheckOptions, Jobs, ParityOptions, RunOptions, StartOptions};
 

@@ -92,7 +92,8 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct DevicesOptions {
-    /// Measure the processor's rates, in a few seconds, and keep them for the cost model
+    /// Measure the processor's rates, in a few seconds, and keep them for the cost model. Where `mpirun` or `srun` started
+    /// several processes: measure what sums over them take
     #[arg(long)]
     pub measure: bool,
     /// Print all that is known as JSON

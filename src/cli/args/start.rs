@@ -12,6 +12,7 @@ use super::{
     complete::{run_path, spec_word},
     launch::LaunchOptions,
     runs_dir,
+    scale::{HostCounts, LinkOption},
 };
 
 /// Each has a memory of its own; more than this is a slip.
@@ -142,6 +143,12 @@ pub struct CheckOptions {
     /// Try other batch sizes, engines, threads, placements and logging policies for some seconds, and say what is faster
     #[arg(long)]
     pub advise: bool,
+    /// Predict a step over 2, 4 or more hosts like this one, and the batch from which they pay: `1,2,4,...,64`
+    #[arg(long, value_name = "N,...", requires = "link", conflicts_with = "advise")]
+    pub hosts: Option<HostCounts>,
+    /// The network between hosts: its rate, and the latency of a message; `mpirun -n 2 runner devices --measure` measures it
+    #[arg(long, value_name = "100Gb/s,2us", requires = "hosts")]
+    pub link: Option<LinkOption>,
 }
 
 #[derive(Args, Clone)]

@@ -52,12 +52,12 @@ pub(super) fn start(world: &Arc<ProcessGroup>) -> io::Result<JoinHandle<()>> {
     let leads = world.rank() == 0;
     let others = if leads { 1..world.size() } else { 0..1 };
     let mut others: Vec<_> = others.map(|rank| Other::new(&world, rank)).collect();
-    let mut stuck = Duration::ZERO;
+    let mut stuck = Stuck { call: None, since: Duration::ZERO };
     let beat = move || loop {
         let is_over = world.is_over.load(Ordering::Acquire);
         let pause = if is_over { LEAVING } else { EVERY };
-        stuck = if world.is_stuck() { stuck + pause } else { Duration::ZERO };
-        if stuck >= STUCK {
+        if stuck.look(world.transport.call(), pause) {
+            world.is_stuck.store(true, Ordering::Relaxed);
             let names: Vec<_> = others.iter().map(|other| world.name_of(other.rank)).collect();
             world.lose(
                 names.join("` or `"),
@@ -71,6 +71,22 @@ pub(super) fn start(world: &Arc<ProcessGroup>) -> io::Result<JoinHandle<()>> {
         thread::sleep(pause);
     };
     thread::Builder::new().name("heartbeat".to_owned()).spawn(beat)
+}
+
+/// The call that the transport was found in, and for how long it is the same: threads that share a core may well be found in
+/// one call after the other.
+struct Stuck {
+    call: Option<u64>,
+    since: Duration,
+}
+
+impl Stuck {
+    /// Whether the call is taken for stuck.
+    fn look(&mut self, call: Option<u64>, pause: Duration) -> bool {
+        let is_same = call.is_some() && call == self.call;
+        (self.call, self.since) = (call, if is_same { self.since + pause } else { Duration::ZERO });
+        self.since >= STUCK
+    }
 }
 
 impl Other {
@@ -136,5 +152,19 @@ impl Other {
             self.next = (sign != [LEAVES]).then(|| world.transport.receive(self.rank, Tag::Heartbeat, 1));
         }
         Ok(is_heard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_call_that_does_not_return_is_stuck() {
+        let mut stuck = Stuck { call: None, since: Duration::ZERO };
+        assert!((0..100).all(|call| !stuck.look(Some(call), EVERY)), "each is another call");
+        let looks = (0..100).take_while(|_| !stuck.look(Some(99), EVERY)).count();
+        assert_eq!(looks, 5, "the last of them does not return");
+        assert!(!stuck.look(None, EVERY) && !stuck.look(Some(99), EVERY));
     }
 }

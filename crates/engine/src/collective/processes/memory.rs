@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use super::{ProcessGroup, Tag, Transfer, Transport};
+use super::{ProcessGroup, Tag, Traffic, Transfer, Transport};
 
 type Mail = Arc<Mutex<BTreeMap<(usize, usize, Tag), VecDeque<Vec<u8>>>>>;
 
@@ -14,6 +14,8 @@ pub struct Memory {
     rank: usize,
     size: usize,
     mail: Mail,
+    /// What all ranks have sent for sums.
+    sent: Arc<Mutex<Traffic>>,
 }
 
 enum Message {
@@ -23,22 +25,30 @@ enum Message {
 
 impl Memory {
     pub fn ranks(size: usize) -> Vec<Self> {
-        let mail = Mail::default();
-        (0..size).map(|rank| Self { rank, size, mail: Arc::clone(&mail) }).collect()
+        let (mail, sent) = (Mail::default(), Arc::new(Mutex::new(Traffic { messages: 0, bytes: 0 })));
+        let rank = |rank| Self { rank, size, mail: Arc::clone(&mail), sent: Arc::clone(&sent) };
+        (0..size).map(rank).collect()
     }
 }
 
 /// A world for each rank, all on hosts of their own.
 pub fn groups(size: usize) -> Vec<Arc<ProcessGroup>> {
+    counted_groups(size).0
+}
+
+/// Also what they send for sums.
+pub fn counted_groups(size: usize) -> (Vec<Arc<ProcessGroup>>, Arc<Mutex<Traffic>>) {
+    let ranks = Memory::ranks(size);
+    let sent = Arc::clone(&ranks[0].sent);
     let join = |memory: Memory| {
         let host = format!("h{}", memory.rank);
         ProcessGroup::over(Box::new(memory), &Arc::<AtomicUsize>::default(), &host).expect("all join")
     };
-    thread::scope(|scope| {
-        let ranks: Vec<_> =
-            Memory::ranks(size).into_iter().map(|memory| scope.spawn(move || join(memory))).collect();
+    let groups = thread::scope(|scope| {
+        let ranks: Vec<_> = ranks.into_iter().map(|memory| scope.spawn(move || join(memory))).collect();
         ranks.into_iter().map(|rank| rank.join().expect("no panic")).collect()
-    })
+    });
+    (groups, sent)
 }
 
 /// All leave, each in a thread of its own: they wait for each other.
@@ -60,6 +70,10 @@ impl Transport for Memory {
     }
 
     fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Box<dyn Transfer> {
+        if matches!(tag, Tag::Gradients | Tag::Sums) {
+            let mut sent = self.sent.lock().expect("no panic");
+            (sent.messages, sent.bytes) = (sent.messages + 1, sent.bytes + bytes.len() as u64);
+        }
         self.mail.lock().expect("no panic").entry((self.rank, to, tag)).or_default().push_back(bytes);
         Box::new(Message::Sent)
     }
@@ -68,8 +82,8 @@ impl Transport for Memory {
         Box::new(Message::Awaited { mail: Arc::clone(&self.mail), key: (from, self.rank, tag), len })
     }
 
-    fn is_stuck(&self) -> bool {
-        false
+    fn call(&self) -> Option<u64> {
+        None
     }
 
     fn finish(&self) {}

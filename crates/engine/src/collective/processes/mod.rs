@@ -9,6 +9,7 @@ pub mod memory;
 #[allow(unsafe_code)]
 mod mpi;
 mod ranks;
+mod rehearsal;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use ranks::RankSum;
+pub use ranks::{RankSum, Traffic};
 
 use super::{Abort, CollectiveError};
 use crate::host::{self, Launched};
@@ -57,8 +58,8 @@ pub trait Transport: Send + Sync {
     fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Box<dyn Transfer>;
     /// Receives a message of just this length.
     fn receive(&self, from: usize, tag: Tag, len: usize) -> Box<dyn Transfer>;
-    /// Whether nothing can be sent just now. Never waits.
-    fn is_stuck(&self) -> bool;
+    /// The number of the call that a thread is in just now. Never waits.
+    fn call(&self) -> Option<u64>;
     /// Leaves the job, which waits until all do.
     fn finish(&self);
 }
@@ -77,6 +78,8 @@ pub struct ProcessGroup {
     /// What is gone, and why.
     lost: OnceLock<(String, String)>,
     is_poisoned: AtomicBool,
+    /// A call of the transport does not return.
+    is_stuck: AtomicBool,
     /// Milliseconds.
     limit: AtomicU64,
     /// The number of the signal that this process got, or 0.
@@ -102,23 +105,29 @@ impl ProcessGroup {
         signal: &Arc<AtomicUsize>,
         host: &str,
     ) -> Result<Arc<Self>, String> {
-        let world = Arc::new(Self {
-            transport,
-            names: OnceLock::new(),
-            lost: OnceLock::new(),
-            is_poisoned: AtomicBool::new(false),
-            limit: AtomicU64::new(0),
-            signal: Arc::clone(signal),
-            step: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
-            heartbeat: Mutex::default(),
-        });
+        let world = Arc::new(Self::alone(transport, signal));
         world.set_limit(SILENCE);
         let heartbeat = heartbeat::start(&world).map_err(|e| format!("a thread cannot be started: {e}"))?;
         let names = world.exchange_names(host).map_err(|e| e.to_string())?;
         let _ = world.names.set(names); // it is set once
         *world.heartbeat.lock().unwrap_or_else(PoisonError::into_inner) = Some(heartbeat);
         Ok(world)
+    }
+
+    /// Before it has met the others.
+    fn alone(transport: Box<dyn Transport>, signal: &Arc<AtomicUsize>) -> Self {
+        Self {
+            transport,
+            names: OnceLock::new(),
+            lost: OnceLock::new(),
+            is_poisoned: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
+            limit: AtomicU64::new(0),
+            signal: Arc::clone(signal),
+            step: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            heartbeat: Mutex::default(),
+        }
     }
 
     /// Every rank learns where the others are.
@@ -196,9 +205,9 @@ impl ProcessGroup {
         Some(CollectiveError::Gone { rank: rank.clone(), why: why.clone() })
     }
 
-    /// Whether nothing can be sent just now.
+    /// Whether nothing can be sent any more, since a call does not return.
     pub fn is_stuck(&self) -> bool {
-        self.transport.is_stuck()
+        self.is_stuck.load(Ordering::Relaxed)
     }
 
     /// Sends a frame of any length, and waits until it is on its way.
@@ -243,6 +252,8 @@ impl ProcessGroup {
         limit: Option<Duration>,
     ) -> Result<Vec<u8>, CollectiveError> {
         let (mut turns, mut begun) = (0_u32, None);
+        // Other ranks than the first have nothing to do but what they wait for.
+        let patience = if self.rank() > 0 { YIELDS } else { SPINS };
         loop {
             match transfer.poll() {
                 Ok(Some(bytes)) => return Ok(bytes),
@@ -258,7 +269,7 @@ impl ProcessGroup {
                 Some(_) if turns < SPINS => std::hint::spin_loop(),
                 Some(_) if turns < YIELDS => thread::yield_now(),
                 Some(_) => thread::sleep(Duration::from_micros(50)),
-                None if turns < SPINS => thread::yield_now(),
+                None if turns < patience => thread::yield_now(),
                 None => thread::sleep(Duration::from_micros(200)),
             }
             if let Some(limit) = limit.filter(|_| turns.is_multiple_of(256))

@@ -7,9 +7,12 @@ use std::{
     error::Error,
     ffi::{c_char, c_int, c_void},
     ptr,
-    sync::{Arc, Mutex, MutexGuard, TryLockError},
+    sync::{
+        Arc, Mutex, MutexGuard, TryLockError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -27,10 +30,13 @@ const MPICH: [&str; 2] = ["libmpich.so.12", "libmpi.so.12"];
 const SERIALIZED: c_int = 2;
 
 /// Times that a thread yields before it takes MPI for busy.
-const TRIES: u32 = 20;
+const YIELDS: u32 = 20;
 
-/// No call takes as long, of those that never wait.
-const LONGEST: Duration = Duration::from_secs(1);
+/// Times that it sleeps for [`NAP`] before it takes a call of another thread for one that does not return: after about a
+/// second, of those that never wait. By its own turns, not by a clock: the process may have been stopped.
+const NAPS: u32 = 10_000;
+
+const NAP: Duration = Duration::from_micros(50);
 
 /// Bytes of the longest name of a version, with either.
 const VERSION: usize = 8192;
@@ -58,8 +64,9 @@ pub struct Mpi {
 }
 
 struct Calls {
-    /// Held for each call.
+    /// Held for each call; how many there were.
     one: Mutex<()>,
+    count: AtomicU64,
     finalize: Call,
     send: Send,
     receive: Receive,
@@ -97,6 +104,7 @@ impl Mpi {
         let version: Version = symbol(&library, "MPI_Get_library_version", &path)?;
         let calls = Calls {
             one: Mutex::default(),
+            count: AtomicU64::new(0),
             finalize: symbol(&library, "MPI_Finalize", &path)?,
             send: symbol(&library, "MPI_Isend", &path)?,
             receive: symbol(&library, "MPI_Irecv", &path)?,
@@ -196,20 +204,22 @@ fn version_of(version: Version) -> String {
 }
 
 impl Calls {
-    /// The right to call MPI. `None` where a call of another thread has not returned for so long: Open MPI waits for its own
+    /// The right to call MPI. `None` where a call of another thread has not returned after so many: Open MPI waits for its own
     /// end in the call in which it learns that a rank was killed.
-    fn turn(&self, patience: Duration) -> Option<MutexGuard<'_, ()>> {
-        let (mut turns, begun) = (0_u32, Instant::now());
-        loop {
-            match self.one.try_lock() {
-                Ok(turn) => return Some(turn),
-                Err(TryLockError::Poisoned(turn)) => return Some(turn.into_inner()),
-                Err(TryLockError::WouldBlock) if turns > TRIES && begun.elapsed() >= patience => return None,
-                Err(TryLockError::WouldBlock) if turns > TRIES => thread::sleep(Duration::from_micros(50)),
-                Err(TryLockError::WouldBlock) => thread::yield_now(),
+    fn turn(&self, naps: u32) -> Option<MutexGuard<'_, ()>> {
+        for turn in 0..YIELDS + naps {
+            let one = match self.one.try_lock() {
+                Ok(one) => Some(one),
+                Err(TryLockError::Poisoned(one)) => Some(one.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if one.is_some() {
+                self.count.fetch_add(1, Ordering::Relaxed);
+                return one;
             }
-            turns += 1;
+            if turn < YIELDS { thread::yield_now() } else { thread::sleep(NAP) }
         }
+        None
     }
 }
 
@@ -255,12 +265,15 @@ impl Transport for Mpi {
         })
     }
 
-    fn is_stuck(&self) -> bool {
-        self.calls.turn(Duration::ZERO).is_none()
+    fn call(&self) -> Option<u64> {
+        match self.calls.one.try_lock() {
+            Err(TryLockError::WouldBlock) => Some(self.calls.count.load(Ordering::Relaxed)),
+            _ => None,
+        }
     }
 
     fn finish(&self) {
-        if let Some(_one) = self.calls.turn(LONGEST) {
+        if let Some(_one) = self.calls.turn(NAPS) {
             // SAFETY: no other call is made after it: the job is over.
             unsafe { (self.calls.finalize)() };
         }
@@ -274,7 +287,7 @@ impl Mpi {
         start: impl FnOnce(&Calls, &mut Vec<u8>, &mut Handle) -> c_int,
     ) -> Box<dyn Transfer> {
         let mut handle = 0;
-        let refused = self.calls.turn(LONGEST).map(|_one| start(&self.calls, &mut bytes, &mut handle));
+        let refused = self.calls.turn(NAPS).map(|_one| start(&self.calls, &mut bytes, &mut handle));
         let is_open = refused == Some(0);
         Box::new(Request {
             calls: Arc::clone(&self.calls),
@@ -289,7 +302,7 @@ impl Mpi {
 impl Transfer for Request {
     fn poll(&mut self) -> Result<Option<Vec<u8>>, String> {
         if self.is_open {
-            let Some(one) = self.calls.turn(Duration::ZERO) else { return Ok(None) };
+            let Some(one) = self.calls.turn(0) else { return Ok(None) };
             let mut done = 0;
             // SAFETY: the handle is that of a message that MPI has begun; its status is not wanted.
             self.refused = unsafe {

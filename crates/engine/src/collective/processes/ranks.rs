@@ -18,6 +18,34 @@ const SMALL: usize = 4096;
 /// Elements that are summed at one time.
 const PIECE: usize = 1 << 20;
 
+/// What each rank sends in one sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+impl Traffic {
+    /// For a sum of `elements` numbers over `ranks`, as [`RankSum`] sends them.
+    pub fn new(elements: usize, ranks: usize) -> Self {
+        let (others, mut traffic) = (ranks.saturating_sub(1), Self { messages: 0, bytes: 0 });
+        let mut rest = elements;
+        while rest > 0 {
+            let piece = rest.min(PIECE);
+            let [messages, numbers] = if piece <= SMALL {
+                [others, others * piece]
+            } else {
+                // All but the own part, and the own sums to all others.
+                [2 * others, 2 * (piece - piece / ranks)]
+            };
+            traffic.messages += messages as u64;
+            traffic.bytes += 4 * numbers as u64;
+            rest -= piece;
+        }
+        traffic
+    }
+}
+
 /// This rank's handle.
 pub struct RankSum {
     world: Arc<ProcessGroup>,

@@ -3,8 +3,8 @@
 use std::{sync::atomic::Ordering, thread, time::Duration};
 
 use super::{
-    Tag,
-    memory::{groups, leave},
+    ProcessGroup, RankSum, Tag, Traffic,
+    memory::{counted_groups, groups, leave},
     ranks::with_pieces,
 };
 use crate::collective::{Collective, CollectiveError, shared};
@@ -39,6 +39,33 @@ fn processes_sum_to_the_bits_of_threads() {
             assert_eq!(sums(own, len), sums(threads, len), "{size} ranks, {len} elements");
         }
         leave(&groups);
+    }
+}
+
+/// Numbers that ranks do not share evenly round to at most one of each message.
+#[test]
+fn a_sums_traffic_is_what_it_sends() {
+    for size in [2, 3, 4] {
+        for len in [1, 4096, 4097, (1 << 20) + 5] {
+            let (groups, sent) = counted_groups(size);
+            sums(groups.iter().map(|group| RankSum::new(group, LONG)).collect(), len);
+            let sent = *sent.lock().expect("no panic");
+            let Traffic { messages, bytes } = Traffic::new(len, size);
+            assert_eq!(sent.messages, messages * size as u64, "{size} ranks, {len} elements");
+            assert!(sent.bytes.abs_diff(bytes * size as u64) <= 4 * sent.messages, "{sent:?} {bytes}");
+            leave(&groups);
+        }
+    }
+    assert_eq!(Traffic::new(1000, 1), Traffic { messages: 0, bytes: 0 });
+}
+
+#[test]
+fn a_rehearsal_adds_nothing() {
+    let mut sum = RankSum::new(&ProcessGroup::rehearsal(5), LONG);
+    for len in [3, 10_000] {
+        let mut elements = input(0, len);
+        sum.all_reduce(&mut elements, 1).expect("nobody else is there to fail");
+        assert_eq!(elements[..len / 5], input(0, len)[..len / 5]);
     }
 }
 

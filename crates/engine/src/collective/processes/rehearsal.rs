@@ -1,0 +1,55 @@
+//! A job whose other ranks are not there: what they would send is there at once, as zeros. So a sum takes as long as one
+//! process copies and adds, and not a moment for the network.
+
+use std::sync::{Arc, atomic::AtomicUsize};
+
+use super::{ProcessGroup, Tag, Transfer, Transport};
+
+struct Rehearsal {
+    size: usize,
+}
+
+/// A message of this many bytes.
+struct Blank(usize);
+
+impl ProcessGroup {
+    /// Rank 0 of `size` ranks, of which no other is there.
+    pub fn rehearsal(size: usize) -> Arc<Self> {
+        Arc::new(Self::alone(Box::new(Rehearsal { size }), &Arc::<AtomicUsize>::default()))
+    }
+}
+
+impl Transport for Rehearsal {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn name(&self) -> &str {
+        "rehearsal"
+    }
+
+    fn send(&self, _: usize, _: Tag, bytes: Vec<u8>) -> Box<dyn Transfer> {
+        drop(bytes);
+        Box::new(Blank(0))
+    }
+
+    fn receive(&self, _: usize, _: Tag, len: usize) -> Box<dyn Transfer> {
+        Box::new(Blank(len))
+    }
+
+    fn call(&self) -> Option<u64> {
+        None
+    }
+
+    fn finish(&self) {}
+}
+
+impl Transfer for Blank {
+    fn poll(&mut self) -> Result<Option<Vec<u8>>, String> {
+        Ok(Some(vec![0; self.0]))
+    }
+}

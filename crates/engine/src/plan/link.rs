@@ -1,0 +1,109 @@
+//! What a message between hosts costs, and a sum over them with it.
+
+use crate::collective::Traffic;
+
+/// A network between hosts, by the model of Hockney (1994, Parallel Computing 20): a message of `m` bytes takes
+/// `latency_s + m / bytes_per_s`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    pub latency_s: f64,
+    pub bytes_per_s: f64,
+}
+
+impl Link {
+    /// The time of a rank's messages one after the other, as pairwise exchanges are counted (Thakur, Rabenseifner and Gropp
+    /// 2005, Int. J. High Performance Computing Applications 19): an upper bound where a network carries several at once.
+    pub fn seconds(&self, traffic: Traffic) -> f64 {
+        traffic.messages as f64 * self.latency_s + traffic.bytes as f64 / self.bytes_per_s
+    }
+
+    /// The link of which a small and a large sum took so long; `None` where the large one was no slower by its bytes.
+    pub fn from_sums([small, large]: [(Traffic, f64); 2]) -> Option<Self> {
+        let messages = |(traffic, _): (Traffic, f64)| traffic.messages as f64;
+        let bytes = |(traffic, _): (Traffic, f64)| traffic.bytes as f64;
+        // Two equations, messages * latency + bytes / rate = time, by Cramer's rule.
+        let determinant = messages(small) * bytes(large) - messages(large) * bytes(small);
+        let latency_s = (small.1 * bytes(large) - large.1 * bytes(small)) / determinant;
+        let per_byte_s = (messages(small) * large.1 - messages(large) * small.1) / determinant;
+        (latency_s > 0.0 && per_byte_s > 0.0 && per_byte_s.is_finite())
+            .then(|| Self { latency_s, bytes_per_s: 1.0 / per_byte_s })
+    }
+}
+
+/// A step's time by its rows, `fixed_s + rows * row_s`, from a few of both.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepTime {
+    pub fixed_s: f64,
+    pub row_s: f64,
+}
+
+impl StepTime {
+    /// The line of least squares of the ratios, so that small steps count as much as large ones; `None` for steps of one
+    /// size, and where larger ones were no slower.
+    pub fn fit(steps: &[(usize, f64)]) -> Option<Self> {
+        // Weights of 1 / s^2 make errors relative.
+        let sum =
+            |of: &dyn Fn(f64, f64) -> f64| steps.iter().map(|(rows, s)| of(*rows as f64, *s) / (s * s)).sum();
+        let [w, r, rr, s, rs]: [f64; 5] =
+            [sum(&|_, _| 1.0), sum(&|r, _| r), sum(&|r, _| r * r), sum(&|_, s| s), sum(&|r, s| r * s)];
+        let determinant = w * rr - r * r;
+        let (row_s, fixed_s) = ((w * rs - r * s) / determinant, (rr * s - r * rs) / determinant);
+        (determinant > 1e-9 * w * rr && row_s > 0.0).then_some(Self { fixed_s: fixed_s.max(0.0), row_s })
+    }
+
+    pub fn seconds(&self, rows: f64) -> f64 {
+        self.fixed_s + rows * self.row_s
+    }
+
+    /// The smallest batch that `hosts` hosts, which sum in `sum_s`, train on at `efficiency` times the speed of as many that
+    /// would not have to sum, each with the rows of the whole batch divided by their number; at least a row each.
+    ///
+    /// `(a + b B) / (n (a + b B / n + s)) >= e`, for the batch `B`.
+    pub fn least_batch(&self, hosts: usize, sum_s: f64, efficiency: f64) -> Option<f64> {
+        let n = hosts as f64;
+        let needed_s = efficiency * n * (self.fixed_s + sum_s) - self.fixed_s;
+        (efficiency < 1.0).then(|| (needed_s / (self.row_s * (1.0 - efficiency))).max(n))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_found_from_the_sums_over_it() {
+        let link = Link { latency_s: 2e-6, bytes_per_s: 1e9 };
+        for ranks in [2, 3, 8] {
+            let sums = [1, 1 << 22].map(|elements| {
+                let traffic = Traffic::new(elements, ranks);
+                (traffic, link.seconds(traffic))
+            });
+            let found = Link::from_sums(sums).expect("a link");
+            assert!((found.latency_s / 2e-6 - 1.0).abs() < 1e-6, "{found:?}");
+            assert!((found.bytes_per_s / 1e9 - 1.0).abs() < 1e-6, "{found:?}");
+        }
+        let traffic = [1, 1 << 22].map(|elements| Traffic::new(elements, 2));
+        assert_eq!(Link::from_sums([(traffic[0], 1e-3), (traffic[1], 1e-3)]), None);
+    }
+
+    #[test]
+    fn a_step_is_a_line_over_its_rows() {
+        let steps = [(1, 11e-6), (10, 20e-6), (100, 110e-6)];
+        let fitted = StepTime::fit(&steps).expect("a line");
+        assert!((fitted.fixed_s - 10e-6).abs() < 1e-12 && (fitted.row_s - 1e-6).abs() < 1e-12, "{fitted:?}");
+        assert_eq!(StepTime::fit(&steps[..1]), None);
+        assert_eq!(StepTime::fit(&[(1, 2.0), (2, 1.0)]), None);
+    }
+
+    #[test]
+    fn the_least_batch_has_just_the_efficiency() {
+        let time = StepTime { fixed_s: 10e-6, row_s: 1e-6 };
+        for (hosts, sum_s, efficiency) in [(2, 5e-6, 0.9), (8, 50e-6, 0.5), (1024, 4e-3, 0.8)] {
+            let batch = time.least_batch(hosts, sum_s, efficiency).expect("a batch");
+            let n = hosts as f64;
+            let got = time.seconds(batch) / (n * (time.seconds(batch / n) + sum_s));
+            assert!((got - efficiency).abs() < 1e-9, "{hosts}: {batch} {got}");
+        }
+        assert_eq!(time.least_batch(4, 0.0, 0.01), Some(4.0));
+    }
+}

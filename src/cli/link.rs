@@ -1,0 +1,81 @@
+//! `mpirun -n 2 runner devices --measure`: what sums over the processes of a job take, and the link that this tells of.
+
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Instant,
+};
+
+use super::{hosts, scale::local_s};
+use crate::{
+    collective::{Collective, CollectiveError, ProcessGroup, RankSum, Traffic},
+    host::{self, Launched},
+    plan::Link,
+    record::text_table,
+    run::{self, Exit, print, print_error},
+    units,
+};
+
+/// Numbers of a sum, and how often it is repeated.
+const SIZES: [(usize, usize); 6] =
+    [(1, 2000), (1 << 10, 2000), (1 << 14, 1000), (1 << 18, 100), (1 << 20, 40), (1 << 22, 10)];
+
+/// Sums that are not counted.
+const WARM_UP: usize = 5;
+
+/// Measures among the processes that were started with this one; rank 0 prints.
+pub fn measure(launched: Launched) -> Exit {
+    let signal = Arc::<AtomicUsize>::default();
+    let world = match ProcessGroup::join(launched, &signal) {
+        Ok(world) => world,
+        Err(why) => {
+            print_error(format!("`rank:{}@{}`: {why}", launched.rank, host::name()), None);
+            return Exit::Refused;
+        }
+    };
+    let exit = match sums(&world) {
+        Ok(times) if world.rank() == 0 => print(&page(&world, &times)),
+        Ok(_) => Exit::Done,
+        Err(e) => hosts::ended(&world, Err(e)),
+    };
+    run::leave(&world, exit)
+}
+
+/// The median time of each size, with and without what this process alone takes for it.
+fn sums(world: &Arc<ProcessGroup>) -> Result<Vec<[f64; 2]>, CollectiveError> {
+    let mut sum = RankSum::new(world, world.limit());
+    let mut all = Vec::new();
+    for (numbers, count) in SIZES {
+        let mut elements = vec![0.0; numbers];
+        let mut times = Vec::with_capacity(count);
+        for step in 0..WARM_UP + count {
+            let start = Instant::now();
+            sum.all_reduce(&mut elements, step as u64)?;
+            times.extend((step >= WARM_UP).then(|| start.elapsed().as_secs_f64()));
+        }
+        times.sort_unstable_by(f64::total_cmp);
+        let median = times.get(times.len() / 2).copied().unwrap_or(0.0);
+        all.push([median, median - local_s(world.size(), numbers)]);
+    }
+    Ok(all)
+}
+
+fn page(world: &ProcessGroup, times: &[[f64; 2]]) -> String {
+    let size = world.size();
+    let rows = SIZES.iter().zip(times).map(|((numbers, _), [all, remote])| {
+        let bytes = 4 * *numbers as u64;
+        let rate = format!("{}B/s", units::rate(bytes as f64 / all));
+        vec![units::bytes(bytes), units::seconds(*all), units::seconds(remote.max(0.0)), rate]
+    });
+    let mut text =
+        format!("sums over {size} processes by {}: {}\n", world.transport(), world.names().join(" "));
+    let header = ["bytes", "median", "of it messages", "rate"];
+    text += &text_table::text(&header, &rows.collect::<Vec<_>>(), |_| true);
+    let of = |i: usize| Some((Traffic::new(SIZES.get(i)?.0, size), times.get(i)?[1]));
+    let link = of(0).zip(of(SIZES.len() - 1)).and_then(|(small, large)| Link::from_sums([small, large]));
+    match link {
+        Some(Link { latency_s, bytes_per_s }) => {
+            text + &format!("  as a link: --link {:.3}GB/s,{:.2}us\n", bytes_per_s / 1e9, latency_s * 1e6)
+        }
+        None => text + "  no link explains these times: messages took no longer with more bytes\n",
+    }
+}

@@ -1,0 +1,108 @@
+//! `runner check --hosts`: what a step over hosts would take.
+
+use super::process::{Ended, Sandbox};
+
+const SPEC: &str = "\
+[data]
+batch_size = 100
+[data.synthetic_regression]
+weights = [2.0, -3.4]
+train_rows = 250
+[model]
+layers = [{ linear = { out_features = 1 } }]
+[optimizer.sgd]
+lr = 0.03
+";
+
+/// Messages that take so long that nothing else counts.
+const SLOW: &str = "1GB/s,10s";
+
+/// The cells of each line of the table.
+fn table(ended: &Ended) -> Vec<Vec<&str>> {
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+    let text =
+        ended.stdout.split_once("over hosts like this one\n").unwrap_or_else(|| panic!("{}", ended.stdout)).1;
+    let cells = |line| str::split(line, "  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    text.lines().skip(1).take_while(|line| !line.starts_with("  computes: ")).map(cells).collect()
+}
+
+fn column<'a>(rows: &[Vec<&'a str>], place: usize) -> Vec<&'a str> {
+    rows.iter().map(|row| row.get(place).copied().unwrap_or_default()).collect()
+}
+
+#[test]
+fn each_count_of_hosts_has_its_share_and_its_messages() {
+    let place = Sandbox::new(SPEC);
+    let ended = place.runner(&["check", "spec.toml", "-q", "--hosts", "1,2,...,8,3,101", "--link", SLOW]);
+    let rows = table(&ended);
+    assert_eq!(column(&rows, 0), ["1", "2", "3", "4", "8", "101"]);
+    assert_eq!(column(&rows, 1), ["100", "50", "34", "25", "13", "1"]);
+    // A small sum is one message to each other host.
+    assert_eq!(column(&rows, 3), ["-", "10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "-"]);
+    assert_eq!(column(&rows, 4)[1..], ["10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "-"]);
+    assert_eq!(column(&rows, 5), ["1.00x", "0.00x", "0.00x", "0.00x", "0.00x", "-"]);
+    assert_eq!(column(&rows, 6)[0], "100.0 %");
+    assert!(ended.stdout.contains("messages at 1.000 GB/s and 10.0 s each\n"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("  -: the batch has no row for each host\n"), "{}", ended.stdout);
+}
+
+/// Batches that pay are the larger, the slower the link.
+#[test]
+fn a_slower_link_pays_later() {
+    let place = Sandbox::new(SPEC);
+    let pays = |link: &str| {
+        let ended = place.runner(&["check", "spec.toml", "-q", "--hosts", "2", "--link", link]);
+        let cells: Vec<f64> = table(&ended)[1][7..]
+            .iter()
+            .map(|cell| cell.replace(',', "").parse().expect("a batch"))
+            .collect();
+        <[f64; 2]>::try_from(cells).expect("two batches")
+    };
+    let ([fast, fast_efficient], [slow, slow_efficient]) = (pays("100Gb/s,1us"), pays("100Gb/s,1s"));
+    assert!(
+        fast < fast_efficient && slow < slow_efficient,
+        "{fast} {fast_efficient} {slow} {slow_efficient}"
+    );
+    assert!(slow > 1000.0 * fast, "{fast} {slow}");
+}
+
+#[test]
+fn under_weak_scaling_each_host_has_a_whole_batch() {
+    let place = Sandbox::new(SPEC);
+    let arguments =
+        ["check", "spec.toml", "-q", "devices.scaling=weak", "--hosts", "1,4,300", "--link", SLOW];
+    let ended = place.runner(&arguments);
+    let rows = table(&ended);
+    assert_eq!(column(&rows, 1), ["100", "100", "100"]);
+    assert!(!ended.stdout.contains("no row"), "{}", ended.stdout);
+}
+
+#[test]
+fn what_cannot_be_predicted_is_refused() {
+    let place = Sandbox::new(SPEC);
+    let refused = |arguments: &[&str]| {
+        let ended = place.runner(&[&["check", "spec.toml", "-q"], arguments].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        ended.stderr.lines().next().unwrap_or_default().to_owned()
+    };
+    let link = ["--link", SLOW];
+    assert_eq!(
+        refused(&[&["--virtual-gpus", "2", "devices.num_gpus=2", "--hosts", "2"], &link[..]].concat()),
+        "error: training over hosts computes on their CPUs: not in this version on GPUs"
+    );
+    assert_eq!(
+        refused(&["--hosts", "2,x", "--link", SLOW]),
+        "error: invalid value '2,x' for '--hosts <N,...>': expected counts from 1 to 65536, such as `1,2,4` or `1,2,4,...,64`"
+    );
+    assert_eq!(
+        refused(&["--hosts", "2", "--link", "100"]),
+        "error: invalid value '100' for '--link <100Gb/s,2us>': expected a rate and the latency of a message, such as \
+         `100Gb/s,2us` or `11GB/s,1.5us`"
+    );
+    let lab = Sandbox::new("kind = \"matmul\"\n");
+    let ended = lab.runner(&["check", "spec.toml", "--hosts", "2", "--link", SLOW]);
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (Some(2), "error: `--advise` and `--hosts` are for specs that train\n")
+    );
+}
