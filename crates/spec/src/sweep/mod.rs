@@ -106,10 +106,8 @@ impl Sweep {
         let doc = "how many points a sampler draws";
         let trials = t.optional("trials", doc, |v| v.integer(1..=MAX_TRIALS as u64));
         let seed = t.default("sampler_seed", "the source of what a sampler draws", 0, read_seed);
-        let repeats =
-            t.default("repeats", "how often each point runs; whole repeats follow each other", 1, |v| {
-                v.integer(1..=MAX_TRIALS as u64)
-            });
+        let doc = "how often each point runs; whole repeats follow each other";
+        let repeats = t.default("repeats", doc, 1, |v| v.integer(1..=MAX_TRIALS as u64));
         let doc = "whether repeat r runs with seed + r";
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
@@ -122,8 +120,8 @@ impl Sweep {
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
         let of_grid = grid.len();
-        let mut sweep = Self { repeats: repeats as u32, repeat_seeds, share, ..Self::NONE };
-        sweep.stop = stop.map(|Stop::Asha(halving)| halving);
+        let stop = stop.map(|Stop::Asha(halving)| halving);
+        let mut sweep = Self { repeats: repeats as u32, repeat_seeds, stop, share, ..Self::NONE };
         sweep.blocks = if sampler == Sampler::Grid {
             if trials.is_some() {
                 let hint = "set `sampler = \"random\"`, `\"sobol\"` or `\"tpe\"`, or leave `trials` out";
