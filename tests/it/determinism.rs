@@ -1,10 +1,14 @@
 //! What `docs/determinism.md` says, where no other test does: what does not change a number, and where that which does is
-//! recorded. Threads, logging policies and streamed rows are in `run.rs`; seeds in `split.rs`; sums over devices in
-//! `crates/engine/src/collective/`; runs that go on in `resume/`; engines of a GPU in `cuda/parity.rs`.
+//! recorded. The page names a test for each line.
+
+use std::{fs, path::Path};
 
 use sha2::{Digest, Sha256};
 
-use super::process::{Folder, Sandbox, tensors};
+use super::{
+    cuda::Sim,
+    process::{Folder, Sandbox, tensors},
+};
 
 const SPEC: &str = r#"
 [data]
@@ -24,6 +28,75 @@ max_epochs = 4
 /// The numbers of a run, and its weights.
 fn result(run: &Folder) -> (impl PartialEq, impl PartialEq) {
     (run.numbers(), tensors(&run.model()))
+}
+
+/// Each line of the page's tables names tests, and they are there.
+#[test]
+fn every_line_is_held_by_a_test() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let page = fs::read_to_string(docs.join("determinism.md")).unwrap();
+    let is_claim =
+        |line: &&str| line.starts_with("| ") && !line.starts_with("| ---") && !line.ends_with("| held by |");
+    let claims: Vec<&str> = page.lines().filter(is_claim).collect();
+    assert!(claims.len() > 15, "{claims:?}");
+    for claim in claims {
+        let held = claim.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for test in held.split("[").skip(1) {
+            let (name, file) = test.split_once("](../").unwrap_or_else(|| panic!("{claim}"));
+            let file = docs.parent().unwrap().join(file.split(')').next().unwrap());
+            let text = fs::read_to_string(&file).unwrap_or_else(|e| panic!("{claim}: {e}"));
+            let begins =
+                text.find(&format!("\nfn {name}() {{")).or(text.find(&format!("\n    fn {name}() {{")));
+            let above =
+                text[..begins.unwrap_or_else(|| panic!("no {name} in {}", file.display()))].trim_end();
+            assert!(above.ends_with("#[test]"), "{name} is no test");
+        }
+        assert!(held.contains("](../"), "no test holds: {claim}");
+    }
+}
+
+/// Processors, one to three virtual GPUs, and each engine of the stand-in's GPU, with one and two of them.
+#[test]
+fn the_same_devices_give_the_same_bits() {
+    let place = Sandbox::new(SPEC);
+    for count in ["0", "1", "2", "3"] {
+        let gpus = format!("devices.num_gpus={count}");
+        let run = || place.run(&[&gpus, "--virtual-gpus", count]).ended_by(0);
+        let (one, two) = (run(), run());
+        assert!(result(&one) == result(&two), "{count} devices");
+        assert!(one.model() == two.model(), "{count} devices: another file");
+    }
+    let Some(sim) = Sim::get() else { return };
+    let two_gpus = [("RUNNER_SIM_DEVICES", "2")];
+    for (engine, gpus) in [
+        ("persistent", "1"),
+        ("cooperative", "1"),
+        ("compiled", "1"),
+        ("graph", "1"),
+        ("launch", "1"),
+        ("launch", "2"),
+    ] {
+        let [engine_is, count] = [format!("devices.engine={engine}"), format!("devices.num_gpus={gpus}")];
+        let arguments = [&engine_is[..], &count];
+        let run = || sim.run(&place, &arguments, &two_gpus).ended_by(0);
+        let (one, two) = (run(), run());
+        assert_eq!(one.summary("engine"), engine);
+        assert!(result(&one) == result(&two), "{engine} on {gpus}");
+    }
+}
+
+/// So the spec in the folder takes it wherever it is run.
+#[test]
+fn the_engine_that_auto_chose_stands_in_the_spec() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(SPEC);
+    let run = sim.run(&place, &["devices.num_gpus=1"], &[]).ended_by(0);
+    let (chosen, text) = (run.summary("engine"), run.text("spec.toml"));
+    assert!(text.contains(&format!("engine = \"{chosen}\"")), "{chosen}: {text}");
+    fs::copy(run.0.join("spec.toml"), place.path().join("spec.toml")).unwrap();
+    let again = sim.run(&place, &[], &[]).ended_by(0);
+    assert_eq!(again.summary("engine"), chosen);
+    assert!(result(&again) == result(&run));
 }
 
 /// Initial weights, and the rows of each batch.
@@ -83,7 +156,7 @@ fn what_changes_digits_is_recorded() {
     let (other, path) = (place.run(&[]).ended_by(0), "environment.toml");
     let text = other.text(path);
     let line = text.lines().find(|line| line.starts_with("instruction_set = ")).unwrap();
-    std::fs::write(other.0.join(path), text.replace(line, "instruction_set = \"none\"")).unwrap();
+    fs::write(other.0.join(path), text.replace(line, "instruction_set = \"none\"")).unwrap();
     let compared = place.runner(&["compare", cpu.0.to_str().unwrap(), other.0.to_str().unwrap()]);
     assert!(compared.stdout.contains("cpu.instruction_set"), "{compared:?}");
 }

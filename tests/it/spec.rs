@@ -347,4 +347,9 @@ fn byte_order_marks_and_windows_lines_do_no_harm() {
     assert_eq!(one(&format!("\u{feff}{}", SMALL.replace('\n', "\r\n")), &[]), one(SMALL, &[]));
     let failure = load("seed = -1\r\n", &[]).unwrap_err().render(false);
     assert!(failure.contains("\n1 | seed = -1\n  |        ^^ the source"), "{failure}");
+    for returns in ["wa\r\r", "\r\r", "\r\r\r=1"] {
+        let failure = load(SMALL, &[returns]).unwrap_err().render(false);
+        assert!(failure.contains("--> argument:1:1"), "{failure}");
+    }
+    assert!(load("seed = 1 \r\r\nb\r = 2\r\r", &[]).unwrap_err().render(false).contains("-->"));
 }

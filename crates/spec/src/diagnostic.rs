@@ -144,14 +144,16 @@ fn view<'a>(text: &'a Text, marks: Vec<(Range<usize>, AnnotationKind, Option<&'a
     let last = marks.iter().map(|m| clip(m.0.start)).max().unwrap_or(0);
     let begin = all[..first].rfind('\n').map_or(0, |i| i + 1);
     let end = all[last..].find('\n').map_or(all.len(), |i| last + i);
+    // However many there are: a mark beyond what is shown has no place.
+    let end = begin + all[begin..end].trim_end_matches('\r').len();
     let annotations = marks.into_iter().map(|(range, kind, label)| {
         // A value that spans lines is marked on its first.
-        let start = clip(range.start);
-        let line_end = all[start..].find('\n').map_or(all.len(), |i| start + i);
+        let start = clip(range.start).min(end);
+        let line_end = all[start..].find('\n').map_or(end, |i| (start + i).min(end));
         let stop = clip(range.end).clamp(start, line_end);
         annotate(kind, start - begin..stop - begin, label)
     });
-    Snippet::source(all[begin..end].trim_end_matches('\r'))
+    Snippet::source(&all[begin..end])
         .line_start(1 + all[..begin].matches('\n').count())
         .path(text.name.as_str())
         .annotations(annotations)
