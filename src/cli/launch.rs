@@ -9,7 +9,7 @@ use super::args::StartOptions;
 use crate::{
     host::{escape_line, reason, slurm_job},
     plan::Machine,
-    record::{RunDir, SWEEP_FILE, command_line, now, rfc3339},
+    record::{CLAIMS_FILE, RunDir, SWEEP_FILE, command_line, now, rfc3339},
     run::{
         Exit, Planned, Prepared, Resume, Session, plan_sweep, print, print_error, print_json, print_stderr,
         trials_left,
@@ -177,7 +177,7 @@ fn print_submitted(job: &Submission, sweep: &Path, left: usize, start: &StartOpt
 
 /// Nothing was started: the folder that was made for it goes.
 fn remove_new(sweep: &Path) {
-    for file in [SWEEP_FILE, "sweep.csv"] {
+    for file in [SWEEP_FILE, CLAIMS_FILE, "sweep.csv"] {
         let _ = fs::remove_file(sweep.join(file));
     }
     let above = sweep.parent().map(PathBuf::from);

@@ -7,6 +7,8 @@ use std::{
     process::{Child, Stdio},
 };
 
+use runner::record::{Claim, Claims};
+
 use super::{
     super::{
         ends::{quiet, send, wait_until},
@@ -151,10 +153,10 @@ fn processes_on_other_data_are_not_mixed() {
         Folder::within(&runs).is_some_and(|sweep| sweep.0.join("000-max_epochs=20000/metrics.csv").exists())
     });
     let sweep = Folder::within(&runs).unwrap().0;
+    let joined = Claims::new(&sweep, true, || false).unwrap().unwrap();
+    assert_eq!(joined.claim(1, None).unwrap(), Claim::New);
     copy(&trials(&other)[1].0, &sweep.join("001-max_epochs=2"));
-    // One that joins does so.
-    let file = fs::File::options().append(true).open(sweep.join("sweep.toml")).unwrap();
-    file.set_modified(std::time::SystemTime::now()).unwrap();
+    drop(joined);
     let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("error: the data are not those that"), "{ended:?}");

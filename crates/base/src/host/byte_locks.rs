@@ -9,7 +9,10 @@ use libc::{F_OFD_GETLK as GET, F_OFD_SETLK as SET};
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::fd::{AsFd, AsRawFd},
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::fs::FileExt,
+    },
     path::Path,
 };
 
@@ -23,6 +26,23 @@ impl ByteLocks {
     /// The file cannot be opened for writing.
     pub fn open(path: &Path) -> io::Result<Self> {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
+    }
+
+    /// Marks a byte that this process has locked, for those that lock it later.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mark(&self, byte: u64) -> io::Result<()> {
+        self.0.write_all_at(&[1], byte)
+    }
+
+    /// Whether a byte that this process has locked was marked. A lock has hosts that share the folder read it anew.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_marked(&self, byte: u64) -> io::Result<bool> {
+        let mut mark = [0];
+        Ok(self.0.read_at(&mut mark, byte)? == 1 && mark != [0])
     }
 
     /// Whether a process has or shares a byte of a file, which is only looked at. One that cannot be opened may well be
@@ -121,8 +141,11 @@ mod tests {
         b.unlock(7);
         // One that has a byte may share it, with no moment between.
         assert!(lock(&a, 7) && !share(&b, 7) && share(&a, 7) && share(&b, 7));
+        assert!(!a.is_marked(3).unwrap());
+        a.mark(3).unwrap();
         drop(a);
         assert!(lock(&b, 3) && lock(&b, 7));
+        assert_eq!([0, 2, 3, 4].map(|byte| b.is_marked(byte).unwrap()), [false, false, true, false]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Claims to the trials of a sweep, which several processes may run together, also on several hosts: locks on bytes of
-//! `sweep.toml`. One whose owner died is free again, since the system ends its locks.
+//! `.claims`, and of `sweep.toml` for what they do one after the other. One whose owner died is free again, since the
+//! system ends its locks.
 
 use std::{
-    fs, io,
+    fs::{self, OpenOptions},
+    io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, SystemTime},
@@ -14,7 +16,10 @@ use crate::{host::ByteLocks, random::mix};
 /// A sweep's own file in its folder.
 pub const SWEEP_FILE: &str = "sweep.toml";
 
-/// Stands for the processes that are at work; trials have the bytes from 0.
+/// Has a byte for each trial, from 0, which is marked once a process has begun it.
+pub const CLAIMS_FILE: &str = ".claims";
+
+/// Stands for the processes that are at work.
 const AT_WORK: u64 = 1 << 40;
 
 /// Held by the one that writes the sweep's table.
@@ -35,10 +40,22 @@ const RUNGS: u64 = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(20);
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
+/// Whose a trial is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// This process's, and none has begun it.
+    New,
+    /// This process's, but another one, or an earlier part of the sweep, may have begun it.
+    Begun,
+    Elsewhere,
+}
+
 /// What a process has claimed of a sweep, until it ends.
 pub struct Claims {
     locks: ByteLocks,
     path: PathBuf,
+    trials: ByteLocks,
+    trials_path: PathBuf,
     is_shared: bool,
     is_first: bool,
     /// When the last process joined one that is first here.
@@ -55,7 +72,10 @@ impl Claims {
     ) -> Result<Option<Self>, RecordError> {
         let path = sweep.join(SWEEP_FILE);
         let locks = ByteLocks::open(&path).map_err(|e| RecordError::write(&path, e))?;
-        let mut claims = Self { locks, path, is_shared, is_first: true, joined: None };
+        let trials_path = sweep.join(CLAIMS_FILE);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&trials_path);
+        let trials = ByteLocks::new(file.map_err(|e| RecordError::write(&trials_path, e))?);
+        let mut claims = Self { locks, path, trials, trials_path, is_shared, is_first: true, joined: None };
         loop {
             claims.is_first = claims.locked(claims.locks.try_lock(AT_WORK))?;
             if claims.is_first || is_shared && claims.go_on()? {
@@ -93,14 +113,26 @@ impl Claims {
         self.is_first
     }
 
+    fn claimed<T>(&self, done: io::Result<T>) -> Result<T, RecordError> {
+        done.map_err(|e| RecordError::Lock { path: self.trials_path.clone(), source: e })
+    }
+
     fn locked<T>(&self, done: io::Result<T>) -> Result<T, RecordError> {
         done.map_err(|e| RecordError::Lock { path: self.path.clone(), source: e })
     }
 
-    /// Whether a trial is this process's to run, up to a rung or to its end. It stays so until the process ends, so that
-    /// none runs twice.
-    pub fn claim(&self, trial: usize, rung: Option<u64>) -> Result<bool, RecordError> {
-        self.locked(self.locks.try_lock(rung.unwrap_or(0).min(RUNGS - 1) * TRIALS + trial as u64))
+    /// Claims a trial up to a rung, or to its end. It stays this process's until the process ends, so that none runs twice.
+    pub fn claim(&self, trial: usize, rung: Option<u64>) -> Result<Claim, RecordError> {
+        let (trial, rung) = (trial as u64, rung.unwrap_or(0).min(RUNGS - 1));
+        if !self.claimed(self.trials.try_lock(rung * TRIALS + trial))? {
+            return Ok(Claim::Elsewhere);
+        }
+        if self.claimed(self.trials.is_marked(trial))? {
+            return Ok(Claim::Begun);
+        }
+        let marked = self.trials.mark(trial);
+        marked.map_err(|e| RecordError::write(&self.trials_path, e))?;
+        Ok(Claim::New)
     }
 
     /// Keeps a GPU, by its UUID, from other processes of the sweep, or only from those that want it alone; false where one of
@@ -184,7 +216,8 @@ mod tests {
         let second = join(true).unwrap();
         assert!(!second.is_first() && join(false).is_none());
         assert!(first.has_others() && second.has_others());
-        assert!(first.claim(3, None).unwrap() && !second.claim(3, None).unwrap());
+        let claim = |of: &Claims, trial| of.claim(trial, None).unwrap();
+        assert_eq!([claim(&first, 3), claim(&second, 3)], [Claim::New, Claim::Elsewhere]);
         // A GPU is one process's, or of those that share.
         assert!(first.lease("GPU-1", false) && !second.lease("GPU-1", false) && !second.lease("GPU-1", true));
         first.end_lease("GPU-1");
@@ -193,5 +226,8 @@ mod tests {
         let waited = first.with_choice(|| false, || second.with_choice(|| true, || ()).unwrap());
         assert_eq!(waited.unwrap(), Some(None));
         assert!(!first.leave().unwrap() && second.leave().unwrap());
+        // Its trials are free once it has ended, and say that they were begun.
+        drop(first);
+        assert_eq!([3, 4].map(|trial| claim(&second, trial)), [Claim::Begun, Claim::New]);
     }
 }

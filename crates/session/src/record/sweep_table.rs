@@ -23,8 +23,11 @@ use crate::{
     host::{Durability, read_text, write_atomically},
 };
 
-/// How often the file is written at most, but for its end.
+/// How often the file is written at most, but for its end; a long one, which takes its time, less often.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The part of its time that a process writes this file, at most: one in so much.
+const SHARE: u32 = 20;
 
 /// The reason of a planned trial whose values are not known yet.
 const LATER: &str = "drawn later from the results of earlier trials";
@@ -67,7 +70,8 @@ pub struct SweepTable {
     queue: SyncQueue,
     /// The columns taken from a trial's `summary.csv`: those that the sweep's own do not name already.
     summary_columns: Vec<&'static str>,
-    written: Instant,
+    /// When to write it again.
+    next: Instant,
     is_stale: bool,
 }
 
@@ -100,7 +104,7 @@ impl SweepTable {
             axes,
             queue: SyncQueue::new(sweep_folder),
             summary_columns,
-            written: Instant::now(),
+            next: Instant::now() + INTERVAL,
             is_stale: true,
         };
         for (trial, end) in ends.iter().enumerate() {
@@ -187,12 +191,12 @@ impl SweepTable {
     /// Writes rows that have changed, unless that was just done.
     fn write_soon(&mut self) -> Result<(), RecordError> {
         self.is_stale = true;
-        if self.written.elapsed() >= INTERVAL { self.write() } else { Ok(()) }
+        if Instant::now() >= self.next { self.write() } else { Ok(()) }
     }
 
     /// Writes all rows now.
     pub fn write(&mut self) -> Result<(), RecordError> {
-        let claims = Arc::clone(&self.claims);
+        let (claims, begun) = (Arc::clone(&self.claims), Instant::now());
         claims.with_table(|| {
             let text = fs::read(self.path()).unwrap_or_default();
             for (row, (knowledge, line)) in self.rows.iter_mut().zip(lines_in(&text)) {
@@ -201,7 +205,9 @@ impl SweepTable {
                 }
             }
             self.replace()
-        })?
+        })??;
+        self.next = Instant::now() + INTERVAL.max(SHARE * begun.elapsed());
+        Ok(())
     }
 
     fn path(&self) -> PathBuf {
@@ -215,7 +221,7 @@ impl SweepTable {
             self.rows.iter().try_for_each(|(_, row)| file.write_all(row))
         });
         write.map_err(|e| RecordError::write(&path, e))?;
-        (self.written, self.is_stale) = (Instant::now(), false);
+        self.is_stale = false;
         Ok(())
     }
 

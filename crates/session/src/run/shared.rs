@@ -1,7 +1,13 @@
 //! A sweep that several processes run together: each claims one trial after the other, and the last to end completes the
 //! table.
 
-use std::{cell::LazyCell, io, sync::PoisonError, thread, time::Duration};
+use std::{
+    cell::LazyCell,
+    io,
+    sync::PoisonError,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::{
     exit::{Exit, print_stderr},
@@ -14,9 +20,12 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{RecordError, RunDir, RunLock, TrialEnd, Verbosity},
+    record::{Claim, RecordError, RunDir, RunLock, TrialEnd, Verbosity},
     spec::TrialSpec,
 };
+
+/// Between two looks at the trials of others, at least.
+const LOOKS: Duration = Duration::from_secs(1);
 
 /// How long the last process waits for others that have a trial and are about to end.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -29,16 +38,21 @@ impl<P: Planned> Sweep<'_, '_, P> {
         trial: &TrialSpec<P::Spec>,
         phase: &Phase,
     ) -> Option<(TrialEnd, Exit)> {
-        let is_own = match self.claims.claim(trial.index, phase.stop_after) {
-            Ok(is_own) => is_own,
+        let claim = match self.claims.claim(trial.index, phase.stop_after) {
+            Ok(claim) => claim,
             Err(fault) => {
                 self.with(|progress| progress.unlisted(fault));
                 return None;
             }
         };
+        let is_own = claim != Claim::Elsewhere;
+        if !is_own && self.session.experiment.stop.is_none() {
+            self.look_around();
+            return None;
+        }
         let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
         // All trials' folders are looked through for one that another process has made.
-        let begun = begun.or_else(|| self.claims.has_others().then(|| self.folder.trial_of(trial.index))?);
+        let begun = begun.or_else(|| (claim != Claim::New).then(|| self.folder.trial_of(trial.index))?);
         if let Some(folder) = begun.as_ref().filter(|folder| has_other_data(folder, planned)) {
             self.refuse_mixture(folder);
             return None;
@@ -64,6 +78,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.with(|progress| progress.begun.insert(trial.index, folder));
         }
         Some(self.trial(planned, trial, phase))
+    }
+
+    /// Sees from time to time how others' trials ended, so that the best so far is theirs, too.
+    fn look_around(&self) {
+        let is_time = self.with(|progress| progress.next_look.is_none_or(|next| next <= Instant::now()));
+        if is_time {
+            let begun = Instant::now();
+            self.take_ends(false);
+            let pause = LOOKS.max(20 * begun.elapsed());
+            self.with(|progress| progress.next_look = Some(Instant::now() + pause));
+        }
     }
 
     /// What became of a trial in another process; `None` where it runs, or is to run, before `stop_after`. Its folder says so,

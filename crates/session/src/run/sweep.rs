@@ -148,6 +148,12 @@ impl<P: Planned> Sweep<'_, '_, P> {
     pub fn phase(&self, trials: Vec<usize>, stop_after: Option<u64>) {
         let phase = self.run_phase(Phase::new(trials, stop_after));
         let elsewhere = phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if elsewhere.is_empty() {
+            return;
+        }
+        if self.session.experiment.stop.is_none() {
+            self.take_ends(true);
+        }
         // The processes that had them may have died since.
         self.run_phase(Phase::new(elsewhere, stop_after));
     }

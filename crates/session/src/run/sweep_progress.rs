@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{Mutex, atomic::AtomicUsize},
+    time::Instant,
 };
 
 use super::{exit::Exit, rungs::Reached};
@@ -45,6 +46,8 @@ pub(super) struct Progress {
     pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep went on, or up to a rung.
     pub begun: BTreeMap<usize, RunDir>,
+    /// When this process looks again at the trials of others.
+    pub next_look: Option<Instant>,
     /// Whether a trial has come further in this process, or it waited at a rung for those of others.
     pub has_progress: bool,
     pub worst: Exit,

@@ -120,6 +120,7 @@ fn begin<'s, 'a, P: Planned>(
         reached,
         costs,
         begun,
+        next_look: None,
         has_progress: false,
         worst: Exit::Done,
         stopped: None,
