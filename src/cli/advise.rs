@@ -243,7 +243,7 @@ fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String]) -> String {
             continue;
         };
         let [low, high] = ratio.interval.unwrap_or([ratio.median; 2]);
-        let times = |ratio: f64| format!("{ratio:.2}x");
+        let times = |ratio: f64| format!("{}x", units::factor(ratio));
         let mut cells = vec![setting.words.clone(), units::rate(rate.median)];
         if rows.is_empty() {
             cells.extend([String::new(), String::new(), String::new()]);
@@ -279,7 +279,8 @@ fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String]) -> String {
     for (ratio, setting) in faster {
         let but =
             if setting.changes_training { "; it changes the training: expect other losses" } else { "" };
-        text += &format!("  faster: {}, {ratio:.2}x the rows per second{but}\n", setting.words);
+        let ratio = units::factor(ratio);
+        text += &format!("  faster: {}, {ratio}x the rows per second{but}\n", setting.words);
     }
     untried.iter().for_each(|what| text += &format!("  not tried: {what}\n"));
     text

@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path};
 
 use super::{
     ReportError,
-    configurations::{Configuration, configurations},
+    configurations::{Configuration, configurations, has_repeats},
     curve::{self, Against, CurveDifference},
     differences::Difference,
     differing,
@@ -110,9 +110,11 @@ impl Comparison {
         }
     }
 
-    /// Per run: its speed over that of the first with the same work.
+    /// Per run: its speed over that of the first with the same work. Where nothing was repeated, a cold start is left out.
     pub(super) fn ratios(&self) -> Vec<Option<Ratio>> {
-        let speeds: Vec<_> = self.runs.iter().map(speeds::speed).collect();
+        let repeats = has_repeats(&self.configurations);
+        let warm = |run| speeds::speed(run).filter(|_| repeats || !speeds::is_cold(run));
+        let speeds: Vec<_> = self.runs.iter().map(warm).collect();
         speeds::ratios(&speeds, &self.runs.iter().map(Machine::from_run).collect::<Vec<_>>())
     }
 

@@ -53,7 +53,8 @@ pub(super) fn warnings(
     if !has_repeats(configurations) && runs.iter().filter(|run| speeds::is_timed(run)).count() > 1 {
         let cold = runs.iter().enumerate().filter(|(_, run)| speeds::is_cold(run));
         lines.extend(cold.map(|(place, _)| {
-            format!("{word} {} ran first, in a cold process: ratios to it are too high", place + number)
+            let number = place + number;
+            format!("{word} {number} ran first, in a cold process: its speed is compared with no other")
         }));
     }
     lines

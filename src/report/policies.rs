@@ -8,7 +8,7 @@ use super::{
     grid::{self, Column, Columns},
     repeats::{axes, interval, interval_title, word},
     run::Run,
-    speeds::times,
+    speeds::{is_cold, times},
     statistics::Estimate,
 };
 use crate::units;
@@ -74,7 +74,8 @@ pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Co
     columns.numbers("logging", |(c, _)| word(c.estimate(runs, "logging_share"), units::percent));
     columns.numbers(&format!("{time} vs {base}"), |(_, cost)| word(cost.factor, times));
     columns.numbers(&title, |(_, cost)| interval(cost.factor, times));
-    columns.numbers(&format!("more per {each}"), |(_, cost)| more(cost.more_per_step_s));
+    let to_nothing = base == NOTHING;
+    columns.numbers(&format!("more per {each}"), |(_, cost)| more(cost.more_per_step_s, to_nothing));
     let (columns, keys) = (columns.known(), axes(&swept).len());
     Some(Costs { title: format!("what a logging policy costs, compared with `{base}`"), columns, keys })
 }
@@ -94,11 +95,12 @@ fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
             .zip(run.number("steps"))
             .filter(|_| !run.is_virtual() && run.status == "finished")
     };
-    let pairs = match of.within_turns(against, runs, time) {
-        // A single run of each was no repeat.
-        none if none.is_empty() => time(of.first(runs)).zip(time(against.first(runs))).into_iter().collect(),
-        pairs => pairs,
-    };
+    let mut pairs = of.within_turns(against, runs, time);
+    if pairs.len() < 2 {
+        // One run of each is no repeat, and in a cold process says nothing.
+        let warm = |run: &Run| time(run).filter(|_| !is_cold(run));
+        pairs = warm(of.first(runs)).zip(warm(against.first(runs))).into_iter().collect();
+    }
     let factors: Vec<f64> =
         pairs.iter().filter(|(_, (base, _))| *base > 0.0).map(|(own, base)| own.0 / base.0).collect();
     let more: Vec<f64> = pairs
@@ -109,12 +111,15 @@ fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
     Cost { factor: Estimate::from_values(&factors), more_per_step_s: Estimate::from_values(&more) }
 }
 
-/// Seconds that a step takes longer, where that is more than noise: a log cannot make it shorter.
-fn more(seconds: Option<Estimate>) -> String {
-    let is_noise =
-        |estimate: Estimate| estimate.median.min(estimate.interval.map_or(f64::MAX, |[low, _]| low)) <= 0.0;
+/// Seconds that a step takes longer, or less, where that is more than noise: than no log, one cannot take less.
+fn more(seconds: Option<Estimate>, to_nothing: bool) -> String {
+    let is_noise = |estimate: Estimate| {
+        let [low, high] = estimate.interval.unwrap_or([estimate.median; 2]);
+        low <= 0.0 && (high >= 0.0 || to_nothing)
+    };
     match seconds {
         Some(estimate) if is_noise(estimate) => "within noise".to_owned(),
+        Some(estimate) if estimate.median < 0.0 => format!("-{}", units::seconds(-estimate.median)),
         estimate => word(estimate, units::seconds),
     }
 }

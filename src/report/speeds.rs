@@ -67,12 +67,7 @@ pub(super) fn column(ratios: &[Option<Ratio>], kinds: &[&str], name: impl Fn(usi
 
 /// `1.82x`; of very small and large ones four digits.
 pub(super) fn times(ratio: f64) -> String {
-    format!("{}x", factor(ratio))
-}
-
-/// `1.82`; never `0.00`.
-pub(super) fn factor(ratio: f64) -> String {
-    if (0.1..1000.0).contains(&ratio) { format!("{ratio:.2}") } else { units::number(ratio) }
+    format!("{}x", units::factor(ratio))
 }
 
 /// What a run works on, and how fast; `None` where that says nothing. Virtual devices share one processor, so that their

@@ -9,7 +9,7 @@ use super::{
     repeats,
     run::{REPEAT, Run},
     scaling::{Kind, Point, break_even, serial_fraction, speed_up},
-    speeds::{factor, times},
+    speeds::times,
     statistics::{Estimate, coverage},
 };
 use crate::units;
@@ -228,7 +228,7 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
 fn interval(speed_up: Estimate) -> String {
     match speed_up.interval {
         Some([low, high]) if low < high || speed_up.median != 1.0 => {
-            format!("{} to {}", factor(low), factor(high))
+            format!("{} to {}", units::factor(low), units::factor(high))
         }
         _ => String::new(),
     }

@@ -143,6 +143,11 @@ pub fn percent(share: f64) -> String {
     }
 }
 
+/// `1.82`; of very small and large ratios four digits, so that none reads as zero.
+pub fn factor(ratio: f64) -> String {
+    if (0.1..1000.0).contains(&ratio) { format!("{ratio:.2}") } else { number(ratio) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +181,12 @@ mod tests {
             [0.0, 0.0042, 0.934, 1.0, -0.56].map(percent),
             ["0.0 %", "0.42 %", "93.4 %", "100.0 %", "-56.0 %"]
         );
+    }
+
+    #[test]
+    fn no_ratio_reads_as_zero() {
+        let words = [1.0, 0.1, 999.99, 1234.5, 0.05, 0.000_246].map(factor);
+        assert_eq!(words, ["1.00", "0.10", "999.99", "1234", "0.05000", "0.0002460"]);
     }
 
     #[test]
