@@ -1,6 +1,6 @@
 //! What a run is known by: the digest of its data, and a hash that does not depend on where they lie.
 
-use std::fs;
+use std::{fs, io::Write};
 
 use super::{
     data::npy::npy,
@@ -51,6 +51,21 @@ fn neither_spelling_nor_place_of_a_path_matters_but_the_rows_do() {
     let [other_hash, other_digest] = known_by(&here.run(&["data.csv.path=data/z.csv"]).ended_by(0));
     assert_ne!(other_hash, hash);
     assert_eq!(other_digest, digest);
+}
+
+/// The same rows, gzipped: the same data, and `compare` says nothing else.
+#[test]
+fn gzipped_rows_are_the_same_data() {
+    let place = project(ROWS);
+    let plain = place.run(&[]).ended_by(0);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(ROWS.as_bytes()).unwrap();
+    fs::write(place.path().join("data/x.csv.gz"), gzip.finish().unwrap()).unwrap();
+    let packed = place.run(&["data.csv.path=data/x.csv.gz"]).ended_by(0);
+    assert_eq!(known_by(&packed)[1], known_by(&plain)[1]);
+    let [plain, packed] = [plain, packed].map(|run| run.0.to_str().unwrap().to_owned());
+    let compared = place.runner(&["compare", "--times", &plain, &packed]).stdout;
+    assert!(compared.starts_with("2 runs, comparable"), "{compared}");
 }
 
 #[test]

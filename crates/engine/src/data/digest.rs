@@ -1,10 +1,18 @@
 //! A digest of the rows of a run: equal where two runs read the same data, whatever their files are called.
 //!
-//! XXH3 (64 bits) over the files as they are, before preprocessing and splitting: spec and seed decide those. Synthetic rows
-//! are digested as they were drawn. A large array that may stay in its file counts by samples and its length.
+//! XXH3 (64 bits) over what the files hold, unpacked where they are gzipped, before preprocessing and splitting: spec and seed
+//! decide those. Synthetic rows are digested as they were drawn. A large array that may stay in its file counts by samples and
+//! its length.
 
-use std::{fs::File, hash::Hasher, io, os::unix::fs::FileExt, path::Path};
+use std::{
+    fs::File,
+    hash::Hasher,
+    io::{self, BufReader, Read, Seek},
+    os::unix::fs::FileExt,
+    path::Path,
+};
 
+use flate2::read::MultiGzDecoder;
 use twox_hash::XxHash3_64;
 
 use super::{Dataset, Part, file};
@@ -50,6 +58,9 @@ fn add_rows(hash: &mut XxHash3_64, part: &Part) {
 /// Adds the length of a file and its bytes, or samples of them if it is longer than `whole`.
 fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
     let (file, length) = host::open_regular(path)?;
+    if file::is_gzip(&file)? {
+        return add_unpacked(hash, &file, length);
+    }
     hash.write(&length.to_le_bytes());
     let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(length).unwrap_or(BLOCK_BYTES))];
     if length <= whole {
@@ -66,6 +77,36 @@ fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
     (0..SAMPLES).try_for_each(|sample| add_block(hash, &file, place(sample), &mut block))
 }
 
+/// Adds a gzipped file of `packed` bytes as if it were not: the length that it unpacks to, then the bytes.
+fn add_unpacked(hash: &mut XxHash3_64, mut file: &File, packed: u64) -> io::Result<()> {
+    // The last four bytes of gzip are the length modulo 2^32, of the last of several members (RFC 1952).
+    let mut end = [0; 4];
+    file.read_exact_at(&mut end, packed.saturating_sub(4))?;
+    let mut length = u64::from(u32::from_le_bytes(end));
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let mut own = hash.clone();
+        own.write(&length.to_le_bytes());
+        file.rewind()?;
+        let mut reader = MultiGzDecoder::new(BufReader::new(file));
+        let mut found = 0;
+        loop {
+            host::check_interrupted()?;
+            let count = reader.read(&mut block)?;
+            if count == 0 {
+                break;
+            }
+            own.write(&block[..count]);
+            found += count as u64;
+        }
+        if found == length {
+            *hash = own;
+            return Ok(());
+        }
+        length = found;
+    }
+}
+
 fn add_block(hash: &mut XxHash3_64, file: &File, at: u64, block: &mut [u8]) -> io::Result<()> {
     host::check_interrupted()?;
     file.read_exact_at(block, at)?;
@@ -77,10 +118,35 @@ fn add_block(hash: &mut XxHash3_64, file: &File, at: u64, block: &mut [u8]) -> i
 mod tests {
     use std::{
         fs,
+        io::Write,
         time::{Duration, SystemTime},
     };
 
     use super::*;
+
+    #[test]
+    fn a_gzipped_file_counts_by_what_it_holds() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x");
+        let digest = |bytes: &[u8]| {
+            fs::write(&path, bytes).expect("a file");
+            let mut hash = XxHash3_64::new();
+            add_file(&mut hash, &path, u64::MAX).map(|()| hash.finish())
+        };
+        let pack = |bytes: &[u8]| {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(bytes).and_then(|()| gzip.finish()).expect("bytes")
+        };
+        let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
+        let plain = digest(&bytes).expect("a digest");
+        assert_eq!(digest(&pack(&bytes)).expect("a digest"), plain);
+        // As `cat a.gz b.gz` writes them.
+        let (first, second) = bytes.split_at(70_000);
+        assert_eq!(digest(&[pack(first), pack(second)].concat()).expect("a digest"), plain);
+        assert_ne!(digest(&pack(first)).expect("a digest"), plain);
+        assert_eq!(digest(&pack(&[])).expect("a digest"), digest(&[]).expect("a digest"));
+        assert!(digest(&pack(&bytes)[..100]).is_err(), "cut short");
+    }
 
     #[test]
     fn whole_files_count_by_their_bytes_and_large_ones_by_samples() {
