@@ -310,24 +310,33 @@ fn timing(adds: Estimate) -> String {
     format!(", to which timing its phases adds {median} ({low} to {high})")
 }
 
-/// What passes between host and devices, and what is read from files.
+/// What passes between host and devices, and what is read from files: to the byte, a line per kind.
 fn moves(page: &mut Page, trial: &Trial) {
-    let (read, moved): (Vec<_>, Vec<_>) = transfers(trial).into_iter().partition(|m| m.kind == "read");
-    let word = |m: &Movement| {
-        let at_least = if m.at_least { "at least " } else { "" };
-        format!("{} {} {at_least}{}", m.kind, m.purpose, units::bytes(m.bytes))
-    };
-    let words = |all: &[Movement]| all.iter().map(word).collect::<Vec<_>>().join(", ");
-    page.row(
-        "moves",
-        match &moved[..] {
-            [] => "nothing: the CPU's memory is the host's".to_owned(),
-            all => format!("{} over the whole run", words(all)),
-        },
-    );
-    if !read.is_empty() {
-        page.more([format!("{} over the whole run, from the file", words(&read))]);
+    let all = transfers(trial);
+    let (read, moved): (Vec<&Movement>, Vec<&Movement>) = all.iter().partition(|m| m.kind == "read");
+    if moved.is_empty() {
+        page.row("moves", "nothing: the CPU's memory is the host's");
+    } else {
+        page.row("moves", "in bytes, over the whole run");
+        for of_kind in moved.chunk_by(|a, b| a.kind == b.kind) {
+            page.more([format!("{}: {}", of_kind[0].kind, purposes(of_kind))]);
+        }
     }
+    if !read.is_empty() {
+        page.more([format!("read from the file: {} bytes over the whole run", purposes(&read))]);
+    }
+}
+
+/// `batch 40,000, dataset 24,000`.
+fn purposes(moved: &[&Movement]) -> String {
+    let word = |m: &&Movement| {
+        let bytes = units::count(m.bytes);
+        match m.for_each_more {
+            None => format!("{} {bytes}", m.purpose),
+            Some(more) => format!("{} {bytes} and {more} for each further block of steps", m.purpose),
+        }
+    };
+    moved.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 fn optimizer(trial: &Trial) -> String {

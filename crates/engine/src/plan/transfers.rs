@@ -26,8 +26,8 @@ pub struct Movement {
     /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best` or `gradients`.
     pub purpose: &'static str,
     pub bytes: u64,
-    /// Whether time decides how much more it will be.
-    pub at_least: bool,
+    /// What each block of steps adds that there is beyond the fewest, where time decides how many there are.
+    pub for_each_more: Option<u64>,
 }
 
 const NUMBER: u64 = 4;
@@ -69,7 +69,7 @@ pub fn transfers(trial: &Trial) -> Vec<Movement> {
 }
 
 fn movement(kind: &'static str, purpose: &'static str, bytes: u64) -> Movement {
-    Movement { kind, purpose, bytes, at_least: false }
+    Movement { kind, purpose, bytes, for_each_more: None }
 }
 
 fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
@@ -112,13 +112,13 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let gradients = steps * sum;
     let by_host = trial.sums.as_ref().is_some_and(|sums| sums.by == AllReduceMethod::Host);
     let through_host = if by_host { each(gradients) } else { 0 };
-    let (launch, at_least) = launches(trial, length);
+    let (launch, for_each_more) = launches(trial, length);
     vec![
         movement("h2d", "batch", batches),
         movement("h2d", "dataset", dataset),
         movement("h2d", "parameters", each(values)),
         movement("h2d", "constants", each(constants)),
-        Movement { at_least, ..movement("h2d", "launch", launch) },
+        Movement { for_each_more, ..movement("h2d", "launch", launch) },
         movement("h2d", "gradients", through_host),
         movement("h2d", "validation", validation_batches),
         movement("d2h", "parameters", first * values),
@@ -132,9 +132,9 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     ]
 }
 
-/// Bytes that launches of GPUs are given: the instructions once, and the counters of each block of steps. Whether more blocks
-/// may be needed.
-fn launches(trial: &Trial, length: &RunLength) -> (u64, bool) {
+/// Bytes that launches of GPUs are given: the instructions once, and the counters of each block of steps; and those of a
+/// further block, where more may be needed.
+fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<u64>) {
     let is_record = |program: &Program| {
         program.instructions.iter().filter(|i| !matches!(i.op, Op::AllReduce(_))).count() as u64
     };
@@ -152,8 +152,8 @@ fn launches(trial: &Trial, length: &RunLength) -> (u64, bool) {
     let records: u64 = gpus().map(|(_, rank)| records(rank)).sum();
     let each_step = trial.spec.logging.policy == Policy::Immediate;
     let blocks = if each_step { length.steps } else { length.epochs() } + length.validations;
-    let counters = gpus().count() as u64 * blocks * size_of::<RunRecord>() as u64;
+    let of_block = gpus().count() as u64 * size_of::<RunRecord>() as u64;
     let chunk = trial.programs.validate.as_ref().map_or(usize::MAX, |validate| validate.batch);
     let is_least = each_step && trial.facts.validation_rows <= chunk && trial.chunks.is_none();
-    (records * size_of::<Record>() as u64 + counters, !is_least)
+    (records * size_of::<Record>() as u64 + blocks * of_block, (!is_least).then_some(of_block))
 }
