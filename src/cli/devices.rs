@@ -27,11 +27,15 @@ pub fn devices(options: &DevicesOptions) -> Exit {
     if let Some(launched) = host::Launched::here().filter(|_| options.measure) {
         return link::measure(launched);
     }
-    if options.measure
-        && let Err(exit) = measure(options.virtual_gpus.is_none())
-    {
-        return exit;
+    let measured = if options.measure { measure(options.virtual_gpus.is_none()) } else { Ok(()) };
+    // What was refused leaves the rates that there are.
+    match (measured, show(options)) {
+        (Err(exit), Exit::Done) => exit,
+        (_, shown) => shown,
     }
+}
+
+fn show(options: &DevicesOptions) -> Exit {
     let machine = machine(None, false);
     let rates = machine.rates;
     let gpus = match options.virtual_gpus {
@@ -93,12 +97,18 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     let Some(folder) = host::cache_folder() else {
         return Err(failed("there is no folder to keep the rates in".to_owned(), Some(&hint)));
     };
-    let measured = measure_rates(host::logical_cores().unwrap_or(1));
-    let measured = measured.map_err(|e| failed(e.to_string(), None))?;
     let now = record::now().to_rfc3339_opts(SecondsFormat::Secs, true);
-    let written = rates::write(&folder, &CpuKey::here(&instruction_set), measured, &now);
-    written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
-    let mut faults = if with_gpus { gpu_faults(&folder, &now) } else { Vec::new() };
+    let mut faults = Vec::new();
+    match measure_rates(host::logical_cores().unwrap_or(1)) {
+        Ok(rates) => {
+            let written = rates::write(&folder, &CpuKey::here(&instruction_set), rates, &now);
+            written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
+        }
+        Err(fault) => faults.push(fault.to_string()),
+    }
+    if with_gpus {
+        faults.extend(gpu_faults(&folder, &now));
+    }
     match faults.pop() {
         None => Ok(()),
         Some(last) => {
@@ -140,6 +150,10 @@ fn describe(rates: &MachineRates) -> String {
         };
         format!("{}{unit}/s by one thread{more}", units::rate(one))
     };
+    // Where no two teams agree, the typical one serves.
+    let typical_s = MachineRates::typical(&instruction_set).barrier_s;
+    let is_typical = rates.origin == Origin::Measured && threads > 1 && rates.barrier_s == typical_s;
+    let unsettled = if is_typical { ", a typical one: no two measurements agreed" } else { "" };
     let rows = [
         ("rates", origin),
         ("products", all(rates.flops_per_s, rates.product_speedup(threads), "FLOP")),
@@ -147,13 +161,13 @@ fn describe(rates: &MachineRates) -> String {
         ("from caches", format!("{}B/s", units::rate(rates.cache_bytes_per_s))),
         ("from memory", all(rates.memory_bytes_per_s, rates.memory_speedup(threads), "B")),
         ("op overhead", units::seconds(rates.instruction_s)),
-        ("barrier", units::seconds(rates.barrier_s)),
+        ("barrier", format!("{}{unsettled}", units::seconds(rates.barrier_s))),
         ("block overhead", units::seconds(rates.block_s)),
     ];
     let noise = format!("rates varied by {} from round to round", units::percent(rates.noise));
     let bf16 = rates
         .bf16_flops_per_s
-        .map(|rate| ("bf16 products", all(rate, rates.product_speedup(threads), "FLOP")));
+        .map(|rate| ("bf16 products", format!("{}FLOP/s by one thread", units::rate(rate))));
     let noise = (rates.noise > 0.0).then_some(("noise", noise));
     let mut text = String::new();
     for (name, value) in rows.into_iter().chain(bf16).chain(noise) {

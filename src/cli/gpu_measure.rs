@@ -68,6 +68,8 @@ fn of_gpu(cached: Option<&Cached<GpuRates>>) -> String {
     };
     let (flops, bytes) =
         (|v: f64| format!("{}FLOP/s", units::rate(v)), |v: f64| format!("{}B/s", units::rate(v)));
+    // The least that is kept of it is the rate of memory.
+    let by_cache = r.cache_bytes_per_s > r.memory_bytes_per_s;
     let rows = [
         ("measured", measured.clone()),
         (
@@ -82,7 +84,10 @@ fn of_gpu(cached: Option<&Cached<GpuRates>>) -> String {
             ),
         ),
         ("functions", flops(r.elementwise_per_s)),
-        ("from cache", bytes(r.cache_bytes_per_s)),
+        (
+            "from cache",
+            if by_cache { bytes(r.cache_bytes_per_s) } else { "no faster than from memory".to_owned() },
+        ),
         ("from memory", bytes(r.memory_bytes_per_s)),
         (
             "copies",

@@ -140,7 +140,9 @@ fn what_only_looks_changes_no_number() {
         ] {
             assert!(result(&run(&[more])) == result(&plain), "{more}");
         }
-        assert_eq!(place.runner(&["devices", "--measure"]).code, Some(0));
+        // A machine that others keep busy refuses, and keeps no rates.
+        let measured = place.runner(&["devices", "--measure"]);
+        assert!(measured.code == Some(0) || measured.stderr.contains("; measure again"), "{measured:?}");
         assert!(result(&run(&[])) == result(&plain), "measured rates");
     }
 }

@@ -1,5 +1,7 @@
 //! Small programs by which the speeds of a device are measured.
 
+use std::time::{Duration, Instant};
+
 use super::{Block, DeviceError, Executor, Meters, PassKind};
 use crate::{
     program::{Hyper, Options, Programs, Sgd, Shard, UpdateRule, lower},
@@ -35,6 +37,28 @@ pub fn spread(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let (count, median) = (values.len(), values.get(values.len() / 2).copied().unwrap_or(0.0));
     if count < 5 || median <= 0.0 { 0.0 } else { (values[count * 3 / 4] - values[count / 4]) / median }
+}
+
+/// A rate with its spread: the first take that varies by no more than `steady`, else the steadiest of them all. None begins
+/// later than `within`.
+pub fn steadiest<E>(
+    most: usize,
+    within: Duration,
+    steady: f64,
+    mut take: impl FnMut() -> Result<(f64, f64), E>,
+) -> Result<(f64, f64), E> {
+    let begun = Instant::now();
+    let mut best = take()?;
+    for _ in 1..most {
+        if best.1 <= steady || begun.elapsed() > within {
+            break;
+        }
+        let next = take()?;
+        if next.1 < best.1 {
+            best = next;
+        }
+    }
+    Ok(best)
 }
 
 /// A model on one number that does next to no work, of `activations` rectifiers.
@@ -120,6 +144,18 @@ mod tests {
         assert_eq!(agree(&[0.09, 3700.0, 4.56]), Err(vec![0.09, 3700.0, 4.56]));
         // A difference of two times that is none says nothing, however often.
         assert_eq!(agree(&[-1.0, -1.0, 0.0]), Err(vec![-1.0, -1.0, 0.0]));
+    }
+
+    #[test]
+    fn a_rate_is_taken_again_until_it_is_steady() {
+        let steadiest = |takes: &[(f64, f64)]| {
+            let mut left = takes.iter().copied();
+            let taken = steadiest(3, Duration::MAX, 0.2, || left.next().ok_or("no take is left"));
+            (taken, left.count())
+        };
+        assert_eq!(steadiest(&[(1.0, 0.2), (2.0, 0.0)]), (Ok((1.0, 0.2)), 1), "steady at once");
+        assert_eq!(steadiest(&[(1.0, 1.08), (2.0, 0.1), (3.0, 0.0)]), (Ok((2.0, 0.1)), 1));
+        assert_eq!(steadiest(&[(1.0, 1.08), (2.0, 0.3), (3.0, 0.4), (4.0, 0.0)]), (Ok((2.0, 0.3)), 1));
     }
 
     #[test]

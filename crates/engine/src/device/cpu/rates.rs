@@ -1,7 +1,8 @@
 //! Measures this machine's rates: products on one and all threads, elementwise functions, caches and memory, and the cost
 //! of an instruction, a block and a barrier.
 //!
-//! A rate is the median of many short rounds, and how far the middle half of them lies apart is the machine's noise. Costs of
+//! A rate is the median of many short rounds, and how far the middle half of them lies apart is the machine's noise. One that
+//! varies much is taken again, and refused where it does not settle. Costs of
 //! an instruction and of a block, of which little is left beside any disturbance, are the least of many. A barrier counts once
 //! two teams agree on it. Memory is measured with STREAM's triad (J. D. McCalpin, 1995), `a = b + s c`, counting three accesses per element, over more bytes than
 //! the caches hold.
@@ -16,12 +17,13 @@ use super::{CpuExecutor, CpuSetup, ThreadMode, team::Team};
 use crate::{
     device::{
         Clock, DeviceError, Grain, Ledger, Meters,
-        probe::{Probe, SHORT_AND_LONG, STEPS, agreed, spread, tiny},
+        probe::{Probe, SHORT_AND_LONG, STEPS, agreed, spread, steadiest, tiny},
     },
     host,
     op::{Activation, FUNCTION, activate},
     plan::{MachineRates, Origin},
     program::Programs,
+    units,
     vector::{
         flush_denormals,
         matmul::{Epilogue, Kernel, Lhs, Rhs, Source},
@@ -33,6 +35,18 @@ use crate::{
 const ROUNDS: usize = 15;
 
 const ROUND: Duration = Duration::from_millis(16);
+
+/// Takes of a rate at most.
+const TAKES: usize = 4;
+
+/// A rate is not taken again later than this.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A rate that varies by more is taken again.
+const STEADY: f64 = 0.1;
+
+/// Rates that vary by more say nothing of the machine.
+const MOST_NOISE: f64 = 0.5;
 
 /// How long the least of a cost is looked for.
 const SEARCH: Duration = Duration::from_millis(80);
@@ -63,7 +77,7 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     let kernel = Kernel::detect();
     let mut noise = 0.0_f64;
     let mut together = |threads: usize, make: &(dyn Fn() -> Repeated + Sync)| {
-        let (rate, spread) = together(threads, make)?;
+        let (rate, spread) = steadiest(TAKES, AGAIN, STEADY, || together(threads, make))?;
         noise = noise.max(spread);
         Ok::<_, DeviceError>(rate)
     };
@@ -87,6 +101,7 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
         1 => 1.0,
         _ => ((all / one - 1.0) / (threads - 1) as f64).clamp(0.0, 1.0),
     };
+    refuse_noise(noise)?;
     let (instruction_s, block_s) = instruction()?;
     let typical = MachineRates::typical(kernel.name());
     let barrier_s = if threads > 1 { barrier(threads)? } else { None };
@@ -105,6 +120,19 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
         block_s,
         noise,
     })
+}
+
+/// Rates of a machine that is busy with others would make plans worse.
+fn refuse_noise(noise: f64) -> Result<(), DeviceError> {
+    if noise <= MOST_NOISE {
+        return Ok(());
+    }
+    let [noise, most] = [noise, MOST_NOISE].map(units::percent);
+    let why = format!(
+        "its rates varied by {noise} from round to round, more than {most}: nothing is kept; measure again while the machine \
+         is quiet"
+    );
+    Err(DeviceError::Unusable { device: "cpu".into(), why })
 }
 
 /// A repeated piece of work and its amount per call.
@@ -262,7 +290,13 @@ mod tests {
     /// Wide bounds: what any processor that this can run on does, and none exceeds.
     #[test]
     fn rates_are_those_of_a_machine() {
-        let rates = measure(2).unwrap();
+        // A machine that others keep busy refuses.
+        let rates = match measure(2) {
+            Err(DeviceError::Unusable { why, .. }) => {
+                return assert!(why.contains("; measure again"), "{why}");
+            }
+            rates => rates.unwrap(),
+        };
         assert_eq!(rates.origin, Origin::Measured);
         let within = |value: f64, low: f64, high: f64| assert!((low..high).contains(&value), "{rates:?}");
         within(rates.flops_per_s, 1e7, 2e12);
@@ -272,9 +306,17 @@ mod tests {
         within(rates.instruction_s, 1e-10, 1e-3);
         within(rates.barrier_s, 1e-9, 1.0);
         within(rates.block_s, 0.0, 1.0);
-        within(rates.noise, 0.0, 10.0);
+        within(rates.noise, 0.0, 0.51);
         assert!(rates.cache_bytes_per_s >= rates.memory_bytes_per_s);
         assert!((0.0..=1.0).contains(&rates.product_scaling) && (0.0..=1.0).contains(&rates.memory_scaling));
+    }
+
+    #[test]
+    fn rates_that_do_not_settle_are_refused() {
+        assert!(refuse_noise(0.24).is_ok());
+        let refused = refuse_noise(1.076).unwrap_err().to_string();
+        assert!(refused.contains("varied by 107.6 % from round to round, more than 50.0 %"), "{refused}");
+        assert!(refused.ends_with("measure again while the machine is quiet"), "{refused}");
     }
 
     #[test]
