@@ -9,6 +9,8 @@ mod interruptible;
 mod launched;
 pub mod load;
 pub mod nvml;
+#[allow(unsafe_code)]
+mod page_faults;
 pub mod processor;
 mod regular;
 mod run_queue;
@@ -32,6 +34,7 @@ pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
 pub use launched::{Launched, Launcher};
+pub use page_faults::{page_fault_s, page_faults};
 pub use regular::{is_replaceable, open_regular, read_text};
 pub use run_queue::run_delay;
 pub use signal_hook::consts::SIGUSR1;

@@ -112,7 +112,8 @@ fn largest(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)]) -> String 
     assert!(words.contains("its lower bound by measured rates"), "{words}");
     let shares = words.split("; ").next().unwrap_or_default().split(", ");
     let mut names = shares.filter_map(|share| Some(share.strip_suffix(" %")?.rsplit_once(' ')?.0.to_owned()));
-    names.find(|name| !["an idle GPU", "unexplained"].contains(&name.as_str())).unwrap_or_default()
+    let of_host = ["an idle GPU", "waiting for a core", "page faults", "unexplained"];
+    names.find(|name| !of_host.contains(&name.as_str())).unwrap_or_default()
 }
 
 #[test]
@@ -125,9 +126,11 @@ fn every_figure_is_measured_kept_and_told() {
     let two = [("RUNNER_SIM_DEVICES", "2")];
     // A machine that others keep busy refuses figures that do not settle, and says to measure again.
     let mut measured = (0..6).map(|_| sim.runner(&place, &["devices", "--measure"], &two));
-    let is_settled = |ended: &Ended| !format!("{ended:?}").contains("; measure again");
+    let is_settled = |ended: &Ended| !ended.stderr.lines().any(|line| line.ends_with("; measure again"));
     let ended = measured.find(is_settled).expect("figures that settle");
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    // The processor's may be refused, too.
+    let is_busy = ended.stderr.contains("; measure again while the machine is quiet");
+    assert_eq!(ended.code, Some(i32::from(is_busy)), "{ended:?}");
     let rows = |text: &str| -> Vec<String> {
         let names = text.lines().filter_map(|line| line.strip_prefix("  ")?.split("  ").next());
         names.map(|name| name.trim().to_owned()).collect()

@@ -29,6 +29,8 @@ pub enum Bottleneck {
     Checkpoint,
     /// Ready to run, while others hold the cores.
     Core,
+    /// Pages of memory that were touched for the first time, or read from a disk.
+    PageFaults,
     /// A GPU that has nothing to do, for no measured reason.
     Idle,
     /// Nothing that was measured.

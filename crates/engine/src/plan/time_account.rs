@@ -1,8 +1,8 @@
 //! What a run's time went into: measured phases, held against the least time that its steps need.
 //!
 //! Time is booked to a cause only where something shows it. The time of computing is divided as the lower bound is, up to
-//! that bound; what it takes longer is unexplained, but for the hand-over of blocks: those are counted, and what one takes
-//! is measured with the machine's rates.
+//! that bound; what it takes longer is unexplained, but for the hand-over of blocks, waits for a core and page faults. Blocks
+//! and faults are counted, and what one takes is measured.
 //!
 //! A GPU's time of computing is by its own events. What the host does meanwhile costs the run nothing: rows and log are
 //! charged with no more than the time in which the GPU stood idle. Resident rows are moved before the first step, so they
@@ -39,6 +39,8 @@ pub struct Measured {
     pub all_reduce_s: f64,
     /// How long the thread that the clock times was ready to run and had no core.
     pub core_wait_s: f64,
+    /// Page faults of that thread, as many as there were times what one takes.
+    pub page_faults_s: f64,
     /// Times that the host waited for the device in order to log.
     pub log_waits: u64,
 }
@@ -108,11 +110,20 @@ impl TimeAccount {
             }
         }
         let known_s: f64 = shares.iter().map(|share| share.seconds).sum();
-        let rest_s = (measured.train_s - known_s).max(0.0);
-        let core_wait_s = measured.core_wait_s.min(rest_s);
-        shares.push(TimeShare { cause: Bottleneck::Core, seconds: core_wait_s });
-        let unexplained_s = rest_s - core_wait_s;
-        shares.push(TimeShare { cause: Bottleneck::Unexplained, seconds: unexplained_s });
+        let mut rest_s = (measured.train_s - known_s).max(0.0);
+        // What the host lacked explains no time in which a GPU computed.
+        let mut idle = shares.iter_mut().find(|share| share.cause == Bottleneck::Idle);
+        let left_s = idle.as_mut().map_or(&mut rest_s, |idle| &mut idle.seconds);
+        let mut causes = [
+            TimeShare { cause: Bottleneck::Core, seconds: measured.core_wait_s },
+            TimeShare { cause: Bottleneck::PageFaults, seconds: measured.page_faults_s },
+        ];
+        for cause in &mut causes {
+            cause.seconds = cause.seconds.min(*left_s);
+            *left_s -= cause.seconds;
+        }
+        shares.extend(causes);
+        shares.push(TimeShare { cause: Bottleneck::Unexplained, seconds: rest_s });
         shares.retain(|share| share.seconds > 0.0);
         shares.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         let is_log = shares.first().is_some_and(|share| share.cause == Bottleneck::Log);

@@ -91,6 +91,11 @@ fn idle_time_is_charged_to_the_log_and_to_rows() {
         // Nothing was measured that the GPU could have waited for.
         let idle = Measured { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps };
         assert_eq!(largest(&trial, &idle).0, Bottleneck::Idle);
+        // What the host lacked explains time in which the GPU stood idle, and none in which it computed.
+        let crowded = Measured { core_wait_s: 9.0 * steps.train_s, ..idle };
+        assert_eq!(largest(&trial, &crowded).0, Bottleneck::Core);
+        let busy = Measured { core_wait_s: 9.0, page_faults_s: 9.0, log_waits: 1, ..busy(&trial, 40, 4.0) };
+        assert_eq!(largest(&trial, &busy), (Bottleneck::Unexplained, 750));
         // A wait longer than the idle time is hidden behind the steps.
         let waits = Measured { wait_s: 3.0 * steps.train_s, ..idle };
         assert_eq!(largest(&trial, &waits).0, waited);

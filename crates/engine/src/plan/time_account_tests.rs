@@ -51,6 +51,16 @@ fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
     let core = account.shares.iter().find(|share| share.cause == Bottleneck::Core).unwrap();
     assert_eq!(core.seconds, crowded.core_wait_s);
     assert_eq!(largest(&trial, &Measured { core_wait_s: 9.0, ..calm }).0, Bottleneck::Core);
+    // So do page faults, after them.
+    let faulting = Measured { page_faults_s: 0.05e-6 * 3130.0, ..crowded };
+    let account = TimeAccount::new(&trial, &faulting).unwrap();
+    let of = |cause| account.shares.iter().find(|share| share.cause == cause).map(|share| share.seconds);
+    assert_eq!(of(Bottleneck::PageFaults), Some(faulting.page_faults_s));
+    assert_eq!(of(Bottleneck::Core), Some(faulting.core_wait_s));
+    assert_eq!(largest(&trial, &Measured { page_faults_s: 9.0, ..calm }).0, Bottleneck::PageFaults);
+    let account =
+        TimeAccount::new(&trial, &Measured { page_faults_s: 9.0, core_wait_s: 9.0, ..calm }).unwrap();
+    assert!(account.shares.iter().all(|share| share.cause != Bottleneck::PageFaults), "no time is left");
     assert_eq!(TimeAccount::new(&trial, &Measured::default()), None, "no steps");
     // The rates of the CPU say nothing of a GPU.
     let mut elsewhere = trial.clone();

@@ -6,7 +6,7 @@ use super::{device_group::Rank, state::Inputs, train_loop::TrainLoop};
 use crate::{
     device::{Clock, ClockCost, Device, Grain, Kind, Lane, Line, PhaseSummary, Purpose, Timer},
     event::{Event, Level, Outcome, PhaseTime, Status, TraceLane, Transfer},
-    host::run_delay,
+    host::{page_fault_s, page_faults, run_delay},
     plan::{Measured, TimeAccount, Trial, padding},
     program::Phase,
     units,
@@ -25,25 +25,18 @@ impl TrainLoop<'_> {
         // Phases and copies are of the part since the last resume.
         let here = loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s));
         let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
-        let (in_chunks, fetched_s) = (self.trial.chunks.is_some(), self.fetched_s());
-        let last_steps = self.last_steps();
-        let core_wait = self.core_wait();
+        let (measured, fetched_s) = (self.measured(here, train_time), self.fetched_s());
+        let ordering_s = self.inputs.ordering.as_secs_f64();
         let ranks = self.group.finish();
         let account = ranks.first().filter(|_| status != Status::Diverged).and_then(|first| {
             let clocks = [Some(&self.clock), first.clock.as_ref()];
             let seconds =
                 |by, phase| clocks.iter().flatten().map(|c| c.total(by, phase).as_secs_f64()).sum::<f64>();
-            let ordering_s = self.inputs.ordering.as_secs_f64();
+            let in_chunks = self.trial.chunks.is_some();
             let work = RunTimes { seconds: &seconds, ordering_s, in_chunks, fetched_s };
-            let work = if self.trial.engine.is_gpu() { work.of_gpu() } else { work.of_cpu() };
-            let train_s = train_time.as_secs_f64();
-            let log_waits = log_waits(&first.device);
-            let full_steps = self.at.step - self.earlier.steps - last_steps;
-            let checkpoint_s = self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64();
-            // It is counted over the whole loop.
-            let core_wait_s = core_wait.as_secs_f64() * train_s / here.as_secs_f64().max(f64::MIN_POSITIVE);
-            let measured =
-                Measured { full_steps, last_steps, train_s, log_waits, checkpoint_s, core_wait_s, ..work };
+            let measured = Measured { log_waits: log_waits(&first.device), ..measured };
+            let on_gpu = self.trial.engine.is_gpu();
+            let measured = if on_gpu { work.of_gpu(measured) } else { work.of_cpu(measured) };
             // Virtual devices share one processor: their times say nothing about real ones.
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)
@@ -78,6 +71,22 @@ impl TrainLoop<'_> {
 }
 
 impl TrainLoop<'_> {
+    /// What the loop knows of its time. What others and faults took is counted over all of it: the training has its part.
+    fn measured(&self, here: Duration, train_time: Duration) -> Measured {
+        let [here_s, train_s] = [here, train_time].map(|time| time.as_secs_f64());
+        let part = train_s / here_s.max(f64::MIN_POSITIVE);
+        let last_steps = self.last_steps();
+        Measured {
+            full_steps: self.at.step - self.earlier.steps - last_steps,
+            last_steps,
+            train_s,
+            checkpoint_s: self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64(),
+            core_wait_s: part * self.core_wait().as_secs_f64(),
+            page_faults_s: part * self.page_faults_s(),
+            ..Measured::default()
+        }
+    }
+
     /// How often replicas were compared; `None` where they were not.
     fn comparisons(&self) -> Option<String> {
         let (count @ 1.., time) = (self.replicas.count, self.replicas.time) else { return None };
@@ -90,6 +99,15 @@ impl TrainLoop<'_> {
     fn core_wait(&self) -> Duration {
         let delays = run_delay().zip(self.inputs.run_delay);
         delays.map(|(after, before)| after.saturating_sub(before)).unwrap_or_default()
+    }
+
+    /// What this thread's page faults since the rows were in place took, about.
+    fn page_faults_s(&self) -> f64 {
+        let faults = page_faults().zip(self.inputs.page_faults);
+        match faults.map_or(0, |(after, before)| after.saturating_sub(before)) {
+            0 => 0.0,
+            count => count as f64 * page_fault_s(),
+        }
     }
 
     /// Steps on the fewer rows that an epoch ends with.
@@ -163,7 +181,7 @@ struct RunTimes<'a> {
 const COMPUTING: [Phase; 5] = [Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer, Phase::Step];
 
 impl RunTimes<'_> {
-    fn of_cpu(&self) -> Measured {
+    fn of_cpu(&self, measured: Measured) -> Measured {
         let host = |phase| (self.seconds)(Timer::Host, phase);
         let data_s = host(Phase::Data);
         // A step fetches rows itself if they are resident or in a file; it waits for chunks. Orders are made in any case.
@@ -177,13 +195,13 @@ impl RunTimes<'_> {
             upload_s: host(Phase::Upload),
             log_s: host(Phase::Log),
             all_reduce_s: host(Phase::AllReduce),
-            ..Measured::default()
+            ..measured
         }
     }
 
     /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
     /// that they append to.
-    fn of_gpu(&self) -> Measured {
+    fn of_gpu(&self, measured: Measured) -> Measured {
         let [host, device] = [Timer::Host, Timer::Device].map(|by| move |phase| (self.seconds)(by, phase));
         Measured {
             compute_s: COMPUTING.into_iter().chain([Phase::Data, Phase::Log]).map(device).sum(),
@@ -192,7 +210,7 @@ impl RunTimes<'_> {
             upload_s: host(Phase::Upload).max(device(Phase::Upload)),
             log_s: host(Phase::Log),
             all_reduce_s: device(Phase::AllReduce),
-            ..Measured::default()
+            ..measured
         }
     }
 }

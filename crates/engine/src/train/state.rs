@@ -64,6 +64,8 @@ pub(super) struct Inputs {
     pub unchanged_at: u64,
     /// [`run_delay`](crate::host::run_delay) before the first step.
     pub run_delay: Option<Duration>,
+    /// [`page_faults`](crate::host::page_faults) once the rows are in place.
+    pub page_faults: Option<u64>,
 }
 
 /// What the length of blocks follows from.

@@ -20,7 +20,7 @@ use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
     event::{Closed, Confusion, NoModel, Outcome, SavedState, Status},
-    host::run_delay,
+    host::{page_faults, run_delay},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
 };
@@ -220,6 +220,7 @@ impl<'a> TrainLoop<'a> {
             (Some(part), Some(_)) => Some((part.rows, self.open(part, PassKind::Validate)?)),
             _ => None,
         };
+        self.inputs.page_faults = page_faults();
         self.clock.record(Phase::Upload, start.elapsed());
         let mut order = Arc::new(Vec::new());
         let mut goes_on = self.at.in_epoch;

@@ -137,6 +137,7 @@ pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
         Bottleneck::Log => "log",
         Bottleneck::Checkpoint => "checkpoints",
         Bottleneck::Core => "waiting for a core",
+        Bottleneck::PageFaults => "page faults",
         Bottleneck::Idle => "an idle GPU",
         Bottleneck::Unexplained => "unexplained",
     }

@@ -1,0 +1,48 @@
+//! Page faults of a thread, and what one takes.
+
+use std::{hint::black_box, mem::MaybeUninit, sync::LazyLock, time::Instant};
+
+/// Faults of the calling thread since it began, with and without reading from a disk. `None` where the system does not count
+/// them.
+pub fn page_faults() -> Option<u64> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is to a struct of the type that getrusage(2) fills, and all-zero bytes are one.
+    let usage = unsafe {
+        if libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) != 0 {
+            return None;
+        }
+        usage.assume_init()
+    };
+    u64::try_from(usage.ru_minflt + usage.ru_majflt).ok()
+}
+
+/// Seconds of a fault without a disk: of fresh pages, touched one after the other, once in a process.
+pub fn page_fault_s() -> f64 {
+    static SECONDS: LazyLock<f64> = LazyLock::new(|| {
+        const PAGE: usize = 4096;
+        // The allocator gets as much from the system, and gives it back.
+        let mut fresh = Vec::<u8>::with_capacity(128 * PAGE);
+        let (before, start) = (page_faults(), Instant::now());
+        for page in black_box(&mut fresh).spare_capacity_mut().chunks_mut(PAGE) {
+            page[0].write(1);
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let faults = before.zip(page_faults()).map_or(0, |(before, after)| after - before);
+        if faults == 0 { 0.0 } else { seconds / faults as f64 }
+    });
+    *SECONDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_pages_are_counted_and_take_their_time() {
+        let before = page_faults().expect("a count");
+        let fresh = black_box(vec![1_u8; 4 << 20]);
+        // Huge pages are two of these.
+        assert!(page_faults().expect("a count") >= before + 2, "{} bytes", fresh.len());
+        assert!((0.0..1e-3).contains(&page_fault_s()), "{}", page_fault_s());
+    }
+}
