@@ -203,7 +203,7 @@ fn everything_that_virtual_devices_touch_is_labelled() {
     let timing = run.table("timing.csv");
     assert!(timing.column("device").iter().all(|device| device.starts_with("virtual:")), "{timing:?}");
     // What one clock of the host measured stands there once.
-    for phase in ["data", "log", "validation", "other", "total", "warmup"] {
+    for phase in ["data", "log", "validation", "digest", "other", "total", "warmup"] {
         assert_eq!(run.table("timing.csv").only("phase", phase).column("device"), ["virtual:0"], "{phase}");
     }
     let transfers = run.table("transfers.csv");

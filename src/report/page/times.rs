@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The phases of a loop with their colours, in the order of a step.
-const PHASES: [(&str, &str); 12] = [
+const PHASES: [(&str, &str); 14] = [
     ("data", "f5"),
     ("upload", "f7"),
     ("forward", "f0"),
@@ -33,6 +33,8 @@ const PHASES: [(&str, &str); 12] = [
     ("validation", "f4"),
     ("log", "ink"),
     ("checkpoint", "f9"),
+    ("hand_over", "rest"),
+    ("digest", "rest"),
     ("other", "rest"),
 ];
 

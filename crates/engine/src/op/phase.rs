@@ -25,6 +25,10 @@ named! {
         Log = "log",
         /// Copying the state of the training for a checkpoint.
         Checkpoint = "checkpoint",
+        /// Giving several devices their steps, and being told that they are done.
+        HandOver = "hand_over",
+        /// Comparing what several devices hold.
+        Digest = "digest",
         /// All else within the loop.
         Other = "other",
     }

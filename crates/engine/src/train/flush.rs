@@ -49,13 +49,15 @@ impl TrainLoop<'_> {
         if self.group.size() == 1 {
             return Ok(());
         }
-        // The wait for steps counts as theirs, the wait for digests does not.
-        self.settle(Purpose::Parameters)?;
         let start = Instant::now();
+        // The wait for steps counts as theirs, the wait for digests does not.
+        let waited = self.settle(Purpose::Parameters)?;
         let digests = self.group.digests(self.values())?;
         self.group.settle(Purpose::Parameters, &mut self.clock, &mut self.metric_buffer.ends)?;
+        let time = start.elapsed().saturating_sub(waited);
         self.replicas.count += 1;
-        self.replicas.time += start.elapsed();
+        self.replicas.time += time;
+        self.clock.record(Phase::Digest, time);
         match digests.iter().position(|d| Some(d) != digests.first()) {
             None => Ok(()),
             Some(rank) => {

@@ -5,13 +5,13 @@ mod workers;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
     collective::Abort,
-    device::{Block, Clock, Device, DeviceError, Meters, PassKind, Purpose, Ran, RowReader},
-    program::{Accumulator, BufferId, Shard, Slice},
+    device::{Block, Clock, Device, DeviceError, Grain, Meters, PassKind, Purpose, Ran, RowReader},
+    program::{Accumulator, BufferId, Phase, Shard, Slice},
     units,
 };
 
@@ -203,8 +203,13 @@ impl DeviceGroup {
             let block = Block { work, step, position, offset, rows, steps, slot, hyper: &hyper };
             device.run(&block, clock, ends)
         };
-        let ran = self.timed(run, ends)?;
+        let start = Instant::now();
+        let (ran, busy) = self.timed(run, ends)?;
         self.workers.doing = format!("what follows step {last}");
+        // Times of blocks and of validations hold it.
+        if clock.grain == Grain::Phases && block.work == PassKind::Train {
+            clock.record(Phase::HandOver, start.elapsed().saturating_sub(busy));
+        }
         Ok(ran)
     }
 
@@ -218,7 +223,7 @@ impl DeviceGroup {
         if let Some(rank) = &mut self.alone {
             return rank.device.settle(purpose, clock, ends);
         }
-        self.timed(move |device, clock, ends| device.settle(purpose, clock, ends), ends)
+        self.timed(move |device, clock, ends| device.settle(purpose, clock, ends), ends).map(|(ran, _)| ran)
     }
 
     /// A digest of the slice on each device; see [`crate::device::digest()`].
@@ -262,21 +267,22 @@ impl DeviceGroup {
         }
     }
 
-    /// Work that each of several devices times by its own clock. After a failure only the first device is asked.
+    /// Work that each of several devices times by its own clock, and how long it took the first. After a failure only that one
+    /// is asked.
     fn timed(
         &mut self,
         work: impl Fn(&mut Device, &mut Clock, &mut Vec<f64>) -> Result<Ran, DeviceError> + Send + Sync + 'static,
         ends: &mut Vec<f64>,
-    ) -> Result<Ran, DeviceError> {
+    ) -> Result<(Ran, Duration), DeviceError> {
         let command = move |rank: &mut Rank| {
             let Some(clock) = &mut rank.clock else { return Ok(Default::default()) };
-            let mut ends = Vec::new();
-            work(&mut rank.device, clock, &mut ends).map(|ran| (ran, ends))
+            let (mut ends, start) = (Vec::new(), Instant::now());
+            work(&mut rank.device, clock, &mut ends).map(|ran| (ran, ends, start.elapsed()))
         };
         let all =
             if self.workers.failed { self.workers.run(1, command)? } else { self.workers.all(command)? };
-        let (ran, own) = all.into_iter().next().unwrap_or_default();
+        let (ran, own, busy) = all.into_iter().next().unwrap_or_default();
         ends.extend(own);
-        Ok(ran)
+        Ok((ran, busy))
     }
 }
