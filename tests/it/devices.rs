@@ -221,6 +221,25 @@ fn everything_that_virtual_devices_touch_is_labelled() {
     assert!(on(&place, 1, &[]).text("run.log").lines().all(|l| !l.contains("replicas")));
 }
 
+/// What the host does for several devices; for one there is no such work.
+#[test]
+fn handing_steps_over_and_comparing_devices_are_phases() {
+    let place = Sandbox::with_spec(&std::path::absolute("experiments/digits.toml").unwrap());
+    for (gpus, comparisons) in [(2, vec!["3"]), (1, vec![])] {
+        let count = format!("devices.num_gpus={gpus}");
+        let run = place.run(&["--virtual-gpus=2", &count, "trainer.max_epochs=3"]).ended_by(0);
+        let timing = || run.table("timing.csv").only("device", "virtual:0");
+        assert_eq!(timing().only("phase", "digest").column("count"), comparisons);
+        // A block at least for each epoch.
+        let blocks = timing().only("phase", "hand_over").f64s("count");
+        assert!(blocks.len() == comparisons.len() && blocks.iter().all(|count| *count >= 3.0), "{blocks:?}");
+        let seconds = |phase: &str| timing().only("phase", phase).f64s("total_s").iter().sum::<f64>();
+        let all: f64 = timing().f64s("total_s").iter().sum();
+        let of_loop = all - seconds("total") - seconds("warmup");
+        assert!((of_loop / seconds("total") - 1.0).abs() < 0.02, "{:?}", timing());
+    }
+}
+
 #[test]
 fn verbose_tells_what_comparing_replicas_cost() {
     let place = Sandbox::new(LINREG);
