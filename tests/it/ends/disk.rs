@@ -15,18 +15,29 @@ use std::{
 
 use safetensors::SafeTensors;
 
-use super::quiet;
+use super::{super::resume::copy, quiet};
 use crate::process::{Ended, Sandbox, Table};
 
 const SPEC: &str = r#"
 name = "short"
-data.synthetic_regression = { weights = [2.0, -3.4], train_rows = 64, validation_rows = 32 }
-model.layers = [{ linear = { out_features = 1 } }]
+data.csv = { path = "rows.csv", target = "y" }
+data.split = { validation = 0.25, test = 0.0834 }
+model.layers = [{ linear = { out_features = 2 } }]
+model.loss = "cross_entropy"
 optimizer.adam.lr = 0.1
 trainer.max_epochs = 2
 checkpoint = { every_epochs = 1, keep_last = 2 }
-logging.policy = "immediate"
+logging = { policy = "immediate", metrics = ["f1"] }
 "#;
+
+/// 64 rows to train on, 24 to validate on, 8 for a test.
+fn sandbox() -> Sandbox {
+    let rows: String =
+        (0..96).map(|i| format!("{}.5,{},{}\n", i % 13, i % 7, u8::from(i % 13 > 6))).collect();
+    let sandbox = Sandbox::new(SPEC);
+    fs::write(sandbox.path().join("rows.csv"), format!("a,b,y\n{rows}")).unwrap();
+    sandbox
+}
 
 const CALLS: [&str; 7] = ["write", "short", "fsync", "close", "rename", "mkdir", "open"];
 
@@ -106,6 +117,17 @@ fn lies(runs: &Path, code: Option<i32>, whole: &[PathBuf]) -> Vec<String> {
         let Some(whole) = whole.iter().find(|whole| whole.file_name() == Some(name)).or(whole.first()) else {
             continue;
         };
+        let [own, all] = [folder, whole].map(|folder| fs::read(folder.join("rows.csv")).ok());
+        if own.is_some() && own != all {
+            lies.push(format!("{}: rows.csv is torn", folder.display()));
+        }
+        let matrix = fs::read_to_string(folder.join("confusion.csv")).ok();
+        if matrix.as_ref().is_some_and(|text| text.matches('\n').count() != 3) {
+            lies.push(format!("{}: confusion.csv is torn", folder.display()));
+        }
+        if code == Some(0) && (own.is_none() || matrix.is_none()) {
+            lies.push(format!("{}: exit code 0 without rows.csv or confusion.csv", folder.display()));
+        }
         let says_finished = status(folder) == "finished";
         let at = name.to_string_lossy();
         if (says_finished || code == Some(0)) && rows(folder) != rows(whole) {
@@ -126,31 +148,66 @@ fn lies(runs: &Path, code: Option<i32>, whole: &[PathBuf]) -> Vec<String> {
             lies.push(format!("{at}: exit code 0 without all models"));
         }
     }
+    lies.extend(sweep_lies(runs, code));
+    lies
+}
+
+/// Trials that a sweep's table calls finished and their own summaries do not; and with exit code 0 all others.
+fn sweep_lies(runs: &Path, code: Option<i32>) -> Vec<String> {
+    let folders = fs::read_dir(runs.join("short")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut lies = Vec::new();
+    for folder in folders {
+        let Ok(text) = fs::read_to_string(folder.join("sweep.csv")) else { continue };
+        let table = Table::read(text.rsplit_once('\n').unwrap_or_default().0);
+        for row in 0..table.rows.len() {
+            let says_finished = table.cell(row, "status") == "finished";
+            let has_finished = status(&folder.join(table.cell(row, "folder"))) == "finished";
+            if says_finished && !has_finished || code == Some(0) && !says_finished {
+                lies.push(format!("sweep.csv: trial {row} is {}", table.cell(row, "status")));
+            }
+        }
+    }
     lies
 }
 
 /// Fails each call of each kind once, and looks at what is left.
 fn every_call(overrides: &[&str]) {
-    let sandbox = Sandbox::new(SPEC);
+    let sandbox = sandbox();
     let Some(library) = library(&sandbox) else { return };
     let (mut command, whole) = on_disk(&sandbox, &library, overrides);
     assert_eq!(command.output().unwrap().status.code(), Some(0));
     let whole = runs_below(&whole);
+    each_failing(sandbox.path(), &|fail, _| {
+        let (mut command, runs) = on_disk(&sandbox, &library, overrides);
+        let output = fail(&mut command).stdin(Stdio::null()).output().unwrap();
+        let told = lies(&runs, output.status.code(), &whole);
+        fs::remove_dir_all(&runs).unwrap_or_default();
+        told
+    });
+}
+
+/// Sets what fails in a command.
+type Fail<'a> = &'a dyn Fn(&mut Command) -> &mut Command;
+
+/// Has each call of each kind fail once, until there are no more of them; `look` runs the command, in a place of its own
+/// where it needs one, and says what is wrong.
+fn each_failing(marks: &Path, look: &(dyn Fn(Fail<'_>, &str) -> Vec<String> + Sync)) {
     let of_call = |call: &str| {
-        let mark = sandbox.path().join(format!("mark-{call}"));
+        let mark = marks.join(format!("mark-{call}"));
         let mut lies_told = Vec::new();
         for n in 1.. {
-            let (mut command, runs) = on_disk(&sandbox, &library, overrides);
-            command.env("DISK_CALL", call).env("DISK_N", n.to_string());
-            command.env("DISK_ERROR", error_of(call)).env("DISK_MARK", &mark);
-            let output = command.stdin(Stdio::null()).output().unwrap();
-            let told = lies(&runs, output.status.code(), &whole).into_iter();
-            lies_told.extend(told.map(|lie| format!("{call} {n}: {lie}")));
+            let told = look(
+                &|command| {
+                    command.env("DISK_CALL", call).env("DISK_N", n.to_string());
+                    command.env("DISK_ERROR", error_of(call)).env("DISK_MARK", &mark)
+                },
+                &format!("{call}-{n}"),
+            );
+            lies_told.extend(told.into_iter().map(|lie| format!("{call} {n}: {lie}")));
             if fs::remove_file(&mark).is_err() {
-                assert!(n > 1, "there was no {call}");
+                assert!(n > 1 || !["write", "open"].contains(&call), "there was no {call}");
                 break;
             }
-            fs::remove_dir_all(&runs).unwrap_or_default();
         }
         lies_told
     };
@@ -169,6 +226,85 @@ fn no_failed_call_of_a_run_is_hidden() {
 #[test]
 fn no_failed_call_of_a_sweep_is_hidden() {
     every_call(&["optimizer.adam.lr=0.1,0.2", "~checkpoint"]);
+}
+
+/// A run that gets more epochs: whatever fails, a second try ends as the run that had them from the start.
+#[test]
+fn no_failed_call_of_a_resume_is_hidden() {
+    let sandbox = sandbox();
+    let Some(library) = library(&sandbox) else { return };
+    let longer = ["trainer.max_epochs=4", "checkpoint.keep_last=1"];
+    let whole = sandbox.run(&longer).ended_by(0).0;
+    let part = sandbox.run(&["checkpoint.keep_last=1"]).ended_by(0).0;
+    each_failing(sandbox.path(), &|fail, at| {
+        let runs = sandbox.path().join(format!("resumed-{at}"));
+        let run = runs.join("run");
+        copy(&part, &run);
+        let mut command = sandbox.command(&["run", "-q", "--resume", run.to_str().unwrap(), longer[0]]);
+        command.env("LD_PRELOAD", &library).env("DISK_PATH", &runs);
+        let code = fail(&mut command).stdin(Stdio::null()).output().unwrap().status.code();
+        let mut told = Vec::new();
+        let is_whole =
+            || rows(&run) == rows(&whole) && models(&run) == models(&whole) && status(&run) == "finished";
+        if code == Some(0) && !is_whole() {
+            told.push("exit code 0, and another result".to_owned());
+        }
+        if code != Some(0)
+            && status(&run) == "finished"
+            && rows(&run) != rows(&whole)
+            && rows(&run) != rows(&part)
+        {
+            told.push("finished, with cut rows".to_owned());
+        }
+        let again = sandbox.runner(&["run", "-q", "--resume", run.to_str().unwrap(), longer[0]]);
+        if code != Some(0) && !is_whole() {
+            told.push(format!("another result after a second try: {}", again.stderr));
+        }
+        fs::remove_dir_all(&runs).unwrap();
+        told
+    });
+}
+
+/// What other commands write is whole, or is not there, and the exit code says which.
+#[test]
+fn no_failed_call_of_other_commands_is_hidden() {
+    let sandbox = sandbox();
+    let Some(library) = library(&sandbox) else { return };
+    let run = sandbox.run(&[]).ended_by(0).0.display().to_string();
+    let commands: [&[&str]; 4] = [
+        &["predict", &run, "rows.csv", "-o"],
+        &["evaluate", &run, "rows.csv", "--confusion"],
+        &["export", &run, "--onnx"],
+        &["report", &run, "-o"],
+    ];
+    for (place, command) in commands.into_iter().enumerate() {
+        let to = |name: &str| {
+            let folder = sandbox.path().join(format!("to-{place}-{name}"));
+            fs::create_dir(&folder).unwrap();
+            (folder.clone(), folder.join("out"))
+        };
+        let (_, file) = to("whole");
+        let ended = sandbox.runner(&[command, &[file.to_str().unwrap()]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let whole = fs::read(&file).unwrap();
+        each_failing(sandbox.path(), &|fail, at| {
+            let (folder, file) = to(at);
+            let mut runner = sandbox.command(&[command, &[file.to_str().unwrap()]].concat());
+            runner.env("LD_PRELOAD", &library).env("DISK_PATH", &folder);
+            let code = fail(&mut runner).stdin(Stdio::null()).output().unwrap().status.code();
+            let written = fs::read(&file).ok();
+            // A page has the time at which it was made.
+            let is_whole =
+                |found: &Vec<u8>| *found == whole || command[0] == "report" && found.len() == whole.len();
+            let is_lie = match code {
+                Some(0) => !written.as_ref().is_some_and(is_whole),
+                Some(1) => written.is_some(),
+                _ => true,
+            };
+            let left = fs::read_dir(&folder).unwrap().count();
+            is_lie.then(|| format!("{command:?}: exit code {code:?}, {left} files")).into_iter().collect()
+        });
+    }
 }
 
 /// A starter that could not be written whole does not block the next try.
@@ -204,7 +340,7 @@ fn rebuild_inode(image: &Path, inode: u64, to: &Path) {
 
 #[test]
 fn a_finished_run_outlives_a_loss_of_power() {
-    let sandbox = Sandbox::new(SPEC);
+    let sandbox = sandbox();
     let Some(library) = library(&sandbox) else { return };
     for overrides in [&[][..], &["optimizer.adam.lr=0.1,0.2"]] {
         let (mut command, runs) = on_disk(&sandbox, &library, overrides);
@@ -229,7 +365,7 @@ fn a_finished_run_outlives_a_loss_of_power() {
 /// Power is lost while a run saves checkpoint after checkpoint: it goes on from one of them.
 #[test]
 fn a_checkpoint_outlives_a_loss_of_power() {
-    let sandbox = Sandbox::new(SPEC);
+    let sandbox = sandbox();
     let Some(library) = library(&sandbox) else { return };
     let long = ["trainer.max_epochs=100000", "checkpoint.every_epochs=5"];
     let mut resumed = 0;

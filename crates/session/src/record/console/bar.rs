@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use super::plain;
-use crate::event::{Header, Progress};
+use crate::event::{Best, Header, Progress};
 
 /// Shorter runs draw no bar.
 const PATIENCE_S: f64 = 0.25;
@@ -32,7 +32,7 @@ impl Bar {
     pub(super) fn show(
         &mut self,
         header: &Header,
-        (progress, best): (&Progress, Option<f64>),
+        (progress, best): (&Progress, Option<Best>),
         width: usize,
         err: &mut dyn Write,
     ) {
@@ -57,8 +57,8 @@ impl Bar {
     }
 }
 
-/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, best validation 0.01100, 5.126 M rows/s, 12.3 s left`.
-fn line(header: &Header, progress: &Progress, best: Option<f64>) -> String {
+/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3 s left`.
+fn line(header: &Header, progress: &Progress, best: Option<Best>) -> String {
     let done = (plain::share(header, progress) * CELLS as f64) as usize; // a share of 1 at most
     let cells = CELLS as usize;
     let (head, rest) = if done < cells { ("╸", cells - done - 1) } else { ("", 0) };

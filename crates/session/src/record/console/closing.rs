@@ -131,7 +131,7 @@ fn best_in_words(outcome: &Outcome) -> Option<String> {
         }
         metric => (format!("{metric} {}", units::number(value)), step == outcome.steps),
     };
-    (!is_last).then(|| format!("best {words} in epoch {}", units::count(epoch)))
+    (!is_last).then(|| format!("best {words} in epoch {}, step {}", units::count(epoch), units::count(step)))
 }
 
 /// The training loss of the last epoch.
@@ -180,7 +180,7 @@ mod tests {
           steps            6 in 2 epochs, 400 ms
           speed            15.00 steps/s, 400.0 rows/s
           train loss       1.750, the mean of the last epoch
-          validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1  █▁▂
+          validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1, step 3  █▁▂
           bound by         log, 64.0 % of the training time
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");

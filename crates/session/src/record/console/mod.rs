@@ -24,7 +24,7 @@ use terminal_size::terminal_size_of;
 
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::{
-    event::{Event, Header, Level, Outcome, Progress, ValidationRow},
+    event::{Best, Event, Header, Level, Outcome, Progress, ValidationRow},
     host::{escape_line, escape_uncoloured},
 };
 
@@ -96,8 +96,8 @@ pub struct Console {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     bar: Bar,
-    /// The best value of the monitored metric.
-    best: Option<f64>,
+    /// The best validation by the monitored metric.
+    best: Option<Best>,
     /// Every validation loss.
     curve: Vec<f64>,
     pace: PrintInterval,
@@ -173,8 +173,11 @@ impl Console {
 
     fn see_best(&mut self, row: &ValidationRow) {
         let Some(monitor) = self.header.as_ref().and_then(|header| header.monitor) else { return };
-        let values = self.best.into_iter().chain(row.value(monitor));
-        self.best = values.min_by(|a, b| monitor.cost(*a).total_cmp(&monitor.cost(*b)));
+        let value = row.value(monitor).filter(|value| value.is_finite());
+        let is_better = |best: Best, value| monitor.cost(value) < monitor.cost(best.value);
+        if let Some(value) = value.filter(|value| self.best.is_none_or(|best| is_better(best, *value))) {
+            self.best = Some(Best { monitor, value, epoch: row.epoch, step: row.step, is_restored: false });
+        }
         if let (Some(trial), Some(value)) = (&self.options.trial, row.value(monitor)) {
             trial.line.validated((trial.number, &trial.values), monitor, value);
         }

@@ -2,7 +2,7 @@
 
 use super::super::summary::per_second;
 use crate::{
-    event::{Header, Progress, ValidationRow},
+    event::{Best, Header, Progress, ValidationRow},
     spec::Monitor,
     units,
 };
@@ -16,8 +16,8 @@ const SHORTEST_S: f64 = 0.25;
 /// Approximate number of validation lines of a long run.
 const LINES: u64 = 20;
 
-/// `epoch 3/10, loss 0.01234, best validation 0.01100, 5.126 M rows/s, 12.3 s left`.
-pub(super) fn progress(header: &Header, progress: &Progress, best: Option<f64>) -> String {
+/// `epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3 s left`.
+pub(super) fn progress(header: &Header, progress: &Progress, best: Option<Best>) -> String {
     let epoch = units::count(progress.epoch);
     // Unknown if the run is limited by time.
     let mut words = vec![match header.max_time_s {
@@ -27,13 +27,10 @@ pub(super) fn progress(header: &Header, progress: &Progress, best: Option<f64>) 
     if let Some(loss) = progress.loss {
         words.push(format!("loss {}", units::number(loss.into())));
     }
-    if let Some(best) = best {
-        let best = if header.monitor == Some(Monitor::ValidationAccuracy) {
-            units::percent(best)
-        } else {
-            units::number(best)
-        };
-        words.push(format!("best validation {best}"));
+    if let Some(Best { monitor, value, epoch, step, .. }) = best {
+        let is_share = monitor == Monitor::ValidationAccuracy;
+        let value = if is_share { units::percent(value) } else { units::number(value) };
+        words.push(format!("best {value} in epoch {}, step {}", units::count(epoch), units::count(step)));
     }
     if let Some(rate) = per_second(progress.samples, progress.train_s) {
         words.push(format!("{} rows/s", units::rate(rate)));
@@ -99,8 +96,8 @@ mod tests {
         let some =
             Progress { step: 2, epoch: 1, samples: 64, train_s: 0.5, elapsed_s: 1.0, loss: Some(0.25) };
         assert_eq!(
-            progress(&sample::header(), &some, Some(0.05)),
-            "epoch 1/2, loss 0.2500, best validation 0.05000, 128.0 rows/s, 2.00 s left"
+            progress(&sample::header(), &some, sample::outcome().best),
+            "epoch 1/2, loss 0.2500, best 0.05000 in epoch 1, step 3, 128.0 rows/s, 2.00 s left"
         );
         let none = Progress { step: 0, epoch: 1, samples: 0, train_s: 0.0, elapsed_s: 0.0, loss: None };
         assert_eq!(progress(&sample::header(), &none, None), "epoch 1/2");
