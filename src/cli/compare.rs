@@ -1,6 +1,9 @@
 //! `runner compare PATH ...`: runs side by side, the best first.
 
-use super::{args::CompareOptions, run::terminal_width};
+use super::{
+    args::{CompareOptions, ExportFormat},
+    run::terminal_width,
+};
 use crate::{
     report::{Comparison, Format, Question, ReportError, against, gate},
     run::{Exit, print, print_bytes, print_error, print_json, print_stderr},
@@ -60,6 +63,13 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         // The comparison on the screen says so in its first line.
         for words in comparison.warning().into_iter().chain(comparison.builds()) {
             print_stderr(&format!("warning: {words}\n"));
+        }
+        if format == ExportFormat::Hyperfine {
+            if !question.by.is_empty() {
+                let message = "`--export hyperfine` has a result for each configuration, and none for `--by`";
+                return Err(ReportError::Query { message: message.to_owned(), hint: None });
+            }
+            return Ok(print_json(&comparison.export_times()));
         }
         let Some(format) = format.format() else {
             return Ok(print_bytes(&comparison.export_parquet(&question)?));

@@ -18,6 +18,7 @@ mod gpu_measure;
 mod gpus;
 mod hosts;
 mod http;
+mod keys;
 mod launch;
 mod link;
 mod machine;

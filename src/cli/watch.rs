@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{args::WatchOptions, at_work::AtWork, runs::refuse};
+use super::{args::WatchOptions, at_work::AtWork, keys::Keys, runs::refuse};
 use crate::{
     host::{ViewerSignals, escape_controls, escape_line, escape_uncoloured},
     record::RunDir,
@@ -29,7 +29,7 @@ const LEAST_LINES: usize = 4;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Runs the command until nothing is at work, nobody reads what it prints, or a signal ends it.
+/// Runs the command until nothing is at work, nobody reads what it prints, or a signal or `q` ends it.
 pub fn watch(options: &WatchOptions) -> Exit {
     follow_files(true);
     match look(&options.path) {
@@ -43,7 +43,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let is_terminal = io::stdout().is_terminal();
     let (mut line, mut screen, mut has_failed) = (String::new(), Screen::new(), false);
     // What stays in the terminal is of all rows.
-    while (!moment.is_over || share_read() < 1.0) && screen.signals.count() == 0 {
+    while (!moment.is_over || share_read() < 1.0) && !screen.is_to_end() {
         let begun = Instant::now();
         if is_terminal {
             screen.draw(&moment, &options.metric)?;
@@ -52,7 +52,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
         let rest = EVERY.max(begun.elapsed() * LEAST_REST);
-        while begun.elapsed() < rest && screen.signals.count() == 0 {
+        while begun.elapsed() < rest && !screen.is_to_end() {
             screen.rest();
         }
         match look(&options.path) {
@@ -77,6 +77,9 @@ pub(super) fn look(path: &str) -> Result<Moment, ReportError> {
 /// A screen of its own in the terminal, from the first frame on.
 pub(super) struct Screen {
     is_entered: bool,
+    keys: Option<Keys>,
+    /// Whether `q` was pressed.
+    is_left: bool,
     at_work: AtWork,
     pub(super) signals: Arc<ViewerSignals>,
 }
@@ -84,12 +87,19 @@ pub(super) struct Screen {
 impl Screen {
     /// From now on signals are counted, and end nothing.
     pub(super) fn new() -> Self {
-        Self { is_entered: false, at_work: AtWork::default(), signals: ViewerSignals::listen() }
+        let (at_work, signals) = (AtWork::default(), ViewerSignals::listen());
+        Self { is_entered: false, keys: None, is_left: false, at_work, signals }
+    }
+
+    /// By a signal, or by `q`.
+    fn is_to_end(&self) -> bool {
+        self.is_left || self.signals.count() > 0
     }
 
     /// Waits a moment, or as long as Ctrl-Z asks, with the terminal given back.
     pub(super) fn rest(&mut self) {
         thread::sleep(Duration::from_millis(20));
+        self.is_left |= self.keys.as_ref().is_some_and(|keys| keys.pressed(b"qQ"));
         let signals = Arc::clone(&self.signals);
         signals.pause(|| _ = self.leave());
     }
@@ -97,6 +107,9 @@ impl Screen {
     /// Draws the whole screen: each line replaces the one before it.
     pub(super) fn draw(&mut self, moment: &Moment, metric: &str) -> Result<(), Exit> {
         let enter = if std::mem::replace(&mut self.is_entered, true) { "" } else { ENTER };
+        if !enter.is_empty() {
+            self.keys = Keys::listen();
+        }
         let machine = self.at_work.line(&moment.folder);
         let text = text(moment, machine.as_deref(), metric);
         let (width, height) = size();
@@ -106,6 +119,7 @@ impl Screen {
 
     /// Gives back what stood there before.
     pub(super) fn leave(&mut self) -> Result<(), Exit> {
+        self.keys = None;
         if std::mem::take(&mut self.is_entered) { as_it_is(LEAVE) } else { Ok(()) }
     }
 }

@@ -51,9 +51,8 @@ pub fn predict_validation(trained: &Trained) -> Result<Option<Predicted>, Predic
         (Scores::Classes(classes), Some(names)) => Predicted::Classes { of, names, counts: classes.counts },
         (Scores::Classes(_), None) => return Ok(None),
         (Scores::Numbers(errors), _) => {
-            let mut names = trained.data.target_names().into_iter();
             let targets = errors.iter().zip(&scales).enumerate().map(|(target, (errors, scale))| Pairs {
-                name: names.next().unwrap_or_else(|| "target".to_owned()),
+                name: trained.data.target_name(target).unwrap_or_else(|| "target".to_owned()),
                 points: kept
                     .iter()
                     .map(|(actual, predicted)| {

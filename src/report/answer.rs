@@ -207,6 +207,7 @@ impl Comparison {
         let numbers = |title: &str, cell: &dyn Fn(&Candidate) -> String| {
             Column::of_numbers(title, shown.iter().map(|setting| cell(setting)))
         };
+        let exact = |figure: fn(&Candidate) -> Option<f64>| shown.iter().map(move |setting| figure(setting));
         let mut columns = vec![numbers("#", &|s| self.number(s.places[0]).to_string())];
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         for (key, title) in short(&keys).into_iter().enumerate() {
@@ -216,7 +217,8 @@ impl Comparison {
         if shown.iter().any(|setting| setting.samples.len() > 1) {
             columns.push(numbers("n", &|setting| setting.samples.len().to_string()));
         }
-        columns.push(numbers(&metric.name, &|setting| metric.with_interval(setting.value, setting.interval)));
+        let values = numbers(&metric.name, &|setting| metric.with_interval(setting.value, setting.interval));
+        columns.push(values.with_exact(exact(|setting| Some(setting.value))));
         if ranking.settings.len() > 1 {
             let against = |setting: &Candidate| match setting.difference {
                 None => "best".to_owned(),
@@ -225,10 +227,12 @@ impl Comparison {
                     interval => metric.with_interval(difference.mean, interval),
                 },
             };
-            columns.push(numbers("vs best", &against));
+            let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
+            columns.push(numbers("vs best", &against).with_exact(exact));
         }
         if ranking.pairs > 0 {
-            columns.push(numbers("p", &|setting| setting.p.map(p_value).unwrap_or_default()));
+            let words = numbers("p", &|setting| setting.p.map(p_value).unwrap_or_default());
+            columns.push(words.with_exact(exact(|setting| setting.p)));
         }
         columns
     }
@@ -306,18 +310,6 @@ impl Comparison {
         };
         let words: Vec<String> = grouped(ended).iter().map(word).collect();
         if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }
-    }
-}
-
-impl Ranking {
-    /// `#12 lr 0.03 width 32`.
-    pub(super) fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
-        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let values = short(&keys).into_iter().zip(&setting.values);
-        // A key that varies only where others have given values has none elsewhere.
-        let values = values.filter(|(_, value)| !value.is_empty());
-        let values: String = values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
-        format!("#{}{values}", comparison.number(setting.places[0]))
     }
 }
 

@@ -40,10 +40,11 @@ pub(super) fn best(run: &Run) -> String {
 /// The best of each run; the title names what all monitor, else each cell does.
 pub(super) fn column(runs: &[Run]) -> Column {
     let names = distinct(runs.iter().filter(|run| run.figure("best_value").is_some()).map(name));
-    match &names[..] {
+    let column = match &names[..] {
         [name] => Column::of_numbers(&format!("best {name}"), runs.iter().map(value)),
         _ => Column::of_numbers("best", runs.iter().map(best)),
-    }
+    };
+    column.with_exact(runs.iter().map(|run| run.number("best_value")))
 }
 
 fn name(run: &Run) -> String {

@@ -18,9 +18,7 @@ const TELLING: [&str; 2] = ["kind", "name"];
 /// The columns of a comparison: number, axes, figures. Runs are called `thing`, and counted from `first`.
 pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec<Column> {
     let runs = &comparison.runs;
-    let number = |column: &'static str, word: fn(f64) -> String| {
-        move |run: &Run| run.number(column).map(word).unwrap_or_default()
-    };
+    let number = |column: &'static str| move |run: &Run| run.number(column);
     let mut columns = Columns::new(runs);
     columns.extend([Column::of_numbers(thing, (first..first + runs.len()).map(|number| number.to_string()))]);
     let swept = runs.iter().all(|run| !run.axes.is_empty());
@@ -42,17 +40,17 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
         None => run.status.clone(),
     });
     columns.words("devices", Run::devices);
-    columns.numbers(steps, number("steps", |value| units::count(value as u64)));
-    columns.numbers("train loss", number("epoch_train_loss", units::number));
-    columns.numbers("validation loss", number("final_validation_loss", units::number));
+    columns.figures(steps, |value| units::count(value as u64), number("steps"));
+    columns.figures("train loss", units::number, number("epoch_train_loss"));
+    columns.figures("validation loss", units::number, number("final_validation_loss"));
     columns.extend([best::column(runs)]);
-    columns.numbers("validation accuracy", number("final_validation_accuracy", units::percent));
-    columns.numbers(time, number("train_s", units::seconds));
-    columns.numbers(rate, number("steps_per_s", units::rate));
+    columns.figures("validation accuracy", units::percent, number("final_validation_accuracy"));
+    columns.figures(time, units::seconds, number("train_s"));
+    columns.figures(rate, units::rate, number("steps_per_s"));
     columns
         .extend([speeds::column(&comparison.ratios(), &kinds, |place| format!("{thing} {}", place + first))]);
-    columns.numbers("logging", number("logging_share", units::percent));
-    columns.numbers("h2d", number("bytes_h2d", |value| units::bytes(value as u64)));
-    columns.numbers("d2h", number("bytes_d2h", |value| units::bytes(value as u64)));
+    columns.figures("logging", units::percent, number("logging_share"));
+    columns.figures("h2d", |value| units::bytes(value as u64), number("bytes_h2d"));
+    columns.figures("d2h", |value| units::bytes(value as u64), number("bytes_d2h"));
     columns.known()
 }

@@ -7,6 +7,7 @@ use super::{
     answer::Question,
     columns,
     comparison::Comparison,
+    configurations::Configuration,
     curve::CurveDifference,
     grid::{Column, Columns},
     key::WORDS,
@@ -15,6 +16,9 @@ use super::{
     run::Run,
 };
 use crate::record::{Lines, summary_columns};
+
+/// The column of an export of times: what a run trained, without its start.
+const TIME: &str = "train_s";
 
 /// The formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,34 @@ impl Comparison {
     /// The question names a column that no run has.
     pub fn export_groups(&self, question: &Question, format: Format) -> Result<String, ReportError> {
         Ok(written(&self.groups(question)?, format))
+    }
+
+    /// Times of training, a result for each configuration, as hyperfine writes those of commands.
+    pub fn export_times(&self) -> String {
+        let result = |configuration: &Configuration| {
+            let run = configuration.first(&self.runs);
+            let median = configuration.estimate(&self.runs, TIME)?.median;
+            let times = configuration.places.iter().filter_map(|&place| self.runs[place].number(TIME));
+            let times: Vec<f64> = times.collect();
+            let count = times.len() as f64;
+            let mean = times.iter().sum::<f64>() / count;
+            let squares: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
+            let axes = || configuration.axes.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+            let words = axes().map(|(key, value)| format!("{key}={value}"));
+            let command: Vec<String> = run.axis("name").map(str::to_owned).into_iter().chain(words).collect();
+            Some(json!({
+                "command": command.join(" "),
+                "mean": mean,
+                "stddev": (times.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
+                "median": median,
+                "min": times.iter().copied().reduce(f64::min),
+                "max": times.iter().copied().reduce(f64::max),
+                "times": times,
+                "parameters": axes().map(|(key, value)| (key.to_owned(), json!(value))).collect::<Value>(),
+            }))
+        };
+        let results: Value = self.configurations.iter().filter_map(result).collect();
+        format!("{:#}\n", json!({ "results": results }))
     }
 
     fn groups(&self, question: &Question) -> Result<Vec<Column>, ReportError> {

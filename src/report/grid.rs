@@ -19,13 +19,15 @@ pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
 const MOST_SIDE_BY_SIDE: usize = 4;
 
 /// A column of a table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Column {
     pub(super) title: String,
     /// Whether it holds numbers, to stand on the right.
     pub(super) numeric: bool,
     /// One per row.
     pub(super) cells: Vec<String>,
+    /// What the cells are rounded from, by which a page sorts them; empty where cells say all.
+    pub(super) exact: Vec<Option<f64>>,
 }
 
 impl Column {
@@ -38,11 +40,22 @@ impl Column {
     /// Keeps these of its cells, in this order.
     pub(super) fn pick(&mut self, rows: &[usize]) {
         self.cells = rows.iter().map(|&row| self.cells[row].clone()).collect();
+        self.exact = rows.iter().filter_map(|&row| self.exact.get(row).copied()).collect();
+    }
+
+    /// A column of words.
+    pub(super) fn of_words(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
+        Self { title: title.to_owned(), cells: cells.into_iter().collect(), ..Self::default() }
     }
 
     /// A column that stands on the right.
     pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
-        Self { title: title.to_owned(), numeric: true, cells: cells.into_iter().collect() }
+        Self { numeric: true, ..Self::of_words(title, cells) }
+    }
+
+    /// The same, with what its cells are rounded from.
+    pub(super) fn with_exact(self, exact: impl IntoIterator<Item = Option<f64>>) -> Self {
+        Self { exact: exact.into_iter().collect(), ..self }
     }
 }
 
@@ -62,8 +75,19 @@ impl<'a, T> Columns<'a, T> {
     }
 
     pub(super) fn words(&mut self, title: &str, cell: impl Fn(&T) -> String) {
-        let cells = self.rows.iter().map(cell).collect();
-        self.columns.push(Column { title: title.to_owned(), numeric: false, cells });
+        self.columns.push(Column::of_words(title, self.rows.iter().map(cell)));
+    }
+
+    /// Numbers, rounded by `word`.
+    pub(super) fn figures(
+        &mut self,
+        title: &str,
+        word: impl Fn(f64) -> String,
+        figure: impl Fn(&T) -> Option<f64>,
+    ) {
+        let figures = || self.rows.iter().map(&figure);
+        let cells = figures().map(|figure| figure.map(&word).unwrap_or_default());
+        self.columns.push(Column::of_numbers(title, cells).with_exact(figures()));
     }
 
     pub(super) fn extend(&mut self, columns: impl IntoIterator<Item = Column>) {
@@ -112,8 +136,8 @@ fn escaped(columns: &[Column]) -> Vec<Column> {
     let escape = |text: &String| escape_line(text).into_owned();
     let column = |column: &Column| Column {
         title: escape(&column.title),
-        numeric: column.numeric,
         cells: column.cells.iter().map(escape).collect(),
+        ..column.clone()
     };
     columns.iter().map(column).collect()
 }
@@ -144,15 +168,9 @@ fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
 /// The table turned: a row per figure.
 fn turned(columns: &[Column]) -> Vec<Column> {
     let Some((first, rest)) = columns.split_first() else { return Vec::new() };
-    let titles = Column {
-        title: first.title.clone(),
-        numeric: false,
-        cells: rest.iter().map(|column| column.title.clone()).collect(),
-    };
-    let runs = first.cells.iter().enumerate().map(|(place, title)| Column {
-        title: title.clone(),
-        numeric: true,
-        cells: rest.iter().map(|column| column.cells[place].clone()).collect(),
+    let titles = Column::of_words(&first.title, rest.iter().map(|column| column.title.clone()));
+    let runs = first.cells.iter().enumerate().map(|(place, title)| {
+        Column::of_numbers(title, rest.iter().map(|column| column.cells[place].clone()))
     });
     std::iter::once(titles).chain(runs).collect()
 }

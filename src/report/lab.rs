@@ -48,8 +48,8 @@ impl Table {
     fn columns(&self, keys: &[&str], (thing, first): (&str, usize)) -> (Vec<Column>, usize) {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
-            let cells = self.rows.iter().map(|(key, _)| key[place].clone()).collect();
-            columns.push(Column { title: (*title).to_owned(), numeric: false, cells });
+            let cells = self.rows.iter().map(|(key, _)| key[place].clone());
+            columns.push(Column::of_words(title, cells));
         }
         // Omits what all runs lack.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));

@@ -8,12 +8,13 @@ use super::{
     configurations::{Configuration, FINISHED, STOPPED},
     difference_of_means::{MeanDifference, Sample},
     grouping::{distinct, grouped},
-    key::Key,
+    key::{Key, short},
     metric::Metric,
     run::{REPEAT, Run, SAME_AS, SEEDS},
     statistics::Estimate,
     student::holm,
 };
+use crate::host::escape_line;
 
 /// Finished runs that differ in nothing but the seed, or in what `--by` folds.
 pub(super) struct Candidate {
@@ -113,6 +114,32 @@ impl Ranking {
         let left_out = places.iter().copied().filter(|&place| !is_ranked(&runs[place]));
         let left_out = left_out.filter(|&place| runs[place].status != SAME_AS).collect();
         Ok(Self { metric: metric.clone(), keys, settings, pairs, each, status, left_out })
+    }
+
+    /// `#12 lr 0.03 width 32`.
+    pub(super) fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
+        self.name_of(comparison, setting.places[0], setting.values.iter().map(String::as_str))
+    }
+
+    /// The same of a run without a place, with how it ended.
+    pub(super) fn name_left_out(&self, comparison: &Comparison, place: usize) -> String {
+        let run = &comparison.runs[place];
+        let values = self.keys.iter().map(|key| run.axis(key).unwrap_or_default());
+        format!("{}, {}", self.name_of(comparison, place, values), run.status)
+    }
+
+    fn name_of<'a>(
+        &self,
+        comparison: &Comparison,
+        place: usize,
+        values: impl Iterator<Item = &'a str>,
+    ) -> String {
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        let values = short(&keys).into_iter().zip(values);
+        // A key that varies only where others have given values has none elsewhere.
+        let values = values.filter(|(_, value)| !value.is_empty());
+        let values: String = values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
+        format!("#{}{values}", comparison.number(place))
     }
 
     /// Settings with fewer seeds than the best: they are ranked last.

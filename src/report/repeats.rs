@@ -158,7 +158,7 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
     let mut columns: Vec<Column> = keys.into_iter().map(column).collect();
     let devices: Vec<String> = firsts.iter().map(|run| run.devices()).collect();
     if devices.windows(2).any(|pair| pair[0] != pair[1]) {
-        columns.push(Column { title: "devices".to_owned(), numeric: false, cells: devices });
+        columns.push(Column::of_words("devices", devices));
     }
     columns
 }

@@ -14,7 +14,7 @@ use super::{
     sweep,
     text::status_in_words,
 };
-use crate::units;
+use crate::{spec::duration, units};
 
 /// Trials at work that are shown one by one.
 const MOST_TRIALS: usize = 6;
@@ -74,7 +74,8 @@ impl Moment {
 /// `epoch 3 of 20, step 54, 1.2 k steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
 fn progress(run: &Run, is_over: bool) -> String {
     let mut parts = Vec::new();
-    let planned = run.axis("trainer.max_epochs").and_then(|text| text.parse::<f64>().ok());
+    let limit = |key: &str| run.axis(key).and_then(|text| text.parse::<f64>().ok());
+    let planned = limit("trainer.max_epochs");
     let metrics = run.metrics.as_deref().and_then(|path| live::metrics(path).ok());
     if let Some(figure) = run.figure("epochs") {
         let planned =
@@ -86,9 +87,20 @@ fn progress(run: &Run, is_over: bool) -> String {
     {
         parts.push(format!("step {}", units::count(step)));
         parts.push(format!("{} steps/s", units::rate(step as f64 / elapsed_s)));
-        let done = epoch as f64 - if is_validation { 0.0 } else { 1.0 };
-        if let Some(planned) = planned.filter(|planned| !is_over && done > 0.0 && *planned > done) {
-            parts.push(format!("about {} left", units::seconds(elapsed_s / done * (planned - done))));
+        let epochs = epoch as f64 - if is_validation { 0.0 } else { 1.0 };
+        let rest = |planned: Option<f64>, done: f64| {
+            planned.filter(|_| done > 0.0).map(|planned| elapsed_s / done * (planned - done))
+        };
+        let most = run.axis("trainer.max_time").and_then(duration::parse);
+        let left = [
+            rest(planned, epochs),
+            rest(limit("trainer.max_steps"), step as f64),
+            most.map(|most| most.as_secs_f64() - elapsed_s),
+        ];
+        // The first of these ends it.
+        let left = left.into_iter().flatten().reduce(f64::min);
+        if let Some(left) = left.filter(|left| !is_over && *left > 0.0) {
+            parts.push(format!("about {} left", units::seconds(left)));
         }
     }
     if let Some(value) = run.learned(run.monitor()) {

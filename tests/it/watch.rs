@@ -83,6 +83,46 @@ fn a_sweep_is_shown_with_the_states_of_its_trials() {
     assert_eq!(place.runner(&["watch", "none"]).code, Some(2));
 }
 
+/// The limit that comes first counts, of which the epochs of an endless run are none.
+#[test]
+fn the_time_left_is_that_of_the_first_limit() {
+    let place = Sandbox::new(super::run::LINREG);
+    for limit in ["trainer.max_time=\"1h\"", "trainer.max_steps=100000000000"] {
+        let (command, runs) = place.prepared(&[&ENDLESS[..], &[limit]].concat());
+        let mut run = quiet(command);
+        wait_for_lines(&runs, 2);
+        let mut watch = quiet(place.command(&["watch", runs.to_str().unwrap()]));
+        let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+        let line = lines.find_map(|line| line.ok().filter(|line| line.contains(" left"))).unwrap();
+        let is_hour = line.contains(", about 59 min ") || line.contains(", about 1 h 00 min left");
+        assert_eq!(is_hour, limit.contains("time"), "{line}");
+        drop(lines);
+        send("-TERM", &run);
+        assert_eq!(end(&mut run), Some(143));
+        end(&mut watch);
+    }
+}
+
+/// `q` leaves, as in other viewers; what else is typed does not stand in the screen, nor at the prompt.
+#[test]
+fn watching_ends_by_q() {
+    let place = Sandbox::new(super::run::LINREG);
+    let (command, runs) = place.prepared(&ENDLESS);
+    let mut run = quiet(command);
+    wait_for_lines(&runs, 2);
+    let arguments = ["watch", runs.to_str().unwrap(), "--color", "never"];
+    if let Some(mut terminal) = Terminal::start(Sandbox::new(""), &arguments) {
+        terminal.wait_for("train loss");
+        terminal.script.stdin.as_mut().unwrap().write_all(b"~~~~q").unwrap();
+        let (code, drawn, after) = terminal.end();
+        assert!(code == Some(0) && after.contains("\u{2514}\u{2500}"), "{after}");
+        assert!(!drawn.contains('~') && !after.contains('~'), "{drawn}{after}");
+    }
+    assert_eq!(run.try_wait().unwrap(), None);
+    send("-TERM", &run);
+    assert_eq!(end(&mut run), Some(143));
+}
+
 /// A command in a terminal of its own, which `script` gives it.
 struct Terminal {
     script: Child,

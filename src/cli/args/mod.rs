@@ -17,9 +17,9 @@ use clap_complete::{CompleteEnv, Shell, env::Shells};
 
 use crate::run::{Exit, print, print_error};
 pub use options::{
-    CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportOptions,
-    ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions, ServeOptions,
-    StatusOptions, WatchOptions,
+    CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportFormat,
+    ExportOptions, ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
+    ServeOptions, StatusOptions, WatchOptions,
 };
 pub use scale::HostCounts;
 use start::MOST_VIRTUAL_GPUS;

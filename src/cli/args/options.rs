@@ -139,7 +139,8 @@ pub struct CompareOptions {
     /// What `--fail-if` holds the runs against [default: the first path]
     #[arg(long, value_name = "PATH", requires = "fail_if", add = run_path())]
     pub baseline: Option<String>,
-    /// Print one row per run in this format instead; with `--by`, one per group
+    /// Print one row per run in this format instead; with `--by`, one per group; `hyperfine` has the
+    /// times of each configuration
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
     /// Say only whether the runs can be compared
@@ -345,13 +346,14 @@ fn template_names() -> clap::builder::PossibleValuesParser {
     TEMPLATES.iter().map(value).collect::<Vec<_>>().into()
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
     Csv,
     Json,
     Md,
     Latex,
     Parquet,
+    Hyperfine,
 }
 
 impl ExportFormat {
@@ -362,7 +364,7 @@ impl ExportFormat {
             Self::Json => Some(Format::Json),
             Self::Md => Some(Format::Md),
             Self::Latex => Some(Format::Latex),
-            Self::Parquet => None,
+            Self::Parquet | Self::Hyperfine => None,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{
     Content,
+    heat::{self, HeatMap},
     html::{Attributes, Html},
     svg::{self, Frame, px},
-    table,
 };
 use crate::{
     report::{
@@ -76,7 +76,12 @@ impl Content<'_> {
             if let Some(effects) = known {
                 order.sort_by(|a, b| effects.axes[*b].share.total_cmp(&effects.axes[*a].share));
             }
-            self.heat_map(html, ranking, [keys[order[0]], keys[order[1]]]);
+            let pair = [order[0], order[1]];
+            if scales.iter().all(Scale::is_sampled) {
+                self.scatter(html, ranking, pair.map(|key| (key, names[key], &scales[key])));
+            } else {
+                self.heat_map(html, ranking, pair.map(|key| keys[key]));
+            }
         }
     }
 
@@ -120,7 +125,7 @@ impl Content<'_> {
     }
 
     /// The metric by two axes, folded over the others.
-    fn heat_map(&self, html: &mut Html, ranking: &Ranking, by: [&str; 2]) {
+    fn heat_map(&mut self, html: &mut Html, ranking: &Ranking, by: [&str; 2]) {
         let metric = &ranking.metric;
         let places = ranking.settings.iter().flat_map(|setting| setting.places.iter().copied());
         let keys = by.map(str::to_owned);
@@ -131,16 +136,45 @@ impl Content<'_> {
         if rows.len().max(columns.len()) > 24 {
             return;
         }
-        let values = folded.settings.iter().map(|setting| metric.cost(setting.value));
-        let (low, high) = ends(values).unwrap_or((0.0, 1.0));
+        let shade = shades(&folded);
         let names = short(&by);
-        let caption = format!("{} by {} and {}: the darker the better", metric.name, names[0], names[1]);
+        let caption =
+            format!("{} by {} and {}: the stronger the colour, the better", metric.name, names[0], names[1]);
         let cell = |row: &str, column: &str| {
             let setting = folded.settings.iter().find(|setting| setting.values == [row, column])?;
-            let share = (high - metric.cost(setting.value)) / (high - low).max(f64::MIN_POSITIVE);
-            Some((metric.word(setting.value), (share * table::SHADES) as usize))
+            Some((metric.word(setting.value), shade(setting.value)))
         };
-        table::heat_map(html, &caption, (&format!("{} \\ {}", names[0], names[1]), &rows, &columns), cell);
+        let name = format!("{}-by-{}-and-{}", metric.name, names[0], names[1]);
+        let axes = [names[0], names[1]];
+        self.heat_table(
+            html,
+            &HeatMap { name: &name, caption: &caption, axes, rows: &rows, columns: &columns },
+            cell,
+        );
+    }
+
+    /// The metric over two axes whose values were drawn: as good as no cell of a heat map would have a neighbour.
+    fn scatter(&mut self, html: &mut Html, ranking: &Ranking, axes: [(usize, &str, &Scale); 2]) {
+        let metric = &ranking.metric;
+        let [(x, across, of_x), (y, up, of_y)] = axes;
+        let (Scale::Numbers(to_x), Scale::Numbers(to_y)) = (of_x, of_y) else { return };
+        let frame = Frame::new(440.0, 320.0, to_x.clone(), to_y.clone());
+        let shade = shades(ranking);
+        let drawing = frame.draw([across, up], &frame.ticks(), |html| {
+            // The best is drawn last, above the others.
+            for setting in ranking.settings.iter().take(MOST_SETTINGS).rev() {
+                let number = |key: usize| setting.values[key].parse::<f64>().unwrap_or(f64::NAN);
+                let at = [frame.across(number(x)), frame.up(number(y))];
+                let title =
+                    format!("{}: {}", ranking.name(self.comparison, setting), metric.word(setting.value));
+                svg::dot(html, &format!("h{}", shade(setting.value)), at, 5.0, &title);
+            }
+        });
+        let title = format!("{} by {across} and {up}: the stronger the colour, the better", metric.name);
+        let best = ranking.settings.first();
+        let best = best.map(|best| format!("; best: {}", ranking.name(self.comparison, best)));
+        let label = format!("{title}{}", best.unwrap_or_default());
+        self.figure(html, (&format!("{}-by-{across}-and-{up}", metric.name), &title, &label), drawing);
     }
 }
 
@@ -186,9 +220,16 @@ fn parallel(html: &mut Html, ranking: &Ranking, names: &[&str], scales: &[Scale]
                     &[("class", &"axis"), ("x1", &x), ("x2", &x), ("y1", &up(1.0)), ("y2", &up(0.0))],
                 );
                 html.words("text", &[("x", &x), ("y", &12), ("text-anchor", &"middle")], name);
+                // No line passes on the left of the first axis.
+                let (beside, anchor) = if axis == 0 { (-6, "end") } else { (6, "start") };
                 for (share, label) in labels {
-                    let place: Attributes<'_> =
-                        &[("x", &x), ("dx", &6), ("y", &(up(share) + 4.0)), ("class", &"soft halo")];
+                    let place: Attributes<'_> = &[
+                        ("x", &x),
+                        ("dx", &beside),
+                        ("y", &(up(share) + 4.0)),
+                        ("text-anchor", &anchor),
+                        ("class", &"soft halo"),
+                    ];
                     html.words("text", place, &label);
                 }
             }
@@ -210,6 +251,19 @@ fn across_axes(html: &mut Html, class: &str, title: &str, heights: &[f64], at: &
             html.empty("line", &[("x1", &from), ("y1", &pair[0]), ("x2", &to), ("y2", &pair[1])]);
         }
     });
+}
+
+/// From 0 for the worst value to 9 for the best.
+fn shades(ranking: &Ranking) -> impl Fn(f64) -> usize {
+    let values = || ranking.settings.iter().map(|setting| setting.value);
+    let (low, high) = ends(values()).unwrap_or((0.0, 1.0));
+    let axis = Axis::new(low, high, 4, false);
+    let (from, to) = (axis.place(low), axis.place(high));
+    let more_is_better = ranking.metric.more_is_better;
+    move |value| {
+        let share = if to > from { (axis.place(value) - from) / (to - from) } else { 0.5 };
+        ((if more_is_better { share } else { 1.0 - share }) * heat::SHADES) as usize
+    }
 }
 
 fn metric_labels(y: &Axis) -> Vec<(f64, String)> {
@@ -262,6 +316,12 @@ fn shortened(value: &str) -> String {
     }
 }
 
+/// Whether the settings are far from a grid: values that were drawn stand by their size, however few they are.
+fn is_sampled(ranking: &Ranking) -> bool {
+    let cells = (0..ranking.keys.len()).map(|key| levels(ranking, key).len()).fold(1, usize::saturating_mul);
+    ranking.settings.len().saturating_mul(2) < cells
+}
+
 /// Where the values of an axis stand: side by side where they are few, else by their size.
 enum Scale<'a> {
     Levels(Vec<&'a str>),
@@ -272,10 +332,15 @@ impl<'a> Scale<'a> {
     fn new(ranking: &'a Ranking, key: usize) -> Self {
         let levels = levels(ranking, key);
         let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
-        match numbers.filter(|_| levels.len() > MOST_LEVELS).and_then(|numbers| ends(numbers.into_iter())) {
+        let are_many = levels.len() > MOST_LEVELS || is_sampled(ranking);
+        match numbers.filter(|_| are_many).and_then(|numbers| ends(numbers.into_iter())) {
             Some((low, high)) => Self::Numbers(Axis::new(low, high, 4, false)),
             None => Self::Levels(levels),
         }
+    }
+
+    fn is_sampled(&self) -> bool {
+        matches!(self, Self::Numbers(_))
     }
 
     /// From 0 to 1.

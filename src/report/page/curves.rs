@@ -9,6 +9,9 @@ use crate::report::{plot::LOG_FROM, series::Series};
 /// Curves in colour, the best; others are grey, and have no band.
 pub(super) const COLORS: usize = 7;
 
+/// Values whose relative difference is smaller look the same.
+const SEEN: f64 = 1e-3;
+
 /// Curves over one axis.
 pub(super) struct Chart {
     pub(super) title: String,
@@ -20,6 +23,8 @@ pub(super) struct Chart {
     pub(super) thinned: Option<f64>,
     /// Whether runs of one line end at different places.
     pub(super) uneven: bool,
+    /// Values that the axis up reaches in any case: without them noise would look like a change.
+    pub(super) within: Option<[f64; 2]>,
 }
 
 /// A curve.
@@ -60,7 +65,7 @@ impl Chart {
             let lines = groups.iter().map(|(name, runs)| Line::new(name, runs, x.len(), &place));
             let mut lines: Vec<Line> = lines.collect();
             lines.iter_mut().skip(COLORS).for_each(|line| line.band = None);
-            return Self { lines, title, across, x, thinned: None, uneven };
+            return Self { lines, title, across, x, thinned: None, uneven, within: None };
         }
         let ends = series().flat_map(|run| run.first().into_iter().chain(run.last())).map(|(step, _)| step);
         let (first, last) =
@@ -74,7 +79,7 @@ impl Chart {
         let mut lines: Vec<Line> =
             groups.iter().map(|(name, runs)| Line::thinned(name, runs, cells, &place)).collect();
         lines.iter_mut().skip(COLORS).for_each(Line::without_band);
-        Self { lines, x: x.collect(), title, across, thinned: Some(width), uneven }
+        Self { lines, x: x.collect(), title, across, thinned: Some(width), uneven, within: None }
     }
 
     /// The lowest and the highest value.
@@ -88,7 +93,23 @@ impl Chart {
 
     /// Whether values span decades.
     pub(super) fn is_log(&self) -> bool {
-        self.ends().is_some_and(|[low, high]| low > 0.0 && high / low >= LOG_FROM)
+        self.within.is_none() && self.ends().is_some_and(|[low, high]| low > 0.0 && high / low >= LOG_FROM)
+    }
+
+    /// Names of lines that lie below later ones, as far as an eye can see.
+    pub(super) fn hidden(&self) -> Vec<&str> {
+        let near = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => (a - b).abs() <= SEEN * a.abs().max(b.abs()),
+            (a, b) => a == b,
+        };
+        // The best are drawn last.
+        let is_hidden = |place: &usize| {
+            let own = &self.lines[*place].y;
+            let covers = |line: &Line| line.y.iter().zip(own).all(|(a, b)| near(a, b));
+            own.iter().any(Option::is_some) && self.lines[..*place].iter().any(covers)
+        };
+        let hidden = (0..self.lines.len()).filter(is_hidden);
+        hidden.map(|place| self.lines[place].name.as_str()).collect()
     }
 
     /// As the page's script reads it.
@@ -106,6 +127,7 @@ impl Chart {
             "across": self.across,
             "log": self.is_log(),
             "positive": self.ends().is_some_and(|[low, _]| low > 0.0),
+            "within": self.within,
             "x": self.x,
             "lines": self.lines.iter().map(line).collect::<Value>(),
         })

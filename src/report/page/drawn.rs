@@ -5,7 +5,7 @@ use super::{
     html::Html,
     svg::{self, Frame, Svg, px},
 };
-use crate::report::plot::Axis;
+use crate::report::plot::{Axis, tick_label};
 
 /// Size without the legend, and the height of one of its lines.
 const SIZE: [f64; 3] = [640.0, 340.0, 18.0];
@@ -13,14 +13,16 @@ const SIZE: [f64; 3] = [640.0, 340.0, 18.0];
 impl Chart {
     /// As the page draws it; `None` where there is no value.
     pub(super) fn drawing(&self) -> Option<Svg> {
-        let [low, high] = self.ends()?;
+        let ends = self.ends()?;
+        let [low, high] = self.within.map_or(ends, |[low, high]| [low.min(ends[0]), high.max(ends[1])]);
         let (first, last) = (self.x.first().copied()?, self.x.last().copied()?);
         let few = self.lines.len().min(COLORS);
         let legend = few + usize::from(self.lines.len() > few);
         let [width, height, line_height] = SIZE;
-        let x = Axis::new(first, if last > first { last } else { first + 1.0 }, 6, true);
-        let frame = Frame::new(width, height, x, Axis::new(low, high, 6, false));
-        let drawing = frame.draw([self.across, &self.title], &frame.ticks(), |html| {
+        let x = Axis::new(first, last, 6, true);
+        let frame = Frame::new(width, height, x, Axis::new(low, high, 6, self.within.is_some()));
+        let ticks = if last > first { frame.ticks() } else { vec![(frame.across(first), tick_label(first))] };
+        let drawing = frame.draw([self.across, &self.title], &ticks, |html| {
             for (place, line) in self.lines.iter().enumerate().rev() {
                 let color = if place < few { format!("{place}") } else { String::new() };
                 self.curve(html, line, &frame, &color);
@@ -31,8 +33,8 @@ impl Chart {
                     Some(line) => (format!("c{place} main"), line.name.clone()),
                     None => ("faint".to_owned(), format!("{} others", self.lines.len() - few)),
                 };
-                svg::line(html, &class, [58.0, y, 82.0, y]);
-                svg::text(html, [90.0, y + 4.0], "start", &name);
+                svg::line(html, &class, [66.0, y, 90.0, y]);
+                svg::text(html, [98.0, y + 4.0], "start", &name);
             }
         });
         Some(drawing.with_height(height + line_height * legend as f64 + 6.0))
@@ -50,6 +52,11 @@ impl Chart {
             html.empty("path", &[("class", &class), ("d", &format!("M{}Z", around.join("L")))]);
         }
         let class = if color.is_empty() { "faint".to_owned() } else { format!("c{color} main") };
-        svg::polyline(html, &class, points(&line.y).into_iter().map(|[x, y]| [px(x), px(y)]));
+        let points = points(&line.y);
+        if let [point] = points[..] {
+            let dot = if color.is_empty() { "dot".to_owned() } else { format!("f{color}") };
+            svg::dot(html, &dot, point, 3.0, &line.name);
+        }
+        svg::polyline(html, &class, points.into_iter().map(|[x, y]| [px(x), px(y)]));
     }
 }

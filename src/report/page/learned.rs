@@ -79,7 +79,7 @@ impl Content<'_> {
         }
         if rankings.is_empty() {
             let runs = (0..self.comparison.runs.len()).map(|place| (self.name(place), vec![place]));
-            let groups = runs.filter(|(_, places)| !self.metrics[places[0]].is_empty()).collect();
+            let groups = runs.filter(|(_, places)| self.has_curves(places)).collect();
             self.section("curves", "Curves", |content, html| content.curves(html, groups, "loss"));
         }
         if self.comparison.runs.len() == 1 {
@@ -117,7 +117,7 @@ impl Content<'_> {
         }
     }
 
-    /// The settings, the best first, then the runs without a place.
+    /// The settings, the best first, then the runs without a place, likewise.
     fn groups(&self, ranking: &Ranking) -> Vec<Group> {
         // The curve of the only setting is the mean of its runs, which the best one's name would hide.
         let name = |setting: &Candidate| match setting.places.len() {
@@ -125,21 +125,35 @@ impl Content<'_> {
             _ => ranking.name(self.comparison, setting),
         };
         let settings = ranking.settings.iter().map(|setting| (name(setting), setting.places.clone()));
-        let rest = ranking.left_out.iter().map(|&place| {
-            let name = format!("#{} {}", self.comparison.number(place), self.comparison.runs[place].status);
-            (name, vec![place])
-        });
-        let has_curves = |(_, places): &Group| places.iter().any(|&place| !self.metrics[place].is_empty());
-        settings.chain(rest).filter(has_curves).collect()
+        let mut rest = ranking.left_out.clone();
+        let cost = |place: usize| {
+            let value = ranking.metric.value(&self.comparison.runs[place]);
+            value.map_or(f64::INFINITY, |value| ranking.metric.cost(value))
+        };
+        rest.sort_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+        let rest = rest.into_iter().map(|place| (ranking.name_left_out(self.comparison, place), vec![place]));
+        settings.chain(rest).filter(|(_, places)| self.has_curves(places)).collect()
+    }
+
+    /// Without reading them: of many runs only those that are drawn are read.
+    fn has_curves(&self, places: &[usize]) -> bool {
+        let metrics = |place: &usize| self.comparison.runs[*place].metrics.as_ref();
+        places.iter().filter_map(metrics).any(|path| path.is_file())
     }
 
     /// A chart for each metric, that one first whose name `figure` ends with; the others are folded.
     fn curves(&mut self, html: &mut Html, mut groups: Vec<Group>, figure: &str) {
         let all = groups.len();
         groups.truncate(MOST_CURVES);
-        let places = groups.iter().flat_map(|(_, places)| places);
-        let mut metrics =
-            distinct(places.flat_map(|&place| self.metrics[place].iter().map(|(name, _)| name.clone())));
+        let places: Vec<usize> = groups.iter().flat_map(|(_, places)| places.iter().copied()).collect();
+        for &place in &places {
+            if !self.metrics.contains_key(&place) {
+                let curves = self.curves_of(place);
+                self.metrics.insert(place, curves);
+            }
+        }
+        let curves = places.iter().flat_map(|place| &self.metrics[place]);
+        let mut metrics = distinct(curves.map(|(name, _)| name.clone()));
         metrics.sort_by_key(|name| !figure.ends_with(name.as_str()));
         let charts = self.charts_of(&groups, &metrics);
         let first = metrics.first().map(String::as_str).unwrap_or_default();
@@ -161,7 +175,7 @@ impl Content<'_> {
     /// For one run a chart with both splits of each metric, for several one for each split, validation first.
     fn charts_of(&self, groups: &[Group], metrics: &[String]) -> Vec<Chart> {
         let series = |places: &[usize], metric: &str, split: usize| -> Vec<&Series> {
-            let of_places = places.iter().flat_map(|&place| &self.metrics[place]);
+            let of_places = places.iter().flat_map(|place| &self.metrics[place]);
             let splits = of_places.filter(|(name, _)| name == metric).map(|(_, splits)| &splits[split]);
             splits.filter(|series| !series.is_empty()).collect()
         };

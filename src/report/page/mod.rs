@@ -1,9 +1,11 @@
 //! `runner report`: runs and sweeps as one page of HTML that needs no network. It answers first, then shows.
 
 mod axes;
+mod bars;
 mod curves;
 mod document;
 mod drawn;
+mod heat;
 mod html;
 mod learned;
 mod predicted;
@@ -14,6 +16,9 @@ mod svg;
 mod system;
 mod table;
 mod times;
+mod transfers;
+
+use std::collections::HashMap;
 
 use serde_json::Value;
 
@@ -74,15 +79,14 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let comparison = Comparison::read(request.paths, request.filter)?;
     let mut content = Content {
         comparison: &comparison,
-        metrics: Vec::new(),
+        metrics: HashMap::new(),
         sections: Vec::new(),
         charts: Vec::new(),
         drawings: Vec::new(),
         warnings: comparison.damaged().map(|reason| format!("left out: {reason}")).collect(),
     };
-    content.metrics = (0..comparison.runs.len()).map(|place| content.curves_of(place)).collect();
-    content.warnings.extend(live::sampled());
     let mut headline = content.learned(request.metric)?;
+    content.warnings.extend(live::sampled());
     let learned = content.sections.len();
     match request.predicted {
         Some(Err(why)) => content.warnings.push(format!("what the model predicts is not shown: {why}")),
@@ -122,8 +126,8 @@ fn warn(headline: &mut Html, warnings: &[String]) {
 /// A page as it grows.
 struct Content<'a> {
     comparison: &'a Comparison,
-    /// The curves of each run.
-    metrics: Vec<Vec<MetricCurves>>,
+    /// The curves of the runs that are drawn.
+    metrics: HashMap<usize, Vec<MetricCurves>>,
     sections: Vec<Section>,
     /// What the page's script draws.
     charts: Vec<Value>,
@@ -160,7 +164,10 @@ impl Content<'_> {
 
     /// Keeps a drawing for a file of its own: numbered, so that no two share a name.
     fn keep(&mut self, name: &str, text: String) {
-        let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let name: String = name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+            .collect();
         self.drawings.push((format!("{:02}-{}", self.drawings.len(), name.trim_matches('-')), text));
     }
 
@@ -211,8 +218,8 @@ impl Content<'_> {
         let runs = &self.comparison.runs;
         let (thing, first) = self.counted();
         let mut columns = columns::columns(self.comparison, thing, first);
-        columns.push(table::words("reason", runs.iter().map(|run| run.reason.clone())));
-        columns.push(table::words("folder", runs.iter().map(|run| run.path.clone())));
+        columns.push(Column::of_words("reason", runs.iter().map(|run| run.reason.clone())));
+        columns.push(Column::of_words("folder", runs.iter().map(|run| run.path.clone())));
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let titles: Vec<String> = columns.iter().map(|column| column.title.clone()).collect();
         let titles = short(&titles.iter().map(String::as_str).collect::<Vec<_>>());
@@ -254,17 +261,13 @@ fn notes(chart: &Chart) -> Vec<String> {
         let grey = if are_grey { "; grey lines have none" } else { "" };
         format!("Lines are means over seeds or folds; bands reach from the lowest to the highest{grey}.")
     });
-    let is_hidden = |place: &usize| {
-        let own = &chart.lines[*place].y;
-        own.iter().any(Option::is_some) && chart.lines[..*place].iter().any(|line| line.y == *own)
-    };
-    let hidden = (0..chart.lines.len()).filter(is_hidden).map(|place| chart.lines[place].name.as_str());
-    let mut hidden: Vec<&str> = hidden.collect();
+    let mut hidden = chart.hidden();
     let more = format!("{} more", hidden.len().saturating_sub(MOST_HIDDEN));
     if hidden.len() > MOST_HIDDEN {
         hidden.splice(MOST_HIDDEN.., [&*more]);
     }
-    let hidden = (!hidden.is_empty()).then(|| format!("Hidden by equal lines: {}.", hidden.join(", ")));
+    let hidden =
+        (!hidden.is_empty()).then(|| format!("Hidden by lines that look the same: {}.", hidden.join(", ")));
     band.into_iter().chain(thinned).chain(grey).chain(uneven).chain(lost).chain(hidden).collect()
 }
 
@@ -283,8 +286,8 @@ mod tests {
             notes(&Chart::new("loss".to_owned(), "step", &groups, 9)).pop()
         };
         assert_eq!(said(3, None), None);
-        assert_eq!(said(3, Some(0.5)).unwrap(), "Hidden by equal lines: #1, #2.");
+        assert_eq!(said(3, Some(0.5)).unwrap(), "Hidden by lines that look the same: #1, #2.");
         let many = said(100, Some(0.5)).unwrap();
-        assert!(many.ends_with(" lines: #1, #2, #3, #4, #5, #6, #7, #8, 91 more."), "{many}");
+        assert!(many.ends_with(" the same: #1, #2, #3, #4, #5, #6, #7, #8, 91 more."), "{many}");
     }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::{
     Content,
+    heat::{self, HeatMap},
     html::Html,
     svg::{self, Frame},
-    table,
 };
 use crate::{
     report::{csv_file, plot::Axis},
@@ -95,7 +95,7 @@ impl Content<'_> {
                     continue;
                 }
                 let axis = || Axis::new(low, high, 5, true);
-                let frame = Frame::new(340.0, 320.0, axis(), axis());
+                let frame = Frame::new(340.0, 320.0, axis(), axis()).with_large_figures();
                 let drawing = frame.draw(["true", "predicted"], &frame.ticks(), |html| {
                     let ends = [low, high].map(|end| [frame.across(end), frame.up(end)]);
                     svg::polyline(html, "ideal", ends.into_iter());
@@ -129,13 +129,15 @@ impl Content<'_> {
             let row = &counts[place(actual, row)? * predicted.len()..][..predicted.len()];
             let count = row[place(predicted, column)?];
             let share = count as f64 / row.iter().sum::<u64>().max(1) as f64;
-            Some((units::count(count), (share * table::SHADES) as usize))
+            Some((units::count(count), (share * heat::SHADES) as usize))
         };
-        self.section("confusion", "Confusion matrix", |_, html| {
+        self.section("confusion", "Confusion matrix", |content, html| {
             let caption = "Rows by actual class (down) and predicted class (across)";
             let [actual, predicted] =
                 [actual, predicted].map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
-            table::heat_map(html, caption, ("actual \\ predicted", &actual, &predicted), cell);
+            let (name, axes) = ("confusion", ["actual", "predicted"]);
+            let map = HeatMap { name, caption, axes, rows: &actual, columns: &predicted };
+            content.heat_table(html, &map, cell);
             html.prose("p", &[("class", &"note")], &format!("{of}."));
         });
     }

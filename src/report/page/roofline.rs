@@ -82,9 +82,10 @@ impl Content<'_> {
     fn point_in_words(&self, point: &Point) -> String {
         let rate = units::rate(point.flops_per_s);
         let space = if rate.ends_with(|c: char| c.is_ascii_digit()) { " " } else { "" };
+        let name =
+            if self.comparison.runs.len() > 1 { self.name(point.place) } else { "This run".to_owned() };
         format!(
-            "{}: {rate}{space}FLOP/s, {} of the peak, at {} FLOP per byte",
-            self.name(point.place),
+            "{name}: {rate}{space}FLOP/s, {} of the peak, at {} FLOP per byte",
             units::percent(point.flops_per_s / point.roof.flops_per_s),
             units::number(point.flops_per_byte)
         )
@@ -99,7 +100,8 @@ impl Content<'_> {
         let to = fold(|point| point.flops_per_byte, f64::max, peak / memory) * 4.0;
         let low = fold(|point| point.flops_per_s, f64::min, from * memory) / 2.0;
         let high = fold(|point| point.flops_per_s, f64::max, peak) * 2.0;
-        let frame = Frame::new(520.0, 320.0, Axis::logarithmic(from, to, 6), Axis::logarithmic(low, high, 6));
+        let (x, y) = (Axis::logarithmic(from, to, 6), Axis::logarithmic(low, high, 6));
+        let frame = Frame::new(520.0, 320.0, x, y).with_large_figures();
         frame.draw(["FLOP per byte", "FLOP per second"], &frame.ticks(), |html| {
             let roofs = [(memory, "memory", "c1 main"), (cache, "cache", "c0 main")];
             // Two lines that lie on each other are one.

@@ -46,9 +46,14 @@ impl Content<'_> {
 fn frame(sweep: &DeviceSweep) -> Option<Frame> {
     let most = sweep.points.iter().map(|point| point.devices).max().filter(|&most| most > 1)?;
     let measured = sweep.points.iter().map(Point::throughput).fold(0.0, f64::max);
-    let ideal = sweep.one().map_or(0.0, |one| one.throughput() * most as f64);
+    let ideal = one(sweep).map_or(0.0, |one| one.throughput() * most as f64);
     let y = Axis::new(0.0, measured.max(ideal), 5, true);
-    Some(Frame::new(440.0, 280.0, Axis::new(0.0, most as f64, most.min(8), true), y))
+    Some(Frame::new(440.0, 280.0, Axis::new(0.0, most as f64, most.min(8), true), y).with_large_figures())
+}
+
+/// The GPU alone, which the ideal line begins at. Virtual ones have that line, too, and no speed-up.
+fn one(sweep: &DeviceSweep) -> Option<&Point> {
+    sweep.points.iter().find(|point| point.kind != Kind::Cpu && point.devices == 1)
 }
 
 fn draw(sweep: &DeviceSweep, frame: &Frame) -> svg::Svg {
@@ -58,12 +63,12 @@ fn draw(sweep: &DeviceSweep, frame: &Frame) -> svg::Svg {
     let ticks =
         frame.ticks().into_iter().filter(|(_, label)| label.parse::<u32>().is_ok()).collect::<Vec<_>>();
     frame.draw(["devices", "rows per second"], &ticks, |html| {
-        if let (Some(one), Some(last)) = (sweep.one(), points.last()) {
+        if let (Some(one), Some(last)) = (one(sweep), points.last()) {
             let ends = [1, last.devices].map(|devices| devices as f64);
             let ideal = ends.map(|devices| [frame.across(devices), frame.up(devices * one.throughput())]);
             svg::polyline(html, "ideal", ideal.into_iter());
             let [x, y] = ideal[1];
-            svg::text(html, [x - 6.0, y + 4.0], "end", "ideal");
+            svg::text(html, [x - 6.0, y - 6.0], "end", "ideal");
         }
         svg::polyline(html, "c0 main", points.iter().map(|point| at(point)));
         for point in &points {

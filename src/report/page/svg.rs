@@ -11,7 +11,9 @@ const STYLE: &str = "text{font:12px Helvetica,Arial,sans-serif;fill:#222}.soft{f
 .grid{stroke:#ddd}.axis{stroke:#333}.f0{fill:#0072b2}.f1{fill:#d55e00}.f2{fill:#009e73}.f3{fill:#cc79a7}.f4{fill:#e69f00}\
 .f5{fill:#56b4e9}.f6{fill:#5c5c5c}.c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#cc79a7}\
 .c4{stroke:#e69f00}.c5{stroke:#56b4e9}.c6{stroke:#5c5c5c}.faint{stroke:#ccc}.dot{fill:#999}.band{stroke:none;opacity:.2}\
-.ideal{stroke:#777;stroke-dasharray:5 4}.main{stroke-width:1.6}.point{opacity:.45}";
+.ideal{stroke:#777;stroke-dasharray:5 4}.main{stroke-width:1.6}.point{opacity:.45}.strong{fill:#fff}\
+.h0{fill:#f3f7fb}.h1{fill:#e1ecf6}.h2{fill:#cde0f0}.h3{fill:#b4d1e8}.h4{fill:#96bfdd}.h5{fill:#75abd1}.h6{fill:#5596c4}\
+.h7{fill:#3478ab}.h8{fill:#2369a0}.h9{fill:#0f5288}circle[class^=h]{stroke:#777}";
 
 /// A rectangle with two axes.
 pub(super) struct Frame {
@@ -19,14 +21,21 @@ pub(super) struct Frame {
     height: f64,
     x: Axis,
     y: Axis,
+    /// Words of a value beside an axis.
+    label: fn(f64) -> String,
 }
 
 /// Room around a frame: above, right, below, left.
-const ROOM: [f64; 4] = [10.0, 16.0, 44.0, 58.0];
+const ROOM: [f64; 4] = [10.0, 16.0, 44.0, 66.0];
 
 impl Frame {
     pub(super) fn new(width: f64, height: f64, x: Axis, y: Axis) -> Self {
-        Self { width, height, x, y }
+        Self { width, height, x, y, label: tick_label }
+    }
+
+    /// With labels such as `30 M`, for large figures.
+    pub(super) fn with_large_figures(self) -> Self {
+        Self { label: large_label, ..self }
     }
 
     /// Where a value stands across.
@@ -57,7 +66,7 @@ impl Frame {
         for &tick in self.y.ticks.iter().filter(|tick| (-1e-9..=1.0 + 1e-9).contains(&self.y.place(**tick))) {
             let y = self.up(tick);
             line(&mut html, "grid", [left, y, right, y]);
-            text(&mut html, [left - 8.0, y + 4.0], "end", &tick_label(tick));
+            text(&mut html, [left - 8.0, y + 4.0], "end", &(self.label)(tick));
         }
         line(&mut html, "axis", [left, bottom, right, bottom]);
         for (x, label) in ticks {
@@ -70,13 +79,13 @@ impl Frame {
             &[("transform", &place), ("text-anchor", &"middle"), ("class", &"soft")];
         html.words("text", attributes, up);
         marks(&mut html);
-        Svg { width: self.width, height: self.height, marks: html }
+        Svg::new(self.width, self.height, html)
     }
 
     /// The labels of the axis across.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let ticks = self.x.ticks.iter().filter(|tick| (-1e-9..=1.0 + 1e-9).contains(&self.x.place(**tick)));
-        ticks.map(|&tick| (self.across(tick), tick_label(tick))).collect()
+        ticks.map(|&tick| (self.across(tick), (self.label)(tick))).collect()
     }
 }
 
@@ -88,6 +97,10 @@ pub(super) struct Svg {
 }
 
 impl Svg {
+    pub(super) fn new(width: f64, height: f64, marks: Html) -> Self {
+        Self { width, height, marks }
+    }
+
     pub(super) fn with_height(self, height: f64) -> Self {
         Self { height, ..self }
     }
@@ -145,6 +158,18 @@ pub(super) fn text(html: &mut Html, [x, y]: [f64; 2], anchor: &str, words: &str)
 pub(super) fn polyline(html: &mut Html, class: &str, points: impl Iterator<Item = [f64; 2]>) {
     let points: Vec<String> = points.map(|[x, y]| format!("{x},{y}")).collect();
     html.empty("polyline", &[("class", &class), ("points", &points.join(" "))]);
+}
+
+/// `500 k`, `30 M`, and smaller values as they are.
+fn large_label(value: f64) -> String {
+    let (scale, unit) = match value.abs() {
+        size if size >= 1e12 => (1e12, " T"),
+        size if size >= 1e9 => (1e9, " G"),
+        size if size >= 1e6 => (1e6, " M"),
+        size if size >= 1e4 => (1e3, " k"),
+        _ => (1.0, ""),
+    };
+    format!("{}{unit}", tick_label(value / scale))
 }
 
 /// A coordinate with the digits that a screen can show.

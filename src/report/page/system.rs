@@ -5,18 +5,22 @@ use std::path::Path;
 use super::{Content, curves::Chart, html::Html};
 use crate::report::{csv_file, csv_lines, grouping::grouped, series::Series};
 
-/// Columns of `system.csv` that are drawn: name, title, factor.
-const DRAWN: [(&str, &str, f64); 9] = [
-    ("utilization", "utilization, %", 100.0),
-    ("process_cores", "cores used by the process", 1.0),
-    ("load_1m", "load of the machine", 1.0),
-    ("rss_bytes", "memory of the process, MiB", MIB),
-    ("memory_used_bytes", "memory in use, MiB", MIB),
-    ("memory_utilization", "utilization of the memory's bus, %", 100.0),
-    ("temperature_c", "temperature, \u{b0}C", 1.0),
-    ("power_w", "power, W", 1.0),
-    ("sm_clock_mhz", "clock, MHz", 1.0),
+/// Columns of `system.csv` that are drawn: name, title, factor, and what the axis reaches in any case.
+const DRAWN: [(&str, &str, f64, Option<[f64; 2]>); 9] = [
+    ("utilization", "Utilization, %", 100.0, SHARE),
+    ("process_cores", "Cores used by the process", 1.0, ZERO),
+    ("load_1m", "Load of the machine", 1.0, ZERO),
+    ("rss_bytes", "Memory of the process, MiB", MIB, ZERO),
+    ("memory_used_bytes", "Memory in use, MiB", MIB, ZERO),
+    ("memory_utilization", "Utilization of the memory's bus, %", 100.0, SHARE),
+    ("temperature_c", "Temperature, \u{b0}C", 1.0, None),
+    ("power_w", "Power, W", 1.0, ZERO),
+    ("sm_clock_mhz", "Clock, MHz", 1.0, ZERO),
 ];
+
+const SHARE: Option<[f64; 2]> = Some([0.0, 100.0]);
+
+const ZERO: Option<[f64; 2]> = Some([0.0, 0.0]);
 
 const MIB: f64 = 1.0 / (1024.0 * 1024.0);
 
@@ -42,7 +46,7 @@ impl Content<'_> {
         let Ok([time, device]) = csv_lines::find_columns(&file.columns, ["elapsed_s", "device"]) else {
             return;
         };
-        for (name, title, factor) in DRAWN {
+        for (name, title, factor, within) in DRAWN {
             let Some(column) = file.columns.iter().position(|column| column == name) else { continue };
             let values = file.rows.iter().filter_map(|row| {
                 let number = |place: usize| row.get(place)?.parse::<f64>().ok();
@@ -59,7 +63,8 @@ impl Content<'_> {
             let lines: Vec<(String, Vec<&Series>)> =
                 series.iter().map(|(device, series)| (device.clone(), vec![series])).collect();
             if lines.iter().any(|(_, series)| series[0].points().count() > 4) {
-                self.chart(html, &Chart::new(title.to_owned(), "seconds", &lines, POINTS));
+                let chart = Chart::new(title.to_owned(), "seconds", &lines, POINTS);
+                self.chart(html, &Chart { within, ..chart });
             }
         }
     }

@@ -6,11 +6,6 @@ use crate::report::grid::Column;
 /// A longer table is scrolled.
 const MOST_ROWS: usize = 25;
 
-/// A column of words.
-pub(super) fn words(title: &str, cells: impl Iterator<Item = String>) -> Column {
-    Column { title: title.to_owned(), numeric: false, cells: cells.collect() }
-}
-
 /// A table with a line for each row, which the script makes sortable.
 pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
     let rows = columns.first().map_or(0, |column| column.cells.len());
@@ -21,7 +16,7 @@ pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
         &[("class", &class_of_all), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
     html.with("div", scroll, |html| {
         html.with("table", &[("class", &"sortable")], |html| {
-            html.words("caption", &[], caption);
+            html.prose("caption", &[], caption);
             html.with("thead", &[], |html| {
                 html.with("tr", &[], |html| {
                     for column in columns {
@@ -29,17 +24,34 @@ pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
                     }
                 });
             });
+            let places: Vec<Vec<Option<usize>>> =
+                columns.iter().map(|column| places(&column.exact)).collect();
             html.with("tbody", &[], |html| {
                 for row in 0..rows {
                     html.with("tr", &[], |html| {
-                        for column in columns {
-                            html.words("td", &[("class", &class(column))], &column.cells[row]);
+                        for (column, places) in columns.iter().zip(&places) {
+                            let (class, place) = (class(column), places.get(row).copied().flatten());
+                            let place = place.map(|place| place.to_string()).unwrap_or_default();
+                            let both: super::html::Attributes<'_> =
+                                &[("class", &class), ("data-place", &place)];
+                            let attributes = if place.is_empty() { &both[..1] } else { both };
+                            html.words("td", attributes, &column.cells[row]);
                         }
                     });
                 }
             });
         });
     });
+}
+
+/// The place of each value in the order of all, equal ones sharing one: short, and exact where words are rounded.
+fn places(exact: &[Option<f64>]) -> Vec<Option<usize>> {
+    // The sum makes one zero of both.
+    let mut order: Vec<f64> = exact.iter().flatten().map(|value| value + 0.0).collect();
+    order.sort_by(f64::total_cmp);
+    order.dedup();
+    let place = |value: f64| order.binary_search_by(|known| known.total_cmp(&(value + 0.0))).ok();
+    exact.iter().map(|value| value.and_then(place)).collect()
 }
 
 /// The first row of some columns, each with its title.
@@ -63,41 +75,5 @@ pub(super) fn folded(html: &mut Html, summary: &str, is_much: bool, inner: impl 
     html.with("details", &[], |html| {
         html.words("summary", &[], summary);
         inner(html);
-    });
-}
-
-/// The darkest shade of a heat map.
-pub(super) const SHADES: f64 = 9.0;
-
-/// A table whose cells are shaded: the words of a cell, and its shade from 0 to 9.
-pub(super) fn heat_map(
-    html: &mut Html,
-    caption: &str,
-    (corner, rows, columns): (&str, &[&str], &[&str]),
-    cell: impl Fn(&str, &str) -> Option<(String, usize)>,
-) {
-    let scroll: super::html::Attributes<'_> =
-        &[("class", &"wide"), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
-    html.with("div", scroll, |html| {
-        html.with("table", &[("class", &"heat")], |html| {
-            html.words("caption", &[], caption);
-            html.with("tr", &[], |html| {
-                html.words("th", &[("scope", &"col")], corner);
-                columns.iter().for_each(|column| html.words("th", &[("scope", &"col")], column));
-            });
-            for row in rows {
-                html.with("tr", &[], |html| {
-                    html.words("th", &[("scope", &"row")], row);
-                    for column in columns {
-                        match cell(row, column) {
-                            Some((words, shade)) => {
-                                html.words("td", &[("class", &format!("h{shade}"))], &words)
-                            }
-                            None => html.words("td", &[], ""),
-                        }
-                    }
-                });
-            }
-        });
     });
 }

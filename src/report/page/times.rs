@@ -1,10 +1,11 @@
-//! Where the time went, and what was copied.
+//! Where the time went.
 
 use std::path::Path;
 
 use super::{
     Content,
-    html::{Attributes, Html},
+    bars::{self, Bar, Part},
+    html::Html,
     table,
 };
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
         configurations::{has_repeats, jobs},
         csv_lines,
         grid::{Column, Columns},
-        grouping::{distinct, grouped},
+        grouping::grouped,
         noise, policies,
         repeats::Repeats,
     },
@@ -38,7 +39,7 @@ const PHASES: [(&str, &str); 14] = [
     ("other", "rest"),
 ];
 
-/// Bars in a chart.
+/// Bars in a chart, or a few more where the last setting has several.
 const MOST_BARS: usize = 16;
 
 /// A row of `timing.csv`.
@@ -98,48 +99,34 @@ impl Content<'_> {
     }
 
     fn phases(&mut self, html: &mut Html, places: &[usize]) {
-        let mut bars = Vec::new();
+        let mut read = Vec::new();
+        let mut settings = 0;
         for &place in places {
-            for (of, phases) in
-                grouped(self.phases_of(place).into_iter().map(|p| ((p.device.clone(), p.clock.clone()), p)))
-            {
-                bars.push((place, of, phases));
+            if read.len() >= MOST_BARS {
+                break;
             }
+            let phases = self.phases_of(place).into_iter().map(|p| ((p.device.clone(), p.clock.clone()), p));
+            read.extend(grouped(phases).into_iter().map(|(of, phases)| (place, of, phases)));
+            settings += 1;
         }
-        let all = bars.len();
-        bars.truncate(MOST_BARS);
-        let is_part = |phase: &&Phase| !["total", "warmup"].contains(&phase.name.as_str());
-        let sum = |phases: &[Phase]| phases.iter().filter(is_part).map(|phase| phase.seconds).sum::<f64>();
-        let longest = bars.iter().map(|(_, _, phases)| sum(phases)).fold(0.0, f64::max);
-        if longest <= 0.0 {
+        let bars: Vec<Bar> = read
+            .iter()
+            .map(|(place, (device, clock), phases)| {
+                let of = if places.len() > 1 { format!("{}: ", self.name(*place)) } else { String::new() };
+                let parts = parts(phases);
+                let sum = units::seconds(parts.iter().map(|part| part.amount).sum());
+                Bar { name: format!("{of}{device}, {clock}"), parts, sum }
+            })
+            .collect();
+        let is_used = |name: &str| read.iter().any(|(_, _, phases)| phases.iter().any(|p| p.name == name));
+        let colours: Vec<(&str, &str)> = PHASES.into_iter().filter(|(name, _)| is_used(name)).collect();
+        bars::draw(html, &colours, &bars);
+        if html.is_empty() {
             return;
         }
-        let used =
-            bars.iter().flat_map(|(_, _, phases)| phases.iter().filter(is_part).map(|p| p.name.as_str()));
-        let used = distinct(used);
-        html.with("ul", &[("class", &"key")], |html| {
-            for (name, class) in PHASES.iter().filter(|(name, _)| used.contains(name)) {
-                html.with("li", &[], |html| {
-                    html.with("svg", &[("width", &12), ("height", &12), ("aria-hidden", &"true")], |html| {
-                        html.empty("rect", &[("width", &12), ("height", &12), ("class", class)]);
-                    });
-                    html.text(&name.replace('_', "-"));
-                });
-            }
-        });
-        html.with("div", &[("class", &"bars")], |html| {
-            for (place, (device, clock), phases) in &bars {
-                let mut name = format!("{device}, {clock}");
-                if places.len() > 1 {
-                    name = format!("{}: {name}", self.name(*place));
-                }
-                html.words("span", &[], &name);
-                bar(html, phases.iter().filter(is_part), longest);
-                html.words("span", &[("class", &"number")], &units::seconds(sum(phases)));
-            }
-        });
-        if all > bars.len() {
-            html.prose("p", &[("class", &"note")], &format!("The first {} of {all} bars.", bars.len()));
+        if settings < places.len() {
+            let words = format!("The first {settings} of {} settings.", places.len());
+            html.prose("p", &[("class", &"note")], &words);
         }
         if places.len() < self.comparison.runs.len() {
             html.prose("p", &[("class", &"note")], "The first one of repeats is shown.");
@@ -148,7 +135,7 @@ impl Content<'_> {
             let words = "Virtual devices share the host's processor: their times say nothing of real ones.";
             html.prose("p", &[("class", &"warning")], words);
         }
-        if let [(place, _, phases)] = &bars[..] {
+        if let [(place, _, phases)] = &read[..] {
             let caption = format!("Phases of the training loop{}", self.of_run(*place, places));
             table::table(html, &caption, &phase_columns(phases));
         }
@@ -191,143 +178,39 @@ impl Content<'_> {
         })
     }
 
-    /// All of one run; of several what each moved.
-    fn transfers(&mut self, html: &mut Html, places: &[usize]) {
-        let all: Vec<(usize, Vec<Copies>)> = places
-            .iter()
-            .map(|&place| (place, self.file_of(place, "transfers.csv", read_copies)))
-            .filter(|(_, copies)| !copies.is_empty())
-            .collect();
-        if let [(place, copies)] = &all[..] {
-            let caption = format!("Copies and waits by purpose{}", self.of_run(*place, places));
-            table::table(html, &caption, &copy_columns(copies));
-            return;
-        }
-        let moved = |copies: &Copies| copies.count != "0";
-        let keys: Vec<[&str; 2]> =
-            distinct(all.iter().flat_map(|(_, copies)| copies.iter().filter(|c| moved(c)).map(Copies::key)));
-        if keys.is_empty() {
-            return;
-        }
-        let mut columns = vec![
-            table::words("kind", keys.iter().map(|key| key[0].to_owned())),
-            table::words("purpose", keys.iter().map(|key| key[1].to_owned())),
-        ];
-        for (place, copies) in all.iter().take(MOST_BARS) {
-            let cell = |key: &[&str; 2]| {
-                let own = || copies.iter().filter(|copies| copies.key() == *key);
-                let sum = |figure: fn(&Copies) -> &str| {
-                    own().filter_map(|copies| figure(copies).parse::<u64>().ok()).sum::<u64>()
-                };
-                let (count, bytes) = (sum(|copies| &copies.count), sum(|copies| &copies.bytes));
-                match (count, key[0]) {
-                    (0, _) => String::new(),
-                    (_, "sync") => units::counted(count, "wait"),
-                    _ => format!("{} in {}", units::bytes(bytes), units::count(count)),
-                }
-            };
-            columns.push(Column::of_numbers(&self.name(*place), keys.iter().map(cell)));
-        }
-        table::table(html, "What moved: bytes, and in how many copies", &columns);
-        if all.len() > MOST_BARS {
-            html.prose("p", &[("class", &"note")], &format!("The first {MOST_BARS} of {} runs.", all.len()));
-        }
-    }
-
     /// `, #3 0.1`, where one of several runs is shown.
-    fn of_run(&self, place: usize, places: &[usize]) -> String {
+    pub(super) fn of_run(&self, place: usize, places: &[usize]) -> String {
         if places.len() > 1 { format!(", {}", self.name(place)) } else { String::new() }
     }
 }
 
-/// A row of `transfers.csv`.
-struct Copies {
-    kind: String,
-    purpose: String,
-    from: String,
-    to: String,
-    count: String,
-    noops: String,
-    bytes: String,
-    seconds: String,
-    rate: String,
-}
-
-impl Copies {
-    fn key(&self) -> [&str; 2] {
-        [&self.kind, &self.purpose]
-    }
-}
-
-fn read_copies(path: &Path) -> Result<Vec<Copies>, ReportError> {
-    let mut rows = Vec::new();
-    let columns = ["kind", "purpose", "from", "to", "count", "noop_count", "bytes", "total_s", "gb_per_s"];
-    csv_lines::for_each_row(path, columns, |cells| {
-        let [kind, purpose, from, to, count, noops, bytes, seconds, rate] = cells.map(str::to_owned);
-        rows.push(Copies { kind, purpose, from, to, count, noops, bytes, seconds, rate });
-        Ok(())
-    })?;
-    Ok(rows)
-}
-
-/// A bar of phases, as long as its share of the longest.
-fn bar<'a>(html: &mut Html, phases: impl Iterator<Item = &'a Phase>, longest: f64) {
-    let phases: Vec<&Phase> = phases.collect();
-    let total: f64 = phases.iter().map(|phase| phase.seconds).sum();
-    let words = |phase: &Phase| {
-        let share = units::percent(phase.seconds / total);
-        format!("{} {share}, {}", phase.name.replace('_', "-"), units::seconds(phase.seconds))
+/// The pieces of a bar, in the order of a step.
+fn parts(phases: &[Phase]) -> Vec<Part> {
+    let own = |(name, class): (&'static str, &'static str)| {
+        phases.iter().filter(move |phase| phase.name == name).map(move |phase| (phase, class))
     };
-    let label = phases.iter().map(|phase| words(phase)).collect::<Vec<_>>().join("; ");
-    let size: Attributes<'_> =
-        &[("width", &"100%"), ("height", &20), ("role", &"img"), ("aria-label", &label)];
-    html.with("svg", size, |html| {
-        let mut from = 0.0;
-        for (name, class) in PHASES {
-            for phase in phases.iter().filter(|phase| phase.name == name && phase.seconds > 0.0) {
-                let percent = |share: f64| format!("{:.3}%", share * 100.0);
-                let (x, width) = (percent(from / longest), percent(phase.seconds / longest));
-                html.with(
-                    "rect",
-                    &[("class", &class), ("x", &x), ("width", &width), ("height", &20)],
-                    |html| {
-                        html.words("title", &[], &words(phase));
-                    },
-                );
-                from += phase.seconds;
-            }
-        }
-    });
+    let found: Vec<(&Phase, &'static str)> = PHASES.into_iter().flat_map(own).collect();
+    let total: f64 = found.iter().map(|(phase, _)| phase.seconds).sum();
+    let part = |(phase, class): (&Phase, &'static str)| {
+        let share = units::percent(phase.seconds / total);
+        let words = format!("{} {share}, {}", phase.name.replace('_', "-"), units::seconds(phase.seconds));
+        Part { class, amount: phase.seconds, words }
+    };
+    found.into_iter().map(part).collect()
 }
 
 fn phase_columns(phases: &[Phase]) -> Vec<Column> {
     let total = phases.iter().find(|phase| phase.name == "total").map_or(f64::NAN, |phase| phase.seconds);
-    let seconds = |value: Option<f64>| value.map(units::seconds).unwrap_or_default();
     let mut columns = Columns::new(phases);
     columns.words("phase", |phase| phase.name.replace('_', "-"));
     columns.numbers("count", |phase| whole(&phase.count));
-    columns.numbers("total", |phase| units::seconds(phase.seconds));
-    columns.numbers("share", |phase| units::percent(phase.seconds / total));
-    columns.numbers("mean", |phase| seconds(phase.mean_s));
-    columns.numbers("95th percentile", |phase| seconds(phase.p95_s));
+    columns.figures("total", units::seconds, |phase| Some(phase.seconds));
+    columns.figures("share", units::percent, |phase| Some(phase.seconds / total));
+    columns.figures("mean", units::seconds, |phase| phase.mean_s);
+    columns.figures("95th percentile", units::seconds, |phase| phase.p95_s);
     columns.known()
 }
 
-fn copy_columns(copies: &[Copies]) -> Vec<Column> {
-    let word = |text: &str, word: fn(f64) -> String| text.parse().map(word).unwrap_or_default();
-    let mut columns = Columns::new(copies);
-    columns.words("kind", |copies| copies.kind.clone());
-    columns.words("purpose", |copies| copies.purpose.clone());
-    columns.words("from", |copies| copies.from.clone());
-    columns.words("to", |copies| copies.to.clone());
-    columns.numbers("count", |copies| whole(&copies.count));
-    columns.numbers("no-ops", |copies| whole(&copies.noops));
-    columns.numbers("bytes", |copies| word(&copies.bytes, |bytes| units::bytes(bytes as u64)));
-    columns.numbers("time", |copies| word(&copies.seconds, units::seconds));
-    columns.numbers("GB/s", |copies| word(&copies.rate, units::number));
-    columns.known()
-}
-
-fn whole(text: &str) -> String {
+pub(super) fn whole(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), units::count)
 }

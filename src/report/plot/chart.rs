@@ -45,6 +45,7 @@ pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
 }
 
 /// An axis from its lower to its upper end.
+#[derive(Clone)]
 pub(in crate::report) struct Axis {
     is_log: bool,
     /// Both ends, as logarithms on a logarithmic axis.

@@ -172,6 +172,14 @@ impl TrainedData {
         }
     }
 
+    /// The column of a target; of arrays only where there are several.
+    pub fn target_name(&self, target: usize) -> Option<String> {
+        match &self.kind {
+            Kind::Csv(model) => model.targets().get(target).map(|name| (*name).to_owned()),
+            Kind::Array { .. } => self.target_names().into_iter().nth(target),
+        }
+    }
+
     /// What is done to a row before the model takes it.
     pub fn preprocessing(&self) -> Preprocessing<'_> {
         match &self.kind {

@@ -53,11 +53,12 @@
         add(band[0], { width: 0, stroke: "transparent" });
         add(band[1], { width: 0, stroke: "transparent" });
       }
-      const isShort = y.filter((value) => value !== null).length <= 40;
+      const known = y.filter((value) => value !== null).length;
       add(y, {
         stroke: () => shade(line),
         width: line < few ? 1.75 : 1,
-        points: isShort && line < few ? { show: true, size: 4, fill: () => shade(line) } : { show: false },
+        // A single point has no line.
+        points: known <= (line < few ? 40 : 1) ? { show: true, size: 4, fill: () => shade(line) } : { show: false },
       });
     }
     // Lines at the decades; within two of them also at 2 and 5.
@@ -72,6 +73,10 @@
       if (state.log) {
         const room = Math.max((high / low) ** 0.04, 1.02);
         return [low / room, high * room];
+      }
+      if (data.within) {
+        const [least, most] = [Math.min(low, data.within[0]), Math.max(high, data.within[1])];
+        return [least, most + (most - least || 1) * 0.05];
       }
       const room = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
       return [low - room, high + room];
@@ -247,8 +252,10 @@
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", isRising ? "ascending" : "descending");
         const key = (row) => row.cells[column].textContent;
+        // Cells are rounded; where that matters they have their place among the exact values.
+        const value = (row) => (row.cells[column].dataset.place === undefined ? parsed(key(row)) : Number(row.cells[column].dataset.place));
         const compare = (a, b) => {
-          const [x, y] = [parsed(key(a)), parsed(key(b))];
+          const [x, y] = [value(a), value(b)];
           if (x !== null && y !== null) return x - y;
           // What is no number stands first: `best`, an empty cell.
           if (x !== null || y !== null) return x === null ? -1 : 1;

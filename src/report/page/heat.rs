@@ -1,0 +1,108 @@
+//! Heat maps: a shaded table on the page, a drawing in a file.
+
+use super::{
+    Content,
+    html::{Attributes, Html},
+    svg::{self, Svg},
+};
+
+/// The strongest shade.
+pub(super) const SHADES: f64 = 9.0;
+
+/// From this shade on words stand in the other colour.
+const STRONG: usize = 7;
+
+/// Rows and columns with their names.
+pub(super) struct HeatMap<'a> {
+    /// Of its file.
+    pub(super) name: &'a str,
+    pub(super) caption: &'a str,
+    /// What is down, and what is across.
+    pub(super) axes: [&'a str; 2],
+    pub(super) rows: &'a [&'a str],
+    pub(super) columns: &'a [&'a str],
+}
+
+impl Content<'_> {
+    /// `cell` has the words of a cell, and its shade from 0 to 9.
+    pub(super) fn heat_table(
+        &mut self,
+        html: &mut Html,
+        map: &HeatMap<'_>,
+        cell: impl Fn(&str, &str) -> Option<(String, usize)>,
+    ) {
+        let cells: Vec<Vec<Option<(String, usize)>>> =
+            map.rows.iter().map(|row| map.columns.iter().map(|column| cell(row, column)).collect()).collect();
+        let scroll: Attributes<'_> =
+            &[("class", &"wide"), ("tabindex", &0), ("role", &"region"), ("aria-label", &map.caption)];
+        html.with("div", scroll, |html| {
+            html.with("table", &[("class", &"heat")], |html| {
+                html.words("caption", &[], map.caption);
+                html.with("tr", &[], |html| {
+                    html.words("th", &[("scope", &"col")], &format!("{} \\ {}", map.axes[0], map.axes[1]));
+                    map.columns.iter().for_each(|column| html.words("th", &[("scope", &"col")], column));
+                });
+                for (row, cells) in map.rows.iter().zip(&cells) {
+                    html.with("tr", &[], |html| {
+                        html.words("th", &[("scope", &"row")], row);
+                        for cell in cells {
+                            match cell {
+                                Some((words, shade)) => {
+                                    html.words("td", &[("class", &format!("h{shade}"))], words);
+                                }
+                                None => html.words("td", &[], ""),
+                            }
+                        }
+                    });
+                }
+            });
+        });
+        self.keep(map.name, draw(map, &cells).file(map.caption));
+    }
+}
+
+fn draw(map: &HeatMap<'_>, cells: &[Vec<Option<(String, usize)>>]) -> Svg {
+    // A digit of 12 pixels is 7 wide.
+    let longest = |words: &mut dyn Iterator<Item = &str>| {
+        words.map(|words| words.chars().count()).max().unwrap_or(0) as f64 * 7.0
+    };
+    let left = longest(&mut map.rows.iter().copied()) + 34.0;
+    let all = cells.iter().flatten().flatten().map(|(words, _)| words.as_str());
+    let (width, height) = (longest(&mut all.chain(map.columns.iter().copied())).max(18.0) + 14.0, 26.0);
+    let top = 46.0;
+    let across = |column: usize| left + width * column as f64;
+    let down = |row: usize| top + height * row as f64;
+    let mut html = Html::default();
+    let middle = across(0).midpoint(across(map.columns.len()));
+    svg::text(&mut html, [middle, 16.0], "middle", map.axes[1]);
+    let place = format!("translate(14 {}) rotate(-90)", top.midpoint(down(map.rows.len())));
+    html.words("text", &[("transform", &place), ("text-anchor", &"middle"), ("class", &"soft")], map.axes[0]);
+    for (column, name) in map.columns.iter().enumerate() {
+        svg::text(&mut html, [across(column) + width / 2.0, top - 8.0], "middle", name);
+    }
+    for (row, (name, cells)) in map.rows.iter().zip(cells).enumerate() {
+        svg::text(&mut html, [left - 8.0, down(row) + 17.0], "end", name);
+        for (column, cell) in cells.iter().enumerate() {
+            let Some((words, shade)) = cell else { continue };
+            let (x, y) = (across(column), down(row));
+            let class = format!("h{shade}");
+            let size: Attributes<'_> = &[
+                ("class", &class),
+                ("x", &x),
+                ("y", &y),
+                ("width", &(width - 1.0)),
+                ("height", &(height - 1.0)),
+            ];
+            html.empty("rect", size);
+            let class = if *shade < STRONG { "" } else { "strong" };
+            let place: Attributes<'_> = &[
+                ("x", &(x + width / 2.0)),
+                ("y", &(y + 17.0)),
+                ("text-anchor", &"middle"),
+                ("class", &class),
+            ];
+            html.words("text", place, words);
+        }
+    }
+    Svg::new(across(map.columns.len()) + 10.0, down(map.rows.len()) + 10.0, html)
+}

@@ -1,0 +1,166 @@
+//! What was copied between memories, by purpose.
+
+use std::path::Path;
+
+use super::{
+    Content,
+    bars::{self, Bar, Part},
+    html::Html,
+    table,
+    times::whole,
+};
+use crate::{
+    report::{
+        ReportError, csv_lines,
+        grid::{Column, Columns},
+        grouping::distinct,
+    },
+    units,
+};
+
+/// What copies are for, with their colours.
+const PURPOSES: [(&str, &str); 12] = [
+    ("dataset", "f5"),
+    ("batch", "f0"),
+    ("gradients", "f1"),
+    ("parameters", "f2"),
+    ("log", "f4"),
+    ("validation", "f3"),
+    ("best", "f6"),
+    ("constants", "f7"),
+    ("launch", "f8"),
+    ("digest", "f9"),
+    ("checkpoint", "ink"),
+    ("tensor", "f0"),
+];
+
+/// Of all other purposes.
+const OTHER: &str = "rest";
+
+/// Settings side by side.
+const MOST_SETTINGS: usize = 16;
+
+/// A row of `transfers.csv`.
+struct Copies {
+    kind: String,
+    purpose: String,
+    from: String,
+    to: String,
+    count: String,
+    noops: String,
+    bytes: String,
+    seconds: String,
+    rate: String,
+}
+
+impl Copies {
+    fn key(&self) -> [&str; 2] {
+        [&self.kind, &self.purpose]
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.parse().unwrap_or(0)
+    }
+
+    /// Between memories; what is read from a file is copied once it is there.
+    fn is_moved(&self) -> bool {
+        self.bytes() > 0 && !self.kind.starts_with("read")
+    }
+}
+
+impl Content<'_> {
+    /// All of one run; of several what each moved.
+    pub(super) fn transfers(&mut self, html: &mut Html, places: &[usize]) {
+        let shown = &places[..places.len().min(MOST_SETTINGS)];
+        let all: Vec<(usize, Vec<Copies>)> = shown
+            .iter()
+            .map(|&place| (place, self.file_of(place, "transfers.csv", read)))
+            .filter(|(_, copies)| !copies.is_empty())
+            .collect();
+        self.moved(html, &all);
+        if let [(place, copies)] = &all[..] {
+            let caption = format!("Copies and waits by purpose{}", self.of_run(*place, places));
+            table::table(html, &caption, &copy_columns(copies));
+            return;
+        }
+        let moved = |copies: &Copies| copies.count != "0";
+        let keys: Vec<[&str; 2]> =
+            distinct(all.iter().flat_map(|(_, copies)| copies.iter().filter(|c| moved(c)).map(Copies::key)));
+        if keys.is_empty() {
+            return;
+        }
+        let mut columns = vec![
+            Column::of_words("kind", keys.iter().map(|key| key[0].to_owned())),
+            Column::of_words("purpose", keys.iter().map(|key| key[1].to_owned())),
+        ];
+        for (place, copies) in &all {
+            let cell = |key: &[&str; 2]| {
+                let own = || copies.iter().filter(|copies| copies.key() == *key);
+                let count: u64 = own().filter_map(|copies| copies.count.parse::<u64>().ok()).sum();
+                let bytes = own().map(Copies::bytes).sum();
+                match (count, key[0]) {
+                    (0, _) => String::new(),
+                    (_, "sync") => units::counted(count, "wait"),
+                    _ => format!("{} in {}", units::bytes(bytes), units::count(count)),
+                }
+            };
+            columns.push(Column::of_numbers(&self.name(*place), keys.iter().map(cell)));
+        }
+        table::table(html, "What moved: bytes, and in how many copies", &columns);
+        if shown.len() < places.len() {
+            let words = format!("The first {} of {} settings.", shown.len(), places.len());
+            html.prose("p", &[("class", &"note")], &words);
+        }
+    }
+
+    /// The bytes of each run as a bar.
+    fn moved(&self, html: &mut Html, all: &[(usize, Vec<Copies>)]) {
+        let rank =
+            |purpose: &str| PURPOSES.iter().position(|(name, _)| *name == purpose).unwrap_or(PURPOSES.len());
+        let colour = |purpose: &str| PURPOSES.get(rank(purpose)).map_or(OTHER, |(_, colour)| *colour);
+        let part = |copies: &Copies| Part {
+            class: colour(&copies.purpose),
+            amount: copies.bytes() as f64,
+            words: format!("{} {}: {}", copies.kind, copies.purpose, units::bytes(copies.bytes())),
+        };
+        let bar = |(place, copies): &(usize, Vec<Copies>)| {
+            let mut moved: Vec<&Copies> = copies.iter().filter(|copies| copies.is_moved()).collect();
+            moved.sort_by_key(|copies| rank(&copies.purpose));
+            let sum = moved.iter().map(|copies| copies.bytes()).sum();
+            let name = if all.len() > 1 { self.name(*place) } else { "bytes".to_owned() };
+            Bar { name, parts: moved.into_iter().map(part).collect(), sum: units::bytes(sum) }
+        };
+        let bars: Vec<Bar> = all.iter().map(bar).filter(|bar| !bar.parts.is_empty()).collect();
+        let copies = all.iter().flat_map(|(_, copies)| copies).filter(|copies| copies.is_moved());
+        let purposes = distinct(copies.map(|copies| copies.purpose.as_str()));
+        let mut colours: Vec<(&str, &str)> =
+            purposes.iter().map(|purpose| (*purpose, colour(purpose))).collect();
+        colours.sort_by_key(|(purpose, _)| rank(purpose));
+        bars::draw(html, &colours, &bars);
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<Copies>, ReportError> {
+    let mut rows = Vec::new();
+    let columns = ["kind", "purpose", "from", "to", "count", "noop_count", "bytes", "total_s", "gb_per_s"];
+    csv_lines::for_each_row(path, columns, |cells| {
+        let [kind, purpose, from, to, count, noops, bytes, seconds, rate] = cells.map(str::to_owned);
+        rows.push(Copies { kind, purpose, from, to, count, noops, bytes, seconds, rate });
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+fn copy_columns(copies: &[Copies]) -> Vec<Column> {
+    let mut columns = Columns::new(copies);
+    columns.words("kind", |copies| copies.kind.clone());
+    columns.words("purpose", |copies| copies.purpose.clone());
+    columns.words("from", |copies| copies.from.clone());
+    columns.words("to", |copies| copies.to.clone());
+    columns.numbers("count", |copies| whole(&copies.count));
+    columns.numbers("no-ops", |copies| whole(&copies.noops));
+    columns.figures("bytes", |bytes| units::bytes(bytes as u64), |copies| copies.bytes.parse().ok());
+    columns.figures("time", units::seconds, |copies| copies.seconds.parse().ok());
+    columns.figures("GB/s", units::number, |copies| copies.rate.parse().ok());
+    columns.known()
+}

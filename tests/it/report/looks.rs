@@ -1,0 +1,207 @@
+//! What a reader sees: order, axes, colours, and that nothing is read in vain.
+
+use std::{fmt::Write, fs};
+
+use serde_json::Value;
+
+use super::{SWEEP, charts, page, run, table};
+use crate::process::Sandbox;
+
+/// A run of a setting, by its summary; `rows` are those of its `metrics.csv`.
+fn setting(place: &Sandbox, number: usize, status: &str, loss: f64, rows: &str) {
+    let name = format!("r{number:03}");
+    run(place.path(), &name, &format!("lr = {number}.5\nbatch = {}\n", number * number % 17), rows);
+    let summary = format!("run,name,status,epoch_train_loss\n{name},x,{status},{loss}\n");
+    fs::write(place.path().join("runs").join(&name).join("summary.csv"), summary).unwrap();
+}
+
+fn svg(place: &Sandbox, name: &str) -> String {
+    let found = fs::read_dir(place.path().join("figures")).unwrap().map(|entry| entry.unwrap().path());
+    let path = found.into_iter().find(|path| path.to_string_lossy().ends_with(name));
+    fs::read_to_string(path.unwrap_or_else(|| panic!("no drawing {name}"))).unwrap()
+}
+
+/// Words are rounded; a table is sorted by what they are rounded from.
+#[test]
+fn cells_know_their_place_among_exact_values() {
+    let place = Sandbox::new("");
+    for (number, loss) in [(1, 0.500_004), (2, 0.500_002), (3, 0.500_003)] {
+        setting(&place, number, "finished", loss, "1,1,train,8,3,0.1\n");
+    }
+    let page = page(&place, &["runs/*"]);
+    for (row, place) in ["r001", "r002", "r003"].iter().zip([2, 0, 1]) {
+        let line = page.split("<tr>").find(|line| line.contains(&format!("runs/{row}<"))).unwrap();
+        assert!(line.contains(&format!("data-place=\"{place}\">0.5000</td>")), "{line}");
+    }
+    let (_, ranked) = page.split_once("Settings by train loss, the best first</caption>").unwrap();
+    let places: Vec<&str> =
+        ranked.split("data-place=\"").skip(1).take(6).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(places, ["0", "0", "1", "1", "2", "2"], "values and differences");
+}
+
+/// Colours belong to the best, also of those that did not finish, which have their values in their names.
+#[test]
+fn runs_without_a_place_are_ordered_by_what_they_reached() {
+    let place = Sandbox::new("");
+    let states = [(1, "finished", 0.3), (2, "stopped", 0.9), (3, "stopped", 0.4), (4, "finished", 0.5)];
+    for (number, status, loss) in states {
+        setting(&place, number, status, loss, &format!("1,1,train,8,{loss},0.1\n"));
+    }
+    let page = page(&place, &["runs/*"]);
+    let lines = charts(&page)[0]["lines"].clone();
+    let names: Vec<&str> =
+        lines.as_array().unwrap().iter().map(|line| line["name"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        [
+            "#1 lr 1.5 batch 1",
+            "#4 lr 4.5 batch 16",
+            "#3 lr 3.5 batch 9, stopped",
+            "#2 lr 2.5 batch 4, stopped"
+        ]
+    );
+}
+
+/// Of many runs only the curves that are drawn are read: the others may even be damaged.
+#[test]
+fn curves_that_are_not_drawn_are_not_read() {
+    let place = Sandbox::new("");
+    for number in 0..120 {
+        let is_read = number < 100;
+        let rows = if is_read { "1,1,train,8,3,0.1\n" } else { "damaged\n1\n" };
+        setting(&place, number, "finished", 1.0 + number as f64, rows);
+        let timing = "device,clock,phase,count,total_s,mean_s,p95_s\ncpu,host,step,1,0.5,0.5,0.5\n";
+        let folder = place.path().join(format!("runs/r{number:03}"));
+        fs::write(folder.join("timing.csv"), if number < 16 { timing } else { "damaged\n1\n" }).unwrap();
+        fs::write(folder.join("transfers.csv"), if number < 16 { TRANSFERS } else { "damaged\n1\n" })
+            .unwrap();
+    }
+    let ended = place.runner(&["report", "runs/*"]);
+    assert!(ended.stderr.starts_with("a page of "), "{}", ended.stderr);
+    let page = fs::read_to_string(place.path().join("report.html")).unwrap();
+    assert!(page.contains("The best 100 of 120 curves are drawn."));
+    assert_eq!(page.matches("The first 16 of 120 settings.").count(), 2, "times and transfers");
+}
+
+const TRANSFERS: &str = "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s\n\
+    h2d,batch,cpu,gpu:0,10,0,3072,0.1,1\nd2h,log,gpu:0,cpu,1,0,1024,0.1,1\nread,dataset,cpu,cpu,1,0,9999,,\n";
+
+/// What was copied for which purpose is seen before it is read.
+#[test]
+fn transfers_are_bars() {
+    let place = Sandbox::new("");
+    setting(&place, 1, "finished", 0.5, "1,1,train,8,3,0.1\n");
+    fs::write(place.path().join("runs/r001/transfers.csv"), TRANSFERS).unwrap();
+    let page = page(&place, &["runs/r001"]);
+    let (_, transfers) = page.split_once("<h2>Transfers</h2>").unwrap();
+    let (bars, _) = transfers.split_once("<table").unwrap();
+    for words in [
+        "aria-label=\"h2d batch: 3 KiB; d2h log: 1 KiB\"",
+        "<rect class=\"f0\" x=\"0.000%\" width=\"75.000%\" height=\"20\"><title>h2d batch: 3 KiB</title>",
+        ">4 KiB</span>",
+    ] {
+        assert!(bars.contains(words), "{words}: {bars}");
+    }
+    assert!(!bars.contains("dataset"), "what is read from a file is not copied");
+}
+
+/// Memory that stays as it is looks so, and shares end at 100 %.
+#[test]
+fn figures_of_the_system_begin_at_zero() {
+    let place = Sandbox::new("");
+    setting(&place, 1, "finished", 0.5, "1,1,train,8,3,0.1\n");
+    let mut rows = "elapsed_s,device,utilization,rss_bytes,temperature_c\n".to_owned();
+    for step in 0..9 {
+        writeln!(rows, "{step}.5,cpu,0.98,{},40", 14_000_000 + step * 1000).unwrap();
+    }
+    fs::write(place.path().join("runs/r001/system.csv"), rows).unwrap();
+    let page = page(&place, &["runs/r001", "--svg", "figures"]);
+    let within: Vec<(String, Value)> = charts(&page)[1..]
+        .iter()
+        .map(|chart| (chart["title"].as_str().unwrap().to_owned(), chart["within"].clone()))
+        .collect();
+    let wanted = [
+        ("Utilization, %", serde_json::json!([0.0, 100.0])),
+        ("Memory of the process, MiB", serde_json::json!([0.0, 0.0])),
+        ("Temperature, \u{b0}C", Value::Null),
+    ];
+    assert_eq!(within, wanted.map(|(title, within)| (title.to_owned(), within)));
+    assert!(svg(&place, "-utilization.svg").contains(">100</text>"));
+    assert!(svg(&place, "-memory-of-the-process--mib.svg").contains(">0</text>"));
+}
+
+/// One validation is a point, on the page and on paper; its axis has its step alone.
+#[test]
+fn a_single_point_is_drawn() {
+    let place = Sandbox::new("");
+    run(place.path(), "a", "", "7,1,validation,8,0.5,0.1\n");
+    page(&place, &["runs/a", "--svg", "figures"]);
+    let drawing = svg(&place, "-loss.svg");
+    assert_eq!(
+        (drawing.matches("<circle").count(), drawing.matches(">7</text>").count()),
+        (1, 1),
+        "{drawing}"
+    );
+}
+
+/// Values that were drawn stand by their size, however few they are, and are no cells of a heat map.
+#[test]
+fn settings_that_are_no_grid_are_points() {
+    let place = Sandbox::new("");
+    for (number, loss) in [(1, 0.4), (2, 0.2), (9, 0.3)] {
+        setting(&place, number, "finished", loss, "1,1,train,8,3,0.1\n");
+    }
+    let page = page(&place, &["runs/*", "--svg", "figures"]);
+    assert!(!page.contains("<table class=\"heat\">"));
+    assert!(page.contains("train loss by lr and batch: the stronger the colour, the better</figcaption>"));
+    let drawing = svg(&place, "-train-loss-by-lr-and-batch.svg");
+    for shade in [0, 4, 9] {
+        assert_eq!(drawing.matches(&format!("<circle class=\"h{shade}\"")).count(), 1, "{drawing}");
+    }
+    // 1.5, 2.5 and 9.5 on an axis from 0 to 10.
+    let effect = svg(&place, "-effect-lr.svg");
+    assert!(effect.contains(">10</text>") && !effect.contains(">9.5</text>"), "{effect}");
+}
+
+/// Heat maps and confusion matrices are drawings, too.
+#[test]
+fn tables_of_colours_are_drawn_in_files() {
+    let place = Sandbox::new(SWEEP);
+    let words = ["spec.toml", "optimizer.sgd.lr=0.01,0.1", "data.batch_size=8,16", "sweep.repeats=1", "-q"];
+    assert_eq!(place.runner(&words).code, Some(0));
+    let page = page(&place, &["runs", "--svg", "figures"]);
+    let (_, map) = page.split_once("<table class=\"heat\">").unwrap();
+    let strongest = map.split("<td class=\"h9\">").nth(1).unwrap().split('<').next().unwrap();
+    let best = &table(&page, "Settings by validation loss, the best first")[0];
+    assert_eq!(strongest, best[3]);
+    let names = map.split_once("</caption>").unwrap().1.split("<th scope=\"col\">").nth(1).unwrap();
+    let axes = names.split("</th>").next().unwrap().replace(" \\ ", "-and-").replace('_', "-");
+    let drawing = svg(&place, &format!("-validation-loss-by-{axes}.svg"));
+    assert_eq!(drawing.matches("<rect class=\"h").count(), 4, "{drawing}");
+    assert!(drawing.contains(&format!(">{strongest}</text>")), "{drawing}");
+    fs::remove_dir_all(place.path().join("figures")).unwrap();
+    run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
+    fs::write(place.path().join("runs/a/confusion.csv"), "actual,<a>,b\n<a>,9,1\nb,0,2\n").unwrap();
+    super::page(&place, &["runs/a", "--svg", "figures"]);
+    let drawing = svg(&place, "-confusion.svg");
+    for words in
+        ["<rect class=\"h9\"", ">actual</text>", ">predicted</text>", ">&lt;a&gt;</text>", ">9</text>"]
+    {
+        assert!(drawing.contains(words), "{words}: {drawing}");
+    }
+}
+
+/// The column that was predicted, and figures such as `200 k`.
+#[test]
+fn a_prediction_is_of_its_column() {
+    let place = Sandbox::new("");
+    let rows: String = (0..40).map(|row| format!("{row},{}\n", row * 10_000)).collect();
+    fs::write(place.path().join("houses.csv"), format!("rooms,price<b>\n{rows}")).unwrap();
+    let spec = "name = \"houses\"\ndata.csv = { path = \"houses.csv\", target = \"price<b>\", standardize_target = true }\n\
+        model.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1\ntrainer.max_epochs = 3\n";
+    fs::write(place.path().join("spec.toml"), spec).unwrap();
+    assert_eq!(place.runner(&["spec.toml", "-q"]).code, Some(0));
+    let page = page(&place, &["runs", "--svg", "figures"]);
+    assert!(page.contains("<figcaption>price&lt;b&gt;: R\u{b2} "), "{page}");
+    assert!(svg(&place, "-predicted-price-b.svg").contains(" k</text>"));
+}
