@@ -51,6 +51,30 @@ PROBLEMS = """(() => {
       if (text.textContent.includes("NaN")) say(text, "no number");
     }
   }
+  // Labels that lie on each other, or outside the window.
+  for (const svg of document.querySelectorAll("main svg")) {
+    const labels = [...svg.querySelectorAll("text")].map((text) => [text, text.getBoundingClientRect()]);
+    labels.forEach(([text, a], at) => {
+      if (a.width > 0 && !text.closest(".wide") && (a.left < 0 || a.right > innerWidth)) say(text, "outside the window");
+      for (const [, b] of labels.slice(at + 1)) {
+        const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (wide > 2 && high > 5) say(text, "lies on another label");
+      }
+    });
+  }
+  const light = (colour) => {
+    const parts = colour.match(/[\d.]+/g).slice(0, 3).map((part) => part / 255);
+    const [r, g, b] = parts.map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = light(getComputedStyle(document.body).backgroundColor);
+  for (const cell of document.querySelectorAll("table.heat td[class]")) {
+    const style = getComputedStyle(cell);
+    const [low, high] = [light(style.color), light(style.backgroundColor)].sort((a, b) => a - b);
+    if ((high + 0.05) / (low + 0.05) < 4.5) say(cell, "cannot be read");
+    if (cell.className === "h0" && Math.abs(light(style.backgroundColor) - ground) > 0.1) say(cell, "glares");
+  }
   for (const table of document.querySelectorAll("table")) {
     if (!table.caption || !table.querySelector("th[scope]")) say(table, "no caption or heads");
   }
@@ -68,6 +92,8 @@ PARTS = {
     "digits": ["curves", "confusion", "time", "transfers", "system", "spec", "environment"],
     "regression": ["curves", "predicted", "time"],
     "diabetes": ["curves", "ranking", "axes", "runs"],
+    "halving": ["curves", "ranking", "axes", "runs"],
+    "single": ["curves", "ranking", "axes"],
     "num_gpus_sweep": ["curves", "devices", "time", "transfers"],
     "matmul": ["lab"],
 }
@@ -188,6 +214,9 @@ def make_pages(runner, folder):
     run(examples / "digits.toml", "trainer.max_epochs=5", "logging.system_every_s=0.02", "-q")
     sweep = ["optimizer.adamw.lr=0.003,0.03,0.3", "model.layers.0.linear.out_features=8,32", "sweep.repeats=3"]
     run(examples / "diabetes.toml", *sweep, "trainer.max_epochs=8", "-q")
+    run(examples / "halving.toml", "-q")
+    # A single validation each, and grey lines.
+    run(examples / "diabetes.toml", "name=single", "optimizer.adamw.lr=0.001,0.01,0.1", "data.batch_size=8,16,32", "trainer.max_epochs=1", "-q")
     run(examples / "num_gpus_sweep.toml", "devices.num_gpus=0,1,2", "--virtual-gpus", "2", "-q")
     run(examples / "matmul.toml", "matmul.count=3", "-q")
     run(examples / "diabetes.toml", "name=regression", "-q")
@@ -200,7 +229,7 @@ def make_pages(runner, folder):
         (place / "summary.csv").write_text(f"run,status,epoch_train_loss\n{loss},finished,{loss / 39}\n")
         (place / "spec.toml").write_text(f"name = {json.dumps(evil)}\nx = {json.dumps(evil + str(loss))}\n")
     pages = {}
-    for name, path in [(name, f"runs/{name}") for name in ("digits", "diabetes", "num_gpus_sweep", "matmul", "regression")] + [
+    for name, path in [(name, f"runs/{name}") for name in ("digits", "diabetes", "halving", "single", "num_gpus_sweep", "matmul", "regression")] + [
         ("evil", "evil"),
         ("all", "runs/*"),
     ]:
@@ -249,6 +278,11 @@ def use(browser):
     expect("a table is sorted", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] <= value)")
     browser.evaluate(f"{head}.click()")
     expect("and back", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] >= value)")
+    # By what is written as 479 µs and 1.2 ms, and rounded.
+    column = "[...document.querySelectorAll('#runs thead th')].findIndex((head) => head.textContent === 'train time')"
+    places = f"[...document.querySelectorAll('#runs tbody tr')].map((row) => Number(row.cells[{column}].dataset.place))"
+    browser.evaluate(f"document.querySelectorAll('#runs thead th')[{column}].querySelector('button').click()")
+    expect("exact values sort a table", f"{places}.every((value, i, all) => i === 0 || all[i - 1] <= value)")
     return problems
 
 

@@ -38,9 +38,7 @@ fn blocks_run_in_a_notebook() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The learning rates, five epochs, four of the runs, and the best of six.
     assert!(text.contains("0.30") && text.contains("\n5 ") && text.contains("shape: (6, 3)"), "{text}");
-    let times = fs::read_to_string(place.path().join("times.json")).unwrap();
-    let times: serde_json::Value = serde_json::from_str(&times).unwrap();
-    assert_eq!(times["results"][2]["times"].as_array().unwrap().len(), 2);
+    assert!(text.contains("{'optimizer.sgd.lr': '0.3'} "), "{text}");
 }
 
 /// What was written is what the CSV has, with types and nulls.

@@ -3,18 +3,12 @@
 use super::{
     Content,
     heat::{self, HeatMap},
-    html::{Attributes, Html},
-    svg::{self, Frame, px},
+    html::Html,
+    parallel::parallel,
+    svg::{self, Frame},
 };
 use crate::{
-    report::{
-        answer,
-        effects::Effects,
-        grouping::distinct,
-        key::short,
-        plot::Axis,
-        ranking::{Candidate, Ranking},
-    },
+    report::{answer, effects::Effects, grouping::distinct, key::short, plot::Axis, ranking::Ranking},
     units,
 };
 
@@ -22,7 +16,13 @@ use crate::{
 const MOST_CHARACTERS: usize = 12;
 
 /// Settings in a chart; of more the best are drawn.
-const MOST_SETTINGS: usize = 500;
+pub(super) const MOST_SETTINGS: usize = 500;
+
+/// Axes that are drawn: they stand side by side.
+const MOST_AXES: usize = 8;
+
+/// Rows, and columns, of a heat map.
+const MOST_CELLS: usize = 24;
 
 /// Labels beside an axis whose values have a place each.
 const MOST_LABELS: usize = 12;
@@ -38,13 +38,25 @@ impl Content<'_> {
         let effects = Effects::new(ranking);
         let known = effects.as_ref().ok().filter(|_| answer::has_effects(ranking));
         let scales: Vec<Scale> = (0..keys.len()).map(|key| Scale::new(ranking, key)).collect();
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        if let Some(effects) = known {
+            order.sort_by(|a, b| effects.axes[*b].share.total_cmp(&effects.axes[*a].share));
+        }
+        let mut shown = order[..keys.len().min(MOST_AXES)].to_vec();
+        shown.sort_unstable();
         html.with("div", &[("class", &"panels")], |html| {
-            for (key, scale) in scales.iter().enumerate() {
+            for &key in &shown {
+                let scale = &scales[key];
                 let share = known.map(|effects| effects.axes[key].share);
                 let levels = known.map(|effects| &effects.axes[key].levels[..]).unwrap_or_default();
                 self.main_effect(html, ranking, (key, names[key], scale), share, levels);
             }
         });
+        if shown.len() < keys.len() {
+            let which = if known.is_some() { "with the largest shares" } else { "that come first" };
+            let words = format!("Of {} axes the {} {which} are drawn.", keys.len(), shown.len());
+            html.words("p", &[("class", &"note")], &words);
+        }
         let all = ranking.settings.len();
         if all > MOST_SETTINGS {
             let words =
@@ -71,13 +83,9 @@ impl Content<'_> {
             );
         }
         if keys.len() > 1 {
-            parallel(html, ranking, &names, &scales);
-            let mut order: Vec<usize> = (0..keys.len()).collect();
-            if let Some(effects) = known {
-                order.sort_by(|a, b| effects.axes[*b].share.total_cmp(&effects.axes[*a].share));
-            }
+            parallel(html, ranking, &shown, &names, &scales);
             let pair = [order[0], order[1]];
-            if scales.iter().all(Scale::is_sampled) {
+            if is_sampled(ranking) {
                 self.scatter(html, ranking, pair.map(|key| (key, names[key], &scales[key])));
             } else {
                 self.heat_map(html, ranking, pair.map(|key| keys[key]));
@@ -133,7 +141,7 @@ impl Content<'_> {
             return;
         };
         let [rows, columns] = [0, 1].map(|key| levels(&folded, key));
-        if rows.len().max(columns.len()) > 24 {
+        if rows.len().max(columns.len()) > MOST_CELLS {
             return;
         }
         let shade = shades(&folded);
@@ -178,81 +186,6 @@ impl Content<'_> {
     }
 }
 
-/// All settings over all axes: a line for each, the best in colour.
-fn parallel(html: &mut Html, ranking: &Ranking, names: &[&str], scales: &[Scale]) {
-    let metric = &ranking.metric;
-    let Some(y) = axis_of(ranking) else { return };
-    let count = scales.len();
-    let at = |axis: usize| 11.0 + 78.0 * axis as f64 / count as f64;
-    let (top, height) = (26.0, 250.0);
-    let up = |share: f64| px(top + (1.0 - share) * (height - top - 14.0));
-    let label = format!(
-        "Parallel coordinates: {} settings over {}, and {}",
-        ranking.settings.len(),
-        names.join(", "),
-        metric.name
-    );
-    html.with("figure", &[("class", &"drawn")], |html| {
-        html.words("figcaption", &[], "All settings at once");
-        let size: Attributes<'_> =
-            &[("width", &"100%"), ("height", &height), ("role", &"img"), ("aria-label", &label)];
-        html.with("svg", size, |html| {
-            // The best is drawn last, above the others.
-            let shown = ranking.settings.len().min(MOST_SETTINGS);
-            for (place, setting) in ranking.settings[..shown].iter().enumerate().rev() {
-                let class = match place {
-                    0 => "c0 best",
-                    place if place * 5 < shown => "c0",
-                    _ => "faint",
-                };
-                let own = (0..count).map(|axis| up(scales[axis].place(&setting.values[axis])));
-                let heights: Vec<f64> = own.chain([up(y.place(setting.value))]).collect();
-                let title = format!("{}: {}", words(names, setting), metric.word(setting.value));
-                across_axes(html, class, &title, &heights, &at);
-            }
-            let labels = scales.iter().map(Scale::labels).chain([metric_labels(&y)]);
-            for (axis, (labels, name)) in
-                labels.zip(names.iter().copied().chain([metric.name.as_str()])).enumerate()
-            {
-                let x = format!("{:.1}%", at(axis));
-                html.empty(
-                    "line",
-                    &[("class", &"axis"), ("x1", &x), ("x2", &x), ("y1", &up(1.0)), ("y2", &up(0.0))],
-                );
-                html.words("text", &[("x", &x), ("y", &12), ("text-anchor", &"middle")], name);
-                // No line passes on the left of the first axis.
-                let (beside, anchor) = if axis == 0 { (-6, "end") } else { (6, "start") };
-                for (share, label) in labels {
-                    let place: Attributes<'_> = &[
-                        ("x", &x),
-                        ("dx", &beside),
-                        ("y", &(up(share) + 4.0)),
-                        ("text-anchor", &anchor),
-                        ("class", &"soft halo"),
-                    ];
-                    html.words("text", place, &label);
-                }
-            }
-        });
-        html.words(
-            "p",
-            &[("class", &"note")],
-            "A line for each setting: the best one thick, the best fifth in colour.",
-        );
-    });
-}
-
-/// A setting's line from axis to axis.
-fn across_axes(html: &mut Html, class: &str, title: &str, heights: &[f64], at: &dyn Fn(usize) -> f64) {
-    html.with("g", &[("class", &class)], |html| {
-        html.words("title", &[], title);
-        for (axis, pair) in heights.windows(2).enumerate() {
-            let [from, to] = [axis, axis + 1].map(|axis| format!("{:.1}%", at(axis)));
-            html.empty("line", &[("x1", &from), ("y1", &pair[0]), ("x2", &to), ("y2", &pair[1])]);
-        }
-    });
-}
-
 /// From 0 for the worst value to 9 for the best.
 fn shades(ranking: &Ranking) -> impl Fn(f64) -> usize {
     let values = || ranking.settings.iter().map(|setting| setting.value);
@@ -266,18 +199,9 @@ fn shades(ranking: &Ranking) -> impl Fn(f64) -> usize {
     }
 }
 
-fn metric_labels(y: &Axis) -> Vec<(f64, String)> {
+pub(super) fn metric_labels(y: &Axis) -> Vec<(f64, String)> {
     let within = y.ticks.iter().map(|&tick| (y.place(tick), crate::report::plot::tick_label(tick)));
     within.filter(|(share, _)| (0.0..=1.0).contains(share)).collect()
-}
-
-fn words(names: &[&str], setting: &Candidate) -> String {
-    names
-        .iter()
-        .zip(&setting.values)
-        .map(|(name, value)| format!("{name} {value}"))
-        .collect::<Vec<_>>()
-        .join(", ")
 }
 
 fn capitalized(words: &str) -> String {
@@ -289,7 +213,7 @@ fn capitalized(words: &str) -> String {
 }
 
 /// The axis of a ranking's metric.
-fn axis_of(ranking: &Ranking) -> Option<Axis> {
+pub(super) fn axis_of(ranking: &Ranking) -> Option<Axis> {
     let (low, high) = ends(ranking.settings.iter().map(|setting| setting.value))?;
     Some(Axis::new(low, high, 4, false))
 }
@@ -309,7 +233,7 @@ fn levels(ranking: &Ranking, key: usize) -> Vec<&str> {
 }
 
 /// The end of a long value, such as that of a path.
-fn shortened(value: &str) -> String {
+pub(super) fn shortened(value: &str) -> String {
     match value.chars().count().checked_sub(MOST_CHARACTERS) {
         None | Some(0) => value.to_owned(),
         Some(more) => format!("…{}", value.chars().skip(more + 1).collect::<String>()),
@@ -323,7 +247,7 @@ fn is_sampled(ranking: &Ranking) -> bool {
 }
 
 /// Where the values of an axis stand: side by side where they are few, else by their size.
-enum Scale<'a> {
+pub(super) enum Scale<'a> {
     Levels(Vec<&'a str>),
     Numbers(Axis),
 }
@@ -339,12 +263,8 @@ impl<'a> Scale<'a> {
         }
     }
 
-    fn is_sampled(&self) -> bool {
-        matches!(self, Self::Numbers(_))
-    }
-
     /// From 0 to 1.
-    fn place(&self, value: &str) -> f64 {
+    pub(super) fn place(&self, value: &str) -> f64 {
         match self {
             Self::Levels(levels) => {
                 let place = levels.iter().position(|level| *level == value).unwrap_or(0);
@@ -354,7 +274,7 @@ impl<'a> Scale<'a> {
         }
     }
 
-    fn labels(&self) -> Vec<(f64, String)> {
+    pub(super) fn labels(&self) -> Vec<(f64, String)> {
         match self {
             Self::Levels(levels) => {
                 let every = levels.len().div_ceil(MOST_LABELS).max(1);

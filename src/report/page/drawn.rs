@@ -33,8 +33,8 @@ impl Chart {
                     Some(line) => (format!("c{place} main"), line.name.clone()),
                     None => ("faint".to_owned(), format!("{} others", self.lines.len() - few)),
                 };
-                svg::line(html, &class, [66.0, y, 90.0, y]);
-                svg::text(html, [98.0, y + 4.0], "start", &name);
+                svg::line(html, &class, [74.0, y, 98.0, y]);
+                svg::text(html, [106.0, y + 4.0], "start", &name);
             }
         });
         Some(drawing.with_height(height + line_height * legend as f64 + 6.0))

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 /// Attributes of an element.
 pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
-/// Elements without content.
+/// Elements that are closed at once where they have no content.
 const EMPTY: [&str; 9] = ["meta", "line", "rect", "circle", "path", "polyline", "br", "wbr", "col"];
 
 /// A piece of a page.
@@ -20,6 +20,13 @@ impl Html {
         attributes: Attributes<'_>,
         inner: impl FnOnce(&mut Self),
     ) {
+        self.begin(tag, attributes);
+        self.0.push('>');
+        inner(self);
+        let _ = write!(self.0, "</{tag}>"); // a String takes every write
+    }
+
+    fn begin(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.0.push('<');
         self.0.push_str(tag);
         for (name, value) in attributes {
@@ -27,13 +34,6 @@ impl Html {
             self.text(&value.to_string());
             self.0.push('"');
         }
-        if EMPTY.contains(&tag) {
-            self.0.push_str("/>");
-            return;
-        }
-        self.0.push('>');
-        inner(self);
-        let _ = write!(self.0, "</{tag}>"); // a String takes every write
     }
 
     /// An element that holds text.
@@ -52,7 +52,11 @@ impl Html {
 
     /// An element without content.
     pub(super) fn empty(&mut self, tag: &'static str, attributes: Attributes<'_>) {
-        self.with(tag, attributes, |_| {});
+        if !EMPTY.contains(&tag) {
+            return self.with(tag, attributes, |_| {});
+        }
+        self.begin(tag, attributes);
+        self.0.push_str("/>");
     }
 
     pub(super) fn text(&mut self, text: &str) {

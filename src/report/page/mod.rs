@@ -8,6 +8,7 @@ mod drawn;
 mod heat;
 mod html;
 mod learned;
+mod parallel;
 mod predicted;
 mod roofline;
 mod scaling;

@@ -21,6 +21,9 @@ pub struct Style {
 /// A logarithmic axis from this ratio of the largest to the smallest value on.
 pub(in crate::report) const LOG_FROM: f64 = 50.0;
 
+/// A smaller range, of the values themselves, is none: labels would be equal.
+const FLAT: f64 = 5e-4;
+
 /// The terminal's colours, in an order in which neighbours differ also for colour-blind readers.
 const COLORS: [u8; 8] = [34, 33, 36, 31, 35, 32, 94, 93];
 
@@ -60,11 +63,12 @@ impl Axis {
         if !linear && low > 0.0 && high / low >= LOG_FROM {
             return Self::logarithmic(low, high, most);
         }
-        // A constant curve lies in the middle.
-        let room = match (high > low, high) {
-            (true, _) => 0.0,
-            (false, 0.0) => 1.0,
-            (false, high) => high.abs() * 0.5,
+        // A constant curve lies in the middle; what only the last bits tell apart is constant.
+        let is_flat = high - low <= FLAT * low.abs().max(high.abs());
+        let room = match (is_flat, high) {
+            (false, _) => 0.0,
+            (true, 0.0) => 1.0,
+            (true, high) => high.abs() * 0.5,
         };
         let (low, high) = (low - room, high + room);
         let exact = (high - low) / most as f64;
@@ -153,7 +157,7 @@ fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first
 /// As `0.001`, or `1e-5` where that is shorter.
 pub(in crate::report) fn tick_label(value: f64) -> String {
     // Ticks are sums: their last digits are noise.
-    let rounded = format!("{value:.3e}").parse().unwrap_or(value);
+    let rounded = format!("{value:.4e}").parse().unwrap_or(value);
     let [plain, short] = [format!("{rounded}"), format!("{rounded:e}")];
     let is_plain = value == 0.0 || (1e-3..1e5).contains(&value.abs());
     if is_plain { plain } else { short }
@@ -236,6 +240,8 @@ mod tests {
         assert_eq!(labels(0.0, 1e-4), ["0", "2e-5", "4e-5", "6e-5", "8e-5", "1e-4"]);
         assert_eq!(labels(-0.1, 0.2), ["-0.1", "0", "0.1", "0.2"]);
         assert_eq!(labels(3.0, 3.0), ["1", "2", "3", "4", "5"]);
+        assert_eq!(labels(3.0, 3.001), ["1", "2", "3", "4", "5"]);
+        assert_eq!(labels(3.0, 3.002), ["3", "3.0005", "3.001", "3.0015", "3.002"]);
         assert_eq!(labels(2e-7, 3e5), ["1e-4", "0.1", "100", "1e5"]);
     }
 }

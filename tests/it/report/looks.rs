@@ -54,10 +54,10 @@ fn runs_without_a_place_are_ordered_by_what_they_reached() {
     assert_eq!(
         names,
         [
-            "#1 lr 1.5 batch 1",
-            "#4 lr 4.5 batch 16",
-            "#3 lr 3.5 batch 9, stopped",
-            "#2 lr 2.5 batch 4, stopped"
+            "#1 batch 1 lr 1.5",
+            "#4 batch 16 lr 4.5",
+            "#3 batch 9 lr 3.5, stopped",
+            "#2 batch 4 lr 2.5, stopped"
         ]
     );
 }
@@ -153,10 +153,12 @@ fn settings_that_are_no_grid_are_points() {
     }
     let page = page(&place, &["runs/*", "--svg", "figures"]);
     assert!(!page.contains("<table class=\"heat\">"));
-    assert!(page.contains("train loss by lr and batch: the stronger the colour, the better</figcaption>"));
-    let drawing = svg(&place, "-train-loss-by-lr-and-batch.svg");
+    assert!(page.contains("train loss by batch and lr: the stronger the colour, the better</figcaption>"));
+    let drawing = svg(&place, "-train-loss-by-batch-and-lr.svg");
     for shade in [0, 4, 9] {
         assert_eq!(drawing.matches(&format!("<circle class=\"h{shade}\"")).count(), 1, "{drawing}");
+        // Beside the cursor.
+        assert!(drawing.contains("<title>#2 batch 4 lr 2.5: 0.2000</title>"), "{drawing}");
     }
     // 1.5, 2.5 and 9.5 on an axis from 0 to 10.
     let effect = svg(&place, "-effect-lr.svg");
@@ -204,4 +206,21 @@ fn a_prediction_is_of_its_column() {
     let page = page(&place, &["runs", "--svg", "figures"]);
     assert!(page.contains("<figcaption>price&lt;b&gt;: R\u{b2} "), "{page}");
     assert!(svg(&place, "-predicted-price-b.svg").contains(" k</text>"));
+}
+
+/// More axes than can stand side by side are not drawn, and the page says so.
+#[test]
+fn axes_that_are_drawn_have_room() {
+    let place = Sandbox::new("");
+    for setting in 0..6 {
+        let values: String = (0..30).map(|axis| format!("a_long_name_{axis:02} = {setting}\n")).collect();
+        let name = format!("r{setting}");
+        run(place.path(), &name, &values, "1,1,train,8,3,0.1\n");
+    }
+    let page = page(&place, &["runs/*"]);
+    assert!(page.contains("Of 30 axes the 8 that come first are drawn."));
+    let (_, parallel) = page.split_once("<figcaption>All settings at once</figcaption>").unwrap();
+    let (parallel, _) = parallel.split_once("</svg>").unwrap();
+    assert_eq!(parallel.matches(">\u{2026}ong_name_0").count(), 8, "{parallel}");
+    assert!(parallel.contains("class=\"axes\""), "{parallel}");
 }

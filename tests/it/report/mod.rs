@@ -418,8 +418,8 @@ fn drawings_of_several_tasks() {
         fs::write(place.path().join("runs").join(&name).join("summary.csv"), summary).unwrap();
     }
     let ended = place.runner(&["report", "runs/*", "--svg", "figures"]);
-    assert!(ended.stderr.ends_with(", 6 drawings\n"), "{}", ended.stderr);
-    assert_eq!(fs::read_dir(place.path().join("figures")).unwrap().count(), 6);
+    assert!(ended.stderr.ends_with(", 8 drawings\n"), "{}", ended.stderr);
+    assert_eq!(fs::read_dir(place.path().join("figures")).unwrap().count(), 8);
     // A link to an earlier page stays a link.
     std::os::unix::fs::symlink("report.html", place.path().join("link.html")).unwrap();
     assert_eq!(place.runner(&["report", "runs/*", "-o", "link.html"]).code, Some(0));
