@@ -16,6 +16,9 @@ use super::{
 };
 use crate::host::escape_line;
 
+/// Values in a name; its number says which it is.
+const MOST_NAMED: usize = 6;
+
 /// Finished runs that differ in nothing but the seed, or in what `--by` folds.
 pub(super) struct Candidate {
     /// Its value of each of the ranking's keys.
@@ -74,9 +77,12 @@ impl Ranking {
             |key: &&String| ![REPEAT, "name"].contains(&key.as_str()) && !SEEDS.contains(&key.as_str());
         let mut keys: Vec<String> = comparison.axes.iter().filter(is_told).cloned().collect();
         if by.is_empty() {
-            let differs =
-                |key: &String| distinct(places.iter().map(|&place| runs[place].axis(key))).len() > 1;
-            keys.retain(differs);
+            // The lab's runs have other keys, and no place.
+            let ranked = places.iter().filter(|&&place| metric.value(&runs[place]).is_some());
+            let kinds = distinct(ranked.map(|&place| runs[place].kind()));
+            let is_alike = |place: &usize| kinds.is_empty() || kinds.contains(&runs[*place].kind());
+            let alike: Vec<usize> = places.iter().copied().filter(is_alike).collect();
+            keys.retain(|key| distinct(alike.iter().map(|&place| runs[place].axis(key))).len() > 1);
         } else {
             let values = |place: &usize| by.iter().map(|key| key.value(&runs[*place])).collect::<Vec<_>>();
             groups = grouped(groups.into_iter().flatten().map(|place| (values(&place), place)))
@@ -138,8 +144,13 @@ impl Ranking {
         let values = short(&keys).into_iter().zip(values);
         // A key that varies only where others have given values has none elsewhere.
         let values = values.filter(|(_, value)| !value.is_empty());
-        let values: String = values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
-        format!("#{}{values}", comparison.number(place))
+        let mut words: Vec<String> =
+            values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
+        if words.len() > MOST_NAMED {
+            words.truncate(MOST_NAMED);
+            words.push(" \u{2026}".to_owned());
+        }
+        format!("#{}{}", comparison.number(place), words.concat())
     }
 
     /// Settings with fewer seeds than the best: they are ranked last.

@@ -5,30 +5,19 @@ use super::{
     heat::{self, HeatMap},
     html::Html,
     parallel::parallel,
+    scale::{MOST_SETTINGS, Scale, axis_of, ends, is_sampled, levels},
     svg::{self, Frame},
 };
 use crate::{
-    report::{answer, effects::Effects, grouping::distinct, key::short, plot::Axis, ranking::Ranking},
+    report::{answer, effects::Effects, key::short, plot::Axis, ranking::Ranking},
     units,
 };
-
-/// Characters of a value beside an axis.
-const MOST_CHARACTERS: usize = 12;
-
-/// Settings in a chart; of more the best are drawn.
-pub(super) const MOST_SETTINGS: usize = 500;
 
 /// Axes that are drawn: they stand side by side.
 const MOST_AXES: usize = 8;
 
 /// Rows, and columns, of a heat map.
 const MOST_CELLS: usize = 24;
-
-/// Labels beside an axis whose values have a place each.
-const MOST_LABELS: usize = 12;
-
-/// Values of an axis that have a place each; more numbers share a scale.
-const MOST_LEVELS: usize = 8;
 
 impl Content<'_> {
     /// Adds what is known of the axes of a ranking.
@@ -199,88 +188,10 @@ fn shades(ranking: &Ranking) -> impl Fn(f64) -> usize {
     }
 }
 
-pub(super) fn metric_labels(y: &Axis) -> Vec<(f64, String)> {
-    let within = y.ticks.iter().map(|&tick| (y.place(tick), crate::report::plot::tick_label(tick)));
-    within.filter(|(share, _)| (0.0..=1.0).contains(share)).collect()
-}
-
 fn capitalized(words: &str) -> String {
     let mut characters = words.chars();
     characters
         .next()
         .map(|first| first.to_uppercase().collect::<String>() + characters.as_str())
         .unwrap_or_default()
-}
-
-/// The axis of a ranking's metric.
-pub(super) fn axis_of(ranking: &Ranking) -> Option<Axis> {
-    let (low, high) = ends(ranking.settings.iter().map(|setting| setting.value))?;
-    Some(Axis::new(low, high, 4, false))
-}
-
-fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    values.filter(|value| value.is_finite()).fold(None, |ends, value| {
-        Some(ends.map_or((value, value), |(low, high): (f64, f64)| (low.min(value), high.max(value))))
-    })
-}
-
-/// The values of an axis, numbers by size.
-fn levels(ranking: &Ranking, key: usize) -> Vec<&str> {
-    let mut levels = distinct(ranking.settings.iter().map(|setting| setting.values[key].as_str()));
-    let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
-    levels.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
-    levels
-}
-
-/// The end of a long value, such as that of a path.
-pub(super) fn shortened(value: &str) -> String {
-    match value.chars().count().checked_sub(MOST_CHARACTERS) {
-        None | Some(0) => value.to_owned(),
-        Some(more) => format!("…{}", value.chars().skip(more + 1).collect::<String>()),
-    }
-}
-
-/// Whether the settings are far from a grid: values that were drawn stand by their size, however few they are.
-fn is_sampled(ranking: &Ranking) -> bool {
-    let cells = (0..ranking.keys.len()).map(|key| levels(ranking, key).len()).fold(1, usize::saturating_mul);
-    ranking.settings.len().saturating_mul(2) < cells
-}
-
-/// Where the values of an axis stand: side by side where they are few, else by their size.
-pub(super) enum Scale<'a> {
-    Levels(Vec<&'a str>),
-    Numbers(Axis),
-}
-
-impl<'a> Scale<'a> {
-    fn new(ranking: &'a Ranking, key: usize) -> Self {
-        let levels = levels(ranking, key);
-        let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
-        let are_many = levels.len() > MOST_LEVELS || is_sampled(ranking);
-        match numbers.filter(|_| are_many).and_then(|numbers| ends(numbers.into_iter())) {
-            Some((low, high)) => Self::Numbers(Axis::new(low, high, 4, false)),
-            None => Self::Levels(levels),
-        }
-    }
-
-    /// From 0 to 1.
-    pub(super) fn place(&self, value: &str) -> f64 {
-        match self {
-            Self::Levels(levels) => {
-                let place = levels.iter().position(|level| *level == value).unwrap_or(0);
-                (place as f64 + 0.5) / levels.len() as f64
-            }
-            Self::Numbers(axis) => value.parse().map_or(0.0, |value| axis.place(value)),
-        }
-    }
-
-    pub(super) fn labels(&self) -> Vec<(f64, String)> {
-        match self {
-            Self::Levels(levels) => {
-                let every = levels.len().div_ceil(MOST_LABELS).max(1);
-                levels.iter().step_by(every).map(|level| (self.place(level), shortened(level))).collect()
-            }
-            Self::Numbers(axis) => metric_labels(axis),
-        }
-    }
 }

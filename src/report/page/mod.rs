@@ -11,6 +11,7 @@ mod learned;
 mod parallel;
 mod predicted;
 mod roofline;
+mod scale;
 mod scaling;
 mod setup;
 mod svg;

@@ -1,8 +1,8 @@
 //! Parallel coordinates: all settings over all axes.
 
 use super::{
-    axes::{MOST_SETTINGS, Scale, axis_of, metric_labels, shortened},
     html::{Attributes, Html},
+    scale::{MOST_SETTINGS, Scale, axis_of, metric_labels, shortened},
     svg::px,
 };
 use crate::report::ranking::{Candidate, Ranking};

@@ -26,7 +26,7 @@ pub(super) struct Frame {
 }
 
 /// Room around a frame: above, right, below, left.
-const ROOM: [f64; 4] = [10.0, 16.0, 44.0, 74.0];
+const ROOM: [f64; 4] = [10.0, 24.0, 44.0, 74.0];
 
 impl Frame {
     pub(super) fn new(width: f64, height: f64, x: Axis, y: Axis) -> Self {

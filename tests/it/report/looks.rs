@@ -224,3 +224,27 @@ fn axes_that_are_drawn_have_room() {
     assert_eq!(parallel.matches(">\u{2026}ong_name_0").count(), 8, "{parallel}");
     assert!(parallel.contains("class=\"axes\""), "{parallel}");
 }
+
+/// A name has what tells settings apart, of which a run of the lab beside them is none, and never fills the page.
+#[test]
+fn names_are_short() {
+    let place = Sandbox::new("");
+    for (number, loss) in [(1, 0.4), (2, 0.2)] {
+        let values: String = (0..9).map(|axis| format!("x{axis} = {number}\ny{axis} = 7\n")).collect();
+        run(place.path(), &format!("r{number}"), &values, &format!("1,1,train,8,{loss},0.1\n"));
+    }
+    run(place.path(), "lab", "kind = \"matmul\"\n", "");
+    let summary = "run,name,status\nlab,x,finished\n";
+    fs::write(place.path().join("runs/lab/summary.csv"), summary).unwrap();
+    let page = page(&place, &["runs/*"]);
+    let names: Vec<String> = charts(&page)[0]["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["name"].as_str().unwrap().to_owned())
+        .collect();
+    let name = |number: usize, value: usize| {
+        format!("#{number} x0 {value} x1 {value} x2 {value} x3 {value} x4 {value} x5 {value} \u{2026}")
+    };
+    assert_eq!(names[..2], [name(2, 1), name(3, 2)], "{names:?}");
+}
