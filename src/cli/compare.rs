@@ -60,29 +60,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         return Ok(print(&format!("{}\n", comparison.comparability())));
     }
     if let Some(format) = options.export {
-        // The comparison on the screen says so in its first line.
-        for words in comparison.warning().into_iter().chain(comparison.builds()) {
-            print_stderr(&format!("warning: {words}\n"));
-        }
-        if format == ExportFormat::Hyperfine {
-            if !question.by.is_empty() {
-                let message = "`--export hyperfine` has a result for each configuration, and none for `--by`";
-                return Err(ReportError::Query { message: message.to_owned(), hint: None });
-            }
-            return Ok(print_json(&comparison.export_times()));
-        }
-        let Some(format) = format.format() else {
-            return Ok(print_bytes(&comparison.export_parquet(&question)?));
-        };
-        let text = match question.by.is_empty() {
-            true => comparison.export(format),
-            false => comparison.export_groups(&question, format)?,
-        };
-        return Ok(match format {
-            Format::Csv => print_bytes(text.as_bytes()),
-            Format::Json => print_json(&text),
-            Format::Md | Format::Latex => print(&text),
-        });
+        return exported(&comparison, &question, format);
     }
     if !options.pivot.is_empty() {
         return Ok(print(&comparison.pivot(&question, terminal_width())?));
@@ -105,4 +83,30 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         text += &comparison.detail();
     }
     Ok(print(&text))
+}
+
+fn exported(comparison: &Comparison, question: &Question, format: ExportFormat) -> Result<Exit, ReportError> {
+    // The comparison on the screen says so in its first line.
+    for words in comparison.warning().into_iter().chain(comparison.builds()) {
+        print_stderr(&format!("warning: {words}\n"));
+    }
+    if format == ExportFormat::Hyperfine {
+        if !question.by.is_empty() {
+            let message = "`--export hyperfine` has a result for each configuration, and none for `--by`";
+            return Err(ReportError::Query { message: message.to_owned(), hint: None });
+        }
+        return Ok(print_json(&comparison.export_times()));
+    }
+    let Some(format) = format.format() else {
+        return Ok(print_bytes(&comparison.export_parquet(question)?));
+    };
+    let text = match question.by.is_empty() {
+        true => comparison.export(format),
+        false => comparison.export_groups(question, format)?,
+    };
+    Ok(match format {
+        Format::Csv => print_bytes(text.as_bytes()),
+        Format::Json => print_json(&text),
+        Format::Md | Format::Latex => print(&text),
+    })
 }

@@ -10,7 +10,18 @@ use crate::report::ranking::{Candidate, Ranking};
 /// From this number of axes on they are too many for a narrow screen.
 const ROOM: usize = 4;
 
-/// All settings over all axes: a line for each, the best in colour.
+/// Pixels: the height of the drawing, and where its axes begin and end.
+const HEIGHT: f64 = 250.0;
+const ENDS: [f64; 2] = [26.0, 236.0];
+
+/// The axes that are shown, of all keys.
+struct Axes<'a> {
+    shown: &'a [usize],
+    names: &'a [&'a str],
+    scales: &'a [Scale<'a>],
+}
+
+/// A line for each setting, the best in colour.
 pub(super) fn parallel(
     html: &mut Html,
     ranking: &Ranking,
@@ -18,100 +29,98 @@ pub(super) fn parallel(
     names: &[&str],
     scales: &[Scale<'_>],
 ) {
-    let metric = &ranking.metric;
-    let Some(y) = axis_of(ranking) else { return };
-    let count = shown.len();
+    let title = "All settings at once";
+    let axes = Axes { shown, names, scales };
     let of_shown: Vec<&str> = shown.iter().map(|&key| names[key]).collect();
-    let at = |axis: usize| 11.0 + 78.0 * axis as f64 / count as f64;
-    let (top, height) = (26.0, 250.0);
-    let up = |share: f64| px(top + (1.0 - share) * (height - top - 14.0));
     let label = format!(
         "Parallel coordinates: {} settings over {}, and {}",
         ranking.settings.len(),
         of_shown.join(", "),
-        metric.name
+        ranking.metric.name
     );
     html.with("figure", &[("class", &"drawn")], |html| {
-        html.words("figcaption", &[], "All settings at once");
+        html.words("figcaption", &[], title);
         // A narrow screen is scrolled, also by keys, where axes are many.
-        let scroll: Attributes<'_> = &[
-            ("class", &"wide"),
-            ("tabindex", &0),
-            ("role", &"region"),
-            ("aria-label", &"All settings at once"),
-        ];
-        let class = if count < ROOM { "" } else { "axes" };
+        let scroll: Attributes<'_> =
+            &[("class", &"wide"), ("tabindex", &0), ("role", &"region"), ("aria-label", &title)];
+        let class = if shown.len() < ROOM { "" } else { "axes" };
         let size: Attributes<'_> = &[
             ("width", &"100%"),
-            ("height", &height),
+            ("height", &HEIGHT),
             ("class", &class),
             ("role", &"img"),
             ("aria-label", &label),
         ];
-        html.with("div", scroll, |html| {
-            html.with("svg", size, |html| {
-                // The best is drawn last, above the others.
-                let drawn = ranking.settings.len().min(MOST_SETTINGS);
-                for (place, setting) in ranking.settings[..drawn].iter().enumerate().rev() {
-                    let class = match place {
-                        0 => "c0 best",
-                        place if place * 5 < drawn => "c0",
-                        _ => "faint",
-                    };
-                    let own = shown.iter().map(|&key| up(scales[key].place(&setting.values[key])));
-                    let heights: Vec<f64> = own.chain([up(y.place(setting.value))]).collect();
-                    let title = format!("{}: {}", words(names, setting), metric.word(setting.value));
-                    across_axes(html, class, &title, &heights, &at);
-                }
-                let labels = shown.iter().map(|&key| scales[key].labels()).chain([metric_labels(&y)]);
-                let all = of_shown.iter().copied().chain([metric.name.as_str()]);
-                for (axis, (labels, name)) in labels.zip(all).enumerate() {
-                    let x = format!("{:.1}%", at(axis));
-                    html.empty(
-                        "line",
-                        &[("class", &"axis"), ("x1", &x), ("x2", &x), ("y1", &up(1.0)), ("y2", &up(0.0))],
-                    );
-                    let fitting = if count < ROOM { name.to_owned() } else { shortened(name) };
-                    html.words("text", &[("x", &x), ("y", &12), ("text-anchor", &"middle")], &fitting);
-                    // No line passes on the left of the first axis.
-                    let (beside, anchor) = if axis == 0 { (-6, "end") } else { (6, "start") };
-                    for (share, label) in labels {
-                        let place: Attributes<'_> = &[
-                            ("x", &x),
-                            ("dx", &beside),
-                            ("y", &(up(share) + 4.0)),
-                            ("text-anchor", &anchor),
-                            ("class", &"soft halo"),
-                        ];
-                        html.words("text", place, &label);
-                    }
-                }
-            })
-        });
-        html.words(
-            "p",
-            &[("class", &"note")],
-            "A line for each setting: the best one thick, the best fifth in colour.",
-        );
+        html.with("div", scroll, |html| html.with("svg", size, |html| axes.draw(html, ranking)));
+        let note = "A line for each setting: the best one thick, the best fifth in colour.";
+        html.words("p", &[("class", &"note")], note);
     });
 }
 
-/// A setting's line from axis to axis.
-fn across_axes(html: &mut Html, class: &str, title: &str, heights: &[f64], at: &dyn Fn(usize) -> f64) {
-    html.with("g", &[("class", &class)], |html| {
-        html.words("title", &[], title);
-        for (axis, pair) in heights.windows(2).enumerate() {
-            let [from, to] = [axis, axis + 1].map(|axis| format!("{:.1}%", at(axis)));
-            html.empty("line", &[("x1", &from), ("y1", &pair[0]), ("x2", &to), ("y2", &pair[1])]);
+impl Axes<'_> {
+    fn draw(&self, html: &mut Html, ranking: &Ranking) {
+        let metric = &ranking.metric;
+        let Some(y) = axis_of(ranking) else { return };
+        // The best is drawn last, above the others.
+        let drawn = ranking.settings.len().min(MOST_SETTINGS);
+        for (place, setting) in ranking.settings[..drawn].iter().enumerate().rev() {
+            let class = match place {
+                0 => "c0 best",
+                place if place * 5 < drawn => "c0",
+                _ => "faint",
+            };
+            let own = self.shown.iter().map(|&key| up(self.scales[key].place(&setting.values[key])));
+            let heights: Vec<f64> = own.chain([up(y.place(setting.value))]).collect();
+            let title = format!("{}: {}", words(self.names, setting), metric.word(setting.value));
+            self.line(html, class, &title, &heights);
         }
-    });
+        for (axis, &key) in self.shown.iter().enumerate() {
+            self.axis(html, axis, self.names[key], &self.scales[key].labels());
+        }
+        self.axis(html, self.shown.len(), &metric.name, &metric_labels(&y));
+    }
+
+    /// A setting's line from axis to axis.
+    fn line(&self, html: &mut Html, class: &str, title: &str, heights: &[f64]) {
+        html.with("g", &[("class", &class)], |html| {
+            html.words("title", &[], title);
+            for (axis, pair) in heights.windows(2).enumerate() {
+                let [from, to] = [axis, axis + 1].map(|axis| self.across(axis));
+                html.empty("line", &[("x1", &from), ("y1", &pair[0]), ("x2", &to), ("y2", &pair[1])]);
+            }
+        });
+    }
+
+    /// An axis with its name and its labels.
+    fn axis(&self, html: &mut Html, axis: usize, name: &str, labels: &[(f64, String)]) {
+        let x = self.across(axis);
+        html.empty("line", &[("class", &"axis"), ("x1", &x), ("x2", &x), ("y1", &ENDS[1]), ("y2", &ENDS[0])]);
+        let fitting = if self.shown.len() < ROOM { name.to_owned() } else { shortened(name) };
+        html.words("text", &[("x", &x), ("y", &12), ("text-anchor", &"middle")], &fitting);
+        // No line passes on the left of the first axis.
+        let (beside, anchor) = if axis == 0 { (-6, "end") } else { (6, "start") };
+        for (share, label) in labels {
+            let place: Attributes<'_> = &[
+                ("x", &x),
+                ("dx", &beside),
+                ("y", &(up(*share) + 4.0)),
+                ("text-anchor", &anchor),
+                ("class", &"soft halo"),
+            ];
+            html.words("text", place, label);
+        }
+    }
+
+    fn across(&self, axis: usize) -> String {
+        format!("{:.1}%", 11.0 + 78.0 * axis as f64 / self.shown.len() as f64)
+    }
+}
+
+fn up(share: f64) -> f64 {
+    px(ENDS[1] - share * (ENDS[1] - ENDS[0]))
 }
 
 fn words(names: &[&str], setting: &Candidate) -> String {
-    names
-        .iter()
-        .zip(&setting.values)
-        .map(|(name, value)| format!("{name} {value}"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    let pairs = names.iter().zip(&setting.values).map(|(name, value)| format!("{name} {value}"));
+    pairs.collect::<Vec<_>>().join(", ")
 }
