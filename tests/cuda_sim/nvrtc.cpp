@@ -59,9 +59,6 @@ std::string library(std::string source, std::string& log) {
     }
     file.close();
     std::string command = "g++ -std=c++17 -O1 -fPIC -shared -ffp-contract=off -fno-extern-tls-init -fno-gnu-unique -w "
-#if defined(__x86_64__)
-                          "-mtls-dialect=gnu2 "
-#endif
                           "-I" + libraries + " -o " + at + "/step.so " + at + "/step.cpp -L" + libraries +
                           " -l:libcuda.so.1 >" + at + "/log 2>&1";
     bool fine = system(command.c_str()) == 0;

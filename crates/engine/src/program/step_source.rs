@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use super::{
-    Access, Emitter, Encoder, Gather, Instruction, Layout, Learning, Log, LogTarget, MemoryPlan, Op,
-    Precision, Program, Programs, Record, Refused, Slice, Tiles, Update, Window, aligned, encode,
+    Access, Emitter, Encoder, Gather, Instruction, Layout, Learning, MemoryPlan, Op, Precision, Program,
+    Programs, Record, Refused, Slice, Tiles, Update, Window, aligned, encode,
 };
 
 /// Threads that a block may have.
@@ -114,12 +114,6 @@ impl StepSource {
         else {
             return Err("a step without rows".into());
         };
-        let sums = |i: &Instruction| matches!(&i.op, Op::Log(Log { to: LogTarget::Sums { .. }, .. }));
-        if program.instructions.iter().any(sums) {
-            return Err(
-                "running sums, as `logging.policy = \"per_epoch\"` keeps, are the interpreter's".into()
-            );
-        }
         let behind = aligned(arena);
         let ahead = behind + aligned(gather.x.len) + aligned(gather.y.len);
         let fetches_ahead = ahead <= room && program.rows <= MOST_ROWS_AHEAD;
