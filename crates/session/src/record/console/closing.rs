@@ -159,6 +159,7 @@ mod tests {
     use super::*;
     use crate::{
         event::{NoModel, PhaseTime},
+        host::load::Load,
         plan::Bottleneck,
         record::sample,
     };
@@ -204,6 +205,30 @@ mod tests {
             messages::bound_by(&outcome, 0.5).as_deref(),
             Some("nothing that was measured: 100.0 % of the training time has no known cause")
         );
+    }
+
+    #[test]
+    fn a_busy_machine_stands_with_the_bound() {
+        let load = |others_cores| Load {
+            window_s: 1.0,
+            others_cores,
+            stolen_cores: 0.0,
+            cores: 2,
+            throttles: 0,
+            withheld_s: 0.0,
+        };
+        let mut outcome = Outcome { load: Some(load(0.9)), ..sample::outcome() };
+        let bound = |outcome: &Outcome| messages::bound_by(outcome, 0.5).unwrap();
+        assert_eq!(bound(&outcome), "log, 64.0 % of the training time; the machine was busy with others");
+        let details = messages::details(&sample::header(), &outcome);
+        assert!(
+            details.contains(&"in the last 1.00 s, other processes used 0.90 of 2 cores".to_owned()),
+            "{details:?}"
+        );
+        outcome.account.as_mut().unwrap().shares[0].cause = Bottleneck::Core;
+        assert_eq!(bound(&outcome), "waiting for a core, 64.0 % of the training time");
+        let calm = Outcome { load: Some(load(0.05)), ..sample::outcome() };
+        assert_eq!(bound(&calm), "log, 64.0 % of the training time");
     }
 
     #[test]
