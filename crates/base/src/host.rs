@@ -1,6 +1,7 @@
 //! Facts about the host. All are optional: what the system does not report stays unknown.
 
 mod atomic;
+mod awake_timer;
 #[allow(unsafe_code)]
 mod byte_locks;
 #[allow(unsafe_code)]
@@ -30,6 +31,7 @@ use std::{
 };
 
 pub use atomic::{Durability, sync_path, write_atomically};
+pub use awake_timer::AwakeTimer;
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};

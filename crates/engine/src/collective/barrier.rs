@@ -3,11 +3,11 @@
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::CollectiveError;
-use crate::host;
+use crate::host::{self, AwakeTimer};
 
 /// Iterations that spin before the wait yields. With more ranks than cores it never spins: the others need the cores.
 const SPINS: u32 = 300;
@@ -79,7 +79,7 @@ impl Barrier {
                 thread::sleep(Duration::from_micros(50))
             }
             if turns.is_multiple_of(TURNS_PER_LOOK)
-                && begun.get_or_insert_with(Instant::now).elapsed() > self.limit
+                && begun.get_or_insert_with(AwakeTimer::start).elapsed() > self.limit
             {
                 return Err(self.stalled(mine));
             }

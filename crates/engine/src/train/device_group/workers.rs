@@ -6,19 +6,23 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
     collective::{Abort, CollectiveError},
     device::{Clock, Device, DeviceError},
+    host::AwakeTimer,
 };
 
 /// How long the others are waited for after a failure: the abort has released them.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// How often a wait looks at its timer.
+const LOOK: Duration = Duration::from_millis(250);
 
 type Answer = Result<(), DeviceError>;
 type Command = Arc<dyn Fn(&mut Rank) -> Answer + Send + Sync>;
@@ -117,11 +121,15 @@ impl Workers {
 
     /// Fills `answers` until all are there or time is over. Returns the first device that failed by itself.
     fn receive(&self, answers: &mut [Option<Answer>]) -> Option<usize> {
-        let mut deadline = Instant::now() + self.limit;
+        let (mut limit, mut timer) = (self.limit, AwakeTimer::start());
         let mut cause = None;
         while answers.iter().any(Option::is_none) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok((asked, index, answer)) = self.answers.recv_timeout(left) else { break };
+            let left = limit.saturating_sub(timer.elapsed());
+            let (asked, index, answer) = match self.answers.recv_timeout(left.min(LOOK)) {
+                Ok(answer) => answer,
+                Err(RecvTimeoutError::Timeout) if limit > timer.elapsed() => continue,
+                Err(_) => break,
+            };
             // A late answer to an earlier command, by a device that was given up.
             if asked != self.asked {
                 continue;
@@ -135,7 +143,7 @@ impl Workers {
                     Some(CollectiveError::Gone { .. }) => self.grace,
                     _ => GRACE,
                 };
-                deadline = deadline.min(Instant::now() + grace);
+                limit = limit.min(timer.elapsed() + grace);
                 let released = matches!(source, Some(CollectiveError::Poisoned));
                 cause = cause.or((!released).then_some(index));
             }
