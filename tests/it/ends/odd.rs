@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::LIMIT;
-use crate::process::Sandbox;
+use crate::process::{Sandbox, Table};
 
 const SPEC: &str = r#"
 data.csv = { path = "rows.csv", target = "y", validation_path = "rows.csv" }
@@ -111,6 +111,21 @@ fn names_do_not_reach_the_terminal_raw() {
             assert!(!text.lines().any(|line| line.trim_start().starts_with("FAKE")), "{command:?}: {text:?}");
         }
     }
+}
+
+/// Tables keep every cell as it is, as SECURITY.md says: `-0.1` is a value, and so is what a spreadsheet takes for a formula.
+#[test]
+fn cells_keep_what_a_spreadsheet_would_calculate() {
+    let sandbox = Sandbox::new(
+        "data.synthetic_regression.weights = [1.0]\nmodel.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1",
+    );
+    let sweep = sandbox.run(&["description=\"=1+1\",\"-0.1\",\"@x\"", "trainer.max_epochs=1"]).ended_by(0);
+    let table = Table::read(&sweep.text("sweep.csv"));
+    assert_eq!(table.column("description"), ["=1+1", "-0.1", "@x"]);
+    let all = sandbox.runner(&["compare", sweep.0.to_str().unwrap(), "--export", "csv"]).stdout;
+    assert_eq!(Table::read(&all).column("description"), table.column("description"));
+    let security = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/SECURITY.md")).unwrap();
+    assert!(security.contains("Tables keep every cell as it is"));
 }
 
 /// A git in a repository around the spec whose `git status` takes ten minutes.
