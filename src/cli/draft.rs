@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{
     data::{ColumnProfile, CsvProfile},
-    spec::{Location, Problem, nearest},
+    spec::{Location, Problem, default_name, nearest},
     units,
 };
 
@@ -157,9 +157,8 @@ impl Draft<'_> {
         let CsvProfile { rows, columns, .. } = self.profile;
         let stem = self.data.file_name().unwrap_or_default().to_string_lossy();
         // As a spec without a name is called: after its file.
-        let spec = self.file.and_then(Path::file_stem).map(|stem| stem.to_string_lossy());
-        let data = || stem.split('.').next().filter(|name| !name.is_empty()).unwrap_or("table");
-        let name = spec.as_deref().unwrap_or_else(data);
+        let data = || Path::new(stem.split('.').next().filter(|name| !name.is_empty()).unwrap_or("table"));
+        let name = default_name(self.file.unwrap_or_else(data));
         let outputs = if self.is_class { self.targets[0].distinct() } else { self.targets.len() };
         let hidden = match rows {
             0..500 => 16,
@@ -191,7 +190,7 @@ impl Draft<'_> {
             stem.escape_debug(),
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
-            quoted(name),
+            quoted(&name),
             if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
             if self.is_class {
@@ -278,11 +277,13 @@ impl Draft<'_> {
     fn path(&self) -> PathBuf {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let data = absolute(self.data);
-        match self.file.map(absolute) {
-            Some(file) if file.parent() == data.parent() => {
-                data.file_name().map_or(data.clone(), PathBuf::from)
-            }
-            Some(file) if self.data.is_absolute() || file.parent() != absolute(Path::new("x")).parent() => {
+        let file = self.file.map(absolute);
+        let folder = file.as_deref().and_then(Path::parent);
+        if let Some(below) = folder.and_then(|folder| data.strip_prefix(folder).ok()) {
+            return below.to_owned();
+        }
+        match folder {
+            Some(folder) if self.data.is_absolute() || Some(folder) != absolute(Path::new("x")).parent() => {
                 data
             }
             _ => self.data.to_owned(),

@@ -90,9 +90,20 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
     Err(Exit::Refused)
 }
 
-/// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs.
-const MAY_CHANGE: [&str; 19] = [
+/// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs, and where its data lie, which
+/// must be the data of before.
+const MAY_CHANGE: [&str; 29] = [
     "description",
+    "data.csv.path",
+    "data.parquet.path",
+    "data.npy.features",
+    "data.npy.labels",
+    "data.npy.validation_features",
+    "data.npy.validation_labels",
+    "data.idx.images",
+    "data.idx.labels",
+    "data.idx.validation_images",
+    "data.idx.validation_labels",
     "devices.num_gpus",
     "devices.use",
     "devices.on_missing",
@@ -138,7 +149,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     print_error(
         format!("`{key}` cannot change when a run goes on: it was {was}, and would be {is}{others}"),
         Some(
-            "only the run's length, devices, checkpoints and logging blocks may; run the spec anew for the rest",
+            "only the run's length, devices, checkpoints, logging blocks and the data's paths may; run the spec anew for the rest",
         ),
     );
     Err(Exit::Refused)

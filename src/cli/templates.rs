@@ -8,6 +8,7 @@ use std::{
 use super::{args::NewOptions, draft::draft};
 use crate::{
     host::reason,
+    record::command_line,
     run::{Exit, print, print_error, print_stderr, refuse},
     spec::{self, Failure},
 };
@@ -54,7 +55,8 @@ pub fn new(options: &NewOptions) -> Exit {
     });
     match written {
         Ok(()) => {
-            print_stderr(&format!("wrote {}; next: runner check {}\n", path.display(), path.display()));
+            let check = command_line(["runner".into(), "check".into(), path.to_string_lossy()]);
+            print_stderr(&format!("wrote {}; next: {check}\n", path.display()));
             Exit::Done
         }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {

@@ -20,6 +20,21 @@ fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
     text.to_owned()
 }
 
+/// Names that no folder could have, and tables below the spec's folder.
+#[test]
+fn a_spec_lies_anywhere() {
+    let place = Sandbox::new("");
+    let [data, folder] = ["a b/rows/d.csv", "a b"].map(|name| place.path().join(name));
+    fs::create_dir_all(data.parent().unwrap()).unwrap();
+    fs::copy(DIABETES, &data).unwrap();
+    let ended = place.runner(&["new", "csv", "a b/my spec.toml", "--from", "a b/rows/d.csv"]);
+    assert_eq!(ended.stderr, "wrote a b/my spec.toml; next: runner check 'a b/my spec.toml'\n", "{ended:?}");
+    let text = fs::read_to_string(folder.join("my spec.toml")).unwrap();
+    assert!(text.contains("name = \"my_spec\"\n") && text.contains("path = \"rows/d.csv\"\n"), "{text}");
+    let checked = place.runner(&["check", "a b/my spec.toml"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+}
+
 #[test]
 fn a_table_with_text_and_missing_cells() {
     let place = Sandbox::new("");
@@ -215,7 +230,7 @@ fn what_cannot_be_drafted() {
      = hint: write them with points
 
     error: cannot read `nowhere.csv`: no such file or directory
-     = hint: a relative path is taken from the folder of the spec
+     = hint: a relative path is taken from the current folder
 
     error: only `csv` is drafted from a table
       = hint: `runner new csv FILE --from DATA`

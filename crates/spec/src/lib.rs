@@ -50,7 +50,7 @@ pub use experiment::{Experiment, TrialSpec};
 pub use key::short_keys;
 pub use lab::{Lab, LabSpec};
 pub use launcher::{ArraySize, Launcher, Slurm};
-pub use load::{Loaded, load, read};
+pub use load::{Loaded, default_name, load, read};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use optimizer::*;

@@ -329,8 +329,8 @@ fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -
     trials
 }
 
-/// The file's stem, as far as it can name a folder.
-fn default_name(path: &Path) -> String {
+/// What a spec without a name is called: its file's stem, as far as it can name a folder.
+pub fn default_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let stem = stem.trim_matches(['<', '>']); // of standard input
     let fit: String = stem.chars().map(|c| if super::fits_name(c) { c } else { '_' }).collect();

@@ -36,7 +36,7 @@ fn a_run_goes_on_by_its_own_spec() {
         &run,
         &[longer, "optimizer.adam.lr=0.1", "seed=1"],
         "error: `optimizer.adam.lr` cannot change when a run goes on: it was 0.05, and would be 0.1 (1 key besides)\n  \
-         = hint: only the run's length, devices, checkpoints and logging blocks may; run the spec anew for the rest\n",
+         = hint: only the run's length, devices, checkpoints, logging blocks and the data's paths may; run the spec anew for the rest\n",
     );
     refused(
         &place,
@@ -88,6 +88,44 @@ fn other_data_are_refused() {
     );
     fs::write(&table, format!("a,b\n{rows}")).unwrap();
     assert_eq!(resume(&place, &run, &["trainer.max_epochs=20"]).code, Some(0));
+}
+
+#[test]
+fn data_may_have_moved() {
+    let (place, table, rows) = on_a_table();
+    let named = format!("data.csv.path={}", table.display());
+    let run = place.run(&[&named]).ended_by(0);
+    let moved = place.path().join("moved.csv");
+    fs::rename(&table, &moved).unwrap();
+    let longer = "trainer.max_epochs=20";
+    let lacks = resume(&place, &run, &[longer]);
+    assert_eq!(lacks.code, Some(2), "{lacks:?}");
+    assert!(
+        lacks.stderr.contains("= hint: if it has moved, `data.csv.path=PATH` says where it is\n"),
+        "{lacks:?}"
+    );
+    let named = format!("data.csv.path={}", moved.display());
+    let ended = resume(&place, &run, &[longer, &named]);
+    assert_eq!((ended.code, run.summary("epochs").as_str()), (Some(0), "20"), "{ended:?}");
+    // They must be the data of before.
+    fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
+    let named = format!("data.csv.path={}", table.display());
+    let other = resume(&place, &run, &["trainer.max_epochs=30", &named]);
+    assert!(other.stderr.starts_with("error: the data are not those that"), "{other:?}");
+}
+
+#[test]
+fn a_run_that_ended_before_its_first_checkpoint_says_so() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&["checkpoint.every_epochs=100", "checkpoint.keep_last=1"]).ended_by(0);
+    fs::remove_dir_all(run.0.join("checkpoints")).unwrap();
+    refused(
+        &place,
+        &run,
+        &["trainer.max_epochs=9"],
+        "error: `RUN` has no checkpoint to go on from: it ended before its first\n  = hint: run its spec again; `checkpoint` \
+         says how often\n",
+    );
 }
 
 /// A warning names each checkpoint that is not whole, and the run goes on from the one before it.
@@ -178,7 +216,7 @@ fn auto_knows_its_own_run() {
     assert!(third != second && third.starts_with("runs/"), "{third}");
 }
 
-/// Where early stopping had ended a run, it does again; more patience lets it go on.
+/// Where early stopping had ended a run, more epochs are none; more patience lets it go on.
 #[test]
 fn early_stopping_stays_what_it_was() {
     let place = Sandbox::new(SPEC);
@@ -192,7 +230,12 @@ fn early_stopping_stays_what_it_was() {
     assert_eq!(resume(&place, &killed, &[]).code, Some(0));
     assert!(result(&killed) == was);
     let longer = resume(&place, &run, &["trainer.max_epochs=60"]);
-    assert_eq!((longer.code, run.summary("steps")), (Some(0), steps.clone()), "{longer:?}");
+    assert_eq!((longer.code, run.summary("steps")), (Some(2), steps.clone()), "{longer:?}");
+    assert!(
+        longer.stderr.contains("` has finished by early stopping: the best validation loss, "),
+        "{longer:?}"
+    );
+    assert!(longer.stderr.contains("name a larger `trainer.early_stopping.patience` after it"), "{longer:?}");
     let more = resume(&place, &run, &["trainer.early_stopping.patience=9"]);
     assert_eq!(more.code, Some(0), "{more:?}");
     assert!(run.summary("steps").parse::<u64>().unwrap() > steps.parse().unwrap());

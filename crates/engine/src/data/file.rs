@@ -19,11 +19,12 @@ use crate::{
 pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
     host::open_regular(path).map_err(|error| {
         let hint = match error.kind() {
-            io::ErrorKind::IsADirectory => "name a file in it",
+            io::ErrorKind::IsADirectory => "name a file in it".to_owned(),
             io::ErrorKind::InvalidInput => {
-                "write what it gives to a file and name that: data files are looked at again"
+                "write what it gives to a file and name that: data files are looked at again".to_owned()
             }
-            _ => "a relative path is taken from the folder of the spec",
+            _ if path.is_absolute() => format!("if it has moved, `{key}=PATH` says where it is"),
+            _ => "a relative path is taken from the folder of the spec".to_owned(),
         };
         let message = format!("cannot read `{}`: {}", path.display(), host::reason(&error));
         Problem::at_key(key, message).hint(hint)

@@ -143,12 +143,12 @@ pub fn open_sinks(
             };
             lock = resumed.map(|(lock, _)| lock);
             sinks.push(Box::new(metrics));
-            // Its checkpoints hold rows of the file before.
-            sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0), is_alone)));
-            sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
             if logging.tensorboard {
                 sinks.push(Box::new(TensorBoard::create(run, &logging.metrics)?));
             }
+            // A checkpoint stands behind the rows that come before it, in the files above.
+            sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0), is_alone)));
+            sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
             if logging.trace {
                 sinks.push(Box::new(TraceJson::new(&run.file("trace.json"))));
             }

@@ -5,6 +5,7 @@ use crate::{
     event::SavedState,
     plan::Trial,
     record::{self, MetricColumns, RunDir, RunLock},
+    train::EarlyStopper,
     units,
 };
 
@@ -32,9 +33,12 @@ impl Resumed {
         record::remove_remnants(folder.path());
         let found = record::newest(folder.path(), trial)
             .map_err(|why| ExecuteError::NoCheckpoint { folder: path.to_string(), why })?;
-        let found = found.ok_or_else(|| ExecuteError::Resume {
-            message: format!("`{path}` has no checkpoint to go on from"),
-            hint: "run its spec again, with a table `[checkpoint]`",
+        let found = found.ok_or_else(|| {
+            let (when, hint) = match trial.spec.checkpoint {
+                Some(_) => (": it ended before its first", "run its spec again; `checkpoint` says how often"),
+                None => ("", "run its spec again, with a table `[checkpoint]`"),
+            };
+            ExecuteError::Resume { message: format!("`{path}` has no checkpoint to go on from{when}"), hint }
         })?;
         let record::Found { state, metrics_rows, data_digest: saved, name, damaged } = found;
         let refuse = |message: String, hint| Err(ExecuteError::Resume { message, hint });
@@ -57,6 +61,15 @@ impl Resumed {
             let steps = units::counted(facts.step, "step");
             let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`";
             return refuse(format!("`{path}` has taken all its steps: {steps}"), hint);
+        }
+        let stopped = trial.spec.trainer.early_stopping.clone().and_then(|rule| {
+            let mut stopper = EarlyStopper::new(rule);
+            stopper.seen = facts.early_stopping;
+            stopper.exhausted()
+        });
+        if let Some(why) = stopped.filter(|_| folder.has_finished()) {
+            let hint = "for more of it, name a larger `trainer.early_stopping.patience` after it";
+            return refuse(format!("`{path}` has finished by {why}"), hint);
         }
         // Before anything in the folder is touched.
         MetricColumns::new(&trial.spec.logging.metrics, trial.target_names())

@@ -9,10 +9,14 @@ use super::text::Text;
 use crate::{
     data::{file, raw},
     spec::Problem,
+    units,
 };
 
 /// Bytes of a part, unless one record is longer.
 const PART: usize = 1 << 16;
+
+/// Bytes of a record at most: what is longer has no line ends, or a quote that nothing closes.
+const LONGEST: usize = 1 << 26;
 
 /// Reads a text part by part.
 pub(super) struct Parts {
@@ -45,6 +49,16 @@ impl Parts {
             }
             if self.is_at_end {
                 return Ok(None);
+            }
+            if self.rest.len() >= LONGEST {
+                let message = format!(
+                    "its record at line {} is longer than {}",
+                    self.lines + 1,
+                    units::bytes(LONGEST as u64)
+                );
+                let hint =
+                    "a CSV file has a record on each line; where quotes hold line ends, each must be closed";
+                return Err(file::problem(&self.path, &message).hint(hint));
             }
             wanted = 2 * self.rest.len();
         }
@@ -86,6 +100,17 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::spec::Location;
+
+    #[test]
+    fn a_record_without_an_end_is_refused() {
+        let endless = |byte| Box::new(io::Cursor::new(*b"1,2\n").chain(io::repeat(byte)));
+        for byte in [0, b'"'] {
+            let mut parts = Parts::new("x.csv".into(), endless(byte), ',');
+            let found = std::iter::repeat_with(|| parts.next_part()).take(3).find_map(Result::err);
+            let message = found.map(|problem| problem.message).unwrap_or_default();
+            assert!(message.contains("its record at line 2 is longer than 64 MiB"), "{message}");
+        }
+    }
 
     #[test]
     fn parts_end_with_records() {

@@ -59,7 +59,12 @@ impl CsvProfile {
     /// # Errors
     /// It cannot be read, is no table, or has no rows.
     pub fn read(path: &Path) -> Result<Self, Problem> {
-        if file::is_parquet(&file::open(path, "data.parquet.path")?.0) {
+        // No spec is there yet, whose folder a path could be taken from.
+        let missing = |problem: Problem| match path.exists() {
+            true => problem,
+            false => problem.hint("a relative path is taken from the current folder"),
+        };
+        if file::is_parquet(&file::open(path, "data.parquet.path").map_err(missing)?.0) {
             return Self::of_text(&parquet::read(path, "data.parquet.path", |_, other| other.is_none())?);
         }
         let mut text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
