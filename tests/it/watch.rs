@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{
+    cuda::Sim,
     ends::{LIMIT, quiet, send, stop, wait_for_lines, wait_until},
     process::{Ended, Sandbox},
 };
@@ -132,12 +133,18 @@ struct Terminal {
 impl Terminal {
     /// Runs the program with these arguments, if this machine has `script`.
     fn start(place: Sandbox, arguments: &[&str]) -> Option<Self> {
+        Self::start_with(place, arguments, |_| ())
+    }
+
+    /// `more` sets variables of the environment.
+    fn start_with(place: Sandbox, arguments: &[&str], more: impl FnOnce(&mut Command)) -> Option<Self> {
         let program = place.command(&[]).get_program().to_str().unwrap().to_owned();
         let words: String = arguments.iter().map(|word| format!(" '{word}'")).collect();
         let mut command = Command::new("script");
         command.args(["-qec", &format!("echo $$ > pid; exec {program}{words}"), "/dev/null"]);
         command.current_dir(place.path()).stdin(Stdio::piped());
         command.stdout(File::create(place.path().join("screen")).unwrap());
+        more(&mut command);
         let script = command.spawn().map_err(|e| eprintln!("SKIPPED, without `script`: {e}"));
         Some(Self { script: script.ok()?, place })
     }
@@ -147,11 +154,12 @@ impl Terminal {
         super::process::without_build(&text)
     }
 
-    /// Waits until these words stand on its screen.
+    /// Waits until these words stand on its screen, perhaps broken between two lines.
     #[track_caller]
     fn wait_for(&mut self, words: &str) {
         let path = self.place.path().join("screen");
-        wait_until(&mut self.script, || fs::read_to_string(&path).is_ok_and(|text| text.contains(words)));
+        let has = |text: String| text.contains(words) || text.replace("\x1b[K\r\n ", "").contains(words);
+        wait_until(&mut self.script, || fs::read_to_string(&path).is_ok_and(has));
     }
 
     /// The process of the program.
@@ -186,6 +194,30 @@ impl Drop for Terminal {
             let _ = self.script.kill();
         }
     }
+}
+
+/// Beside what the process takes of the host stand load and memory of each GPU.
+#[test]
+fn the_gpus_of_a_run_are_shown() {
+    let Some(sim) = Sim::get() else { return };
+    let variables = [("RUNNER_SIM_DEVICES", "2")];
+    let place = Sandbox::new(super::cuda::LINREG);
+    let (mut command, runs) = place.prepared(&[&ENDLESS[..], &["devices.num_gpus=2"]].concat());
+    sim.on(&mut command, &variables);
+    let mut run = quiet(command);
+    wait_for_lines(&runs, 2);
+    let arguments = ["watch", runs.to_str().unwrap(), "--color", "never"];
+    let on_sim = |command: &mut Command| _ = sim.on(command, &variables);
+    if let Some(mut terminal) = Terminal::start_with(Sandbox::new(""), &arguments, on_sim) {
+        // The monitor numbers them the other way round.
+        for words in ["gpu:0 10 % busy with 4 MiB of 1 GiB", "gpu:1 0 % busy with 4 MiB of 1 GiB"] {
+            terminal.wait_for(words);
+        }
+        kill("-TERM", &terminal.pid());
+        assert_eq!(terminal.end().0, Some(0));
+    }
+    send("-TERM", &run);
+    assert_eq!(end(&mut run), Some(143));
 }
 
 fn kill(signal: &str, pid: &str) {
