@@ -41,7 +41,8 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // What was typed and not read would stand at the next prompt.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+        // What was typed and not read would stand at the next prompt. `OptionalActions::Flush` would wait for output, too.
+        self.pressed(&[]);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }
