@@ -37,6 +37,9 @@ pub fn tag(run: &str, words: &[String]) -> Exit {
     let mut tags = report::tags(&folder);
     for word in words {
         let name = word.strip_prefix('~').unwrap_or(word);
+        if name != word && !tags.iter().any(|tag| tag == name) {
+            print_stderr(&format!("warning: `{}` has no tag `{name}`\n", folder.display()));
+        }
         tags.retain(|tag| tag != name);
         if name == word {
             tags.push(word.clone());

@@ -56,6 +56,9 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     for reason in comparison.damaged() {
         print_stderr(&format!("warning: left out: {reason}\n"));
     }
+    if let Some(words) = comparison.cut() {
+        print_stderr(&format!("warning: {words}\n"));
+    }
     if options.quiet {
         return Ok(print(&format!("{}\n", comparison.comparability())));
     }

@@ -9,44 +9,15 @@ use super::{
     effects::Effects,
     grid::{self, Column},
     grouping::{distinct, grouped},
-    key::{Key, short},
+    key::short,
     metric::Metric,
     notes::notes,
+    order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
     run::{RUNNING, UNFINISHED},
     statistics::Estimate,
 };
 use crate::{host::escape_line, units};
-
-/// What is asked of a comparison.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// Ranks by it; else by what the runs are judged by.
-    pub metric: Option<String>,
-    /// Orders the table by a column, descending behind a `-`.
-    pub sort: Option<String>,
-    /// Lines of a table.
-    pub top: usize,
-    /// Folds over everything but these keys.
-    pub by: Vec<String>,
-}
-
-/// Lines of a table where `--top` names no other number.
-pub const TOP: usize = 20;
-
-impl Default for Question {
-    fn default() -> Self {
-        Self { metric: None, sort: None, top: TOP, by: Vec::new() }
-    }
-}
-
-/// Figures shown beside the metric where there is room, and their titles.
-const BESIDE: [(&str, &str); 4] = [
-    ("validation.accuracy", "accuracy"),
-    ("validation.loss", "loss"),
-    ("train_s", "time"),
-    ("steps_per_s", "steps/s"),
-];
 
 /// Numbers in a list of runs.
 const MOST_NUMBERS: usize = 8;
@@ -118,14 +89,9 @@ impl Comparison {
         let apart = |setting: &Candidate| {
             let Some(difference) = setting.difference else { return String::new() };
             let kind = if difference.is_paired { "paired difference" } else { "difference" };
-            let word = |value: f64| signed(&ranking.metric, value);
-            match difference.interval {
-                Some(_) => {
-                    let words = ranking.metric.with_interval(difference.mean, difference.interval);
-                    format!(" ({kind} {})", words.replace(", ", " to ").replace(" [", ", ").replace(']', ""))
-                }
-                None => format!(" ({kind} {})", word(difference.mean)),
-            }
+            // An interval of this difference alone may say another thing than p, which is of all pairs.
+            let p = setting.p.map(|p| format!(", p {}", p_value(p))).unwrap_or_default();
+            format!(" ({kind} {}{p})", signed(&ranking.metric, difference.mean))
         };
         let each = ranking.each;
         if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
@@ -154,7 +120,11 @@ impl Comparison {
         if words.is_empty() {
             let next = &ranking.settings[1];
             let number = self.number(next.places[0]);
-            words.push(format!("better than all others, of which #{number} is next{}", apart(next)));
+            let next = format!("of which #{number} is next{}", apart(next));
+            words.push(match each {
+                "fold" => format!("ahead on these folds of all others, {next}"),
+                _ => format!("better than all others, {next}"),
+            });
         }
         words.join("; ")
     }
@@ -167,8 +137,11 @@ impl Comparison {
     }
 
     fn best_run(&self, ranking: &Ranking) -> String {
-        let best = ranking.settings.first().map(|best| &self.runs[best.places[0]]);
-        best.map(|run| format!("  {}\n", escape_line(&run.path))).unwrap_or_default()
+        let Some(best) = ranking.settings.first() else { return String::new() };
+        let folds =
+            distinct(best.places.iter().filter_map(|&place| self.runs[place].axis("data.fold"))).len();
+        let luck = if folds > 1 { " (its luckiest fold: others did worse)" } else { "" };
+        format!("  {}{luck}\n", escape_line(&self.runs[best.places[0]].path))
     }
 
     fn ranked_table(
@@ -178,7 +151,10 @@ impl Comparison {
         width: u16,
     ) -> Result<String, ReportError> {
         let places: Vec<&[usize]> = ranking.settings.iter().map(|setting| &setting.places[..]).collect();
-        let shown = self.shown(question, &places)?;
+        let shown = match ranking.by_title(question) {
+            Some(order) => order,
+            None => self.shown(question, &places)?,
+        };
         let shown: Vec<&Candidate> = shown.into_iter().map(|place| &ranking.settings[place]).collect();
         let keys = 1 + ranking.keys.len();
         let mut columns = self.columns_of(ranking, &shown);
@@ -235,33 +211,6 @@ impl Comparison {
             columns.push(words.with_exact(exact(|setting| setting.p)));
         }
         columns
-    }
-
-    /// Which lines of a table are shown, in what order; each line has runs, whose median counts.
-    ///
-    /// # Errors
-    /// The question names a column that no run has.
-    pub(super) fn shown(&self, question: &Question, lines: &[&[usize]]) -> Result<Vec<usize>, ReportError> {
-        let mut shown: Vec<usize> = (0..lines.len()).collect();
-        if let Some(word) = &question.sort {
-            let (descending, word) = match word.strip_prefix('-') {
-                Some(word) => (true, word),
-                None => (false, word.as_str()),
-            };
-            let key = Key::new(word, &self.runs)?;
-            let value = |place: usize| key.value(&self.runs[place]);
-            let text = |line: usize| lines[line].first().and_then(|&place| value(place)).unwrap_or_default();
-            let number = |line: usize| {
-                let numbers = lines[line].iter().filter_map(|&place| value(place)?.parse().ok());
-                Estimate::from_values(&numbers.collect::<Vec<f64>>()).map_or(f64::INFINITY, |e| e.median)
-            };
-            shown.sort_by(|&a, &b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(text(b))));
-            if descending {
-                shown.reverse();
-            }
-        }
-        shown.truncate(question.top);
-        Ok(shown)
     }
 
     /// Settings that lack what others have.

@@ -43,6 +43,7 @@ struct Removable {
     name: String,
     entry: Entry,
     bytes: u64,
+    why: String,
 }
 
 impl Cleaning {
@@ -63,7 +64,8 @@ impl Cleaning {
                 None => {
                     let name = entry.folder.strip_prefix(request.runs_dir).unwrap_or(&entry.folder);
                     let (name, bytes) = (name.display().to_string(), size(&entry.folder));
-                    removable.push(Removable { name, entry, bytes });
+                    let why = request.reason_to_go(&entry);
+                    removable.push(Removable { name, entry, bytes, why });
                 }
             }
         }
@@ -90,6 +92,7 @@ impl Cleaning {
         columns.words("status", |own| own.entry.status());
         columns.numbers("best", |own| own.entry.value().map(units::number).unwrap_or_default());
         columns.numbers("size", |own| units::bytes(own.bytes));
+        columns.words("why", |own| own.why.clone());
         let bytes = units::bytes(self.removable.iter().map(|own| own.bytes).sum());
         let count = units::counted(self.removable.len() as u64, "folder");
         format!("{}\n{count}, {bytes}\n{kept}", grid::table(&columns.known(), 2, width))
@@ -115,6 +118,22 @@ impl CleanRequest<'_> {
             Self { older_than: Some(age), .. } if !is_older(entry, *age, self.now) => Some("too young"),
             _ => None,
         }
+    }
+}
+
+impl CleanRequest<'_> {
+    /// Why one goes that nothing keeps, and what is lost with it.
+    fn reason_to_go(&self, entry: &Entry) -> String {
+        let of_best = self.keep_best.map(|count| match entry.cost().is_finite() {
+            true => format!("not of the {count} best"),
+            false => "no value".to_owned(),
+        });
+        let old = self.older_than.and_then(|_| {
+            let started = DateTime::parse_from_rfc3339(entry.started()).ok()?;
+            Some(format!("{} old", units::counted((self.now - started.to_utc()).num_days() as u64, "day")))
+        });
+        let resumable = entry.can_be_resumed().then(|| "can be resumed".to_owned());
+        [of_best, old, resumable].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
     differing,
     filter::Filter,
     find,
-    grouping::distinct,
+    grouping::{distinct, grouped},
     lab::Findings,
     machines::Machine,
     run::{DAMAGED, PLANNED, REPEAT, Run, SAME_AS},
@@ -40,6 +40,8 @@ pub struct Comparison {
     pub(super) configurations: Vec<Configuration>,
     pub(super) tasks: Tasks,
     pub(super) findings: Findings,
+    /// A sentence where `--where` took runs out of settings by their outcome.
+    cut: Option<String>,
     /// Keys of the spec that differ.
     pub(super) spec: Vec<Difference>,
     /// Keys of the environment that differ, of those that matter.
@@ -53,7 +55,7 @@ impl Comparison {
     /// A path names no run, no run has files that can be read, or no run passes the filter; a damaged run among others is
     /// marked.
     pub fn read(paths: &[String], filter: Option<&str>) -> Result<Self, ReportError> {
-        let mut fault = None;
+        let (mut fault, mut cut) = (None, None);
         let found = sweep::read_all(&find::find(paths)?, &mut fault);
         let mut runs: Vec<Run> = found.into_iter().flatten().collect();
         let findings = Findings::read(&mut runs, &mut fault);
@@ -63,6 +65,7 @@ impl Comparison {
         if let Some(text) = filter {
             let filter = Filter::new(text, &runs)?;
             let all = units::counted(runs.len() as u64, "run");
+            cut = cut_settings(&runs, &filter);
             runs.retain(|run| filter.holds(run));
             if runs.is_empty() {
                 return Err(ReportError::Query {
@@ -71,7 +74,26 @@ impl Comparison {
                 });
             }
         }
-        Ok(Self { findings, ..Self::from_runs(runs) })
+        Ok(Self { findings, cut, ..Self::from_runs(runs) })
+    }
+
+    /// The task of each run by place, and the keys in which the runs of each task differ.
+    pub(super) fn axes_by_task(&self) -> (Vec<Option<usize>>, HashMap<Option<usize>, Vec<String>>) {
+        let tasks = self.tasks.by_run(self.runs.len());
+        let differs = |key: &&String, places: &[usize]| {
+            let first = self.runs[places[0]].axis(key);
+            places.iter().any(|&place| self.runs[place].axis(key) != first)
+        };
+        let of_task = |(task, places): (Option<usize>, Vec<usize>)| {
+            let own = self.axes.iter().filter(|key| differs(key, &places));
+            (task, own.cloned().collect())
+        };
+        let by_task = grouped(tasks.iter().copied().zip(0..));
+        let axes = match by_task.len() {
+            1 => by_task.into_iter().map(|(task, _)| (task, self.axes.clone())).collect(),
+            _ => by_task.into_iter().map(of_task).collect(),
+        };
+        (tasks, axes)
     }
 
     /// Reads the loss curves as well, and compares each with the first.
@@ -79,13 +101,13 @@ impl Comparison {
     /// # Errors
     /// No run has files that can be read.
     pub fn with_curves(self) -> Result<Self, ReportError> {
-        let Self { mut runs, findings, .. } = self;
+        let Self { mut runs, findings, cut, .. } = self;
         let mut fault = None;
         let (curve_reference, curves) = curves(&mut runs, &mut fault);
         match fault {
             // What is left is compared; where nothing is, that is no comparison.
             Some(fault) if runs.iter().all(|run| run.status == DAMAGED) => Err(fault),
-            _ => Ok(Self { curve_reference, curves, findings, ..Self::from_runs(runs) }),
+            _ => Ok(Self { curve_reference, curves, findings, cut, ..Self::from_runs(runs) }),
         }
     }
 
@@ -94,7 +116,7 @@ impl Comparison {
         let spec = differing::spec(&runs);
         let environment = differing::environment(&runs);
         Self {
-            axes: axes(&runs, &spec),
+            axes: differing::axes(&runs, &spec),
             is_one_sweep: {
                 let sweeps = distinct(runs.iter().map(|run| run.sweep.as_deref()));
                 sweeps.len() == 1 && sweeps[0].is_some()
@@ -104,6 +126,7 @@ impl Comparison {
             configurations: configurations(&runs),
             tasks: Tasks::new(&runs),
             findings: Findings::default(),
+            cut: None,
             runs,
             spec,
             environment,
@@ -147,6 +170,11 @@ impl Comparison {
         self.runs[place].trial.filter(|_| self.is_one_sweep).unwrap_or(place + 1)
     }
 
+    /// What the filter did to settings whose other runs are ranked.
+    pub fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
     /// What is wrong with runs whose files cannot be read, a sentence each.
     pub fn damaged(&self) -> impl Iterator<Item = &str> {
         self.runs.iter().filter(|run| run.status == DAMAGED).map(|run| run.reason.as_str())
@@ -158,13 +186,24 @@ pub(super) fn is_not_run(run: &Run) -> bool {
     matches!(run.status.as_str(), "skipped" | PLANNED | SAME_AS | DAMAGED)
 }
 
-/// The sweeps' axes in order; where a run of its own is among them, also what differs between the specs.
-fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
-    let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
-    let is_among = runs.iter().any(|run| run.axes.is_empty());
-    let more =
-        spec.iter().map(|difference| &difference.key).filter(|key| is_among && !differing::is_of_record(key));
-    distinct(swept.chain(more)).into_iter().cloned().collect()
+/// Where a filter by outcome takes some finished runs out of a setting: the others are no fair sample of it.
+fn cut_settings(runs: &[Run], filter: &Filter) -> Option<String> {
+    let name = filter.outcome(runs)?;
+    let configurations = configurations(runs);
+    let of_settings = configurations.iter().filter(|own| own.count() > 0);
+    let of_settings = grouped(of_settings.map(|own| (own.setting, own)));
+    let is_cut = |(_, own): &&(usize, Vec<&Configuration>)| {
+        let places = || own.iter().flat_map(|own| &own.places);
+        let kept = places().filter(|&&place| filter.holds(&runs[place])).count();
+        kept > 0 && kept < places().count()
+    };
+    let count = of_settings.iter().filter(is_cut).count();
+    let settings = units::counted(count as u64, "setting");
+    (count > 0).then(|| {
+        format!(
+            "the filter by `{name}` takes runs out of {settings} by their results: what is left there is no fair sample"
+        )
+    })
 }
 
 /// Each curve against the first, which alone is kept in memory.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     differences::file_name,
-    differing::is_of_record,
+    differing::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
     leaves::Leaves,
     run::{REPEAT, Run, SEEDS},
@@ -197,7 +197,9 @@ fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
             |axis: &&str| key.strip_prefix(axis).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         swept.iter().any(is_of)
     };
-    let is_free = |key: &str| (is_of_record(key) && !is_swept(key)) || key == REPEAT || SEEDS.contains(&key);
+    let is_free = |key: &str| {
+        (is_of_record(key) && !is_swept(key)) || key == REPEAT || SEEDS.contains(&key) || is_inferred(key)
+    };
     let spec = run.spec.iter().flat_map(Leaves::iter);
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));

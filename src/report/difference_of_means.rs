@@ -40,12 +40,27 @@ impl MeanDifference {
 
     /// `own` less `other` times `factor`.
     pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64) -> Self {
+        Self::without_interval(own, other, factor).with_interval()
+    }
+
+    /// Its p-value alone, which is soon found.
+    pub(super) fn p_of(own: &[Sample], other: &[Sample]) -> Option<f64> {
+        Self::without_interval(own, other, 1.0).p
+    }
+
+    fn without_interval(own: &[Sample], other: &[Sample], factor: f64) -> Self {
+        let is_same = |(own, other): (&Sample, &Sample)| own.0.is_some() && own.0 == other.0;
+        if own.len() == other.len() && !own.is_empty() && own.iter().zip(other).all(is_same) {
+            let paired: Vec<f64> =
+                own.iter().zip(other).map(|(own, other)| own.1 - factor * other.1).collect();
+            return Self { is_paired: true, ..Self::of_values(&paired) };
+        }
         let keys: HashMap<&str, f64> =
             other.iter().filter_map(|(key, value)| Some((key.as_deref()?, *value))).collect();
         let paired: Vec<f64> =
             own.iter().filter_map(|(key, value)| Some(value - factor * keys.get(key.as_deref()?)?)).collect();
         if paired.len() > 1 || (paired.len() == 1 && own.len().min(other.len()) == 1) {
-            return Self { is_paired: true, ..Self::from_values(&paired) };
+            return Self { is_paired: true, ..Self::of_values(&paired) };
         }
         let values = |samples: &[Sample], factor: f64| -> Moments {
             Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>())
@@ -55,6 +70,14 @@ impl MeanDifference {
 
     /// How far the mean of some values is from 0.
     pub(super) fn from_values(values: &[f64]) -> Self {
+        Self::of_values(values).with_interval()
+    }
+
+    fn with_interval(self) -> Self {
+        Self { interval: self.error.and_then(|_| self.interval_at(ALPHA)), ..self }
+    }
+
+    fn of_values(values: &[f64]) -> Self {
         let moments = Moments::new(values);
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values tell the sign, and nothing of a spread: the sign test.
@@ -76,10 +99,9 @@ impl MeanDifference {
 
     fn student(mean: f64, error: f64, degrees: usize) -> Self {
         let is_known = degrees > 0 && error > 0.0 && error.is_finite();
-        let half = || quantile(ALPHA, degrees) * error;
         Self {
             mean,
-            interval: is_known.then(|| [mean - half(), mean + half()]),
+            interval: None,
             p: is_known.then(|| two_sided_p(mean / error, degrees)),
             is_paired: false,
             error: is_known.then_some((error, degrees)),

@@ -2,6 +2,7 @@
 
 use super::{
     differences::{self, Difference},
+    grouping::distinct,
     leaves::Leaves,
     run::Run,
 };
@@ -44,6 +45,26 @@ pub(super) fn is_of_record(key: &str) -> bool {
         "logging.system_every_s",
     ];
     RECORD.contains(&key) || key == "checkpoint" || key.starts_with("checkpoint.")
+}
+
+/// Whether a spec key follows from the data and the other keys.
+pub(super) fn is_inferred(key: &str) -> bool {
+    key.starts_with("model.") && key.ends_with(".in_features")
+}
+
+/// Whether a spec key says how long a run lasts: it may change where one goes on, also where it is a trial of a sweep.
+fn is_length(key: &str) -> bool {
+    key.starts_with("trainer.max_")
+}
+
+/// Keys that tell runs apart: the sweeps' axes in order, and how long trials went on beyond them; where a run of its own is
+/// among them, also all else that their specs differ in.
+pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
+    let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
+    let is_alone = runs.iter().any(|run| run.axes.is_empty());
+    let tells = |key: &&String| (is_alone || is_length(key)) && !is_of_record(key) && !is_inferred(key);
+    let more = spec.iter().map(|difference| &difference.key).filter(tells);
+    distinct(swept.chain(more)).into_iter().cloned().collect()
 }
 
 /// Spec keys that differ. A run whose kind does not have a key does not differ in it.

@@ -3,14 +3,13 @@
 use serde_json::{Value, json};
 
 use super::{
-    ReportError,
-    answer::Question,
-    columns,
+    ReportError, columns,
     comparison::Comparison,
     configurations::Configuration,
     curve::CurveDifference,
     grid::{Column, Columns},
     key::WORDS,
+    order::Question,
     parquet,
     ranking::Candidate,
     run::Run,

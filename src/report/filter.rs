@@ -72,6 +72,14 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// A column that it tests and that only a run's outcome decides.
+    pub(super) fn outcome(&self, runs: &[Run]) -> Option<&str> {
+        let mut keys = self.0.iter().flatten().map(|test| &test.key);
+        keys.find(|key| key.is_outcome(runs)).map(Key::name)
+    }
+}
+
 /// Splits a text at a word in small or capital letters, where that stands in no quotes and in no table. These begin with a
 /// value: what stands within one is a letter of it.
 fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportError> {

@@ -2,10 +2,10 @@
 
 use super::{
     ReportError,
-    answer::Question,
     comparison::Comparison,
     grouping::distinct,
     metric::{Judged, Metric},
+    order::Question,
     ranking::Ranking,
 };
 use crate::units;

@@ -96,6 +96,16 @@ impl Key {
         &self.0[0]
     }
 
+    /// Whether it is a figure of what runs came to, and nothing that was set.
+    pub(super) fn is_outcome(&self, runs: &[Run]) -> bool {
+        let is_figure = |name: &String| {
+            let is_set = |run: &Run| run.axis(name).is_some();
+            let comes_of = |run: &Run| run.learned(name).is_some() || run.figure(name).is_some();
+            !WORDS.contains(&&**name) && !runs.iter().any(is_set) && runs.iter().any(comes_of)
+        };
+        self.0.iter().any(is_figure)
+    }
+
     pub(super) fn stands_for(&self, name: &str) -> bool {
         self.0.iter().any(|own| own == name)
     }

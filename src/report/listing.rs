@@ -13,11 +13,11 @@ use super::{
     grid::{self, Columns},
     grouping::{distinct, grouped},
     key::Key,
-    run::{Run, more_is_better},
+    run::{PLANNED, Run, UNFINISHED, more_is_better},
     sweep,
     text::status_in_words,
 };
-use crate::{host::escape_line, units};
+use crate::{host::escape_line, record::has_checkpoints, units};
 
 /// A run, or a sweep with its trials.
 pub(super) struct Entry {
@@ -29,7 +29,10 @@ pub(super) struct Entry {
 impl Entry {
     /// The run that stands for it: the best by what all monitor, else the first.
     pub(super) fn best(&self) -> &Run {
-        let best = self.runs.iter().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        // As `compare` ranks them: what ended otherwise counts where nothing finished.
+        let has_finished = self.runs.iter().any(|run| run.status == FINISHED && cost(run).is_finite());
+        let counts = |run: &&Run| !has_finished || run.status == FINISHED;
+        let best = self.runs.iter().filter(counts).min_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.filter(|_| self.monitor().is_some()).unwrap_or(&self.runs[0])
     }
 
@@ -40,9 +43,19 @@ impl Entry {
         judged.all(|run| run.monitor() == monitor).then_some(monitor)
     }
 
-    /// The value of its best run, of which less is better; infinite where no finished run has one.
+    /// The value of its best run, of which less is better; infinite where no run has one.
     pub(super) fn cost(&self) -> f64 {
         if self.monitor().is_some() { cost(self.best()) } else { f64::INFINITY }
+    }
+
+    /// Whether it did not end by itself, and `--resume` takes it up where it was.
+    pub(super) fn can_be_resumed(&self) -> bool {
+        let is_open = |run: &Run| {
+            let is_cut = [UNFINISHED, "interrupted", "waiting"].contains(&&*run.status);
+            (self.is_sweep && run.status == PLANNED)
+                || (is_cut && (self.is_sweep || run.folder.as_deref().is_some_and(has_checkpoints)))
+        };
+        self.runs.iter().any(is_open)
     }
 
     /// Its tags, and those of its trials.
@@ -72,7 +85,7 @@ impl Entry {
 fn cost(run: &Run) -> f64 {
     let value = run.learned(run.monitor()).and_then(|text| text.parse::<f64>().ok());
     let sign = if more_is_better(run.monitor()) { -1.0 } else { 1.0 };
-    value.filter(|_| run.status == FINISHED).map_or(f64::INFINITY, |value| sign * value)
+    value.filter(|value| !value.is_nan()).map_or(f64::INFINITY, |value| sign * value)
 }
 
 /// What `list` shows.

@@ -2,7 +2,11 @@
 
 use std::fmt::Write;
 
-use super::{configurations::STOPPED, ranking::Ranking, statistics::coverage};
+use super::{
+    configurations::STOPPED,
+    ranking::{Candidate, Ranking},
+    statistics::coverage,
+};
 use crate::units;
 
 /// What the table's intervals and p-values are.
@@ -33,9 +37,16 @@ pub(super) fn notes(ranking: &Ranking) -> String {
         }
         let pairs = units::counted(ranking.pairs as u64, "pair");
         let _ = write!(text, "; p by Holm, {pairs}"); // a String takes every write
+        let is_apart = |setting: &&Candidate| {
+            let interval = setting.difference.and_then(|difference| difference.interval);
+            interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)
+        };
+        if ranking.rivals().filter(|rival| rival.p.is_some()).any(|rival| is_apart(&rival)) {
+            text += "\n  an interval is of its pair alone, p of all pairs: only p tells settings apart";
+        }
     }
     if ranking.each == "fold" {
-        text += "\n  folds share rows of training: the true intervals are wider (Nadeau and Bengio, 2003)";
+        text += "\n  folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
     }
     text + "\n"
 }

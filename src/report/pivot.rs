@@ -2,11 +2,11 @@
 
 use super::{
     ReportError,
-    answer::Question,
     comparison::Comparison,
     grid::{self, Column},
     grouping::distinct,
     key::short,
+    order::Question,
 };
 
 impl Comparison {

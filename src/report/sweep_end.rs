@@ -3,16 +3,16 @@
 use std::{fmt::Write, path::Path};
 
 use super::{
-    ReportError,
-    answer::Question,
-    columns,
+    ReportError, columns,
     comparability::is_debug,
     comparison::Comparison,
     configurations::{FINISHED, has_repeats},
     grid,
     grouping::grouped,
     lab::Findings,
-    noise, policies,
+    noise,
+    order::Question,
+    policies,
     repeats::Repeats,
     run::{RUNNING, Run},
     sweep,

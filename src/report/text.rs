@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use super::{
     ReportError,
-    answer::{Question, more},
+    answer::more,
     columns,
     comparison::{Comparison, is_not_run},
     configurations::{has_repeats, jobs, runs_of},
     curve::CurveDifference,
     differences::Difference,
-    grid, noise, policies,
+    grid, noise,
+    order::Question,
+    policies,
     repeats::Repeats,
     run::{Run, SAME_AS},
 };

@@ -62,6 +62,8 @@ fn the_best_and_the_tagged_stay() {
     let name = tagged.display().to_string();
     assert!(runs.ran(&["tag", &name, "paper", "draft"]).ends_with(": paper draft\n"));
     runs.ran(&["tag", &name, "~draft"]);
+    let absent = runs.0.runner(&["tag", &name, "~absent"]);
+    assert!(absent.stderr.ends_with("` has no tag `absent`\n"), "{absent:?}");
     for (word, shown) in
         [("a b", "\"a b\""), ("a\u{1b}[2J", "\"a\\u{1b}[2J\""), ("~-a", "\"~-a\""), ("-a", "\"-a\"")]
     {
@@ -178,4 +180,50 @@ fn a_run_that_lives_stays() {
         drop(live);
         assert!(clean().contains("\n1 folder, "), "{}", clean());
     }
+}
+
+/// What was killed or interrupted and holds the best value stays; what goes says why, and that it could go on.
+#[test]
+fn the_best_stay_however_they_ended() {
+    let runs = Runs::new();
+    let [best, worst, worse] = ["0.2", "1e-5", "1e-4"]
+        .map(|lr| runs.run(&[&format!("optimizer.sgd.lr={lr}"), "checkpoint.every_epochs=1"]));
+    // As a process that was killed leaves it.
+    for killed in [&best, &worst] {
+        let summary = killed.join("summary.csv");
+        let head = fs::read_to_string(&summary).unwrap().lines().next().unwrap().to_owned();
+        fs::write(&summary, head + "\n").unwrap();
+    }
+    let shown = runs.ran(&["clean", "--keep-best", "1"]);
+    let row = |run: &Path| {
+        let name = run.file_name().unwrap().to_str().unwrap();
+        shown.lines().find(|line| line.contains(name)).map(str::trim_end)
+    };
+    assert!(shown.contains("\nkept: 1 best\n") && row(&best).is_none(), "{shown}");
+    assert!(row(&worst).is_some_and(|row| row.ends_with("  not of the 1 best, can be resumed")), "{shown}");
+    assert!(row(&worse).is_some_and(|row| row.ends_with("  not of the 1 best")), "{shown}");
+    age(&worst);
+    let shown = runs.ran(&["clean", "--older-than", "30d"]);
+    assert!(shown.contains(" days old, can be resumed"), "{shown}");
+}
+
+/// As `compare` ranks them where none finished.
+#[test]
+fn the_best_of_stopped_trials_is_listed() {
+    let runs = Runs::new();
+    let sweep = runs.run(&["optimizer.sgd.lr=1e-4,0.2,0.1"]);
+    let values = |status: &str| {
+        let table = sweep.join("sweep.csv");
+        let text = fs::read_to_string(&table).unwrap();
+        fs::write(&table, text.replace(",finished,", &format!(",{status},"))).unwrap();
+        for trial in fs::read_dir(&sweep).unwrap().flatten().filter(|entry| entry.path().is_dir()) {
+            let summary = trial.path().join("summary.csv");
+            let text = fs::read_to_string(&summary).unwrap();
+            fs::write(&summary, text.replace(",finished,", &format!(",{status},"))).unwrap();
+        }
+        let listed = runs.ran(&["list", "--json"]);
+        serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0]["value"].as_f64().unwrap()
+    };
+    let finished = values("finished");
+    assert_eq!(values("stopped"), finished);
 }

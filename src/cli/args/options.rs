@@ -116,7 +116,7 @@ pub struct CompareOptions {
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     pub sort: Option<String>,
     /// Lines of the table
-    #[arg(long, value_name = "N", default_value_t = TOP)]
+    #[arg(long, value_name = "N", default_value_t = TOP, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
     pub top: usize,
     /// Only these runs: `lr < 0.1 and status = finished`
     #[arg(long = "where", value_name = "EXPR")]

@@ -8,10 +8,10 @@ use super::{
 };
 use crate::report::{
     ReportError,
-    answer::Question,
     best::best,
     grouping::distinct,
     notes::notes,
+    order::Question,
     ranking::{Candidate, Ranking},
     series::Series,
 };

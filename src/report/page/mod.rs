@@ -81,6 +81,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let comparison = Comparison::read(request.paths, request.filter)?;
     let mut content = Content {
         comparison: &comparison,
+        tasks: comparison.axes_by_task(),
         metrics: HashMap::new(),
         sections: Vec::new(),
         charts: Vec::new(),
@@ -88,7 +89,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         warnings: comparison.damaged().map(|reason| format!("left out: {reason}")).collect(),
     };
     let mut headline = content.learned(request.metric)?;
-    content.warnings.extend(live::sampled());
+    content.warnings.extend(live::sampled().into_iter().chain(comparison.cut().map(str::to_owned)));
     let learned = content.sections.len();
     match request.predicted {
         Some(Err(why)) => content.warnings.push(format!("what the model predicts is not shown: {why}")),
@@ -128,6 +129,8 @@ fn warn(headline: &mut Html, warnings: &[String]) {
 /// A page as it grows.
 struct Content<'a> {
     comparison: &'a Comparison,
+    /// What sets apart the runs of each task, and of which each is.
+    tasks: (Vec<Option<usize>>, HashMap<Option<usize>, Vec<String>>),
     /// The curves of the runs that are drawn.
     metrics: HashMap<usize, Vec<MetricCurves>>,
     sections: Vec<Section>,
@@ -210,7 +213,9 @@ impl Content<'_> {
     fn name(&self, place: usize) -> String {
         let is_told = |key: &&String| ![REPEAT, "seed", "name"].contains(&key.as_str());
         let run = &self.comparison.runs[place];
-        let values = self.comparison.axes.iter().filter(is_told).filter_map(|key| run.axis(key));
+        let (tasks, axes) = &self.tasks;
+        let values =
+            axes.get(&tasks[place]).into_iter().flatten().filter(is_told).filter_map(|key| run.axis(key));
         let values: String = values.take(MOST_VALUES).map(|value| format!(" {value}")).collect();
         format!("#{}{values}", self.comparison.number(place))
     }

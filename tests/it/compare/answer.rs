@@ -45,12 +45,12 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
     );
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
     best: #9 lr 0.01 width 32, validation loss 0.0611 [0.0590, 0.0632], n 6;
-      not distinguishable from #10 (paired difference 0.0004, -0.0014 to 0.0022)
+      not distinguishable from #10 (paired difference +0.0004333, p 0.56)
       RUNS/a/S/009
 
       #    lr  width  n          validation loss                   vs best       p    time
       9  0.01     32  6  0.0611 [0.0590, 0.0632]                      best          500 ms
-     10  0.01      8  6  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    1.00  500 ms
+     10  0.01      8  6  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56  500 ms
       8   0.1     32  6  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001  500 ms
      11   0.1      8  6  0.0861 [0.0840, 0.0882]   0.0250 [0.0241, 0.0259]  <0.001  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 6 pairs
@@ -333,7 +333,7 @@ fn folded_axes_are_no_seeds() {
     let answer = |name: &str| runs.masked(&runs.read(&[name]).answer(&question, 120).unwrap());
     insta::assert_snapshot!(answer("a"), @r"
     best: #0 lr 0.1, validation loss 0.44 [0.38, 0.50], n 2;
-      not distinguishable from #1 (paired difference 0.011, -0.030 to 0.053)
+      not distinguishable from #1 (paired difference +0.01145, p 0.18)
       RUNS/a/S/000
 
      #    lr  n    validation loss                vs best     p    time
@@ -375,4 +375,63 @@ fn fewer_seeds_are_not_the_best() {
       means over n seeds [95 %, Student]
       fewer seeds, ranked last: #0
     ");
+}
+
+/// A filter by what runs came to leaves a chosen part of a setting; one by what was set does not.
+#[test]
+fn a_filter_by_results_is_warned_of() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.2, 0.3, 0.25]), ("0.01", "32", &[0.1, 0.11, 0.12])]);
+    let filtered = |filter: &str| {
+        let ended = Sandbox::new("").runner(&["compare", &runs.named("a"), "--where", filter]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr
+    };
+    assert_eq!(
+        filtered("validation.loss < 0.26"),
+        "warning: the filter by `validation.loss` takes runs out of 1 setting by their results: what is left there is \
+         no fair sample\n"
+    );
+    assert_eq!(filtered("validation.loss < 0.15"), "");
+    assert_eq!(filtered("repeat < 2"), "");
+}
+
+/// `--sort` takes the table's own titles.
+#[test]
+fn a_table_is_ordered_by_its_titles() {
+    let runs = Runs::new();
+    learned(
+        &runs,
+        "a",
+        &[("0.1", "32", &shifted(0.02, 0.001)), ("0.01", "32", &BEST), ("0.01", "8", &BEST[..5])],
+    );
+    let order = |sort: &str| -> Vec<String> {
+        let ended = Sandbox::new("").runner(&["compare", &runs.named("a"), "--sort", sort]);
+        assert_eq!(ended.code, Some(0), "{sort}: {ended:?}");
+        let rows = ended.stdout.split("\n\n").nth(1).unwrap().lines().skip(1).take(3);
+        rows.map(|row| row.split_whitespace().skip(1).take(2).collect::<Vec<_>>().join(" ")).collect()
+    };
+    assert_eq!(order("-validation loss"), ["0.1 32", "0.01 32", "0.01 8"]);
+    assert_eq!(order("n")[0], "0.01 8");
+    assert_eq!(order("p")[0], "0.1 32");
+    assert_eq!(order("-vs best")[0], "0.1 32");
+    assert_eq!(order("time").len(), 3);
+    let ended = Sandbox::new("").runner(&["compare", &runs.named("a"), "--top", "0"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+}
+
+/// What was not run has no spec, and makes no key of its task differ.
+#[test]
+fn keys_are_those_of_the_task() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1])]);
+    let table = std::fs::read_to_string(runs.path("a/S/sweep.csv")).unwrap();
+    runs.write("a/S/sweep.csv", &(table + "2,0.001,32,0,skipped,,no device\n"));
+    runs.run("linreg/b", &FACTS);
+    for (run, target) in [("a/S/000", "mass"), ("a/S/001", "mass"), ("linreg/b", "length")] {
+        let spec = std::fs::read_to_string(runs.path(&format!("{run}/spec.toml"))).unwrap();
+        runs.write(&format!("{run}/spec.toml"), &format!("{spec}\n[data.csv]\ntarget = \"{target}\"\n"));
+    }
+    let text = runs.answer(&["a", "linreg"], 120);
+    assert!(text.contains("best: #2 lr 0.01, validation loss 0.1000;"), "{text}");
 }

@@ -146,3 +146,30 @@ fn lines_of_the_times_are_ordered_and_counted() {
     let ended = Sandbox::new("").runner(&["compare", &runs.named("linreg"), "--sort=fast"]);
     assert!(ended.stderr.starts_with("error: no run has a column `fast`"), "{ended:?}");
 }
+
+/// What the program infers is no axis: a width decides the next layer's input.
+#[test]
+fn single_runs_of_a_grid_are_one() {
+    let place = Sandbox::new(&SPEC.replace("[{", "[{ linear = { out_features = 4 } }, \"relu\", {"));
+    for (width, lr) in [(4, 0.1), (8, 0.1), (4, 0.01), (8, 0.01)] {
+        let width = format!("model.layers.0.linear.out_features={width}");
+        let ended = place.runner(&["spec.toml", "-q", &width, &format!("optimizer.sgd.lr={lr}")]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let text = place.runner(&["compare", "runs"]).stdout;
+    assert!(text.contains("\nwhich axis matters: shares") && !text.contains("in_features 8 in"), "{text}");
+    assert!(!text.contains(" in_features"), "{text}");
+}
+
+/// A trial that went on for longer than the others of its sweep is a setting of its own, and its length is shown.
+#[test]
+fn a_trial_that_went_on_is_a_setting_of_its_own() {
+    let place = Sandbox::new(SPEC);
+    let sweep = place.run(&["optimizer.sgd.lr=0.1,0.01", "checkpoint.every_epochs=1"]).ended_by(0);
+    let folder = std::fs::read_dir(&sweep.0).unwrap().flatten().map(|entry| entry.path());
+    let first = folder.filter(|path| path.is_dir()).min().unwrap();
+    let ended = place.runner(&["run", "--resume", first.to_str().unwrap(), "trainer.max_epochs=5", "-q"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let text = place.runner(&["compare", sweep.0.to_str().unwrap()]).stdout;
+    assert!(text.lines().next().is_some_and(|best| best.contains(" max_epochs 5")), "{text}");
+}

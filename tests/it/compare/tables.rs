@@ -378,8 +378,8 @@ fn the_best_trial_is_named() {
     let line = |head: &str| end.lines().find(|line| line.trim_start().starts_with(head)).unwrap_or_default();
     assert_eq!(
         line("best:"),
-        "best: #1 lr 0.01 policy off, validation loss 0.1250, n 2; not distinguishable from #5 (paired difference 0.0, -1.6 to \
-         1.6) and 1 more"
+        "best: #1 lr 0.01 policy off, validation loss 0.1250, n 2; not distinguishable from #5 (paired difference 0, p 1.00) \
+         and 1 more"
     );
     let costs = end.split_once("what a logging policy costs").unwrap().1;
     let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();

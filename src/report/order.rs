@@ -1,0 +1,94 @@
+//! `--sort` and `--top`: which lines of a table are shown, in what order.
+
+use super::{
+    ReportError,
+    comparison::Comparison,
+    key::Key,
+    ranking::{Candidate, Ranking},
+    statistics::Estimate,
+};
+
+/// What is asked of a comparison.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Ranks by it; else by what the runs are judged by.
+    pub metric: Option<String>,
+    /// Orders the table by a column, descending behind a `-`.
+    pub sort: Option<String>,
+    /// Lines of a table.
+    pub top: usize,
+    /// Folds over everything but these keys.
+    pub by: Vec<String>,
+}
+
+/// Lines of a table where `--top` names no other number.
+pub const TOP: usize = 20;
+
+impl Default for Question {
+    fn default() -> Self {
+        Self { metric: None, sort: None, top: TOP, by: Vec::new() }
+    }
+}
+
+/// Figures shown beside the metric where there is room, and their titles.
+pub(super) const BESIDE: [(&str, &str); 4] = [
+    ("validation.accuracy", "accuracy"),
+    ("validation.loss", "loss"),
+    ("train_s", "time"),
+    ("steps_per_s", "steps/s"),
+];
+
+impl Comparison {
+    /// Which lines of a table are shown, in what order; each line has runs, whose median counts.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub(super) fn shown(&self, question: &Question, lines: &[&[usize]]) -> Result<Vec<usize>, ReportError> {
+        let mut shown: Vec<usize> = (0..lines.len()).collect();
+        if let Some(word) = &question.sort {
+            let (descending, word) = match word.strip_prefix('-') {
+                Some(word) => (true, word),
+                None => (false, word.as_str()),
+            };
+            let beside = BESIDE.iter().find(|(_, title)| *title == word).map(|(name, _)| *name);
+            let key = Key::new(word, &self.runs).or_else(|e| match beside {
+                Some(name) => Key::new(name, &self.runs),
+                None => Err(e),
+            })?;
+            let value = |place: usize| key.value(&self.runs[place]);
+            let text = |line: usize| lines[line].first().and_then(|&place| value(place)).unwrap_or_default();
+            let number = |line: usize| {
+                let numbers = lines[line].iter().filter_map(|&place| value(place)?.parse().ok());
+                Estimate::from_values(&numbers.collect::<Vec<f64>>()).map_or(f64::INFINITY, |e| e.median)
+            };
+            shown.sort_by(|&a, &b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(text(b))));
+            if descending {
+                shown.reverse();
+            }
+        }
+        shown.truncate(question.top);
+        Ok(shown)
+    }
+}
+
+impl Ranking {
+    /// The settings that a question shows, where it orders them by the title of a column that is of settings, not of runs.
+    pub(super) fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
+        let sort = question.sort.as_deref()?;
+        let (is_descending, word) = sort.strip_prefix('-').map_or((false, sort), |word| (true, word));
+        let figure: &dyn Fn(&Candidate) -> f64 = match word {
+            "n" => &|own| own.samples.len() as f64,
+            "p" => &|own| own.p.unwrap_or(f64::INFINITY),
+            "vs best" => &|own| own.difference.map_or(0.0, |difference| difference.mean),
+            title if title == self.metric.name => &|own| own.value,
+            _ => return None,
+        };
+        let mut order: Vec<usize> = (0..self.settings.len()).collect();
+        order.sort_by(|&a, &b| figure(&self.settings[a]).total_cmp(&figure(&self.settings[b])));
+        if is_descending {
+            order.reverse();
+        }
+        order.truncate(question.top);
+        Some(order)
+    }
+}
