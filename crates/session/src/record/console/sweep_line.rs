@@ -136,9 +136,11 @@ impl SweepLine {
             return;
         }
         state.last_s = elapsed_s;
-        let text = escape_line(&self.text(state, elapsed_s)).into_owned();
+        let width =
+            if self.mode == LineMode::Redrawn { super::width().saturating_sub(3) } else { usize::MAX };
+        let text = escape_line(&self.text(state, elapsed_s, width)).into_owned();
         if self.mode == LineMode::Redrawn {
-            let line: String = text.chars().take(super::width().saturating_sub(3)).collect();
+            let line: String = text.chars().take(width).collect();
             let _ = write!(err, "{CLEAR}{line}");
             state.is_drawn = true;
         } else {
@@ -147,8 +149,20 @@ impl SweepLine {
         let _ = err.flush();
     }
 
-    /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`.
-    fn text(&self, state: &State, elapsed_s: f64) -> String {
+    /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`. Where it is too wide, the values are cut.
+    fn text(&self, state: &State, elapsed_s: f64, width: usize) -> String {
+        let values = state.best.as_ref().map_or("", |best| best.values.as_str());
+        let whole = self.line_with(values, state, elapsed_s);
+        let over = whole.chars().count().saturating_sub(width);
+        if over == 0 {
+            return whole;
+        }
+        let stay = values.chars().count().saturating_sub(over + 1);
+        let cut: String = values.chars().take(stay).chain(['…']).collect();
+        self.line_with(&cut, state, elapsed_s)
+    }
+
+    fn line_with(&self, values: &str, state: &State, elapsed_s: f64) -> String {
         let [ended, trials] = [state.over.len(), self.trials].map(|n| units::count(n as u64));
         let mut words = vec![format!("{ended}/{trials}")];
         if state.failed > 0 {
@@ -157,7 +171,7 @@ impl SweepLine {
         if !state.running.is_empty() {
             words.push(format!("{} running", state.running.len()));
         }
-        if let Some(Best { monitor, value, trial, values }) = &state.best {
+        if let Some(Best { monitor, value, trial, .. }) = &state.best {
             let value = match monitor {
                 Monitor::ValidationAccuracy => units::percent(*value),
                 _ => units::number(*value),
@@ -178,7 +192,7 @@ mod tests {
     use super::*;
 
     fn text(line: &SweepLine, elapsed_s: f64) -> String {
-        line.text(&line.state(), elapsed_s)
+        line.text(&line.state(), elapsed_s, usize::MAX)
     }
 
     #[test]
@@ -201,6 +215,11 @@ mod tests {
             text(&line, 10.0),
             "20/60  1 failed  2 running  best 0.06150 (#12: lr 0.01 width 32)  39.0 s left"
         );
+        assert_eq!(
+            line.text(&line.state(), 10.0, 60),
+            "20/60  1 failed  2 running  best 0.06150 (#12: …)  39.0 s left"
+        );
+        assert_eq!(line.text(&line.state(), 10.0, 73).chars().count(), 73);
         line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, 0.06);
         assert!(text(&line, 10.0).contains("(#13: lr 0.1 width 32)"));
         // No line for what took no time.
