@@ -121,32 +121,45 @@ impl<'m> Leases<'m> {
 
     /// Some of these GPUs that a trial may run on: those that it was planned with, or others like them, likewise connected.
     fn set_of(&self, free: &[u32], planned: &[u32], wanted: &Wanted<'_>) -> Option<Vec<u32>> {
-        fn search(
-            free: &[u32],
-            count: usize,
-            chosen: &mut Vec<u32>,
-            fits: &dyn Fn(&[u32], u32) -> bool,
-        ) -> bool {
-            chosen.len() == count
-                || free.iter().any(|gpu| {
-                    let goes_on = !chosen.contains(gpu) && fits(chosen, *gpu);
-                    if goes_on {
-                        chosen.push(*gpu);
-                    }
-                    let is_found = goes_on && search(free, count, chosen, fits);
-                    if goes_on && !is_found {
-                        chosen.pop();
-                    }
-                    is_found
-                })
-        }
-        let is_named = wanted.devices.are_named;
-        let fits = |chosen: &[u32], gpu: u32| match is_named {
-            true => gpu == planned[chosen.len()],
-            false => self.stands_in(planned, chosen, gpu, wanted.bytes),
-        };
         let mut chosen = Vec::new();
-        search(free, planned.len(), &mut chosen, &fits).then_some(chosen)
+        let is_found = free.len() >= planned.len() && self.search(free, planned, wanted, &mut chosen);
+        is_found.then_some(chosen)
+    }
+
+    /// Takes GPUs for the places behind those `chosen`.
+    fn search(&self, free: &[u32], planned: &[u32], wanted: &Wanted<'_>, chosen: &mut Vec<u32>) -> bool {
+        let Some(&as_planned) = planned.get(chosen.len()) else { return true };
+        let mut failed: Vec<u32> = Vec::new();
+        for &gpu in free {
+            let fits = match wanted.devices.are_named {
+                true => gpu == as_planned,
+                false => self.stands_in(planned, chosen, gpu, wanted.bytes),
+            };
+            // Of GPUs that are alike one tells of all: without this, many take for ever.
+            let fails_alike = |other: &u32| *other != as_planned && self.are_twins(*other, gpu);
+            let is_hopeless = || gpu != as_planned && failed.iter().any(fails_alike);
+            if chosen.contains(&gpu) || !fits || is_hopeless() {
+                continue;
+            }
+            chosen.push(gpu);
+            if self.search(free, planned, wanted, chosen) {
+                return true;
+            }
+            chosen.pop();
+            failed.push(gpu);
+        }
+        false
+    }
+
+    /// Whether two GPUs can take each other's place in any set.
+    fn are_twins(&self, a: u32, b: u32) -> bool {
+        let kind =
+            |gpu: u32| self.gpu(gpu).map(|gpu| (gpu.is_virtual, &gpu.model, gpu.limits, gpu.memory_free));
+        let reaches = |from: u32, to: u32| self.gpu(from).is_some_and(|gpu| gpu.reaches.contains(&to));
+        let others = (0..self.machine.gpus.len() as u32).filter(|other| ![a, b].contains(other));
+        let likewise =
+            |other: u32| reaches(a, other) == reaches(b, other) && reaches(other, a) == reaches(other, b);
+        kind(a) == kind(b) && reaches(a, b) == reaches(b, a) && others.into_iter().all(likewise)
     }
 
     /// Whether a GPU can take the next place after those `chosen`.

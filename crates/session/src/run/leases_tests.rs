@@ -79,6 +79,28 @@ fn a_gpu_has_one_trial() {
     assert!(leases.take(&Wanted { devices: &cpu, bytes: 1 }, at_once()).unwrap().devices(&cpu).is_none());
 }
 
+/// Of many GPUs that are alike not every order is tried.
+#[test]
+fn sixteen_of_many_gpus_are_looked_for_in_no_time() {
+    // The first sixteen reach each other, the others none.
+    let gpu = |i: u32| Gpu {
+        reaches: (0..16).filter(|other| i < 16 && *other != i).collect(),
+        memory_free: 100,
+        ..Gpu::virtual_of(0)
+    };
+    let machine = Machine::typical((0..40).map(gpu).collect(), 1 << 30);
+    let folder = Folder::new();
+    let leases = Leases::new(&machine, false, folder.join());
+    let all: Vec<u32> = (0..16).collect();
+    let whole = now(&leases, &all, 1).unwrap();
+    assert_eq!(whole.1, all);
+    assert!(now(&leases, &all, 1).is_none());
+    drop(whole);
+    let _one = now(&leases, &[0], 1).unwrap();
+    assert!(now(&leases, &all, 1).is_none());
+    assert_eq!(now(&leases, &[0, 1], 1).unwrap().1, [1, 2]);
+}
+
 #[test]
 fn gpus_of_another_kind_stand_in_for_none() {
     let mut machine = machine();
