@@ -25,6 +25,10 @@ use crate::{
 pub fn devices(options: &DevicesOptions) -> Exit {
     // Processes that share a machine would measure each other.
     if let Some(launched) = host::Launched::here().filter(|_| options.measure) {
+        if options.json || options.virtual_gpus.is_some() {
+            print_error("`--measure` of several processes prints a table of their sums alone", None);
+            return Exit::Refused;
+        }
         return link::measure(launched);
     }
     let measured = if options.measure { measure(options.virtual_gpus.is_none()) } else { Ok(()) };

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use super::{hosts, scale::local_s};
+use super::{args::LinkOption, hosts, scale::local_s};
 use crate::{
     collective::{Collective, CollectiveError, ProcessGroup, RankSum, Traffic},
     host::{self, Launched},
@@ -15,7 +15,7 @@ use crate::{
     units,
 };
 
-/// Numbers of a sum, and how often it is repeated.
+/// Elements of a sum, and how often it is repeated.
 const SIZES: [(usize, usize); 6] =
     [(1, 2000), (1 << 10, 2000), (1 << 14, 1000), (1 << 18, 100), (1 << 20, 40), (1 << 22, 10)];
 
@@ -40,12 +40,12 @@ pub fn measure(launched: Launched) -> Exit {
     run::leave(&world, exit)
 }
 
-/// The median time of each size, with and without what this process alone takes for it.
+/// The median time of each size, and the part of it that is messages: what this process alone takes for it is taken off.
 fn sums(world: &Arc<ProcessGroup>) -> Result<Vec<[f64; 2]>, CollectiveError> {
     let mut sum = RankSum::new(world, world.limit());
     let mut all = Vec::new();
-    for (numbers, count) in SIZES {
-        let mut elements = vec![0.0; numbers];
+    for (len, count) in SIZES {
+        let mut elements = vec![0.0; len];
         let mut times = Vec::with_capacity(count);
         for step in 0..WARM_UP + count {
             let start = Instant::now();
@@ -54,28 +54,26 @@ fn sums(world: &Arc<ProcessGroup>) -> Result<Vec<[f64; 2]>, CollectiveError> {
         }
         times.sort_unstable_by(f64::total_cmp);
         let median = times.get(times.len() / 2).copied().unwrap_or(0.0);
-        all.push([median, median - local_s(world.size(), numbers)]);
+        all.push([median, median - local_s(world.size(), len)]);
     }
     Ok(all)
 }
 
 fn page(world: &ProcessGroup, times: &[[f64; 2]]) -> String {
     let size = world.size();
-    let rows = SIZES.iter().zip(times).map(|((numbers, _), [all, remote])| {
-        let bytes = 4 * *numbers as u64;
+    let rows = SIZES.iter().zip(times).map(|((len, _), [all, remote])| {
+        let bytes = 4 * *len as u64;
         let rate = format!("{}B/s", units::rate(bytes as f64 / all));
         vec![units::bytes(bytes), units::seconds(*all), units::seconds(remote.max(0.0)), rate]
     });
     let mut text =
         format!("sums over {size} processes by {}: {}\n", world.transport(), world.names().join(" "));
-    let header = ["bytes", "median", "of it messages", "rate"];
+    let header = ["bytes", "median", "messages alone", "rate"];
     text += &text_table::text(&header, &rows.collect::<Vec<_>>(), |_| true);
     let of = |i: usize| Some((Traffic::new(SIZES.get(i)?.0, size), times.get(i)?[1]));
     let link = of(0).zip(of(SIZES.len() - 1)).and_then(|(small, large)| Link::from_sums([small, large]));
     match link {
-        Some(Link { latency_s, bytes_per_s }) => {
-            text + &format!("  as a link: --link {:.3}GB/s,{:.2}us\n", bytes_per_s / 1e9, latency_s * 1e6)
-        }
+        Some(link) => text + &format!("  as a link: --link {}\n", LinkOption(link)),
         None => text + "  no link explains these times: messages took no longer with more bytes\n",
     }
 }

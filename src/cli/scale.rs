@@ -20,22 +20,27 @@ use crate::{
 /// How long a sum is repeated, about.
 const LONG: Duration = Duration::from_millis(30);
 
+/// Elements that a rehearsed sum holds at most, of all hosts.
+const MOST_HELD: usize = 1 << 22;
+
 /// The part of its hosts' speed that a batch reaches at least in the last column.
 const EFFICIENCY: f64 = 0.8;
 
 /// One count of hosts.
 struct Case {
     hosts: usize,
-    /// The slowest host has the most.
-    rows: usize,
-    /// `None` where the batch has no row for each host.
-    step: Option<Step>,
-}
-
-struct Step {
-    /// `None` where it is too long to be measured.
+    /// The global batch.
+    batch: usize,
+    /// The step without its sum; `None` where that is too long to be measured, or the batch has no row for each host.
     compute_s: Option<f64>,
     sum_s: f64,
+}
+
+impl Case {
+    /// Those of the host that has the most.
+    fn rows(&self) -> Option<usize> {
+        (self.hosts <= self.batch).then(|| self.batch.div_ceil(self.hosts))
+    }
 }
 
 /// Predicts the steps of the first trial.
@@ -65,9 +70,9 @@ pub fn predict(
     };
     let cases = hosts.cases(counts);
     match cases {
-        Ok((cases, numbers)) => {
+        Ok((cases, elements)) => {
             let of = if experiment.is_sweep() { format!(" of trial {}", trial.index) } else { String::new() };
-            print(&format!("\na step{of} over hosts like this one\n{}", hosts.page(&cases, numbers)))
+            print(&format!("\na step{of} over hosts like this one\n{}", hosts.page(&cases, elements)))
         }
         Err(Refusal::Problems(problems)) => {
             refuse(&experiment.failure(problems.into_iter().map(|problem| (trial.index, problem))))
@@ -89,103 +94,102 @@ struct Hosts<'a> {
     threads: usize,
     spec: &'a Spec,
     link: Link,
-    /// What was measured: rows of a host, and seconds.
-    steps: Vec<(usize, f64)>,
+    /// What was measured: whether as one host of many, its rows, and seconds.
+    steps: Vec<(bool, usize, f64)>,
 }
 
 impl Hosts<'_> {
-    /// One host is measured always; the others are compared with it. Also how many numbers a step sums.
+    /// One host is measured always; the others are compared with it. Also how many elements a step sums.
     fn cases(&mut self, counts: &[usize]) -> Result<(Vec<Case>, usize), Refusal> {
         let mut datasets = Datasets::new(&self.machine);
-        let batch = self.plan(1, self.spec.data.batch_size, &mut datasets)?.programs.train.batch;
-        // Two hosts do what any more would: their own rows, then a sum of as many numbers.
-        let numbers = summed(&self.plan(2, batch.max(2), &mut datasets)?.programs.train);
+        let alone = self.plan(1, self.spec.data.batch_size, &mut datasets)?;
+        let (own, rows) = (alone.programs.train.batch, alone.facts.train_rows);
+        // Two hosts do what any more would: their own rows, then a sum of as many elements.
+        let elements = summed(&self.plan(2, own.max(2), &mut datasets)?.programs.train);
         let mut cases = Vec::new();
         for hosts in std::iter::once(1).chain(counts.iter().copied().filter(|hosts| *hosts > 1)) {
-            let rows = match self.spec.devices.scaling {
-                Scaling::Weak => batch,
-                Scaling::Strong => batch.div_ceil(hosts),
+            let batch = match self.spec.devices.scaling {
+                Scaling::Weak => own.saturating_mul(hosts).min(rows),
+                Scaling::Strong => own,
             };
-            let step = if hosts > batch && self.spec.devices.scaling == Scaling::Strong {
-                None
-            } else {
-                let compute_s = self.compute_s(hosts, rows, &mut datasets)?;
-                Some(Step { compute_s, sum_s: self.sum_s(hosts, numbers) })
-            };
-            cases.push(Case { hosts, rows, step });
+            let mut case = Case { hosts, batch, compute_s: None, sum_s: self.sum_s(hosts, elements) };
+            if let Some(rows) = case.rows() {
+                case.compute_s = self.compute_s(hosts > 1, rows, &mut datasets)?;
+            }
+            cases.push(case);
         }
         // A line needs two places.
-        if self.steps.len() == 1 && batch > 1 {
-            self.compute_s(2, batch.div_ceil(2), &mut datasets)?;
+        if self.steps.iter().all(|step| step.1 == own) && own > 1 {
+            self.compute_s(true, own.div_ceil(2), &mut datasets)?;
         }
-        Ok((cases, numbers))
+        Ok((cases, elements))
     }
 
     /// The trial on `hosts` hosts, with a global batch of `batch` rows.
     fn plan(&self, hosts: u32, batch: usize, datasets: &mut Datasets) -> Result<Trial, Refusal> {
         let mut spec = self.spec.clone();
-        (spec.devices.hosts, spec.data.batch_size, spec.devices.scaling) =
-            ((hosts > 1).then_some(hosts), batch, Scaling::Strong);
+        spec.devices.hosts = (hosts > 1).then_some(hosts);
+        (spec.data.batch_size, spec.devices.scaling) = (batch, Scaling::Strong);
         Trial::plan(&spec, datasets, &self.machine, self.threads).map_err(|e| match e {
             PlanError::Missing(problem) => Refusal::Problems(vec![problem]),
             PlanError::Problems(problems) => Refusal::Problems(problems),
         })
     }
 
-    /// The time of one of `hosts` hosts on `rows` rows, without its wait for the others; measured once for as many rows.
+    /// The time of a host on `rows` rows, alone or without its wait for others; measured once for as many rows.
     fn compute_s(
         &mut self,
-        hosts: usize,
+        is_one_of_many: bool,
         rows: usize,
         datasets: &mut Datasets,
     ) -> Result<Option<f64>, Refusal> {
-        let of_many = self.steps.iter().skip(1).find(|(measured, _)| *measured == rows);
-        if let Some((_, seconds)) = of_many {
+        let known = self.steps.iter().find(|step| (step.0, step.1) == (is_one_of_many, rows));
+        if let Some((.., seconds)) = known {
             return Ok(Some(*seconds));
         }
-        let several = hosts > 1;
-        let trial = self.plan(1 + u32::from(several), if several { 2 * rows } else { rows }, datasets)?;
+        let trial = match is_one_of_many {
+            true => self.plan(2, 2 * rows, datasets)?,
+            false => self.plan(1, rows, datasets)?,
+        };
         let dataset = datasets.open(&trial.spec).map_err(Refusal::Problems)?;
         let measured = measure::step(&trial, &dataset).map_err(|e| Refusal::Failed(e.to_string()))?;
         let seconds = measured.map(|Measurement { step_s, .. }| step_s);
-        self.steps.extend(seconds.map(|seconds| (rows, seconds)));
+        self.steps.extend(seconds.map(|seconds| (is_one_of_many, rows, seconds)));
         Ok(seconds)
     }
 
-    /// A sum of `numbers` over `hosts`: what this process takes to copy and add, and its messages by the link.
-    fn sum_s(&self, hosts: usize, numbers: usize) -> f64 {
+    /// A sum of `elements` over `hosts`: what this process takes to copy and add, and its messages by the link.
+    fn sum_s(&self, hosts: usize, elements: usize) -> f64 {
         if hosts == 1 {
             return 0.0;
         }
-        local_s(hosts, numbers) + self.link.seconds(Traffic::new(numbers, hosts))
+        local_s(hosts, elements) + self.link.seconds(Traffic::new(elements, hosts))
     }
 
-    fn page(&self, cases: &[Case], numbers: usize) -> String {
-        let time = StepTime::fit(&self.steps);
-        let alone_s = cases.first().and_then(|case| case.step.as_ref()?.compute_s);
-        let weak = self.spec.devices.scaling == Scaling::Weak;
+    fn page(&self, cases: &[Case], elements: usize) -> String {
+        let steps: Vec<(usize, f64)> =
+            self.steps.iter().map(|(_, rows, seconds)| (*rows, *seconds)).collect();
+        let time = StepTime::fit(&steps);
+        let alone = cases.first().and_then(|case| Some((case.batch as f64, case.compute_s?)));
+        let none = || "-".to_owned();
+        let seconds = |value: Option<f64>| value.map_or_else(none, units::seconds);
         let rows = cases.iter().map(|case| {
-            let mut cells = vec![units::count(case.hosts as u64), units::count(case.rows as u64)];
-            let Some(step) = &case.step else {
-                cells.extend(std::iter::repeat_n("-".to_owned(), 5));
-                return cells;
-            };
-            let step_s = step.compute_s.map(|compute_s| compute_s + step.sum_s);
-            // Under weak scaling a step of n hosts has n times the rows.
-            let work = if weak { case.hosts as f64 } else { 1.0 };
-            let speedup = alone_s.zip(step_s).map(|(alone_s, step_s)| work * alone_s / step_s);
-            let seconds = |value: Option<f64>| value.map_or("-".to_owned(), units::seconds);
-            cells.extend([
-                seconds(step.compute_s),
-                seconds((case.hosts > 1).then_some(step.sum_s)),
+            let step_s = case.compute_s.map(|compute_s| compute_s + case.sum_s);
+            let speedup = alone.zip(step_s).map(|((batch, alone_s), step_s)| {
+                case.batch as f64 / batch * alone_s / step_s // rows per second beside one host
+            });
+            let mut cells = vec![
+                units::count(case.hosts as u64),
+                case.rows().map_or_else(none, |rows| units::count(rows as u64)),
+                seconds(case.compute_s),
+                seconds((case.hosts > 1).then_some(case.sum_s)),
                 seconds(step_s),
-                speedup.map_or("-".to_owned(), |speedup| format!("{speedup:.2}x")),
-                speedup.map_or("-".to_owned(), |speedup| units::percent(speedup / case.hosts as f64)),
-            ]);
+                speedup.map_or_else(none, |speedup| format!("{speedup:.2}x")),
+                speedup.map_or_else(none, |speedup| units::percent(speedup / case.hosts as f64)),
+            ];
             for efficiency in [1.0 / case.hosts as f64, EFFICIENCY] {
-                let batch = time
-                    .filter(|_| case.hosts > 1)
-                    .and_then(|time| time.least_batch(case.hosts, step.sum_s, efficiency));
+                let time = time.filter(|_| case.hosts > 1);
+                let batch = time.and_then(|time| time.least_batch(case.hosts, case.sum_s, efficiency));
                 cells.push(batch.map_or(String::new(), about));
             }
             cells
@@ -206,26 +210,26 @@ impl Hosts<'_> {
         let mut text = text_table::text(&header, &rows, |_| true);
         let Link { latency_s, bytes_per_s } = self.link;
         text += &format!(
-            "  computes: measured here on blank rows, by {}; sums: {} numbers, {} a step, after all else of it:\n  \
+            "  computes: measured here on blank rows, with {} at hand; sums: {} elements, {} a step, after all\n  else of it: \
              copies and additions measured here, messages at {}B/s and {} each\n",
             units::counted(self.threads as u64, "thread"),
-            units::count(numbers as u64),
-            units::bytes(4 * numbers as u64),
+            units::count(elements as u64),
+            units::bytes(4 * elements as u64),
             units::rate(bytes_per_s),
             units::seconds(latency_s),
         );
         if time.is_some() {
             text += &format!(
-                "  pays from: the global batch that is faster than on one host; {efficient}: on which n hosts reach so much of n\n  \
-                 times its speed; both about, by a line through the measured steps\n"
+                "  pays from: the smallest global batch that trains faster than on one host; {efficient}: the smallest that\n  \
+                 n hosts train at this part of n times its speed; both about, by a line through the measured steps\n"
             );
         }
-        if cases.iter().any(|case| case.step.is_none()) {
-            text += "  -: the batch has no row for each host\n";
+        if cases.iter().any(|case| case.rows().is_none()) {
+            text += "  rows each -: the global batch has no row for each host\n";
         }
-        if cases.iter().any(|case| case.step.as_ref().is_some_and(|step| step.compute_s.is_none())) {
+        if cases.iter().any(|case| case.rows().is_some() && case.compute_s.is_none()) {
             let longest = units::seconds(measure::LONGEST_STEP_S);
-            text += &format!("  -: a step of over {longest} is not measured\n");
+            text += &format!("  computes -: a step of over {longest} is not measured\n");
         }
         text
     }
@@ -237,19 +241,22 @@ fn about(batch: f64) -> String {
     units::count(((batch / scale).ceil() * scale) as u64)
 }
 
-/// What a sum costs without any network: the median over some [`LONG`].
-pub fn local_s(hosts: usize, numbers: usize) -> f64 {
-    let group = ProcessGroup::rehearsal(hosts);
+/// What a sum costs without any network: the median of a few, over [`LONG`].
+pub fn local_s(hosts: usize, elements: usize) -> f64 {
+    // A small sum holds the elements of all; over very many hosts fewer tell of them.
+    let fewer = hosts.min((MOST_HELD / elements.max(1)).max(2));
+    let group = ProcessGroup::rehearsal(fewer);
     let mut sum = RankSum::new(&group, Duration::MAX);
-    let (mut elements, mut times) = (vec![0.0; numbers], Vec::new());
+    let (mut own, mut times) = (vec![0.0; elements], Vec::new());
     let begun = Instant::now();
     while times.len() < 3 || begun.elapsed() < LONG {
         let start = Instant::now();
-        if sum.all_reduce(&mut elements, 1).is_err() {
+        if sum.all_reduce(&mut own, 1).is_err() {
             break; // nobody else is there to fail
         }
         times.push(start.elapsed().as_secs_f64());
     }
     times.sort_unstable_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
+    let median = times.get(times.len() / 2).copied().unwrap_or(0.0);
+    if Traffic::is_small(elements) { median * hosts as f64 / fewer as f64 } else { median }
 }

@@ -36,14 +36,20 @@ fn each_count_of_hosts_has_its_share_and_its_messages() {
     let ended = place.runner(&["check", "spec.toml", "-q", "--hosts", "1,2,...,8,3,101", "--link", SLOW]);
     let rows = table(&ended);
     assert_eq!(column(&rows, 0), ["1", "2", "3", "4", "8", "101"]);
-    assert_eq!(column(&rows, 1), ["100", "50", "34", "25", "13", "1"]);
+    assert_eq!(column(&rows, 1), ["100", "50", "34", "25", "13", "-"]);
     // A small sum is one message to each other host.
-    assert_eq!(column(&rows, 3), ["-", "10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "-"]);
+    assert_eq!(column(&rows, 3), ["-", "10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "16 min 40 s"]);
     assert_eq!(column(&rows, 4)[1..], ["10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "-"]);
     assert_eq!(column(&rows, 5), ["1.00x", "0.00x", "0.00x", "0.00x", "0.00x", "-"]);
     assert_eq!(column(&rows, 6)[0], "100.0 %");
     assert!(ended.stdout.contains("messages at 1.000 GB/s and 10.0 s each\n"), "{}", ended.stdout);
-    assert!(ended.stdout.contains("  -: the batch has no row for each host\n"), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("  rows each -: the global batch has no row for each host\n"),
+        "{}",
+        ended.stdout
+    );
+    // From which batch on such a number pays is told all the same.
+    assert_eq!(rows[5].len(), 9);
 }
 
 /// Batches that pay are the larger, the slower the link.
@@ -66,15 +72,25 @@ fn a_slower_link_pays_later() {
     assert!(slow > 1000.0 * fast, "{fast} {slow}");
 }
 
+/// As far as there are rows: 250.
 #[test]
 fn under_weak_scaling_each_host_has_a_whole_batch() {
     let place = Sandbox::new(SPEC);
-    let arguments =
-        ["check", "spec.toml", "-q", "devices.scaling=weak", "--hosts", "1,4,300", "--link", SLOW];
-    let ended = place.runner(&arguments);
+    let check = |hosts: &str, more: &[&str]| {
+        let weak = ["check", "spec.toml", "-q", "devices.scaling=weak", "--hosts", hosts, "--link"];
+        place.runner(&[&weak[..], more].concat())
+    };
+    let ended = check("1,2,4,300", &[SLOW]);
     let rows = table(&ended);
-    assert_eq!(column(&rows, 1), ["100", "100", "100"]);
-    assert!(!ended.stdout.contains("no row"), "{}", ended.stdout);
+    assert_eq!(column(&rows, 1), ["100", "100", "63", "-"]);
+    assert!(rows[1..].iter().all(|row| row.len() == 9), "each pays from some batch: {}", ended.stdout);
+    // Two hosts have no more rows than one where that has all.
+    let ended = check("2", &["100Gb/s,1ns", "data.batch_size=250"]);
+    assert_eq!(column(&table(&ended), 1), ["250", "125"]);
+    // Nothing was measured on fewer rows than are shown, so that one host's step tells of all with as many.
+    let ended = check("2", &["100Gb/s,1ns", "data.batch_size=125"]);
+    let rows = table(&ended);
+    assert_eq!((column(&rows, 1), rows[1].len()), (vec!["125", "125"], 9));
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub use options::{
     ExportOptions, ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
     ServeOptions, StatusOptions, WatchOptions,
 };
-pub use scale::HostCounts;
+pub use scale::{HostCounts, LinkOption};
 use start::MOST_VIRTUAL_GPUS;
 pub use start::{CheckOptions, Jobs, ParityOptions, RunOptions, StartOptions};
 

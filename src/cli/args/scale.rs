@@ -1,6 +1,6 @@
 //! What `check --hosts` takes: counts of hosts, and the link between them.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use crate::{plan::Link, spec::MOST_HOSTS};
 
@@ -60,6 +60,22 @@ impl FromStr for LinkOption {
     }
 }
 
+/// As it is read, in three digits.
+impl fmt::Display for LinkOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Link { latency_s, bytes_per_s } = self.0;
+        let unit = |value: f64, units: &'static [(&'static str, f64)]| {
+            let fits = units.iter().find(|(_, scale)| value >= *scale).or(units.last()).copied();
+            let (name, scale) = fits.unwrap_or(("", 1.0));
+            let digits = 2 - (value / scale).log10().floor() as i32; // small integers
+            format!("{:.*}{name}", digits.max(0) as usize, value / scale)
+        };
+        let rate =
+            unit(bytes_per_s, &[("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1.0)]);
+        write!(f, "{rate},{}", unit(latency_s, &[("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)]))
+    }
+}
+
 /// A number above 0 before one of the units.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
@@ -81,6 +97,23 @@ mod tests {
         assert_eq!(counts("1,...,65536").map(|all| all.len()), Some(17));
         for wrong in ["", "0", "a", "...", "...,4", "1,...", "1,...,b", "65537", "1,,2", "-1"] {
             assert_eq!(counts(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn links_are_read_as_they_are_written() {
+        for (bytes_per_s, latency_s, expected) in [
+            (12.5e9, 2e-6, "12.5GB/s,2.00us"),
+            (375e3, 0.04, "375kB/s,40.0ms"),
+            (1.25e6, 4e-9, "1.25MB/s,4.00ns"),
+            (0.034, 4e-13, "0.0340B/s,0.000400ns"),
+            (3.21e12, 12.0, "3.21TB/s,12.0s"),
+        ] {
+            let text = LinkOption(Link { latency_s, bytes_per_s }).to_string();
+            assert_eq!(text, expected);
+            let LinkOption(read) = text.parse().expect("it is read");
+            let is_near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.005;
+            assert!(is_near(read.latency_s, latency_s) && is_near(read.bytes_per_s, bytes_per_s), "{text}");
         }
     }
 

@@ -26,20 +26,25 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// For a sum of `elements` numbers over `ranks`, as [`RankSum`] sends them.
+    /// Whether each rank sends all elements to all others.
+    pub fn is_small(elements: usize) -> bool {
+        elements <= SMALL
+    }
+
+    /// For a sum of `elements` over `ranks`, as [`RankSum`] sends them.
     pub fn new(elements: usize, ranks: usize) -> Self {
         let (others, mut traffic) = (ranks.saturating_sub(1), Self { messages: 0, bytes: 0 });
         let mut rest = elements;
         while rest > 0 {
             let piece = rest.min(PIECE);
-            let [messages, numbers] = if piece <= SMALL {
+            let [messages, sent] = if Self::is_small(piece) {
                 [others, others * piece]
             } else {
                 // All but the own part, and the own sums to all others.
                 [2 * others, 2 * (piece - piece / ranks)]
             };
             traffic.messages += messages as u64;
-            traffic.bytes += 4 * numbers as u64;
+            traffic.bytes += 4 * sent as u64;
             rest -= piece;
         }
         traffic
