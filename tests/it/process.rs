@@ -171,6 +171,8 @@ impl Folder {
         let entries = fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        // A sweep's claims say nothing of it.
+        names.retain(|name| name != ".claims");
         names.sort();
         names
     }

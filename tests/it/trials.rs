@@ -19,7 +19,7 @@ fn trials_that_equal_others_or_lack_devices() {
     let folders = ["000-num_gpus=0-max_epochs=1", "001-num_gpus=0-max_epochs=2"];
     assert_eq!(table.column("folder"), [folders, folders, folders].concat());
     assert_eq!(table.column("steps"), ["6", "12", "", "", "", ""]);
-    assert_eq!(sweep.files(), [".claims", folders[0], folders[1], "sweep.csv", "sweep.toml"]);
+    assert_eq!(sweep.files(), [folders[0], folders[1], "sweep.csv", "sweep.toml"]);
 
     let arguments = ["devices.num_gpus=0,1,2", "devices.on_missing=error"];
     let sweep = place.run(&arguments).ended_by(3);

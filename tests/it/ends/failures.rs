@@ -35,7 +35,7 @@ fn threads_that_cannot_be_started_leave_no_folder() {
     let sweep = limited("seed=1,2");
     assert_eq!(sweep.code, Some(1), "{sweep:?}");
     let folder = Folder::within(&place.path().join("r")).unwrap();
-    assert_eq!(folder.files(), [".claims", "sweep.csv", "sweep.toml"]);
+    assert_eq!(folder.files(), ["sweep.csv", "sweep.toml"]);
     assert_eq!(folder.table("sweep.csv").column("status"), ["failed", "failed"]);
 }
 

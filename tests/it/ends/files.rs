@@ -124,7 +124,7 @@ fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
     assert_eq!(table.column("status"), ["failed"; 4]);
     assert_eq!(table.column("folder"), ["000-lr=1e-6", "", "", ""]);
     assert!(table.column("reason")[1..].iter().all(|reason| *reason == changed), "{table:?}");
-    assert_eq!(folder.files(), [".claims", "000-lr=1e-6", "sweep.csv", "sweep.toml"]);
+    assert_eq!(folder.files(), ["000-lr=1e-6", "sweep.csv", "sweep.toml"]);
     // Equal reasons are one line.
     assert!(ended.stdout.contains(&format!("\n  trials 1 to 3 failed: {changed}\n")), "{ended:?}");
 }

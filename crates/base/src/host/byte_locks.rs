@@ -28,21 +28,32 @@ impl ByteLocks {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
     }
 
-    /// Marks a byte that this process has locked, for those that lock it later.
+    /// Marks a byte, for those that lock one of the file later. A mark stays.
     ///
     /// # Errors
     /// The system's.
     pub fn mark(&self, byte: u64) -> io::Result<()> {
-        self.0.write_all_at(&[1], byte)
+        self.0.write_all_at(&[1], byte)?;
+        // NFS sends what was written before it ends a lock, also where there is none; the mark outlives this host then.
+        self.unlock(u64::MAX >> 1);
+        Ok(())
     }
 
-    /// Whether a byte that this process has locked was marked. A lock has hosts that share the folder read it anew.
+    /// Whether a byte was marked before this process locked one of the file: a lock has NFS read it anew.
     ///
     /// # Errors
     /// The system's.
     pub fn is_marked(&self, byte: u64) -> io::Result<bool> {
         let mut mark = [0];
         Ok(self.0.read_at(&mut mark, byte)? == 1 && mark != [0])
+    }
+
+    /// Takes all marks away.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn clear_marks(&self) -> io::Result<()> {
+        self.0.set_len(0)
     }
 
     /// Whether a process has or shares a byte of a file, which is only looked at. One that cannot be opened may well be
@@ -146,6 +157,8 @@ mod tests {
         drop(a);
         assert!(lock(&b, 3) && lock(&b, 7));
         assert_eq!([0, 2, 3, 4].map(|byte| b.is_marked(byte).unwrap()), [false, false, true, false]);
+        b.clear_marks().unwrap();
+        assert!(!b.is_marked(3).unwrap());
     }
 
     #[test]

@@ -78,6 +78,11 @@ impl Claims {
         let mut claims = Self { locks, path, trials, trials_path, is_shared, is_first: true, joined: None };
         loop {
             claims.is_first = claims.locked(claims.locks.try_lock(AT_WORK))?;
+            if claims.is_first {
+                // Nobody else is at work: what is begun is to be seen from the folders.
+                let cleared = claims.trials.clear_marks();
+                cleared.map_err(|e| RecordError::write(&claims.trials_path, e))?;
+            }
             if claims.is_first || is_shared && claims.go_on()? {
                 claims.join().map_err(|e| RecordError::write(&claims.path, e))?;
                 return Ok(Some(claims));
@@ -226,8 +231,10 @@ mod tests {
         let waited = first.with_choice(|| false, || second.with_choice(|| true, || ()).unwrap());
         assert_eq!(waited.unwrap(), Some(None));
         assert!(!first.leave().unwrap() && second.leave().unwrap());
-        // Its trials are free once it has ended, and say that they were begun.
+        // Its trials are free once it has ended, and say that they were begun, as long as any process is at work.
         drop(first);
         assert_eq!([3, 4].map(|trial| claim(&second, trial)), [Claim::Begun, Claim::New]);
+        drop(second);
+        assert_eq!(claim(&join(true).unwrap(), 3), Claim::New);
     }
 }

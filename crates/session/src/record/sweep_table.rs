@@ -149,8 +149,10 @@ impl SweepTable {
             TrialEnd::Ran { status: Status::Failed | Status::Diverged, reason: None, .. } => Knowledge::Ended,
             _ => Knowledge::Own,
         };
-        self.rows[trial] = (knowledge, self.row(trial, Some(end))?);
-        self.write_soon()?;
+        if knowledge >= self.rows[trial].0 {
+            self.rows[trial] = (knowledge, self.row(trial, Some(end))?);
+            self.write_soon()?;
+        }
         match end {
             TrialEnd::Ran { folder, .. } if !folder.is_empty() => self.queue.push(self.folder.join(folder)),
             _ => Ok(()),

@@ -3,6 +3,7 @@
 
 use std::{
     cell::LazyCell,
+    collections::BTreeSet,
     io,
     sync::PoisonError,
     thread,
@@ -46,6 +47,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             }
         };
         let is_own = claim != Claim::Elsewhere;
+        if is_own {
+            self.with(|progress| progress.own.insert(trial.index));
+        }
         if !is_own && self.session.experiment.stop.is_none() {
             self.look_around();
             return None;
@@ -82,10 +86,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Sees from time to time how others' trials ended, so that the best so far is theirs, too.
     fn look_around(&self) {
-        let is_time = self.with(|progress| progress.next_look.is_none_or(|next| next <= Instant::now()));
+        let begun = Instant::now();
+        let is_time = self.with(|progress| {
+            let is_time = progress.next_look.is_none_or(|next| next <= begun);
+            if is_time {
+                progress.next_look = Some(begun + LOOKS); // one at a time
+            }
+            is_time
+        });
         if is_time {
-            let begun = Instant::now();
-            self.take_ends(false);
+            let own = self.with(|progress| progress.own.clone());
+            self.take_ends_but(&own, false);
             let pause = LOOKS.max(20 * begun.elapsed());
             self.with(|progress| progress.next_look = Some(Instant::now() + pause));
         }
@@ -170,11 +181,15 @@ impl<P: Planned> Sweep<'_, '_, P> {
     /// Takes over what other processes have drawn, and how their trials ended, as far as folders say it; the rows say more,
     /// and are many to read.
     pub fn take_ends(&self, reads_rows: bool) {
+        self.take_ends_but(&BTreeSet::new(), reads_rows);
+    }
+
+    fn take_ends_but(&self, own: &BTreeSet<usize>, reads_rows: bool) {
         if let Err(fault) = self.take_points() {
             self.with(|progress| progress.unlisted(fault));
         }
         let (rows, folders) = (LazyCell::new(|| rows(&self.folder)), self.folder.trials());
-        for index in 0..self.prepared.len() {
+        for index in (0..self.prepared.len()).filter(|index| !own.contains(index)) {
             let is_taken = self.with(|progress| matches!(progress.ends[index], Some(TrialEnd::Ran { .. })));
             if is_taken {
                 continue;

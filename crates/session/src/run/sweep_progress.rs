@@ -1,7 +1,7 @@
 //! What the trials of a sweep share while they run.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, atomic::AtomicUsize},
     time::Instant,
 };
@@ -46,6 +46,8 @@ pub(super) struct Progress {
     pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep went on, or up to a rung.
     pub begun: BTreeMap<usize, RunDir>,
+    /// Trials that this process has claimed.
+    pub own: BTreeSet<usize>,
     /// When this process looks again at the trials of others.
     pub next_look: Option<Instant>,
     /// Whether a trial has come further in this process, or it waited at a rung for those of others.

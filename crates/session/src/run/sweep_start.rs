@@ -120,6 +120,7 @@ fn begin<'s, 'a, P: Planned>(
         reached,
         costs,
         begun,
+        own: BTreeSet::new(),
         next_look: None,
         has_progress: false,
         worst: Exit::Done,
