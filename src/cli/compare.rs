@@ -34,6 +34,9 @@ fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, Repor
         }
         (None, own) => (None, read(own)?),
     };
+    for words in base.iter().chain([&own]).filter_map(Comparison::cut) {
+        print_stderr(&format!("warning: {words}\n"));
+    }
     let verdict = gate(condition, &own, base.as_ref(), &options.by)?;
     for words in &verdict.warnings {
         print_stderr(&format!("warning: {words}\n"));

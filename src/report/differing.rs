@@ -67,6 +67,35 @@ pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     distinct(swept.chain(more)).into_iter().cloned().collect()
 }
 
+/// Takes out keys of a table that only some runs have, where each has one value and another key of that table stays: they
+/// say no more than that the table is there.
+pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
+    let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
+    let is_swept = |key: &str| runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == key));
+    let had_by = |key: &str| runs.iter().map(|run| run.axis(key).is_some()).collect::<Vec<bool>>();
+    let tells = |key: &str, had_by: &[bool]| {
+        is_swept(key)
+            || had_by.iter().all(|has| *has)
+            || distinct(runs.iter().filter_map(|run| run.axis(key))).len() > 1
+    };
+    // A learning rate is what is looked for, where one has to stand for the others.
+    let mut known: Vec<(bool, bool, Vec<bool>, &String)> = keys
+        .iter()
+        .map(|key| (key, had_by(key)))
+        .map(|(key, had_by)| (!tells(key, &had_by), !key.ends_with(".lr"), had_by, key))
+        .collect();
+    known.sort_by_key(|(is_silent, is_other, ..)| (*is_silent, *is_other));
+    let stands = |place: usize| {
+        let (is_silent, _, had_by, key) = &known[place];
+        let is_like =
+            |other: &(bool, bool, Vec<bool>, &String)| other.2 == *had_by && table(other.3) == table(key);
+        !is_silent || !known[..place].iter().any(is_like)
+    };
+    let kept: Vec<String> =
+        (0..known.len()).filter(|&place| stands(place)).map(|place| known[place].3.clone()).collect();
+    keys.retain(|key| kept.contains(key));
+}
+
 /// Spec keys that differ. A run whose kind does not have a key does not differ in it.
 pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =

@@ -7,6 +7,7 @@ use super::{
     comparison::Comparison,
     configurations::{Configuration, FINISHED, STOPPED},
     difference_of_means::{MeanDifference, Sample},
+    differing,
     grouping::{distinct, grouped},
     key::{Key, short},
     metric::Metric,
@@ -91,6 +92,7 @@ impl Ranking {
                 value => Some(value),
             };
             keys.retain(|key| distinct(alike.iter().filter_map(|&place| value(key, place))).len() > 1);
+            differing::keep_telling(&mut keys, &alike.iter().map(|&place| &runs[place]).collect::<Vec<_>>());
         } else {
             let values = |place: &usize| by.iter().map(|key| key.value(&runs[*place])).collect::<Vec<_>>();
             groups = grouped(groups.into_iter().flatten().map(|place| (values(&place), place)))

@@ -173,3 +173,17 @@ fn a_trial_that_went_on_is_a_setting_of_its_own() {
     let text = place.runner(&["compare", sweep.0.to_str().unwrap()]).stdout;
     assert!(text.lines().next().is_some_and(|best| best.contains(" max_epochs 5")), "{text}");
 }
+
+/// Of a table that only some runs have, what is the same in all of these is told once.
+#[test]
+fn another_optimizer_is_told_by_its_learning_rate() {
+    let place = Sandbox::new(&SPEC.replace("optimizer.sgd.lr = 0.1", ""));
+    for optimizer in ["optimizer.sgd.lr=0.1", "optimizer.adam.lr=0.1"] {
+        let ended = place.runner(&["spec.toml", "-q", optimizer]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let text = place.runner(&["compare", "runs"]).stdout;
+    let head = text.split("\n\n").nth(1).and_then(|table| table.lines().next()).unwrap_or_default();
+    let titles: Vec<&str> = head.split("  ").map(str::trim).filter(|title| !title.is_empty()).collect();
+    assert_eq!(titles[..4], ["#", "adam.lr", "sgd.lr", "validation loss"], "{text}");
+}
