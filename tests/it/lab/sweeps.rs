@@ -18,7 +18,7 @@ fn the_end_of_a_sweep_is_that_of_any_other_with_its_figures() {
     let out = &ended.stdout;
     for part in [
         "products: 4 trials, 4 finished\n",
-        "products/s vs others",
+        "products/s vs ",
         "products, GFLOP/s\n",
         "[16, 16] x [16, 16]",
         "[32, 32] x [32, 32]",

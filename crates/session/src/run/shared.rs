@@ -25,7 +25,7 @@ use crate::{
     spec::TrialSpec,
 };
 
-/// Between two looks at the trials of others, at least.
+/// The least time between two looks at the trials of others.
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// How long the last process waits for others that have a trial and are about to end.

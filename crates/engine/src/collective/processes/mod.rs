@@ -225,7 +225,7 @@ impl ProcessGroup {
         parts.into_iter().try_for_each(|part| self.wait(part, to, None).map(drop))
     }
 
-    /// The next frame of a rank. What this rank waits for may take long: it does not spin.
+    /// The next frame of a rank. What this rank waits for may take long: it yields its core, then sleeps.
     ///
     /// # Errors
     /// A rank is gone.
@@ -253,7 +253,7 @@ impl ProcessGroup {
     ) -> Result<Vec<u8>, CollectiveError> {
         let (mut turns, mut begun) = (0_u32, None);
         // Other ranks than the first have nothing to do but what they wait for.
-        let patience = if self.rank() > 0 { YIELDS } else { SPINS };
+        let yields = if self.rank() > 0 { YIELDS } else { SPINS };
         loop {
             match transfer.poll() {
                 Ok(Some(bytes)) => return Ok(bytes),
@@ -269,7 +269,7 @@ impl ProcessGroup {
                 Some(_) if turns < SPINS => std::hint::spin_loop(),
                 Some(_) if turns < YIELDS => thread::yield_now(),
                 Some(_) => thread::sleep(Duration::from_micros(50)),
-                None if turns < patience => thread::yield_now(),
+                None if turns < yields => thread::yield_now(),
                 None => thread::sleep(Duration::from_micros(200)),
             }
             if let Some(limit) = limit.filter(|_| turns.is_multiple_of(256))

@@ -32,8 +32,8 @@ const SERIALIZED: c_int = 2;
 /// Times that a thread yields before it takes MPI for busy.
 const YIELDS: u32 = 20;
 
-/// Times that it sleeps for [`NAP`] before it takes a call of another thread for one that does not return: after about a
-/// second, of those that never wait. By its own turns, not by a clock: the process may have been stopped.
+/// Times that it sleeps for [`NAP`] before it takes a call of another thread for one that does not return, of those that never
+/// wait: after a second, or some more where the system's sleeps are longer. Not by a clock: the process may have been stopped.
 const NAPS: u32 = 10_000;
 
 const NAP: Duration = Duration::from_micros(50);
