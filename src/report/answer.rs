@@ -289,8 +289,11 @@ fn signed(metric: &Metric, value: f64) -> String {
 
 /// Whether there is something to tell apart: several axes, or one and repeats.
 pub(super) fn has_effects(ranking: &Ranking) -> bool {
-    let repeated = ranking.settings.iter().any(|setting| setting.samples.len() > 1);
-    ranking.settings.len() > 2 && (ranking.keys.len() > 1 || (ranking.keys.len() == 1 && repeated))
+    let settings = &ranking.settings;
+    let repeated = settings.iter().any(|setting| setting.samples.len() > 1);
+    let varies = |key: &usize| settings.iter().any(|own| own.values[*key] != settings[0].values[*key]);
+    let axes = (0..ranking.keys.len()).filter(varies).count();
+    settings.len() > 2 && (axes > 1 || (axes == 1 && repeated))
 }
 
 /// Which axis matters.
@@ -307,6 +310,7 @@ fn effects(ranking: &Ranking) -> String {
     let mut lines: Vec<[String; 3]> = short(&keys)
         .into_iter()
         .zip(&effects.axes)
+        .filter(|(_, effect)| effect.levels.len() > 1)
         .map(|(key, effect)| {
             let mut levels: Vec<_> = effect.levels.iter().collect();
             levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
@@ -318,7 +322,7 @@ fn effects(ranking: &Ranking) -> String {
             [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
         })
         .collect();
-    if ranking.keys.len() > 1 {
+    if lines.len() > 1 {
         lines.push([
             "together".to_owned(),
             units::percent(effects.interaction),

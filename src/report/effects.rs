@@ -31,9 +31,17 @@ impl Effects {
         let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
         let levels = |key: usize| distinct(settings.iter().map(|setting| setting.values[key].clone()));
         // Settings that were drawn may have a product of levels that no integer holds.
-        let cells = (0..ranking.keys.len()).map(|key| levels(key).len()).fold(1, usize::saturating_mul);
+        let counts: Vec<usize> = (0..ranking.keys.len()).map(|key| levels(key).len()).collect();
+        let cells = counts.iter().copied().fold(1, usize::saturating_mul);
         let count = settings.first().map_or(0, |setting| setting.samples.len());
-        if settings.len() * 2 < cells {
+        if distinct(settings.iter().map(|setting| &setting.values)).len() < settings.len() {
+            return Err(
+                "settings with the same values ran on several machines, or are of several specs".to_owned()
+            );
+        }
+        // No two have a value of a key that was drawn.
+        let is_drawn = cells > settings.len() && counts.contains(&settings.len());
+        if settings.len() * 2 < cells || is_drawn {
             return Err("the settings are no grid".to_owned());
         }
         if settings.len() != cells {

@@ -123,9 +123,10 @@ impl Test {
             return Err(wrong(format!("expected a column, found `{name}`")));
         }
         let quoted = |quote| value.strip_prefix(quote)?.strip_suffix(quote);
-        let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value).to_owned();
+        let text = quoted('"').or_else(|| quoted('\''));
         let is_order = !matches!(operator, Operator::Equal | Operator::Differs);
-        let is_cut = !value.starts_with(['{', '[']) && value.contains(['<', '>', '=']);
+        let is_cut = text.is_none() && !value.starts_with(['{', '[']) && value.contains(['<', '>', '=']);
+        let value = text.unwrap_or(value).to_owned();
         if (is_order && value.parse::<f64>().is_err()) || is_cut {
             return Err(wrong(format!("expected a number after `{name}`, found `{value}`")));
         }
@@ -192,6 +193,9 @@ mod tests {
         assert_eq!(chosen("name = don't and name != x"), [true, false, false]);
         assert_eq!(chosen("name = \"don't\" or name = a["), [true, true, false]);
         assert_eq!(chosen("name = a] or name = a[ or name = 'a and b]'"), [false, true, true]);
+        let runs = [named("a=b", &[]), named("a", &[])];
+        let chosen = |text: &str| runs.each_ref().map(|run| Filter::new(text, &runs).unwrap().holds(run));
+        assert_eq!(chosen("name = 'a=b' or name = \"a>b\""), [true, false]);
         let error = |text: &str| Filter::new(text, &runs).err().unwrap().to_string();
         assert_eq!(error("name = 'a and name = b"), "a quote in `name = 'a and name = b` does not close");
         assert_eq!(error("name = [a or name = b"), "a bracket in `name = [a or name = b` does not close");

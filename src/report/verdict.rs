@@ -46,13 +46,14 @@ pub(super) struct DeviceSweep {
 }
 
 impl DeviceSweep {
-    /// One for each combination of the other axes, but for those where only the CPU ran.
+    /// One for each combination of the other axes that ran on several sets of devices, of which not all are the CPU.
     pub(super) fn read(runs: &[Run]) -> Result<Vec<Self>, ReportError> {
         let mut sweeps = Vec::new();
         for (others, members) in groups(runs) {
             sweeps.push(Self { others, points: points(&members)? });
         }
-        sweeps.retain(|sweep| sweep.points.iter().any(|point| point.kind != Kind::Cpu));
+        let is_on_gpu = |point: &Point| point.kind != Kind::Cpu;
+        sweeps.retain(|sweep| sweep.points.len() > 1 && sweep.points.iter().any(is_on_gpu));
         Ok(sweeps)
     }
 

@@ -17,6 +17,11 @@ pub fn count_death(trial: &RunDir) -> Result<u32, RecordError> {
     trial.write(FILE, &format!("{step} {count}\n")).map(|()| count)
 }
 
+/// Whether a process died in a trial before.
+pub fn has_deaths(trial: &RunDir) -> bool {
+    trial.file(FILE).exists()
+}
+
 /// Lets the trial be taken again.
 pub fn forget_deaths(trial: &RunDir) {
     let _ = fs::remove_file(trial.file(FILE)); // counted again at worst

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::Ordering},
     thread,
 };
 
@@ -37,6 +37,8 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub folder: RunDir,
     pub claims: Arc<Claims>,
     pub leases: Leases<'s>,
+    /// Shared by trials that run side by side; held by one that runs alone.
+    pub alone: RwLock<()>,
     pub machine: &'s Machine,
     /// What a sampler learns from and draws.
     pub points: Mutex<Points<'s, P::Spec>>,

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, RwLock},
 };
 
 use super::{
@@ -137,6 +137,7 @@ fn begin<'s, 'a, P: Planned>(
         folder,
         claims,
         leases,
+        alone: RwLock::default(),
         machine,
         points,
         drawn,

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
-    record::{RecordError, RunDir, TrialEnd, count_death, forget_deaths, has_checkpoints, newest_step, now},
+    record::{
+        RecordError, RunDir, TrialEnd, count_death, forget_deaths, has_checkpoints, has_deaths, newest_step,
+        now,
+    },
     spec::TrialSpec,
     units,
 };
@@ -75,6 +78,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let result = session.ready(planned)?.and_then(|mut ready| {
             let begun = self.with(|progress| progress.begun.remove(&trial.index));
             let begun = begun.filter(|folder| !self.is_gone(trial.index, folder));
+            // Of trials side by side it is not known which one killed their process: the next time each runs alone.
+            let is_suspect = begun.as_ref().is_some_and(has_deaths);
+            let _alone = is_suspect.then(|| self.alone.write());
+            let _beside = (!is_suspect).then(|| self.alone.read());
             if let Some(folder) = &begun {
                 (name, taken) = (folder.name(), newest_step(folder.path()));
                 self.count_death(folder)?;
@@ -113,11 +120,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Some((result, name))
     }
 
-    /// Where other processes took this trial before and died, all at one place of it, it is not taken once more. Of trials
-    /// side by side it is not known which one killed their process.
+    /// Where other processes took this trial before and died, all at one place of it, it is not taken once more.
     fn count_death(&self, folder: &RunDir) -> Result<(), ExecuteError> {
         let is_one_of_many = !self.claims.is_first() || self.session.process.role == Role::RunsOneOfMany;
-        if !is_one_of_many || self.session.jobs() > 1 || folder.status().is_some() {
+        if !is_one_of_many || folder.status().is_some() {
             return Ok(());
         }
         match count_death(folder)? {
