@@ -1,8 +1,8 @@
 //! A sweep's trials: the rows of `sweep.csv`, each with its run folder, and folders that have no row yet.
 
 use std::{
-    collections::{BTreeSet, HashSet},
-    path::Path,
+    collections::{BTreeSet, HashMap, HashSet},
+    path::{Component, Path, PathBuf},
 };
 
 use super::{
@@ -134,7 +134,33 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     if let Some(first) = runs.iter_mut().find(|run| run.folder.is_some()) {
         first.is_first_trial = true;
     }
+    call_paths_as_written(&axes, &mut runs);
     Ok(runs)
+}
+
+/// Processes that share a sweep may list a path as it was written, or in full.
+fn call_paths_as_written(axes: &[String], runs: &mut [Run]) {
+    let is_full = |value: &str| value.starts_with('/');
+    let plain = |value: &str| -> PathBuf {
+        Path::new(value).components().filter(|part| matches!(part, Component::Normal(_))).collect()
+    };
+    for axis in axes {
+        let values: BTreeSet<String> =
+            runs.iter().filter_map(|run| run.axis(axis).map(str::to_owned)).collect();
+        let (full, written): (Vec<_>, Vec<_>) = values.iter().partition(|value| is_full(value));
+        let is_path = |value: &&&String| !plain(value).as_os_str().is_empty();
+        let named = |value: &String| {
+            let own = written.iter().filter(is_path).find(|own| Path::new(value).ends_with(plain(own)));
+            own.map(|own| (value.clone(), (*own).clone()))
+        };
+        let names: HashMap<String, String> = full.into_iter().filter_map(named).collect();
+        let own = runs.iter_mut().flat_map(|run| &mut run.axes).filter(|(own, _)| own == axis);
+        for (_, value) in own {
+            if let Some(name) = names.get(value) {
+                value.clone_from(name);
+            }
+        }
+    }
 }
 
 /// Trials that started and have no row: the sweep still runs, or was killed.

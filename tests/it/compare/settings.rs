@@ -1,5 +1,7 @@
 //! What makes a setting: the spec and the data, wherever a run belongs, and on whatever machine it learned.
 
+use std::fs;
+
 use super::{FACTS, Facts, Runs};
 use crate::process::Sandbox;
 
@@ -31,6 +33,37 @@ fn a_run_beside_a_sweep_is_of_its_setting() {
     assert!(text.contains("some settings ran with more seeds"), "{text}");
     let measured = compare(&["--metric", "steps_per_s"]);
     assert!(measured.lines().next().is_some_and(|best| best.ends_with(", n 2;")), "{measured}");
+    assert!(
+        measured.contains("not known: settings with the same values ran on several machines"),
+        "{measured}"
+    );
+}
+
+/// Processes that share a sweep list a path in full, or as it was written.
+#[test]
+fn a_path_in_full_is_no_other_setting() {
+    let spec = SPEC.replace(
+        "data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 16 }",
+        "",
+    );
+    let place = Sandbox::new(
+        &(spec + "[data]\nsplit = { validation = 0.25 }\n[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n"),
+    );
+    // Other data would be another task.
+    for name in ["a.csv", "b.csv"] {
+        let rows: String = (0..80).map(|x| format!("{x},{}\n", 2 * x % 7)).collect();
+        fs::write(place.path().join(name), format!("x,y\n{rows}")).unwrap();
+    }
+    let sweep = place.run(&["data.csv.path=./a.csv,b.csv", "optimizer.sgd.lr=0.1,0.01"]).ended_by(0).0;
+    let compare = || place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
+    let whole = compare();
+    assert!(whole.contains("  path  "), "{whole}");
+    let table = fs::read_to_string(sweep.join("sweep.csv")).unwrap();
+    let full = |name: &str| format!(",{},", place.path().join(name).display());
+    let mixed = table.replacen(",./a.csv,", &full("a.csv"), 1).replacen(",b.csv,", &full("b.csv"), 1);
+    assert_ne!(mixed, table);
+    fs::write(sweep.join("sweep.csv"), mixed).unwrap();
+    assert_eq!(compare(), whole);
 }
 
 /// What is only recorded makes no setting, unless a sweep asks what it costs.
