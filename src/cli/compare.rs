@@ -66,7 +66,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         return Ok(print(&format!("{}\n", comparison.comparability())));
     }
     if let Some(format) = options.export {
-        return exported(&comparison, &question, format);
+        return exported(&comparison, &question, !options.pivot.is_empty(), format);
     }
     if !options.pivot.is_empty() {
         return Ok(print(&comparison.pivot(&question, terminal_width())?));
@@ -91,7 +91,12 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     Ok(print(&text))
 }
 
-fn exported(comparison: &Comparison, question: &Question, format: ExportFormat) -> Result<Exit, ReportError> {
+fn exported(
+    comparison: &Comparison,
+    question: &Question,
+    is_pivot: bool,
+    format: ExportFormat,
+) -> Result<Exit, ReportError> {
     // The comparison on the screen says so in its first line.
     for words in comparison.warning().into_iter().chain(comparison.builds()) {
         print_stderr(&format!("warning: {words}\n"));
@@ -108,7 +113,7 @@ fn exported(comparison: &Comparison, question: &Question, format: ExportFormat) 
     };
     let text = match question.by.is_empty() {
         true => comparison.export(format),
-        false => comparison.export_groups(question, format)?,
+        false => comparison.export_groups(question, is_pivot, format)?,
     };
     Ok(match format {
         Format::Csv => print_bytes(text.as_bytes()),

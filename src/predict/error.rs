@@ -63,7 +63,7 @@ impl PredictError {
             {
                 Some("a run that diverged has only its best weights: leave out `--last`")
             }
-            Self::NoWeights { status, .. } if status == "unfinished" => Some(
+            Self::NoWeights { status, .. } if ["running", "unfinished"].contains(&status.as_str()) => Some(
                 "a run keeps its weights at its end, and before it only with a table `[checkpoint]`: run its spec again with one",
             ),
             Self::NoPreprocessing { .. } => Some("train again: an older version may have written it"),

@@ -38,7 +38,7 @@ pub struct Trained {
 }
 
 /// Statuses of runs whose weights may be those of a checkpoint.
-const ENDED_EARLY: [&str; 5] = ["unfinished", "interrupted", "waiting", "stopped", "failed"];
+const ENDED_EARLY: [&str; 6] = ["running", "unfinished", "interrupted", "waiting", "stopped", "failed"];
 
 const LAST: &str = "model.safetensors";
 

@@ -6,7 +6,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
-    effects::Effects,
+    effects::{Effects, has_effects},
     grid::{self, Column},
     grouping::{distinct, grouped},
     key::short,
@@ -285,15 +285,6 @@ pub(super) fn p_value(p: f64) -> String {
 fn signed(metric: &Metric, value: f64) -> String {
     let sign = if value > 0.0 { "+" } else { "" };
     format!("{sign}{}", metric.word(value))
-}
-
-/// Whether there is something to tell apart: several axes, or one and repeats.
-pub(super) fn has_effects(ranking: &Ranking) -> bool {
-    let settings = &ranking.settings;
-    let repeated = settings.iter().any(|setting| setting.samples.len() > 1);
-    let varies = |key: &usize| settings.iter().any(|own| own.values[*key] != settings[0].values[*key]);
-    let axes = (0..ranking.keys.len()).filter(varies).count();
-    settings.len() > 2 && (axes > 1 || (axes == 1 && repeated))
 }
 
 /// Which axis matters.

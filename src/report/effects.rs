@@ -76,3 +76,12 @@ impl Effects {
         Ok(Self { interaction: (between - alone).max(0.0), axes, seeds })
     }
 }
+
+/// Whether there is something to tell apart: several axes, or one and repeats.
+pub(super) fn has_effects(ranking: &Ranking) -> bool {
+    let settings = &ranking.settings;
+    let repeated = settings.iter().any(|setting| setting.samples.len() > 1);
+    let varies = |key: &usize| settings.iter().any(|own| own.values[*key] != settings[0].values[*key]);
+    let axes = (0..ranking.keys.len()).filter(varies).count();
+    settings.len() > 2 && (axes > 1 || (axes == 1 && repeated))
+}

@@ -11,7 +11,7 @@ use super::{
     key::WORDS,
     order::Question,
     parquet,
-    ranking::Candidate,
+    ranking::{Candidate, Ranking},
     run::Run,
 };
 use crate::record::{Lines, summary_columns};
@@ -46,16 +46,36 @@ impl Comparison {
     /// # Errors
     /// The question names a column that no run has, or the program was built without Parquet.
     pub fn export_parquet(&self, question: &Question) -> Result<Vec<u8>, ReportError> {
-        let columns = if question.by.is_empty() { self.data() } else { self.groups(question)? };
+        let columns = match question.by.is_empty() {
+            true => self.data(),
+            false => self.groups(&self.rankings(question)?),
+        };
         parquet::table(&columns)
     }
 
-    /// The settings of a question, folded over everything but its keys: a row for each.
+    /// The settings of a question, folded over everything but its keys: as data a row for each, as text the table of the
+    /// screen for each task.
     ///
     /// # Errors
     /// The question names a column that no run has.
-    pub fn export_groups(&self, question: &Question, format: Format) -> Result<String, ReportError> {
-        Ok(written(&self.groups(question)?, format))
+    pub fn export_groups(
+        &self,
+        question: &Question,
+        is_pivot: bool,
+        format: Format,
+    ) -> Result<String, ReportError> {
+        let rankings = if is_pivot { self.pivoted(question)? } else { self.rankings(question)? };
+        if matches!(format, Format::Csv | Format::Json) {
+            return Ok(written(&self.groups(&rankings), format));
+        }
+        let table = |ranking: &Ranking| {
+            let columns = match is_pivot {
+                true => ranking.pivot(),
+                false => self.columns_of(ranking, &ranking.settings.iter().collect::<Vec<_>>()),
+            };
+            written(&columns, format)
+        };
+        Ok(rankings.iter().map(table).collect::<Vec<_>>().join("\n"))
     }
 
     /// Times of training, a result for each configuration, as hyperfine writes those of commands.
@@ -86,8 +106,7 @@ impl Comparison {
         format!("{:#}\n", json!({ "results": results }))
     }
 
-    fn groups(&self, question: &Question) -> Result<Vec<Column>, ReportError> {
-        let rankings = self.rankings(question)?;
+    fn groups(&self, rankings: &[Ranking]) -> Vec<Column> {
         let settings: Vec<&Candidate> = rankings.iter().flat_map(|ranking| &ranking.settings).collect();
         let mut columns = Columns::new(&settings);
         for (place, key) in rankings.first().map_or(&[][..], |ranking| &ranking.keys).iter().enumerate() {
@@ -107,7 +126,7 @@ impl Comparison {
         columns.numbers("difference_low", |setting| text(interval(setting)[0]));
         columns.numbers("difference_high", |setting| text(interval(setting)[1]));
         columns.numbers("p", |setting| text(setting.p));
-        Ok(columns.all())
+        columns.all()
     }
 
     /// A column per figure of a run.

@@ -127,8 +127,8 @@ impl Test {
         let is_order = !matches!(operator, Operator::Equal | Operator::Differs);
         let is_cut = text.is_none() && !value.starts_with(['{', '[']) && value.contains(['<', '>', '=']);
         let value = text.unwrap_or(value).to_owned();
-        if (is_order && value.parse::<f64>().is_err()) || is_cut {
-            return Err(wrong(format!("expected a number after `{name}`, found `{value}`")));
+        if (is_order && value.parse::<f64>().is_err() && !is_date(&value)) || is_cut {
+            return Err(wrong(format!("expected a number or a date after `{name}`, found `{value}`")));
         }
         Ok(Self { key: Key::new(name, runs)?, operator, value })
     }
@@ -150,10 +150,18 @@ impl Test {
             _ => match self.operator {
                 Operator::Equal => self.is_value(run, own),
                 Operator::Differs => !self.is_value(run, own),
+                // Times are written so that they are in order as texts.
+                order if is_date(own) => order.holds(f64::from(own.cmp(&self.value) as i8), 0.0),
                 _ => false,
             },
         }
     }
+}
+
+/// Whether a text begins as `2026-11-24` does.
+fn is_date(text: &str) -> bool {
+    let is_of_date = |(place, c): (usize, char)| if place == 4 { c == '-' } else { c.is_ascii_digit() };
+    text.len() >= 7 && text.chars().take(7).enumerate().all(is_of_date)
 }
 
 #[cfg(test)]
@@ -193,6 +201,11 @@ mod tests {
         assert_eq!(chosen("name = don't and name != x"), [true, false, false]);
         assert_eq!(chosen("name = \"don't\" or name = a["), [true, true, false]);
         assert_eq!(chosen("name = a] or name = a[ or name = 'a and b]'"), [false, true, true]);
+        let runs = ["2026-11-23T10:00:00.000Z", "2026-11-24T09:00:00.000Z"]
+            .map(|time| Run { axes: vec![("started".to_owned(), time.to_owned())], ..Run::default() });
+        let chosen = |text: &str| runs.each_ref().map(|run| Filter::new(text, &runs).unwrap().holds(run));
+        assert_eq!(chosen("started >= 2026-11-24"), [false, true]);
+        assert_eq!(chosen("started < 2026-11-23T12 or started > 2026-12"), [true, false]);
         let runs = [named("a=b", &[]), named("a", &[])];
         let chosen = |text: &str| runs.each_ref().map(|run| Filter::new(text, &runs).unwrap().holds(run));
         assert_eq!(chosen("name = 'a=b' or name = \"a>b\""), [true, false]);
@@ -200,8 +213,8 @@ mod tests {
         assert_eq!(error("name = 'a and name = b"), "a quote in `name = 'a and name = b` does not close");
         assert_eq!(error("name = [a or name = b"), "a bracket in `name = [a or name = b` does not close");
         assert_eq!(error("lr"), "`lr` is no comparison");
-        assert_eq!(error("lr < 0.1 <"), "expected a number after `lr`, found `0.1 <`");
-        assert_eq!(error("lr < fast"), "expected a number after `lr`, found `fast`");
+        assert_eq!(error("lr < 0.1 <"), "expected a number or a date after `lr`, found `0.1 <`");
+        assert_eq!(error("lr < fast"), "expected a number or a date after `lr`, found `fast`");
         assert_eq!(error("stat = x"), "no run has a column `stat`");
         assert_eq!(error("(lr < 0.1)"), "expected a column, found `(lr`");
         for text in ["(lr < 0.1)", "lr < 0.1 && lr > 0", "lr < 0.1 | lr > 1"] {

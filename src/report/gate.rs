@@ -78,8 +78,8 @@ impl Condition {
         Ok(Self { statistic, metric, operator, factor, is_relative })
     }
 
-    /// What is compared with what, and what comes of it; its interval leaves out `alpha`.
-    fn line(&self, pair: &Pair, alpha: f64) -> (String, Outcome) {
+    /// What is compared with what, what comes of it, and whether there is an interval, which leaves out `alpha`.
+    fn line(&self, pair: &Pair, alpha: f64) -> (String, Outcome, bool) {
         let Pair { own, base, .. } = pair;
         let statistic = |setting: &Candidate| {
             let values: Vec<f64> = setting.samples.iter().map(|(_, value)| *value).collect();
@@ -124,7 +124,7 @@ impl Condition {
             }
             _ => String::new(),
         };
-        (format!("{compared}{difference}{uneven}: {words}"), outcome)
+        (format!("{compared}{difference}{uneven}: {words}"), outcome, interval.is_some())
     }
 
     /// An interval for what the statistic is above the bound, which leaves out `alpha`, where enough values tell.
@@ -187,9 +187,10 @@ pub fn gate(
     // Of many settings that are equal one differs by chance sooner than of one (Bonferroni).
     let count = matched.pairs.len();
     let alpha = ALPHA / count as f64;
-    let mut undecided = 0;
+    let (mut undecided, mut has_intervals) = (0, false);
     for pair in &matched.pairs {
-        let (line, outcome) = condition.line(pair, alpha);
+        let (line, outcome, has_interval) = condition.line(pair, alpha);
+        has_intervals |= has_interval;
         let name = matched.name(pair);
         let name = if name.is_empty() { name } else { format!("{name}: ") };
         verdict.text += &format!("  {name}{line}\n");
@@ -200,7 +201,7 @@ pub fn gate(
         verdict.text += &format!("  {}: no run of it finished: fails\n", matched.words(&lost.values));
         verdict.fails = true;
     }
-    let covered = if count > 1 {
+    let covered = if count > 1 && has_intervals {
         let each = units::percent(1.0 - alpha);
         format!(": the intervals of {count} settings cover {each} each, 95 % together")
     } else {

@@ -14,6 +14,9 @@ pub(super) use crate::spec::short_keys as short;
 /// Stands for each of a run's tags.
 const TAG: &str = "tag";
 
+/// Stands for the best value of what a run monitors, as `list` shows it.
+const BEST: &str = "best";
+
 /// A name that was resolved: the full keys that it stands for, of which a run has one at most.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key(Vec<String>);
@@ -39,6 +42,7 @@ impl Key {
     /// # Errors
     /// No run has such a key, or one has several.
     pub(super) fn new(word: &str, runs: &[Run]) -> Result<Self, ReportError> {
+        let word = if word == "tags" { TAG } else { word };
         if word == TAG || LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
             return Ok(Self::full(word));
         }
@@ -142,6 +146,7 @@ fn names(run: &Run) -> impl Iterator<Item = &str> {
 fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
     match name {
         "status" => Some(run.status.as_str()),
+        BEST => run.axis(BEST).or_else(|| run.learned(run.monitor())),
         _ => run
             .learned(name)
             .or_else(|| run.axis(name))

@@ -14,7 +14,7 @@ use super::{
     live,
     logged::{self, Logged},
 };
-use crate::host::logical_cores;
+use crate::{host::logical_cores, record::RunLock};
 
 /// A row of a comparison: a run, or a sweep's trial that was not run.
 #[derive(Clone, Debug, Default)]
@@ -75,10 +75,10 @@ pub(super) fn more_is_better(name: &str) -> bool {
     MORE.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Status of a run without a summary: still running, or killed.
+/// Status of a run without a summary that no process has: it was killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
-/// Status of a trial without a summary in whose folder a process is at work.
+/// Status of a run without a summary in whose folder a process is at work.
 pub(super) const RUNNING: &str = "running";
 
 /// Status of a trial that equals another and was not run.
@@ -186,8 +186,11 @@ impl Run {
 
     /// Fills in what is known without a summary.
     fn report_unfinished(&mut self) -> Result<(), ReportError> {
-        self.status = UNFINISHED.to_owned();
-        self.reason = "still running, or killed".to_owned();
+        let lives = self.folder.as_deref().is_some_and(RunLock::is_held);
+        (self.status, self.reason) = match lives {
+            true => (RUNNING.to_owned(), String::new()),
+            false => (UNFINISHED.to_owned(), "killed: no process is at work on it".to_owned()),
+        };
         let mut known = Vec::new();
         if let Some(metrics) = &self.metrics {
             let file = live::metrics(metrics)?;

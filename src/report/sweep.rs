@@ -56,14 +56,6 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
     Ok(runs)
 }
 
-/// Calls those trials running in whose folders a process is at work.
-pub(super) fn mark_running(runs: &mut [Run], is_live: impl Fn(&Path) -> bool) {
-    let is_live = |run: &Run| run.folder.as_deref().is_some_and(&is_live);
-    for run in runs.iter_mut().filter(|run| run.status == UNFINISHED && is_live(run)) {
-        run.status = RUNNING.to_owned();
-    }
-}
-
 fn tagged(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let tags = super::tags(folder);
     let mut runs = trials(folder, fault)?;
@@ -112,7 +104,9 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         // A trial may have gone on since, by itself or past its rung; a fault of its recording is known here alone.
         let went_on = match run.figure("status") {
             Some(own) => own != cell(status) && cell(status) != "failed",
-            None => run.status == UNFINISHED && ["waiting", STOPPED].contains(&cell(status)),
+            None => {
+                [UNFINISHED, RUNNING].contains(&&*run.status) && ["waiting", STOPPED].contains(&cell(status))
+            }
         };
         if !went_on {
             if ran && run.figure("status").is_none() {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     host::escape_line,
-    record::{Claims, RunLock, VIRTUAL, of_build},
+    record::{Claims, VIRTUAL, of_build},
     units,
 };
 
@@ -37,9 +37,6 @@ const MOST_REASONS: usize = 5;
 pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     let mut runs = sweep::read(folder, &mut None)?;
     let is_shared = Claims::are_held(folder);
-    if is_shared {
-        sweep::mark_running(&mut runs, RunLock::is_held);
-    }
     let findings = Findings::read(&mut runs, &mut None);
     let mut comparison = Comparison::from_runs(runs);
     comparison.findings = findings;

@@ -45,8 +45,7 @@ impl Moment {
         match find_one(&name)? {
             Found::Run(folder) => lines.push(progress(&Run::read_or_report(&folder, &mut fault), is_over)),
             Found::Sweep(folder) => {
-                let mut runs = sweep::read(&folder, &mut fault)?;
-                sweep::mark_running(&mut runs, &is_live);
+                let runs = sweep::read(&folder, &mut fault)?;
                 let counts = grouped(runs.iter().map(|run| (status_in_words(run), ())));
                 trials = counts.iter().map(|(status, runs)| ((*status).to_owned(), runs.len())).collect();
                 let counts: Vec<_> =

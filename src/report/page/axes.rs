@@ -9,7 +9,12 @@ use super::{
     svg::{self, Frame},
 };
 use crate::{
-    report::{answer, effects::Effects, key::short, plot::Axis, ranking::Ranking},
+    report::{
+        effects::{Effects, has_effects},
+        key::short,
+        plot::Axis,
+        ranking::Ranking,
+    },
     units,
 };
 
@@ -25,7 +30,7 @@ impl Content<'_> {
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         let names = short(&keys);
         let effects = Effects::new(ranking);
-        let known = effects.as_ref().ok().filter(|_| answer::has_effects(ranking));
+        let known = effects.as_ref().ok().filter(|_| has_effects(ranking));
         let scales: Vec<Scale> = (0..keys.len()).map(|key| Scale::new(ranking, key)).collect();
         let mut order: Vec<usize> = (0..keys.len()).collect();
         if let Some(effects) = known {
@@ -64,7 +69,7 @@ impl Content<'_> {
                 &[("class", &"note")],
                 &format!("Shares of the variance. {}.", capitalized(&words.join("; "))),
             );
-        } else if let (Err(reason), true) = (&effects, answer::has_effects(ranking)) {
+        } else if let (Err(reason), true) = (&effects, has_effects(ranking)) {
             html.words(
                 "p",
                 &[("class", &"note")],

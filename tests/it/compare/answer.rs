@@ -213,7 +213,7 @@ fn one_run_each_has_no_interval() {
     fail if mean(validation.loss) > 1.1 * baseline
       lr 0.01 width 32: 0.1000 of n 1 against 0.1100 = 1.1 * 0.1000 of n 1; one run each: no interval: passes
       lr 0.1 width 32: 0.3000 of n 1 against 0.2200 = 1.1 * 0.2000 of n 1; one run each: no interval: undecided
-    undecided: the intervals of 2 settings cover 97.5 % each, 95 % together
+    undecided
     warning: too few runs to decide 1 setting
     ");
     assert_eq!(ended.code, Some(0));
@@ -306,6 +306,16 @@ fn groups_are_exported_and_pivoted() {
     \bottomrule
     \end{tabular}
     ");
+    // What is pasted into a text is the table of the screen.
+    insta::assert_snapshot!(ran(&["--pivot", "lr,width", "--export", "md"]).stdout, @r"
+    | lr | width 8 | width 32 |
+    | ---: | ---: | ---: |
+    | 0.01 | 0.0615 [0.0590, 0.0640] | 0.0611 [0.0590, 0.0632] |
+    | 0.1 |  | 0.0811 [0.0790, 0.0832] |
+    ");
+    let grouped = ran(&["--by", "width", "--where", "lr = 0.01", "--export", "md"]).stdout;
+    assert!(grouped.starts_with("| # | width | n | validation loss | vs best | p |\n| ---:"), "{grouped}");
+    assert!(grouped.contains(" | 32 | 6 | 0.0611 [0.0590, 0.0632] | best |"), "{grouped}");
     let refused = ran(&["--pivot", "lr"]);
     assert!(refused.stderr.starts_with("error: `--pivot` takes two keys"), "{}", refused.stderr);
 }

@@ -1,7 +1,12 @@
 //! `list`, `latest`, `show`, `diff`, and paths that are nearly right.
 
+use std::fs;
+
 use super::{FACTS, Facts, Runs, sweep};
-use crate::process::Sandbox;
+use crate::{
+    ends::{quiet, wait_until},
+    process::{Folder, Sandbox},
+};
 
 /// Two runs and a sweep. `started` is the rate in these facts: text that orders.
 fn runs() -> Runs {
@@ -60,4 +65,42 @@ fn foreign_folders_and_slips() {
     let ended = place.runner(&["show", &runs.named("linrge")]);
     assert_eq!(ended.code, Some(2));
     assert!(runs.masked(&ended.stderr).contains("hint: did you mean `RUNS/linreg`?"), "{ended:?}");
+}
+
+#[test]
+fn a_run_that_lives_is_told_from_one_that_was_killed() {
+    let place = Sandbox::new(
+        "name = \"long\"\ndata.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 16 }\n\
+         model.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1\n\
+         trainer.max_epochs = 1000000000\n",
+    );
+    let (command, runs) = place.prepared(&["seed=0,1", "--jobs", "2"]);
+    let mut child = quiet(command);
+    let has_rows = |trial: &str| {
+        let rows = |sweep: Folder| fs::read_to_string(sweep.0.join(trial).join("metrics.csv"));
+        Folder::within(&runs).is_some_and(|sweep| rows(sweep).is_ok_and(|text| text.lines().count() > 5))
+    };
+    wait_until(&mut child, || has_rows("000-seed=0") && has_rows("001-seed=1"));
+    let sweep = Folder::within(&runs).unwrap().0;
+    let trial = sweep.join("000-seed=0").display().to_string();
+    let look = || {
+        let list = place.runner(&["list", runs.to_str().unwrap(), "--where", "best > 0 or best <= 0"]).stdout;
+        [
+            list,
+            place.runner(&["show", &trial]).stdout,
+            place.runner(&["compare", sweep.to_str().unwrap()]).stdout,
+        ]
+    };
+    let lives = look();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let died = look();
+    for (text, is_told) in lives.iter().zip(["2 running", " running\n", "2 running (#0, 1, best so far"]) {
+        assert!(text.contains(is_told) && !text.contains("killed"), "{text}");
+    }
+    for (text, is_told) in
+        died.iter().zip(["2 unfinished", "killed: no process", "2 unfinished (#0, 1, best"])
+    {
+        assert!(text.contains(is_told) && !text.contains("running"), "{text}");
+    }
 }

@@ -158,7 +158,7 @@ fn a_killed_sweep_shows_every_trial() {
       1  RUNS/linreg/S/000-devices.num_gpus=0
       2  RUNS/linreg/S trial 1; not run: the same run as trial 0
       3  RUNS/linreg/S/002-devices.num_gpus=2
-      4  RUNS/linreg/S/003-devices.num_gpus=3; unfinished: still running, or killed; the last line of its metrics.csv is torn and was left out
+      4  RUNS/linreg/S/003-devices.num_gpus=3; unfinished: killed: no process is at work on it; the last line of its metrics.csv is torn and was left out
 
     train loss against run 1
       3  parts at step 2: 2 and 2.0001, 5.0e-5 of their size apart; 3 steps in common
@@ -192,7 +192,7 @@ fn the_end_of_a_sweep() {
       no speed-up is shown: no trial ran on one GPU to compare the others with
 
       trial 1 not run: the same run as trial 0
-      trial 3 unfinished: still running, or killed
+      trial 3 unfinished: killed: no process is at work on it
       folder RUNS/linreg/S
     ");
 }
