@@ -59,6 +59,7 @@ pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec
 fn tagged(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let tags = super::tags(folder);
     let mut runs = trials(folder, fault)?;
+    call_paths_as_written(&mut runs);
     runs.iter_mut().for_each(|run| run.tags.extend(tags.iter().cloned()));
     Ok(runs)
 }
@@ -104,9 +105,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         // A trial may have gone on since, by itself or past its rung; a fault of its recording is known here alone.
         let went_on = match run.figure("status") {
             Some(own) => own != cell(status) && cell(status) != "failed",
-            None => {
-                [UNFINISHED, RUNNING].contains(&&*run.status) && ["waiting", STOPPED].contains(&cell(status))
-            }
+            None => is_open(&run) && ["waiting", STOPPED].contains(&cell(status)),
         };
         if !went_on {
             if ran && run.figure("status").is_none() {
@@ -128,17 +127,25 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     if let Some(first) = runs.iter_mut().find(|run| run.folder.is_some()) {
         first.is_first_trial = true;
     }
-    call_paths_as_written(&axes, &mut runs);
     Ok(runs)
 }
 
+/// Whether a run has no summary.
+fn is_open(run: &Run) -> bool {
+    [UNFINISHED, RUNNING].contains(&&*run.status)
+}
+
 /// Processes that share a sweep may list a path as it was written, or in full.
-fn call_paths_as_written(axes: &[String], runs: &mut [Run]) {
+fn call_paths_as_written(runs: &mut [Run]) {
+    let axes = runs.first().map_or_else(Vec::new, |run| run.axes.clone());
     let is_full = |value: &str| value.starts_with('/');
     let plain = |value: &str| -> PathBuf {
         Path::new(value).components().filter(|part| matches!(part, Component::Normal(_))).collect()
     };
-    for axis in axes {
+    for (axis, _) in &axes {
+        if !runs.iter().any(|run| run.axis(axis).is_some_and(is_full)) {
+            continue;
+        }
         let values: BTreeSet<String> =
             runs.iter().filter_map(|run| run.axis(axis).map(str::to_owned)).collect();
         let (full, written): (Vec<_>, Vec<_>) = values.iter().partition(|value| is_full(value));

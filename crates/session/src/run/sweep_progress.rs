@@ -59,6 +59,23 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Of trials that ended or were begun before.
+    pub fn new(table: SweepTable, ends: Vec<Option<TrialEnd>>, begun: BTreeMap<usize, RunDir>) -> Self {
+        Self {
+            table,
+            reached: vec![Reached::default(); ends.len()],
+            costs: vec![None; ends.len()],
+            ends,
+            begun,
+            own: BTreeSet::new(),
+            next_look: None,
+            has_progress: false,
+            worst: Exit::Done,
+            stopped: None,
+            fault: None,
+        }
+    }
+
     /// Trials can no longer be listed, or claimed.
     pub fn unlisted(&mut self, fault: RecordError) {
         self.stopped.get_or_insert(Stopped::Unlisted);

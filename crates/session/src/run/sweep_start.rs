@@ -12,7 +12,7 @@ use super::{
     planned::{ExecuteError, Planned, Role},
     points::{BadLine, Points},
     prepare::{Prepared, warnings},
-    rungs::{self, Reached, Rungs, longest},
+    rungs::{self, Rungs, longest},
     session::{Session, report_error},
     sweep::{Ended, Sweep},
     sweep_folder,
@@ -111,25 +111,10 @@ fn begin<'s, 'a, P: Planned>(
     let claims = Arc::new(claims);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
-    let reached = vec![Reached::default(); ends.len()];
     let line = Arc::new(line(session, prepared, &ends));
-    let costs = vec![None; ends.len()];
-    let progress = Progress {
-        table,
-        ends,
-        reached,
-        costs,
-        begun,
-        own: BTreeSet::new(),
-        next_look: None,
-        has_progress: false,
-        worst: Exit::Done,
-        stopped: None,
-        fault: None,
-    };
+    let progress = Mutex::new(Progress::new(table, ends, begun));
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let (keys, values) = (short_keys(&keys), experiment.short_values());
-    let progress = Mutex::new(progress);
     let points = Mutex::new(points);
     let sweep = Sweep {
         session,

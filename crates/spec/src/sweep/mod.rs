@@ -111,7 +111,7 @@ impl Sweep {
         let doc = "whether repeat r runs with seed + r";
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
-        let stop = t.optional("stop", doc, Stop::read);
+        let stop = t.optional("stop", doc, Stop::read).map(|Stop::Asha(halving)| halving);
         let doc = "whether trials that run side by side may share a GPU, as by `--share`";
         let share = t.default("share", doc, false, |v| v.boolean());
         if repeats > 1 {
@@ -120,7 +120,6 @@ impl Sweep {
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
         let of_grid = grid.len();
-        let stop = stop.map(|Stop::Asha(halving)| halving);
         let mut sweep = Self { repeats: repeats as u32, repeat_seeds, stop, share, ..Self::NONE };
         sweep.blocks = if sampler == Sampler::Grid {
             if trials.is_some() {
