@@ -64,8 +64,9 @@ impl TrainLoop<'_> {
         if self.ended.is_none() && (is_asked || self.checkpoints.is_due(&self.at)) {
             self.save()?;
         }
-        if is_asked && let Some((step, _)) = self.checkpoints.saved {
-            let text = format!("SIGUSR1: the state after {} is saved", units::counted(step, "step"));
+        let step = self.at.step;
+        if is_asked && self.checkpoints.saved.is_some_and(|(saved, _)| saved == step) {
+            let text = format!("SIGUSR1: the state after {} is being saved", units::counted(step, "step"));
             self.outbox.events.push(Event::Notice(Level::Info, text));
         }
         Ok(())

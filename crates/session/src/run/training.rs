@@ -313,7 +313,8 @@ fn save_confusion(
     let outputs = layers.fold(dataset.features, |width, layer| layer.outputs(width)).max(classes);
     let stored = dataset.stored_preprocessing();
     let names = TrainedData::new(&trial.spec, stored.as_deref(), outputs).ok();
-    let names = names.and_then(|data| data.class_names()).unwrap_or_default();
+    let names = names.and_then(|data| data.class_names());
+    let names = names.unwrap_or_else(|| (0..outputs).map(|class| class.to_string()).collect());
     let mut counts = vec![0; names.len() * names.len()];
     for [cell, count] in confusion {
         if let Some(to) = usize::try_from(*cell).ok().and_then(|cell| counts.get_mut(cell)) {
