@@ -26,6 +26,9 @@ const OTHERWISE: [&str; 3] = ["devices.", "logging.", "data.placement"];
 /// Those among them that change it.
 const LEARNS: [&str; 2] = ["devices.precision", "devices.lr_scaling"];
 
+/// The task of each run by place, and the keys in which the runs of each task differ.
+pub(super) type AxesByTask = (Vec<Option<usize>>, HashMap<Option<usize>, Vec<String>>);
+
 /// Runs side by side. The others are compared with the first.
 #[derive(Clone, Debug)]
 pub struct Comparison {
@@ -77,8 +80,8 @@ impl Comparison {
         Ok(Self { findings, cut, ..Self::from_runs(runs) })
     }
 
-    /// The task of each run by place, and the keys in which the runs of each task differ.
-    pub(super) fn axes_by_task(&self) -> (Vec<Option<usize>>, HashMap<Option<usize>, Vec<String>>) {
+    /// What sets the runs of each task apart.
+    pub(super) fn axes_by_task(&self) -> AxesByTask {
         let tasks = self.tasks.by_run(self.runs.len());
         let differs = |key: &&String, places: &[usize]| {
             let first = self.runs[places[0]].axis(key);
@@ -244,4 +247,27 @@ fn curves(
         }
     }
     (reference.map(|(place, _)| place), differences)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_task_are_told_by_what_they_differ_in() {
+        let run = |target: &str, lr: &str, width: &str| Run {
+            spec: Some(
+                [("data.csv.target", target), ("optimizer.sgd.lr", lr), ("model.width", width)]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into_iter()
+                    .collect(),
+            ),
+            ..Run::default()
+        };
+        let runs = vec![run("a", "1", "8"), run("a", "2", "8"), run("b", "1", "4"), run("b", "1", "8")];
+        let (tasks, axes) = Comparison::from_runs(runs).axes_by_task();
+        assert_eq!(tasks, [Some(0), Some(0), Some(1), Some(1)]);
+        assert_eq!(axes[&Some(0)], ["optimizer.sgd.lr"]);
+        assert_eq!(axes[&Some(1)], ["model.width"]);
+    }
 }

@@ -26,8 +26,14 @@ use serde_json::Value;
 
 use self::{curves::Chart, html::Html, svg::Svg};
 use super::{
-    ReportError, columns, comparison::Comparison, grid::Column, grouping::distinct, key::short, live,
-    metrics_file::MetricCurves, run::REPEAT,
+    ReportError, columns,
+    comparison::{AxesByTask, Comparison},
+    grid::Column,
+    grouping::distinct,
+    key::short,
+    live,
+    metrics_file::MetricCurves,
+    run::REPEAT,
 };
 use crate::units;
 pub use document::{HEAD, waiting};
@@ -130,7 +136,7 @@ fn warn(headline: &mut Html, warnings: &[String]) {
 struct Content<'a> {
     comparison: &'a Comparison,
     /// What sets apart the runs of each task, and of which each is.
-    tasks: (Vec<Option<usize>>, HashMap<Option<usize>, Vec<String>>),
+    tasks: AxesByTask,
     /// The curves of the runs that are drawn.
     metrics: HashMap<usize, Vec<MetricCurves>>,
     sections: Vec<Section>,
