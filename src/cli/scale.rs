@@ -194,7 +194,7 @@ impl Hosts<'_> {
             }
             cells
         });
-        let efficient = format!("{:.0} % from", EFFICIENCY * 100.0);
+        let efficient = percent_from();
         let header = [
             "hosts",
             "rows each",
@@ -207,9 +207,14 @@ impl Hosts<'_> {
             &efficient,
         ];
         let rows: Vec<_> = rows.collect();
-        let mut text = text_table::text(&header, &rows, |_| true);
+        let text = text_table::text(&header, &rows, |_| true);
+        text + &self.notes(cases, elements, time.is_some())
+    }
+
+    /// What the columns are.
+    fn notes(&self, cases: &[Case], elements: usize, is_fitted: bool) -> String {
         let Link { latency_s, bytes_per_s } = self.link;
-        text += &format!(
+        let mut text = format!(
             "  computes: measured here on blank rows, with {} at hand; sums: {} elements, {} a step, after all\n  else of it: \
              copies and additions measured here, messages at {}B/s and {} each\n",
             units::counted(self.threads as u64, "thread"),
@@ -218,7 +223,8 @@ impl Hosts<'_> {
             units::rate(bytes_per_s),
             units::seconds(latency_s),
         );
-        if time.is_some() {
+        if is_fitted {
+            let efficient = percent_from();
             text += &format!(
                 "  pays from: the smallest global batch that trains faster than on one host; {efficient}: the smallest that\n  \
                  n hosts train at this part of n times its speed; both about, by a line through the measured steps\n"
@@ -233,6 +239,10 @@ impl Hosts<'_> {
         }
         text
     }
+}
+
+fn percent_from() -> String {
+    format!("{:.0} % from", EFFICIENCY * 100.0)
 }
 
 /// Two digits of a batch.

@@ -244,7 +244,7 @@ fn a_file_that_cannot_be_read_is_told() {
         "\
 cannot read `row.csv`: no such file or directory
   --> data.csv.path
-  hint: a relative path is taken from the folder of the spec
+  hint: a relative path is taken from the folder of the spec; `data.csv.path=PATH` names another file
 "
     );
     let spec = Csv { path: folder.path("."), ..folder.spec("y") };

@@ -23,7 +23,11 @@ pub(super) fn open(path: &Path, key: &str) -> Result<(File, u64), Problem> {
             io::ErrorKind::InvalidInput => {
                 "write what it gives to a file and name that: data files are looked at again".to_owned()
             }
-            _ if path.is_absolute() => format!("if it has moved, `{key}=PATH` says where it is"),
+            _ if path.is_absolute() => {
+                format!(
+                    "a relative path is taken from the folder of the spec; `{key}=PATH` names another file"
+                )
+            }
             _ => "a relative path is taken from the folder of the spec".to_owned(),
         };
         let message = format!("cannot read `{}`: {}", path.display(), host::reason(&error));
