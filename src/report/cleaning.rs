@@ -143,14 +143,19 @@ fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
     started.is_ok_and(|started| (now - started.to_utc()).to_std().is_ok_and(|since| since > age))
 }
 
-/// The folders of the best `count` of each name and metric.
+/// The folders of the best `count` of each name and metric, and of the best `count` that have finished: a value from the middle
+/// of a run takes no finished one's place.
 fn best(entries: &[Entry], count: usize) -> HashSet<PathBuf> {
     let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.cost().is_finite()) {
         groups.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(entry);
     }
     groups.values_mut().for_each(|group| group.sort_by(|a, b| a.cost().total_cmp(&b.cost())));
-    groups.values().flat_map(|group| group.iter().take(count)).map(|entry| entry.folder.clone()).collect()
+    let best = |group: &[&Entry]| {
+        let finished = group.iter().filter(|entry| entry.has_finished()).take(count);
+        group.iter().take(count).chain(finished).map(|entry| entry.folder.clone()).collect::<Vec<_>>()
+    };
+    groups.values().flat_map(|group| best(group)).collect()
 }
 
 /// Bytes of all files in a folder; links count for nothing.

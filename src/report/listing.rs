@@ -30,10 +30,15 @@ impl Entry {
     /// The run that stands for it: the best by what all monitor, else the first.
     pub(super) fn best(&self) -> &Run {
         // As `compare` ranks them: what ended otherwise counts where nothing finished.
-        let has_finished = self.runs.iter().any(|run| run.status == FINISHED && cost(run).is_finite());
+        let has_finished = self.has_finished();
         let counts = |run: &&Run| !has_finished || run.status == FINISHED;
         let best = self.runs.iter().filter(counts).min_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.filter(|_| self.monitor().is_some()).unwrap_or(&self.runs[0])
+    }
+
+    /// Whether a run of it has finished with a value.
+    pub(super) fn has_finished(&self) -> bool {
+        self.runs.iter().any(|run| run.status == FINISHED && cost(run).is_finite())
     }
 
     /// What its runs are judged by; `None` where that is not one metric.
