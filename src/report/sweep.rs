@@ -142,19 +142,21 @@ fn call_paths_as_written(runs: &mut [Run]) {
     let plain = |value: &str| -> PathBuf {
         Path::new(value).components().filter(|part| matches!(part, Component::Normal(_))).collect()
     };
-    for (axis, _) in &axes {
+    for (axis, _) in axes.iter().filter(|(axis, _)| axis.starts_with("data.")) {
         if !runs.iter().any(|run| run.axis(axis).is_some_and(is_full)) {
             continue;
         }
         let values: BTreeSet<String> =
             runs.iter().filter_map(|run| run.axis(axis).map(str::to_owned)).collect();
         let (full, written): (Vec<_>, Vec<_>) = values.iter().partition(|value| is_full(value));
-        let is_path = |value: &&&String| !plain(value).as_os_str().is_empty();
-        let named = |value: &String| {
-            let own = written.iter().filter(is_path).find(|own| Path::new(value).ends_with(plain(own)));
-            own.map(|own| (value.clone(), (*own).clone()))
+        // Where several end alike nobody knows which was meant.
+        let meant = |own: &&String| {
+            let end = plain(own);
+            let mut alike = full.iter().filter(|full| Path::new(full).ends_with(&end));
+            let one = alike.next().filter(|_| alike.next().is_none() && !end.as_os_str().is_empty())?;
+            Some(((*one).clone(), (*own).clone()))
         };
-        let names: HashMap<String, String> = full.into_iter().filter_map(named).collect();
+        let names: HashMap<String, String> = written.iter().filter_map(meant).collect();
         let own = runs.iter_mut().flat_map(|run| &mut run.axes).filter(|(own, _)| own == axis);
         for (_, value) in own {
             if let Some(name) = names.get(value) {

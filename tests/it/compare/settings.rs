@@ -62,8 +62,11 @@ fn a_path_in_full_is_no_other_setting() {
     let full = |name: &str| format!(",{},", place.path().join(name).display());
     let mixed = table.replacen(",./a.csv,", &full("a.csv"), 1).replacen(",b.csv,", &full("b.csv"), 1);
     assert_ne!(mixed, table);
-    fs::write(sweep.join("sweep.csv"), mixed).unwrap();
+    fs::write(sweep.join("sweep.csv"), &mixed).unwrap();
     assert_eq!(compare(), whole);
+    // Two files of that name are two.
+    fs::write(sweep.join("sweep.csv"), mixed.replacen(",./a.csv,", ",/old/a.csv,", 1)).unwrap();
+    assert!(compare().contains("/old/a.csv"), "{}", compare());
 }
 
 /// What is only recorded makes no setting, unless a sweep asks what it costs.
