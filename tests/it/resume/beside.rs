@@ -2,8 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
-    path::Path,
+    fs, iter,
+    path::{Path, PathBuf},
     process::Child,
     thread,
     time::{Duration, Instant},
@@ -111,11 +111,16 @@ fn points_are_known_by_their_places() {
     assert_eq!(statuses(&sweep), ["finished"; 16]);
 }
 
-/// A trial that cannot go on from its rung leaves the summary of that rung, and no other.
-#[test]
-fn a_failure_without_a_summary_is_seen() {
-    let place = Sandbox::new(SPEC);
-    let other = place.run(&[&HALVING[..], &["data.synthetic_regression.noise=3.0"]].concat()).ended_by(0).0;
+/// The folders of a sweep's trials, by their numbers: a sweep that was killed has no table of them.
+fn folders(sweep: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(sweep).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+/// A sweep that was killed when it had decided its first rung, and its trials that go on from there but have not begun to.
+fn killed_at_a_rung(place: &Sandbox) -> (PathBuf, Vec<usize>) {
     let (command, runs) = place.prepared(&HALVING);
     let mut child = quiet(command);
     wait_until(&mut child, || Folder::within(&runs).is_some_and(|sweep| sweep.0.join("rungs.csv").exists()));
@@ -127,23 +132,32 @@ fn a_failure_without_a_summary_is_seen() {
         .filter(|row| row.starts_with("60,") && row.ends_with("true"))
         .map(|row| row.split(',').nth(1).unwrap().parse().unwrap())
         .collect();
-    let mut folders: Vec<_> = fs::read_dir(&sweep)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_dir())
-        .collect();
-    folders.sort();
+    let folders = folders(&sweep);
+    let waits = |trial: &usize| {
+        let summary = folders[*trial].join("summary.csv");
+        // What has begun has removed its summary, or has another.
+        fs::read_to_string(summary).is_ok_and(|text| Table::read(&text).cell(0, "epochs") == "60")
+    };
+    let waiting = goes_on.into_iter().filter(waits).collect();
+    (sweep, waiting)
+}
+
+/// A trial that cannot go on from its rung leaves the summary of that rung, and no other.
+#[test]
+fn a_failure_without_a_summary_is_seen() {
+    let place = Sandbox::new(SPEC);
+    let other = place.run(&[&HALVING[..], &["data.synthetic_regression.noise=3.0"]].concat()).ended_by(0).0;
+    // On a busy machine the kill may come when all but one go on already.
+    let (sweep, lost) = iter::repeat_with(|| killed_at_a_rung(&place))
+        .take(20)
+        .find(|(_, waiting)| waiting.len() > 1)
+        .expect("trials of which the next had not begun");
     // The checkpoints of others, trained on other data.
-    let mut lost = Vec::new();
-    for trial in goes_on {
-        let summary = Folder(folders[trial].clone()).table("summary.csv");
-        if summary.rows.len() == 1 && summary.cell(0, "epochs") == "60" {
-            fs::remove_dir_all(folders[trial].join("checkpoints")).unwrap();
-            copy(&trials(&other)[trial].0.join("checkpoints"), &folders[trial].join("checkpoints"));
-            lost.push(trial);
-        }
+    for &trial in &lost {
+        let checkpoints = folders(&sweep)[trial].join("checkpoints");
+        fs::remove_dir_all(&checkpoints).unwrap();
+        copy(&trials(&other)[trial].0.join("checkpoints"), &checkpoints);
     }
-    assert!(lost.len() > 1, "{lost:?}");
     let join = ["run", "-q", "--resume", sweep.to_str().unwrap()];
     let ended = codes((0..3).map(|_| quiet(place.command(&join))).collect());
     assert!(ended.contains(&Some(1)), "{ended:?}");

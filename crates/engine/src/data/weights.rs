@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn takes_regular_files_only() {
         let folder = env!("CARGO_MANIFEST_DIR");
-        let found = "a relative path is taken from the folder of the spec";
+        let found =
+            "a relative path is taken from the folder of the spec; `model.init.file=PATH` names another file";
         let write = "write what it gives to a file and name that: data files are looked at again";
         for (path, words, hint) in [
             ("/dev/zero", "it is a device: expected a regular file", write),
