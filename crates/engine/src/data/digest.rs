@@ -7,7 +7,7 @@
 use std::{
     fs::File,
     hash::Hasher,
-    io::{self, BufReader, Read, Seek},
+    io::{self, BufReader, Read},
     os::unix::fs::FileExt,
     path::Path,
 };
@@ -55,13 +55,12 @@ fn add_rows(hash: &mut XxHash3_64, part: &Part) {
     hash.write(bytemuck::cast_slice(&part.targets));
 }
 
-/// Adds the length of a file and its bytes, or samples of them if it is longer than `whole`.
+/// Adds a file's bytes, or samples of them if it is longer than `whole`, then its length.
 fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
     let (file, length) = host::open_regular(path)?;
     if file::is_gzip(&file)? {
-        return add_unpacked(hash, &file, length);
+        return add_unpacked(hash, file);
     }
-    hash.write(&length.to_le_bytes());
     let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(length).unwrap_or(BLOCK_BYTES))];
     if length <= whole {
         let mut at = 0;
@@ -70,41 +69,31 @@ fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
             add_block(hash, &file, at, &mut block[..count])?;
             at += count as u64;
         }
-        return Ok(());
+    } else {
+        let last = length - block.len() as u64;
+        let place = |sample: u64| (u128::from(last) * u128::from(sample) / u128::from(SAMPLES - 1)) as u64;
+        (0..SAMPLES).try_for_each(|sample| add_block(hash, &file, place(sample), &mut block))?;
     }
-    let last = length - block.len() as u64;
-    let place = |sample: u64| (u128::from(last) * u128::from(sample) / u128::from(SAMPLES - 1)) as u64;
-    (0..SAMPLES).try_for_each(|sample| add_block(hash, &file, place(sample), &mut block))
+    hash.write(&length.to_le_bytes());
+    Ok(())
 }
 
-/// Adds a gzipped file of `packed` bytes as if it were not: the length that it unpacks to, then the bytes.
-fn add_unpacked(hash: &mut XxHash3_64, mut file: &File, packed: u64) -> io::Result<()> {
-    // The last four bytes of gzip are the length modulo 2^32, of the last of several members (RFC 1952).
-    let mut end = [0; 4];
-    file.read_exact_at(&mut end, packed.saturating_sub(4))?;
-    let mut length = u64::from(u32::from_le_bytes(end));
+/// Adds a gzipped file as if it were not.
+fn add_unpacked(hash: &mut XxHash3_64, file: File) -> io::Result<()> {
+    let mut reader = MultiGzDecoder::new(BufReader::new(file));
     let mut block = vec![0; BLOCK_BYTES];
+    let mut length = 0;
     loop {
-        let mut own = hash.clone();
-        own.write(&length.to_le_bytes());
-        file.rewind()?;
-        let mut reader = MultiGzDecoder::new(BufReader::new(file));
-        let mut found = 0;
-        loop {
-            host::check_interrupted()?;
-            let count = reader.read(&mut block)?;
-            if count == 0 {
-                break;
-            }
-            own.write(&block[..count]);
-            found += count as u64;
+        host::check_interrupted()?;
+        let count = reader.read(&mut block)?;
+        if count == 0 {
+            break;
         }
-        if found == length {
-            *hash = own;
-            return Ok(());
-        }
-        length = found;
+        hash.write(&block[..count]);
+        length += count as u64;
     }
+    hash.write(&length.to_le_bytes());
+    Ok(())
 }
 
 fn add_block(hash: &mut XxHash3_64, file: &File, at: u64, block: &mut [u8]) -> io::Result<()> {
