@@ -87,7 +87,11 @@ fn own_tasks(jobs: &[Submission]) -> Result<Vec<Task>, SlurmError> {
 
 /// The same for programs.
 fn json(moment: &Moment, known: Option<&Known>) -> serde_json::Value {
-    let used = |used: &Used| json!({ "elapsed_s": used.elapsed_s, "cpu_s": used.cpu_s, "peak_rss_bytes": used.peak_rss });
+    // A site that accounts for nothing knows no times; 0 would be one.
+    let used = |used: &Used| {
+        let [elapsed, cpu] = [used.elapsed_s, used.cpu_s].map(|s| (s > 0).then_some(s));
+        json!({ "elapsed_s": elapsed, "cpu_s": elapsed.and(cpu), "peak_rss_bytes": used.peak_rss })
+    };
     let object = |mut object: serde_json::Value, more: serde_json::Value| {
         if let (Some(object), serde_json::Value::Object(more)) = (object.as_object_mut(), more) {
             object.extend(more);

@@ -1,9 +1,6 @@
 //! `--launcher slurm`: a sweep's folder with all trials planned, and a job array whose tasks claim them as other processes do.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use super::args::StartOptions;
 use crate::{
@@ -180,8 +177,8 @@ fn remove_new(sweep: &Path) {
     for file in [SWEEP_FILE, CLAIMS_FILE, "sweep.csv"] {
         let _ = fs::remove_file(sweep.join(file));
     }
-    let above = sweep.parent().map(PathBuf::from);
-    for folder in [Some(sweep.join(slurm::FOLDER)), Some(sweep.to_owned()), above].into_iter().flatten() {
+    let above = sweep.ancestors().take(3).map(Path::to_owned);
+    for folder in std::iter::once(sweep.join(slurm::FOLDER)).chain(above) {
         let _ = fs::remove_dir(folder); // one that holds more stays
     }
 }

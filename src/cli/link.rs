@@ -19,6 +19,9 @@ use crate::{
 const SIZES: [(usize, usize); 6] =
     [(1, 2000), (1 << 10, 2000), (1 << 14, 1000), (1 << 18, 100), (1 << 20, 40), (1 << 22, 10)];
 
+/// From this factor between a sum's time and the link's on, the measurement is called noisy.
+const MOST_DOUBT: f64 = 2.0;
+
 /// Sums that are not counted.
 const WARM_UP: usize = 5;
 
@@ -73,7 +76,43 @@ fn page(world: &ProcessGroup, times: &[[f64; 2]]) -> String {
     let of = |i: usize| Some((Traffic::new(SIZES.get(i)?.0, size), times.get(i)?[1]));
     let link = of(0).zip(of(SIZES.len() - 1)).and_then(|(small, large)| Link::from_sums([small, large]));
     match link {
-        Some(link) => text + &format!("  as a link: --link {}\n", LinkOption(link)),
+        Some(link) => {
+            text + &format!("  as a link: --link {}{}\n", LinkOption(link), doubt(link, size, times))
+        }
         None => text + "  no link explains these times: messages took no longer with more bytes\n",
+    }
+}
+
+/// What is added where the sums in between do not take what the link says.
+fn doubt(link: Link, processes: usize, times: &[[f64; 2]]) -> String {
+    let factor = |((len, _), [_, remote]): (&(usize, usize), &[f64; 2])| {
+        let ratio = remote / link.seconds(Traffic::new(*len, processes));
+        ratio.max(1.0 / ratio)
+    };
+    let worst = SIZES.iter().zip(times).map(factor).filter(|factor| factor.is_finite()).fold(1.0, f64::max);
+    if worst < MOST_DOUBT {
+        return String::new();
+    }
+    format!(
+        ", but some size takes {} times as long or as short: repeat it on quiet hosts",
+        units::factor(worst)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_fit_no_link_are_doubted() {
+        let link = Link { latency_s: 1e-5, bytes_per_s: 1e9 };
+        let mut times: Vec<_> =
+            SIZES.iter().map(|(len, _)| [1.0, link.seconds(Traffic::new(*len, 2))]).collect();
+        assert_eq!(doubt(link, 2, &times), "");
+        times[3][1] *= 3.4;
+        assert_eq!(
+            doubt(link, 2, &times),
+            ", but some size takes 3.40 times as long or as short: repeat it on quiet hosts"
+        );
     }
 }

@@ -15,7 +15,10 @@ use std::{
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::{CompleteEnv, Shell, env::Shells};
 
-use crate::run::{Exit, print, print_error};
+use crate::{
+    host,
+    run::{Exit, print, print_error},
+};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportFormat,
     ExportOptions, ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
@@ -203,9 +206,10 @@ fn runs_dir() -> PathBuf {
     set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
 }
 
-/// Whether standard error is a terminal.
+/// Whether a person reads standard error. `mpirun` gives its processes a terminal, and passes on what they write line by
+/// line, also into files.
 pub fn on_terminal() -> bool {
-    std::io::stderr().is_terminal()
+    std::io::stderr().is_terminal() && host::Launched::here().is_none()
 }
 
 /// Prints the script by which a shell asks this program for completions.

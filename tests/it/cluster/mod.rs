@@ -156,6 +156,26 @@ fn what_is_submitted_runs_as_written() {
 }
 
 /// One that comes late would find no other at work, and repeat what failed again and again; a new submission repeats it.
+/// A login node has no GPU; the tasks will.
+#[test]
+fn trials_whose_devices_are_elsewhere_are_submitted() {
+    let cluster = Cluster::new(SPEC);
+    cluster.answers("sbatch", "echo 12");
+    for (devices, trials) in [("devices.num_gpus=1", 3), ("devices.num_gpus=0,1", 6)] {
+        let arguments = ["spec.toml", devices, "--launcher=slurm", "--virtual-gpus=0"];
+        let ended = cluster.runner(&arguments);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let says = format!("{trials} trials submitted to Slurm as job 12 of {trials} tasks\n");
+        assert!(ended.stdout.starts_with(&says), "{ended:?}");
+        assert!(cluster.text("sbatch.script").contains(&format!("--array=0-{}\n", trials - 1)));
+        let folder = ended.stdout.lines().find_map(|line| line.trim().strip_prefix("folder  ")).unwrap();
+        let rows = Table::read(&cluster.text(&format!("{folder}/sweep.csv")));
+        assert_eq!(rows.column("status"), vec!["planned"; trials]);
+    }
+    let dry = cluster.runner(&["spec.toml", "devices.num_gpus=1", "--launcher=slurm", "--dry-run"]);
+    assert!(dry.stdout.contains("--array=0-2\n"), "{dry:?}");
+}
+
 #[test]
 fn tasks_leave_failed_trials_to_the_next_submission() {
     let cluster = Cluster::new(SPEC);

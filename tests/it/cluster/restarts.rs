@@ -38,7 +38,9 @@ fn a_task_at_its_time_limit_is_requeued() {
     assert_eq!(cluster.text("scontrol.arguments"), "requeue 12_7\nrequeue 12_7\n");
     assert_eq!(Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "status"), "interrupted");
     let folder = Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "folder").to_owned();
-    assert!(trial.join(folder).join("checkpoints").is_dir());
+    assert!(trial.join(&folder).join("checkpoints").is_dir());
+    let log = cluster.text(&format!("{sweep}/{folder}/run.log"));
+    assert!(log.contains("its time limit (SIGUSR1) after step "), "{log}");
 }
 
 /// Before training begins there is nothing to save, and yet the task is requeued; not for ever.

@@ -21,6 +21,8 @@ pub enum Launcher {
     SlurmPmix,
     /// Slurm without either: processes that cannot find each other.
     Slurm,
+    /// `torchrun` and its like, which bring no MPI.
+    Torch,
 }
 
 impl Launched {
@@ -39,8 +41,11 @@ impl Launched {
             // A batch script has a rank, too, and the number of tasks that it may start; only a step has this one.
             (slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
         ];
+        // Common names: only beside an address to meet at do they mean processes that are to train together.
+        let torch = variable("MASTER_ADDR").map(|_| (Launcher::Torch, "RANK", "WORLD_SIZE"));
         let found = launchers
             .into_iter()
+            .chain(torch)
             .find_map(|(by, rank, size)| Some(Self { rank: number(rank)?, size: number(size)?, by }));
         found.filter(|found| found.size > 1 && found.rank < found.size)
     }
@@ -64,6 +69,9 @@ mod tests {
         assert_eq!(by(&[&step[..], &pmi].concat()), Some((1, 2, Launcher::Mpich)));
         let open = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "8"), ("PMIX_RANK", "0")];
         assert_eq!(by(&[&step[..], &open].concat()), Some((0, 8, Launcher::OpenMpi)));
+        let torch = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "h1")];
+        assert_eq!(by(&torch), Some((1, 2, Launcher::Torch)));
+        assert_eq!(by(&torch[..2]), None);
     }
 
     /// A batch script of Slurm may start tasks, and is none of them.

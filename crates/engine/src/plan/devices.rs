@@ -129,10 +129,16 @@ pub fn choose(devices: &Devices, machine: &Machine) -> Result<ResolvedDevices, P
             0 => format!("{hosts} hosts are asked for, and no launcher started this process"),
             started => format!("{}, and the launcher started {started} processes", counted(hosts)),
         };
-        let hint = format!(
-            "`mpirun -n {hosts} runner ...` or `srun -n {hosts} --mpi=pmix runner ...` starts one process a host; \
-             `torchrun` brings no MPI"
-        );
+        let keep = match ranks.len() {
+            0 => String::new(),
+            started => format!("; `devices.hosts={started}` takes those that were started"),
+        };
+        let hint = match hosts {
+            1 => format!("start one process without a launcher{keep}"),
+            _ => format!(
+                "`mpirun -n {hosts} runner ...` or `srun -n {hosts} --mpi=pmix runner ...` starts one process a host{keep}"
+            ),
+        };
         return Err(Problem::at_key("devices.hosts", message).hint(hint));
     }
     if hosts > 1 {

@@ -43,6 +43,8 @@ impl StopFlag {
     pub fn name(&self) -> &'static str {
         match self.signal() {
             Some(1) => "SIGHUP",
+            // Slurm's warning before the limit of a task.
+            Some(10) => "its time limit (SIGUSR1)",
             Some(15) => "SIGTERM",
             Some(24) => "SIGXCPU",
             _ => "Ctrl-C (SIGINT)",

@@ -48,7 +48,8 @@ pub fn plan_sweep<P: Planned>(
     begun.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None))
 }
 
-/// Trials that are not done in a sweep's folder; all, where there is none.
+/// The number of trials that are not done in a sweep's folder; all, where there is none. A trial whose devices this machine
+/// lacks counts: another machine is to run it.
 pub fn trials_left<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -62,7 +63,7 @@ pub fn trials_left<P: Planned>(
     );
     // Those that the decided rungs stopped are over, though they have more epochs.
     let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
-        prepared.get(*trial).is_none_or(|own| matches!(own, Prepared::Run(_)))
+        prepared.get(*trial).is_none_or(|own| !matches!(own, Prepared::SameAs(..)))
             && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
             && end.as_ref().is_none_or(is_at_rung)
     };

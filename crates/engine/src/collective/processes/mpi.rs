@@ -90,10 +90,8 @@ impl Mpi {
     /// # Errors
     /// There is no library, it is of another family than the launcher, or it does not start.
     pub fn join(launched: Launched) -> Result<Self, String> {
-        if launched.by == Launcher::Slurm {
-            return Err("`srun` started it without MPI; with `srun --mpi=pmix` (Open MPI) or `--mpi=pmi2` (MPICH) its \
-                        processes find each other"
-                .to_owned());
+        if let Some(why) = without_mpi(launched.by) {
+            return Err(why.to_owned());
         }
         let (library, path) = open(launched.by)?;
         let family = Family::from_library(&library);
@@ -136,6 +134,21 @@ impl Mpi {
             ));
         }
         Ok(Self { rank, size, version: version_of(version), calls: Arc::new(calls) })
+    }
+}
+
+/// Why processes of a launcher that brings no MPI cannot find each other.
+fn without_mpi(launcher: Launcher) -> Option<&'static str> {
+    match launcher {
+        Launcher::Slurm => Some(
+            "`srun` started it without MPI; with `srun --mpi=pmix` (Open MPI) or `--mpi=pmi2` (MPICH) its processes find \
+             each other",
+        ),
+        Launcher::Torch => Some(
+            "`torchrun` started it (RANK, WORLD_SIZE and MASTER_ADDR are set) and brings no MPI: start it with `mpirun -n` \
+             or `srun --mpi=pmix`; without RANK in the environment it runs alone",
+        ),
+        Launcher::OpenMpi | Launcher::Mpich | Launcher::SlurmPmix => None,
     }
 }
 
