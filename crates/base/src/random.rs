@@ -24,9 +24,9 @@ pub enum Purpose {
     Data = 5,
     /// Tensors of lab experiments; indexed by tensor.
     Tensor = 6,
-    /// Values of a sweep that are drawn; indexed by axis.
+    /// Values drawn for a sweep; indexed by axis.
     Sampler = 7,
-    /// Rows for a test; indexed by class.
+    /// The rows held out for a test; indexed by class.
     Test = 8,
 }
 

@@ -1,4 +1,4 @@
-//! What one core does with numbers: vector instructions, matrix products, elementwise functions.
+//! Arithmetic on one core: vector instructions, matrix products, elementwise functions.
 //!
 //! Plain slices in, plain slices out; nothing here knows of ops, threads or memory plans.
 

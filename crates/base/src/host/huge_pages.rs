@@ -8,7 +8,8 @@ use std::mem::MaybeUninit;
 /// Bytes of a huge page on x86-64 and, with base pages of 4 KiB, on AArch64. Elsewhere the system rounds the range.
 const PAGE: usize = 2 << 20;
 
-/// Advises the system to back the whole huge pages within unwritten memory by such. Without effect where refused.
+/// Advises the system to use huge pages for the part of unwritten memory that consists of whole huge pages.
+/// No effect if the system refuses.
 pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
     let (start, bytes) = (room.as_mut_ptr().cast::<u8>(), size_of_val(room));
     let skipped = start.align_offset(PAGE);
