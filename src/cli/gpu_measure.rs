@@ -37,7 +37,7 @@ pub fn measure(folder: &Path, now: &str) -> Vec<String> {
         faults.extend(cached.err());
     }
     if gpus.len() > 1 && faults.is_empty() {
-        // Without NCCL all-reduces go through the host; runs measure that time themselves.
+        // Without NCCL, all-reduces go through the host; runs measure that themselves.
         let cached = cuda::measure_sums(&gpus).and_then(|sums| {
             let key = AllReduceKey { gpus: keys };
             rates::write(folder, &key, sums, now).map_err(|e| e.to_string())
@@ -68,7 +68,7 @@ fn of_gpu(cached: Option<&Cached<GpuRates>>) -> String {
     };
     let (flops, bytes) =
         (|v: f64| format!("{}FLOP/s", units::rate(v)), |v: f64| format!("{}B/s", units::rate(v)));
-    // The least that is kept of it is the rate of memory.
+    // The cache's rate is stored as at least the memory's, so it is only worth a line if it is higher.
     let by_cache = r.cache_bytes_per_s > r.memory_bytes_per_s;
     let rows = [
         ("measured", measured.clone()),
