@@ -165,7 +165,8 @@ fn jobs_of(path: &str) -> Result<(PathBuf, Vec<Submission>), Exit> {
     Ok((sweep, jobs))
 }
 
-/// `job 12 of 40 tasks, submitted 2026-11-21T01:58:14Z: 4 running, 30 pending (Resources), 6 completed; 3.21 h, ...`.
+/// `job 12 of 40 tasks, submitted 2026-11-21T01:58:14Z: 4 running, 30 pending (Resources), 6 completed; 3.21
+/// h, ...`.
 fn summary(job: &Submission, known: &Known) -> String {
     let own: Vec<&Task> = known.tasks.iter().filter(|task| task.is_of(job)).collect();
     // The accounting may know tasks that `squeue` no longer lists.

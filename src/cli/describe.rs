@@ -146,7 +146,7 @@ impl Page {
     }
 
     pub(super) fn row(&mut self, name: &str, value: impl AsRef<str>) {
-        let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // a String takes every write
+        let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // writing to a String cannot fail
     }
 
     /// Notes the kind of build if that makes times misleading.

@@ -175,7 +175,7 @@ fn describe(rates: &MachineRates) -> String {
     let noise = (rates.noise > 0.0).then_some(("noise", noise));
     let mut text = String::new();
     for (name, value) in rows.into_iter().chain(bf16).chain(noise) {
-        let _ = writeln!(text, "  {name:<12} {value}"); // a String takes every write
+        let _ = writeln!(text, "  {name:<12} {value}"); // writing to a String cannot fail
     }
     text
 }

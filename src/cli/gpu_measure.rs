@@ -20,7 +20,8 @@ pub fn driver(monitor: Option<&Monitor>) -> String {
     monitor.and_then(|monitor| monitor.driver().version).unwrap_or_default()
 }
 
-/// Measures all GPUs that CUDA lists, and all-reduces if there are several; returns what could not be measured.
+/// Measures all GPUs that CUDA lists, and all-reduces if there are several; returns what could not be
+/// measured.
 pub fn measure(folder: &Path, now: &str) -> Vec<String> {
     let Ok(gpus) = cuda::gpus() else { return Vec::new() };
     let driver = driver(Monitor::open().ok().as_ref());
@@ -55,7 +56,7 @@ pub fn describe(folder: Option<&Path>) -> String {
     let mut text = String::new();
     for (gpu, key) in gpus.iter().zip(&keys) {
         let cached = folder.and_then(|folder| rates::read(folder, key));
-        let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(cached.as_ref())); // a String takes every write
+        let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(cached.as_ref())); // cannot fail
     }
     let sums = folder.and_then(|folder| rates::read(folder, &AllReduceKey { gpus: keys }));
     text.push_str(&sums.map_or_else(String::new, |cached| of_sums(&cached)));

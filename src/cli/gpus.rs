@@ -170,7 +170,7 @@ impl GpuList {
         match &self.unmonitored {
             None => text.push_str(&(self.processes() + &self.links())),
             Some(why) => {
-                let _ = writeln!(text, "\n  load, temperature and power are unknown: {why}"); // a String takes every write
+                let _ = writeln!(text, "\n  load, temperature and power are unknown: {why}"); // cannot fail
             }
         }
         if !self.libraries.is_empty() {

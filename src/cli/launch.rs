@@ -199,7 +199,8 @@ pub fn report(error: &SlurmError) -> Exit {
     Exit::Refused
 }
 
-/// Requeues this process's task after SIGUSR1; after `MOST_RESTARTS` requeues without progress, fails instead.
+/// Requeues this process's task after SIGUSR1; after `MOST_RESTARTS` requeues without progress, fails
+/// instead.
 pub fn requeue(sweep: &Path, has_progress: bool) -> Exit {
     let Some(task) = slurm_job() else {
         print_error("Slurm says of no job that this process belongs to it: it is not requeued", None);

@@ -25,9 +25,9 @@ pub enum SlurmError {
     Malformed { path: PathBuf, message: String },
 }
 
-/// Environment variables that `sbatch` prefers to the script, with the option that each overrides. They are
-/// kept where the script leaves an option to the site, but one that makes `sbatch` wait for the array would
-/// make this process wait too.
+/// Environment variables that `sbatch` prefers to the script, each with the option that it overrides. One is
+/// removed if the script sets its option; otherwise the site's choice counts. `SBATCH_WAIT` is always
+/// removed: with it, `sbatch` and so this process would wait for the array.
 const OVERRIDING: [(&str, &str); 12] = [
     ("SBATCH_ACCOUNT", "--account="),
     ("SBATCH_ARRAY_INX", "--array="),

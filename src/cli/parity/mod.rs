@@ -1,4 +1,5 @@
-//! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes nothing.
+//! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes
+//! nothing.
 
 mod job;
 mod table;

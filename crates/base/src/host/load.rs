@@ -1,6 +1,7 @@
 //! How busy other processes keep the machine.
 //!
-//! From `/proc/stat` and `/proc/self/stat` (proc(5)), over the processors that this process may use, in USER_HZ ticks.
+//! From `/proc/stat` and `/proc/self/stat` (proc(5)), over the processors that this process may use, in
+//! USER_HZ ticks.
 
 use std::{
     fs,

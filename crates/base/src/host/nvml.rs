@@ -1,5 +1,5 @@
-//! NVIDIA GPUs as NVML reports them (the library behind `nvidia-smi`): properties, links and samples. Nothing here uses
-//! CUDA; UUIDs identify a GPU on both sides.
+//! NVIDIA GPUs as NVML reports them (the library behind `nvidia-smi`): properties, links and samples. Nothing
+//! here uses CUDA; UUIDs identify a GPU on both sides.
 
 #[cfg(not(feature = "cuda"))]
 mod absent;

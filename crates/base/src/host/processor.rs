@@ -20,7 +20,8 @@ fn flags_in(cpuinfo: &str) -> Vec<String> {
     FLAGS.split_whitespace().filter(|flag| there.contains(flag)).map(str::to_owned).collect()
 }
 
-/// The first processor's frequency governor: `performance`, `powersave`, `schedutil`. Unknown in most virtual machines.
+/// The first processor's frequency governor: `performance`, `powersave`, `schedutil`. Unknown in most virtual
+/// machines.
 pub fn governor() -> Option<String> {
     line(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
 }

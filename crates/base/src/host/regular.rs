@@ -1,4 +1,5 @@
-//! Opens regular files only: opening a pipe may block, a device may have no end, and neither can be read twice.
+//! Opens regular files only: opening a pipe may block, a device may have no end, and neither can be read
+//! twice.
 
 use std::{
     fs::{self, File, FileType},

@@ -1,8 +1,8 @@
 //! The f32 matrix product as one thread computes it, for its share of the rows of the result.
 //!
-//! A team splits the rows of the result; each thread calls [`Kernel::multiply`] for its contiguous share. Every element is
-//! one chain of additions over k in a fixed order, so its bits depend only on the instruction set, not on the split or on
-//! packing. Nothing here allocates.
+//! A team splits the rows of the result; each thread calls [`Kernel::multiply`] for its contiguous share.
+//! Every element is one chain of additions over k in a fixed order, so its bits depend only on the
+//! instruction set, not on the split or on packing. Nothing here allocates.
 
 mod bf16;
 #[cfg(test)]
@@ -64,12 +64,14 @@ pub enum Epilogue<'a> {
         /// Whether a rectifier follows.
         relu: bool,
     },
-    /// `out = out - rate * sum`: a step of plain gradient descent; with k in several blocks, one step per block.
+    /// `out = out - rate * sum`: a step of plain gradient descent; with k in several blocks, one step per
+    /// block.
     Update {
         /// The learning rate.
         rate: f32,
     },
-    /// `out = sum` where `saved > 0`, else 0: the backward pass of a rectifier with the output `saved`, `[m, n]`.
+    /// `out = sum` where `saved > 0`, else 0: the backward pass of a rectifier with the output `saved`, `[m,
+    /// n]`.
     WherePositive {
         /// Starts at the first row of the caller's share.
         saved: &'a [f32],

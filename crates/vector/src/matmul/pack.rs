@@ -1,7 +1,8 @@
 //! Packs operands into the order in which tiles read them.
 //!
-//! The right operand is cut into blocks of k, and a block into row-major panels as wide as a tile, so that a tile reads
-//! contiguous memory. A (block, panel) pair is a unit; a team that packs together shares the units.
+//! The right operand is cut into blocks of k, and a block into row-major panels as wide as a tile, so that a
+//! tile reads contiguous memory. A (block, panel) pair is a unit; a team that packs together shares the
+//! units.
 
 use std::ops::Range;
 
@@ -9,8 +10,8 @@ use super::product::blocks;
 use super::{Kernel, bf16};
 use crate::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
 
-/// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest tile, in whole
-/// vectors of every instruction set.
+/// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest
+/// tile, in whole vectors of every instruction set.
 pub(super) const LEFT_LANES: usize = 16;
 
 /// From this number of elements (4 MiB) on, a packed operand would be evicted before it is read. Packing is
@@ -61,7 +62,8 @@ impl Kernel {
         (first * panels + panel * length) * width
     }
 
-    /// Packs some units of a `[k, n]` right operand into `out`, the slice at their [`unit_range`](Self::unit_range).
+    /// Packs some units of a `[k, n]` right operand into `out`, the slice at their
+    /// [`unit_range`](Self::unit_range).
     ///
     /// # Panics
     /// If a slice is shorter than its shape.

@@ -108,7 +108,8 @@ impl Kernel {
 }
 
 impl Tiled<'_> {
-    /// Computes a turn; `out` is the tile's rows of the result. Each tile of the sequence prefetches a part of `upcoming`.
+    /// Computes a turn; `out` is the tile's rows of the result. Each tile of the sequence prefetches a part
+    /// of `upcoming`.
     ///
     /// # Panics
     /// If a slice is shorter than its shape.

@@ -18,8 +18,8 @@ impl Kernel {
     /// Gradient of the weights: `out[c] = sum over r of x[r][c] * weights[r]`, or, with a `rate`,
     /// `out[c] - rate * sum`.
     ///
-    /// A column's bits do not depend on the other columns. Threads split the columns, at multiples of 16 for speed, each
-    /// with `x` from its first column on. A matrix of exactly two columns must not be split.
+    /// A column's bits do not depend on the other columns. Threads split the columns, at multiples of 16 for
+    /// speed, each with `x` from its first column on. A matrix of exactly two columns must not be split.
     ///
     /// # Panics
     /// If `x` is shorter than its shape.

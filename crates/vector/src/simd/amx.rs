@@ -1,9 +1,9 @@
 //! AMX: eight tiles of 16 rows of 64 bytes each, and an instruction that multiplies two bfloat16 tiles and
 //! adds to a tile of f32 sums.
 //!
-//! A block of the result is 32 x 32: four tiles of sums, two of the left operand, two of the right one. Each of those is
-//! loaded once for two multiplications, so the L1 cache, which delivers a tile in 8 cycles, keeps up with a
-//! multiplication's 16.
+//! A block of the result is 32 x 32: four tiles of sums, two of the left operand, two of the right one. Each
+//! of those is loaded once for two multiplications, so the L1 cache, which delivers a tile in 8 cycles, keeps
+//! up with a multiplication's 16.
 //!
 //! `TDPBF16PS` takes 16 pairs of terms. For each sum it adds up the even terms and the odd terms separately,
 //! with fused multiply-adds starting at 0, and then adds the total of both to the tile. Denormals are treated

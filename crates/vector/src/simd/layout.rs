@@ -84,7 +84,8 @@ unsafe fn put<V: Vector, const FAR: bool>(v: V, to: *mut f32) {
 /// Copies row by row, bypassing the caches if `FAR` (without a fence).
 ///
 /// # Safety
-/// The shapes are checked, and for `FAR` what is written is aligned to cache lines; the machine has the vector's instructions.
+/// The shapes are checked, and for `FAR` what is written is aligned to cache lines; the machine has the
+/// vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn copy_rows<V: Vector, const FAR: bool>(t: &RawCopy) {
     // SAFETY: rows and columns are within the shape; lanes past them are masked.

@@ -120,7 +120,8 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     // address.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
-        // The hardware prefetches long rows by itself; short rows and rows in a given order need explicit prefetches.
+        // The hardware prefetches long rows by itself; short rows and rows in a given order need explicit
+        // prefetches.
         let ahead = if k < 256 { 2 * G * k } else { 64 };
         let named = x.order.is_some();
         let (whole, part) = (k / N * N, V::first(k % N));

@@ -1,8 +1,8 @@
 //! Vector instructions behind safe functions; all `unsafe` code that uses them is here.
 //!
-//! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each [`InstructionSet`]: the
-//! generic code is inlined into functions with `#[target_feature]`. Safe functions check every slice once, then use raw
-//! pointers.
+//! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each
+//! [`InstructionSet`]: the generic code is inlined into functions with `#[target_feature]`. Safe functions
+//! check every slice once, then use raw pointers.
 
 mod bf16;
 mod denormals;

@@ -28,7 +28,8 @@ pub(in super::super) enum Reach {
 }
 
 impl InstructionSet {
-    /// Packs `rows` x `columns` elements into consecutive row-major panels of two vectors' width; the last is zero-padded.
+    /// Packs `rows` x `columns` elements into consecutive row-major panels of two vectors' width; the last is
+    /// zero-padded.
     ///
     /// # Panics
     /// If a slice is shorter than its shape.

@@ -1,7 +1,8 @@
 //! The register tile of the matrix product.
 //!
-//! **The tile.** [`InstructionSet::strip`] keeps a tile of the result in registers, `tile_rows` high and two vectors
-//! wide, and loops over k: two loads of the right operand, one broadcast per row of the left, two fused multiply-adds per row.
+//! **The tile.** [`InstructionSet::strip`] keeps a tile of the result in registers, `tile_rows` high and two
+//! vectors wide, and loops over k: two loads of the right operand, one broadcast per row of the left, two
+//! fused multiply-adds per row.
 //!
 //! | set | vector | tile | registers for sums |
 //! | --- | --- | --- | --- |
@@ -9,17 +10,18 @@
 //! | avx2 | 8 | 6 x 16 | 12 of 16 |
 //! | portable | 4 | 4 x 8 | 8 of 16 |
 //!
-//! Why two vectors wide: layers are mostly multiples of 32 wide, so no column is wasted, and 14 broadcasts and two loads
-//! for 28 multiply-adds leave the two load ports idle almost half of the time. Why this height: the remaining registers
-//! hold the operands. Lower heights are compiled too, so that rows can be shared evenly.
+//! Why two vectors wide: layers are mostly multiples of 32 wide, so no column is wasted, and 14 broadcasts
+//! and two loads for 28 multiply-adds leave the two load ports idle almost half of the time. Why this height:
+//! the remaining registers hold the operands. Lower heights are compiled too, so that rows can be shared
+//! evenly.
 //!
 //! Measured on a Xeon with AVX-512 (2 MiB of L2 per core), one thread, as speed relative to the `gemm` crate
 //! at the same time: 0.95 to 1.05 at 256 x 784 x 256, 0.89 to 0.97 at 1024 x 2048 x 2048 (packing, 5 % more,
 //! not counted), 1.05 to 1.1 at 32 x 64 x 32, 1.9 at 256 x 256 x 10, and 3 for the gradient of that layer's
 //! weights.
 //!
-//! **The order of additions.** An element is one chain over k, from first to last. Its bits do not depend on the tile's
-//! shape, on packing, or on partial sums that were stored and loaded again.
+//! **The order of additions.** An element is one chain over k, from first to last. Its bits do not depend on
+//! the tile's shape, on packing, or on partial sums that were stored and loaded again.
 
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
@@ -177,8 +179,8 @@ pub(super) unsafe fn tiles<V: Vector, const R: usize>(s: &mut Strip<'_>) {
     }
 }
 
-/// Unrolls `$body` for each row `$r` of a tile of `$rows`: the optimizer keeps sums in registers only without a loop over
-/// them, and does not unroll loops of this length.
+/// Unrolls `$body` for each row `$r` of a tile of `$rows`: the optimizer keeps sums in registers only without
+/// a loop over them, and does not unroll loops of this length.
 macro_rules! for_rows {
     ($r:ident < $rows:ident $body:block) => { for_rows!($r < $rows $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13) };
     ($r:ident < $rows:ident $body:block, $($number:literal)*) => {
@@ -221,7 +223,8 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
                 }
             });
         }
-        // Prefetches the next tile's part of the result, one line at a time so as not to delay this tile's loads.
+        // Prefetches the next tile's part of the result, one line at a time so as not to delay this tile's
+        // loads.
         let more = s.columns - column > C * V::LANES;
         let mut next = Lines {
             ahead: TilePrefetch::default(),

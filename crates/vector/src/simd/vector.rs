@@ -13,7 +13,8 @@ pub(super) trait Vector: Copy {
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Stores bypassing the caches; `to` is aligned to the vector. Other threads see it only after a [`fence`](Self::fence).
+    /// Stores bypassing the caches; `to` is aligned to the vector. Other threads see it only after a
+    /// [`fence`](Self::fence).
     unsafe fn stream(self, to: *mut f32);
     /// Orders streamed stores before all later stores.
     fn fence();

@@ -57,7 +57,8 @@ impl Bar {
     }
 }
 
-/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3 s left`.
+/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3
+/// s left`.
 fn line(header: &Header, progress: &Progress, best: Option<Best>) -> String {
     let done = (plain::share(header, progress) * CELLS as f64) as usize; // a share of 1 at most
     let cells = CELLS as usize;
