@@ -75,8 +75,8 @@ impl Content<'_> {
         if self.comparison.runs.len() == 1 { vec![0] } else { firsts.collect() }
     }
 
-    /// Adds speeds and losses of repeats if only speeds distinguish the settings, the cost of logging, and
-    /// noise.
+    /// Adds the times and losses of repeats (only if the comparison is about times), the cost of logging, and
+    /// notes on noise.
     fn repeats(&self, html: &mut Html) {
         let comparison = self.comparison;
         let jobs = jobs(&comparison.runs, &comparison.configurations);

@@ -144,8 +144,8 @@ fn validate_every(trial: &Trial) -> Option<String> {
     Some(format!("`trainer.validate_every_epochs` is {}, and {why}", count(every)))
 }
 
-/// Early stopping with a patience of at least the number of validations of the run: the first always counts
-/// as an improvement, and the run ends with the last.
+/// Early stopping with too much patience to ever stop this run: the first validation always counts as an
+/// improvement, and after the last one the run ends anyway.
 fn patience(trial: &Trial) -> Option<String> {
     let patience = trial.spec.trainer.early_stopping.as_ref()?.patience;
     let validations = epochs(trial).div_ceil(trial.spec.trainer.validate_every_epochs.max(1));

@@ -162,8 +162,8 @@ impl EngineTrials {
             counts.iter().map(|n| with((engine(*n), *n), trial.engine_reason.clone())).collect();
         let begun = Instant::now();
         let tried = time(&all, budget_s);
-        // A team is faster once other processes release their cores. Until then, its idle workers let one
-        // thread do the work where that is faster, so one thread alone is no candidate here.
+        // A team is faster once other processes release their cores. Until then its thread tuner uses one
+        // thread where that is faster, so the serial engine is no candidate here.
         let is_kept = |own: &&Tried| held == 0 || trial.engine == Engine::Serial || own.threads > 1;
         let faster = |best: Tried, own: Tried| if own.step_s < WORTH * best.step_s { own } else { best };
         let Some(best) = tried.iter().filter(is_kept).copied().reduce(faster) else { return trial };

@@ -17,12 +17,12 @@ const MOST_STEPS: usize = 64;
 /// Bytes of a group of the right operand, which stays in the L2 cache.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// Number of elements in the packed strips of an operand with `lines` rows or columns.
+/// Length of a packed operand with `lines` rows or columns, in words: each `f32` holds a pair of bfloat16.
 pub(super) fn len(lines: usize, terms: usize) -> usize {
     lines.div_ceil(BLOCK) * terms.div_ceil(BLOCK) * STEP_WORDS
 }
 
-/// The range of elements of some strips.
+/// The range of words of some strips.
 pub(super) fn range(terms: usize, strips: Range<usize>) -> Range<usize> {
     let each = terms.div_ceil(BLOCK) * STEP_WORDS;
     strips.start * each..strips.end * each
@@ -70,7 +70,7 @@ impl Kernel {
         self.bf16.map(|_| BLOCK)
     }
 
-    /// Number of elements of a packed left operand `[m, k]`.
+    /// Length of a packed left operand `[m, k]`, in words of two bfloat16.
     pub fn left_len(self, m: usize, k: usize) -> usize {
         len(m, k)
     }
