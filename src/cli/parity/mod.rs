@@ -1,4 +1,5 @@
-//! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes nothing.
+//! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes
+//! nothing.
 
 mod job;
 mod table;
@@ -64,7 +65,7 @@ pub fn parity(options: &ParityOptions) -> Exit {
     if holds { printed } else { Exit::Failed }
 }
 
-/// Trains one count of devices.
+/// Trains on one number of devices.
 fn curve(
     experiment: &Experiment,
     spec: Spec,
@@ -78,7 +79,7 @@ fn curve(
     let planned = Trial::plan(&spec, datasets, machine, threads).map_err(|e| match e {
         PlanError::Problems(problems) => refused(problems),
         PlanError::Missing(problem) => {
-            // `on_missing` does not apply here.
+            // `on_missing` has no effect here.
             refused(vec![
                 problem.hint("parity compares what is there: leave it out for every count that there is"),
             ]);
