@@ -10,11 +10,11 @@
 //! wrote     happen    does
 //! ```
 //!
-//! A layer uses only those that stand above it in this list; `tests/it/architecture.rs` holds the rule.
+//! A layer uses only those above it in this list; `tests/it/architecture.rs` enforces this.
 //!
-//! Layers are in six crates, which are compiled as their speed asks: [`vector`] (what one core does with numbers),
-//! `runner_base` (the first three), `runner_spec`, `runner_engine` (from [`collective`] to [`train`]), `runner_session` (from
-//! `lab` to `run`), and this one.
+//! The layers are in six crates, each compiled with the optimization that it needs: [`vector`] (arithmetic on
+//! one core), `runner_base` (the first three), `runner_spec`, `runner_engine` (from [`collective`] to
+//! [`train`]), `runner_session` (from `lab` to `run`), and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |

@@ -24,7 +24,7 @@ pub fn compare(options: &CompareOptions) -> Exit {
     }
 }
 
-/// `--fail-if`: the runs against a baseline, or against a number.
+/// `--fail-if`: compares the runs with a baseline or a fixed number.
 fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, ReportError> {
     let read = |paths: &[String]| Comparison::read(paths, options.filter.as_deref());
     let (base, own) = match (&options.baseline, &options.paths[..]) {
@@ -97,7 +97,7 @@ fn exported(
     is_pivot: bool,
     format: ExportFormat,
 ) -> Result<Exit, ReportError> {
-    // The comparison on the screen says so in its first line.
+    // The comparison on the screen already says this in its first line.
     for words in comparison.warning().into_iter().chain(comparison.builds()) {
         print_stderr(&format!("warning: {words}\n"));
     }

@@ -1,4 +1,5 @@
-//! `mpirun -n 2 runner devices --measure`: what sums over the processes of a job take, and the link that this tells of.
+//! `mpirun -n 2 runner devices --measure`: measures how long sums over the processes of a job take, and
+//! derives the network link's rate and latency.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -15,17 +16,17 @@ use crate::{
     units,
 };
 
-/// Elements of a sum, and how often it is repeated.
+/// Sizes of a sum in elements, with the number of repetitions.
 const SIZES: [(usize, usize); 6] =
     [(1, 2000), (1 << 10, 2000), (1 << 14, 1000), (1 << 18, 100), (1 << 20, 40), (1 << 22, 10)];
 
-/// From this factor between a sum's time and the link's on, the measurement is called noisy.
+/// The measurement is called noisy if a sum's time differs from the link's prediction by this factor.
 const MOST_DOUBT: f64 = 2.0;
 
-/// Sums that are not counted.
+/// Number of sums before measuring.
 const WARM_UP: usize = 5;
 
-/// Measures among the processes that were started with this one; rank 0 prints.
+/// Measures among the processes started together with this one; rank 0 prints.
 pub fn measure(launched: Launched) -> Exit {
     let signal = Arc::<AtomicUsize>::default();
     let world = match ProcessGroup::join(launched, &signal) {
@@ -43,7 +44,8 @@ pub fn measure(launched: Launched) -> Exit {
     run::leave(&world, exit)
 }
 
-/// The median time of each size, and the part of it that is messages: what this process alone takes for it is taken off.
+/// For each size, the median time, and the part of it spent on messages: the time minus what this process
+/// alone needs.
 fn sums(world: &Arc<ProcessGroup>) -> Result<Vec<[f64; 2]>, CollectiveError> {
     let mut sum = RankSum::new(world, world.limit());
     let mut all = Vec::new();
@@ -83,7 +85,7 @@ fn page(world: &ProcessGroup, times: &[[f64; 2]]) -> String {
     }
 }
 
-/// What is added where the sums in between do not take what the link says.
+/// A remark for the case that the link does not explain the times of all sizes.
 fn doubt(link: Link, processes: usize, times: &[[f64; 2]]) -> String {
     let factor = |((len, _), [_, remote]): (&(usize, usize), &[f64; 2])| {
         let ratio = remote / link.seconds(Traffic::new(*len, processes));

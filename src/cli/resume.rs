@@ -1,4 +1,4 @@
-//! `--resume RUN` and `--resume auto`: which run goes on, and whether its spec lets it.
+//! `--resume RUN` and `--resume auto`: which run to resume, and whether its spec allows that.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use crate::{
     units,
 };
 
-/// What the command line asks for.
+/// What the command line asks to resume.
 ///
 /// # Errors
-/// The path leads to no run; the error has been printed.
+/// The path leads to no run; the error was printed.
 pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     let is_run = options.resume.as_deref().is_some_and(|run| run != AUTO);
     if let Some(spec) = options.run.words.iter().find(|word| is_run && word.ends_with(".toml")) {
@@ -24,7 +24,7 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     match options.resume.as_deref() {
         None => Ok(Resume::No),
         Some(AUTO) => Ok(Resume::Auto),
-        // Also one that lost its table.
+        // Also a sweep whose table was lost.
         Some(path) if Path::new(path).join("sweep.toml").is_file() => {
             Ok(Resume::Sweep(RunDir::existing(named(path.into()))))
         }
@@ -39,13 +39,14 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     }
 }
 
-/// A folder that is called by a name, not by dots.
+/// The folder under its own name if the path is `.` or `..`.
 fn named(folder: PathBuf) -> PathBuf {
     let is_named = folder.file_name().is_some();
     if is_named { folder } else { folder.canonicalize().unwrap_or(folder) }
 }
 
-/// The overrides of a run that goes on. Other devices may not have the engine that its spec names: the plan picks one.
+/// The overrides for resuming a run. With other devices, the engine in its spec may not be available, so the
+/// plan chooses one.
 pub fn overrides(words: &[String]) -> Vec<String> {
     let sets = |key: &str| words.iter().any(|word| word.split_once('=').is_some_and(|(own, _)| own == key));
     let others = ["devices.num_gpus", "devices.use", "devices.on_missing"].into_iter().any(sets);
@@ -53,10 +54,10 @@ pub fn overrides(words: &[String]) -> Vec<String> {
     words.iter().cloned().chain(engine).collect()
 }
 
-/// Whether what was read may go on.
+/// Checks whether the loaded spec may be resumed.
 ///
 /// # Errors
-/// The error has been printed.
+/// It may not; the error was printed.
 pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
     let is_sweep = match loaded {
         Loaded::Train(experiment) => experiment.is_sweep(),
@@ -90,8 +91,8 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
     Err(Exit::Refused)
 }
 
-/// Keys that may change when a run goes on: how long it lasts, what is recorded, where it runs, and where its data lie, which
-/// must be the data of before.
+/// Keys that may change when a run is resumed: how long it lasts, what is recorded, where it runs, and where
+/// its data is (which must be the same data).
 const MAY_CHANGE: [&str; 29] = [
     "description",
     "data.csv.path",
@@ -124,7 +125,7 @@ const MAY_CHANGE: [&str; 29] = [
     "logging.system_every_s",
 ];
 
-/// Whether a run of the old spec may go on with the new one.
+/// Checks whether a run of the old spec may continue with the new one.
 fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
     let Some(old) = old.trials.first() else { return Ok(()) };
@@ -155,7 +156,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     Err(Exit::Refused)
 }
 
-/// `--virtual-gpus` of what goes on.
+/// The `--virtual-gpus` of the run to resume.
 pub fn virtual_gpus(resume: &Resume) -> Option<u32> {
     match resume {
         Resume::Run(folder) => virtual_gpus_of(folder),

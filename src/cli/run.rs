@@ -46,7 +46,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     }
 }
 
-/// Runs the command, alone or with the other processes of `world`.
+/// Runs the command, alone or with the other processes in `world`.
 fn run_joined(
     start: &StartOptions,
     arguments: &[OsString],
@@ -74,7 +74,8 @@ fn run_joined(
         return exit;
     }
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
-    // A trial that a signal ends resumes where it was; what measures the machine would begin anew.
+    // A training interrupted by a signal resumes where it was; an experiment that measures the machine would
+    // start over.
     let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
     stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues);
     let process = Process {
@@ -109,7 +110,7 @@ fn run_joined(
     }
 }
 
-/// Runs what was read. Another rank than the first serves it, and has nothing to close.
+/// Runs what was loaded. A rank other than 0 serves it and has nothing to close.
 fn run_loaded(
     loaded: &Loaded,
     mut process: Process,
@@ -138,7 +139,8 @@ fn run_loaded(
     }
 }
 
-/// How many trials run side by side. Where all use GPUs, and share none, there are GPUs for so many.
+/// Number of trials that run side by side. If all of them use GPUs and do not share them, the GPUs limit this
+/// number.
 fn side_by_side(jobs: Jobs, experiment: &Experiment, machine: &Machine, process: &Process) -> usize {
     let devices = experiment.trials.iter().filter_map(|trial| choose(&trial.spec.devices, machine).ok());
     let gpus = devices.map(|devices| devices.used.iter().filter_map(|device| device.gpu()).count());
@@ -164,7 +166,7 @@ fn verbosity(start: &StartOptions) -> Verbosity {
     }
 }
 
-/// Those of the machine, or of what Slurm gave the task.
+/// The machine's threads, or those that Slurm gave to the task.
 fn available_threads(start: &StartOptions) -> usize {
     let all = start.run.thread_count();
     let given = (start.launch.slurm_task && start.run.threads.is_none()).then(slurm_cpus).flatten();
@@ -179,7 +181,7 @@ fn role(start: &StartOptions) -> Role {
     }
 }
 
-/// Plans all trials, then runs them, or has a cluster run them.
+/// Plans all trials, then runs them or lets a cluster run them.
 fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &StartOptions) -> Ended {
     match session.prepare(machine) {
         Ok(prepared) if start.launch.launcher.is_some() => {
@@ -191,7 +193,7 @@ fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &Star
     }
 }
 
-/// Prints what became of a sweep.
+/// Prints how a sweep ended.
 fn close(Ended { exit, folder, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
@@ -210,13 +212,13 @@ fn close(Ended { exit, folder, .. }: Ended, start: &StartOptions) -> Exit {
     })
 }
 
-/// The folder that a spec is in.
+/// The folder that contains a spec.
 fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Columns of the terminal, or of a page where there is none.
+/// Width of the terminal in columns, or of a page if there is none.
 pub fn terminal_width() -> u16 {
     terminal_size::terminal_size_of(std::io::stdout()).map_or(120, |(width, _)| width.0)
 }

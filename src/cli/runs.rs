@@ -1,4 +1,4 @@
-//! `runner list`, `latest`, `show`, `diff`: finding a run, and reading it.
+//! `runner list`, `latest`, `show`, `diff`: find runs and show them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! The answer of a comparison on the screen: which setting is best, whether it is known to be, and a table, best first.
+//! The answer of a comparison, for the screen: which setting is best, how certain that is, and a table, best
+//! first.
 
 use std::fmt::Write;
 
@@ -19,11 +20,11 @@ use super::{
 };
 use crate::{host::escape_line, units};
 
-/// Numbers in a list of runs.
+/// Maximum run numbers in a list.
 const MOST_NUMBERS: usize = 8;
 
 impl Comparison {
-    /// The best setting of each task with a table below, for a terminal of `width` columns.
+    /// For each task its best setting, with a table below, for a terminal of `width` columns.
     ///
     /// # Errors
     /// The question names a column that no run has.
@@ -35,11 +36,11 @@ impl Comparison {
             text += &self.verdict(ranking, width);
             text += &self.best_run(ranking);
             text += &self.better_stopped(ranking);
-            let _ = write!(text, "\n{}", self.ranked_table(ranking, question, width)?); // a String takes every write
+            let _ = write!(text, "\n{}", self.ranked_table(ranking, question, width)?); // cannot fail
             text += &notes(ranking);
             text += &self.uneven(ranking);
             text += &self.left_out(ranking);
-            // Folded axes would be taken for seeds.
+            // Folded axes could be mistaken for seeds.
             if question.by.is_empty() {
                 text += &effects(ranking);
             }
@@ -55,7 +56,8 @@ impl Comparison {
         Ok(apart + space + &sections.join("\n"))
     }
 
-    /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from #15 (...)`.
+    /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from
+    /// #15 (...)`.
     pub(super) fn verdict(&self, ranking: &Ranking, width: u16) -> String {
         let Ranking { metric, settings, .. } = ranking;
         let Some(best) = settings.first() else {
@@ -72,7 +74,7 @@ impl Comparison {
         let count =
             if best.samples.len() > 1 { format!(", n {}", best.samples.len()) } else { String::new() };
         if settings.len() == 1 && best.samples.len() > 1 {
-            // The value is the mean of all, none of which is it.
+            // The value is the mean over all folded combinations, none of which has exactly this value.
             return format!("{value}{count}; best: {name}\n");
         }
         let answer = format!("best: {name}, {value}{count}");
@@ -84,12 +86,12 @@ impl Comparison {
         format!("{answer}{}{doubt}\n", if fits { "; " } else { ";\n  " })
     }
 
-    /// Whether the best setting is known to be the best.
+    /// How certain it is that the best setting is the best.
     fn doubt(&self, ranking: &Ranking) -> String {
         let apart = |setting: &Candidate| {
             let Some(difference) = setting.difference else { return String::new() };
             let kind = if difference.is_paired { "paired difference" } else { "difference" };
-            // An interval of this difference alone may say another thing than p, which is of all pairs.
+            // An interval for this difference alone could contradict p, which is corrected for all pairs.
             let p = setting.p.map(|p| format!(", p {}", p_value(p))).unwrap_or_default();
             format!(" ({kind} {}{p})", signed(&ranking.metric, difference.mean))
         };
@@ -129,7 +131,7 @@ impl Comparison {
         words.join("; ")
     }
 
-    /// The names of its specs, above one of several tasks.
+    /// The name of the task's specs, as a heading if there are several tasks.
     pub(super) fn task_name(&self, ranking: &Ranking) -> String {
         let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
         let names = distinct(places.filter_map(|&place| self.runs[place].axis("name")));
@@ -178,7 +180,7 @@ impl Comparison {
         Ok(grid::table(&columns, keys, width) + &more(&shown, ranking.settings.len(), "setting"))
     }
 
-    /// Number, keys, count, value with interval, difference to the best.
+    /// Columns: number, keys, count, value with interval, difference from the best.
     pub(super) fn columns_of(&self, ranking: &Ranking, shown: &[&Candidate]) -> Vec<Column> {
         let numbers = |title: &str, cell: &dyn Fn(&Candidate) -> String| {
             Column::of_numbers(title, shown.iter().map(|setting| cell(setting)))
@@ -213,13 +215,13 @@ impl Comparison {
         columns
     }
 
-    /// Settings that lack what others have.
+    /// Lists settings that lack seeds, folds or combinations that others have.
     pub(super) fn uneven(&self, ranking: &Ranking) -> String {
         let mut text = String::new();
         let mut say = |what: &str, settings: &mut dyn Iterator<Item = &Candidate>| {
             let numbers: Vec<usize> = settings.map(|setting| self.number(setting.places[0])).collect();
             if !numbers.is_empty() {
-                let _ = writeln!(text, "  {what}: #{}", units::numbers(&numbers)); // a String takes every write
+                let _ = writeln!(text, "  {what}: #{}", units::numbers(&numbers)); // cannot fail
             }
         };
         let all = || ranking.settings.iter();
@@ -236,7 +238,7 @@ impl Comparison {
         text
     }
 
-    /// Runs without a place in the table, by how they ended.
+    /// Lists runs that are not in the table, by how they ended.
     pub(super) fn left_out(&self, ranking: &Ranking) -> String {
         let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
         let word = |(status, places): &(&str, Vec<usize>)| {
@@ -262,7 +264,7 @@ impl Comparison {
     }
 }
 
-/// A line on those of `all` that are not shown.
+/// A line about those of `all` that are not shown.
 pub(super) fn more<T>(shown: &[T], all: usize, what: &str) -> String {
     match all - shown.len() {
         0 => String::new(),
@@ -287,7 +289,7 @@ fn signed(metric: &Metric, value: f64) -> String {
     format!("{sign}{}", metric.word(value))
 }
 
-/// Which axis matters.
+/// Which axis matters, as text.
 fn effects(ranking: &Ranking) -> String {
     if !has_effects(ranking) {
         return String::new();

@@ -1,25 +1,25 @@
-//! Which axis matters: the analysis of variance of a complete grid.
+//! Which axis matters: an analysis of variance over a complete grid.
 
 use super::{
     grouping::{distinct, grouped},
     ranking::{Candidate, Ranking},
 };
 
-/// An axis of a grid.
+/// The effect of one axis of a grid.
 pub(super) struct Effect {
     /// Its share of the variance.
     pub(super) share: f64,
-    /// Its values, with the mean of the metric over everything else.
+    /// Its values, each with the mean of the metric over everything else.
     pub(super) levels: Vec<(String, f64)>,
 }
 
-/// The shares of the variance of a metric's values.
+/// How the variance of a metric is divided.
 pub(super) struct Effects {
     /// By axis, in the order of the ranking's keys.
     pub(super) axes: Vec<Effect>,
-    /// What axes do together beyond what each does.
+    /// The share due to combinations of axes, beyond the effects of each.
     pub(super) interaction: f64,
-    /// What is left within settings; none without repeats.
+    /// The share within settings; `None` without repeats.
     pub(super) seeds: Option<f64>,
 }
 
@@ -30,7 +30,7 @@ impl Effects {
         let settings = &ranking.settings;
         let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
         let levels = |key: usize| distinct(settings.iter().map(|setting| setting.values[key].clone()));
-        // Settings that were drawn may have a product of levels that no integer holds.
+        // For sampled settings, the product of the numbers of levels may overflow.
         let counts: Vec<usize> = (0..ranking.keys.len()).map(|key| levels(key).len()).collect();
         let cells = counts.iter().copied().fold(1, usize::saturating_mul);
         let count = settings.first().map_or(0, |setting| setting.samples.len());
@@ -39,7 +39,7 @@ impl Effects {
                 "settings with the same values ran on several machines, or are of several specs".to_owned()
             );
         }
-        // No two have a value of a key that was drawn.
+        // If an axis was sampled, no two settings share a value of it.
         let is_drawn = cells > settings.len() && counts.contains(&settings.len());
         if settings.len() * 2 < cells || is_drawn {
             return Err("the settings are no grid".to_owned());
@@ -77,7 +77,7 @@ impl Effects {
     }
 }
 
-/// Whether there is something to tell apart: several axes, or one and repeats.
+/// Whether there is something to compare: several axes, or one with repeats.
 pub(super) fn has_effects(ranking: &Ranking) -> bool {
     let settings = &ranking.settings;
     let repeated = settings.iter().any(|setting| setting.samples.len() > 1);

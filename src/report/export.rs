@@ -1,4 +1,4 @@
-//! A comparison as data: one row per run, axes as columns.
+//! A comparison as data: one row per run, with axes as columns.
 
 use serde_json::{Value, json};
 
@@ -16,24 +16,24 @@ use super::{
 };
 use crate::record::{Lines, summary_columns};
 
-/// The column of an export of times: what a run trained, without its start.
+/// The column of an export of times: the time in the training loop, without start-up.
 const TIME: &str = "train_s";
 
 /// The formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Every figure as written in the run's files; an empty cell is not known.
+    /// Every figure as written in the run's files; an empty cell means unknown.
     Csv,
-    /// An array of objects; `null` is not known.
+    /// An array of objects; `null` means unknown.
     Json,
-    /// The table of the screen, in GitHub's Markdown.
+    /// The same table as on the screen, in GitHub's Markdown.
     Md,
     /// The same, for LaTeX.
     Latex,
 }
 
 impl Comparison {
-    /// The comparison in a format for other programs: a row for each run.
+    /// The comparison in a format for other programs, with a row per run.
     pub fn export(&self, format: Format) -> String {
         match format {
             Format::Csv | Format::Json => written(&self.data(), format),
@@ -41,7 +41,7 @@ impl Comparison {
         }
     }
 
-    /// A Parquet file of the runs, or of the settings of a question that has keys.
+    /// A Parquet file of the runs, or of the settings if the question has keys.
     ///
     /// # Errors
     /// The question names a column that no run has, or the program was built without Parquet.
@@ -53,8 +53,8 @@ impl Comparison {
         parquet::table(&columns)
     }
 
-    /// The settings of a question, folded over everything but its keys: as data a row for each, as text the table of the
-    /// screen for each task.
+    /// The settings of a question, folded over everything except its keys. In data formats there is a row per
+    /// setting; in text formats the same table as on the screen, per task.
     ///
     /// # Errors
     /// The question names a column that no run has.
@@ -78,7 +78,7 @@ impl Comparison {
         Ok(rankings.iter().map(table).collect::<Vec<_>>().join("\n"))
     }
 
-    /// Times of training, a result for each configuration, as hyperfine writes those of commands.
+    /// Training times in the JSON format of hyperfine, with a result per configuration.
     pub fn export_times(&self) -> String {
         let result = |configuration: &Configuration| {
             let run = configuration.first(&self.runs);
@@ -129,7 +129,7 @@ impl Comparison {
         columns.all()
     }
 
-    /// A column per figure of a run.
+    /// One column per figure of a run.
     fn data(&self) -> Vec<Column> {
         let mut columns = Columns::new(&self.runs);
         columns.words("path", |run| run.path.clone());
@@ -161,7 +161,7 @@ impl Comparison {
         columns.all()
     }
 
-    /// Steps per second over those of the base: beside rows per second where batches differ.
+    /// Steps per second relative to the base run; shown beside rows per second if batch sizes differ.
     fn steps_ratio(&self, run: &Run, base: usize) -> Option<String> {
         let base = self.runs.get(base)?.number("steps_per_s")?;
         Some((run.number("steps_per_s")? / base).to_string())
@@ -210,7 +210,7 @@ fn markdown(columns: &[Column], rows: usize) -> String {
     text
 }
 
-/// A `tabular` with the rules of the package `booktabs`.
+/// A `tabular` with the rules of the LaTeX package `booktabs`.
 fn latex(columns: &[Column], rows: usize) -> String {
     let safe = |cell: &String| -> String {
         let escaped = |c: char| match c {
@@ -231,7 +231,7 @@ fn latex(columns: &[Column], rows: usize) -> String {
     )
 }
 
-/// A cell by what it looks like: nothing, a truth, a number, a word.
+/// Guesses a cell's JSON type from its text: null, boolean, number or string.
 fn json_value(column: &str, cell: String) -> Value {
     if cell.is_empty() {
         return Value::Null;

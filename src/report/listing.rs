@@ -1,4 +1,4 @@
-//! The runs and sweeps of a folder, a line each; one run in figures; two runs side by side.
+//! Lists the runs and sweeps of a folder, one per line; shows one run in detail, or two side by side.
 
 use std::path::PathBuf;
 
@@ -27,33 +27,33 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The run that stands for it: the best by what all monitor, else the first.
+    /// The run that represents it: the best if all monitor the same metric, otherwise the first.
     pub(super) fn best(&self) -> &Run {
-        // As `compare` ranks them: what ended otherwise counts where nothing finished.
+        // Ranked as by `compare`: runs that ended otherwise only count if none finished.
         let has_finished = self.has_finished();
         let counts = |run: &&Run| !has_finished || run.status == FINISHED;
         let best = self.runs.iter().filter(counts).min_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.filter(|_| self.monitor().is_some()).unwrap_or(&self.runs[0])
     }
 
-    /// Whether a run of it has finished with a value.
+    /// Whether one of its runs finished with a value.
     pub(super) fn has_finished(&self) -> bool {
         self.runs.iter().any(|run| run.status == FINISHED && cost(run).is_finite())
     }
 
-    /// What its runs are judged by; `None` where that is not one metric.
+    /// The metric its runs are judged by; `None` if they differ.
     pub(super) fn monitor(&self) -> Option<&str> {
         let mut judged = self.runs.iter().filter(|run| run.learned(run.monitor()).is_some());
         let monitor = judged.next().unwrap_or(&self.runs[0]).monitor();
         judged.all(|run| run.monitor() == monitor).then_some(monitor)
     }
 
-    /// The value of its best run, of which less is better; infinite where no run has one.
+    /// The cost of its best run (lower is better); infinite if no run has a value.
     pub(super) fn cost(&self) -> f64 {
         if self.monitor().is_some() { cost(self.best()) } else { f64::INFINITY }
     }
 
-    /// Whether it did not end by itself, and `--resume` takes it up where it was.
+    /// Whether it was interrupted, so that `--resume` can continue it.
     pub(super) fn can_be_resumed(&self) -> bool {
         let is_open = |run: &Run| {
             let is_cut = [UNFINISHED, "interrupted", "waiting"].contains(&&*run.status);
@@ -63,7 +63,7 @@ impl Entry {
         self.runs.iter().any(is_open)
     }
 
-    /// Its tags, and those of its trials.
+    /// Its own tags and those of its trials.
     pub(super) fn tags(&self) -> Vec<&str> {
         distinct(self.runs.iter().flat_map(|run| &run.tags).map(String::as_str))
     }
@@ -93,13 +93,13 @@ fn cost(run: &Run) -> f64 {
     value.filter(|value| !value.is_nan()).map_or(f64::INFINITY, |value| sign * value)
 }
 
-/// What `list` shows.
+/// The options of `list`.
 pub struct ListRequest<'a> {
-    /// As `compare` takes it.
+    /// Paths as for `compare`.
     pub path: &'a str,
-    /// Only runs, and sweeps with a trial, for which this holds.
+    /// Only runs, and sweeps with a trial, that pass this filter.
     pub filter: Option<&'a str>,
-    /// A column; else the newest stand last.
+    /// A column to sort by; by default the newest come last.
     pub sort: Option<&'a str>,
     /// One JSON array instead of a table.
     pub json: bool,
@@ -184,7 +184,7 @@ pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
 }
 
 impl Comparison {
-    /// Figures of few runs, a column each, and their folders.
+    /// Figures of a few runs, one column each, and their folders.
     pub fn figures(&self) -> String {
         let folders: String = self.runs.iter().map(|run| format!("{}\n", escape_line(&run.path))).collect();
         let reasons = self.runs.iter().filter(|run| !run.reason.is_empty());

@@ -1,4 +1,4 @@
-//! Two groups of runs, setting by setting: matched by the axes that both have.
+//! Compares two groups of runs setting by setting, matched by the axes that both have.
 
 use super::{
     ReportError,
@@ -14,14 +14,14 @@ use super::{
 };
 use crate::units;
 
-/// Folds all runs where no axis is shared: those that are ranked have finished.
+/// If no axis is shared, folds all runs: every ranked run has the same status.
 const EVERYTHING: &str = "status";
 
-/// Settings that two groups share.
+/// The settings that two groups have in common.
 pub(super) struct Matched {
     pub(super) keys: Vec<String>,
     pub(super) pairs: Vec<Pair>,
-    /// Settings of the baseline that were run, and of which no run can be ranked.
+    /// Settings of the baseline that were run but have no run that can be ranked.
     pub(super) lost: Vec<Candidate>,
 }
 
@@ -29,12 +29,12 @@ pub(super) struct Matched {
 pub(super) struct Pair {
     pub(super) own: Candidate,
     pub(super) base: Candidate,
-    /// The first less the second.
+    /// The first group minus the second.
     pub(super) difference: MeanDifference,
 }
 
 impl Pair {
-    /// Why its difference has no interval.
+    /// Why there is no interval for the difference.
     pub(super) fn too_few(&self) -> &'static str {
         match self.own.samples.len().max(self.base.samples.len()) {
             1 => "one run each: no interval",
@@ -44,7 +44,7 @@ impl Pair {
 }
 
 impl Matched {
-    /// Matches settings by the keys of `by`, or by the axes that both groups have where there are none.
+    /// Matches settings by the keys of `by`, or, if there are none, by the axes that both groups have.
     ///
     /// # Errors
     /// A key of `by` is unknown, or no setting is shared.
@@ -70,7 +70,7 @@ impl Matched {
             let places: Vec<usize> = (0..comparison.runs.len()).collect();
             Ok(Ranking::new(comparison, &places, metric, &keys)?.settings)
         };
-        // A table's short name depends on the tables beside it.
+        // A table's short name depends on the other tables of its group, so compare values as written.
         let written = |comparison: &Comparison, setting: &Candidate| -> Vec<String> {
             let run = &comparison.runs[setting.places[0]];
             let value = |(key, value): (&String, &String)| run.table(key).unwrap_or(value).to_owned();
@@ -101,7 +101,7 @@ impl Matched {
         Ok(Self { keys, pairs, lost })
     }
 
-    /// `lr 0.01 width 32`; nothing where no axis is shared.
+    /// `lr 0.01 width 32`; empty if no axis is shared.
     pub(super) fn name(&self, pair: &Pair) -> String {
         self.words(&pair.own.values)
     }
@@ -114,7 +114,7 @@ impl Matched {
     }
 }
 
-/// The second group against the first, for a terminal of `width` columns.
+/// The second group compared with the first, for a terminal of `width` columns.
 ///
 /// # Errors
 /// No run has the metric, or no setting is shared.

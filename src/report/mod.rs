@@ -1,4 +1,4 @@
-//! Tables and comparisons of run folders. Reads files only, never live objects.
+//! Tables and comparisons of run folders. Reads only files, never live objects.
 
 mod answer;
 mod best;

@@ -1,4 +1,4 @@
-//! What the intervals and p-values of a ranking are, below its table.
+//! Notes below a ranking's table, which explain its intervals and p-values.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::units;
 
-/// What the table's intervals and p-values are.
+/// Explains the table's intervals and p-values.
 pub(super) fn notes(ranking: &Ranking) -> String {
     let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
     let mut text = match ranking.metric.is_last {
@@ -36,7 +36,7 @@ pub(super) fn notes(ranking: &Ranking) -> String {
             text += ", differences of means [95 %, Student]";
         }
         let pairs = units::counted(ranking.pairs as u64, "pair");
-        let _ = write!(text, "; p by Holm, {pairs}"); // a String takes every write
+        let _ = write!(text, "; p by Holm, {pairs}"); // writing to a String cannot fail
         let is_apart = |setting: &&Candidate| {
             let interval = setting.difference.and_then(|difference| difference.interval);
             interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)

@@ -1,4 +1,4 @@
-//! `--sort` and `--top`: which lines of a table are shown, in what order.
+//! `--sort` and `--top`: which lines of a table are shown, and in what order.
 
 use super::{
     ReportError,
@@ -8,20 +8,20 @@ use super::{
     statistics::Estimate,
 };
 
-/// What is asked of a comparison.
+/// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Ranks by it; else by what the runs are judged by.
+    /// The metric to rank by; by default what the runs are judged by.
     pub metric: Option<String>,
-    /// Orders the table by a column, descending behind a `-`.
+    /// A column to sort by; descending with a leading `-`.
     pub sort: Option<String>,
-    /// Lines of a table.
+    /// Maximum number of lines in a table.
     pub top: usize,
-    /// Folds over everything but these keys.
+    /// Folds over everything except these keys.
     pub by: Vec<String>,
 }
 
-/// Lines of a table where `--top` names no other number.
+/// Lines of a table without `--top`.
 pub const TOP: usize = 20;
 
 impl Default for Question {
@@ -30,7 +30,7 @@ impl Default for Question {
     }
 }
 
-/// Figures shown beside the metric where there is room, and their titles.
+/// Figures shown beside the metric if there is room, with their titles.
 pub(super) const BESIDE: [(&str, &str); 4] = [
     ("validation.accuracy", "accuracy"),
     ("validation.loss", "loss"),
@@ -39,7 +39,8 @@ pub(super) const BESIDE: [(&str, &str); 4] = [
 ];
 
 impl Comparison {
-    /// Which lines of a table are shown, in what order; each line has runs, whose median counts.
+    /// Which lines of a table are shown, in order. Each line has several runs, whose median is used for
+    /// sorting.
     ///
     /// # Errors
     /// The question names a column that no run has.
@@ -72,7 +73,8 @@ impl Comparison {
 }
 
 impl Ranking {
-    /// The settings that a question shows, where it orders them by the title of a column that is of settings, not of runs.
+    /// The settings in order, if the question sorts by the title of a column that belongs to settings, not to
+    /// runs.
     pub(super) fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
         let sort = question.sort.as_deref()?;
         let (is_descending, word) = sort.strip_prefix('-').map_or((false, sort), |word| (true, word));

@@ -11,10 +11,10 @@ use super::{
 };
 
 impl Comparison {
-    /// A table for each task: a row for each value of the first key of the question, a column for each of the second.
+    /// A table for each task: a row per value of the question's first key, a column per value of the second.
     ///
     /// # Errors
-    /// A key is unknown, or there are not two.
+    /// A key is unknown, or there are not exactly two.
     pub fn pivot(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let mut sections: Vec<String> =
             self.judged_apart(question).map(|words| format!("{words}\n")).into_iter().collect();
@@ -36,7 +36,7 @@ impl Comparison {
 }
 
 impl Ranking {
-    /// A row for each value of its first key, a column for each of its second.
+    /// A row per value of the first key, a column per value of the second.
     pub(super) fn pivot(&self) -> Vec<Column> {
         let values = |key: usize| {
             let mut values = distinct(self.settings.iter().map(|setting| setting.values[key].as_str()));

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::spec::short_values;
 
-/// Reads the runs of each that was found; unreadable ones become damaged rows, and `fault` keeps the first error.
+/// Reads the runs of each run or sweep found. Unreadable ones become damaged rows, and `fault` keeps the
+/// first error.
 pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<Vec<Run>> {
     let folder = |found: &Found| if let Found::Run(folder) = found { Some(folder.clone()) } else { None };
     let alone: Vec<_> = found.iter().filter_map(folder).collect();
@@ -29,7 +30,7 @@ pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<
     all
 }
 
-/// Calls the values of axes that are tables by their keys, so that these runs stay apart.
+/// Gives values that are tables short names, by their keys, such that the runs stay distinguishable.
 fn call_short(runs: &mut [&mut Run]) {
     let axes: BTreeSet<&String> = runs
         .iter()
@@ -49,7 +50,7 @@ fn call_short(runs: &mut [&mut Run]) {
     }
 }
 
-/// Reads a sweep's trials in order; unreadable ones become damaged rows, and `fault` keeps the first error.
+/// Reads a sweep's trials in order. Unreadable ones become damaged rows, and `fault` keeps the first error.
 pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let mut runs = tagged(folder, fault)?;
     call_short(&mut runs.iter_mut().collect::<Vec<_>>());
@@ -102,7 +103,8 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
             continue;
         }
         run.twin = (cell(status) == SAME_AS).then_some(run_folder);
-        // A trial may have gone on since, by itself or past its rung; a fault of its recording is known here alone.
+        // A trial may have continued since, by itself or past its rung. Only this row knows about an error in
+        // recording it.
         let went_on = match run.figure("status") {
             Some(own) => own != cell(status) && cell(status) != "failed",
             None => is_open(&run) && ["waiting", STOPPED].contains(&cell(status)),
@@ -116,7 +118,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         }
         runs.push(run);
     }
-    // A row may lag behind its trial.
+    // The table may be older than a trial's folder.
     for begun in unlisted(folder, &listed, &axes, fault)? {
         let row = runs.iter_mut().find(|run| run.status == PLANNED && run.trial == begun.trial);
         match row {
@@ -135,7 +137,8 @@ fn is_open(run: &Run) -> bool {
     [UNFINISHED, RUNNING].contains(&&*run.status)
 }
 
-/// Processes that share a sweep may list a path as it was written, or in full.
+/// Processes that share a sweep may list a path as written or as an absolute path; uses the written form for
+/// all.
 fn call_paths_as_written(runs: &mut [Run]) {
     let axes = runs.first().map_or_else(Vec::new, |run| run.axes.clone());
     let is_full = |value: &str| value.starts_with('/');
@@ -149,7 +152,7 @@ fn call_paths_as_written(runs: &mut [Run]) {
         let values: BTreeSet<String> =
             runs.iter().filter_map(|run| run.axis(axis).map(str::to_owned)).collect();
         let (full, written): (Vec<_>, Vec<_>) = values.iter().partition(|value| is_full(value));
-        // Where several end alike nobody knows which was meant.
+        // If several paths have the same ending, it is unknown which one was meant.
         let meant = |own: &&String| {
             let end = plain(own);
             let mut alike = full.iter().filter(|full| Path::new(full).ends_with(&end));
@@ -166,7 +169,7 @@ fn call_paths_as_written(runs: &mut [Run]) {
     }
 }
 
-/// Trials that started and have no row: the sweep still runs, or was killed.
+/// Trials that were started but have no row: the sweep is still running, or was killed.
 fn unlisted(
     folder: &Path,
     listed: &HashSet<String>,

@@ -1,9 +1,11 @@
-//! Sessions: the trials of an experiment are prepared, run by the engine, and recorded in run folders.
+//! Sessions: prepares the trials of an experiment, runs them with the engine, and records them in run
+//! folders.
 
 // Tests may be tables.
 #![cfg_attr(test, allow(clippy::too_many_lines))]
 
-// `missing_docs` is allowed where only this project is the user: there a name that says enough has no doc.
+// `missing_docs` is allowed where only this project is the user: there an item whose name says enough has no
+// doc.
 #[allow(missing_docs)]
 pub mod lab;
 #[allow(missing_docs)]

@@ -357,7 +357,7 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// None for one that is no text.
+    /// `None` for a format that is not text.
     pub fn format(self) -> Option<Format> {
         match self {
             Self::Csv => Some(Format::Csv),

@@ -1,4 +1,4 @@
-//! What a sweep's axes do: each one alone, two of them together, all of them at once.
+//! The effect of a sweep's axes: each alone, two together, and all at once.
 
 use super::{
     Content,
@@ -18,14 +18,14 @@ use crate::{
     units,
 };
 
-/// Axes that are drawn: they stand side by side.
+/// Maximum axes drawn side by side.
 const MOST_AXES: usize = 8;
 
-/// Rows, and columns, of a heat map.
+/// Maximum rows, and columns, of a heat map.
 const MOST_CELLS: usize = 24;
 
 impl Content<'_> {
-    /// Adds what is known of the axes of a ranking.
+    /// Adds what is known about the axes of a ranking.
     pub(super) fn axes(&mut self, html: &mut Html, ranking: &Ranking) {
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         let names = short(&keys);
@@ -87,7 +87,7 @@ impl Content<'_> {
         }
     }
 
-    /// Each setting's value over those of an axis, and the means of these.
+    /// Each setting's value over the values of an axis, with the means per value.
     fn main_effect(
         &mut self,
         html: &mut Html,
@@ -126,7 +126,7 @@ impl Content<'_> {
         self.figure(html, (&format!("effect-{name}"), &title, &label), drawing);
     }
 
-    /// The metric by two axes, folded over the others.
+    /// A heat map of the metric over two axes, folded over the others.
     fn heat_map(&mut self, html: &mut Html, ranking: &Ranking, by: [&str; 2]) {
         let metric = &ranking.metric;
         let places = ranking.settings.iter().flat_map(|setting| setting.places.iter().copied());
@@ -155,7 +155,7 @@ impl Content<'_> {
         );
     }
 
-    /// The metric over two axes whose values were drawn: as good as no cell of a heat map would have a neighbour.
+    /// The metric over two sampled axes: in a heat map, hardly any cell would have a neighbour.
     fn scatter(&mut self, html: &mut Html, ranking: &Ranking, axes: [(usize, &str, &Scale); 2]) {
         let metric = &ranking.metric;
         let [(x, across, of_x), (y, up, of_y)] = axes;
@@ -163,7 +163,7 @@ impl Content<'_> {
         let frame = Frame::new(440.0, 320.0, to_x.clone(), to_y.clone());
         let shade = shades(ranking);
         let drawing = frame.draw([across, up], &frame.ticks(), |html| {
-            // The best is drawn last, above the others.
+            // Draw the best setting last, on top of the others.
             for setting in ranking.settings.iter().take(MOST_SETTINGS).rev() {
                 let number = |key: usize| setting.values[key].parse::<f64>().unwrap_or(f64::NAN);
                 let at = [frame.across(number(x)), frame.up(number(y))];
@@ -180,7 +180,7 @@ impl Content<'_> {
     }
 }
 
-/// From 0 for the worst value to 9 for the best.
+/// A function from values to shades: 0 for the worst value, 9 for the best.
 fn shades(ranking: &Ranking) -> impl Fn(f64) -> usize {
     let values = || ranking.settings.iter().map(|setting| setting.value);
     let (low, high) = ends(values()).unwrap_or((0.0, 1.0));

@@ -1,4 +1,4 @@
-//! Long readings that end soon after a signal.
+//! Makes long reads end soon after a signal.
 
 use std::{
     io::{self, Read},
@@ -8,12 +8,12 @@ use std::{
 /// Whether a signal has asked the process to end.
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Lets readings end. A signal handler may call it.
+/// Makes reads end. May be called from a signal handler.
 pub(super) fn interrupt() {
     IS_INTERRUPTED.store(true, Ordering::SeqCst);
 }
 
-/// To be asked between two pieces of a long reading.
+/// To be called between two pieces of a long read.
 ///
 /// # Errors
 /// A signal has asked the process to end.
@@ -22,11 +22,11 @@ pub fn check_interrupted() -> io::Result<()> {
 }
 
 fn check(is_interrupted: &AtomicBool) -> io::Result<()> {
-    // Not `ErrorKind::Interrupted`: those who meet it read again.
+    // Not `ErrorKind::Interrupted`: readers retry on that.
     if is_interrupted.load(Ordering::SeqCst) { Err(io::Error::other("ended by a signal")) } else { Ok(()) }
 }
 
-/// A reader whose every read asks first.
+/// A reader that checks for a signal before every read.
 pub struct Interruptible<R> {
     reader: R,
     is_interrupted: &'static AtomicBool,
@@ -49,10 +49,10 @@ impl<R: Read> Read for Interruptible<R> {
 mod tests {
     use super::*;
 
-    /// Not the flag of the process, whose other tests read too.
+    /// A separate flag: the process's own would affect other tests that read.
     static OWN: AtomicBool = AtomicBool::new(false);
 
-    /// Zeros without end; the third piece comes with a signal.
+    /// Endless zeros; a signal arrives with the third piece.
     struct Endless(u32);
 
     impl Read for Endless {

@@ -1,5 +1,5 @@
-//! `points.csv`: the points that a sampler drew, a row each. The file is replaced whole before a trial begins, so that
-//! `--resume` finds its values again.
+//! `points.csv`: the points that a sampler drew, one row each. The whole file is replaced before a trial
+//! begins, so that `--resume` finds its values again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use crate::{
 
 const FILE: &str = "points.csv";
 
-/// The points of a sweep whose sampler learns, as far as they are known.
+/// The points known so far, of a sweep with a sampler that learns from results.
 pub(super) struct Points<'e, S> {
     experiment: &'e Experiment<S>,
     folder: RunDir,
     all: BTreeMap<usize, Point>,
 }
 
-/// The number of a line that holds no point of the sweep.
+/// The number of a line that does not hold a point of the sweep.
 pub(super) struct BadLine(pub u64);
 
 impl<'e, S> Points<'e, S> {
-    /// The points that do not depend on results, and those that an earlier part of the sweep drew.
+    /// Reads the points that do not depend on results and those that an earlier part of the sweep drew.
     pub fn read(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<Self, BadLine> {
         let mut points = Self { experiment, folder: folder.clone(), all: BTreeMap::new() };
         if experiment.known == experiment.trials.len() {
@@ -34,12 +34,12 @@ impl<'e, S> Points<'e, S> {
         Ok(points)
     }
 
-    /// Takes over what was drawn before, or by other processes.
+    /// Adds points drawn earlier or by other processes.
     fn read_drawn(&mut self) -> Result<(), BadLine> {
         let experiment = self.experiment;
         self.all.split_off(&experiment.known);
         let text = read_text(&self.folder.file(FILE)).unwrap_or_default();
-        // A writer that was cut short leaves no end of its line.
+        // Ignore a last line without its end: its writer was interrupted.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut reader =
             csv::ReaderBuilder::new().flexible(true).has_headers(false).from_reader(whole.as_bytes());
@@ -60,7 +60,7 @@ impl<'e, S> Points<'e, S> {
         Ok(())
     }
 
-    /// Takes over what other processes have drawn.
+    /// Adds points that other processes have drawn.
     pub fn read_others(&mut self) -> Result<(), RecordError> {
         let path = Self::path(&self.folder);
         self.read_drawn()
@@ -80,7 +80,7 @@ impl<'e, S> Points<'e, S> {
         self.all.get(&trial)
     }
 
-    /// Draws a trial from the costs of the others, and writes it down.
+    /// Draws a trial given the costs of the others, and writes it to the file.
     pub fn draw(&mut self, trial: usize, costs: &[Option<f64>]) -> Result<(), RecordError> {
         let history: Vec<Observed<'_>> =
             self.all.iter().map(|(other, point)| Observed { point, cost: costs[*other] }).collect();

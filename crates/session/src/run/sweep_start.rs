@@ -1,4 +1,4 @@
-//! The start of a sweep: what it is refused for, its folder, and what earlier parts of it left.
+//! The start of a sweep: reasons to refuse it, its folder, and what earlier parts of it left.
 
 use std::{
     collections::BTreeSet,
@@ -35,8 +35,8 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
     ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-/// Makes the folder of a sweep, or finds the one that is resumed, and leaves what is not done to other processes: `submit` gets
-/// the folder and the number of these trials. Only what it accepts is planned anew in the table.
+/// Creates the folder of a sweep, or finds the one to resume, and leaves the remaining trials to other
+/// processes: `submit` gets the folder and their number. Only if it accepts are they reset in the table.
 pub fn plan_sweep<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -48,8 +48,8 @@ pub fn plan_sweep<P: Planned>(
     begun.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None))
 }
 
-/// The number of trials that are not done in a sweep's folder; all, where there is none. A trial whose devices this machine
-/// lacks counts: another machine is to run it.
+/// Number of trials in a sweep's folder that are not done; all, if there is no folder. Trials whose devices
+/// this machine lacks count too: another machine will run them.
 pub fn trials_left<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -61,7 +61,7 @@ pub fn trials_left<P: Planned>(
         || vec![None; trials],
         |folder| sweep_folder::ends(folder, false, &folder.trials(), trials, rungs.as_ref()),
     );
-    // Those that the decided rungs stopped are over, though they have more epochs.
+    // Trials that a decided rung stopped are done, although they have epochs left.
     let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
         prepared.get(*trial).is_none_or(|own| !matches!(own, Prepared::SameAs(..)))
             && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
@@ -70,7 +70,7 @@ pub fn trials_left<P: Planned>(
     ends.into_iter().enumerate().filter(is_left).count()
 }
 
-/// `ready` is asked before anything of an earlier part is written anew.
+/// Begins or resumes a sweep. `ready` is asked before anything of an earlier part is rewritten.
 fn begin<'s, 'a, P: Planned>(
     session: &'s Session<'a, P>,
     prepared: &'s [Prepared<P>],
@@ -136,7 +136,7 @@ fn begin<'s, 'a, P: Planned>(
     Ok(Ok(sweep))
 }
 
-/// What was drawn before; where it is of another sweep, this has been printed.
+/// Reads the points drawn earlier; an error is printed if they belong to another sweep.
 fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<Points<'e, S>, Exit> {
     Points::read(experiment, folder).map_err(|BadLine(line)| {
         let message =
@@ -146,7 +146,7 @@ fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<
     })
 }
 
-/// The line that says how far the sweep is, where `ends` are known.
+/// The progress line of the sweep, given the `ends` known so far.
 fn line<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -166,7 +166,7 @@ fn line<P: Planned>(
     SweepLine::new(ends.len(), settled, work, mode)
 }
 
-/// What measures the machine wants it alone.
+/// Refuses `--jobs` for kinds that measure the machine, which must run alone.
 fn refuse_jobs<P: Planned>(session: &Session<'_, P>) -> Option<Exit> {
     if session.jobs() == 1 || P::SIDE_BY_SIDE {
         return None;
