@@ -133,8 +133,8 @@ impl Worker {
     /// Whether some of the rows are not in the file cache.
     fn is_far(&self, rows: &[u32]) -> bool {
         let mut row = vec![0.0; self.features];
-        // A spread sample. A single slow read may only have lost its core for a moment, so each slow row is
-        // read again: an uncached window is slow every time.
+        // A spread sample. A single slow read may only mean that this thread lost its core for a moment, so
+        // at least two must be slow.
         let looked_at =
             rows.iter().step_by((rows.len() / LOOKS).max(1)).take_while(|_| !self.shared.pass().ended);
         let slow = looked_at.filter(|number| {
