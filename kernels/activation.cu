@@ -21,7 +21,7 @@ __device__ __forceinline__ float curved_derivative(int activation, float saved) 
     }
 }
 
-// PyTorch's: a NaN stays a NaN.
+// As in PyTorch, a NaN stays a NaN.
 __device__ __forceinline__ float activated(int activation, float x) {
     if (activation == NO_ACTIVATION) return x;
     if (activation == RELU) return x < 0.0f ? 0.0f : x;

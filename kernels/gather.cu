@@ -3,7 +3,7 @@
 // Row indices come from the run's counters, so arguments do not change between steps and a captured graph can be replayed.
 // Features and targets share one op, so that their loads overlap.
 
-// The index in the data of row i of this device's batch.
+// The row of the data that is row i of this device's batch.
 __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i) {
     if (op.flags & FLAG_CHUNK) return run.offset + i;
     u64 position = run.position + op.first + i;

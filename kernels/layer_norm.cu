@@ -1,10 +1,11 @@
 // LayerNorm over the last dimension, with a weight and a bias.
 //
-// A row is shared by as many lanes of a warp as it has work for, which communicate by shuffles only, as in loss.cu. The backward
-// pass reads the mean and 1 / deviation that the forward pass kept for each row.
+// A row is shared by as many lanes of a warp as it has work for; as in loss.cu, they communicate only by
+// shuffles. The backward pass reads the mean and 1 / deviation that the forward pass stored for each row.
 
-// Rows of lanes: `lanes` consecutive lanes own a row; lane l of them its elements l, l + lanes, ... Whole warps stay in the
-// loop: a lane outside has no elements, but takes part in the shuffles.
+// Divides rows among groups of lanes: `lanes` consecutive lanes own a row, lane l of them its elements l, l +
+// lanes, ... Whole warps stay in the loop: a lane without a row has no elements but takes part in the
+// shuffles.
 struct RowLanes {
     int lanes, part, mine;
     u64 row;

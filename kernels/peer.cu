@@ -10,10 +10,10 @@
 // would be useless.
 
 const int MOST_PEERS = 8;
-const u64 GIVEN_UP = ~0ull;    // in place of a block's count of calls
-const u32 STOPPED = 0xff;      // in place of the missing rank
+const u64 GIVEN_UP = ~0ull;    // stored in place of a block's count of calls
+const u32 STOPPED = 0xff;      // stored in place of the missing rank
 
-// A GPU's table of all GPUs. Its Rust counterpart is in crates/engine/src/device/cuda/all_reduce/peer.rs.
+// One GPU's table of all GPUs. Its Rust counterpart is in crates/engine/src/device/cuda/all_reduce/peer.rs.
 struct Peers {
     float* laid[MOST_PEERS];       // on each GPU: two buffers of `room` elements
     u64* arrived[MOST_PEERS];      // on each GPU: [blocks][MOST_PEERS], the calls whose elements a rank's block has written
@@ -25,7 +25,8 @@ struct Peers {
 
 static_assert(sizeof(Peers) == 160, "the host's twin has this size");
 
-// A reader of the value, on any GPU, sees all that this block wrote before its last __syncthreads.
+// Stores `value` so that any GPU that reads it also sees everything this block wrote before its last
+// __syncthreads.
 __device__ __forceinline__ void release_to_all(u64* at, u64 value) {
 #ifdef CUSIM
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -101,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n
         if (!came(peers.arrived[rank] + blockIdx.x * MOST_PEERS + other, call, limit_ns, peers.words, stopped)) {
             lost = true;
             u64 step = run ? run->step + 1 : 0;
-            // A missing GPU has priority over the stop that it causes.
+            // A missing GPU takes precedence over the stop that it causes.
             if (!stopped || acquire_of_any(peers.words + 1) == 0)
                 release_to_all(peers.words + 1, step << 8 | (stopped ? STOPPED : other + 1));
         }
@@ -115,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n
 #pragma unroll
     for (int r = 0; r < MOST_PEERS; r++) from[r] = (const float4*)(r < ranks ? peers.laid[r] + place : 0);
     for (u64 i = s.thread; i < quads; i += s.threads) {
-        float4 part[MOST_PEERS];   // loaded all at once: each load crosses a link
+        float4 part[MOST_PEERS];   // load all before adding: each load crosses a link
 #pragma unroll
         for (int r = 0; r < MOST_PEERS; r++)
             if (r < ranks) part[r] = from[r][i];
