@@ -37,7 +37,7 @@ pub struct Blas {
 }
 
 impl Blas {
-    /// Opens a version that a driver of CUDA `major` supports.
+    /// Opens a version that a driver for CUDA `major` supports.
     pub fn open(major: i32) -> Result<Self, String> {
         let names = if major >= 13 {
             &["libcublasLt.so.13", "libcublasLt.so.12"][..]
