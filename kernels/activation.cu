@@ -35,8 +35,8 @@ __device__ __forceinline__ float times_derivative(int activation, float saved, f
     return d * curved_derivative(activation, saved);
 }
 
-// Reads activation, n. Places: x, y. A thread owns every threads-th quad if the places are aligned, then every threads-th
-// remaining element.
+// Reads activation, n. Places: x, y. A thread owns every threads-th quad if the places are aligned, then
+// every threads-th remaining element.
 template <class S>
 __device__ __forceinline__ void activate_op(const Op& op, float* arena, const Run&, S s) {
     const float* x = arena + op.at[0];

@@ -62,7 +62,8 @@ __device__ __forceinline__ void layer_norm_backward_op(const Op& op, float* aren
     }
 }
 
-// Reads rows, inputs (width), flags. Places: dy, x, stats, weight, bias. `lanes` consecutive lanes own a column together.
+// Reads rows, inputs (width), flags. Places: dy, x, stats, weight, bias. `lanes` consecutive lanes own a
+// column together.
 template <class S>
 __device__ __forceinline__ void layer_norm_gradient_op(const Op& op, float* arena, const Run& run, S s) {
     const float *dy = arena + op.at[0], *x = arena + op.at[1], *stats = arena + op.at[2];

@@ -19,8 +19,8 @@ __device__ __forceinline__ Term term_of(int loss, float d) {
 // A NaN wins, so that it reaches the loss.
 __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : b != b ? b : a < b ? b : a; }
 
-// Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient.
-// `lanes` consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
+// Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient. `lanes`
+// consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
 template <class S>
 __device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, S s) {
     int width = op.inputs, shift = share(0, s.threads, width), lanes = 1 << shift, part = s.thread & (lanes - 1);

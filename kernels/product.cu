@@ -1,4 +1,5 @@
-// Matrix products with a fused epilogue: bias and activation, an activation's derivative, or the plain SGD update.
+// Matrix products with a fused epilogue: bias and activation, an activation's derivative, or the plain SGD
+// update.
 //
 // All three products of a layer are C[m, n] = A[m, k] B[k, n], where A or B may be stored transposed. Strides
 // express that, so nothing is transposed in memory. There are four algorithms, chosen by shape:
@@ -12,7 +13,8 @@
 
 // ---------------------------------------------------------------------------------------------------------- product
 
-// A product and its epilogue. A[i, p] lies at a[i * a_row + p * a_step], B[p, j] at b[p * b_step + j * b_column].
+// A product and its epilogue. A[i, p] lies at a[i * a_row + p * a_step], B[p, j] at b[p * b_step + j *
+// b_column].
 struct Product {
     const float *a, *b;
     int m, k, n, flags;

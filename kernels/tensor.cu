@@ -21,8 +21,8 @@ __device__ __forceinline__ u64 mixed(u32 bits, u64 place) {
     return z ^ (z >> 31);
 }
 
-// out += the wrapping sum of all hashes: integers, so the order of atomics does not matter. A thread owns every threads-th
-// element.
+// out += the wrapping sum of all hashes: integers, so the order of atomics does not matter. A thread owns
+// every threads-th element.
 extern "C" __global__ void digest(const float* x, u64 n, u64* out) {
     Launch s;
     u64 own = 0;

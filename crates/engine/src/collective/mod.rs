@@ -1,7 +1,7 @@
 //! Collective operations over the devices of one run.
 //!
-//! A [`Collective`] is one rank's handle. An executor gets it at construction and uses it within a step, so the other
-//! layers need not know how many devices there are.
+//! A [`Collective`] is one rank's handle. An executor gets it at construction and uses it within a step, so
+//! the other layers need not know how many devices there are.
 
 mod abort;
 mod barrier;
@@ -31,8 +31,8 @@ pub enum CollectiveError {
 }
 
 pub trait Collective: Send {
-    /// Sums `elements` over all ranks, in place and in rank order, so that every rank gets the same bits. `step` counts
-    /// from 1 and is used in messages.
+    /// Sums `elements` over all ranks, in place and in rank order, so that every rank gets the same bits.
+    /// `step` counts from 1 and is used in messages.
     ///
     /// # Errors
     /// Another rank failed or did not arrive; the contents of `elements` are then undefined.

@@ -116,7 +116,8 @@ fn read(buffer: &RwLock<Vec<f32>>) -> RwLockReadGuard<'_, Vec<f32>> {
     buffer.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes the first `len` elements. A poisoned lock only means that its rank's thread panicked, which the barrier reports.
+/// Writes the first `len` elements. A poisoned lock only means that its rank's thread panicked, which the
+/// barrier reports.
 fn write(buffer: &RwLock<Vec<f32>>, len: usize, f: impl FnOnce(&mut [f32])) {
     let mut buffer = buffer.write().unwrap_or_else(PoisonError::into_inner);
     if buffer.len() < len {

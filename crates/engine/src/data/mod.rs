@@ -1,7 +1,8 @@
 //! Sources of rows: read (or opened, if streamed), split and standardized. Errors name the bad rows, up to
 //! about twenty.
 //!
-//! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its index from 0.
+//! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its
+//! index from 0.
 
 mod array_file;
 mod arrays;

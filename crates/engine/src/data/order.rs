@@ -3,8 +3,8 @@
 
 use crate::random::{self, Purpose};
 
-/// Writes a permutation of `0..rows` to `order` (Fisher-Yates, seeded by (seed, epoch)). Allocates only if `order` lacks
-/// capacity.
+/// Writes a permutation of `0..rows` to `order` (Fisher-Yates, seeded by (seed, epoch)). Allocates only if
+/// `order` lacks capacity.
 pub fn epoch_order(seed: u64, epoch: u64, rows: u32, order: &mut Vec<u32>) {
     order.clear();
     order.extend(0..rows);

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{random::mix, vector::vectorized};
 
-/// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch, unit).
+/// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch,
+/// unit).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
     pub x: Slice,

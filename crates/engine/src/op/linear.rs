@@ -28,7 +28,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Lowers layer `index` with the activation that follows it; returns its output. `parameters`: weight and bias.
+    /// Lowers layer `index` with the activation that follows it; returns its output. `parameters`: weight and
+    /// bias.
     pub fn lower(
         l: &mut Lowering,
         index: usize,

@@ -5,8 +5,8 @@
 //! The kernel is in `kernels/` under the same file name. Nothing else lists the ops but the macros in this
 //! file.
 //!
-//! Conventions: all numbers are f32 (classes too: a class is its index); matrices are row-major; a weight is held as
-//! `[in, out]`, the transpose of PyTorch's, so that the forward product reads it along its rows.
+//! Conventions: all numbers are f32 (classes too: a class is its index); matrices are row-major; a weight is
+//! held as `[in, out]`, the transpose of PyTorch's, so that the forward product reads it along its rows.
 
 mod access;
 mod activation;

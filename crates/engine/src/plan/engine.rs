@@ -49,7 +49,7 @@ pub enum EngineReason {
         /// Whether the estimates follow from measured rates.
         measured: bool,
     },
-    /// The engines were tried on rows of zeros.
+    /// The candidates were timed in a few steps on made-up rows.
     Tried {
         tried: Vec<Tried>,
         /// Cores that other processes used meanwhile.

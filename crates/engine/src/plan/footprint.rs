@@ -38,7 +38,8 @@ pub(super) struct Rows {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Per device, in the order of [`super::ResolvedDevices::used`]. The CPU and virtual devices use host memory.
+    /// Per device, in the order of [`super::ResolvedDevices::used`]. The CPU and virtual devices use host
+    /// memory.
     pub devices: Vec<u64>,
     /// Other host memory: rows, their order, and chunks in flight.
     pub host: u64,

@@ -2,8 +2,8 @@
 
 use crate::collective::Traffic;
 
-/// A network between hosts, by the model of Hockney (1994, Parallel Computing 20): a message of `m` bytes takes
-/// `latency_s + m / bytes_per_s`.
+/// A network between hosts, by the model of Hockney (1994, Parallel Computing 20): a message of `m` bytes
+/// takes `latency_s + m / bytes_per_s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     pub latency_s: f64,

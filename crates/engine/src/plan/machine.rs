@@ -25,7 +25,7 @@ pub struct Machine {
     /// Cost of all-reduce over this machine's GPUs, if measured.
     pub sum_rates: Option<AllReduceRates>,
     /// The hosts of the processes that a launcher started, by rank; empty for a process on its own. `None` if
-    /// this command runs nothing, so that nobody has asked.
+    /// this command runs nothing and so did not look for a launcher.
     pub ranks: Option<Vec<String>>,
 }
 

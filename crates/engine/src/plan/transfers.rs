@@ -34,8 +34,8 @@ const NUMBER: u64 = 4;
 
 const SUM: u64 = 8;
 
-/// Bytes that precede an epoch's sums on a GPU, so that they are aligned: the flag for a loss that is not
-/// finite.
+/// Bytes before an epoch's sums on a GPU: the flag for a loss that is not finite, padded to keep it apart
+/// from the sums.
 pub const FLAG: u64 = 64;
 
 /// Elements or bytes of each copy for a purpose: with the padding that is copied along, and without it. `[1,

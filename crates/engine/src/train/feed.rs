@@ -257,7 +257,8 @@ mod tests {
         }
     }
 
-    /// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far ahead as possible.
+    /// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far
+    /// ahead as possible.
     fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
         let reported = Arc::new(Notify::default());
         let (rows, file) = (2 * chunks, Arc::clone(&reported) as Arc<dyn RowReader>);

@@ -23,7 +23,7 @@ pub(super) struct Columns {
     pub(super) targets: Vec<usize>,
     pub(super) numeric: Vec<usize>,
     pub(super) categorical: Vec<usize>,
-    /// Whether the rows are for a trained model, so that messages must not suggest to change the spec.
+    /// Whether the rows are for a trained model, so messages must not suggest changing the spec.
     pub(super) is_trained: bool,
 }
 

@@ -82,7 +82,8 @@ impl<'a> Faults<'a> {
         self.uneven.add(record, || cells.to_string());
     }
 
-    /// All problems in file order. `last` is the start of the last record, `rows` the number of well-formed rows.
+    /// All problems in file order. `last` is the start of the last record, `rows` the number of well-formed
+    /// rows.
     pub(super) fn finish(&self, last: usize, rows: usize) -> Vec<Problem> {
         // Only reported errors become problems.
         let mut found: Vec<Found<'_>> = Vec::new();

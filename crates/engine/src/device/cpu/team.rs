@@ -1,7 +1,7 @@
 //! A team of threads that run one program together, with barriers that spin before they yield.
 //!
-//! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics or fails marks the team
-//! as lost, so that no other thread waits for it.
+//! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics or fails
+//! marks the team as lost, so that no other thread waits for it.
 
 use std::{
     io,

@@ -107,8 +107,8 @@ pub enum Lost {
 pub struct Communicator(Arc<Shared>);
 
 impl Communicator {
-    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must queue the same
-    /// sums in the same order.
+    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must
+    /// queue the same sums in the same order.
     ///
     /// The error that NCCL reports.
     /// What NCCL says.

@@ -213,8 +213,8 @@ impl PeerAllReduce {
         own.memory.bytes + own.table.bytes
     }
 
-    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must queue the same
-    /// sums in the same order. `run` is the address of the step's number, or 0.
+    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must
+    /// queue the same sums in the same order. `run` is the address of the step's number, or 0.
     pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize, run: u64) -> Result<(), DeviceError> {
         self.queue(stream, at, elements, run, self.shared.limit)
     }

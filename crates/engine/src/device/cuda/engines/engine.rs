@@ -188,8 +188,8 @@ impl Loaded {
     }
 }
 
-/// Threads of the persistent block: about four elements of the widest instruction per thread, since more threads make
-/// every barrier slower.
+/// Threads of the persistent block: about four elements of the widest instruction per thread, since more
+/// threads make every barrier slower.
 fn interpreter_threads(widest: u64) -> u32 {
     widest.div_ceil(4).next_power_of_two().clamp(64, 512) as u32
 }

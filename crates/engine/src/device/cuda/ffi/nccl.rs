@@ -1,10 +1,10 @@
 //! NCCL: sums over the GPUs of one process, queued in their streams. Only the functions that are needed are
 //! bound, and only the name `libnccl.so.2` is searched for, since NCCL's packages contain no other.
 //!
-//! Communicators do not block (`blocking = 0`): a call that must wait for other GPUs continues in the background, and
-//! the caller polls it. So a GPU can leave such a call when another fails: `ncclCommAbort` ends it (NCCL user guide,
-//! "Fault Tolerance"; src/group.cc). The price is one library thread for every queued sum: in every step under the
-//! engine `launch`, once per capture under `graph`.
+//! Communicators do not block (`blocking = 0`): a call that must wait for other GPUs continues in the
+//! background, and the caller polls it. So a GPU can leave such a call when another fails: `ncclCommAbort`
+//! ends it (NCCL user guide, "Fault Tolerance"; src/group.cc). The price is one library thread for every
+//! queued sum: in every step under the engine `launch`, once per capture under `graph`.
 
 use std::{ffi::c_void, path::PathBuf};
 
