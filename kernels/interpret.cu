@@ -5,8 +5,10 @@
 // once. There is a barrier only where an op touches what another has written since the last barrier; the host
 // decides where (`barrier` of a record). Ops between two barriers start at different warps, so that small
 // ones run at the same time. And every thread keeps its own copy of the run's counters, so that none waits
-// for them. `interpret_grid` is for trials that do not fit into one multiprocessor: the same over all blocks
-// of a cooperative launch, with the arena in global memory and barriers over the grid.
+// for them.
+//
+// `interpret_grid` is for trials that do not fit into one multiprocessor: the same over all blocks of a
+// cooperative launch, with the arena in global memory and barriers over the grid.
 
 const int MOST_OPS = 64;      // records in shared memory; longer programs read them from global memory
 const int HYPER_AHEAD = 64;   // steps whose hyperparameters are fetched at once

@@ -4,17 +4,19 @@
 // All three products of a layer are C[m, n] = A[m, k] B[k, n], where A or B may be stored transposed. Strides
 // express that, so nothing is transposed in memory. There are four algorithms, chosen by shape:
 //  - `tiled`: a block computes a square tile of C from shared memory, each thread 4x4 (or 2x2) elements in
-// registers, while    the next slices of A and B are loaded from global memory. Only in stand-alone kernels.
+//    registers, while the next slices of A and B are loaded from global memory. Only in stand-alone kernels.
 //  - `slim_rows`: up to 16 columns and a long k: a warp owns a row of C and each lane a part of k, so A is
-// read once.  - `slim_columns`: A transposed and m or n up to 16: threads run along the wide side, warps
-// share k.  - `direct`: everything else, and everything in `interpret` and `interpret_grid`: a thread
-// computes 4x4 elements, or one,    straight from the operands; if there are few elements, several lanes
-// share the terms of one. A thread that sums an element alone uses fused multiply-adds in the order of k.
+//    read once.
+//  - `slim_columns`: A transposed and m or n up to 16: threads run along the wide side, warps share k.
+//  - `direct`: everything else, and everything in `interpret` and `interpret_grid`: a thread computes 4x4
+//    elements, or one, straight from the operands; if there are few elements, several lanes share the terms
+//    of one.
+// A thread that sums an element alone uses fused multiply-adds in the order of k.
 
 // ---------------------------------------------------------------------------------------------------------- product
 
-// A product and its epilogue. A[i, p] lies at a[i * a_row + p * a_step], B[p, j] at b[p * b_step + j *
-// b_column].
+// A product and its epilogue. A[i, p] is at a[i * a_row + p * a_step],
+// B[p, j] at b[p * b_step + j * b_column].
 struct Product {
     const float *a, *b;
     int m, k, n, flags;

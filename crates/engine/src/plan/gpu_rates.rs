@@ -2,10 +2,10 @@
 //!
 //! | engine | an instruction costs | products run at | bytes come from |
 //! | --- | --- | --- | --- |
-//! | `launch` | a launch in a stream | the library's rate in the run's precision | L2 cache or memory |
+//! | `launch` | a launch in a stream | the library's rate, in the run's precision | L2 cache or memory |
 //! | `graph` | a node of a graph | the same | the same |
-//! | `cooperative` | a barrier over the grid | the rate of our own products over all multiprocessors | the same |
-//! | `persistent` | a barrier within the block | that of one multiprocessor | shared memory: what its banks give |
+//! | `cooperative` | a barrier over the grid | our own products on all multiprocessors | the same |
+//! | `persistent` | a barrier within the block | our own products on one multiprocessor | shared memory |
 //! | `compiled` | as `persistent`, which overestimates it: it has no measured rates | the same | the same |
 //!
 //! With every engine the data's rows are in the GPU's memory and are read from there or from the L2 cache.

@@ -1,11 +1,9 @@
 //! `csv`: a text table with one row per line, gzipped or not. `parquet`: such a table stored by columns.
 //!
-//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in any case.
-//! - Numeric features come first, in the order of the spec or the file; then each categorical column, one-hot. Only numeric
-//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in upper or lower
-//! case.
+//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in upper or
+//!   lower case.
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column,
-//! one-hot. Only numeric   features are standardized.
+//!   one-hot. Only numeric features are standardized.
 //! - A missing target is an error, or its row is dropped; it is never filled.
 //! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not contain new ones.

@@ -110,8 +110,8 @@ impl Communicator {
     /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must
     /// queue the same sums in the same order.
     ///
+    /// # Errors
     /// The error that NCCL reports.
-    /// What NCCL says.
     pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize) -> Result<(), Lost> {
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {

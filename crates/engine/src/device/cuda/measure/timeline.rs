@@ -17,7 +17,6 @@ use crate::{
 
 /// While a trace keeps every step, a step this long becomes a block of its own: uploading the counters of a
 /// block takes some microseconds, which is then negligible.
-/// microseconds.
 const LONG_STEP: Duration = Duration::from_micros(200);
 
 pub struct Timeline {
