@@ -79,7 +79,7 @@ fn page(world: &ProcessGroup, times: &[[f64; 2]]) -> String {
     let link = of(0).zip(of(SIZES.len() - 1)).and_then(|(small, large)| Link::from_sums([small, large]));
     match link {
         Some(link) => {
-            text + &format!("  as a link: --link {}{}\n", LinkOption(link), doubt(link, size, times))
+            text + &format!("  as a link: --link {}\n{}", LinkOption(link), doubt(link, size, times))
         }
         None => text + "  no link explains these times: messages took no longer with more bytes\n",
     }
@@ -96,7 +96,7 @@ fn doubt(link: Link, processes: usize, times: &[[f64; 2]]) -> String {
         return String::new();
     }
     format!(
-        ", but some size takes {} times as long or as short: repeat it on quiet hosts",
+        "  noisy: a size differs from this link by a factor of {}; repeat it on quiet hosts\n",
         units::factor(worst)
     )
 }
@@ -114,7 +114,7 @@ mod tests {
         times[3][1] *= 3.4;
         assert_eq!(
             doubt(link, 2, &times),
-            ", but some size takes 3.40 times as long or as short: repeat it on quiet hosts"
+            "  noisy: a size differs from this link by a factor of 3.40; repeat it on quiet hosts\n"
         );
     }
 }

@@ -122,3 +122,28 @@ fn what_cannot_be_predicted_is_refused() {
         (Some(2), "error: `--advise` and `--hosts` are for specs that train\n")
     );
 }
+
+/// Without MPI each process would train by itself, and write a folder of its own.
+#[test]
+fn processes_of_torchrun_are_refused() {
+    let place = Sandbox::new(SPEC);
+    let mut command = place.command(&["spec.toml"]);
+    command.env("RANK", "0").env("WORLD_SIZE", "2").env("MASTER_ADDR", "localhost");
+    let ended = Ended::from_output(command.output().unwrap());
+    assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{ended:?}");
+    assert!(ended.stderr.starts_with("error: `rank:0@"), "{ended:?}");
+    let says = "`torchrun` started it (RANK, WORLD_SIZE and MASTER_ADDR are set) and brings no MPI: start it with \
+                `mpirun -n` or `srun --mpi=pmix`; without RANK in the environment it runs alone\n";
+    assert!(ended.stderr.ends_with(says), "{ended:?}");
+    assert!(!place.path().join("runs").exists());
+}
+
+#[test]
+fn parity_is_of_one_process() {
+    let place = Sandbox::new(SPEC);
+    let ended = place.runner(&["parity", "spec.toml", "devices.hosts=2"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let says = "error: parity compares the devices of one process, and `devices.hosts` trains with several\n  = hint: \
+                `--virtual-gpus 2 ~devices.hosts`: virtual devices sum in the same order, to the bit\n";
+    assert_eq!(ended.stderr, says);
+}
