@@ -1,4 +1,4 @@
-//! `list`, `latest`, `show`, `diff`, and paths that are nearly right.
+//! `list`, `latest`, `show`, `diff`, and the hint for mistyped paths.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::{
     process::{Folder, Sandbox},
 };
 
-/// Two runs and a sweep. `started` is the rate in these facts: text that orders.
+/// Two runs and a sweep. `started` is derived from the rate, as text that sorts.
 fn runs() -> Runs {
     let runs = Runs::new();
     sweep(&runs);
@@ -45,7 +45,7 @@ fn runs_are_listed_found_and_shown() {
     assert!(shown.contains("parts at step 2: 2 and 3"), "{shown}");
 }
 
-/// A folder that is no run is skipped among others; a slip is met with the near name.
+/// A folder that is not a run is skipped in a list; for a mistyped path the nearest name is suggested.
 #[test]
 fn foreign_folders_and_slips() {
     let runs = runs();
