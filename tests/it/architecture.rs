@@ -29,7 +29,7 @@ const LAYERS: [&str; 19] = [
     "cli",
 ];
 
-/// The only files that may contain `unsafe`.
+/// The files that may hold `unsafe`.
 const UNSAFE: [&str; 12] = [
     "crates/base/src/host/byte_locks.rs",
     "crates/base/src/host/huge_pages.rs",

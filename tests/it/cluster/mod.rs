@@ -155,8 +155,7 @@ fn what_is_submitted_runs_as_written() {
     assert!(help.find("--color").unwrap() < help.find("On a cluster:").unwrap(), "{help}");
 }
 
-/// A task that starts late would find no other at work and would retry failed trials again and again. Only a
-/// new submission retries them.
+/// One that comes late would find no other at work, and repeat what failed again and again; a new submission repeats it.
 #[test]
 fn tasks_leave_failed_trials_to_the_next_submission() {
     let cluster = Cluster::new(SPEC);

@@ -45,7 +45,7 @@ fn runs_are_listed_found_and_shown() {
     assert!(shown.contains("parts at step 2: 2 and 3"), "{shown}");
 }
 
-/// A folder that is not a run is skipped in a list; for a mistyped path the nearest name is suggested.
+/// A folder that is no run is skipped among others; a slip is met with the near name.
 #[test]
 fn foreign_folders_and_slips() {
     let runs = runs();
