@@ -74,7 +74,7 @@ def make(job, folder):
     if x.exists() and y.exists():
         return
     rng = random.Random(20)
-    # A byte has few values, but a table turns it into a float at the speed of memory.
+    # A byte has few values, so a table converts it to float at memory speed.
     table = [byte / 255 for byte in range(256)]
     rows = (array.array("f", map(table.__getitem__, rng.randbytes(job.widths[0]))) for _ in range(job.rows))
     write(x, "<f4", (job.rows, job.widths[0]), rows)

@@ -77,7 +77,7 @@ def make(work):
             y = x @ weights.astype(np.float32) + np.float32(4.2) + 0.01 * rng.standard_normal(rows, dtype=np.float32)
             arrays += [x, y.astype(np.float32)[:, None]]
         return arrays
-    # Labels that a linear model can learn, features as small as pixels scaled to 0..1 are.
+    # Labels that a linear model can learn; features as small as pixels scaled to 0..1.
     teacher = rng.standard_normal((inputs, outputs), dtype=np.float32)
     x = 0.35 * rng.standard_normal((work.rows, inputs), dtype=np.float32)
     return [x.astype(np.float32), (x @ teacher).argmax(1).astype(np.int64)]

@@ -11,7 +11,7 @@ SPACES = {
 }
 EPOCHS = {"digits": 10, "linreg": 3, "halving": 27}
 BATCH = {"digits": 64, "linreg": 32, "halving": 64}
-# Drawn by samplers; trials stop early at rungs of 1, 3 and 9 epochs.
+# Samplers draw the trials, which stop early at rungs of 1, 3 and 9 epochs.
 LR, WIDTH = (1e-4, 1e-1), (16, 256)
 
 

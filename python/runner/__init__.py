@@ -21,11 +21,11 @@ from pathlib import Path
 
 __all__ = ["Run", "RunnerError", "load", "program", "run"]
 
-# Kinds of numbers in a safetensors file, as NumPy names them.
+# Number formats of a safetensors file, by their NumPy names.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
 
 
-# Columns that hold words, even where they look like numbers.
+# Columns with text, even if it looks like numbers.
 _WORDS = {
     "path",
     "folder",
@@ -174,7 +174,8 @@ def _call(*words):
     try:
         out, err = process.communicate()
     except KeyboardInterrupt:
-        # It saves its rows and ends. Ctrl-C in a terminal has reached it already, which takes both as one.
+        # The program saves its rows and ends. In a terminal Ctrl-C has reached it already; it counts both as
+        # one.
         process.send_signal(signal.SIGINT)
         process.communicate()
         raise

@@ -21,13 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = {1280: 900, 400: 800}
 
-# Opens what is folded, whose charts are drawn with the next frames.
+# Opens everything that is folded; those charts are drawn in the next frames.
 SHOW_ALL = """(async () => {
   document.querySelectorAll("details").forEach((one) => { one.open = true; });
   for (let frame = 0; frame < 4; frame++) await new Promise((done) => requestAnimationFrame(done));
 })()"""
 
-# What is wrong with a page, as sentences.
+# Returns what is wrong with a page, as sentences.
 PROBLEMS = """(() => {
   const problems = [];
   const say = (element, words) => problems.push(`${words}: ${element.outerHTML.slice(0, 120)}`);
@@ -105,7 +105,7 @@ class Browser:
     def __init__(self, profile):
         self.down_read, self.down = os.pipe()
         self.up, up_write = os.pipe()
-        # The protocol's pipes are 3 and 4.
+        # Chromium's debugging pipes are file descriptors 3 and 4.
         command = "exec chromium --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run "
         command += f"--user-data-dir={profile} --remote-debugging-pipe 3<&{self.down_read} 4>&{up_write}"
         self.process = subprocess.Popen(
@@ -215,7 +215,7 @@ def make_pages(runner, folder):
     sweep = ["optimizer.adamw.lr=0.003,0.03,0.3", "model.layers.0.linear.out_features=8,32", "sweep.repeats=3"]
     run(examples / "diabetes.toml", *sweep, "trainer.max_epochs=8", "-q")
     run(examples / "halving.toml", "-q")
-    # A single validation each, and grey lines.
+    # One validation per run, and grey lines.
     run(examples / "diabetes.toml", "name=single", "optimizer.adamw.lr=0.001,0.01,0.1", "data.batch_size=8,16,32", "trainer.max_epochs=1", "-q")
     run(examples / "num_gpus_sweep.toml", "devices.num_gpus=0,1,2", "--virtual-gpus", "2", "-q")
     run(examples / "matmul.toml", "matmul.count=3", "-q")
@@ -278,7 +278,7 @@ def use(browser):
     expect("a table is sorted", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] <= value)")
     browser.evaluate(f"{head}.click()")
     expect("and back", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] >= value)")
-    # By what is written as 479 µs and 1.2 ms, and rounded.
+    # Sorted by the exact values of cells such as 479 µs and 1.2 ms.
     column = "[...document.querySelectorAll('#runs thead th')].findIndex((head) => head.textContent === 'train time')"
     places = f"[...document.querySelectorAll('#runs tbody tr')].map((row) => Number(row.cells[{column}].dataset.place))"
     browser.evaluate(f"document.querySelectorAll('#runs thead th')[{column}].querySelector('button').click()")
@@ -330,7 +330,7 @@ def serve(browser, runner, folder):
         wait("one plot for each chart", "document.querySelectorAll('.u-wrap').length === "
                                         "document.querySelectorAll('.chart').length")
         problems += browser.evaluate(PROBLEMS)
-        # It asks for itself alone.
+        # The page polls by itself.
         origin = browser.evaluate("location.origin")
         problems += [words for words in browser.complaints() if words != f"request: {origin}/"]
         browser.events.clear()

@@ -51,7 +51,7 @@ def write(name, columns, rows):
 def numbers_and_texts(rows):
     number = lambda cell: np.nan if cell == "NA" else float(cell)
     numbers = [[number(row[name]) for name in NUMBERS] for row in rows]
-    # A missing cell is a category of its own, behind all others.
+    # A missing cell is a category of its own, after all others.
     texts = [[row[name] or "\U0010ffff" for name in TEXTS] for row in rows]
     return np.array([n + t for n, t in zip(numbers, texts)], dtype=object)
 
@@ -111,7 +111,7 @@ def main():
         "confusion": metrics.confusion_matrix(truth, predicted).tolist(),
     }
 
-    # Two targets: what is left of the numbers are width and depth.
+    # Two targets; the remaining numeric columns are width and depth.
     targets = ["price", "height"]
     truth = np.array([[float(row[name]) for name in targets] for row in new])
     scaler = StandardScaler().fit([[float(row[name]) for name in targets] for row in train])

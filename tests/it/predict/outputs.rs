@@ -26,7 +26,7 @@ fn a_file_is_replaced_at_the_end() {
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
-/// A symbolic link is kept; its target gets the predictions.
+/// A link stays, and its target has the predictions.
 #[test]
 fn a_link_is_followed() {
     let model = Model::price();

@@ -1,4 +1,4 @@
-// Draws the page's curves, and lets a reader sort its tables. No network.
+// Draws the page's curves, and lets a reader sort its tables. Uses no network.
 "use strict";
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -35,7 +35,7 @@
     const isHidden = (line) => state.hidden.has(data.lines[line].name);
     const shade = (line) => (line < few ? colour(`--c${line}`) : colour("--faint"));
 
-    // The library draws later series above earlier ones: the best are last.
+    // uPlot draws later series above earlier ones, so the best come last.
     const order = data.lines.map((_, line) => line).reverse();
     const rows = [data.x];
     const series = [{}];
@@ -57,11 +57,11 @@
       add(y, {
         stroke: () => shade(line),
         width: line < few ? 1.75 : 1,
-        // A single point has no line.
+        // A single point would be invisible as a line.
         points: known <= (line < few ? 40 : 1) ? { show: true, size: 4, fill: () => shade(line) } : { show: false },
       });
     }
-    // Lines at the decades; within two of them also at 2 and 5.
+    // Grid lines at the decades; on axes of less than two decades also at 2 and 5.
     const decades = (self, ticks) => {
       if (!state.log) return ticks;
       const { min, max } = self.scales.y;
@@ -126,7 +126,7 @@
       if (state.zoom) plot.setScale("x", state.zoom);
     }
 
-    // Above the chart: its axis, and the way back from a zoom.
+    // Above the chart: the switch of its axis, and a button that resets the zoom.
     const log = make("button", { type: "button", "aria-pressed": String(state.log) }, "log");
     const reset = make("button", { type: "button", disabled: "" }, "reset zoom");
     log.addEventListener("click", () => {
@@ -146,7 +146,7 @@
     }
     figure.prepend(make("div", { class: "tools" }, log, reset));
 
-    // Below: a button for each curve, which hides and shows it, with its value under the cursor.
+    // Below: a button for each curve, which toggles it and shows its value at the cursor.
     const legend = make("div", { class: "legend" });
     const values = [];
     const toggle = (name, lines, shadeOf) => {
@@ -175,7 +175,7 @@
     if (others.length > 0) toggle(`${others.length} others`, others, "--faint");
     const readout = make("span", { class: "readout" });
     figure.querySelector("figcaption").append(readout);
-    // Read aloud when keys move the cursor, not when a mouse does.
+    // Read aloud when the keyboard moves the cursor, not when a mouse does.
     const spoken = make("div", { class: "spoken", role: "status" });
     figure.append(spoken);
     place.after(legend);
@@ -184,7 +184,7 @@
       const isOn = at !== null && at !== undefined;
       readout.textContent = isOn ? `${data.across} ${position(data.x[at])}` : "";
       values.forEach((value, line) => {
-        // Curves have values at other places: the nearest one to the left.
+        // Curves may have no value at this step: take the nearest one to the left.
         let own = at;
         const y = data.lines[line].y;
         while (isOn && own > 0 && y[own] === null) own--;
@@ -192,7 +192,7 @@
       });
     }
 
-    // By keys: the arrows move the cursor, + and - zoom around it, 0 goes back.
+    // Keyboard: the arrows move the cursor, + and - zoom around it, 0 resets the zoom.
     let at = 0;
     place.addEventListener("keydown", (event) => {
       if (!plot) return;
@@ -252,12 +252,13 @@
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", isRising ? "ascending" : "descending");
         const key = (row) => row.cells[column].textContent;
-        // Cells are rounded; where that matters they have their place among the exact values.
+        // Displayed cells are rounded. If that would change the order, cells have the rank of their exact
+        // value.
         const value = (row) => (row.cells[column].dataset.place === undefined ? parsed(key(row)) : Number(row.cells[column].dataset.place));
         const compare = (a, b) => {
           const [x, y] = [value(a), value(b)];
           if (x !== null && y !== null) return x - y;
-          // What is no number stands first: `best`, an empty cell.
+          // Cells without a number (`best`, or empty) come first.
           if (x !== null || y !== null) return x === null ? -1 : 1;
           return key(a).localeCompare(key(b));
         };
@@ -273,7 +274,7 @@
   function show() {
     charts = JSON.parse(document.getElementById("charts").textContent);
     drawn.splice(0).forEach((one) => one.destroy());
-    // What is folded has no width, and is drawn once it is opened.
+    // Folded charts have no width yet, and are drawn when they are opened.
     document.querySelectorAll(".chart[data-chart]").forEach(chart);
     document.querySelectorAll("table.sortable").forEach(sortable);
   }
