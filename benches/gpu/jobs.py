@@ -1,8 +1,9 @@
-"""The jobs that are timed on a GPU, and their rows as .npy files that every contender reads. Needs nothing but Python.
+"""The jobs that are timed on a GPU, and their data as .npy files that every contender reads. Needs only
+Python.
 
     python jobs.py FOLDER        writes the files that are not there yet
 
-Features are float32 in 0..1, labels are drawn at random: what is timed does not depend on what is learned."""
+Features are float32 in 0..1 and labels are random, because the time does not depend on what is learned."""
 
 import array
 import random
@@ -30,7 +31,8 @@ class Job:
 
     @property
     def flops_per_step(self):
-        """Of the products: forward, gradient of the weights, gradient of the inputs but the first."""
+        """FLOPs of the products: forward, gradient of the weights, and gradient of the inputs except the
+        first layer's."""
         products = [a * b for a, b in zip(self.widths, self.widths[1:])]
         return 2 * self.batch * (3 * sum(products) - products[0])
 

@@ -1,5 +1,5 @@
-"""scikit-learn. SGDRegressor updates row by row, so its rate is rows per second over the batch: shown, and not counted.
-MLPClassifier updates by batches and keeps one loss per epoch."""
+"""scikit-learn. SGDRegressor updates row by row, so its rate is rows per second divided by the batch size; it
+is shown but not counted. MLPClassifier updates by batches and records one loss per epoch."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Measurements into the table, with ratios and bars."""
+"""Turns measurements into the table, with ratios and required ratios (bars)."""
 
 from statistics import median
 
@@ -121,7 +121,7 @@ def process(m, names, facts):
 
 
 def counted(names):
-    """What the best rival is chosen from, in a sentence or two."""
+    """Explains which rivals the best one is chosen from."""
     text = "Rivals are libraries that one may train a job with in place of this program"
     rest = [r for r in RIVALS if r.name in names and r.uncounted]
     if not rest:

@@ -1,9 +1,9 @@
-"""The five jobs, and their numbers as .npy files that every contender reads.
+"""The five jobs, and their data as .npy files that every contender reads.
 
     python workloads.py FOLDER        writes the files that are not there yet (needs numpy)
 
-All features are float32. Rows are shuffled anew each epoch, the last partial batch is kept, and the loss of every step
-is recorded. Imported without numpy by the driver, which needs the definitions alone.
+All features are float32. Rows are shuffled anew each epoch, the last partial batch is kept, and the loss of
+every step is recorded. The driver imports this without numpy, because it only needs the definitions.
 """
 
 import gzip
@@ -32,7 +32,8 @@ class Workload:
 
     @property
     def flops_per_step(self):
-        """Of the products: forward, gradient of the weights, gradient of the inputs but the first."""
+        """FLOPs of the products: forward, gradient of the weights, and gradient of the inputs except the
+        first layer's."""
         products = [a * b for a, b in zip(self.widths, self.widths[1:])]
         return 2 * self.batch * (3 * sum(products) - products[0])
 
@@ -56,7 +57,8 @@ def parts(work):
 
 
 def load(work, folder):
-    """The arrays of a job: x, y (mse: float32 [rows, 1]; cross_entropy: int64 [rows]) and, where it validates, xv, yv."""
+    """The arrays of a job: x, y (mse: float32 [rows, 1]; cross_entropy: int64 [rows]) and, where it
+    validates, xv, yv."""
     import numpy as np
 
     return [np.load(Path(folder) / f"{work.name}_{part}.npy") for part in parts(work)]
@@ -84,7 +86,7 @@ def make(work):
 
 
 def digits():
-    """The handwritten digits that stand with the experiments, in 0..1."""
+    """The handwritten digits in experiments/, scaled to 0..1."""
     import numpy as np
 
     def idx(name):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Opens pages of `runner report` in headless Chromium: tests/browser/report.py RUNNER [FOLDER FOR PICTURES]
 
-Each page is opened wide and narrow, light and dark. Nothing may be written to the console, nothing may be asked of the network,
-nothing may be wider than the window, and every chart must be drawn. Then keys, buttons, zoom and sorting are tried. A page of
-`runner serve` must renew itself as a run goes on, and keep what the reader chose.
-Needs Chromium and Python's standard library.
+Each page is opened wide and narrow, light and dark. Nothing may be written to the console, no request may go
+to the network, nothing may be wider than the window, and every chart must be drawn. Then the keyboard,
+buttons, zoom and sorting are tried. A page of `runner serve` must update itself as a run progresses, and keep
+what the reader chose. Needs Chromium and Python's standard library.
 """
 
 import base64
@@ -166,7 +166,7 @@ class Browser:
             self.events.append(message)
 
     def complaints(self):
-        """What the page said, and what it asked for."""
+        """The page's console messages and network requests."""
         found = []
         for event in self.events:
             method, parameters = event.get("method"), event.get("params", {})
@@ -203,7 +203,8 @@ class Browser:
 
 
 def make_pages(runner, folder):
-    """Pages of a run, of sweeps, of devices, of the lab, and of a run whose names are scripts."""
+    """Makes the pages: of a run, of sweeps, of several devices, of the lab, and of a run whose names contain
+    scripts."""
 
     def run(*words):
         done = subprocess.run([runner, *words], cwd=folder, capture_output=True, text=True)
@@ -239,7 +240,7 @@ def make_pages(runner, folder):
 
 
 def use(browser):
-    """Keys, buttons, zoom, sorting: what does not work, as sentences."""
+    """Tries keyboard, buttons, zoom and sorting; returns what does not work, as sentences."""
     problems = []
 
     def expect(words, script):
@@ -287,7 +288,7 @@ def use(browser):
 
 
 def serve(browser, runner, folder):
-    """A run that goes on while its page is open: what does not work, as sentences."""
+    """Keeps a page open while its run progresses; returns what does not work, as sentences."""
     problems = []
 
     def wait(words, script):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the numbers that `runner predict` and `runner evaluate` are held against, by scikit-learn and PyTorch.
+"""Computes the reference results for `runner predict` and `runner evaluate`, with scikit-learn and PyTorch.
 
     python make.py        train.csv, new.csv, weights, and what they predict
 
-Preprocessing is fitted on train.csv and applied to new.csv, whose columns stand in another order. The weights are random.
-Made with Python 3.11.7, scikit-learn 1.9.1, torch 2.15.0 (on the CPU), numpy 2.4.6, safetensors 0.8.0.
+Preprocessing is fitted on train.csv and applied to new.csv, whose columns are in another order. The weights
+are random. Made with Python 3.11.7, scikit-learn 1.9.1, torch 2.15.0 (on the CPU), numpy 2.4.6, safetensors
+0.8.0.
 """
 
 import csv

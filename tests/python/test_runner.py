@@ -1,4 +1,5 @@
-"""The module `runner`, and the blocks of docs/python.md: needs the program (RUNNER_BINARY, or the installed wheel)."""
+"""Tests of the module `runner` and of the code in docs/python.md. Needs the program (RUNNER_BINARY, or the
+installed wheel)."""
 
 import importlib.util
 import os

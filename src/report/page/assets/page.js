@@ -35,7 +35,7 @@
     const isHidden = (line) => state.hidden.has(data.lines[line].name);
     const shade = (line) => (line < few ? colour(`--c${line}`) : colour("--faint"));
 
-    // uPlot draws later series above earlier ones, so the best come last.
+    // The library draws later series above earlier ones: the best are last.
     const order = data.lines.map((_, line) => line).reverse();
     const rows = [data.x];
     const series = [{}];
@@ -57,11 +57,11 @@
       add(y, {
         stroke: () => shade(line),
         width: line < few ? 1.75 : 1,
-        // A single point would be invisible as a line.
+        // A single point has no line.
         points: known <= (line < few ? 40 : 1) ? { show: true, size: 4, fill: () => shade(line) } : { show: false },
       });
     }
-    // Grid lines at the decades; on axes of less than two decades also at 2 and 5.
+    // Lines at the decades; within two of them also at 2 and 5.
     const decades = (self, ticks) => {
       if (!state.log) return ticks;
       const { min, max } = self.scales.y;
@@ -126,7 +126,7 @@
       if (state.zoom) plot.setScale("x", state.zoom);
     }
 
-    // Above the chart: the switch of its axis, and a button that resets the zoom.
+    // Above the chart: its axis, and the way back from a zoom.
     const log = make("button", { type: "button", "aria-pressed": String(state.log) }, "log");
     const reset = make("button", { type: "button", disabled: "" }, "reset zoom");
     log.addEventListener("click", () => {
@@ -146,7 +146,7 @@
     }
     figure.prepend(make("div", { class: "tools" }, log, reset));
 
-    // Below: a button for each curve, which toggles it and shows its value at the cursor.
+    // Below: a button for each curve, which hides and shows it, with its value under the cursor.
     const legend = make("div", { class: "legend" });
     const values = [];
     const toggle = (name, lines, shadeOf) => {
@@ -175,7 +175,7 @@
     if (others.length > 0) toggle(`${others.length} others`, others, "--faint");
     const readout = make("span", { class: "readout" });
     figure.querySelector("figcaption").append(readout);
-    // Read aloud when the keyboard moves the cursor, not when a mouse does.
+    // Read aloud when keys move the cursor, not when a mouse does.
     const spoken = make("div", { class: "spoken", role: "status" });
     figure.append(spoken);
     place.after(legend);
@@ -184,7 +184,7 @@
       const isOn = at !== null && at !== undefined;
       readout.textContent = isOn ? `${data.across} ${position(data.x[at])}` : "";
       values.forEach((value, line) => {
-        // Curves may have no value at this step: take the nearest one to the left.
+        // Curves have values at other places: the nearest one to the left.
         let own = at;
         const y = data.lines[line].y;
         while (isOn && own > 0 && y[own] === null) own--;
