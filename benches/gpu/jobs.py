@@ -16,12 +16,12 @@ from pathlib import Path
 class Job:
     name: str
     title: str
-    widths: tuple  # of the layers, the input first; ReLU between them
+    widths: tuple  # of the layers, beginning with the input; ReLU between them
     optimizer: str  # "sgd" or "adam"
     lr: float
     batch: int
     rows: int
-    epochs: int  # of ours
+    epochs: int  # of our program
     rival_steps: int  # of a rival, after its warm-up
     precisions: tuple = ("f32",)
 

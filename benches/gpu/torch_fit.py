@@ -150,7 +150,7 @@ def main():
         try:
             fit = Fit(job, args.data, args.precision, args.device)
             row |= VARIANTS[variant](fit, args.steps or job.rival_steps)
-        except Exception as fault:  # one variant that fails is no reason to lose the others
+        except Exception as fault:  # a variant that fails must not stop the others
             row["error"] = f"{type(fault).__name__}: {fault}"[:500]
         print(json.dumps(row), flush=True)
 

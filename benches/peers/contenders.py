@@ -17,14 +17,14 @@ RECORDED = json.loads((HERE / "recorded.json").read_text())
 @dataclass(frozen=True)
 class Rival:
     name: str
-    script: str = ""  # in Python; or else
-    program: str = ""  # in Rust, by its name in rust/src/bin
+    script: str = ""  # file name, if it is in Python
+    program: str = ""  # name in rust/src/bin, if it is in Rust
     variant: str = ""
-    modules: tuple = ()  # what Python must have
-    install: str = ""  # what pip is told where it has not
+    modules: tuple = ()  # Python modules that it needs
+    install: str = ""  # pip arguments that install them
     jobs: str = EVERY
-    optional: bool = False  # measured only where named by --with
-    uncounted: str = ""  # jobs in which no bar is held against it,
+    optional: bool = False  # measured only if named by --with
+    uncounted: str = ""  # jobs in which it does not count for the bars,
     why: str = ""  # and the reason
 
 

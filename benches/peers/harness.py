@@ -15,10 +15,10 @@ from workloads import WORKLOADS, load
 class Trained:
     """The results of a fit."""
 
-    losses: list  # one for each step, as floats of the host
-    validation: list = field(default_factory=list)  # one for each epoch, where the job validates
+    losses: list  # one per step, as Python floats
+    validation: list = field(default_factory=list)  # one per epoch, if the job validates
     validation_s: float = 0.0
-    loop_s: float = None  # the loop alone, where the library tells; else the whole fit counts
+    loop_s: float = None  # the loop alone, if the library reports it; otherwise the whole fit counts
 
 
 def run(rival, versions, variants=("",)):

@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 class Workload:
     name: str
     title: str
-    widths: tuple  # of the layers, the input first; ReLU between them
+    widths: tuple  # of the layers, beginning with the input; ReLU between them
     loss: str  # "mse" or "cross_entropy"
     optimizer: str  # "sgd" or "adam"
     lr: float
     batch: int
     rows: int
-    epochs: tuple  # ours is measured at each; rivals at the last
+    epochs: tuple  # our program is measured at each, rivals at the last
     validates: bool = False  # after every epoch, over all validation rows
 
     def steps(self, epochs):
@@ -49,7 +49,7 @@ WORKLOADS = {
     )
 }
 
-PARTS = ("x", "y", "xv", "yv")  # features and targets to train on, then those to validate on
+PARTS = ("x", "y", "xv", "yv")  # features and targets for training, then for validation
 
 
 def parts(work):

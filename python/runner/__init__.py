@@ -43,7 +43,7 @@ _WORDS = {
 
 
 class RunnerError(Exception):
-    """What the program said, its exit code, and the run where there is one."""
+    """The program's error output, its exit code, and the run if there is one."""
 
     def __init__(self, message, code, run=None):
         super().__init__(message)
@@ -52,7 +52,7 @@ class RunnerError(Exception):
 
 
 def program():
-    """The path of the program: RUNNER_BINARY, else the one of this package, else that of PATH."""
+    """The path of the program: RUNNER_BINARY, or the one in this package, or the one in PATH."""
     named = os.environ.get("RUNNER_BINARY")
     schemes = [None, sysconfig.get_preferred_scheme("user")]
     folders = [sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts") for scheme in schemes]
@@ -66,7 +66,7 @@ def program():
 def run(spec, overrides=(), options=()):
     """Runs a spec, with overrides (a dict, or words such as "trainer.max_epochs=3") and options ("--runs-dir", "out").
 
-    Returns the run, or the sweep with its trials. Raises RunnerError where it is refused or fails.
+    Returns the run, or the sweep with its trials. Raises RunnerError if it is rejected or fails.
     """
     words = [_override(key, value) for key, value in overrides.items()] if isinstance(overrides, dict) else overrides
     done = _call("run", "-q", os.fspath(spec), *words, *options)
@@ -126,11 +126,11 @@ class Run:
 
     @property
     def metrics(self):
-        """metrics.csv; of a sweep sweep.csv, a row for each trial."""
+        """metrics.csv; for a sweep sweep.csv, with one row per trial."""
         return self.table("sweep.csv" if self.is_sweep else "metrics.csv")
 
     def table(self, name):
-        """A CSV file of the folder: a data frame where pandas is installed, else a dict of lists."""
+        """A CSV file of the folder: a data frame if pandas is installed, otherwise a dict of lists."""
         try:
             import pandas
         except ImportError:
@@ -140,7 +140,7 @@ class Run:
         return pandas.read_csv(self.path / name, dtype=dict.fromkeys(_WORDS, "object"))
 
     def weights(self, which="best"):
-        """Parameters by name as NumPy arrays: the best ones where the run validated, or the "last"."""
+        """Parameters by name as NumPy arrays: the best ones if the run validated, or the "last"."""
         if which not in ("best", "last"):
             raise ValueError(f'expected "best" or "last", found {which!r}')
         import numpy

@@ -44,7 +44,7 @@ choices! {
 }
 
 impl Operands {
-    /// All shapes as [m, k, n].
+    /// All shapes as `[m, k, n]`.
     pub fn shapes(&self) -> Vec<[usize; 3]> {
         match self {
             Self::Sizes(sizes) => sizes.iter().map(|n| [*n; 3]).collect(),
