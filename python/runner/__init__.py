@@ -126,11 +126,11 @@ class Run:
 
     @property
     def metrics(self):
-        """metrics.csv; for a sweep sweep.csv, with one row per trial."""
+        """metrics.csv; of a sweep sweep.csv, a row for each trial."""
         return self.table("sweep.csv" if self.is_sweep else "metrics.csv")
 
     def table(self, name):
-        """A CSV file of the folder: a data frame if pandas is installed, otherwise a dict of lists."""
+        """A CSV file of the folder: a data frame where pandas is installed, else a dict of lists."""
         try:
             import pandas
         except ImportError:

@@ -322,8 +322,7 @@ fn a_starter_is_written_whole_or_not_at_all() {
     assert_eq!(sandbox.runner(&["new", "linreg", "starter.toml"]).code, Some(0));
 }
 
-/// Rebuilds a folder as a loss of power leaves it: the names that were synced, with the content that was
-/// synced.
+/// Makes a folder anew as a loss of power leaves it: the names that were synced, with the content that was.
 fn rebuild(image: &Path, lost: &Path, to: &Path) {
     rebuild_inode(image, fs::metadata(lost).unwrap().ino(), to);
 }
@@ -335,7 +334,7 @@ fn rebuild_inode(image: &Path, inode: u64, to: &Path) {
             rebuild_inode(image, inode.parse().unwrap(), &to.join(name));
         }
     } else {
-        // A file whose content was never synced is empty here, which is the worst case.
+        // A folder that was not synced is an empty file here, which is worse.
         let content = fs::read(image.join(format!("f-{inode}"))).unwrap_or_default();
         fs::write(to, content).unwrap();
     }
