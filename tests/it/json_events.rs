@@ -72,7 +72,7 @@ fn the_values_are_those_of_metrics_csv() {
             let own = event["step"].to_string();
             let row = steps.iter().position(|step| *step == own).unwrap();
             for name in names.iter().filter(|name| split == "train" || !event[**name].is_null()) {
-                // Digit for digit, but for the way in which exponents are written.
+                // The same digits, though exponents may be written differently.
                 let cell = table.cell(row, name).parse::<f64>().ok();
                 assert_eq!((*name, event[*name].as_f64()), (*name, cell), "{event}");
             }

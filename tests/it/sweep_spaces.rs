@@ -1,4 +1,4 @@
-//! What a sweep's table and its overrides make of trials: ranges, `zip`, `points`, `exclude`, samplers.
+//! The trials that a sweep's table and its overrides make: ranges, `zip`, `points`, `exclude`, samplers.
 
 use runner::spec::{self, Experiment, TrialSpec};
 
@@ -61,7 +61,7 @@ fn ranges_stand_on_the_command_line() {
     assert_eq!(values("", &["logging.policy=choice(off, buffered)"]), ["off", "buffered"]);
     // In quotes it is a word.
     assert_eq!(load("", &["description=\"0..3\""]).trials[0].spec.description, "0..3");
-    // An axis that advances with others stays among them; one value ends it.
+    // A zipped axis that is set again stays in `zip`; setting one value removes it.
     let zip = "[sweep.zip]\nseed = [1, 2]\n\"data.batch_size\" = [8, 16]";
     assert_eq!(values(zip, &["seed=7..9"]), ["7 8", "8 16"]);
     assert_eq!(values(zip, &["seed=5"]), ["8", "16"]);
@@ -140,14 +140,14 @@ fn keys_vary_where_others_have_given_values() {
     let place = Sandbox::new(&format!("{LINREG}\n{WHEN}"));
     let sweep = place.run(&["-q"]).ended_by(0);
     assert!(sweep.files().contains(&"006-optimizer=adam-batch_size=8".to_owned()));
-    // The table is called by its key, whatever else its runs differ in.
+    // A value that is a table is named by its key, whatever else its runs differ in.
     let folder = sweep.0.to_str().unwrap();
     let compared = |options: &[&str]| {
         let ended = place.runner(&[&["compare", folder], options].concat());
         assert_eq!(ended.code, Some(0), "{ended:?}");
         ended.stdout
     };
-    // An export has the values as they are in `sweep.csv`, and both find their runs.
+    // An export has the values as in `sweep.csv`, and both forms find their runs.
     let adam = "{ adam = { lr = 0.1 } }";
     for value in ["adam", adam] {
         let adams = compared(&["--where", &format!("optimizer = {value}"), "--export", "csv"]);

@@ -1,4 +1,4 @@
-//! What the values of a swept key are called where they are tables.
+//! Short display names for values of a swept key that are tables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -6,11 +6,11 @@ use toml::{Table, Value};
 
 use super::key::short_keys;
 
-/// What a value holds, by dotted keys.
+/// The leaf values within a value, by dotted key.
 type Leaves = BTreeMap<String, String>;
 
-/// Short names for the values of one axis that are tables or lists of tables, by their texts: `sgd` for
-/// `{ sgd = { lr = 0.1 } }`; where several have that key, what they differ in is added: `sgd(lr 0.1)`.
+/// Short names for those values of one axis that are tables or lists of tables, by their texts: `sgd` for `{
+/// sgd = { lr = 0.1 } }`. If several have the same key, their differences are added: `sgd(lr 0.1)`.
 pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String, String> {
     let texts: BTreeSet<&str> = values.filter(|text| !text.is_empty()).collect();
     let mut by_key: BTreeMap<String, Vec<(&str, Leaves)>> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String
     if is_clear { names } else { HashMap::new() }
 }
 
-/// Adds what a value holds by dotted keys; indices are keys of lists that hold tables.
+/// Collects a value's leaves by dotted key. Arrays of tables are indexed; other arrays are one leaf.
 pub fn add_leaves(key: String, value: &Value, leaves: &mut Leaves) {
     let below = |inner: &str| if key.is_empty() { inner.to_owned() } else { format!("{key}.{inner}") };
     match value {
@@ -62,7 +62,7 @@ pub fn add_leaves(key: String, value: &Value, leaves: &mut Leaves) {
         leaf => {
             let text = match leaf {
                 Value::String(text) => text.clone(),
-                // Very small or large values get an exponent, which TOML allows.
+                // `{:?}` writes very small or large values with an exponent, which TOML allows.
                 Value::Float(number) => format!("{number:?}"),
                 other => other.to_string(),
             };

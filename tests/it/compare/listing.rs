@@ -1,4 +1,4 @@
-//! `list`, `latest`, `show`, `diff`, and paths that are nearly right.
+//! `list`, `latest`, `show`, `diff`, and the hint for mistyped paths.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::{
     process::{Folder, Sandbox},
 };
 
-/// Two runs and a sweep. `started` is the rate in these facts: text that orders.
+/// Two runs and a sweep. `started` is derived from the rate, as text that sorts.
 fn runs() -> Runs {
     let runs = Runs::new();
     sweep(&runs);

@@ -72,7 +72,7 @@ impl Runs {
     }
 }
 
-/// The parts of a run that tests vary.
+/// The facts of a run that tests vary.
 #[derive(Clone, Copy)]
 struct Facts {
     num_gpus: u32,

@@ -5,7 +5,8 @@ use runner::report::{Format, sweep_end};
 use super::{FACTS, Facts, Runs, sweep};
 use crate::process::Sandbox;
 
-/// Diverged runs have no meaningful speed and serve as no baseline; means are distinguished from losses of steps.
+/// A diverged run has no meaningful speed and cannot be a baseline. Mean losses are distinguished from losses
+/// of single steps.
 #[test]
 fn a_run_that_diverged_and_one_that_logs_means() {
     let runs = Runs::new();
@@ -27,7 +28,8 @@ fn a_run_that_diverged_and_one_that_logs_means() {
     ");
 }
 
-/// Repeats started one by one are identified by their numbers and the differences of their specs.
+/// Repeats that were started one by one are identified by their run numbers and the differences of their
+/// specs.
 #[test]
 fn repeats_of_single_runs_have_keys() {
     let runs = Runs::new();
@@ -273,7 +275,8 @@ fn exports_read_back() {
     ");
 }
 
-/// Features may differ where the rows do not: where rows with missing cells are dropped, features choose the rows.
+/// Features may differ if the rows are the same. If rows with missing cells are dropped, the features decide
+/// which rows remain, and it does not count as the same.
 #[test]
 fn runs_over_other_features_learn_the_same() {
     for (missing, is_one_task) in [("error", true), ("drop", false)] {
@@ -290,7 +293,8 @@ fn runs_over_other_features_learn_the_same() {
     }
 }
 
-/// Other rows are no repeats, and losses over them are held against nothing; other spellings of a path are the same work.
+/// Runs on other rows are not repeats, and their losses are not compared. Different spellings of a path mean
+/// the same data.
 #[test]
 fn runs_over_other_data_are_said_to_be_so_at_once() {
     let runs = Runs::new();
@@ -326,7 +330,7 @@ fn runs_over_other_data_are_said_to_be_so_at_once() {
     assert_eq!(curves.lines().nth(1), Some("  3  not compared: it learns another task"));
 }
 
-/// A copied folder counts once, and repeats with one seed count once for losses.
+/// A copied folder counts once; for losses, repeats with the same seed count once.
 #[test]
 fn copies_count_once() {
     let runs = Runs::new();
@@ -348,7 +352,8 @@ fn copies_count_once() {
     ");
 }
 
-/// The end of a sweep names its best trial, of repeats the best setting; a cost that noise explains is called that.
+/// At the end of a sweep the best trial (with repeats: the best setting) is named. A cost within the noise is
+/// described as such.
 #[test]
 fn the_best_trial_is_named() {
     let runs = Runs::new();
@@ -385,7 +390,7 @@ fn the_best_trial_is_named() {
     let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();
     assert!(buffered.ends_with("1.00x   0.99x to 1.01x   within noise"), "{buffered}");
 
-    // The first repeat alone.
+    // Only the first repeat.
     let first: Vec<&str> = rows.lines().take(4).map(|line| line.trim_end_matches(',')).collect();
     runs.write("a/S/sweep.csv", &format!("{}\n", first.join(",\n").replacen(",\n", "\n", 1) + ","));
     for trial in 3..6 {
@@ -395,7 +400,7 @@ fn the_best_trial_is_named() {
     assert!(end.contains("\nbest: #1 lr 0.01 policy off, validation loss 0.1250; one seed each "), "{end}");
 }
 
-/// A setting without a finished repeat is named below the table.
+/// A setting of which no repeat finished is listed below the table.
 #[test]
 fn settings_that_did_not_finish_are_named() {
     let runs = Runs::new();

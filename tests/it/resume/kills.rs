@@ -1,4 +1,4 @@
-//! Runs that are killed or signalled at moments that nobody chose, and go on.
+//! Runs that are killed or signalled at random moments, and resume.
 
 use std::{
     env,
@@ -15,12 +15,12 @@ use super::{
     SPEC, checkpoints, result,
 };
 
-/// How many kills; `RUNNER_KILLS=200` for more.
+/// The number of kills; `RUNNER_KILLS=200` for more.
 fn kills() -> u32 {
     env::var("RUNNER_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
 }
 
-/// Each policy and way to bring rows, killed again and again until nothing is left to do.
+/// Every policy and every way of loading rows, killed again and again until the run is complete.
 #[test]
 fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
     let place = Sandbox::new(SPEC);
@@ -45,7 +45,7 @@ fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
             place
                 .command(&[&["run", "spec.toml", "--resume", "auto", "--runs-dir", runs], &case[..]].concat())
         };
-        // What a run takes, and a little more.
+        // The duration of a run, plus a margin.
         let span = whole.summary("wall_s").parse::<f64>().unwrap() * 1.3;
         let ended = loop {
             let mut child = quiet(go_on());
@@ -64,20 +64,20 @@ fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
             assert!(begun.elapsed() < LIMIT);
         };
         assert_eq!(ended.code, Some(0), "{case:?}: {ended:?}");
-        // A run that was killed before its first checkpoint is left, and another one begun.
+        // A run that was killed before its first checkpoint is left as it is, and a new one starts.
         let mut folders: Vec<_> =
             std::fs::read_dir(runs.join("spec")).unwrap().map(|e| e.unwrap().path()).collect();
         folders.sort();
         let run = Folder(folders.pop().unwrap());
         assert!(result(&run) == result(whole), "{case:?}: another result in {}", run.0.display());
-        // A kill just after a checkpoint was written leaves the one before, too.
+        // A kill right after a checkpoint was written also leaves the previous one.
         let left = checkpoints(&run);
         assert!(left.len() <= 2 && left.last().is_some_and(|name| name.ends_with("1050")), "{left:?}");
     }
     assert!(killed > 0);
 }
 
-/// Also where the spec has no `[checkpoint]`.
+/// Works without a `[checkpoint]` table too.
 #[test]
 fn a_run_that_a_signal_ended_goes_on() {
     let place = Sandbox::new(SPEC);
@@ -114,7 +114,7 @@ fn sigusr1_saves_and_the_run_goes_on() {
     let said =
         |text: String| text.replace(',', "").contains(&format!("SIGUSR1: the state after {step} step"));
     wait_until(&mut child, || said(run.text("run.log")));
-    // Another process leaves it alone.
+    // Another process does not touch it.
     let path = run.0.to_str().unwrap();
     let ended = place.runner(&["run", "--resume", path]);
     assert_eq!(ended.code, Some(2));

@@ -16,7 +16,7 @@ use super::{
 };
 
 impl Sweep {
-    /// Refuses axes that make the results of trials unlike each other.
+    /// Rejects axes that make the trials' results incomparable.
     pub(super) fn refuse_unlike(&self, sampler: Sampler, problems: &mut Vec<Problem>) {
         let (who, hint) = match (sampler, self.stop) {
             (Sampler::Tpe, _) => ("`tpe` cannot learn from", "give it one value, or set another sampler"),
@@ -39,14 +39,14 @@ impl Sweep {
         }
     }
 
-    /// The point of a trial whose values do not depend on results.
+    /// The point of a trial whose values do not depend on results; `None` unless the sampler learns.
     pub(in super::super) fn point(&self, trial: usize) -> Option<Point> {
         let (tpe, row) = (self.tpe.as_ref()?, self.blocks.first()?.rows.get(trial)?);
         let values = row.iter().map(|node| node.value.clone()).collect();
         Some(Point::new(&tpe.spaces, &self.conditions, values))
     }
 
-    /// A text for each key of a point: its value in TOML, nothing where it does not vary.
+    /// One text per key of a point: its value in TOML, empty if it does not vary. Paths are absolute.
     pub(in super::super) fn cells(&self, point: &Point, folder: &Path) -> Vec<String> {
         let cell = |(key, value): (&Key, &Option<Value>)| match value {
             Some(value) => literal(&key.dotted(), value, folder),
@@ -55,7 +55,7 @@ impl Sweep {
         self.keys().zip(point.values()).map(cell).collect()
     }
 
-    /// A point by its [`Sweep::cells`], which another process may have spelled in another way.
+    /// Parses [`Sweep::cells`], which another process may have written with other spellings of paths.
     pub(in super::super) fn read_point(&self, cells: &[String], folder: &Path) -> Option<Point> {
         let spaces = &self.tpe.as_ref()?.spaces;
         let own = |((key, space), cell): ((&Key, &Space), &String)| match space {
@@ -69,7 +69,7 @@ impl Sweep {
         (own.len() == cells.len()).then(|| Point::read(spaces, &self.conditions, &own)).flatten()
     }
 
-    /// The values of a point that was drawn, at the places of their axes.
+    /// The values of a drawn point, each with the location of its axis.
     pub(in super::super) fn nodes_of(&self, point: &Point) -> Vec<Option<Node>> {
         let first = self.blocks.first().and_then(|block| block.rows.first()).into_iter().flatten();
         let node =
@@ -77,8 +77,8 @@ impl Sweep {
         point.values().iter().zip(first).map(node).collect()
     }
 
-    /// Draws a later trial; the points that were drawn at random stand in where there are too few results, or nothing new
-    /// comes up.
+    /// Draws a later trial. With too few results, or if nothing new comes up, takes the next unused point
+    /// that was drawn at random.
     pub(in super::super) fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Option<Point> {
         let results = history.iter().filter(|own| own.cost.is_some()).count();
         let tpe = self.tpe.as_ref().filter(|_| results >= STARTUP);

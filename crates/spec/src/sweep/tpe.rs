@@ -1,5 +1,6 @@
-//! The Tree-structured Parzen Estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization* (2011): a trial's
-//! values are drawn where earlier trials did well and seldom badly, each key by itself. The crate `tpe` has the formulas.
+//! The Tree-structured Parzen Estimator of Bergstra et al., *Algorithms for Hyper-Parameter Optimization*
+//! (2011). It draws values that were frequent in good trials and rare in bad ones, independently for each
+//! key. The crate `tpe` has the formulas.
 
 use std::collections::HashSet;
 
@@ -10,28 +11,29 @@ use tpe::{
 
 use super::{super::tree::Value, conditions::Conditions, point::Point, space::Space};
 
-/// As many results are awaited before they decide; trials before are drawn at random.
+/// The sampler needs this many results; earlier trials are drawn at random.
 pub(crate) const STARTUP: usize = 10;
 
-/// The share of trials that count as good, and the values of which the best is taken: as in hyperopt.
+/// The share of trials that count as good, and the number of candidates of which the best is taken; both as
+/// in hyperopt.
 const GOOD: f64 = 0.25;
 const CANDIDATES: usize = 24;
 
-/// Draws that may repeat earlier trials, one after the other.
+/// Give up after this many draws in a row that repeat earlier trials.
 const MAX_VAIN: usize = 100;
 
-/// Random streams below this number are those of axes.
+/// Random streams with smaller numbers are those of the axes.
 const TRIALS: u64 = 1 << 32;
 
-/// What an earlier trial was.
+/// An earlier trial.
 pub struct Observed<'a> {
     /// Its values.
     pub point: &'a Point,
-    /// How bad it was; `None` for one that failed, or that still runs.
+    /// Its result, lower is better; `None` if it failed or still runs.
     pub cost: Option<f64>,
 }
 
-/// Draws trials from the results of earlier ones.
+/// Draws trials from earlier results.
 #[derive(Clone, Debug)]
 pub(crate) struct Tpe {
     pub spaces: Vec<Space>,
@@ -39,7 +41,7 @@ pub(crate) struct Tpe {
 }
 
 impl Tpe {
-    /// A point that no trial has had; `None` where none came up.
+    /// A point that no trial has had; `None` if none came up.
     pub fn draw(&self, trial: usize, conditions: &Conditions, history: &[Observed<'_>]) -> Option<Point> {
         let mut rng = random::stream(self.seed, Purpose::Sampler, TRIALS + trial as u64);
         let axis =
@@ -54,16 +56,16 @@ impl Tpe {
     }
 }
 
-/// What earlier trials say about the values of a key.
+/// The estimator of one key's values, fed with all earlier trials.
 struct Learned<'a> {
     space: &'a Space,
-    /// The values of a list lie apart in as many cells.
+    /// For a list: its number of values, each a cell of width 1. Otherwise 1.
     cells: f64,
     optimizer: TpeOptimizer,
 }
 
 impl<'a> Learned<'a> {
-    /// From the places of values and what became of them.
+    /// From the positions of a key's values and the costs of their trials.
     fn new(space: &'a Space, column: impl Iterator<Item = (f64, Option<f64>)>) -> Option<Self> {
         let (estimator, range, cells) = match space {
             Space::Values(values) => {
@@ -94,7 +96,7 @@ mod tests {
 
     const SPACES: [&str; 4] = ["loguniform(1e-4, 1)", "uniform(-1, 1)", "int(1, 20)", "choice(a, b, c)"];
 
-    /// A bowl with its ground at 0.01, 0.3, 7 and b.
+    /// A bowl whose minimum is at 0.01, 0.3, 7 and b.
     fn cost(point: &[String]) -> f64 {
         let number = |axis: usize| point[axis].parse::<f64>().unwrap();
         let far = [(number(0).log10() + 2.0) / 4.0, (number(1) - 0.3) / 2.0, (number(2) - 7.0) / 20.0];

@@ -88,10 +88,10 @@ impl CpuExecutor {
         let state = Arc::new(RwLock::new(state));
         let team = if job.threads > 1 {
             let state = Arc::clone(&state);
-            let work = move |seat: WorkerToken<'_>| {
+            let work = move |token: WorkerToken<'_>| {
                 vector::flush_denormals();
                 let state = state.read().unwrap_or_else(PoisonError::into_inner);
-                state.walk_together(seat, &mut WorkerState::default(), &mut Unwatched)
+                state.walk_together(token, &mut WorkerState::default(), &mut Unwatched)
             };
             let team = Team::new(job.threads, work);
             Some(team.map_err(|source| DeviceError::Thread { device: job.device.clone(), source })?)
@@ -161,7 +161,7 @@ impl CpuExecutor {
             }
             Some(team) => {
                 let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-                team.run(|seat| state.walk_together(seat, worker, watcher))
+                team.run(|token| state.walk_together(token, worker, watcher))
             }
         }
     }

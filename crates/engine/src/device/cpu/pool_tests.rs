@@ -48,22 +48,22 @@ fn pair<R>(
     other: impl Fn(&Shared, WorkerToken<'_>) -> Result<(), Lost> + Send + Sync + 'static,
 ) -> Result<R, Lost> {
     let theirs = Arc::clone(all);
-    let mut team = Team::new(2, move |seat| other(&theirs, seat)).expect("threads");
-    team.run(|seat| caller(all, seat))
+    let mut team = Team::new(2, move |token| other(&theirs, token)).expect("threads");
+    team.run(|token| caller(all, token))
 }
 
 /// Takes part in one use of the pool; `work` gives the number of spins per tile.
 fn go(
     shared: &Shared,
-    seat: &WorkerToken<'_>,
+    token: &WorkerToken<'_>,
     used: usize,
     work: impl Fn(usize) -> usize,
 ) -> Result<(), Lost> {
     let Shared { arena, pool, taken } = shared;
-    seat.wait()?;
+    token.wait()?;
     // SAFETY: every member enters once between two barriers.
-    let mut turns = unsafe { pool.enter(arena, seat.member()) };
-    while let Some(mut turn) = turns.next(|| seat.is_lost())? {
+    let mut turns = unsafe { pool.enter(arena, token.member()) };
+    while let Some(mut turn) = turns.next(|| token.is_lost())? {
         let (pass, tile) = (turn.turn().pass, turn.turn().tile);
         for _ in 0..work(tile) {
             std::hint::spin_loop();
@@ -76,7 +76,7 @@ fn go(
         taken.lock().expect("no panic").push((used, pass, tile));
         turn.finish();
     }
-    seat.wait()
+    token.wait()
 }
 
 #[test]
@@ -88,9 +88,10 @@ fn every_turn_is_taken_once_and_a_tiles_passes_follow_each_other() {
         let state = Arc::new(shared(threads));
         let body = {
             let state = Arc::clone(&state);
-            move |seat: WorkerToken<'_>| {
-                let member = seat.member();
-                (0..USES).try_for_each(|used| go(&state, &seat, used, |tile| slow(used, member) * (tile % 3)))
+            move |token: WorkerToken<'_>| {
+                let member = token.member();
+                (0..USES)
+                    .try_for_each(|used| go(&state, &token, used, |tile| slow(used, member) * (tile % 3)))
             }
         };
         let own = body.clone();
@@ -119,7 +120,8 @@ fn counters_may_overflow() {
         queue.entered.store(used, Ordering::Relaxed);
     }
     all.pool.done.iter().for_each(|done| done.store(used.wrapping_mul(3), Ordering::Relaxed));
-    let uses = |all: &Shared, seat: WorkerToken<'_>| (0..3).try_for_each(|used| go(all, &seat, used, |_| 0));
+    let uses =
+        |all: &Shared, token: WorkerToken<'_>| (0..3).try_for_each(|used| go(all, &token, used, |_| 0));
     assert_eq!(pair(&all, uses, uses), Ok(()));
     assert_eq!(all.taken.lock().expect("no panic").len(), 3 * 3 * all.pool.grid.tiles());
 }
@@ -132,11 +134,11 @@ fn what_a_slow_member_leaves_is_done_by_others() {
     let possible = 3 * own + 2 * (slow - 1);
     let is_left = Arc::new(AtomicU32::new(0));
     let left = Arc::clone(&is_left);
-    let other = move |all: &Shared, seat: WorkerToken<'_>| {
-        seat.wait()?;
+    let other = move |all: &Shared, token: WorkerToken<'_>| {
+        token.wait()?;
         // SAFETY: every member enters once between two barriers.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-        let first = turns.next(|| seat.is_lost())?.expect("its own first tile");
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
+        let first = turns.next(|| token.is_lost())?.expect("its own first tile");
         assert_eq!((first.turn().pass, first.turn().tile), (0, own));
         while all.taken() < possible && left.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
@@ -144,44 +146,44 @@ fn what_a_slow_member_leaves_is_done_by_others() {
         let done = all.taken();
         first.finish();
         // Any member may take the rest.
-        while let Some(taken) = turns.next(|| seat.is_lost())? {
+        while let Some(taken) = turns.next(|| token.is_lost())? {
             taken.finish();
         }
         assert_eq!(done, possible);
-        seat.wait()
+        token.wait()
     };
-    let caller = |all: &Shared, seat: WorkerToken<'_>| {
-        seat.wait()?;
+    let caller = |all: &Shared, token: WorkerToken<'_>| {
+        token.wait()?;
         // SAFETY: as above.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-        while let Some(taken) = turns.next(|| seat.is_lost())? {
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
+        while let Some(taken) = turns.next(|| token.is_lost())? {
             all.taken.lock().expect("no panic").push((0, taken.turn().pass, taken.turn().tile));
             taken.finish();
         }
         is_left.store(1, Ordering::Release);
-        seat.wait()
+        token.wait()
     };
     assert_eq!(pair(&all, caller, other), Ok(()));
 }
 
 #[test]
 fn a_tile_of_a_member_that_is_gone_is_not_waited_for() {
-    let other = |all: &Shared, seat: WorkerToken<'_>| -> Result<(), Lost> {
-        seat.wait()?;
+    let other = |all: &Shared, token: WorkerToken<'_>| -> Result<(), Lost> {
+        token.wait()?;
         // SAFETY: each member enters once.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
         // Takes a tile and never finishes it.
-        turns.next(|| seat.is_lost()).map(drop)?;
-        seat.wait()?;
+        turns.next(|| token.is_lost()).map(drop)?;
+        token.wait()?;
         Err(Lost)
     };
-    let caller = |all: &Shared, seat: WorkerToken<'_>| {
-        seat.wait()?;
+    let caller = |all: &Shared, token: WorkerToken<'_>| {
+        token.wait()?;
         // SAFETY: as above.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
         // Wait until the other member has taken its tile.
-        seat.wait()?;
-        while let Some(taken) = turns.next(|| seat.is_lost())? {
+        token.wait()?;
+        while let Some(taken) = turns.next(|| token.is_lost())? {
             taken.finish();
         }
         Ok(())

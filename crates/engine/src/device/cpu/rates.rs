@@ -65,7 +65,7 @@ const FEW: usize = 2048;
 const PRODUCTS: [[usize; 3]; 3] = [[240, 512, 512], [128, 256, 1024], [256, 256, 256]];
 
 /// Barriers per run of the measured team.
-const MEETINGS: usize = 32;
+const BARRIERS: usize = 32;
 
 const MOST_BYTES: u64 = 1 << 30;
 
@@ -271,14 +271,14 @@ fn barrier(threads: usize) -> Result<Option<f64>, DeviceError> {
 
 /// Seconds of a barrier, measured by a new team: the median of its runs.
 fn barrier_of_a_team(threads: usize) -> Result<f64, DeviceError> {
-    let meet = |seat: super::team::WorkerToken<'_>| (0..MEETINGS).try_for_each(|_| seat.wait());
-    let mut team = Team::new(threads, meet).map_err(no_thread)?;
+    let run_barriers = |token: super::team::WorkerToken<'_>| (0..BARRIERS).try_for_each(|_| token.wait());
+    let mut team = Team::new(threads, run_barriers).map_err(no_thread)?;
     let mut times = Vec::new();
     let begun = Instant::now();
     while begun.elapsed() < ROUND || times.len() < ROUNDS {
         let start = Instant::now();
-        team.run(meet).map_err(|_| DeviceError::Lost { device: "cpu".into(), step: 0 })?;
-        times.push(start.elapsed().as_secs_f64() / MEETINGS as f64);
+        team.run(run_barriers).map_err(|_| DeviceError::Lost { device: "cpu".into(), step: 0 })?;
+        times.push(start.elapsed().as_secs_f64() / BARRIERS as f64);
     }
     times.sort_unstable_by(f64::total_cmp);
     Ok(times[times.len() / 2])

@@ -110,7 +110,7 @@ impl State {
     /// Runs one member's share of a block.
     pub fn walk_together(
         &self,
-        seat: WorkerToken<'_>,
+        token: WorkerToken<'_>,
         worker: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
@@ -118,7 +118,7 @@ impl State {
         // SAFETY: this arena verified the set for as many members as the team has. The token, which is
         // consumed here, is the only one of its member in this run of the team. A state has only one team,
         // which shares it behind a lock, so nobody has exclusive access while a member reads it.
-        unsafe { self.run_tasks(set, Some(&seat), worker, watcher) }
+        unsafe { self.run_tasks(set, Some(&token), worker, watcher) }
     }
 
     /// # Safety
@@ -128,11 +128,11 @@ impl State {
     unsafe fn run_tasks(
         &self,
         set: &Set,
-        seat: Option<&WorkerToken<'_>>,
+        token: Option<&WorkerToken<'_>>,
         worker: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
-        let member = seat.map_or(0, WorkerToken::member);
+        let member = token.map_or(0, WorkerToken::member);
         let Assignment { work, at, rows, steps, ref hyper } = self.assignment;
         let [Some(full), last] = &set.0[work as usize] else { return Ok(()) };
         let mut context = Context { kernel: self.kernel, bound: &self.bound, at, worker };
@@ -145,19 +145,19 @@ impl State {
             watcher.begin_step();
             for task in &program.tasks[member] {
                 watcher.enter(task.phase);
-                if let Some(seat) = seat.filter(|_| task.barrier) {
-                    seat.wait()?;
+                if let Some(token) = token.filter(|_| task.barrier) {
+                    token.wait()?;
                 }
                 let (access, job) = match (&task.share, &task.job) {
                     (_, None) => continue,
                     (Share::Own(access), Some(job)) => (access, job),
                     (Share::Shared(pool), Some(job)) => {
                         // A set for one thread has no shared tasks, so there is a token.
-                        let seat = seat.ok_or(Lost)?;
+                        let token = token.ok_or(Lost)?;
                         // SAFETY: as below; in addition, every member reaches this point once between the
                         // same two barriers.
                         let mut turns = unsafe { pool.enter(&self.arena, member) };
-                        take_turns(&context, job, &mut turns, || seat.is_lost())?;
+                        take_turns(&context, job, &mut turns, || token.is_lost())?;
                         continue;
                     }
                 };

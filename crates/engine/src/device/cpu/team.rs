@@ -181,7 +181,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn members_meet_and_see_what_the_others_wrote() {
+    fn members_wait_and_see_what_the_others_wrote() {
         let cells: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
         let body = {
             let cells = Arc::clone(&cells);

@@ -198,12 +198,12 @@ mod tests {
 
     /// Simulates `seconds` of steps that take `alone` or `together` microseconds; returns the fraction that
     /// the team ran.
-    fn share(pace: &mut ThreadTuner, [alone, together]: [u64; 2], seconds: u64) -> f64 {
+    fn share(tuner: &mut ThreadTuner, [alone, together]: [u64; 2], seconds: u64) -> f64 {
         let (mut spent, mut counts) = (Duration::ZERO, [0, 0]);
         while spent < Duration::from_secs(seconds) {
-            let (team, steps) = pace.next(PassKind::Train, 100);
+            let (team, steps) = tuner.next(PassKind::Train, 100);
             let time = Duration::from_micros(if team { together } else { alone }) * steps as u32;
-            pace.took(PassKind::Train, team, steps as f64, time);
+            tuner.took(PassKind::Train, team, steps as f64, time);
             counts[usize::from(team)] += steps;
             spent += time;
         }
@@ -212,23 +212,23 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
-        assert!(share(&mut pace, [100, 60], 20) > 0.98);
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        assert!(share(&mut tuner, [100, 60], 20) > 0.98);
         // Another process takes a core: the team becomes twenty times slower and is not used.
-        assert!(share(&mut pace, [100, 2000], 20) < 0.05);
+        assert!(share(&mut tuner, [100, 2000], 20) < 0.05);
         // It is used again soon after the core is free.
-        assert!(share(&mut pace, [100, 60], 60) > 0.6);
+        assert!(share(&mut tuner, [100, 60], 60) > 0.6);
     }
 
     #[test]
     fn long_steps_are_not_spent_on_probes() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         let (mut spent, mut lost) = (0.0, 0.0);
         while spent < 60.0 {
             // Blocks of one step, which takes the team 0.2 s and one thread 0.4 s.
-            let (team, steps) = pace.next(PassKind::Train, 1);
+            let (team, steps) = tuner.next(PassKind::Train, 1);
             let seconds = if team { 0.2 } else { 0.4 };
-            pace.took(PassKind::Train, team, steps as f64, Duration::from_secs_f64(seconds));
+            tuner.took(PassKind::Train, team, steps as f64, Duration::from_secs_f64(seconds));
             (spent, lost) = (spent + seconds, lost + seconds - 0.2);
         }
         assert!(lost > 0.0 && lost < 0.02 * spent, "{lost}");
@@ -236,20 +236,20 @@ mod tests {
 
     #[test]
     fn a_slow_start_of_the_team_is_no_verdict() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
-        assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
-        pace.took(PassKind::Train, true, 48.0, Duration::from_millis(200));
-        assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
-        pace.took(PassKind::Train, true, 48.0, Duration::from_millis(50));
-        assert!(share(&mut pace, [2000, 1000], 20) > 0.98);
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        assert_eq!(tuner.next(PassKind::Train, 48), (true, 48));
+        tuner.took(PassKind::Train, true, 48.0, Duration::from_millis(200));
+        assert_eq!(tuner.next(PassKind::Train, 48), (true, 48));
+        tuner.took(PassKind::Train, true, 48.0, Duration::from_millis(50));
+        assert!(share(&mut tuner, [2000, 1000], 20) > 0.98);
     }
 
     #[test]
     fn one_hold_up_is_no_verdict_nor_are_two_ways_as_slow() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
-        assert!(share(&mut pace, [1900, 1000], 3) > 0.9);
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        assert!(share(&mut tuner, [1900, 1000], 3) > 0.9);
         for round in 0..400 {
-            let (team, steps) = pace.next(PassKind::Train, 10);
+            let (team, steps) = tuner.next(PassKind::Train, 10);
             // Every fifth block of the team is delayed by some milliseconds.
             let micros = if !team {
                 1900
@@ -258,26 +258,26 @@ mod tests {
             } else {
                 1400
             };
-            pace.took(PassKind::Train, team, steps as f64, Duration::from_micros(micros) * steps as u32);
+            tuner.took(PassKind::Train, team, steps as f64, Duration::from_micros(micros) * steps as u32);
             assert!(team || steps <= SHORTEST_PROBE, "round {round}");
         }
-        assert!(share(&mut pace, [1850, 1900], 20) > 0.9);
+        assert!(share(&mut tuner, [1850, 1900], 20) > 0.9);
     }
 
     #[test]
     fn steps_begin_as_a_trial_found_them_and_long_ones_are_probed_soon_once_slow() {
         let tried = |tried_s| KnownTimes { tried_s: Some(tried_s), estimate_s: None };
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.1, 0.3]));
-        assert_eq!(pace.next(PassKind::Train, 100), (false, 100));
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.1, 0.3]));
+        assert_eq!(tuner.next(PassKind::Train, 100), (false, 100));
         // Steps of 7 ms. After some seconds another process takes a core; waiting three seconds would be too
         // long.
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.012, 0.007]));
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.012, 0.007]));
         let mut run = |together: u64, seconds: f64| {
             let (mut spent, mut alone) = (0.0, 0.0);
             while spent < seconds {
-                let (team, steps) = pace.next(PassKind::Train, 7);
+                let (team, steps) = tuner.next(PassKind::Train, 7);
                 let time = Duration::from_millis(if team { together } else { 12 }) * steps as u32;
-                pace.took(PassKind::Train, team, steps as f64, time);
+                tuner.took(PassKind::Train, team, steps as f64, time);
                 spent += time.as_secs_f64();
                 alone += if team { 0.0 } else { time.as_secs_f64() };
             }
@@ -289,13 +289,13 @@ mod tests {
 
     #[test]
     fn an_epochs_last_batch_makes_no_others_slow() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         let (mut spent, mut probed) = (0.0, 0.0);
         for step in 1..3000 {
             // Blocks of one step; every tenth has a tenth of the rows.
             let batches = if step % 10 == 0 { 0.1 } else { 1.0 };
-            let (team, _) = pace.next(PassKind::Train, 1);
-            pace.took(PassKind::Train, team, batches, Duration::from_secs_f64(batches));
+            let (team, _) = tuner.next(PassKind::Train, 1);
+            tuner.took(PassKind::Train, team, batches, Duration::from_secs_f64(batches));
             (spent, probed) = (spent + batches, probed + if team { 0.0 } else { batches });
         }
         assert!(probed > 0.0 && probed < 0.025 * spent, "{probed} of {spent}");
@@ -304,13 +304,13 @@ mod tests {
     #[test]
     fn a_team_that_takes_many_times_what_one_thread_needs_is_left_at_once() {
         let known = KnownTimes { estimate_s: Some(50e-6), tried_s: None };
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, known);
-        assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
-        pace.took(PassKind::Train, true, 23.0, Duration::from_micros(23 * 841));
-        assert_eq!(pace.next(PassKind::Train, 23), (false, 23));
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, known);
+        assert_eq!(tuner.next(PassKind::Train, 23), (true, 23));
+        tuner.took(PassKind::Train, true, 23.0, Duration::from_micros(23 * 841));
+        assert_eq!(tuner.next(PassKind::Train, 23), (false, 23));
         // One thread proves slow as well, so the team is used again.
-        pace.took(PassKind::Train, false, 23.0, Duration::from_micros(23 * 1500));
-        assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
+        tuner.took(PassKind::Train, false, 23.0, Duration::from_micros(23 * 1500));
+        assert_eq!(tuner.next(PassKind::Train, 23), (true, 23));
     }
 
     #[test]
