@@ -155,8 +155,7 @@ fn what_is_submitted_runs_as_written() {
     assert!(help.find("--color").unwrap() < help.find("On a cluster:").unwrap(), "{help}");
 }
 
-/// One that comes late would find no other at work, and repeat what failed again and again; a new submission repeats it.
-/// A login node has no GPU; the tasks will.
+/// The login node has no GPU, the tasks will have.
 #[test]
 fn trials_whose_devices_are_elsewhere_are_submitted() {
     let cluster = Cluster::new(SPEC);
@@ -176,6 +175,7 @@ fn trials_whose_devices_are_elsewhere_are_submitted() {
     assert!(dry.stdout.contains("--array=0-2\n"), "{dry:?}");
 }
 
+/// Tasks do not repeat failed trials: each late one would repeat them again and again. A new submission does.
 #[test]
 fn tasks_leave_failed_trials_to_the_next_submission() {
     let cluster = Cluster::new(SPEC);
