@@ -17,7 +17,7 @@ use super::{
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
     short_values::short_values,
-    sweep::{Halving, Observed, Point, Sweep},
+    sweep::{Halving, History, Point, Sweep},
 };
 
 /// A spec and all its trials; one trial where nothing is swept.
@@ -94,9 +94,10 @@ impl<S> Experiment<S> {
         self.points.sweep.read_point(cells, &self.points.folder)
     }
 
-    /// Draws a later trial from all trials that were drawn or listed before.
-    pub fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Option<Point> {
-        self.points.sweep.draw(trial, history)
+    /// Draws a later trial from all trials that were drawn or listed before, and how bad each was; `None` for one that
+    /// failed, or that still runs.
+    pub fn draw(&self, trial: usize, history: &History, costs: &[Option<f64>]) -> Option<Point> {
+        self.points.sweep.draw(trial, history, costs)
     }
 
     /// A trial with values that were drawn.

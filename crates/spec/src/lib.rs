@@ -62,7 +62,7 @@ pub use schedule::{
 pub use schema::schema;
 pub use short_values::{add_leaves, short_values};
 pub use suggest::nearest;
-pub use sweep::{Halving, Observed, Point};
+pub use sweep::{Halving, History, Point};
 pub use tables::{Csv, Missing, Parquet};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
