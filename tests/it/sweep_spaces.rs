@@ -205,6 +205,15 @@ fn keys_vary_where_others_have_given_values() {
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
 }
 
+#[test]
+fn a_list_of_layers_is_called_by_its_layers() {
+    let place = Sandbox::new(LINREG);
+    let linear = |width: u32| format!("{{ linear = {{ out_features = {width} }} }}");
+    let layers = format!("model.layers=[{}, relu, {}],[{}]", linear(8), linear(1), linear(1));
+    let sweep = place.run(&[layers.replace("relu", "\"relu\"").as_str(), "-q"]).ended_by(0);
+    assert_eq!(sweep.files()[..2], ["000-layers=linear8+relu+linear1", "001-layers=linear1"]);
+}
+
 /// A table alone is called by its key, and beside another of that key by more.
 #[test]
 fn tables_are_matched_whatever_they_are_called() {
