@@ -7,6 +7,8 @@ use std::{
     time::Instant,
 };
 
+use serde_json::json;
+
 use super::{
     args::{Jobs, StartOptions, on_terminal},
     hosts, launch,
@@ -192,10 +194,19 @@ fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &Star
 }
 
 /// Prints what became of a sweep.
-fn close(Ended { exit, folder, .. }: Ended, start: &StartOptions) -> Exit {
+fn close(Ended { exit, folder, statuses, best, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
-        let line = serde_json::json!({ "event": "sweep", "folder": folder.display().to_string() });
+        let best =
+            best.map(|(trial, metric, value)| json!({ "trial": trial, "metric": metric, "value": value }));
+        let line = json!({
+            "event": "sweep",
+            "folder": folder.display().to_string(),
+            "trials": statuses.values().sum::<usize>(),
+            "statuses": statuses,
+            "best": best,
+            "exit": exit.code(),
+        });
         return exit.more_severe(print_json(&format!("{line}\n")));
     }
     if start.run.quiet {

@@ -1,7 +1,7 @@
 //! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::Ordering},
@@ -60,11 +60,15 @@ pub struct Ended {
     pub folder: Option<PathBuf>,
     /// Whether a trial has come further, or it waited at a rung for those of other processes.
     pub has_progress: bool,
+    /// How many trials have each status.
+    pub statuses: BTreeMap<&'static str, usize>,
+    /// The best of the trials that finished: its number, and its best value.
+    pub best: Option<(usize, Monitor, f64)>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
-        Self { exit, folder: None, has_progress: false }
+        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new(), best: None }
     }
 }
 
@@ -82,6 +86,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let folder = self.folder.path().to_owned();
         let session = self.session;
+        let (statuses, best) = self.with(|progress| (progress.statuses(), progress.best_finished()));
         let Progress { table, mut worst, stopped, fault, has_progress, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
@@ -97,7 +102,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, folder: Some(folder), has_progress })
+        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses, best })
     }
 
     /// Takes the values of the trials that ended before the sweep went on, and how they ended.
@@ -135,14 +140,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
         self.learn(index, status, best, reached);
     }
 
-    /// Keeps what a sampler learns from a trial: the value that the sweep is judged by.
+    /// Keeps the best value of a trial, and what a sampler learns from it: the value that the sweep is judged by.
     pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
         let value = match self.session.experiment.stop {
             Some(halving) => reached.value.map(|value| (halving.metric, value)),
             None => best,
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {
-            self.with(|progress| progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value)));
+            self.with(|progress| {
+                progress.best[index] = best;
+                progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value));
+            });
         }
     }
 

@@ -5,9 +5,11 @@ use std::{
     sync::{Arc, Mutex, RwLock},
 };
 
+use serde_json::json;
+
 use super::{
     draws,
-    exit::{Exit, print_error},
+    exit::{Exit, print_error, print_json},
     leases::Leases,
     planned::{ExecuteError, Planned, Role},
     points::{BadLine, Points},
@@ -27,12 +29,28 @@ use crate::{
 /// Runs the trials of a sweep that are not done.
 pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
     let run = |sweep: Sweep<'_, '_, P>| {
+        if session.process.json {
+            print_json(&format!("{}\n", started(&sweep)));
+        }
         let rungs = session.experiment.stop.map(|halving| Rungs::new(halving, sweep.folder.clone()));
         sweep.run_all(rungs)
     };
     let ended = begin(session, prepared, machine, |_| Ok(()))
         .and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
     ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+}
+
+/// The event of a sweep's start.
+fn started<P: Planned>(sweep: &Sweep<'_, '_, P>) -> serde_json::Value {
+    let (experiment, folder) = (sweep.session.experiment, sweep.folder.path().display().to_string());
+    let statuses = sweep.with(|progress| progress.statuses());
+    json!({
+        "event": "sweep_started",
+        "folder": folder,
+        "axes": experiment.axes,
+        "trials": experiment.trials.len(),
+        "statuses": statuses,
+    })
 }
 
 /// Makes the folder of a sweep, or finds the one that is resumed, and leaves what is not done to other processes: `submit` gets
