@@ -23,9 +23,9 @@ use crate::{
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
-        print_json, print_stderr, refuse, run_sweep,
+        print_json, print_stderr, run_sweep,
     },
-    spec::{self, Experiment, Loaded},
+    spec::{Experiment, Loaded},
     train::StopFlag,
     units,
 };
@@ -58,16 +58,15 @@ fn run_joined(
     world: Option<&Arc<ProcessGroup>>,
 ) -> Exit {
     let options = &start.run;
-    let (path, overrides) = match &resume {
-        Resume::Run(folder) => (folder.file("spec.toml"), resume::overrides(&options.words)),
-        Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
-        Resume::Auto | Resume::No => (options.spec(), options.overrides()),
+    let path = match &resume {
+        Resume::Run(folder) => folder.file("spec.toml"),
+        Resume::Sweep(folder) => folder.file("sweep.toml"),
+        Resume::Auto | Resume::No => options.spec(),
     };
-    let overrides: Vec<String> = overrides.into_iter().chain(start.launch.overrides()).collect();
     let git = GitQuery::start(&folder_of(&path));
-    let mut loaded = match spec::read(&path, &overrides) {
+    let (mut loaded, extension) = match resume::load(start, &resume, &path) {
         Ok(loaded) => loaded,
-        Err(failure) => return refuse(&failure),
+        Err(exit) => return exit,
     };
     if let Err(exit) = hosts::settle(world, &mut loaded) {
         return exit;
@@ -84,6 +83,7 @@ fn run_joined(
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
         resume,
+        extension,
         verbosity: verbosity(start),
         json: start.json,
         terminal: on_terminal(),

@@ -54,6 +54,8 @@ pub struct TrialSpec<S = Spec> {
     pub axes: Vec<(String, String)>,
     /// Which repeat it belongs to, from 0.
     pub repeat: u32,
+    /// The number of its point in the sweep.
+    pub(super) point: usize,
     /// What it runs.
     pub spec: S,
 }
@@ -70,7 +72,7 @@ impl<S> Experiment<S> {
         let mut found = Found::default();
         for (trial, problem) in problems {
             // Repeats of a point share its tree.
-            let point = trial % self.points.sweep.points();
+            let point = self.trials.get(trial).map_or(0, |trial| trial.point);
             let (tree, _) = self.points.sweep.apply(&self.points.base, &self.points.sweep.values_at(point));
             found.add(locate(problem, &tree, &self.path), point);
         }
@@ -81,7 +83,7 @@ impl<S> Experiment<S> {
 impl<S> Experiment<S> {
     /// The point of a trial whose values do not depend on results, where a sampler learns from it.
     pub fn point(&self, trial: usize) -> Option<Point> {
-        self.points.sweep.point(trial)
+        self.points.sweep.point(self.trials.get(trial)?.point)
     }
 
     /// A text for each axis of a point, by which every process knows its value.
@@ -108,7 +110,7 @@ impl<S> Experiment<S> {
         let nodes = self.points.sweep.nodes_of(point);
         let read = self.points.read(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
         let spec = read.map_err(|problems| Failure::from_problems(problems, self.sources.clone()))?;
-        Ok(TrialSpec { index, axes: self.pairs(point), repeat: 0, spec })
+        Ok(TrialSpec { index, axes: self.pairs(point), repeat: 0, point: index, spec })
     }
 
     /// What later layers found in a trial that was drawn.

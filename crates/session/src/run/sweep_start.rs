@@ -123,6 +123,9 @@ fn begin<'s, 'a, P: Planned>(
         drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
     };
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
+    if let Some(extension) = &session.process.extension {
+        extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
+    }
     if let Err(exit) = ready(&folder) {
         return Ok(Err(exit));
     }
