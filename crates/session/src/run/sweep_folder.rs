@@ -42,7 +42,6 @@ pub(super) fn open<P: Planned>(
             RunDir::newest(&session.process.runs_dir, name, &tail, |folder| folder.file(SWEEP_FILE).is_file())
         }
     };
-    let is_resumed = resumed.is_some();
     let folder = match resumed {
         Some(folder) => folder,
         None => {
@@ -77,7 +76,7 @@ pub(super) fn open<P: Planned>(
         print_error(message, Some("wait for its end, or end it"));
         return Ok(Err(Exit::Refused));
     };
-    if let Err(exit) = if is_resumed { check_trials(session, (&folder, &tail), &claims) } else { Ok(()) } {
+    if let Err(exit) = check_trials(session, (&folder, &tail), &claims) {
         return Ok(Err(exit));
     }
     // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
