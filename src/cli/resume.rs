@@ -6,7 +6,7 @@ use super::args::{AUTO, StartOptions};
 use crate::{
     record::RunDir,
     report::{Found, find_one},
-    run::{Exit, Resume, print_error, refuse, waits_at_rung},
+    run::{Exit, Extension, KnownTrials, Resume, print_error, refuse, waits_at_rung},
     spec::{self, Loaded, Spec},
     units,
 };
@@ -45,9 +45,60 @@ fn named(folder: PathBuf) -> PathBuf {
     if is_named { folder } else { folder.canonicalize().unwrap_or(folder) }
 }
 
-/// The overrides for resuming a run. With other devices, the engine in its spec may not be available, so the
-/// plan chooses one.
-pub fn overrides(words: &[String]) -> Vec<String> {
+/// Reads the spec, and what a sweep is given beyond the trials that it has.
+///
+/// # Errors
+/// What is wrong has been printed.
+pub fn load(
+    options: &StartOptions,
+    resume: &Resume,
+    path: &Path,
+) -> Result<(Loaded, Option<Extension>), Exit> {
+    let words = &options.run.words;
+    let read = |overrides: Vec<String>| {
+        let all: Vec<String> = overrides.into_iter().chain(options.launch.overrides()).collect();
+        spec::read(path, &all).map_err(|failure| refuse(&failure))
+    };
+    match resume {
+        Resume::Sweep(folder) => load_sweep(folder, words, read),
+        Resume::Run(_) => Ok((read(overrides(words))?, None)),
+        Resume::Auto | Resume::No => Ok((read(options.run.overrides())?, None)),
+    }
+}
+
+/// Reads a sweep with the trials that it began with and those that it was given since, and are given by `words`.
+fn load_sweep(
+    folder: &RunDir,
+    words: &[String],
+    read: impl Fn(Vec<String>) -> Result<Loaded, Exit>,
+) -> Result<(Loaded, Option<Extension>), Exit> {
+    let extended = |loaded: Loaded, larger: Loaded| {
+        loaded.extended(larger).map_err(|refused| {
+            print_error(refused.message, Some(refused.hint));
+            Exit::Refused
+        })
+    };
+    let after = KnownTrials::read(folder);
+    let mut loaded = read(Vec::new())?;
+    for overrides in &after.overrides {
+        loaded = extended(loaded, read(overrides.clone())?)?;
+    }
+    if words.is_empty() {
+        return Ok((loaded, None));
+    }
+    // A word takes the place of an earlier one of its key.
+    let key = |word: &str| word.split_once('=').map_or(word, |(key, _)| key).trim_end().to_owned();
+    let earlier = after.overrides.last().into_iter().flatten();
+    let stays = |word: &&String| words.iter().all(|new| key(new) != key(word));
+    let overrides: Vec<String> = earlier.filter(stays).chain(words).cloned().collect();
+    let count = loaded.count();
+    let larger = extended(loaded, read(overrides.clone())?)?;
+    let extension = (larger.count() > count).then_some(Extension { overrides, after });
+    Ok((larger, extension))
+}
+
+/// The overrides of a run that goes on. Other devices may not have the engine that its spec names: the plan picks one.
+fn overrides(words: &[String]) -> Vec<String> {
     let sets = |key: &str| words.iter().any(|word| word.split_once('=').is_some_and(|(own, _)| own == key));
     let others = ["devices.num_gpus", "devices.use", "devices.on_missing"].into_iter().any(sets);
     let engine = (others && !sets("devices.engine")).then(|| "devices.engine=auto".to_owned());
@@ -68,9 +119,6 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
             "`--launcher` takes a sweep, and this is one run",
             "give a key several values, or submit a script of your own with `runner run SPEC.toml --resume auto`",
         ),
-        (Resume::Sweep(_), _) if !options.run.words.is_empty() => {
-            ("a sweep goes on as it was begun", "leave the overrides out, or run the spec anew")
-        }
         (Resume::Run(_), Loaded::Train(experiment)) if experiment.is_sweep() => {
             ("a run cannot go on as a sweep", "give each key one value")
         }

@@ -7,6 +7,8 @@ use std::{
     time::Instant,
 };
 
+use serde_json::json;
+
 use super::{
     args::{Jobs, StartOptions, on_terminal},
     hosts, launch,
@@ -21,9 +23,9 @@ use crate::{
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
-        print_json, print_stderr, refuse, run_sweep,
+        print_json, print_stderr, run_sweep,
     },
-    spec::{self, Experiment, Loaded},
+    spec::{Experiment, Loaded},
     train::StopFlag,
     units,
 };
@@ -56,16 +58,15 @@ fn run_joined(
     world: Option<&Arc<ProcessGroup>>,
 ) -> Exit {
     let options = &start.run;
-    let (path, overrides) = match &resume {
-        Resume::Run(folder) => (folder.file("spec.toml"), resume::overrides(&options.words)),
-        Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
-        Resume::Auto | Resume::No => (options.spec(), options.overrides()),
+    let path = match &resume {
+        Resume::Run(folder) => folder.file("spec.toml"),
+        Resume::Sweep(folder) => folder.file("sweep.toml"),
+        Resume::Auto | Resume::No => options.spec(),
     };
-    let overrides: Vec<String> = overrides.into_iter().chain(start.launch.overrides()).collect();
     let git = GitQuery::start(&folder_of(&path));
-    let mut loaded = match spec::read(&path, &overrides) {
+    let (mut loaded, extension) = match resume::load(start, &resume, &path) {
         Ok(loaded) => loaded,
-        Err(failure) => return refuse(&failure),
+        Err(exit) => return exit,
     };
     if let Err(exit) = hosts::settle(world, &mut loaded) {
         return exit;
@@ -83,6 +84,7 @@ fn run_joined(
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
         resume,
+        extension,
         verbosity: verbosity(start),
         json: start.json,
         terminal: on_terminal(),
@@ -193,11 +195,20 @@ fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &Star
     }
 }
 
-/// Prints how a sweep ended.
-fn close(Ended { exit, folder, .. }: Ended, start: &StartOptions) -> Exit {
+/// Prints what became of a sweep.
+fn close(Ended { exit, folder, statuses, best, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
-        let line = serde_json::json!({ "event": "sweep", "folder": folder.display().to_string() });
+        let best =
+            best.map(|(trial, metric, value)| json!({ "trial": trial, "metric": metric, "value": value }));
+        let line = json!({
+            "event": "sweep",
+            "folder": folder.display().to_string(),
+            "trials": statuses.values().sum::<usize>(),
+            "statuses": statuses,
+            "best": best,
+            "exit": exit.code(),
+        });
         return exit.more_severe(print_json(&format!("{line}\n")));
     }
     if start.run.quiet {

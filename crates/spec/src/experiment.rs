@@ -17,7 +17,7 @@ use super::{
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
     short_values::short_values,
-    sweep::{Halving, Observed, Point, Sweep},
+    sweep::{Halving, History, Point, Sweep},
 };
 
 /// A spec and all its trials; a spec without a sweep has one trial.
@@ -56,7 +56,9 @@ pub struct TrialSpec<S = Spec> {
     pub axes: Vec<(String, String)>,
     /// Which repeat it belongs to, from 0.
     pub repeat: u32,
-    /// The spec that it runs.
+    /// The number of its point in the sweep.
+    pub(super) point: usize,
+    /// What it runs.
     pub spec: S,
 }
 
@@ -71,8 +73,8 @@ impl<S> Experiment<S> {
     pub fn failure(&self, problems: impl IntoIterator<Item = (usize, Problem)>) -> Failure {
         let mut found = Found::default();
         for (trial, problem) in problems {
-            // All repeats of a point are read from the same tree.
-            let point = trial % self.points.sweep.points();
+            // Repeats of a point share its tree.
+            let point = self.trials.get(trial).map_or(0, |trial| trial.point);
             let (tree, _) = self.points.sweep.apply(&self.points.base, &self.points.sweep.values_at(point));
             found.add(locate(problem, &tree, &self.path), point);
         }
@@ -84,7 +86,7 @@ impl<S> Experiment<S> {
     /// The point of a trial whose values do not depend on results; `None` unless the sampler learns from
     /// results.
     pub fn point(&self, trial: usize) -> Option<Point> {
-        self.points.sweep.point(trial)
+        self.points.sweep.point(self.trials.get(trial)?.point)
     }
 
     /// A point as one text per axis, the form that processes exchange.
@@ -97,9 +99,10 @@ impl<S> Experiment<S> {
         self.points.sweep.read_point(cells, &self.points.folder)
     }
 
-    /// Draws a later trial, given every trial that was drawn or listed before it.
-    pub fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Option<Point> {
-        self.points.sweep.draw(trial, history)
+    /// Draws a later trial from all trials that were drawn or listed before, and how bad each was; `None` for one that
+    /// failed, or that still runs.
+    pub fn draw(&self, trial: usize, history: &History, costs: &[Option<f64>]) -> Option<Point> {
+        self.points.sweep.draw(trial, history, costs)
     }
 
     /// Builds the trial of a drawn point.
@@ -110,7 +113,7 @@ impl<S> Experiment<S> {
         let nodes = self.points.sweep.nodes_of(point);
         let read = self.points.read(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
         let spec = read.map_err(|problems| Failure::from_problems(problems, self.sources.clone()))?;
-        Ok(TrialSpec { index, axes: self.pairs(point), repeat: 0, spec })
+        Ok(TrialSpec { index, axes: self.pairs(point), repeat: 0, point: index, spec })
     }
 
     /// Problems that later layers found in the trial of a drawn point.

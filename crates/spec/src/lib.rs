@@ -14,6 +14,7 @@ mod devices;
 mod diagnostic;
 pub mod duration;
 mod experiment;
+mod extend;
 mod key;
 pub mod lab;
 mod launcher;
@@ -47,6 +48,7 @@ pub use devices::{
 };
 pub use diagnostic::Failure;
 pub use experiment::{Experiment, TrialSpec};
+pub use extend::NotExtended;
 pub use key::short_keys;
 pub use lab::{Lab, LabSpec};
 pub use launcher::{ArraySize, Launcher, Slurm};
@@ -62,7 +64,7 @@ pub use schedule::{
 pub use schema::schema;
 pub use short_values::{add_leaves, short_values};
 pub use suggest::nearest;
-pub use sweep::{Halving, Observed, Point};
+pub use sweep::{Halving, History, Point};
 pub use tables::{Csv, Missing, Parquet};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 

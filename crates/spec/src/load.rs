@@ -324,7 +324,7 @@ fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -
             if sweep.repeats > 1 {
                 axes.push(("repeat".to_owned(), repeat.to_string()));
             }
-            trials.push(TrialSpec { index: trials.len(), axes, repeat, spec });
+            trials.push(TrialSpec { index: trials.len(), axes, repeat, point, spec });
         }
     }
     trials

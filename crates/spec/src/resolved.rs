@@ -24,10 +24,7 @@ impl Spec {
 
     /// The keys whose values differ, with the value here and in `other`; `None` where a key is absent.
     pub fn changes(&self, other: &Self) -> Vec<(String, Option<String>, Option<String>)> {
-        let [own, other] = [self, other].map(|spec| leaves(&table(spec)));
-        let keys: BTreeSet<_> = own.keys().chain(other.keys()).collect();
-        let changed = keys.into_iter().filter(|key| own.get(*key) != other.get(*key));
-        changed.map(|key| (key.clone(), own.get(key).cloned(), other.get(key).cloned())).collect()
+        changes(self, other)
     }
 
     /// The first 8 hex digits of the spec's SHA-256, as in names of run folders. A path counts by its
@@ -48,6 +45,17 @@ impl Spec {
         };
         (toml, hex8(hash))
     }
+}
+
+/// A key, with its value here and there; `None` where it is absent.
+pub(super) type Change = (String, Option<String>, Option<String>);
+
+/// The keys in which specs of any kind differ.
+pub(super) fn changes<S: Serialize>(own: &S, other: &S) -> Vec<Change> {
+    let [own, other] = [own, other].map(|spec| leaves(&table(spec)));
+    let keys: BTreeSet<_> = own.keys().chain(other.keys()).collect();
+    let changed = keys.into_iter().filter(|key| own.get(*key) != other.get(*key));
+    changed.map(|key| (key.clone(), own.get(key).cloned(), other.get(key).cloned())).collect()
 }
 
 /// A spec of any kind as TOML that reads back the same.

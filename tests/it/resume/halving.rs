@@ -277,7 +277,8 @@ fn trials_that_a_loss_of_power_took_begin_again() {
 fn what_cannot_be_judged_is_refused() {
     let place = Sandbox::new(SPEC);
     let refused = |more: &[&str]| -> Vec<String> {
-        let ended: Ended = place.runner(&[&["check", "spec.toml", "seed=0..3", STOP], more].concat());
+        let ended: Ended =
+            place.runner(&[&["check", "spec.toml", "optimizer.adam.lr=0.1,0.2", STOP], more].concat());
         assert_eq!(ended.code, Some(2), "{ended:?}");
         ended
             .stderr
@@ -296,6 +297,12 @@ fn what_cannot_be_judged_is_refused() {
     [
         "error: `sweep.stop`: no validation stands at epoch 1",
         "  = hint: set `trainer.validate_every_epochs = 1`",
+    ]
+    "#);
+    insta::assert_debug_snapshot!(refused(&["seed=0..3"]), @r#"
+    [
+        "error: successive halving cannot judge the axis `seed`: seeds of one point would compete",
+        "  = hint: give it one value, and repeat the best trial afterwards",
     ]
     "#);
     insta::assert_debug_snapshot!(refused(&["data.synthetic_regression.validation_rows=0"]), @r#"

@@ -112,9 +112,9 @@ fn trials_of_several_sizes_share_a_machine() {
 #[test]
 fn trials_go_on_from_a_rung_on_another_gpu() {
     let place = Sandbox::new(SPEC);
-    let halving =
-        [&GRID[..], &["trainer.max_epochs=9", "sweep.stop={ asha = { min_epochs = 1, factor = 2 } }"]];
-    let halving = [&halving.concat()[..], &["--virtual-gpus", "2"]].concat();
+    let stop = "sweep.stop={ asha = { min_epochs = 1, factor = 2 } }";
+    let axes = [&GRID[..2], &["data.batch_size=16,32"]].concat();
+    let halving = [&axes[..], &["trainer.max_epochs=9", stop, "--virtual-gpus", "2"]].concat();
     let alone = place.run(&halving).ended_by(0).0;
     let sweep = place.run(&[&halving[..], &["--jobs", "2"]].concat()).ended_by(0).0;
     are_equal(&sweep, &alone);

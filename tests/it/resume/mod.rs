@@ -2,6 +2,7 @@
 
 mod beside;
 mod draws;
+mod extended;
 mod halving;
 mod kills;
 mod leases;

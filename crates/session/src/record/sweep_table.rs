@@ -45,7 +45,18 @@ pub enum TrialEnd {
     SameAs { trial: usize, folder: String, note: Option<String> },
 }
 
-/// How much a row knows about its trial, from least to most.
+impl TrialEnd {
+    /// The word of `sweep.csv`.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Ran { status, .. } => status.name(),
+            Self::Skipped { .. } => "skipped",
+            Self::SameAs { .. } => "same_as",
+        }
+    }
+}
+
+/// How much a row knows of its trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Knowledge {
     #[default]
@@ -162,17 +173,18 @@ impl SweepTable {
     }
 
     fn row(&self, trial: usize, end: Option<&TrialEnd>) -> Result<Vec<u8>, RecordError> {
-        let (status, folder, reason) = match end {
-            None if self.is_open(trial) => ("planned", "", LATER.to_owned()),
-            None => ("planned", "", String::new()),
-            Some(TrialEnd::Ran { status, folder, reason }) => {
-                (status.name(), folder.as_str(), reason.clone().unwrap_or_default())
+        let status = end.map_or("planned", TrialEnd::status);
+        let (folder, reason) = match end {
+            None if self.is_open(trial) => ("", LATER.to_owned()),
+            None => ("", String::new()),
+            Some(TrialEnd::Ran { folder, reason, .. }) => {
+                (folder.as_str(), reason.clone().unwrap_or_default())
             }
-            Some(TrialEnd::Skipped { reason }) => ("skipped", "", reason.clone()),
+            Some(TrialEnd::Skipped { reason }) => ("", reason.clone()),
             Some(TrialEnd::SameAs { trial, folder, note }) => {
                 let note = note.as_ref().map(|note| format!(": {}", note.replace('`', "")));
                 let note = note.unwrap_or_default();
-                ("same_as", folder.as_str(), format!("the same run as trial {trial}{note}"))
+                (folder.as_str(), format!("the same run as trial {trial}{note}"))
             }
         };
         let figures = match end {

@@ -137,12 +137,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
     ) -> Result<R, RecordError> {
         // Draws are serialized; trials that already run continue meanwhile.
         let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = points.numbers();
         let done = what(&mut points)?;
-        for new in points.numbers().difference(&known) {
-            let pairs = points.get(*new).map(|point| self.session.experiment.pairs(point));
+        for new in points.take_new() {
+            let pairs = points.get(new).map(|point| self.session.experiment.pairs(point));
             let values = pairs.into_iter().flatten().map(|(_, value)| value).collect();
-            self.with(|progress| progress.table.draw(*new, values))?;
+            self.with(|progress| progress.table.draw(new, values))?;
         }
         Ok(done)
     }

@@ -28,7 +28,8 @@ pub enum Exit {
 }
 
 impl Exit {
-    fn code(self) -> u8 {
+    /// The number that the process ends with.
+    pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,

@@ -7,6 +7,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
+use super::extension::Extension;
 use crate::{
     device::DeviceError,
     event::{Closed, Outcome},
@@ -33,6 +34,8 @@ pub struct Process {
     pub runs_dir: PathBuf,
     /// Whether a run is to be resumed.
     pub resume: Resume,
+    /// What a sweep that goes on is given, where that is more than it had.
+    pub extension: Option<Extension>,
     pub verbosity: Verbosity,
     /// Whether standard output shows the events as JSON.
     pub json: bool,

@@ -2,7 +2,7 @@
 //! side.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::Ordering},
@@ -61,11 +61,15 @@ pub struct Ended {
     pub folder: Option<PathBuf>,
     /// Whether a trial got further, or this process waited at a rung for trials of other processes.
     pub has_progress: bool,
+    /// How many trials have each status.
+    pub statuses: BTreeMap<&'static str, usize>,
+    /// The best of the trials that finished: its number, and its best value.
+    pub best: Option<(usize, Monitor, f64)>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
-        Self { exit, folder: None, has_progress: false }
+        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new(), best: None }
     }
 }
 
@@ -83,6 +87,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let folder = self.folder.path().to_owned();
         let session = self.session;
+        let (statuses, best) = self.with(|progress| (progress.statuses(), progress.best_finished()));
         let Progress { table, mut worst, stopped, fault, has_progress, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
@@ -98,7 +103,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, folder: Some(folder), has_progress })
+        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses, best })
     }
 
     /// Takes over how trials ended before the sweep was resumed, and their values.
@@ -136,14 +141,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
         self.learn(index, status, best, reached);
     }
 
-    /// Records what a sampler learns from a trial: the value by which the sweep is judged.
+    /// Keeps the best value of a trial, and what a sampler learns from it: the value that the sweep is judged by.
     pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
         let value = match self.session.experiment.stop {
             Some(halving) => reached.value.map(|value| (halving.metric, value)),
             None => best,
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {
-            self.with(|progress| progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value)));
+            self.with(|progress| {
+                progress.best[index] = best;
+                progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value));
+            });
         }
     }
 

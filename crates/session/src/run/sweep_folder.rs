@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{
     exit::{Exit, print_error, print_stderr},
+    extension::{KnownTrials, trials_line},
     planned::{Planned, Resume, Role},
     prepare::Prepared,
     session::Session,
@@ -19,7 +20,6 @@ use super::{
 };
 use crate::{
     event::Status,
-    host::read_text,
     record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, remove_remnants},
 };
 
@@ -43,19 +43,7 @@ pub(super) fn open<P: Planned>(
         }
     };
     let folder = match resumed {
-        Some(folder) => {
-            let path = folder.file(SWEEP_FILE);
-            // The folder may have been renamed, so look for the line inside it.
-            let is_named = |text: String| text.lines().any(|line| line == trials_line(&tail));
-            if !folder.name().contains(&tail) && !read_text(&path).is_ok_and(is_named) {
-                print_error(
-                    format!("`{}` no longer gives the trials that it gave", path.display()),
-                    Some("bring it back as it was, or run it anew: `runner run` with that file"),
-                );
-                return Ok(Err(Exit::Refused));
-            }
-            folder
-        }
+        Some(folder) => folder,
         None => {
             let folder = RunDir::create(&session.process.runs_dir, name, session.process.start.at, &tail)?;
             let text = experiment.to_sweep_toml(name);
@@ -89,14 +77,43 @@ pub(super) fn open<P: Planned>(
         print_error(message, Some("wait for its end, or end it"));
         return Ok(Err(Exit::Refused));
     };
-    // Remove what killed writers of the table left behind; while we hold the table, nobody uses any of it.
+    if let Err(exit) = check_trials(session, (&folder, &tail), &claims) {
+        return Ok(Err(exit));
+    }
+    // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
     claims.with_table(|| remove_remnants(folder.path()))?;
     Ok(Ok((folder, claims)))
 }
 
-/// The last line of `sweep.toml`, which identifies its trials.
-fn trials_line(tail: &str) -> String {
-    format!("# Its trials: {tail}")
+/// Whether the trials that are planned are those of the folder, as its file says now, or it may be given more. Where not, this
+/// has been printed. `claims` keep others from joining meanwhile, where this process is the first.
+fn check_trials<P: Planned>(
+    session: &Session<'_, P>,
+    (sweep, tail): (&RunDir, &str),
+    claims: &Claims,
+) -> Result<(), Exit> {
+    let known = KnownTrials::read(sweep);
+    // A folder may have another name by now.
+    let is_same = known.tail.as_ref().map_or_else(|| sweep.name().contains(tail), |known| known == tail);
+    let path = sweep.path().display();
+    let (message, hint) = match &session.process.extension {
+        None if is_same => return Ok(()),
+        Some(extension) if claims.is_first() && extension.after == known => return Ok(()),
+        Some(_) if !claims.is_first() => (
+            format!("`{path}` is under way in another process, and takes more trials when that has ended"),
+            "wait for its end, or end it; without overrides this process joins it",
+        ),
+        None if known.overrides.is_empty() => (
+            format!("`{}` no longer gives the trials that it gave", sweep.file(SWEEP_FILE).display()),
+            "bring it back as it was, or run it anew: `runner run` with that file",
+        ),
+        _ => (
+            format!("`{path}` was given more trials than it had"),
+            "`runner run --resume` with that folder goes on with all of them",
+        ),
+    };
+    print_error(message, Some(hint));
+    Err(Exit::Refused)
 }
 
 /// Locks the folder of runs so that no other process creates a sweep's folder; without effect on file systems

@@ -10,6 +10,7 @@ use super::{exit::Exit, rungs::Reached};
 use crate::{
     event::Status,
     record::{RecordError, RunDir, SweepTable, TrialEnd},
+    spec::Monitor,
 };
 
 /// Why trials that have not begun are not run.
@@ -42,7 +43,9 @@ pub(super) struct Progress {
     pub ends: Vec<Option<TrialEnd>>,
     /// How far each trial has come.
     pub reached: Vec<Reached>,
-    /// The cost (lower is better) of each trial, if known.
+    /// The best value of each trial, as far as that is known.
+    pub best: Vec<Option<(Monitor, f64)>>,
+    /// How bad each trial was for the sampler and the rungs, as far as that is known.
     pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep was resumed, or up to a rung.
     pub begun: BTreeMap<usize, RunDir>,
@@ -64,6 +67,7 @@ impl Progress {
         Self {
             table,
             reached: vec![Reached::default(); ends.len()],
+            best: vec![None; ends.len()],
             costs: vec![None; ends.len()],
             ends,
             begun,
@@ -80,6 +84,26 @@ impl Progress {
     pub fn unlisted(&mut self, fault: RecordError) {
         self.stopped.get_or_insert(Stopped::Unlisted);
         self.fault.get_or_insert(fault);
+    }
+
+    /// The best of the trials that finished, with its number.
+    pub fn best_finished(&self) -> Option<(usize, Monitor, f64)> {
+        let is_finished =
+            |end: &Option<TrialEnd>| matches!(end, Some(TrialEnd::Ran { status: Status::Finished, .. }));
+        let finished = self.ends.iter().zip(&self.best).enumerate().filter(|(_, (end, _))| is_finished(end));
+        let known =
+            finished.filter_map(|(trial, (_, best))| best.map(|(monitor, value)| (trial, monitor, value)));
+        let cost = |best: &(usize, Monitor, f64)| best.1.cost(best.2);
+        known.filter(|best| best.2.is_finite()).min_by(|a, b| cost(a).total_cmp(&cost(b)))
+    }
+
+    /// How many trials have each status.
+    pub fn statuses(&self) -> BTreeMap<&'static str, usize> {
+        let mut statuses = BTreeMap::new();
+        for end in &self.ends {
+            *statuses.entry(end.as_ref().map_or("planned", TrialEnd::status)).or_default() += 1;
+        }
+        statuses
     }
 
     pub fn is_at_rung(&self, trial: usize) -> bool {

@@ -5,9 +5,11 @@ use std::{
     sync::{Arc, Mutex, RwLock},
 };
 
+use serde_json::json;
+
 use super::{
     draws,
-    exit::{Exit, print_error},
+    exit::{Exit, print_error, print_json},
     leases::Leases,
     planned::{ExecuteError, Planned, Role},
     points::{BadLine, Points},
@@ -27,6 +29,9 @@ use crate::{
 /// Runs the trials of a sweep that are not done.
 pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
     let run = |sweep: Sweep<'_, '_, P>| {
+        if session.process.json {
+            print_json(&format!("{}\n", started(&sweep)));
+        }
         let rungs = session.experiment.stop.map(|halving| Rungs::new(halving, sweep.folder.clone()));
         sweep.run_all(rungs)
     };
@@ -35,8 +40,21 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
     ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
 
-/// Creates the folder of a sweep, or finds the one to resume, and leaves the remaining trials to other
-/// processes: `submit` gets the folder and their number. Only if it accepts are they reset in the table.
+/// The event of a sweep's start.
+fn started<P: Planned>(sweep: &Sweep<'_, '_, P>) -> serde_json::Value {
+    let (experiment, folder) = (sweep.session.experiment, sweep.folder.path().display().to_string());
+    let statuses = sweep.with(|progress| progress.statuses());
+    json!({
+        "event": "sweep_started",
+        "folder": folder,
+        "axes": experiment.axes,
+        "trials": experiment.trials.len(),
+        "statuses": statuses,
+    })
+}
+
+/// Makes the folder of a sweep, or finds the one that is resumed, and leaves what is not done to other processes: `submit` gets
+/// the folder and the number of these trials. Only what it accepts is planned anew in the table.
 pub fn plan_sweep<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -106,6 +124,9 @@ fn begin<'s, 'a, P: Planned>(
         drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
     };
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
+    if let Some(extension) = &session.process.extension {
+        extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
+    }
     if let Err(exit) = ready(&folder) {
         return Ok(Err(exit));
     }

@@ -32,7 +32,12 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// The values of a list or range. Reports a distribution, which has no list of values.
+    /// Whether it is a list or a range.
+    pub fn is_listed(&self) -> bool {
+        matches!(self.space, Space::Values(_))
+    }
+
+    /// The values of a list or range; a distribution has none to list.
     fn into_values(self, problems: &mut Vec<Problem>) -> Option<(Key, Vec<Node>)> {
         let span = self.span;
         let values = match (self.nodes, self.space) {

@@ -11,21 +11,22 @@ mod drawn;
 mod exclude;
 mod file;
 mod fit;
+mod history;
 mod point;
 mod sampler;
 mod space;
 mod stop;
 mod tpe;
 
+pub use history::History;
 pub use point::Point;
 pub(super) use space::Space;
 pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
-pub use tpe::Observed;
 
 use std::collections::HashSet;
 
-use block::{Axis, Block};
+use block::Block;
 use conditions::Conditions;
 use sampler::Sampler;
 use serde_json::json;
@@ -114,13 +115,14 @@ impl Sweep {
         let stop = t.optional("stop", doc, Stop::read).map(|Stop::Asha(halving)| halving);
         let doc = "whether trials that run side by side may share a GPU, as by `--share`";
         let share = t.default("share", doc, false, |v| v.boolean());
-        if repeats > 1 {
-            refuse_repeats(t, sampler);
-        }
+        refuse_repeats(t, sampler, repeats);
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
         let of_grid = grid.len();
         let mut sweep = Self { repeats: repeats as u32, repeat_seeds, stop, share, ..Self::NONE };
+        if !t.is_sound("sweep.sampler") {
+            return sweep; // what the axes may be depends on it
+        }
         sweep.blocks = if sampler == Sampler::Grid {
             if trials.is_some() {
                 let hint = "set `sampler = \"random\"`, `\"sobol\"` or `\"tpe\"`, or leave `trials` out";
@@ -151,23 +153,7 @@ impl Sweep {
         sweep
     }
 
-    /// Makes the block that a sampler draws.
-    fn draw_blocks(
-        &mut self,
-        grid: Vec<Axis>,
-        when: &Table,
-        (sampler, trials, seed): (Sampler, usize, u64),
-        problems: &mut Vec<Problem>,
-    ) -> Vec<Block> {
-        let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
-        let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
-        self.conditions = Conditions::read((&keys, keys.len()), when, can_be, problems);
-        let spaces = grid.iter().map(|axis| axis.space.clone()).collect();
-        self.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
-        Block::drawn(grid, &self.conditions, (sampler, trials, seed), problems).into_iter().collect()
-    }
-
-    /// The values of a key in the rows of its block.
+    /// The values that a key has in the rows of its block.
     fn column(&self, axis: usize) -> impl Iterator<Item = &Value> {
         let places =
             self.blocks.iter().flat_map(|block| (0..block.keys.len()).map(move |place| (block, place)));
@@ -322,8 +308,11 @@ fn conditions_of(v: Item<'_>) -> Table {
     })
 }
 
-/// Rejects repeats together with anything that judges single trials.
-fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler) {
+/// What judges single trials takes no repeats.
+fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler, repeats: u64) {
+    if repeats == 1 {
+        return;
+    }
     let hint = "leave `repeats` out, and repeat the best trial afterwards";
     if t.has("stop") {
         t.refuse("stop", &["repeats"], "successive halving judges single trials", hint);

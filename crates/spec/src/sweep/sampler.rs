@@ -19,7 +19,7 @@ words! {
         Random = "random",
         /// `trials` points of a Sobol sequence with Owen scrambling: they fill the space evenly.
         Sobol = "sobol",
-        /// `trials` points: ten at random, the others near the best so far, by a Tree-structured Parzen Estimator.
+        /// `trials` points: ten at random, most others near the best so far, by a Tree-structured Parzen Estimator.
         Tpe = "tpe",
     }
 }
