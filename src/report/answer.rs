@@ -7,7 +7,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
-    effects::{Effects, has_effects},
+    difference_of_means::MeanDifference,
     grid::{self, Column},
     grouping::{distinct, grouped},
     key::short,
@@ -36,13 +36,13 @@ impl Comparison {
             text += &self.verdict(ranking, width);
             text += &self.best_run(ranking);
             text += &self.better_stopped(ranking);
-            let _ = write!(text, "\n{}", self.ranked_table(ranking, question, width)?); // cannot fail
+            text += &self.ranked_table(ranking, question, width)?;
             text += &notes(ranking);
             text += &self.uneven(ranking);
             text += &self.left_out(ranking);
             // Folded axes could be mistaken for seeds.
             if question.by.is_empty() {
-                text += &effects(ranking);
+                text += &self.effects(ranking);
             }
             text.extend(
                 self.warning().filter(|_| !ranking.metric.is_learned).map(|words| format!("  {words}\n")),
@@ -91,9 +91,9 @@ impl Comparison {
         let apart = |setting: &Candidate| {
             let Some(difference) = setting.difference else { return String::new() };
             let kind = if difference.is_paired { "paired difference" } else { "difference" };
-            // An interval for this difference alone could contradict p, which is corrected for all pairs.
+            // The interval is of this difference alone, p of all pairs.
             let p = setting.p.map(|p| format!(", p {}", p_value(p))).unwrap_or_default();
-            format!(" ({kind} {}{p})", signed(&ranking.metric, difference.mean))
+            format!(" ({kind} {}{p})", in_words(&ranking.metric, &difference))
         };
         let each = ranking.each;
         if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
@@ -152,12 +152,10 @@ impl Comparison {
         question: &Question,
         width: u16,
     ) -> Result<String, ReportError> {
-        let places: Vec<&[usize]> = ranking.settings.iter().map(|setting| &setting.places[..]).collect();
-        let shown = match ranking.by_title(question) {
-            Some(order) => order,
-            None => self.shown(question, &places)?,
-        };
-        let shown: Vec<&Candidate> = shown.into_iter().map(|place| &ranking.settings[place]).collect();
+        let shown = self.shown_settings(ranking, question)?;
+        if shown.is_empty() {
+            return Ok(String::new());
+        }
         let keys = 1 + ranking.keys.len();
         let mut columns = self.columns_of(ranking, &shown);
         let needed = columns.len();
@@ -177,7 +175,8 @@ impl Comparison {
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
             columns.pop();
         }
-        Ok(grid::table(&columns, keys, width) + &more(&shown, ranking.settings.len(), "setting"))
+        let more = more(&shown, ranking.settings.len(), "setting");
+        Ok(format!("\n{}{more}", grid::table(&columns, keys, width)))
     }
 
     /// Columns: number, keys, count, value with interval, difference from the best.
@@ -200,10 +199,7 @@ impl Comparison {
         if ranking.settings.len() > 1 {
             let against = |setting: &Candidate| match setting.difference {
                 None => "best".to_owned(),
-                Some(difference) => match difference.interval {
-                    None => signed(metric, difference.mean),
-                    interval => metric.with_interval(difference.mean, interval),
-                },
+                Some(difference) => in_words(metric, &difference),
             };
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
             columns.push(numbers("vs best", &against).with_exact(exact));
@@ -250,13 +246,20 @@ impl Comparison {
                 "finished" => format!("without {}", ranking.metric.name),
                 status => status.to_owned(),
             };
-            let values = places.iter().filter_map(|&place| ranking.metric.value(&self.runs[place]));
-            let best = values.min_by(|a, b| ranking.metric.cost(*a).total_cmp(&ranking.metric.cost(*b)));
+            let cost = |value: f64| ranking.metric.cost(value);
+            let values =
+                places.iter().filter_map(|&place| Some((place, ranking.metric.value(&self.runs[place])?)));
+            let best = values.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
             let so_far = best.filter(|_| {
                 [UNFINISHED, RUNNING, "interrupted", "waiting", STOPPED].contains(&status.as_str())
             });
-            let so_far =
-                so_far.map(|best| format!(", best so far {}", ranking.metric.word(best))).unwrap_or_default();
+            let of = |place: usize| match places.len() {
+                1 => String::new(),
+                _ => format!(" of #{}", self.number(place)),
+            };
+            let so_far = so_far
+                .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
+            let so_far = so_far.unwrap_or_default();
             format!("{} {status} (#{numbers}{more}{so_far})", places.len())
         };
         let words: Vec<String> = grouped(ended).iter().map(word).collect();
@@ -284,53 +287,8 @@ pub(super) fn p_value(p: f64) -> String {
     }
 }
 
-fn signed(metric: &Metric, value: f64) -> String {
-    let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", metric.word(value))
-}
-
-/// Which axis matters, as text.
-fn effects(ranking: &Ranking) -> String {
-    if !has_effects(ranking) {
-        return String::new();
-    }
-    let metric = &ranking.metric;
-    let effects = match Effects::new(ranking) {
-        Ok(effects) => effects,
-        Err(reason) => return format!("\nwhich axis matters is not known: {reason}\n"),
-    };
-    let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
-    let mut lines: Vec<[String; 3]> = short(&keys)
-        .into_iter()
-        .zip(&effects.axes)
-        .filter(|(_, effect)| effect.levels.len() > 1)
-        .map(|(key, effect)| {
-            let mut levels: Vec<_> = effect.levels.iter().collect();
-            levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
-            let more = if levels.len() > 4 { ", ..." } else { "" };
-            let words = levels
-                .iter()
-                .take(4)
-                .map(|(level, mean)| format!("{}: {}", escape_line(level), metric.word(*mean)));
-            [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
-        })
-        .collect();
-    if lines.len() > 1 {
-        lines.push([
-            "together".to_owned(),
-            units::percent(effects.interaction),
-            "beyond each alone".to_owned(),
-        ]);
-    }
-    if let Some(share) = effects.seeds {
-        let word = if metric.is_learned { format!("{}s", ranking.each) } else { "noise".to_owned() };
-        lines.push([word, units::percent(share), String::new()]);
-    }
-    let [first, second] = [0, 1].map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0));
-    let mut text = "\nwhich axis matters: shares of the variance, means by value\n".to_owned();
-    for [name, share, words] in lines {
-        text += format!("  {name:<first$}  {share:>second$}  {words}").trim_end();
-        text.push('\n');
-    }
-    text
+/// With its interval, or else with its sign.
+fn in_words(metric: &Metric, difference: &MeanDifference) -> String {
+    let sign = if difference.interval.is_none() && difference.mean > 0.0 { "+" } else { "" };
+    format!("{sign}{}", metric.with_interval(difference.mean, difference.interval))
 }

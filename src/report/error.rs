@@ -74,7 +74,9 @@ impl ReportError {
             Self::Query { hint, .. } => hint.as_deref(),
             Self::NoColumn { hint, .. } => Some(hint),
             Self::Several { .. } => Some("name the folder of one run"),
-            Self::Sweep(_) => Some("name the folder of one trial; `runner compare` tells the best"),
+            Self::Sweep(_) => Some(
+                "name the folder of one trial; `runner compare SWEEP` tells the best, `runner compare A B` holds two sweeps against each other",
+            ),
             Self::Pattern { .. }
             | Self::Parquet(_)
             | Self::Read { .. }

@@ -33,12 +33,18 @@ pub enum Format {
 }
 
 impl Comparison {
-    /// The comparison in a format for other programs, with a row per run.
-    pub fn export(&self, format: Format) -> String {
-        match format {
-            Format::Csv | Format::Json => written(&self.data(), format),
-            Format::Md | Format::Latex => written(&columns::columns(self, "run", 1), format),
-        }
+    /// The comparison in a format for other programs: a row for each run that the question shows.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub fn export(&self, question: &Question, format: Format) -> Result<String, ReportError> {
+        let mut columns = match format {
+            Format::Csv | Format::Json => self.data(),
+            Format::Md | Format::Latex => columns::columns(self, "run", 1),
+        };
+        let shown = self.shown_runs(question)?;
+        columns.iter_mut().for_each(|column| column.pick(&shown));
+        Ok(written(&columns, format))
     }
 
     /// A Parquet file of the runs, or of the settings if the question has keys.
@@ -47,8 +53,13 @@ impl Comparison {
     /// The question names a column that no run has, or the program was built without Parquet.
     pub fn export_parquet(&self, question: &Question) -> Result<Vec<u8>, ReportError> {
         let columns = match question.by.is_empty() {
-            true => self.data(),
-            false => self.groups(&self.rankings(question)?),
+            true => {
+                let shown = self.shown_runs(question)?;
+                let mut columns = self.data();
+                columns.iter_mut().for_each(|column| column.pick(&shown));
+                columns
+            }
+            false => self.groups(&self.rankings(question)?, question)?,
         };
         parquet::table(&columns)
     }
@@ -66,16 +77,16 @@ impl Comparison {
     ) -> Result<String, ReportError> {
         let rankings = if is_pivot { self.pivoted(question)? } else { self.rankings(question)? };
         if matches!(format, Format::Csv | Format::Json) {
-            return Ok(written(&self.groups(&rankings), format));
+            return Ok(written(&self.groups(&rankings, question)?, format));
         }
         let table = |ranking: &Ranking| {
             let columns = match is_pivot {
                 true => ranking.pivot(),
-                false => self.columns_of(ranking, &ranking.settings.iter().collect::<Vec<_>>()),
+                false => self.columns_of(ranking, &self.shown_settings(ranking, question)?),
             };
-            written(&columns, format)
+            Ok(written(&columns, format))
         };
-        Ok(rankings.iter().map(table).collect::<Vec<_>>().join("\n"))
+        Ok(rankings.iter().map(table).collect::<Result<Vec<_>, ReportError>>()?.join("\n"))
     }
 
     /// Training times in the JSON format of hyperfine, with a result per configuration.
@@ -106,8 +117,9 @@ impl Comparison {
         format!("{:#}\n", json!({ "results": results }))
     }
 
-    fn groups(&self, rankings: &[Ranking]) -> Vec<Column> {
-        let settings: Vec<&Candidate> = rankings.iter().flat_map(|ranking| &ranking.settings).collect();
+    fn groups(&self, rankings: &[Ranking], question: &Question) -> Result<Vec<Column>, ReportError> {
+        let shown = rankings.iter().map(|ranking| self.shown_settings(ranking, question));
+        let settings = shown.collect::<Result<Vec<_>, ReportError>>()?.concat();
         let mut columns = Columns::new(&settings);
         for (place, key) in rankings.first().map_or(&[][..], |ranking| &ranking.keys).iter().enumerate() {
             let written = |setting: &Candidate| self.runs[setting.places[0]].table(key).map(str::to_owned);
@@ -126,7 +138,7 @@ impl Comparison {
         columns.numbers("difference_low", |setting| text(interval(setting)[0]));
         columns.numbers("difference_high", |setting| text(interval(setting)[1]));
         columns.numbers("p", |setting| text(setting.p));
-        columns.all()
+        Ok(columns.all())
     }
 
     /// One column per figure of a run.
@@ -168,7 +180,7 @@ impl Comparison {
     }
 }
 
-fn written(columns: &[Column], format: Format) -> String {
+pub(super) fn written(columns: &[Column], format: Format) -> String {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     match format {
         Format::Csv => csv(columns, rows),

@@ -169,7 +169,7 @@ impl Metric {
         if largest != 0.0 && !(1e-4..1e6).contains(&largest) {
             return format!("{} [{}, {}]", self.word(value), self.word(low), self.word(high));
         }
-        let fixed = |value: f64| format!("{:.digits$}", scale * value);
+        let fixed = |value: f64| unsigned_zero(format!("{:.digits$}", scale * value));
         format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
     }
 }
@@ -199,10 +199,19 @@ pub(super) fn in_one_unit<const N: usize>(values: [f64; N], word: fn(f64) -> Str
     }
     let digits = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     values.map(|value| {
-        let fixed = format!("{:.digits$} {unit}", value / scale);
-        let is_zero = fixed.chars().all(|c| !('1'..='9').contains(&c));
-        fixed.trim_start_matches(if is_zero { "-" } else { "" }).trim_end().to_owned()
+        if value == 0.0 {
+            return word(value);
+        }
+        unsigned_zero(format!("{:.digits$} {unit}", value / scale)).trim_end().to_owned()
     })
+}
+
+/// What is rounded to zero has no sign.
+fn unsigned_zero(fixed: String) -> String {
+    match fixed.strip_prefix('-') {
+        Some(zero) if !zero.contains(|c| ('1'..='9').contains(&c)) => zero.to_owned(),
+        _ => fixed,
+    }
 }
 
 #[cfg(test)]
@@ -220,5 +229,10 @@ mod tests {
         assert_eq!(in_one_unit([0.5, 0.0002, 1.5], units::seconds), ["0.50 s", "0.00 s", "1.50 s"]);
         assert_eq!(in_one_unit([302.0, 250.0, 355.0], units::seconds), ["302 s", "250 s", "355 s"]);
         assert_eq!(in_one_unit([1e-9, 0.0, 2e-9], units::rate), ["1.000e-9", "0", "2.000e-9"]);
+        assert_eq!(in_one_unit([0.0, -20_210.0, 168_300.0], units::rate), ["0", "-20.2 k", "168.3 k"]);
+        assert_eq!(
+            ["-0.00000", "-0.00010", "0.00"].map(|text| unsigned_zero(text.to_owned())),
+            ["0.00000", "-0.00010", "0.00"]
+        );
     }
 }

@@ -4,6 +4,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     key::Key,
+    metric::Metric,
     ranking::{Candidate, Ranking},
     statistics::Estimate,
 };
@@ -72,10 +73,41 @@ impl Comparison {
     }
 }
 
+impl Comparison {
+    /// The settings that a question shows, in its order.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub(super) fn shown_settings<'a>(
+        &self,
+        ranking: &'a Ranking,
+        question: &Question,
+    ) -> Result<Vec<&'a Candidate>, ReportError> {
+        let places: Vec<&[usize]> = ranking.settings.iter().map(|setting| &setting.places[..]).collect();
+        let order = ranking.by_title(question).map_or_else(|| self.shown(question, &places), Ok)?;
+        Ok(order.into_iter().map(|place| &ranking.settings[place]).collect())
+    }
+
+    /// The runs that a question shows: in its order, else the best first where it names a metric.
+    ///
+    /// # Errors
+    /// The question names a metric or column that no run has.
+    pub(super) fn shown_runs(&self, question: &Question) -> Result<Vec<usize>, ReportError> {
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        if let Some(name) = &question.metric {
+            let metric = Metric::new(name, &self.runs)?;
+            let cost =
+                |place: &usize| metric.value(&self.runs[*place]).map_or(f64::INFINITY, |v| metric.cost(v));
+            order.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        }
+        let lines: Vec<&[usize]> = order.iter().map(std::slice::from_ref).collect();
+        Ok(self.shown(question, &lines)?.into_iter().map(|line| order[line]).collect())
+    }
+}
+
 impl Ranking {
-    /// The settings in order, if the question sorts by the title of a column that belongs to settings, not to
-    /// runs.
-    pub(super) fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
+    /// The settings that a question shows, where it orders them by the title of a column that is of settings, not of runs.
+    fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
         let sort = question.sort.as_deref()?;
         let (is_descending, word) = sort.strip_prefix('-').map_or((false, sort), |word| (true, word));
         let figure: &dyn Fn(&Candidate) -> f64 = match word {

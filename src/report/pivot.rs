@@ -51,10 +51,12 @@ impl Ranking {
             found.map(|found| self.metric.with_interval(found.value, found.interval)).unwrap_or_default()
         };
         let rows = values(0);
-        let mut columns = vec![Column::of_numbers(names[0], rows.iter().map(|row| (*row).to_owned()))];
+        // An axis that does not vary there has no value.
+        let label = |value: &str| if value.is_empty() { "-" } else { value }.to_owned();
+        let mut columns = vec![Column::of_numbers(names[0], rows.iter().map(|row| label(row)))];
         for value in values(1) {
             let cells = rows.iter().map(|row| cell(row, value));
-            columns.push(Column::of_numbers(&format!("{} {value}", names[1]), cells));
+            columns.push(Column::of_numbers(&format!("{} {}", names[1], label(value)), cells));
         }
         columns
     }

@@ -12,7 +12,6 @@ use super::{
     key::{Key, short},
     metric::Metric,
     run::{REPEAT, Run, SAME_AS, SEEDS},
-    statistics::Estimate,
     student::holm,
 };
 use crate::host::escape_line;
@@ -36,9 +35,9 @@ pub(super) struct Candidate {
     pub(super) combinations: [usize; 2],
     /// Number of seeds or repeats that lack a combination and are not counted.
     pub(super) incomplete: usize,
-    /// The mean for a learned metric, the median for a measured one.
+    /// The mean of its samples.
     pub(super) value: f64,
-    /// A 95 % interval: Student's for a mean, order statistics for a median.
+    /// Student's at 95 %.
     pub(super) interval: Option<[f64; 2]>,
     /// Its mean minus that of the best setting; `None` for the best.
     pub(super) difference: Option<MeanDifference>,
@@ -194,13 +193,10 @@ impl Candidate {
             combined.iter().map(|(_, values)| samples(values, runs, (metric, each))).collect();
         let (samples, incomplete) = fold(&of_combinations);
         let of_samples: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
-        let median = Estimate::from_values(&of_samples)?;
-        let (value, interval) = if metric.is_learned {
-            let mean = MeanDifference::from_values(&of_samples);
-            (mean.mean, mean.interval)
-        } else {
-            (median.median, median.interval)
-        };
+        if of_samples.is_empty() {
+            return None;
+        }
+        let mean = MeanDifference::from_values(&of_samples);
         known.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
         let places = known.into_iter().map(|(place, _)| place).collect();
         let combinations = [of_combinations.len(); 2];
@@ -210,8 +206,8 @@ impl Candidate {
             samples,
             combinations,
             incomplete,
-            value,
-            interval,
+            value: mean.mean,
+            interval: mean.interval,
             difference: None,
             p: None,
         })

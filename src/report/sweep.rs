@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     ReportError,
-    configurations::STOPPED,
+    configurations::{FINISHED, STOPPED},
     csv_file, csv_lines,
     find::{self, Found},
     run::{DAMAGED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
@@ -98,18 +98,15 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         run.sweep = Some(folder.display().to_string());
         run.trial = cell(trial).parse().ok();
         run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
+        if is_there && cell(status) == FINISHED {
+            report_emptied(&mut run, fault);
+        }
         if run.status == DAMAGED {
             runs.push(run);
             continue;
         }
         run.twin = (cell(status) == SAME_AS).then_some(run_folder);
-        // A trial may have continued since, by itself or past its rung. Only this row knows about an error in
-        // recording it.
-        let went_on = match run.figure("status") {
-            Some(own) => own != cell(status) && cell(status) != "failed",
-            None => is_open(&run) && ["waiting", STOPPED].contains(&cell(status)),
-        };
-        if !went_on {
+        if !went_on(&run, cell(status)) {
             if ran && run.figure("status").is_none() {
                 run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
             }
@@ -132,13 +129,30 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     Ok(runs)
 }
 
+/// Whether a trial has gone on since it had this status in the table, by itself or past its rung. A fault of its recording is
+/// known to the table alone.
+fn went_on(run: &Run, status: &str) -> bool {
+    match run.figure("status") {
+        Some(own) => own != status && status != "failed",
+        None => is_open(run) && ["waiting", STOPPED].contains(&status),
+    }
+}
+
 /// Whether a run has no summary.
 fn is_open(run: &Run) -> bool {
     [UNFINISHED, RUNNING].contains(&&*run.status)
 }
 
-/// Processes that share a sweep may list a path as written or as an absolute path; uses the written form for
-/// all.
+/// Marks a trial that finished as damaged, if its summary has lost the row.
+fn report_emptied(run: &mut Run, fault: &mut Option<ReportError>) {
+    let summary = run.folder.as_ref().map(|folder| folder.join("summary.csv"));
+    if let Some(summary) = summary.filter(|summary| is_open(run) && summary.is_file()) {
+        let message = "expected a row of figures: the trial finished";
+        run.report_damage(ReportError::malformed(&summary, 1, message), fault);
+    }
+}
+
+/// Processes that share a sweep may list a path as it was written, or in full.
 fn call_paths_as_written(runs: &mut [Run]) {
     let axes = runs.first().map_or_else(Vec::new, |run| run.axes.clone());
     let is_full = |value: &str| value.starts_with('/');

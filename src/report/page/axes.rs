@@ -9,12 +9,7 @@ use super::{
     svg::{self, Frame},
 };
 use crate::{
-    report::{
-        effects::{Effects, has_effects},
-        key::short,
-        plot::Axis,
-        ranking::Ranking,
-    },
+    report::{effects::Effects, key::short, plot::Axis, ranking::Ranking},
     units,
 };
 
@@ -29,8 +24,8 @@ impl Content<'_> {
     pub(super) fn axes(&mut self, html: &mut Html, ranking: &Ranking) {
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         let names = short(&keys);
-        let effects = Effects::new(ranking);
-        let known = effects.as_ref().ok().filter(|_| has_effects(ranking));
+        let effects = Effects::new(self.comparison, ranking);
+        let known = effects.as_ref().and_then(|effects| effects.as_ref().ok());
         let scales: Vec<Scale> = (0..keys.len()).map(|key| Scale::new(ranking, key)).collect();
         let mut order: Vec<usize> = (0..keys.len()).collect();
         if let Some(effects) = known {
@@ -42,7 +37,9 @@ impl Content<'_> {
             for &key in &shown {
                 let scale = &scales[key];
                 let share = known.map(|effects| effects.axes[key].share);
-                let levels = known.map(|effects| &effects.axes[key].levels[..]).unwrap_or_default();
+                // Levels of an estimate may be ranges, which have no place on the axis.
+                let levels = known.filter(|effects| effects.estimate.is_none());
+                let levels = levels.map(|effects| &effects.axes[key].levels[..]).unwrap_or_default();
                 self.main_effect(html, ranking, (key, names[key], scale), share, levels);
             }
         });
@@ -57,24 +54,8 @@ impl Content<'_> {
                 format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64));
             html.words("p", &[("class", &"note")], &words);
         }
-        if let Some(effects) = known {
-            let mut words = Vec::new();
-            if keys.len() > 1 {
-                words.push(format!("together, beyond each alone: {}", units::percent(effects.interaction)));
-            }
-            let what = if ranking.metric.is_learned { "seeds or folds" } else { "noise" };
-            words.extend(effects.seeds.map(|share| format!("{what}: {}", units::percent(share))));
-            html.words(
-                "p",
-                &[("class", &"note")],
-                &format!("Shares of the variance. {}.", capitalized(&words.join("; "))),
-            );
-        } else if let (Err(reason), true) = (&effects, has_effects(ranking)) {
-            html.words(
-                "p",
-                &[("class", &"note")],
-                &format!("Shares of the variance are not known: {reason}."),
-            );
+        if let Some(words) = effects.map(|effects| shares_in_words(&effects)) {
+            html.words("p", &[("class", &"note")], &words);
         }
         if keys.len() > 1 {
             parallel(html, ranking, &shown, &names, &scales);
@@ -180,7 +161,24 @@ impl Content<'_> {
     }
 }
 
-/// A function from values to shades: 0 for the worst value, 9 for the best.
+/// What the shares above the charts are of, and what no axis alone explains.
+fn shares_in_words(effects: &Result<Effects, String>) -> String {
+    let effects = match effects {
+        Ok(effects) => effects,
+        Err(reason) => return format!("Shares of the variance are not known: {reason}."),
+    };
+    let of = match &effects.estimate {
+        Some(how) => format!("Shares of the variance of ranks, {how}."),
+        None => "Shares of the variance.".to_owned(),
+    };
+    let rest = effects.rest.iter().map(|(name, share, words)| {
+        let words = if words.is_empty() { String::new() } else { format!(", {words}") };
+        format!("{name}{words}: {}", units::percent(*share))
+    });
+    format!("{of} {}.", capitalized(&rest.collect::<Vec<_>>().join("; ")))
+}
+
+/// From 0 for the worst value to 9 for the best.
 fn shades(ranking: &Ranking) -> impl Fn(f64) -> usize {
     let values = || ranking.settings.iter().map(|setting| setting.value);
     let (low, high) = ends(values()).unwrap_or((0.0, 1.0));

@@ -94,6 +94,9 @@ fn runs_with_different_monitors_are_ranked_apart() {
     ");
     insta::assert_snapshot!(shown(&["show", &runs.named("linreg/b")]), @r"
     RUNS/linreg/b
+      seed: 0
+      started: 1000.0
+      command: runner
 
      run                                  1
      status                        finished

@@ -8,11 +8,13 @@ use runner::{
 };
 
 mod answer;
+mod axes;
 mod faults;
 mod lab;
 mod listing;
 mod machine;
 mod metrics;
+mod options;
 mod settings;
 mod tables;
 

@@ -1,6 +1,6 @@
 //! Full texts of comparisons, and exports that read back.
 
-use runner::report::{Format, sweep_end};
+use runner::report::{Format, Question, sweep_end};
 
 use super::{FACTS, Facts, Runs, sweep};
 use crate::process::Sandbox;
@@ -238,7 +238,7 @@ fn exports_read_back() {
     sweep(&runs);
     let comparison = runs.read(&["linreg"]).with_curves().unwrap();
 
-    let text = comparison.export(Format::Csv);
+    let text = comparison.export(&Question::default(), Format::Csv).unwrap();
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let columns = reader.headers().unwrap().clone();
     let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
@@ -254,7 +254,8 @@ fn exports_read_back() {
     assert_eq!(column("steps"), ["3", "", "3", "1"]);
     assert_eq!(column("best_value"), ["0.5", "", "0.5", ""]);
 
-    let json: serde_json::Value = serde_json::from_str(&comparison.export(Format::Json)).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&comparison.export(&Question::default(), Format::Json).unwrap()).unwrap();
     let rows = json.as_array().unwrap();
     assert_eq!(rows.len(), 4);
     assert_eq!(rows[2]["devices.num_gpus"], 2);
@@ -265,7 +266,7 @@ fn exports_read_back() {
     let keys: Vec<&str> = rows[0].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, columns.iter().collect::<Vec<_>>());
 
-    insta::assert_snapshot!(comparison.export(Format::Md), @r"
+    insta::assert_snapshot!(comparison.export(&Question::default(), Format::Md).unwrap(), @r"
     | run | devices.num_gpus | status | devices | steps | train loss | validation loss | best validation loss | train time | steps/s | rows/s vs run 1 | logging | h2d | d2h |
     | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
     | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
@@ -383,8 +384,8 @@ fn the_best_trial_is_named() {
     let line = |head: &str| end.lines().find(|line| line.trim_start().starts_with(head)).unwrap_or_default();
     assert_eq!(
         line("best:"),
-        "best: #1 lr 0.01 policy off, validation loss 0.1250, n 2; not distinguishable from #5 (paired difference 0, p 1.00) \
-         and 1 more"
+        "best: #1 lr 0.01 policy off, validation loss 0.1250, n 2; not distinguishable from #5 (paired difference 0.0 [-1.6, 1.6], \
+         p 1.00) and 1 more"
     );
     let costs = end.split_once("what a logging policy costs").unwrap().1;
     let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();

@@ -388,7 +388,7 @@ fn many_axes() {
         run(place.path(), &format!("run-{setting}"), &values, "1,1,train,8,3,0.1\n");
     }
     let page = page(&place, &["runs/*"]);
-    assert!(page.contains("Shares of the variance are not known: the settings are no grid."));
+    assert!(page.contains("Shares of the variance are not known: all values are equal."));
     assert!(page.contains(", and 44 more</td>"));
 }
 
