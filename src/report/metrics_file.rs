@@ -13,6 +13,7 @@ use super::{
     ReportError,
     cells::{integer, is_validation, number, wrong},
     csv_lines::{BLOCK, Fault, Position, find_columns, take_lines},
+    metric_ends::{Ends, EpochValues, Validation, keep},
     series::Series,
 };
 use crate::host::{logical_cores, open_regular};
@@ -39,8 +40,8 @@ impl Sizes {
 /// Columns that are no metric.
 pub(super) const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
 
-/// A metric's name, with its values in training and in validation.
-pub(super) type MetricCurves = (String, [Series; 2]);
+/// A metric's name, with its values in training and in validation, and its means over the rows of each training epoch.
+pub(super) type MetricCurves = (String, [Series; 3]);
 
 /// What was read of the file.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +52,8 @@ pub(super) struct MetricsFile {
     places: [Option<usize>; 5],
     /// Where those of metrics stand.
     metrics: Vec<usize>,
-    pub(super) curves: Vec<MetricCurves>,
+    /// Each metric's values in training and in validation.
+    curves: Vec<(String, [Series; 2])>,
     /// What is known of each metric besides.
     ends: Vec<Ends>,
     pub(super) last: Option<Row>,
@@ -60,44 +62,12 @@ pub(super) struct MetricsFile {
     position: Position,
 }
 
-/// Where a metric stands.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ends {
-    /// The lowest and the highest validation.
-    extremes: [Option<Validation>; 2],
-    /// The cell of the last validation, as written.
-    pub(super) validation: Option<String>,
-    /// The last value in training.
-    pub(super) train: Option<f64>,
-    epoch: EpochValues,
-}
-
-/// Values of the last training epoch.
-#[derive(Clone, Debug, Default)]
-struct EpochValues {
-    epoch: u64,
-    rows: u64,
-    /// Each value times its rows.
-    sum: f64,
-    /// The value of all rows, while they have one.
-    only: Option<f64>,
-}
-
 /// The last row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) step: u64,
     pub(super) epoch: u64,
     pub(super) is_validation: bool,
-}
-
-/// A value with its text, epoch and step.
-#[derive(Clone, Debug)]
-pub(super) struct Validation {
-    value: f64,
-    pub(super) text: String,
-    pub(super) epoch: u64,
-    pub(super) step: u64,
 }
 
 impl MetricsFile {
@@ -189,6 +159,15 @@ impl MetricsFile {
         Ok(())
     }
 
+    /// Its curves, with the means of epochs.
+    pub(super) fn into_curves(self) -> Vec<MetricCurves> {
+        let curves = self.curves.into_iter().zip(self.ends);
+        let with_means = |((name, [train, validation]), ends): ((String, [Series; 2]), Ends)| {
+            (name, [train, validation, ends.means()])
+        };
+        curves.map(with_means).collect()
+    }
+
     /// The time of the last row.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
         number(&self.elapsed_s)
@@ -278,7 +257,7 @@ impl MetricsFile {
             if cell.is_empty() {
                 // What it had in an epoch before is not of the last one.
                 if !is_validation {
-                    ends.epoch.add(epoch, 0, 0.0);
+                    ends.add(EpochValues { epoch, ..EpochValues::default() });
                 }
                 continue;
             }
@@ -292,7 +271,7 @@ impl MetricsFile {
                     .for_each(|(side, known)| keep(side, known, value, found));
                 continue;
             }
-            ends.epoch.add(epoch, rows, value);
+            ends.add(EpochValues { epoch, step, rows, sum: value * rows as f64, only: Some(value) });
             ends.train = Some(value);
         }
         self.elapsed_s.clear();
@@ -317,53 +296,6 @@ impl MetricsFile {
         let lines = self.position.lines;
         self.position = later.position;
         self.position.lines += lines;
-    }
-}
-
-impl Ends {
-    /// The mean over the rows of the last training epoch, where it has values.
-    pub(super) fn epoch_mean(&self) -> Option<f64> {
-        let EpochValues { rows, sum, only, .. } = self.epoch;
-        // Sums are rounded.
-        (rows > 0).then(|| only.unwrap_or(sum / rows as f64))
-    }
-
-    fn append(&mut self, later: Self) {
-        for (side, (known, found)) in self.extremes.iter_mut().zip(later.extremes).enumerate() {
-            if let Some(found) = found {
-                keep(side, known, found.value, || found);
-            }
-        }
-        self.validation = later.validation.or(self.validation.take());
-        self.train = later.train.or(self.train);
-        let EpochValues { epoch, rows, sum, only } = later.epoch;
-        self.epoch.add_sum(epoch, rows, sum, only);
-    }
-}
-
-impl EpochValues {
-    fn add(&mut self, epoch: u64, rows: u64, value: f64) {
-        self.add_sum(epoch, rows, value * rows as f64, Some(value));
-    }
-
-    /// Adds rows of an epoch, where 0 stands for none.
-    fn add_sum(&mut self, epoch: u64, rows: u64, sum: f64, only: Option<f64>) {
-        if epoch != self.epoch && epoch > 0 {
-            *self = Self { epoch, ..Self::default() };
-        }
-        if rows > 0 {
-            self.only = if self.rows == 0 { only } else { self.only.filter(|own| only == Some(*own)) };
-            self.rows += rows;
-            self.sum += sum;
-        }
-    }
-}
-
-/// Keeps the lower value (side 0) or the higher one (side 1), the first of equal ones.
-fn keep(side: usize, known: &mut Option<Validation>, value: f64, found: impl FnOnce() -> Validation) {
-    let sign = if side == 0 { 1.0 } else { -1.0 };
-    if !value.is_nan() && known.as_ref().is_none_or(|known| sign * value < sign * known.value) {
-        *known = Some(found());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tables and lists of figures.
 
 use super::html::Html;
-use crate::report::grid::Column;
+use crate::{report::grid::Column, units};
 
 /// A longer table is scrolled.
 const MOST_ROWS: usize = 25;
@@ -64,6 +64,11 @@ pub(super) fn facts(html: &mut Html, columns: &[Column]) {
             });
         }
     });
+}
+
+/// `1,234` of a cell that holds a whole number.
+pub(super) fn whole(text: &str) -> String {
+    text.parse().map_or_else(|_| text.to_owned(), units::count)
 }
 
 /// Something that is opened by a click where there is much of it.
