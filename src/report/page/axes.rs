@@ -52,19 +52,7 @@ impl Content<'_> {
             let words = format!("Of {} axes the {} {which} are drawn.", keys.len(), shown.len());
             html.words("p", &[("class", &"note")], &words);
         }
-        if !drawn.stopped.is_empty() {
-            let words = format!(
-                "Hollow, or dashed: {} that their sweep stopped early, at the best value that each had reached.",
-                units::counted(drawn.stopped.len() as u64, "trial")
-            );
-            html.words("p", &[("class", &"note")], &words);
-        }
-        let all = ranking.settings.len();
-        if all > MOST_SETTINGS {
-            let words =
-                format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64));
-            html.words("p", &[("class", &"note")], &words);
-        }
+        drawn.notes().iter().for_each(|words| html.words("p", &[("class", &"note")], words));
         if let Some(effects) = known {
             let mut words = Vec::new();
             if keys.len() > 1 {

@@ -1,12 +1,15 @@
 //! What is drawn over a sweep's axes, and where values stand on them.
 
 use super::heat::SHADES;
-use crate::report::{
-    comparison::Comparison,
-    configurations::STOPPED,
-    grouping::distinct,
-    plot::{Axis, tick_label},
-    ranking::Ranking,
+use crate::{
+    report::{
+        comparison::Comparison,
+        configurations::STOPPED,
+        grouping::distinct,
+        plot::{Axis, tick_label},
+        ranking::Ranking,
+    },
+    units,
 };
 
 /// Characters of a value beside an axis.
@@ -53,6 +56,18 @@ impl<'a> Drawn<'a> {
 
     pub(super) fn of_settings(ranking: &'a Ranking) -> Self {
         Self { ranking, stopped: Vec::new() }
+    }
+
+    /// What is drawn otherwise, or not at all.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let stopped = (!self.stopped.is_empty()).then(|| {
+            let trials = units::counted(self.stopped.len() as u64, "trial");
+            format!("Hollow, or dashed: {trials} that their sweep stopped early, at the best value that each had reached.")
+        });
+        let all = self.ranking.settings.len();
+        let cut = (all > MOST_SETTINGS)
+            .then(|| format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64)));
+        stopped.into_iter().chain(cut).collect()
     }
 
     /// The lowest and the highest value of the metric.
