@@ -90,7 +90,8 @@ class Run:
     """A run's folder, or a sweep's."""
 
     def __init__(self, path):
-        self.path = Path(path)
+        # The program may change its folder later.
+        self.path = Path(path).absolute()
 
     def __repr__(self):
         return f"<runner.Run {self.path}>"
@@ -103,6 +104,7 @@ class Run:
     @cached_property
     def environment(self):
         """What it ran on."""
+        self._refuse_sweep("environment")
         return tomllib.loads((self.path / "environment.toml").read_text())
 
     @property
@@ -120,9 +122,15 @@ class Run:
     @property
     def summary(self):
         """The run in numbers: figures by name, None where one is not known."""
+        self._refuse_sweep("summary")
         with open(self.path / "summary.csv", newline="") as file:
             row = next(csv.DictReader(file), {})
         return {name: _value(name, cell) for name, cell in row.items()}
+
+    def _refuse_sweep(self, name):
+        if self.is_sweep:
+            hint = f"each of its trials has one: `.trials[0].{name}`; `.metrics` has a row for each trial"
+            raise FileNotFoundError(f"the sweep `{self.path}` has no {name}; {hint}")
 
     @property
     def metrics(self):
@@ -201,6 +209,11 @@ def _override(key, value):
 def _toml(value):
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    elif hasattr(value, "tolist"):
+        # NumPy's scalars and arrays.
+        return _toml(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     # TOML has no escapes of surrogate pairs, and no plain DEL.

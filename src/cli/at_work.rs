@@ -25,8 +25,7 @@ pub struct AtWork {
 }
 
 impl AtWork {
-    /// `1.94 cores, 84.1 MiB, gpu:0 87 % busy with 3.1 GiB of 80 GiB`; `None` if no process on this host is
-    /// known.
+    /// `1.94 cores, 84.1 MiB of memory, gpu:0 87 % busy with 3.1 GiB of 80 GiB`; `None` where nothing is known of this host's processes.
     pub fn line(&mut self, folder: &Path) -> Option<String> {
         let folder = fs::canonicalize(folder).ok()?;
         let runs_of = |pid: u32| run_folders(pid).into_iter().filter(|run| run.starts_with(&folder));
@@ -56,7 +55,7 @@ impl AtWork {
             parts.push(format!("{cores:.1} cores"));
         }
         let memory: u64 = now.keys().filter_map(|&pid| resident_bytes(pid)).sum();
-        parts.push(units::bytes(memory));
+        parts.push(format!("{} of memory", units::bytes(memory)));
         (self.processes, self.looked) = (now, Some(Instant::now()));
         let mut gpus: Vec<(String, String)> = runs.iter().flat_map(|run| gpus_of(run)).collect();
         gpus.sort();

@@ -2,7 +2,8 @@
 
 use std::{
     fs::{self, OpenOptions},
-    io::Write,
+    io::{self, Write},
+    path::Path,
 };
 
 use super::{args::NewOptions, draft::draft};
@@ -13,16 +14,19 @@ use crate::{
     spec::{self, Failure},
 };
 
-/// Points editors to the schema; the first lines of each starter.
+/// The file of the schema, beside each starter.
+const SCHEMA_FILE: &str = "runner.schema.json";
+
+/// Names the schema for editors, above each starter.
 const SCHEMA: &str = "\
 #:schema runner.schema.json
-# Editors with Even Better TOML complete and check keys once that file is here: runner schema > runner.schema.json
+# Editors with Even Better TOML complete and check keys by that file, which this renews: runner schema > runner.schema.json
 ";
 
 /// Prints the JSON Schema of the spec.
 pub fn schema() -> Exit {
-    match serde_json::to_string_pretty(&spec::schema()) {
-        Ok(text) => print(&format!("{text}\n")),
+    match schema_text() {
+        Ok(text) => print(&text),
         Err(e) => {
             print_error(e, None);
             Exit::Failed
@@ -30,7 +34,26 @@ pub fn schema() -> Exit {
     }
 }
 
-/// Writes a starter spec; never overwrites a file.
+fn schema_text() -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&spec::schema())? + "\n")
+}
+
+/// Writes the schema into the folder of a spec, if none is there; whether it did.
+fn write_schema(spec: &Path) -> io::Result<bool> {
+    let path = spec.with_file_name(SCHEMA_FILE);
+    match write_new(&path, &schema_text()?) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        written => written.map(|()| true),
+    }
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    // An empty file would be in the way of the next try.
+    file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
+}
+
+/// Writes a starter spec, never over a file that is there.
 pub fn new(options: &NewOptions) -> Exit {
     let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
     let text = match &options.from {
@@ -49,17 +72,18 @@ pub fn new(options: &NewOptions) -> Exit {
         print(&text);
         return Exit::Done;
     };
-    let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
-        // An empty file would block the next attempt.
-        file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
-    });
-    match written {
+    match write_new(path, &text) {
         Ok(()) => {
+            let schema = match write_schema(path) {
+                Ok(true) => format!(" and {SCHEMA_FILE} for editors"),
+                Ok(false) => String::new(),
+                Err(e) => format!(", but no {SCHEMA_FILE}: {}", reason(&e)),
+            };
             let check = command_line(["runner".into(), "check".into(), path.to_string_lossy()]);
-            print_stderr(&format!("wrote {}; next: {check}\n", path.display()));
+            print_stderr(&format!("wrote {}{schema}; next: {check}\n", path.display()));
             Exit::Done
         }
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             print_error(
                 format!("`{}` is there already", path.display()),
                 Some("name another file; nothing is overwritten"),

@@ -156,14 +156,19 @@ impl Comparison {
     /// Whether the runs are about times: they differ in nothing that affects what is learned, except for the
     /// last bits.
     pub fn is_about_times(&self) -> bool {
+        Self::are_about_times(&self.axes, &self.runs.iter().collect::<Vec<_>>())
+    }
+
+    /// The same of some runs, which differ in `axes`.
+    pub(super) fn are_about_times(axes: &[String], runs: &[&Run]) -> bool {
         let concerns = |key: &String| {
             LEARNS.contains(&key.as_str())
                 || (key != REPEAT && !OTHERWISE.iter().any(|other| key.starts_with(other)))
         };
-        let is_alone = self.axes.iter().all(|key| key == REPEAT);
-        let seeds = || distinct(self.runs.iter().filter_map(Run::seed)).len();
-        let learn = self.axes.iter().any(concerns) || (is_alone && seeds() > 1);
-        !learn || !self.kinds().contains(&"train")
+        let is_alone = axes.iter().all(|key| key == REPEAT);
+        let seeds = || distinct(runs.iter().filter_map(|run| run.seed())).len();
+        let learn = axes.iter().any(concerns) || (is_alone && seeds() > 1);
+        !learn || runs.iter().all(|run| is_not_run(run) || run.kind() != "train")
     }
 
     /// Whether all runs are trials of exactly two sweeps.

@@ -102,7 +102,7 @@ pub(super) fn sampled() -> Option<String> {
 
 /// The curves of a `metrics.csv`; empty if there is no such file, as in lab runs.
 pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
-    if path.is_file() { Ok(metrics(path)?.curves) } else { Ok(Vec::new()) }
+    if path.is_file() { Ok(metrics(path)?.into_curves()) } else { Ok(Vec::new()) }
 }
 
 /// The contents of a `metrics.csv`.
@@ -212,7 +212,7 @@ mod tests {
             thread::sleep(Duration::from_millis(5));
         }
         let counts =
-            |file: MetricsFile| file.curves[0].1[0].points().map(|(step, _)| step).fold(0.0, f64::max);
+            |file: MetricsFile| file.into_curves()[0].1[0].points().map(|(step, _)| step).fold(0.0, f64::max);
         assert_eq!(counts(metrics_of(&path, 60, Sizes::new()).unwrap()), 5009.0);
     }
 }

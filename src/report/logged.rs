@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{ReportError, live, metrics_file::Ends};
+use super::{ReportError, live, metric_ends::Ends};
 
 /// Values of whole validations and of training steps, by the names used in options.
 const NAMES: [&str; 12] = [

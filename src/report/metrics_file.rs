@@ -14,6 +14,7 @@ use super::{
     ReportError,
     cells::{integer, is_validation, number, wrong},
     csv_lines::{BLOCK, Fault, Position, find_columns, take_lines},
+    metric_ends::{Ends, EpochValues, Validation, keep},
     series::Series,
 };
 use crate::host::{logical_cores, open_regular};
@@ -40,8 +41,8 @@ impl Sizes {
 /// Columns that are not metrics.
 pub(super) const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
 
-/// A metric's name, with its curves of training and validation.
-pub(super) type MetricCurves = (String, [Series; 2]);
+/// A metric's name, with its values in training and in validation, and its means over the rows of each training epoch.
+pub(super) type MetricCurves = (String, [Series; 3]);
 
 /// What was read from the file.
 #[derive(Clone, Debug, Default)]
@@ -52,36 +53,14 @@ pub(super) struct MetricsFile {
     places: [Option<usize>; 5],
     /// Indices of the metrics' columns.
     metrics: Vec<usize>,
-    pub(super) curves: Vec<MetricCurves>,
-    /// The latest and extreme values of each metric.
+    /// Each metric's values in training and in validation.
+    curves: Vec<(String, [Series; 2])>,
+    /// What is known of each metric besides.
     ends: Vec<Ends>,
     pub(super) last: Option<Row>,
     /// The `elapsed_s` cell of the last row.
     elapsed_s: Vec<u8>,
     position: Position,
-}
-
-/// The latest and extreme values of a metric.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ends {
-    /// The lowest and the highest validation value.
-    extremes: [Option<Validation>; 2],
-    /// The cell of the last validation, as written.
-    pub(super) validation: Option<String>,
-    /// The last value in training.
-    pub(super) train: Option<f64>,
-    epoch: EpochValues,
-}
-
-/// Sums over the rows of the last training epoch.
-#[derive(Clone, Debug, Default)]
-struct EpochValues {
-    epoch: u64,
-    rows: u64,
-    /// Sum of values times rows.
-    sum: f64,
-    /// The value, as long as all rows have the same one.
-    only: Option<f64>,
 }
 
 /// The last row.
@@ -90,15 +69,6 @@ pub(super) struct Row {
     pub(super) step: u64,
     pub(super) epoch: u64,
     pub(super) is_validation: bool,
-}
-
-/// A value with its text, epoch and step.
-#[derive(Clone, Debug)]
-pub(super) struct Validation {
-    value: f64,
-    pub(super) text: String,
-    pub(super) epoch: u64,
-    pub(super) step: u64,
 }
 
 impl MetricsFile {
@@ -191,6 +161,15 @@ impl MetricsFile {
         Ok(())
     }
 
+    /// Its curves, with the means of epochs.
+    pub(super) fn into_curves(self) -> Vec<MetricCurves> {
+        let curves = self.curves.into_iter().zip(self.ends);
+        let with_means = |((name, [train, validation]), ends): ((String, [Series; 2]), Ends)| {
+            (name, [train, validation, ends.means()])
+        };
+        curves.map(with_means).collect()
+    }
+
     /// The time of the last row.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
         number(&self.elapsed_s)
@@ -280,7 +259,7 @@ impl MetricsFile {
             if cell.is_empty() {
                 // Discard the sums of an earlier epoch.
                 if !is_validation {
-                    ends.epoch.add(epoch, 0, 0.0);
+                    ends.add(EpochValues { epoch, ..EpochValues::default() });
                 }
                 continue;
             }
@@ -294,7 +273,7 @@ impl MetricsFile {
                     .for_each(|(side, known)| keep(side, known, value, found));
                 continue;
             }
-            ends.epoch.add(epoch, rows, value);
+            ends.add(EpochValues { epoch, step, rows, sum: value * rows as f64, only: Some(value) });
             ends.train = Some(value);
         }
         self.elapsed_s.clear();
@@ -319,53 +298,6 @@ impl MetricsFile {
         let lines = self.position.lines;
         self.position = later.position;
         self.position.lines += lines;
-    }
-}
-
-impl Ends {
-    /// The mean over the rows of the last training epoch, if it has values.
-    pub(super) fn epoch_mean(&self) -> Option<f64> {
-        let EpochValues { rows, sum, only, .. } = self.epoch;
-        // Sums are rounded, so a value that all rows share is returned as it is.
-        (rows > 0).then(|| only.unwrap_or(sum / rows as f64))
-    }
-
-    fn append(&mut self, later: Self) {
-        for (side, (known, found)) in self.extremes.iter_mut().zip(later.extremes).enumerate() {
-            if let Some(found) = found {
-                keep(side, known, found.value, || found);
-            }
-        }
-        self.validation = later.validation.or(self.validation.take());
-        self.train = later.train.or(self.train);
-        let EpochValues { epoch, rows, sum, only } = later.epoch;
-        self.epoch.add_sum(epoch, rows, sum, only);
-    }
-}
-
-impl EpochValues {
-    fn add(&mut self, epoch: u64, rows: u64, value: f64) {
-        self.add_sum(epoch, rows, value * rows as f64, Some(value));
-    }
-
-    /// Adds rows of an epoch; epoch 0 means none.
-    fn add_sum(&mut self, epoch: u64, rows: u64, sum: f64, only: Option<f64>) {
-        if epoch != self.epoch && epoch > 0 {
-            *self = Self { epoch, ..Self::default() };
-        }
-        if rows > 0 {
-            self.only = if self.rows == 0 { only } else { self.only.filter(|own| only == Some(*own)) };
-            self.rows += rows;
-            self.sum += sum;
-        }
-    }
-}
-
-/// Keeps the lower value (side 0) or the higher one (side 1); of equal values, the first.
-fn keep(side: usize, known: &mut Option<Validation>, value: f64, found: impl FnOnce() -> Validation) {
-    let sign = if side == 0 { 1.0 } else { -1.0 };
-    if !value.is_nan() && known.as_ref().is_none_or(|known| sign * value < sign * known.value) {
-        *known = Some(found());
     }
 }
 

@@ -24,8 +24,10 @@ fn figures(file: &MetricsFile) -> String {
     let best = [false, true].map(|is_highest| file.best("loss", is_highest).cloned());
     let ends: Vec<_> = file.curves[0].1.iter().map(|curve| (curve.first(), curve.last())).collect();
     let Position { end, lines, .. } = file.position;
-    let ends_of =
-        |Ends { validation, train, epoch, .. }: &Ends| format!("{validation:?} {train:?} {epoch:?}");
+    let ends_of = |ends: &Ends| {
+        let means: Vec<_> = ends.clone().means().points().collect();
+        format!("{:?} {:?} {:?} {means:?}", ends.validation, ends.train, ends.epoch)
+    };
     let metrics: Vec<_> = file.ends.iter().map(ends_of).collect();
     format!("{best:?} {ends:?} {:?} {:?} {metrics:?} {end} {lines}", file.last, file.elapsed_s())
 }
@@ -62,6 +64,22 @@ fn a_file_is_read_on_and_in_parts_as_if_at_once() {
         fs::write(&path, HEAD.to_owned() + &rows(1..700).replace(",train,32,", ",train,33,")).unwrap();
         file.read_on(&path, sizes).unwrap();
         assert_eq!(figures(&file), at_once(), "{sizes:?}");
+    }
+}
+
+/// Each epoch's mean is weighted by rows and stands at its last step, also where threads met within the epoch.
+#[test]
+fn epochs_have_means() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metrics.csv");
+    let text = "1,1,train,3,1,0.1\n2,1,train,1,5,0.1\n2,1,validation,9,7,0.1\n3,2,train,4,0.5,0.2\n4,2,train,4,0.5,0.2\n\
+        5,3,train,1,8,0.3\n6,4,train,2,NaN,0.4\n7,5,train,2,3,0.5\n";
+    fs::write(&path, format!("{HEAD}{text}")).unwrap();
+    for sizes in small().chain([Sizes::new()]) {
+        let [_, _, means] = &read(&path, sizes).unwrap().into_curves()[0].1;
+        let mut points: Vec<_> = means.points().collect();
+        points.dedup();
+        assert_eq!(points, [(2.0, 2.0), (4.0, 0.5), (5.0, 8.0), (7.0, 3.0)], "{sizes:?}");
     }
 }
 

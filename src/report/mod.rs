@@ -33,6 +33,7 @@ mod logged;
 mod machines;
 mod matched;
 mod metric;
+mod metric_ends;
 mod metrics_file;
 mod mlflow;
 mod noise;

@@ -146,23 +146,14 @@ impl Ranking {
         format!("{}, {}", self.name_of(comparison, place, values), run.status)
     }
 
-    fn name_of<'a>(
+    /// The same of a run of the setting.
+    pub(super) fn name_of<'a>(
         &self,
         comparison: &Comparison,
         place: usize,
         values: impl Iterator<Item = &'a str>,
     ) -> String {
-        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
-        let values = short(&keys).into_iter().zip(values);
-        // A key that only some runs have has no value elsewhere.
-        let values = values.filter(|(_, value)| !value.is_empty());
-        let mut words: Vec<String> =
-            values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
-        if words.len() > MOST_NAMED {
-            words.truncate(MOST_NAMED);
-            words.push(" \u{2026}".to_owned());
-        }
-        format!("#{}{}", comparison.number(place), words.concat())
+        format!("#{}{}", comparison.number(place), named(&self.keys, values))
     }
 
     /// Settings with fewer seeds than the best; they are ranked last.
@@ -176,6 +167,21 @@ impl Ranking {
         let is_rival = |setting: &&Candidate| setting.p.is_none_or(|p| p > super::difference_of_means::ALPHA);
         self.settings.iter().skip(1).filter(is_rival)
     }
+}
+
+/// ` lr 0.03 width 32`.
+pub(super) fn named<'a>(keys: &[String], values: impl Iterator<Item = &'a str>) -> String {
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let values = short(&keys).into_iter().zip(values);
+    // A key that varies only where others have given values has none elsewhere.
+    let values = values.filter(|(_, value)| !value.is_empty());
+    let mut words: Vec<String> =
+        values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
+    if words.len() > MOST_NAMED {
+        words.truncate(MOST_NAMED);
+        words.push(" \u{2026}".to_owned());
+    }
+    words.concat()
 }
 
 impl Candidate {

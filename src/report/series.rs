@@ -3,7 +3,10 @@
 /// Maximum number of buckets: several for each column of the widest terminal.
 const MOST: usize = 4096;
 
-/// Some consecutive points.
+/// Fewer means of epochs are no curve.
+const FEWEST_MEANS: f64 = 3.0;
+
+/// Some points that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bucket {
     pub(super) first: (f64, f64),
@@ -32,6 +35,8 @@ impl Bucket {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
     pub(super) name: String,
+    /// Whether it is grey, below a curve that shows its course.
+    pub(super) is_pale: bool,
     buckets: Vec<Bucket>,
     /// Points in a full bucket; 0 means 1.
     size: usize,
@@ -43,6 +48,10 @@ pub(super) struct Series {
 impl Series {
     pub(super) fn named(self, name: String) -> Self {
         Self { name, ..self }
+    }
+
+    pub(super) fn pale(self) -> Self {
+        Self { is_pale: true, ..self }
     }
 
     pub(super) fn push(&mut self, step: f64, value: f64) {
@@ -101,6 +110,12 @@ impl Series {
 
     pub(super) fn is_empty(&self) -> bool {
         self.buckets.is_empty() && self.not_finite == 0
+    }
+
+    /// Whether its single steps hide the course that the means of its epochs show.
+    pub(super) fn hides(&self, means: &Self) -> bool {
+        let count = |series: &Self| series.buckets.iter().map(|bucket| bucket.count).sum::<f64>();
+        count(means) >= FEWEST_MEANS && count(self) > count(means)
     }
 
     pub(super) fn buckets(&self) -> &[Bucket] {

@@ -4,13 +4,16 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ReportError,
+    best::best,
+    configurations::STOPPED,
     find::{Found, find_one},
-    grouping::grouped,
+    grouping::{distinct, grouped},
     listing::latest,
     live,
     metrics_file::Row,
     plot::{PlotRequest, Style, plot},
-    run::{RUNNING, Run, UNFINISHED},
+    ranking::named,
+    run::{PLANNED, REPEAT, RUNNING, Run, UNFINISHED, more_is_better},
     sweep,
     text::status_in_words,
 };
@@ -51,12 +54,14 @@ impl Moment {
                 trials = counts.iter().map(|(status, runs)| ((*status).to_owned(), runs.len())).collect();
                 let counts: Vec<_> =
                     counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect();
-                lines.push(format!("{}: {}", units::counted(runs.len() as u64, "trial"), counts.join(", ")));
-                for run in runs.iter().filter(|run| run.status == RUNNING).take(MOST_TRIALS) {
-                    let values: Vec<&str> = run.axes.iter().map(|(_, value)| value.as_str()).collect();
-                    let number = run.trial.map(|number| format!("#{number} ")).unwrap_or_default();
-                    lines.push(format!("  {number}{}  {}", values.join(" "), progress(run, false)));
-                }
+                let left = seconds_left(&runs).filter(|left| !is_over && *left > 0.0);
+                let left = left.map(|left| format!(", about {} left", units::seconds(left)));
+                let all = units::counted(runs.len() as u64, "trial");
+                lines.push(format!("{all}: {}{}", counts.join(", "), left.unwrap_or_default()));
+                let so_far = if is_over { "" } else { " so far" };
+                lines.extend(best_trial(&runs).map(|words| format!("best{so_far}: {words}")));
+                let running = runs.iter().filter(|run| run.status == RUNNING).take(MOST_TRIALS);
+                lines.extend(running.map(|run| format!("  {}: {}", trial_name(run), progress(run, false))));
             }
         }
         lines.extend(fault.map(|e| e.to_string()));
@@ -71,8 +76,44 @@ impl Moment {
     }
 }
 
+/// `#3 lr 0.03`.
+fn trial_name(run: &Run) -> String {
+    let axes = run.axes.iter().filter(|(key, _)| key != REPEAT);
+    let (keys, values): (Vec<String>, Vec<&str>) =
+        axes.map(|(key, value)| (key.clone(), value.as_str())).unzip();
+    let number = run.trial.map(|number| format!("#{number}")).unwrap_or_default();
+    format!("{number}{}", named(&keys, values.into_iter()))
+}
+
+/// `#3 lr 0.03, validation loss 0.1000 in epoch 7`, of all trials that validated, if they are judged by one metric.
+fn best_trial(runs: &[Run]) -> Option<String> {
+    let known = || runs.iter().filter_map(|run| Some((run, run.number("best_value")?)));
+    let [monitor] = distinct(known().map(|(run, _)| run.monitor()))[..] else { return None };
+    let sign = if more_is_better(monitor) { -1.0 } else { 1.0 };
+    let (run, _) = known().min_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)))?;
+    Some(format!("{}, {}", trial_name(run), best(run)))
+}
+
+/// The time until all trials have ended, if they take as long as those that did; unknown where a sweep stops some early.
+fn seconds_left(runs: &[Run]) -> Option<f64> {
+    if runs.iter().any(|run| [STOPPED, "waiting"].contains(&&*run.status)) {
+        return None;
+    }
+    let ended: Vec<f64> = runs.iter().filter_map(|run| run.number("wall_s")).collect();
+    let mean = ended.iter().sum::<f64>() / ended.len() as f64;
+    let elapsed_s = |run: &Run| live::metrics(run.metrics.as_deref()?).ok()?.elapsed_s();
+    let running: Vec<f64> = runs
+        .iter()
+        .filter(|run| run.status == RUNNING)
+        .map(|run| (mean - elapsed_s(run).unwrap_or(0.0)).max(0.0))
+        .collect();
+    let planned = runs.iter().filter(|run| run.status == PLANNED).count() as f64;
+    let left = (running.iter().sum::<f64>() + planned * mean) / running.len().max(1) as f64;
+    (!ended.is_empty()).then_some(left)
+}
+
 /// `epoch 3 of 20, step 54, 1.2 k steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
-fn progress(run: &Run, is_over: bool) -> String {
+pub(super) fn progress(run: &Run, is_over: bool) -> String {
     let mut parts = Vec::new();
     let limit = |key: &str| run.axis(key).and_then(|text| text.parse::<f64>().ok());
     let planned = limit("trainer.max_epochs");
@@ -114,4 +155,39 @@ fn progress(run: &Run, is_over: bool) -> String {
         (true, status) => parts.insert(0, status.to_owned()),
     }
     if parts.is_empty() { "no rows yet".to_owned() } else { parts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_tells_its_best_trial_and_the_time_left() {
+        let trial = |number: usize, status: &str, figures: &[(&str, &str)]| Run {
+            trial: Some(number),
+            status: status.to_owned(),
+            axes: vec![
+                ("optimizer.sgd.lr".to_owned(), format!("0.{number}")),
+                (REPEAT.to_owned(), "0".to_owned()),
+            ],
+            figures: figures.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            ..Run::default()
+        };
+        let finished = |number, loss, wall_s| {
+            trial(number, "finished", &[("best_value", loss), ("best_epoch", "7"), ("wall_s", wall_s)])
+        };
+        let mut runs = vec![
+            finished(0, "0.5", "20"),
+            finished(1, "0.25", "40"),
+            trial(2, RUNNING, &[("best_value", "0.3"), ("best_epoch", "2")]),
+            trial(3, RUNNING, &[]),
+            trial(4, PLANNED, &[]),
+        ];
+        assert_eq!(best_trial(&runs).unwrap(), "#1 lr 0.1, validation loss 0.2500 in epoch 7");
+        // Three trials of 30 seconds, two at a time.
+        assert_eq!(seconds_left(&runs), Some(45.0));
+        runs.push(trial(5, STOPPED, &[("wall_s", "1")]));
+        assert_eq!(seconds_left(&runs), None, "nobody knows how many will be stopped");
+        assert_eq!((best_trial(&runs[3..5]), seconds_left(&runs[2..5])), (None, None));
+    }
 }

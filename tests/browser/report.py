@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,16 @@ SHOW_ALL = """(async () => {
   for (let frame = 0; frame < 4; frame++) await new Promise((done) => requestAnimationFrame(done));
 })()"""
 
-# Returns what is wrong with a page, as sentences.
+# Keeps the words that charts write on their canvas.
+KEEP_LABELS = """
+window.labels = [];
+const { fillText } = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+  window.labels.push(String(text));
+  return fillText.call(this, text, ...place);
+};"""
+
+# What is wrong with a page, as sentences.
 PROBLEMS = """(() => {
   const problems = [];
   const say = (element, words) => problems.push(`${words}: ${element.outerHTML.slice(0, 120)}`);
@@ -43,7 +53,7 @@ PROBLEMS = """(() => {
     if (!figure.querySelector(".legend button[aria-pressed]")) say(figure, "no legend");
   }
   for (const svg of document.querySelectorAll("main svg")) {
-    if (svg.getAttribute("aria-hidden") || svg.closest("button")) continue;
+    if (svg.getAttribute("aria-hidden")) continue;
     if (svg.getAttribute("role") !== "img" || !svg.getAttribute("aria-label")) say(svg, "no name");
     const { width, height } = svg.getBoundingClientRect();
     if (width < 20 || height < 10 || svg.childElementCount === 0) say(svg, "empty");
@@ -96,7 +106,13 @@ PARTS = {
     "single": ["curves", "ranking", "axes"],
     "num_gpus_sweep": ["curves", "devices", "time", "transfers"],
     "matmul": ["lab"],
+    "diverged": ["curves"],
+    "rates": ["curves", "roofline"],
+    "big": ["curves", "ranking", "runs"],
 }
+
+# A page of 100 runs with 10,000 rows each is smaller.
+MOST_BYTES = 5 << 20
 
 
 class Browser:
@@ -117,6 +133,7 @@ class Browser:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=KEEP_LABELS)
 
     def message(self, timeout):
         while b"\0" not in self.buffer:
@@ -229,14 +246,45 @@ def make_pages(runner, folder):
         (place / "metrics.csv").write_text(f"step,epoch,split,rows,loss,elapsed_s\n{rows}")
         (place / "summary.csv").write_text(f"run,status,epoch_train_loss\n{loss},finished,{loss / 39}\n")
         (place / "spec.toml").write_text(f"name = {json.dumps(evil)}\nx = {json.dumps(evil + str(loss))}\n")
+    # Losses over 36 decades.
+    write_run(folder / "diverged" / "a", {step: 10 ** (3.6 * step) for step in range(1, 11)}, "diverged")
+    for number in range(100):
+        write_run(folder / "big" / f"r{number:02}", {step: (2 + step % 7) / (step + 100 * number) for step in range(1, 10_001)}, "finished", number)
+    # A machine whose rates were measured.
+    shutil.copytree(next((folder / "runs" / "regression").iterdir()), folder / "rates" / "a")
+    environment = folder / "rates" / "a" / "environment.toml"
+    rates = "flops_per_s = 1e11\ncache_bytes_per_s = 1e11\nmemory_bytes_per_s = 2e10\n"
+    environment.write_text(environment.read_text().replace("[step]\n", f"[step]\n{rates}"))
     pages = {}
     for name, path in [(name, f"runs/{name}") for name in ("digits", "diabetes", "halving", "single", "num_gpus_sweep", "matmul", "regression")] + [
-        ("evil", "evil"),
+        *((name, name) for name in ("evil", "diverged", "big", "rates")),
         ("all", "runs/*"),
     ]:
         run("report", path, "-o", f"{name}.html")
         pages[name] = folder / f"{name}.html"
     return pages
+
+
+def write_run(place, losses, status, lr=1):
+    """A run's folder of its losses by step."""
+    place.mkdir(parents=True)
+    rows = "".join(f"{step},1,train,8,{loss:.6g},{step / 1000}\n" for step, loss in losses.items())
+    (place / "metrics.csv").write_text(f"step,epoch,split,rows,loss,elapsed_s\n{rows}")
+    (place / "summary.csv").write_text(f"run,name,status,epoch_train_loss\n{place.name},x,{status},{min(losses.values())}\n")
+    (place / "spec.toml").write_text(f'name = "x"\n[optimizer.sgd]\nlr = {lr}.5\n')
+
+
+def special(browser, name, path):
+    """What only this page must show: what it does not, as sentences."""
+    if name == "diverged":
+        labels = {label for label in browser.evaluate("window.labels") if label.startswith("1e")}
+        wanted = {f"1e{power}" for power in range(5, 40, 5)}
+        return [] if labels == wanted else [f"labels of 36 decades are {sorted(labels)}"]
+    if name == "big":
+        bytes = path.stat().st_size
+        is_thinned = browser.evaluate("document.body.textContent.includes('Thinned: a point stands for about 10 steps.')")
+        return [f"{bytes} bytes"] * (bytes > MOST_BYTES) + ["does not say that it is thinned"] * (not is_thinned)
+    return []
 
 
 def use(browser):
@@ -252,6 +300,16 @@ def use(browser):
     browser.evaluate("document.querySelector('.chart .plot').scrollIntoView({ block: 'center' })")
     box = browser.evaluate("(({ left, top, width, height }) => [left, top, width, height])"
                            "(document.querySelector('.u-over').getBoundingClientRect().toJSON())")
+    for share in (0.36, 0.37):
+        # With the first move the chart takes back the size that it had before a picture.
+        browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + box[2] * share, y=box[1] + box[3] / 2)
+    expect("the cursor stands at the values", """(() => {
+      const { x } = JSON.parse(document.getElementById("charts").textContent)[0];
+      const step = Number(document.querySelector(".readout").textContent.replace(/\\D/g, ""));
+      const left = new DOMMatrix(getComputedStyle(document.querySelector(".u-cursor-x")).transform).e;
+      const share = (step - x[0]) / (x.at(-1) - x[0]);
+      return Math.abs(left - share * document.querySelector(".u-over").clientWidth) < 2;
+    })()""")
     browser.drag(box[0] + box[2] * 0.3, box[0] + box[2] * 0.6, box[1] + box[3] / 2)
     expect("dragging zooms", f"!{reset}.disabled")
     expect("the cursor reads values", "document.querySelector('.legend .value').textContent !== ''")
@@ -355,6 +413,7 @@ def main():
                 browser.evaluate(SHOW_ALL)
                 problems = browser.evaluate(PROBLEMS)
                 ids = browser.evaluate("[...document.querySelectorAll('section')].map((part) => part.id)")
+                problems += special(browser, name, path)
                 problems += [f"no part {part}" for part in PARTS.get(name, []) if part not in ids]
                 if pictures:
                     pictures.mkdir(parents=True, exist_ok=True)

@@ -9,9 +9,14 @@ const DIABETES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/di
 
 /// The drafted spec, which must pass `check`.
 fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
-    let _ = fs::remove_file(place.path().join("spec.toml"));
+    let schema = place.path().join("runner.schema.json");
+    let _ = [place.path().join("spec.toml"), schema.clone()].map(fs::remove_file);
     let ended = place.runner(&[&["new", "csv", "spec.toml", "--from"], arguments].concat());
-    assert_eq!(ended.stderr, "wrote spec.toml; next: runner check spec.toml\n");
+    assert_eq!(
+        ended.stderr,
+        "wrote spec.toml and runner.schema.json for editors; next: runner check spec.toml\n"
+    );
+    assert_eq!(fs::read_to_string(schema).unwrap(), place.runner(&["schema"]).stdout);
     let checked = place.runner(&["check", "spec.toml"]);
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let text = fs::read_to_string(place.path().join("spec.toml")).unwrap();
@@ -28,7 +33,15 @@ fn a_spec_lies_anywhere() {
     fs::create_dir_all(data.parent().unwrap()).unwrap();
     fs::copy(DIABETES, &data).unwrap();
     let ended = place.runner(&["new", "csv", "a b/my spec.toml", "--from", "a b/rows/d.csv"]);
-    assert_eq!(ended.stderr, "wrote a b/my spec.toml; next: runner check 'a b/my spec.toml'\n", "{ended:?}");
+    assert_eq!(
+        ended.stderr,
+        "wrote a b/my spec.toml and runner.schema.json for editors; next: runner check 'a b/my spec.toml'\n"
+    );
+    // A schema that is there may be another version's, on purpose.
+    fs::write(folder.join("runner.schema.json"), "{}").unwrap();
+    let ended = place.runner(&["new", "linreg", "a b/b.toml"]);
+    assert_eq!(ended.stderr, "wrote a b/b.toml; next: runner check 'a b/b.toml'\n");
+    assert_eq!(fs::read_to_string(folder.join("runner.schema.json")).unwrap(), "{}");
     let text = fs::read_to_string(folder.join("my spec.toml")).unwrap();
     assert!(text.contains("name = \"my_spec\"\n") && text.contains("path = \"rows/d.csv\"\n"), "{text}");
     let checked = place.runner(&["check", "a b/my spec.toml"]);

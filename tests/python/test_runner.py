@@ -60,6 +60,15 @@ class Runs(unittest.TestCase):
         sweep = runner.run("linreg.toml", ["optimizer.sgd.lr=0.01,0.03"])
         self.assertEqual([trial.spec["optimizer"]["sgd"]["lr"] for trial in sweep.trials], [0.01, 0.03])
         self.assertEqual(list(sweep.metrics["optimizer.sgd.lr"]), [0.01, 0.03])
+        for name in ("summary", "environment"):
+            with self.assertRaisesRegex(FileNotFoundError, rf"has no {name}; each of its trials has one: `\.trials\[0\]\.{name}`"):
+                getattr(sweep, name)
+
+    def test_a_run_is_found_from_another_folder(self):
+        run = runner.run("linreg.toml", options=["--runs-dir", "own"])
+        os.mkdir("elsewhere")
+        os.chdir("elsewhere")
+        self.assertEqual((run.path.is_absolute(), run.summary["status"]), (True, "finished"))
 
     def test_an_error_is_what_the_program_says(self):
         with self.assertRaises(runner.RunnerError) as raised:
@@ -92,6 +101,7 @@ class Runs(unittest.TestCase):
         os.symlink(ROOT / "experiments", "experiments")
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
         if importlib.util.find_spec("wandb") is None:
+            print("SKIPPED, without the package wandb: the block of docs/python.md that copies a run to it", file=sys.stderr)
             blocks = [block for block in blocks if "import wandb" not in block]
         # In a process of its own, because packages also run code at exit.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WANDB_SILENT": "true"}
@@ -133,6 +143,16 @@ class Values(unittest.TestCase):
         for value in ["é 😀 \x7f \" \\ \n", 1e-8, [1, 0.5], True, 3]:
             self.assertEqual(tomllib.loads(runner._override("a", value))["a"], value)
         self.assertEqual([runner._override("a", float(word)) for word in ("inf", "-inf")], ["a=inf", "a=-inf"])
+        self.assertEqual(runner._override("a", Path("b c/d.csv")), 'a="b c/d.csv"')
+
+    def test_overrides_are_numpys_numbers(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        for value in [numpy.float32(0.5), numpy.int64(3), numpy.bool_(True), numpy.array([1, 2])]:
+            self.assertEqual(tomllib.loads(runner._override("a", value))["a"], value.tolist())
+        self.assertEqual(runner._override("a", [numpy.float64("inf"), numpy.int8(1)]), "a=[inf, 1]")
 
     def test_words_stay_words(self):
         self.assertEqual(runner._value("data_digest", "1234e567"), "1234e567")

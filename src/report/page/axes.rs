@@ -2,10 +2,10 @@
 
 use super::{
     Content,
-    heat::{self, HeatMap},
+    heat::HeatMap,
     html::Html,
     parallel::parallel,
-    scale::{MOST_SETTINGS, Scale, axis_of, ends, is_sampled, levels},
+    scale::{Drawn, MOST_SETTINGS, Scale, levels},
     svg::{self, Frame},
 };
 use crate::{
@@ -26,7 +26,8 @@ impl Content<'_> {
         let names = short(&keys);
         let effects = Effects::new(self.comparison, ranking);
         let known = effects.as_ref().and_then(|effects| effects.as_ref().ok());
-        let scales: Vec<Scale> = (0..keys.len()).map(|key| Scale::new(ranking, key)).collect();
+        let drawn = Drawn::new(self.comparison, ranking);
+        let scales: Vec<Scale> = (0..keys.len()).map(|key| drawn.scale(key)).collect();
         let mut order: Vec<usize> = (0..keys.len()).collect();
         if let Some(effects) = known {
             order.sort_by(|a, b| effects.axes[*b].share.total_cmp(&effects.axes[*a].share));
@@ -40,7 +41,7 @@ impl Content<'_> {
                 // Levels of an estimate may be ranges, which have no place on the axis.
                 let levels = known.filter(|effects| effects.estimate.is_none());
                 let levels = levels.map(|effects| &effects.axes[key].levels[..]).unwrap_or_default();
-                self.main_effect(html, ranking, (key, names[key], scale), share, levels);
+                self.main_effect(html, &drawn, (key, names[key], scale), share, levels);
             }
         });
         if shown.len() < keys.len() {
@@ -48,20 +49,15 @@ impl Content<'_> {
             let words = format!("Of {} axes the {} {which} are drawn.", keys.len(), shown.len());
             html.words("p", &[("class", &"note")], &words);
         }
-        let all = ranking.settings.len();
-        if all > MOST_SETTINGS {
-            let words =
-                format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64));
-            html.words("p", &[("class", &"note")], &words);
-        }
+        drawn.notes().iter().for_each(|words| html.words("p", &[("class", &"note")], words));
         if let Some(words) = effects.map(|effects| shares_in_words(&effects)) {
             html.words("p", &[("class", &"note")], &words);
         }
         if keys.len() > 1 {
-            parallel(html, ranking, &shown, &names, &scales);
+            parallel(html, &drawn, &shown, &names, &scales);
             let pair = [order[0], order[1]];
-            if is_sampled(ranking) {
-                self.scatter(html, ranking, pair.map(|key| (key, names[key], &scales[key])));
+            if drawn.is_sampled() {
+                self.scatter(html, &drawn, pair.map(|key| (key, names[key], &scales[key])));
             } else {
                 self.heat_map(html, ranking, pair.map(|key| keys[key]));
             }
@@ -72,18 +68,22 @@ impl Content<'_> {
     fn main_effect(
         &mut self,
         html: &mut Html,
-        ranking: &Ranking,
+        drawn: &Drawn<'_>,
         (key, name, scale): (usize, &str, &Scale),
         share: Option<f64>,
         levels: &[(String, f64)],
     ) {
-        let metric = &ranking.metric;
-        let Some(y) = axis_of(ranking) else { return };
+        let (ranking, metric) = (drawn.ranking, &drawn.ranking.metric);
+        let Some(y) = drawn.axis() else { return };
         let frame = Frame::new(300.0, 210.0, Axis::new(0.0, 1.0, 2, true), y);
         let place = |value: &str| frame.at(scale.place(value));
         let ticks: Vec<(f64, String)> =
             scale.labels().into_iter().map(|(share, label)| (frame.at(share), label)).collect();
         let drawing = frame.draw([name, &metric.name], &ticks, |html| {
+            for own in &drawn.stopped {
+                let title = format!("{}: {}", own.name, metric.word(own.value));
+                svg::dot(html, "hollow", [place(&own.values[key]), frame.up(own.value)], 3.0, &title);
+            }
             for setting in ranking.settings.iter().take(MOST_SETTINGS) {
                 let value = &setting.values[key];
                 let title =
@@ -115,11 +115,12 @@ impl Content<'_> {
         let Ok(folded) = Ranking::new(self.comparison, &places.collect::<Vec<_>>(), metric, &keys) else {
             return;
         };
-        let [rows, columns] = [0, 1].map(|key| levels(&folded, key));
+        let [rows, columns] =
+            [0, 1].map(|key| levels(folded.settings.iter().map(|setting| setting.values[key].as_str())));
         if rows.len().max(columns.len()) > MOST_CELLS {
             return;
         }
-        let shade = shades(&folded);
+        let shade = Drawn::of_settings(&folded).shades();
         let names = short(&by);
         let caption =
             format!("{} by {} and {}: the stronger the colour, the better", metric.name, names[0], names[1]);
@@ -136,21 +137,27 @@ impl Content<'_> {
         );
     }
 
-    /// The metric over two sampled axes: in a heat map, hardly any cell would have a neighbour.
-    fn scatter(&mut self, html: &mut Html, ranking: &Ranking, axes: [(usize, &str, &Scale); 2]) {
-        let metric = &ranking.metric;
+    /// The metric over two axes whose values were drawn: as good as no cell of a heat map would have a neighbour.
+    fn scatter(&mut self, html: &mut Html, drawn: &Drawn<'_>, axes: [(usize, &str, &Scale); 2]) {
+        let (ranking, metric) = (drawn.ranking, &drawn.ranking.metric);
         let [(x, across, of_x), (y, up, of_y)] = axes;
         let (Scale::Numbers(to_x), Scale::Numbers(to_y)) = (of_x, of_y) else { return };
         let frame = Frame::new(440.0, 320.0, to_x.clone(), to_y.clone());
-        let shade = shades(ranking);
+        let shade = drawn.shades();
         let drawing = frame.draw([across, up], &frame.ticks(), |html| {
-            // Draw the best setting last, on top of the others.
+            let at = |values: &[String]| {
+                let number = |key: usize| values[key].parse::<f64>().unwrap_or(f64::NAN);
+                [frame.across(number(x)), frame.up(number(y))]
+            };
+            for own in &drawn.stopped {
+                let title = format!("{}: {}", own.name, metric.word(own.value));
+                svg::dot(html, "hollow", at(&own.values), 4.0, &title);
+            }
+            // The best is drawn last, above the others.
             for setting in ranking.settings.iter().take(MOST_SETTINGS).rev() {
-                let number = |key: usize| setting.values[key].parse::<f64>().unwrap_or(f64::NAN);
-                let at = [frame.across(number(x)), frame.up(number(y))];
                 let title =
                     format!("{}: {}", ranking.name(self.comparison, setting), metric.word(setting.value));
-                svg::dot(html, &format!("h{}", shade(setting.value)), at, 5.0, &title);
+                svg::dot(html, &format!("h{}", shade(setting.value)), at(&setting.values), 5.0, &title);
             }
         });
         let title = format!("{} by {across} and {up}: the stronger the colour, the better", metric.name);
@@ -176,19 +183,6 @@ fn shares_in_words(effects: &Result<Effects, String>) -> String {
         format!("{name}{words}: {}", units::percent(*share))
     });
     format!("{of} {}.", capitalized(&rest.collect::<Vec<_>>().join("; ")))
-}
-
-/// From 0 for the worst value to 9 for the best.
-fn shades(ranking: &Ranking) -> impl Fn(f64) -> usize {
-    let values = || ranking.settings.iter().map(|setting| setting.value);
-    let (low, high) = ends(values()).unwrap_or((0.0, 1.0));
-    let axis = Axis::new(low, high, 4, false);
-    let (from, to) = (axis.place(low), axis.place(high));
-    let more_is_better = ranking.metric.more_is_better;
-    move |value| {
-        let share = if to > from { (axis.place(value) - from) / (to - from) } else { 0.5 };
-        ((if more_is_better { share } else { 1.0 - share }) * heat::SHADES) as usize
-    }
 }
 
 fn capitalized(words: &str) -> String {

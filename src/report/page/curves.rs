@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::report::{plot::LOG_FROM, series::Series};
+use crate::report::{
+    plot::{Axis, is_log},
+    run::more_is_better,
+    series::Series,
+};
 
 /// Number of curves in colour, for the best; others are grey and have no band.
 pub(super) const COLORS: usize = 7;
@@ -37,6 +41,8 @@ pub(super) struct Line {
     pub(super) band: Option<[Vec<Option<f64>>; 2]>,
     /// Number of values that cannot be drawn.
     pub(super) not_finite: u64,
+    /// Whether it is grey, below a line that shows its course.
+    pub(super) is_pale: bool,
 }
 
 impl Chart {
@@ -93,9 +99,42 @@ impl Chart {
         })
     }
 
-    /// Whether values span several orders of magnitude.
-    pub(super) fn is_log(&self) -> bool {
-        self.within.is_none() && self.ends().is_some_and(|[low, high]| low > 0.0 && high / low >= LOG_FROM)
+    /// Marks the last line as pale.
+    pub(super) fn with_pale_line(mut self) -> Self {
+        if let Some(line) = self.lines.last_mut() {
+            line.is_pale = true;
+            line.without_band();
+        }
+        self
+    }
+
+    /// Lines in colour, which come first.
+    pub(super) fn colored(&self) -> usize {
+        self.lines.iter().filter(|line| !line.is_pale).count().min(COLORS)
+    }
+
+    /// The name of the other lines together.
+    pub(super) fn others(&self) -> Option<String> {
+        match &self.lines[self.colored()..] {
+            [] => None,
+            [line] => Some(line.name.clone()),
+            lines => Some(format!("{} others", lines.len())),
+        }
+    }
+
+    /// Whether a linear axis would show little but the first values. Bands and pale lines do not count: they have outliers.
+    fn is_log(&self) -> bool {
+        let lines = self.lines.iter().filter(|line| !line.is_pale);
+        let values = lines.flat_map(|line| &line.y).flatten().copied();
+        self.within.is_none() && !more_is_better(&self.title) && is_log(values)
+    }
+
+    /// The axis up.
+    pub(super) fn axis(&self, most: usize) -> Option<Axis> {
+        let ends = self.ends()?;
+        let [low, high] = self.within.map_or(ends, |[low, high]| [low.min(ends[0]), high.max(ends[1])]);
+        let is_log = self.is_log();
+        Some(if is_log { Axis::logarithmic(low, high, most) } else { Axis::new(low, high, most, true) })
     }
 
     /// Names of lines that are covered by later ones, as far as the eye can tell.
@@ -122,6 +161,7 @@ impl Chart {
                 "name": line.name,
                 "y": numbers(&line.y),
                 "band": line.band.as_ref().map(|band| [numbers(&band[0]), numbers(&band[1])]),
+                "pale": line.is_pale,
             })
         };
         json!({
@@ -150,7 +190,7 @@ impl Line {
         let y = values.iter().map(mean).collect();
         let end = |end: fn(f64, f64) -> f64| values.iter().map(|v| v.iter().copied().reduce(end)).collect();
         let band = (runs.len() > 1).then(|| [end(f64::min), end(f64::max)]);
-        Self { name: name.to_owned(), y, band, not_finite: not_finite(runs) }
+        Self { name: name.to_owned(), y, band, not_finite: not_finite(runs), is_pale: false }
     }
 
     /// The mean for each cell, in a band from the lowest to the highest value.
@@ -184,7 +224,8 @@ impl Line {
             low[at] = low[at].or(y[at]).map(|low| y[at].map_or(low, |mean| low.min(mean)));
             high[at] = high[at].or(y[at]).map(|high| y[at].map_or(high, |mean| high.max(mean)));
         }
-        Self { name: name.to_owned(), y, band: Some([low, high]), not_finite: not_finite(runs) }
+        let band = Some([low, high]);
+        Self { name: name.to_owned(), y, band, not_finite: not_finite(runs), is_pale: false }
     }
 
     /// Removes the band of a grey line and draws the line through the lowest and highest values instead.

@@ -1,7 +1,7 @@
 //! Curves as an SVG drawing, for papers.
 
 use super::{
-    curves::{COLORS, Chart, Line},
+    curves::{Chart, Line},
     html::Html,
     svg::{self, Frame, Svg, px},
 };
@@ -13,28 +13,26 @@ const SIZE: [f64; 3] = [640.0, 340.0, 18.0];
 impl Chart {
     /// The same curves as on the page; `None` if there is no value.
     pub(super) fn drawing(&self) -> Option<Svg> {
-        let ends = self.ends()?;
-        let [low, high] = self.within.map_or(ends, |[low, high]| [low.min(ends[0]), high.max(ends[1])]);
         let (first, last) = (self.x.first().copied()?, self.x.last().copied()?);
-        let few = self.lines.len().min(COLORS);
-        let legend = few + usize::from(self.lines.len() > few);
+        let few = self.colored();
+        let others = self.others();
+        let legend = few + usize::from(others.is_some());
         let [width, height, line_height] = SIZE;
         let x = Axis::new(first, last, 6, true);
-        let frame = Frame::new(width, height, x, Axis::new(low, high, 6, self.within.is_some()));
+        let frame = Frame::new(width, height, x, self.axis(6)?);
         let ticks = if last > first { frame.ticks() } else { vec![(frame.across(first), tick_label(first))] };
         let drawing = frame.draw([self.across, &self.title], &ticks, |html| {
             for (place, line) in self.lines.iter().enumerate().rev() {
                 let color = if place < few { format!("{place}") } else { String::new() };
                 self.curve(html, line, &frame, &color);
             }
-            for place in 0..legend {
+            let coloured = self.lines[..few].iter().enumerate();
+            let coloured = coloured.map(|(place, line)| (format!("c{place} main"), line.name.as_str()));
+            let names = coloured.chain(others.iter().map(|name| ("faint".to_owned(), name.as_str())));
+            for (place, (class, name)) in names.enumerate() {
                 let y = height + line_height * place as f64 + 6.0;
-                let (class, name) = match self.lines.get(place).filter(|_| place < few) {
-                    Some(line) => (format!("c{place} main"), line.name.clone()),
-                    None => ("faint".to_owned(), format!("{} others", self.lines.len() - few)),
-                };
                 svg::line(html, &class, [74.0, y, 98.0, y]);
-                svg::text(html, [106.0, y + 4.0], "start", &name);
+                svg::text(html, [106.0, y + 4.0], "start", name);
             }
         });
         Some(drawing.with_height(height + line_height * legend as f64 + 6.0))

@@ -69,12 +69,17 @@ fn draw(map: &HeatMap<'_>, cells: &[Vec<Option<(String, usize)>>]) -> Svg {
     let left = longest(&mut map.rows.iter().copied()) + 34.0;
     let all = cells.iter().flatten().flatten().map(|(words, _)| words.as_str());
     let (width, height) = (longest(&mut all.chain(map.columns.iter().copied())).max(18.0) + 14.0, 26.0);
-    let top = 46.0;
+    // The names of the axes may be longer than these.
+    let beyond = |name: &str, size: f64| ((longest(&mut [name].into_iter()) - size) / 2.0).max(0.0);
+    let of_rows = beyond(map.axes[0], height * map.rows.len() as f64);
+    let of_columns = beyond(map.axes[1], width * map.columns.len() as f64);
+    let left = left.max(of_columns + 10.0);
+    let top = (of_rows + 10.0).max(46.0);
     let across = |column: usize| left + width * column as f64;
     let down = |row: usize| top + height * row as f64;
     let mut html = Html::default();
     let middle = across(0).midpoint(across(map.columns.len()));
-    svg::text(&mut html, [middle, 16.0], "middle", map.axes[1]);
+    svg::text(&mut html, [middle, top - 30.0], "middle", map.axes[1]);
     let place = format!("translate(14 {}) rotate(-90)", top.midpoint(down(map.rows.len())));
     html.words("text", &[("transform", &place), ("text-anchor", &"middle"), ("class", &"soft")], map.axes[0]);
     for (column, name) in map.columns.iter().enumerate() {
@@ -104,5 +109,5 @@ fn draw(map: &HeatMap<'_>, cells: &[Vec<Option<(String, usize)>>]) -> Svg {
             html.words("text", place, words);
         }
     }
-    Svg::new(across(map.columns.len()) + 10.0, down(map.rows.len()) + 10.0, html)
+    Svg::new(across(map.columns.len()) + of_columns + 10.0, down(map.rows.len()) + of_rows + 10.0, html)
 }

@@ -9,11 +9,14 @@ use super::{
 use crate::report::{
     ReportError,
     best::best,
+    comparison::Comparison,
     grouping::distinct,
     notes::notes,
     order::Question,
     ranking::{Candidate, Ranking},
+    run::{RUNNING, Run},
     series::Series,
+    watch::progress,
 };
 use crate::units;
 
@@ -29,14 +32,18 @@ const POINTS: [usize; 2] = [200, 2000];
 /// Maximum curves in a chart; if there are more, the best are drawn.
 const MOST_CURVES: usize = 100;
 
-/// The splits, in the order of a run's curves.
+/// The splits, in their order in a run's curves, behind which the means of training epochs follow.
 const SPLITS: [&str; 2] = ["train", "validation"];
+const MEANS: usize = 2;
 
 /// A line's name, and the runs whose curves it combines.
 type Group = (String, Vec<usize>);
 
 /// A chart's lines: each has a name and the curves that it combines.
 type Lines<'a> = Vec<(String, Vec<&'a Series>)>;
+
+/// The line below that of means.
+const EACH_STEP: &str = "train, each step";
 
 impl Content<'_> {
     /// Adds curves and ranking of each task; returns the verdicts.
@@ -49,13 +56,14 @@ impl Content<'_> {
         };
         self.warnings.extend(self.comparison.judged_apart(&question));
         let mut headline = Html::default();
-        // Runs that learn the same are not ranked by what they learned.
-        let is_about_times = metric.is_none() && self.comparison.is_about_times();
+        rankings.iter().for_each(|ranking| self.take_names(ranking));
         for (number, ranking) in rankings.iter().enumerate() {
             let (suffix, of) = match rankings.len() {
                 1 => (String::new(), String::new()),
                 _ => (format!("-{number}"), format!(": {}", self.comparison.task_name(ranking).trim())),
             };
+            // Runs that learn the same are not ranked by it.
+            let is_about_times = metric.is_none() && self.is_about_times(ranking);
             if !is_about_times || self.comparison.runs.len() == 1 {
                 self.verdict(&mut headline, ranking);
             }
@@ -85,7 +93,7 @@ impl Content<'_> {
         if self.comparison.runs.len() == 1 {
             table::facts(&mut headline, &self.runs()[1..]);
         } else {
-            let class = if is_about_times { "verdict" } else { "note" };
+            let class = if headline.is_empty() { "verdict" } else { "note" };
             headline.prose("p", &[("class", &class)], &self.comparison.comparability());
         }
         let warnings: Vec<String> =
@@ -94,15 +102,28 @@ impl Content<'_> {
         Ok(headline)
     }
 
+    /// Whether the runs of a task differ in nothing that concerns what they learn.
+    fn is_about_times(&self, ranking: &Ranking) -> bool {
+        let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
+        let runs: Vec<_> = places.clone().map(|&place| &self.comparison.runs[place]).collect();
+        let (tasks, axes) = &self.tasks;
+        let task = places.copied().next().and_then(|place| tasks[place]);
+        axes.get(&task).is_some_and(|axes| Comparison::are_about_times(axes, &runs))
+    }
+
     fn verdict(&self, html: &mut Html, ranking: &Ranking) {
         if let [run] = &self.comparison.runs[..] {
             let best = best(run);
             let words = match (best.is_empty(), run.number("final_train_loss")) {
+                _ if run.status == RUNNING => format!("{RUNNING}: {}", progress(run, false)),
                 (false, _) => format!("{}: best {best}", run.status),
                 (true, Some(loss)) => format!("{}: train loss {}", run.status, units::number(loss)),
                 (true, None) => run.status.clone(),
             };
             html.prose("p", &[("class", &"verdict")], &words);
+            if run.status == "diverged" {
+                html.prose("p", &[("class", &"doubt")], &divergence(run));
+            }
             return;
         }
         let verdict = self.comparison.verdict(ranking, 0);
@@ -186,8 +207,17 @@ impl Content<'_> {
             if let [(_, places)] = groups
                 && places.len() == 1
             {
-                let lines = [1, 0].map(|split| (SPLITS[split].to_owned(), series(places, metric, split)));
-                wanted.push((metric.clone(), lines.into()));
+                let [train, means, validation] = [0, MEANS, 1].map(|split| series(places, metric, split));
+                let mut lines = vec![(SPLITS[1].to_owned(), validation)];
+                if let ([train], [means]) = (&train[..], &means[..])
+                    && train.hides(means)
+                {
+                    let lines_of = |name: &str, series| (name.to_owned(), vec![series]);
+                    lines.extend([lines_of(SPLITS[0], *means), lines_of(EACH_STEP, *train)]);
+                } else {
+                    lines.push((SPLITS[0].to_owned(), train));
+                }
+                wanted.push((metric.clone(), lines));
                 continue;
             }
             for split in [1, 0] {
@@ -201,7 +231,12 @@ impl Content<'_> {
             |lines: &Vec<(String, Vec<&Series>)>| -> usize { lines.len() + 2 * lines.len().min(COLORS) };
         let curves: usize = wanted.iter().map(|(_, lines)| values(lines)).sum();
         let most = (MOST_VALUES / curves.max(1)).clamp(POINTS[0], POINTS[1]);
-        wanted.into_iter().map(|(title, lines)| Chart::new(title, "steps", &lines, most)).collect()
+        let chart = |(title, lines): (String, Lines<'_>)| {
+            let is_pale = lines.last().is_some_and(|(name, _)| name == EACH_STEP);
+            let chart = Chart::new(title, "steps", &lines, most);
+            if is_pale { chart.with_pale_line() } else { chart }
+        };
+        wanted.into_iter().map(chart).collect()
     }
 
     fn ranking(&self, html: &mut Html, ranking: &Ranking) {
@@ -245,6 +280,21 @@ impl Content<'_> {
                 });
                 html.words("span", &[("class", &"number")], &words);
             }
+            html.with("span", &[("class", &"ends")], |html| {
+                [low, high].iter().for_each(|&end| html.words("span", &[], &ranking.metric.word(end)));
+            });
         });
     }
+}
+
+/// Why a run diverged, and the way out.
+fn divergence(run: &Run) -> String {
+    if !run.reason.is_empty() {
+        return run.reason.clone();
+    }
+    let step = run.number("steps").map(|step| format!(" at step {}", units::count(step as u64)));
+    format!(
+        "The loss is not a finite number{}. Lower the learning rate, or clip the gradients by `trainer.gradient_clip_val`.",
+        step.unwrap_or_default()
+    )
 }

@@ -34,6 +34,7 @@ use super::{
     key::short,
     live,
     metrics_file::MetricCurves,
+    ranking::{Ranking, named},
     run::REPEAT,
 };
 use crate::units;
@@ -41,10 +42,7 @@ pub use document::{HEAD, waiting};
 pub use predicted::{Pairs, Predicted};
 pub use svg::HEAD as SVG;
 
-/// Maximum values in a run's name.
-const MOST_VALUES: usize = 4;
-
-/// Maximum warnings at the top of the page.
+/// Warnings at the top of the page.
 const MOST_WARNINGS: usize = 20;
 
 /// Maximum number of hidden lines that are named.
@@ -89,6 +87,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     let mut content = Content {
         comparison: &comparison,
         tasks: comparison.axes_by_task(),
+        names: HashMap::new(),
         metrics: HashMap::new(),
         sections: Vec::new(),
         charts: Vec::new(),
@@ -138,7 +137,9 @@ struct Content<'a> {
     comparison: &'a Comparison,
     /// What distinguishes the runs of each task, and the task of each run.
     tasks: AxesByTask,
-    /// The curves of the runs that are drawn, by run.
+    /// The names of runs whose setting is ranked, with their places: the best setting's best run has 0.
+    names: HashMap<usize, (usize, String)>,
+    /// The curves of the runs that are drawn.
     metrics: HashMap<usize, Vec<MetricCurves>>,
     sections: Vec<Section>,
     /// Data of the charts that the page's script draws.
@@ -217,15 +218,39 @@ impl Content<'_> {
         if (0..self.comparison.runs.len()).all(is_trial) { ("trial", 0) } else { ("run", 1) }
     }
 
-    /// `#7 0.03 32`: a run's number and its distinguishing values.
+    /// `#7 lr 0.03 width 32`: a run's number and what sets it apart.
     fn name(&self, place: usize) -> String {
+        if let Some((_, name)) = self.names.get(&place) {
+            return name.clone();
+        }
         let is_told = |key: &&String| ![REPEAT, "seed", "name"].contains(&key.as_str());
         let run = &self.comparison.runs[place];
         let (tasks, axes) = &self.tasks;
-        let values =
-            axes.get(&tasks[place]).into_iter().flatten().filter(is_told).filter_map(|key| run.axis(key));
-        let values: String = values.take(MOST_VALUES).map(|value| format!(" {value}")).collect();
-        format!("#{}{values}", self.comparison.number(place))
+        let keys: Vec<String> =
+            axes.get(&tasks[place]).into_iter().flatten().filter(is_told).cloned().collect();
+        let values = keys.iter().map(|key| run.axis(key).unwrap_or_default());
+        format!("#{}{}", self.comparison.number(place), named(&keys, values))
+    }
+
+    /// Names runs as a ranking does.
+    fn take_names(&mut self, ranking: &Ranking) {
+        for setting in &ranking.settings {
+            for &place in &setting.places {
+                let values = setting.values.iter().map(String::as_str);
+                let name = ranking.name_of(self.comparison, place, values);
+                self.names.insert(place, (self.names.len(), name));
+            }
+        }
+    }
+
+    /// A run of each configuration, that by which its setting is named.
+    fn firsts(&self) -> Vec<usize> {
+        if self.comparison.runs.len() == 1 {
+            return vec![0];
+        }
+        let rank = |place: &&usize| self.names.get(*place).map_or(usize::MAX, |(rank, _)| *rank);
+        let configurations = self.comparison.configurations.iter();
+        configurations.filter_map(|own| own.places.iter().min_by_key(rank).copied()).collect()
     }
 
     /// Figures of every run, formatted for people.
@@ -257,7 +282,8 @@ fn label(chart: &Chart) -> String {
 /// Notes on what the lines do not show.
 fn notes(chart: &Chart) -> Vec<String> {
     let thinned = chart.thinned.map(|width| {
-        let width = format!("{} {}", units::number(width), chart.across);
+        let width = if width < 2.0 { units::number(width) } else { units::count(width.round() as u64) };
+        let width = format!("about {width} {}", chart.across);
         format!("Thinned: a point stands for {width}. Lines are means, bands reach from the lowest to the highest value.")
     });
     let are_grey = chart.lines.len() > curves::COLORS;
@@ -271,6 +297,8 @@ fn notes(chart: &Chart) -> Vec<String> {
         let verb = if lost == 1 { "is" } else { "are" };
         format!("{} {verb} not finite, and not drawn.", units::counted(lost, "value"))
     });
+    let pale = chart.lines.iter().any(|line| line.is_pale);
+    let pale = pale.then(|| "train is the mean over the rows of each epoch; each step is grey.".to_owned());
     let is_band = thinned.is_none() && chart.lines.iter().any(|line| line.band.is_some());
     let band = is_band.then(|| {
         let grey = if are_grey { "; grey lines have none" } else { "" };
@@ -283,7 +311,7 @@ fn notes(chart: &Chart) -> Vec<String> {
     }
     let hidden =
         (!hidden.is_empty()).then(|| format!("Hidden by lines that look the same: {}.", hidden.join(", ")));
-    band.into_iter().chain(thinned).chain(grey).chain(uneven).chain(lost).chain(hidden).collect()
+    pale.into_iter().chain(band).chain(thinned).chain(grey).chain(uneven).chain(lost).chain(hidden).collect()
 }
 
 #[cfg(test)]

@@ -2,12 +2,11 @@
 
 use super::{
     html::{Attributes, Html},
-    scale::{MOST_SETTINGS, Scale, axis_of, metric_labels, shortened},
+    scale::{Drawn, MOST_SETTINGS, Scale, metric_labels, shortened},
     svg::px,
 };
-use crate::report::ranking::{Candidate, Ranking};
-
-/// With this number of axes or more, the drawing is too wide for a narrow screen.
+use crate::report::plot::Axis;
+/// From this number of axes on they are too many for a narrow screen.
 const ROOM: usize = 4;
 
 /// In pixels: the height of the drawing, and where its axes begin and end.
@@ -24,13 +23,15 @@ struct Axes<'a> {
 /// Draws a line per setting, with the best ones in colour.
 pub(super) fn parallel(
     html: &mut Html,
-    ranking: &Ranking,
+    drawn: &Drawn<'_>,
     shown: &[usize],
     names: &[&str],
     scales: &[Scale<'_>],
 ) {
     let title = "All settings at once";
     let axes = Axes { shown, names, scales };
+    let ranking = drawn.ranking;
+    let Some(y) = drawn.axis() else { return };
     let of_shown: Vec<&str> = shown.iter().map(|&key| names[key]).collect();
     let label = format!(
         "Parallel coordinates: {} settings over {}, and {}",
@@ -51,17 +52,24 @@ pub(super) fn parallel(
             ("role", &"img"),
             ("aria-label", &label),
         ];
-        html.with("div", scroll, |html| html.with("svg", size, |html| axes.draw(html, ranking)));
+        html.with("div", scroll, |html| html.with("svg", size, |html| axes.draw(html, drawn, &y)));
         let note = "A line for each setting: the best one thick, the best fifth in colour.";
         html.words("p", &[("class", &"note")], note);
     });
 }
 
 impl Axes<'_> {
-    fn draw(&self, html: &mut Html, ranking: &Ranking) {
+    fn draw(&self, html: &mut Html, Drawn { ranking, stopped }: &Drawn<'_>, y: &Axis) {
         let metric = &ranking.metric;
-        let Some(y) = axis_of(ranking) else { return };
-        // Draw the best setting last, on top of the others.
+        let heights = |values: &[String], value: f64| -> Vec<f64> {
+            let own = self.shown.iter().map(|&key| up(self.scales[key].place(&values[key])));
+            own.chain([up(y.place(value))]).collect()
+        };
+        for own in stopped {
+            let title = format!("{}: {}", own.name, metric.word(own.value));
+            self.line(html, "faint dashed", &title, &heights(&own.values, own.value));
+        }
+        // The best is drawn last, above the others.
         let drawn = ranking.settings.len().min(MOST_SETTINGS);
         for (place, setting) in ranking.settings[..drawn].iter().enumerate().rev() {
             let class = match place {
@@ -69,15 +77,13 @@ impl Axes<'_> {
                 place if place * 5 < drawn => "c0",
                 _ => "faint",
             };
-            let own = self.shown.iter().map(|&key| up(self.scales[key].place(&setting.values[key])));
-            let heights: Vec<f64> = own.chain([up(y.place(setting.value))]).collect();
-            let title = format!("{}: {}", words(self.names, setting), metric.word(setting.value));
-            self.line(html, class, &title, &heights);
+            let title = format!("{}: {}", words(self.names, &setting.values), metric.word(setting.value));
+            self.line(html, class, &title, &heights(&setting.values, setting.value));
         }
         for (axis, &key) in self.shown.iter().enumerate() {
             self.axis(html, axis, self.names[key], &self.scales[key].labels());
         }
-        self.axis(html, self.shown.len(), &metric.name, &metric_labels(&y));
+        self.axis(html, self.shown.len(), &metric.name, &metric_labels(y));
     }
 
     /// Draws a setting's line across the axes.
@@ -120,7 +126,7 @@ fn up(share: f64) -> f64 {
     px(ENDS[1] - share * (ENDS[1] - ENDS[0]))
 }
 
-fn words(names: &[&str], setting: &Candidate) -> String {
-    let pairs = names.iter().zip(&setting.values).map(|(name, value)| format!("{name} {value}"));
+fn words(names: &[&str], values: &[String]) -> String {
+    let pairs = names.iter().zip(values).map(|(name, value)| format!("{name} {value}"));
     pairs.collect::<Vec<_>>().join(", ")
 }

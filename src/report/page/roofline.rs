@@ -45,6 +45,11 @@ impl Point {
             },
         })
     }
+
+    /// Whether it reached more than its machine is said to.
+    fn is_above(&self) -> bool {
+        self.flops_per_s > self.roof.flops_per_s.min(self.flops_per_byte * self.roof.cache_bytes_per_s)
+    }
 }
 
 impl Content<'_> {
@@ -74,6 +79,11 @@ impl Content<'_> {
                 notes.push(format!("Not shown: {others} with other measured rates, such as those of another machine."));
             }
             notes.push(note.to_owned());
+            if points.iter().any(Point::is_above) {
+                let words = "A point above the roof did more than was measured: the machine was slower then, or caches keep \
+                             what is counted.";
+                notes.push(words.to_owned());
+            }
             notes.iter().for_each(|words| html.prose("p", &[("class", &"note")], words));
         });
     }
@@ -115,9 +125,13 @@ impl Content<'_> {
                 svg::text(html, [px(x - 8.0), px(y - 6.0)], "end", name);
             }
             svg::text(html, [frame.at(1.0), px(frame.up(peak) - 7.0)], "end", "arithmetic");
+            let at = |point: &Point| [frame.across(point.flops_per_byte), frame.up(point.flops_per_s)];
             for point in points {
-                let at = [frame.across(point.flops_per_byte), frame.up(point.flops_per_s)];
-                svg::dot(html, "f2", at, 5.0, &self.point_in_words(point));
+                svg::dot(html, "f2", at(point), 5.0, &self.point_in_words(point));
+            }
+            if let [point] = points {
+                let [x, y] = at(point);
+                svg::text(html, [px(x + 9.0), px(y + 14.0)], "start", "this run");
             }
         })
     }

@@ -1,9 +1,15 @@
-//! Positions of an axis's values.
+//! What is drawn over a sweep's axes, and where values stand on them.
 
-use crate::report::{
-    grouping::distinct,
-    plot::{Axis, tick_label},
-    ranking::Ranking,
+use super::heat::SHADES;
+use crate::{
+    report::{
+        comparison::Comparison,
+        configurations::STOPPED,
+        grouping::distinct,
+        plot::{Axis, tick_label},
+        ranking::Ranking,
+    },
+    units,
 };
 
 /// Maximum characters of a value beside an axis.
@@ -18,21 +24,108 @@ const MOST_LEVELS: usize = 8;
 /// Maximum settings in a chart; if there are more, the best are drawn.
 pub(super) const MOST_SETTINGS: usize = 500;
 
-/// The axis of a ranking's metric.
-pub(super) fn axis_of(ranking: &Ranking) -> Option<Axis> {
-    let (low, high) = ends(ranking.settings.iter().map(|setting| setting.value))?;
-    Some(Axis::new(low, high, 4, false))
+/// The settings of a ranking, and beside them the trials that their sweep stopped early.
+pub(super) struct Drawn<'a> {
+    pub(super) ranking: &'a Ranking,
+    /// The best first.
+    pub(super) stopped: Vec<Stopped>,
 }
 
-pub(super) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+/// A trial that was stopped.
+pub(super) struct Stopped {
+    pub(super) name: String,
+    /// By key of the ranking.
+    pub(super) values: Vec<String>,
+    /// The best that it reached.
+    pub(super) value: f64,
+}
+
+impl<'a> Drawn<'a> {
+    pub(super) fn new(comparison: &Comparison, ranking: &'a Ranking) -> Self {
+        let stopped = ranking.left_out.iter().filter_map(|&place| {
+            let run = &comparison.runs[place];
+            let value = ranking.metric.value(run).filter(|_| run.status == STOPPED)?;
+            let values = ranking.keys.iter().map(|key| run.axis(key).unwrap_or("-").to_owned()).collect();
+            Some(Stopped { name: ranking.name_left_out(comparison, place), values, value })
+        });
+        let mut stopped: Vec<Stopped> = stopped.collect();
+        stopped.sort_by(|a, b| ranking.metric.cost(a.value).total_cmp(&ranking.metric.cost(b.value)));
+        stopped.truncate(MOST_SETTINGS.saturating_sub(ranking.settings.len()));
+        Self { ranking, stopped }
+    }
+
+    pub(super) fn of_settings(ranking: &'a Ranking) -> Self {
+        Self { ranking, stopped: Vec::new() }
+    }
+
+    /// What is drawn otherwise, or not at all.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let stopped = (!self.stopped.is_empty()).then(|| {
+            let trials = units::counted(self.stopped.len() as u64, "trial");
+            format!("Hollow, or dashed: {trials} that their sweep stopped early, at the best value that each had reached.")
+        });
+        let all = self.ranking.settings.len();
+        let cut = (all > MOST_SETTINGS)
+            .then(|| format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64)));
+        stopped.into_iter().chain(cut).collect()
+    }
+
+    /// The lowest and the highest value of the metric.
+    fn ends(&self) -> Option<(f64, f64)> {
+        let settings = self.ranking.settings.iter().map(|setting| setting.value);
+        ends(settings.chain(self.stopped.iter().map(|own| own.value)))
+    }
+
+    /// The axis of the metric.
+    pub(super) fn axis(&self) -> Option<Axis> {
+        self.ends().map(|(low, high)| Axis::new(low, high, 4, false))
+    }
+
+    /// From 0 for the worst value to 9 for the best.
+    pub(super) fn shades(&self) -> impl Fn(f64) -> usize + use<> {
+        let (low, high) = self.ends().unwrap_or((0.0, 1.0));
+        let axis = Axis::new(low, high, 4, false);
+        let (from, to) = (axis.place(low), axis.place(high));
+        let more_is_better = self.ranking.metric.more_is_better;
+        move |value| {
+            let share = if to > from { (axis.place(value) - from) / (to - from) } else { 0.5 };
+            ((if more_is_better { share } else { 1.0 - share }) * SHADES) as usize
+        }
+    }
+
+    fn levels(&self, key: usize) -> Vec<&str> {
+        let settings = self.ranking.settings.iter().map(|setting| setting.values[key].as_str());
+        levels(settings.chain(self.stopped.iter().map(|own| own.values[key].as_str())))
+    }
+
+    /// Whether they are far from a grid: values that were drawn at random stand by their size, however few they are.
+    pub(super) fn is_sampled(&self) -> bool {
+        let keys = 0..self.ranking.keys.len();
+        let cells = keys.map(|key| self.levels(key).len()).fold(1, usize::saturating_mul);
+        (self.ranking.settings.len() + self.stopped.len()).saturating_mul(2) < cells
+    }
+
+    /// Where the values of a key stand.
+    pub(super) fn scale(&self, key: usize) -> Scale<'_> {
+        let levels = self.levels(key);
+        let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
+        let are_many = levels.len() > MOST_LEVELS || self.is_sampled();
+        match numbers.filter(|_| are_many).and_then(|numbers| ends(numbers.into_iter())) {
+            Some((low, high)) => Scale::Numbers(Axis::new(low, high, 4, false)),
+            None => Scale::Levels(levels),
+        }
+    }
+}
+
+fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|value| value.is_finite()).fold(None, |ends, value| {
         Some(ends.map_or((value, value), |(low, high): (f64, f64)| (low.min(value), high.max(value))))
     })
 }
 
-/// The values of an axis, with numbers in ascending order.
-pub(super) fn levels(ranking: &Ranking, key: usize) -> Vec<&str> {
-    let mut levels = distinct(ranking.settings.iter().map(|setting| setting.values[key].as_str()));
+/// The values of an axis, numbers by size.
+pub(super) fn levels<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut levels = distinct(values);
     let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
     levels.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| a.cmp(b)));
     levels
@@ -46,30 +139,14 @@ pub(super) fn shortened(value: &str) -> String {
     }
 }
 
-/// Whether the settings are far from a grid: sampled values are placed by size, even if they are few.
-pub(super) fn is_sampled(ranking: &Ranking) -> bool {
-    let cells = (0..ranking.keys.len()).map(|key| levels(ranking, key).len()).fold(1, usize::saturating_mul);
-    ranking.settings.len().saturating_mul(2) < cells
-}
-
-/// How an axis's values are placed: equally spaced if they are few, otherwise by size.
+/// Where the values of an axis stand: side by side where they are few, else by their size.
 pub(super) enum Scale<'a> {
     Levels(Vec<&'a str>),
     Numbers(Axis),
 }
 
-impl<'a> Scale<'a> {
-    pub(super) fn new(ranking: &'a Ranking, key: usize) -> Self {
-        let levels = levels(ranking, key);
-        let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
-        let are_many = levels.len() > MOST_LEVELS || is_sampled(ranking);
-        match numbers.filter(|_| are_many).and_then(|numbers| ends(numbers.into_iter())) {
-            Some((low, high)) => Self::Numbers(Axis::new(low, high, 4, false)),
-            None => Self::Levels(levels),
-        }
-    }
-
-    /// A value's position, from 0 to 1.
+impl Scale<'_> {
+    /// From 0 to 1.
     pub(super) fn place(&self, value: &str) -> f64 {
         match self {
             Self::Levels(levels) => {

@@ -11,7 +11,7 @@ pub const HEAD: &str = "<!-- made by `runner report` -->\n";
 const STYLE: &str = "text{font:12px Helvetica,Arial,sans-serif;fill:#222}.soft{fill:#555}line,polyline{fill:none}\
 .grid{stroke:#ddd}.axis{stroke:#333}.f0{fill:#0072b2}.f1{fill:#d55e00}.f2{fill:#009e73}.f3{fill:#cc79a7}.f4{fill:#e69f00}\
 .f5{fill:#56b4e9}.f6{fill:#5c5c5c}.c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#cc79a7}\
-.c4{stroke:#e69f00}.c5{stroke:#56b4e9}.c6{stroke:#5c5c5c}.faint{stroke:#ccc}.dot{fill:#999}.band{stroke:none;opacity:.2}\
+.c4{stroke:#e69f00}.c5{stroke:#56b4e9}.c6{stroke:#5c5c5c}.faint{stroke:#ccc}.dot{fill:#999}.hollow{fill:none;stroke:#999}.band{stroke:none;opacity:.2}\
 .ideal{stroke:#777;stroke-dasharray:5 4}.main{stroke-width:1.6}.point{opacity:.45}.strong{fill:#fff}\
 .h0{fill:#f3f7fb}.h1{fill:#e1ecf6}.h2{fill:#cde0f0}.h3{fill:#b4d1e8}.h4{fill:#96bfdd}.h5{fill:#75abd1}.h6{fill:#5596c4}\
 .h7{fill:#3478ab}.h8{fill:#2369a0}.h9{fill:#0f5288}circle[class^=h]{stroke:#777}";

@@ -1,7 +1,7 @@
 //! Tables and lists of figures.
 
 use super::html::Html;
-use crate::report::grid::Column;
+use crate::{report::grid::Column, units};
 
 /// A table with more rows than this scrolls.
 const MOST_ROWS: usize = 25;
@@ -67,7 +67,12 @@ pub(super) fn facts(html: &mut Html, columns: &[Column]) {
     });
 }
 
-/// Adds content that is collapsed if `is_much`.
+/// `1,234` of a cell that holds a whole number.
+pub(super) fn whole(text: &str) -> String {
+    text.parse().map_or_else(|_| text.to_owned(), units::count)
+}
+
+/// Something that is opened by a click where there is much of it.
 pub(super) fn folded(html: &mut Html, summary: &str, is_much: bool, inner: impl FnOnce(&mut Html)) {
     if !is_much {
         inner(html);

@@ -6,7 +6,8 @@ use super::{
     Content,
     bars::{self, Bar, Part},
     html::Html,
-    table,
+    table::{self, whole},
+    transfers::all_reduce_seconds,
 };
 use crate::{
     report::{
@@ -34,8 +35,8 @@ const PHASES: [(&str, &str); 14] = [
     ("validation", "f4"),
     ("log", "ink"),
     ("checkpoint", "f9"),
-    ("hand_over", "rest"),
-    ("digest", "rest"),
+    ("hand_over", "f10"),
+    ("digest", "f11"),
     ("other", "rest"),
 ];
 
@@ -51,6 +52,16 @@ struct Phase {
     seconds: f64,
     mean_s: Option<f64>,
     p95_s: Option<f64>,
+}
+
+/// The loop of a run, as one of its devices or the host timed it.
+struct Loop {
+    place: usize,
+    device: String,
+    clock: String,
+    phases: Vec<Phase>,
+    /// The all-reduces of the device, in the ledger of copies.
+    all_reduce_s: Option<f64>,
 }
 
 impl Content<'_> {
@@ -69,14 +80,7 @@ impl Content<'_> {
         self.section("transfers", "Transfers", |content, html| content.transfers(html, &places));
     }
 
-    /// The first run of each configuration.
-    pub(super) fn firsts(&self) -> Vec<usize> {
-        let firsts = self.comparison.configurations.iter().map(|configuration| configuration.places[0]);
-        if self.comparison.runs.len() == 1 { vec![0] } else { firsts.collect() }
-    }
-
-    /// Adds the times and losses of repeats (only if the comparison is about times), the cost of logging, and
-    /// notes on noise.
+    /// Speeds and losses of repeats, where nothing but speeds tells the settings apart; what logging costs; noise.
     fn repeats(&self, html: &mut Html) {
         let comparison = self.comparison;
         let jobs = jobs(&comparison.runs, &comparison.configurations);
@@ -107,19 +111,23 @@ impl Content<'_> {
                 break;
             }
             let phases = self.phases_of(place).into_iter().map(|p| ((p.device.clone(), p.clock.clone()), p));
-            read.extend(grouped(phases).into_iter().map(|(of, phases)| (place, of, phases)));
+            let all_reduces = self.file_of(place, "transfers.csv", all_reduce_seconds);
+            for ((device, clock), phases) in grouped(phases) {
+                let all_reduce_s = all_reduces.get(&device).copied().filter(|seconds| *seconds > 0.0);
+                read.push(Loop { place, device, clock, phases, all_reduce_s });
+            }
             settings += 1;
         }
         let bars: Vec<Bar> = read
             .iter()
-            .map(|(place, (device, clock), phases)| {
-                let of = if places.len() > 1 { format!("{}: ", self.name(*place)) } else { String::new() };
-                let parts = parts(phases);
+            .map(|own| {
+                let of = if places.len() > 1 { format!("{}: ", self.name(own.place)) } else { String::new() };
+                let parts = own.parts();
                 let sum = units::seconds(parts.iter().map(|part| part.amount).sum());
-                Bar { name: format!("{of}{device}, {clock}"), parts, sum }
+                Bar { name: format!("{of}{}, {}", own.device, own.clock), parts, sum }
             })
             .collect();
-        let is_used = |name: &str| read.iter().any(|(_, _, phases)| phases.iter().any(|p| p.name == name));
+        let is_used = |name: &str| read.iter().any(|own| own.seconds(name).is_some());
         let colours: Vec<(&str, &str)> = PHASES.into_iter().filter(|(name, _)| is_used(name)).collect();
         bars::draw(html, &colours, &bars);
         if html.is_empty() {
@@ -130,15 +138,23 @@ impl Content<'_> {
             html.prose("p", &[("class", &"note")], &words);
         }
         if places.len() < self.comparison.runs.len() {
-            html.prose("p", &[("class", &"note")], "The first one of repeats is shown.");
+            html.prose(
+                "p",
+                &[("class", &"note")],
+                "Of repeats the best one is shown, or the first where they are not ranked.",
+            );
+        }
+        if places.iter().any(|&place| self.comparison.runs[place].devices().contains(' ')) {
+            let words = "Of several devices the first one's loop is timed; all-reduce includes the wait for the others.";
+            html.prose("p", &[("class", &"note")], words);
         }
         if places.iter().any(|&place| self.comparison.runs[place].is_virtual()) {
             let words = "Virtual devices share the host's processor: their times say nothing of real ones.";
             html.prose("p", &[("class", &"warning")], words);
         }
-        if let [(place, _, phases)] = &read[..] {
-            let caption = format!("Phases of the training loop{}", self.of_run(*place, places));
-            table::table(html, &caption, &phase_columns(phases));
+        if let [own] = &read[..] {
+            let caption = format!("Phases of the training loop{}", self.of_run(own.place, places));
+            table::table(html, &caption, &phase_columns(&own.phases));
         }
     }
 
@@ -185,19 +201,34 @@ impl Content<'_> {
     }
 }
 
-/// The segments of a bar, in the order of a step.
-fn parts(phases: &[Phase]) -> Vec<Part> {
-    let own = |(name, class): (&'static str, &'static str)| {
-        phases.iter().filter(move |phase| phase.name == name).map(move |phase| (phase, class))
-    };
-    let found: Vec<(&Phase, &'static str)> = PHASES.into_iter().flat_map(own).collect();
-    let total: f64 = found.iter().map(|(phase, _)| phase.seconds).sum();
-    let part = |(phase, class): (&Phase, &'static str)| {
-        let share = units::percent(phase.seconds / total);
-        let words = format!("{} {share}, {}", phase.name.replace('_', "-"), units::seconds(phase.seconds));
-        Part { class, amount: phase.seconds, words }
-    };
-    found.into_iter().map(part).collect()
+impl Loop {
+    /// The time of a phase. Steps that are too short to be timed by phases have their all-reduces in the ledger.
+    fn seconds(&self, name: &str) -> Option<f64> {
+        let of_phase = |name: &str| {
+            let own = || self.phases.iter().filter(|phase| phase.name == name);
+            own().next().map(|_| own().map(|phase| phase.seconds).sum::<f64>())
+        };
+        let step = of_phase("step");
+        let counted = self.all_reduce_s.filter(|_| of_phase("all_reduce").is_none());
+        let within_step = step.zip(counted).map(|(step, counted)| counted.min(step));
+        match name {
+            "step" => step.map(|step| step - within_step.unwrap_or(0.0)),
+            "all_reduce" => within_step.or_else(|| of_phase(name)),
+            name => of_phase(name),
+        }
+    }
+
+    /// The pieces of its bar, in the order of a step.
+    fn parts(&self) -> Vec<Part> {
+        let found = PHASES.iter().filter_map(|(name, class)| Some((name, *class, self.seconds(name)?)));
+        let found: Vec<(&&str, &'static str, f64)> = found.collect();
+        let total: f64 = found.iter().map(|(_, _, seconds)| seconds).sum();
+        let part = |(name, class, amount): (&&str, &'static str, f64)| {
+            let (share, seconds) = (units::percent(amount / total), units::seconds(amount));
+            Part { class, amount, words: format!("{} {share}, {seconds}", name.replace('_', "-")) }
+        };
+        found.into_iter().map(part).collect()
+    }
 }
 
 fn phase_columns(phases: &[Phase]) -> Vec<Column> {
@@ -210,8 +241,4 @@ fn phase_columns(phases: &[Phase]) -> Vec<Column> {
     columns.figures("mean", units::seconds, |phase| phase.mean_s);
     columns.figures("95th percentile", units::seconds, |phase| phase.p95_s);
     columns.known()
-}
-
-pub(super) fn whole(text: &str) -> String {
-    text.parse().map_or_else(|_| text.to_owned(), units::count)
 }

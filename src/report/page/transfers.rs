@@ -1,13 +1,12 @@
 //! What was copied between memories, by purpose.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
 use super::{
     Content,
     bars::{self, Bar, Part},
     html::Html,
-    table,
-    times::whole,
+    table::{self, whole},
 };
 use crate::{
     report::{
@@ -139,6 +138,12 @@ impl Content<'_> {
         colours.sort_by_key(|(purpose, _)| rank(purpose));
         bars::draw(html, &colours, &bars);
     }
+}
+
+/// The seconds of a run's all-reduces by device, from its `transfers.csv`.
+pub(super) fn all_reduce_seconds(path: &Path) -> Result<HashMap<String, f64>, ReportError> {
+    let own = read(path)?.into_iter().filter(|copies| copies.kind == "all_reduce");
+    Ok(own.filter_map(|copies| Some((copies.from, copies.seconds.parse().ok()?))).collect())
 }
 
 fn read(path: &Path) -> Result<Vec<Copies>, ReportError> {

@@ -18,8 +18,11 @@ pub struct Style {
     pub linear: bool,
 }
 
-/// The axis is logarithmic if the ratio of the largest to the smallest value is at least this.
-pub(in crate::report) const LOG_FROM: f64 = 50.0;
+/// A logarithmic axis from this ratio of the largest to the smallest value on.
+const LOG_FROM: f64 = 50.0;
+
+/// The same of curves, which fall fast at first: a linear axis shows little else.
+const CURVES_LOG_FROM: f64 = 10.0;
 
 /// A relative range below this is treated as constant: labels would be equal.
 const FLAT: f64 = 5e-4;
@@ -27,7 +30,10 @@ const FLAT: f64 = 5e-4;
 /// Terminal colours, in an order in which neighbours are distinguishable also for colour-blind readers.
 const COLORS: [u8; 8] = [34, 33, 36, 31, 35, 32, 94, 93];
 
-/// Symbols for curves without colours.
+/// Grey.
+const PALE: u8 = 90;
+
+/// What stands for a curve without colours.
 const SYMBOLS: [char; 8] = ['•', 'x', '+', 'o', '*', '#', '%', '@'];
 
 /// A chart with its title above and its legend below.
@@ -40,14 +46,25 @@ pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
     let high = ends(f64::max, |p| p.1, f64::NEG_INFINITY);
     if low <= high {
         let steps = [ends(f64::min, |p| p.0, f64::INFINITY), ends(f64::max, |p| p.0, f64::NEG_INFINITY)];
-        let axis = Axis::new(low, high, (style.height / 3).max(2), style.linear);
+        let most = (style.height / 3).max(2);
+        // Single steps have outliers.
+        let strong = curves.iter().filter(|curve| !curve.is_pale);
+        let is_log = !style.linear && is_log(strong.flat_map(Series::points).map(|point| point.1));
+        let axis = if is_log { Axis::logarithmic(low, high, most) } else { Axis::new(low, high, most, true) };
         axes(&mut text, curves, style, &axis, steps);
     }
     legend(&mut text, curves, style);
     text
 }
 
-/// An axis with its lower and upper end.
+/// Whether a linear axis would show little but the first values of curves.
+pub(in crate::report) fn is_log(values: impl Iterator<Item = f64>) -> bool {
+    let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), ends);
+    low > 0.0 && high / low >= CURVES_LOG_FROM
+}
+
+/// An axis from its lower to its upper end.
 #[derive(Clone)]
 pub(in crate::report) struct Axis {
     is_log: bool,
@@ -135,7 +152,7 @@ fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first
         let end = text.len();
         for cell in canvas.row(row) {
             match cell {
-                Some((dots, curve)) => text.push_str(&mark(dots, curve, curves.len(), style)),
+                Some((dots, curve)) => text.push_str(&mark(dots, curve, curves, style)),
                 None => text.push(' '),
             }
         }
@@ -163,12 +180,16 @@ pub(in crate::report) fn tick_label(value: f64) -> String {
     if is_plain { plain } else { short }
 }
 
-/// A cell of a curve, with colour or symbol.
-fn mark(dots: char, curve: usize, curves: usize, style: &Style) -> String {
+/// A cell of a curve.
+fn mark(dots: char, curve: usize, curves: &[Series], style: &Style) -> String {
+    let is_pale = curves[curve].is_pale;
+    let place = curves[..curve].iter().filter(|curve| !curve.is_pale).count();
+    let color = if is_pale { PALE } else { COLORS[place % COLORS.len()] };
     match (style.color, curves) {
-        (true, _) => format!("\x1b[{}m{dots}\x1b[0m", COLORS[curve % COLORS.len()]),
-        (false, 1) => dots.to_string(),
-        (false, _) => SYMBOLS[curve % SYMBOLS.len()].to_string(),
+        (true, _) => format!("\x1b[{color}m{dots}\x1b[0m"),
+        (false, [_]) => dots.to_string(),
+        (false, _) if is_pale => '\u{b7}'.to_string(),
+        (false, _) => SYMBOLS[place % SYMBOLS.len()].to_string(),
     }
 }
 
@@ -178,7 +199,7 @@ fn legend(text: &mut String, curves: &[Series], style: &Style) {
     let longest = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
     let most = style.width.saturating_sub("  xx ".len()).max(8);
     for (number, curve) in curves.iter().enumerate() {
-        let mark = mark('⠤', number, curves.len(), style);
+        let mark = mark('⠤', number, curves, style);
         let name = shortened(&escape_line(&curve.name), most);
         let words = match curves[number + 1..].iter().any(|other| other.is_drawn_as(curve)) {
             true => vec!["hidden by an equal curve below".to_owned()],

@@ -15,7 +15,7 @@ use super::{
 use crate::units;
 pub use chart::Style;
 use chart::draw;
-pub(super) use chart::{Axis, LOG_FROM, tick_label};
+pub(super) use chart::{Axis, is_log, tick_label};
 
 /// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
@@ -52,9 +52,11 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
     let curves: Vec<Series> = if let [run] = &mut runs[..] {
         title.push(run.name.clone());
         let wanted = |name: &str| split.is_none_or(|split| split == name);
-        let splits = [("train", &mut run.train), ("validation", &mut run.validation)];
-        let wanted = splits.into_iter().filter(|(name, series)| wanted(name) && !series.is_empty());
-        wanted.map(|(name, series)| std::mem::take(series).named(format!("{name} {column}"))).collect()
+        let curves = std::mem::take(run).into_curves(column).into_iter();
+        curves
+            .filter(|(split, series)| wanted(split) && !series.is_empty())
+            .map(|(_, series)| series)
+            .collect()
     } else {
         let some_validate = runs.iter().any(|run| !run.validation.is_empty());
         let split = split.unwrap_or(if some_validate { "validation" } else { "train" });
@@ -72,7 +74,8 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
     if curves.is_empty() {
         return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: number });
     }
-    Ok(draw(&title.join("; "), &curves, &request.style))
+    let style = Style { linear: request.style.linear || more_is_better(column), ..request.style };
+    Ok(draw(&title.join("; "), &curves, &style))
 }
 
 /// If there are too many curves, those with the best values, in their original order.
@@ -108,10 +111,13 @@ fn folders(paths: &[String]) -> Result<Vec<PathBuf>, ReportError> {
 }
 
 /// A run's values of one metric.
+#[derive(Default)]
 struct Curves {
     name: String,
     train: Series,
     validation: Series,
+    /// The mean of each training epoch.
+    means: Series,
 }
 
 impl Curves {
@@ -123,9 +129,26 @@ impl Curves {
         let from = parts.len().saturating_sub(if is_trial { 1 } else { 2 });
         let name = parts[from..].join("/");
         let mut read = live::curves(&folder.join("metrics.csv"))?.into_iter();
-        let [train, validation] =
+        let [train, validation, means] =
             read.find(|(name, _)| name == column).map(|(_, splits)| splits).unwrap_or_default();
-        Ok(Self { name, train, validation })
+        Ok(Self { name, train, validation, means })
+    }
+
+    /// What is drawn of a run alone, with the split of each.
+    fn into_curves(self, column: &str) -> Vec<(&'static str, Series)> {
+        let Self { train, validation, means, .. } = self;
+        let mut curves = Vec::new();
+        if train.hides(&means) {
+            let each_step = train.named(format!("train {column}, each step")).pale();
+            curves.extend([
+                ("train", each_step),
+                ("train", means.named(format!("train {column}, mean of each epoch"))),
+            ]);
+        } else {
+            curves.push(("train", train.named(format!("train {column}"))));
+        }
+        curves.push(("validation", validation.named(format!("validation {column}"))));
+        curves
     }
 
     fn series(&self, split: &str) -> &Series {

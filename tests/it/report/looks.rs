@@ -1,6 +1,6 @@
 //! What a reader sees: order, axes, colours; and that no unneeded file is read.
 
-use std::{fmt::Write, fs};
+use std::{fmt::Write, fs, io::Read, process::Command};
 
 use serde_json::Value;
 
@@ -248,4 +248,70 @@ fn names_are_short() {
         format!("#{number} x0 {value} x1 {value} x2 {value} x3 {value} x4 {value} x5 {value} \u{2026}")
     };
     assert_eq!(names[..2], [name(2, 1), name(3, 2)], "{names:?}");
+}
+
+/// By the program that draws it, where that is installed: three times as large as the SVG, on white, with the curve's blue.
+#[test]
+fn a_png_is_the_drawing() {
+    if Command::new("rsvg-convert").arg("--version").output().is_err() {
+        eprintln!("SKIPPED, without `rsvg-convert`: no PNG is drawn");
+        return;
+    }
+    let place = Sandbox::new("");
+    run(place.path(), "a", "", "1,1,train,8,3,0.1\n2,1,train,8,2,0.1\n");
+    page(&place, &["runs/a", "--svg", "figures"]);
+    let drawing = svg(&place, "-loss.svg");
+    page(&place, &["runs/a", "--png", "pictures"]);
+    let png = fs::read(place.path().join("pictures/00-loss.png")).unwrap();
+    let (mut at, mut size, mut channels, mut packed) = (8, [0; 2], 0, Vec::new());
+    while at < png.len() {
+        let word = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap()) as usize;
+        let (length, body) = (word(at), at + 8);
+        match &png[at + 4..body] {
+            b"IHDR" => {
+                size = [word(body), word(body + 4)];
+                // 8 bits each of red, green and blue, and of alpha in the kind 6.
+                assert!(png[body + 8] == 8 && [2, 6].contains(&png[body + 9]), "{:?}", &png[body..body + 13]);
+                channels = if png[body + 9] == 2 { 3 } else { 4 };
+            }
+            b"IDAT" => packed.extend(&png[body..body + length]),
+            _ => {}
+        }
+        at = body + length + 4;
+    }
+    let [width, height] = size;
+    let view = format!("viewBox=\"0 0 {} {}\"", width / 3, height / 3);
+    assert!(drawing.contains(&view), "{width} x {height}: {drawing}");
+    let mut rows = Vec::new();
+    flate2::read::ZlibDecoder::new(&packed[..]).read_to_end(&mut rows).unwrap();
+    assert_eq!(rows.len(), height * (1 + channels * width));
+    let pixels = unfiltered(&rows, channels * width, channels);
+    let count = |color: [u8; 3]| pixels.chunks(channels).filter(|pixel| pixel[..3] == color).count();
+    let (white, blue) = (count([255; 3]), count([0x00, 0x72, 0xb2]));
+    assert!(white > width * height / 2 && blue > width, "{white} white, {blue} blue of {width} x {height}");
+}
+
+/// The pixels of rows that are filtered as PNG's specification says, each behind the kind of its filter.
+fn unfiltered(rows: &[u8], width: usize, channels: usize) -> Vec<u8> {
+    let mut pixels: Vec<u8> = Vec::new();
+    let mut above = vec![0; width];
+    for row in rows.chunks(width + 1) {
+        let mut own: Vec<u8> = Vec::with_capacity(width);
+        for (at, byte) in row[1..].iter().enumerate() {
+            let before = |line: &[u8]| if at < channels { 0 } else { i16::from(line[at - channels]) };
+            let (left, up, corner) = (before(&own), i16::from(above[at]), before(&above));
+            let paeth = [left, up, corner].into_iter().min_by_key(|near| (left + up - corner - near).abs());
+            let guess = match row[0] {
+                0 => 0,
+                1 => left,
+                2 => up,
+                3 => (left + up) / 2,
+                _ => paeth.unwrap_or(0),
+            };
+            own.push(byte.wrapping_add(guess as u8));
+        }
+        pixels.extend(&own);
+        above = own;
+    }
+    pixels
 }

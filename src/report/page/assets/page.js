@@ -3,6 +3,7 @@
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const COLOURS = 7;
+  const MOST_POWERS = 8;
   const make = (tag, attributes, ...inner) => {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -16,6 +17,35 @@
     return size < 1e-4 || size >= 1e7 ? value.toExponential(3) : String(Number(value.toPrecision(5)));
   };
 
+  // A label beside an axis: 0.001, or 1e-5 where that is shorter.
+  const label = (value) => {
+    const size = Math.abs(value);
+    const plain = value === 0 || (size >= 1e-3 && size < 1e5);
+    return plain ? String(Number(value.toPrecision(5))) : value.toExponential(4).replace(/\.?0*e\+?/, "e");
+  };
+
+  // Values that have a label: multiples of a round number, some five of them.
+  function multiples(min, max) {
+    const rough = (max - min) / 5;
+    const unit = 10 ** Math.floor(Math.log10(rough));
+    const step = unit * ([1, 2, 5].find((digit) => digit * unit >= rough) ?? 10);
+    const first = Math.ceil(min / step);
+    return Array.from({ length: Math.floor(max / step) - first + 1 }, (_, at) => (first + at) * step);
+  }
+
+  // On a logarithmic axis: powers of ten, at most eight of them; up to three decades also 2 and 5 times each.
+  function powers(min, max) {
+    if (max / min < 10) return multiples(min, max);
+    const [first, last] = [Math.floor(Math.log10(min)), Math.ceil(Math.log10(max))];
+    const stride = Math.ceil((last - first) / MOST_POWERS);
+    const digits = max / min < 1000 ? [1, 2, 5] : [1];
+    const ticks = [];
+    for (let power = Math.ceil(first / stride) * stride; power <= last; power += stride) {
+      for (const digit of digits) ticks.push(Number(`${digit}e${power}`));
+    }
+    return ticks.filter((tick) => tick >= min && tick <= max);
+  }
+
   // A place across: steps are whole, and none is rounded.
   const position = (value) => (Number.isInteger(value) ? String(value) : number(value));
 
@@ -25,11 +55,11 @@
   const chosen = new Map();
   const sorted = new Map();
 
-  // One chart: the lines of a few curves in colour, those of more in grey.
+  // One chart: the lines of a few curves in colour, those of more, and pale ones, in grey.
   function chart(figure) {
     const data = charts[figure.dataset.chart];
     const place = figure.querySelector(".plot");
-    const few = data.lines.length <= COLOURS ? data.lines.length : COLOURS;
+    const few = Math.min(data.lines.filter((line) => !line.pale).length, COLOURS);
     const state = chosen.get(data.title) ?? { log: data.log, hidden: new Set(), zoom: null };
     chosen.set(data.title, state);
     const isHidden = (line) => state.hidden.has(data.lines[line].name);
@@ -61,13 +91,6 @@
         points: known <= (line < few ? 40 : 1) ? { show: true, size: 4, fill: () => shade(line) } : { show: false },
       });
     }
-    // Lines at the decades; within two of them also at 2 and 5.
-    const decades = (self, ticks) => {
-      if (!state.log) return ticks;
-      const { min, max } = self.scales.y;
-      const digits = max / min > 100 ? [1] : [1, 2, 5];
-      return ticks.map((tick) => (digits.includes(Math.round(tick / 10 ** Math.floor(Math.log10(tick) + 1e-9))) ? tick : null));
-    };
     const range = (self, low, high) => {
       if (low === null) return state.log ? [0.1, 1] : [0, 1];
       if (state.log) {
@@ -89,6 +112,7 @@
       font: "12px system-ui, sans-serif",
     };
 
+    const snapped = (self, left, top) => [left < 0 ? left : self.valToPos(data.x[self.posToIdx(left)], "x"), top];
     let plot = null;
     function draw() {
       const width = place.clientWidth;
@@ -105,15 +129,19 @@
             {
               ...axis,
               size: 62,
-              grid: { ...axis.grid, filter: decades },
-              filter: decades,
-              values: (self, ticks) => ticks.map((tick) => (tick === null ? "" : number(tick).replace(/\.?0+e/, "e"))),
+              // The library's own labels end at 1e17. It draws none where it finds no distance between them: any will do.
+              incrs: () => [1e300],
+              splits: (self, side, min, max) => (state.log ? powers : multiples)(min, max),
+              filter: (self, ticks) => ticks,
+              grid: { ...axis.grid, filter: (self, ticks) => ticks },
+              values: (self, ticks) => ticks.map(label),
             },
           ],
           series: series.map((one, at) => ({ ...one, show: !members.some((own, line) => own.includes(at) && isHidden(line)) })),
           bands,
           legend: { show: false },
-          cursor: { drag: { x: true, y: false, dist: 6 }, focus: { prox: 24 }, points: { size: 6 } },
+          // The line stands where the values are that are read from it.
+          cursor: { move: snapped, drag: { x: true, y: false, dist: 6 }, focus: { prox: 24 }, points: { size: 6 } },
           hooks: {
             setCursor: [(self) => read(self.cursor.idx)],
             setScale: [(self, key) => key === "x" && zoomed(self)],
@@ -153,6 +181,7 @@
       const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       swatch.setAttribute("width", "16");
       swatch.setAttribute("height", "4");
+      swatch.setAttribute("aria-hidden", "true");
       const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
       bar.setAttribute("width", "16");
       bar.setAttribute("height", "4");
@@ -172,7 +201,7 @@
     };
     for (let line = 0; line < few; line++) values.push(toggle(data.lines[line].name, [line], `--c${line}`));
     const others = data.lines.map((_, line) => line).slice(few);
-    if (others.length > 0) toggle(`${others.length} others`, others, "--faint");
+    if (others.length > 0) toggle(others.length > 1 ? `${others.length} others` : data.lines[few].name, others, "--faint");
     const readout = make("span", { class: "readout" });
     figure.querySelector("figcaption").append(readout);
     // Read aloud when keys move the cursor, not when a mouse does.

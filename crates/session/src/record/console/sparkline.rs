@@ -9,19 +9,20 @@ const WIDTH: usize = 20;
 /// Fewer values than this are not drawn.
 const FEWEST: usize = 3;
 
-/// The scale is logarithmic if the ratio of the highest to the lowest value is at least this.
-const LOG_FROM: f64 = 50.0;
+/// From this ratio of the highest to the lowest value on, a character's height is that of the logarithm.
+const LOG_FROM: f64 = 10.0;
 
-/// One character per value; if there are too many values, one per group, for the last value in it. Values
-/// that are not finite are left out.
+/// A character for each value; of many, for the first and for the last of each later group. Values that are not finite are left
+/// out.
 pub(super) fn sparkline(values: &[f64]) -> Option<String> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     if values.len() < FEWEST {
         return None;
     }
     let width = values.len().min(WIDTH);
-    let ends = (1..=width).map(|end| values[end * values.len() / width - 1]);
-    let fold = |end: fn(f64, f64) -> f64| values.iter().copied().reduce(end);
+    let last = |group: usize| values[(group + 1) * values.len() / width - 1];
+    let shown: Vec<f64> = (0..width).map(|group| if group == 0 { values[0] } else { last(group) }).collect();
+    let fold = |end: fn(f64, f64) -> f64| shown.iter().copied().reduce(end);
     let (low, high) = (fold(f64::min)?, fold(f64::max)?);
     let is_log = low > 0.0 && high / low >= LOG_FROM;
     let share = |value: f64| match is_log {
@@ -29,7 +30,12 @@ pub(super) fn sparkline(values: &[f64]) -> Option<String> {
         true => (value / low).ln() / (high / low).ln(),
         false => (value - low) / (high - low),
     };
-    Some(ends.map(|value| LEVELS[(share(value) * (LEVELS.len() - 1) as f64).round() as usize]).collect())
+    Some(
+        shown
+            .iter()
+            .map(|&value| LEVELS[(share(value) * (LEVELS.len() - 1) as f64).round() as usize])
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -46,5 +52,9 @@ mod tests {
         let many: Vec<f64> = (0..1000).map(f64::from).collect();
         assert_eq!(line(&many).chars().count(), WIDTH);
         assert!(line(&many).ends_with('█'));
+        // The first value stands for itself, and one that is not shown has no part in the scale.
+        let mut long: Vec<f64> = (0..1000).map(|step| 1.0 - f64::from(step) / 2000.0).collect();
+        (long[0], long[1]) = (2.0, 1e9);
+        assert_eq!(line(&long), "█▃▃▃▃▃▃▂▂▂▂▂▂▂▂▁▁▁▁▁");
     }
 }

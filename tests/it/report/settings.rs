@@ -1,0 +1,133 @@
+//! Settings: one name everywhere, also those that were stopped, and each among those of its task.
+
+use std::fs;
+
+use super::{SWEEP, charts, page, run, table};
+use crate::process::Sandbox;
+
+/// A setting is called by its best run, with its keys, in curves and ranking as in times and transfers.
+#[test]
+fn a_setting_has_one_name() {
+    let place = Sandbox::new(SWEEP);
+    assert_eq!(place.runner(&["spec.toml", "data.batch_size=8,16", "-q"]).code, Some(0));
+    let page = page(&place, &["runs"]);
+    let mut curves: Vec<String> = charts(&page)[0]["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["name"].as_str().unwrap().to_owned())
+        .collect();
+    curves.sort();
+    assert!(curves.len() == 4 && curves.iter().all(|name| name.contains(" lr 0.")), "{curves:?}");
+    let part = |id: &str| {
+        let (_, rest) = page.split_once(&format!("<section id=\"{id}\">")).unwrap();
+        rest.split_once("</section>").unwrap().0
+    };
+    for (id, end) in [("time", ": cpu, host</span>"), ("transfers", "</span>")] {
+        let names = part(id).split("<span>").skip(1);
+        let mut names: Vec<String> = names.map(|rest| rest.split_once(end).unwrap().0.to_owned()).collect();
+        names.sort();
+        assert_eq!(names, curves, "{id}");
+    }
+}
+
+/// Of 27 trials 24 are stopped: all are drawn, at their best values, on the axis that all of them need.
+#[test]
+fn stopped_trials_are_drawn() {
+    let place = Sandbox::new("");
+    let spec = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/halving.toml");
+    assert_eq!(place.runner(&[spec, "-q"]).code, Some(0));
+    let page = page(&place, &["runs/halving", "--svg", "figures"]);
+    let runs = table(&page, "Every run with its figures");
+    let stopped = runs.iter().filter(|row| row.contains(&"stopped".to_owned())).count();
+    assert!(stopped > 12, "{runs:?}");
+    let effect = fs::read_to_string(place.path().join("figures/02-effect-lr.svg")).unwrap();
+    assert_eq!(effect.matches("<circle class=\"hollow\"").count(), stopped, "{effect}");
+    assert_eq!(effect.matches("<circle").count(), 27, "{effect}");
+    // From 1e-4 to 0.1.
+    assert!(effect.contains(">0.001</text>") && effect.contains(">0.01</text>"), "{effect}");
+    assert_eq!(page.matches("<g class=\"faint dashed\">").count(), stopped);
+    let words = format!("Hollow, or dashed: {stopped} trials that their sweep stopped early");
+    assert!(page.contains(&words));
+}
+
+/// The all-reduces of short steps, which are known from the ledger, are a part of the bar, and its length stays.
+#[test]
+fn all_reduces_are_seen_where_the_time_went() {
+    let place = Sandbox::new("");
+    run(place.path(), "a", "", "1,1,train,8,3,0.1\n");
+    let folder = place.path().join("runs/a");
+    let timing = "device,clock,phase,count,total_s,mean_s,p95_s\ngpu:0,host,data,5,0.1,0.02,0.02\ngpu:0,host,step,40,0.9,0.0225,0.03\n";
+    let transfers = "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s\n\
+        all_reduce,gradients,gpu:0,gpu:0,40,0,100,0.7,1\nall_reduce,gradients,gpu:1,gpu:1,40,0,100,0.8,1\n";
+    fs::write(folder.join("timing.csv"), timing).unwrap();
+    fs::write(folder.join("transfers.csv"), transfers).unwrap();
+    let label = "aria-label=\"data 10.0 %, 100 ms; all-reduce 70.0 %, 700 ms; step 20.0 %, 200 ms\"";
+    let first = page(&place, &["runs/a"]);
+    assert!(first.contains(label) && first.contains(">1.00 s</span>"), "{first}");
+    // Where phases were timed one by one, they say it.
+    fs::write(folder.join("timing.csv"), format!("{timing}gpu:0,host,all_reduce,40,0.5,0.01,0.01\n"))
+        .unwrap();
+    let label = "aria-label=\"data 6.67 %, 100 ms; all-reduce 33.3 %, 500 ms; step 60.0 %, 900 ms\"";
+    let second = page(&place, &["runs/a"]);
+    assert!(second.contains(label), "{second}");
+}
+
+/// Two trainings and a run of the lab: it is in no training's section; runs that learn the same are not ranked beside a task
+/// whose runs are.
+#[test]
+fn each_run_is_with_its_task() {
+    let place = Sandbox::new("");
+    let write = |name: &str, of: &str, spec: &str, loss: f64| {
+        let spec = format!("name = \"{of}\"\n{spec}\n[data.csv]\npath = \"{of}\"\n");
+        run(place.path(), name, &spec, &format!("1,1,train,8,{loss},0.1\n"));
+        let summary =
+            format!("run,name,status,epoch_train_loss,data_digest\n{name},{of},finished,{loss},{of}\n");
+        fs::write(place.path().join("runs").join(name).join("summary.csv"), summary).unwrap();
+    };
+    for (number, loss) in [(1, 0.5), (2, 0.4)] {
+        write(&format!("a{number}"), "learns", &format!("lr = {number}"), loss);
+        write(&format!("b{number}"), "scales", &format!("devices = {{ num_gpus = {number} }}"), 0.3);
+    }
+    run(place.path(), "lab", "name = \"products\"\nkind = \"matmul\"\n", "");
+    fs::write(place.path().join("runs/lab/summary.csv"), "run,name,status\nlab,products,finished\n").unwrap();
+    let page = page(&place, &["runs/*"]);
+    let titles: Vec<&str> =
+        page.split("<h2>").skip(1).map(|rest| rest.split_once("</h2>").unwrap().0).collect();
+    assert_eq!(titles[..3], ["Curves: learns", "Ranking: learns", "Curves: scales"], "{titles:?}");
+    assert!(
+        !titles.iter().any(|title| title.contains("Ranking: scales") || title.contains("products")),
+        "{titles:?}"
+    );
+    let verdicts: Vec<&str> = page.split("<p class=\"verdict\">").skip(1).collect();
+    assert_eq!(verdicts.len(), 1, "{verdicts:?}");
+    assert!(verdicts[0].starts_with("best: #2 lr 2, train loss 0.4000"), "{}", &verdicts[0][..80]);
+}
+
+/// An axis whose name is longer than its two rows is not cut off.
+#[test]
+fn a_heat_map_has_room_for_the_names_of_its_axes() {
+    let place = Sandbox::new("");
+    for (a, b) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        let spec = format!("a_name_of_many_characters = {a}\nanother_name_of_as_many_characters = {b}\n");
+        run(place.path(), &format!("r{a}{b}"), &spec, "1,1,train,8,3,0.1\n");
+        let summary = format!("run,name,status,epoch_train_loss\nr{a}{b},x,finished,0.{a}{b}\n");
+        fs::write(place.path().join(format!("runs/r{a}{b}/summary.csv")), summary).unwrap();
+    }
+    page(&place, &["runs/*", "--svg", "figures"]);
+    let files = fs::read_dir(place.path().join("figures")).unwrap().map(|entry| entry.unwrap().path());
+    let map = files.into_iter().find(|path| path.to_string_lossy().contains("-by-")).unwrap();
+    let drawing = fs::read_to_string(map).unwrap();
+    let number = |rest: &str| rest.split(['"', ' ', ')']).next().unwrap().parse::<f64>().unwrap();
+    let size = |name: &str| number(drawing.split_once(name).unwrap().1);
+    // The upright name is centred there.
+    let (_, rest) = drawing.split_once("translate(14 ").unwrap();
+    let (middle, name) = (number(rest), rest.split_once('>').unwrap().1.split_once('<').unwrap().0);
+    let half = name.len() as f64 * 6.0 / 2.0;
+    assert!(name.len() > 24 && middle - half > 0.0, "{drawing}");
+    assert!(middle + half < size(" height=\""), "{drawing}");
+    let (before, across) =
+        drawing.split_once("_characters</text>").map(|(before, _)| before.rsplit_once('<').unwrap()).unwrap();
+    let at = number(across.split_once("x=\"").unwrap().1);
+    assert!(at - half > 0.0 && at + half < size(" width=\""), "{before} {across}");
+}
