@@ -256,6 +256,8 @@ pub struct Outcome {
     pub peak_device_bytes: u64,
     pub timing: Vec<PhaseTime>,
     pub transfers: Vec<Transfer>,
+    /// Checkpoints that were due while another was being written, and not made.
+    pub checkpoints_left_out: u64,
     /// What it took to read the host's clock and to write its times down.
     pub instrument: ClockCost,
     /// `trace.json`; empty where it was not asked for.
