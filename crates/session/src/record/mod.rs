@@ -58,6 +58,7 @@ pub use claims::{CLAIMS_FILE, Claim, Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use deaths::{count_death, forget_deaths, has_deaths};
+pub use durable::make_folders;
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,
     Versions, now, rfc3339,

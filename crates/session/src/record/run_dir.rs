@@ -10,11 +10,14 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{Claims, Lines, RecordError, RunLock};
+use super::{Claims, Lines, RecordError, RunLock, make_folders};
 use crate::{
     event::Status,
     host::{Durability, read_text, write_atomically},
 };
+
+/// Bytes of `yyyymmddThhmmssZ`, with which names of runs begin.
+const LENGTH_OF_TIME: usize = 16;
 
 /// Longest folder name that is made from a user's words, in bytes.
 const LONGEST_NAME: usize = 100;
@@ -77,32 +80,39 @@ impl RunDir {
 
     /// The folders of this name, sweeps' trials among them, the newest first.
     pub fn all(runs_dir: &Path, name: &str) -> Vec<Self> {
-        let entries = fs::read_dir(runs_dir.join(folder_name(name))).into_iter().flatten().flatten();
-        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        let with_trials = |path| {
-            let folder = Self { path };
-            let trials = folder.trials();
-            trials.into_values().chain([folder])
-        };
-        paths.into_iter().rev().flat_map(with_trials).collect()
+        let with_trials = |folder: Self| folder.trials().into_values().chain([folder]);
+        Self::below(runs_dir, name).into_iter().flat_map(with_trials).collect()
+    }
+
+    /// The runs of this name that are no sweep's trials, the newest first.
+    pub fn runs(runs_dir: &Path, name: &str) -> Vec<Self> {
+        let mut folders = Self::below(runs_dir, name);
+        folders.retain(|folder| folder.file("spec.toml").is_file());
+        folders
     }
 
     /// The newest folder that [`RunDir::create`] made of this name and tail, among those that `fits`.
     pub fn newest(runs_dir: &Path, name: &str, tail: &str, fits: impl Fn(&Self) -> bool) -> Option<Self> {
-        let entries = fs::read_dir(runs_dir.join(folder_name(name))).ok()?;
-        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let numbered = |path: &PathBuf| {
-            let (time, rest) = path.file_name()?.to_str()?.split_once('-')?;
-            let number = match rest.strip_prefix(tail)?.strip_prefix('-') {
-                Some(number) => number.parse().ok()?,
-                None => 1_u64,
-            };
-            Some((time.to_owned(), number))
+        let has_tail = |folder: &Self| {
+            let name = folder.name();
+            let rest = name.split_once('-').and_then(|(_, rest)| rest.strip_prefix(tail));
+            let is_number = |rest: &str| rest.strip_prefix('-').is_some_and(|n| n.parse::<u64>().is_ok());
+            rest.is_some_and(|rest| rest.is_empty() || is_number(rest))
         };
-        let mut runs: Vec<_> = paths.filter_map(|path| Some((numbered(&path)?, path))).collect();
-        runs.sort();
-        runs.into_iter().rev().map(|(_, path)| Self { path }).find(fits)
+        Self::below(runs_dir, name).into_iter().find(|folder| has_tail(folder) && fits(folder))
+    }
+
+    /// What lies below `<runs_dir>/<name>`, the newest first.
+    fn below(runs_dir: &Path, name: &str) -> Vec<Self> {
+        let entries = fs::read_dir(runs_dir.join(folder_name(name))).into_iter().flatten().flatten();
+        let mut folders: Vec<_> = entries.map(|entry| Self { path: entry.path() }).collect();
+        // `-10` is later than `-2` of the same second.
+        folders.sort_by_cached_key(|folder| {
+            let name = folder.name();
+            (name.get(..LENGTH_OF_TIME).map(str::to_owned), name.len(), name)
+        });
+        folders.reverse();
+        folders
     }
 
     /// Whether the run is of this resolved spec and these data, as its files say.
@@ -331,7 +341,7 @@ fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
             }
             // Another process may have made the parent since: then the name is tried again all the same.
             Err(e) if e.kind() == io::ErrorKind::NotFound || !parent.is_dir() => {
-                fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
+                make_folders(parent)?;
             }
             Err(e) => return Err(RecordError::make_folder(&path, e)),
         }

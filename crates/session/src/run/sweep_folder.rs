@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs::{self, File},
+    fs::File,
     path::Path,
     time::{Duration, Instant},
 };
@@ -20,7 +20,7 @@ use super::{
 use crate::{
     event::Status,
     host::read_text,
-    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, remove_remnants},
+    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, make_folders, remove_remnants},
 };
 
 /// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. An exit where that is refused, as was
@@ -100,7 +100,7 @@ fn trials_line(tail: &str) -> String {
 
 /// Keeps other processes from making a sweep's folder; a file system without locks does not.
 fn lock(runs_dir: &Path) -> Option<File> {
-    fs::create_dir_all(runs_dir).ok()?; // where this fails, the folder cannot be made either, and that is reported
+    make_folders(runs_dir).ok()?; // where this fails, the folder cannot be made either, and that is reported
     let folder = File::open(runs_dir).ok()?;
     folder.lock().ok().map(|()| folder)
 }
