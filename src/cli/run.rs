@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     collective::ProcessGroup,
-    host::{SIGUSR1, escape_line, load::Watch, slurm_cpus, stop_on_signals},
+    host::{SIGUSR1, escape_line, load::Watch, reason, slurm_cpus, stop_on_signals},
     plan::{Machine, Trial, choose, lab::LabTrial},
-    record::{GitQuery, Verbosity, command_line, now},
+    record::{GitQuery, Verbosity, command_line, end_at_second_signal, now},
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
@@ -76,7 +76,10 @@ fn run_joined(
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
     // A trial that a signal ends resumes where it was; what measures the machine would begin anew.
     let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
-    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues);
+    match stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues) {
+        Ok(second) => end_at_second_signal(second),
+        Err(e) => print_stderr(&format!("warning: signals end this process at once: {}\n", reason(&e))),
+    }
     let process = Process {
         start: begun,
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),

@@ -2,6 +2,7 @@
 //
 // DISK_CALL and DISK_N: that call of the process fails with the error number DISK_ERROR, and leaves a mark in DISK_MARK.
 // The call `short` is a write of half of the bytes.
+// DISK_HANG: the fsync of a file with this in its path never ends.
 // DISK_IMAGE: what a loss of power leaves. At each fsync of a file its content is copied there as `f-INODE`; a folder's
 // fsync leaves the inodes of its files as `d-INODE`. A syncfs is the fsync of all files and folders below $DISK_PATH, and
 // fails as one.
@@ -26,13 +27,24 @@ static int is_below(const char *path) {
     return below && strstr(path, below) != NULL;
 }
 
-static int is_ours(int fd) {
-    char link[64], path[4096];
+static int has_path_of(int fd, char *path, size_t size) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length < 0) return 0;
-    path[length] = 0;
-    return is_below(path);
+    ssize_t length = readlink(link, path, size - 1);
+    if (length >= 0) path[length] = 0;
+    return length >= 0;
+}
+
+static int is_ours(int fd) {
+    char path[4096];
+    return has_path_of(fd, path, sizeof path) && is_below(path);
+}
+
+static void hang(int fd) {
+    const char *inside = getenv("DISK_HANG");
+    char path[4096];
+    if (inside && has_path_of(fd, path, sizeof path) && strstr(path, inside))
+        for (;;) pause();
 }
 
 static int fails(const char *call) {
@@ -93,6 +105,7 @@ ssize_t write(int fd, const void *bytes, size_t length) {
 
 int fsync(int fd) {
     REAL(fsync);
+    hang(fd);
     if (is_ours(fd) && fails("fsync")) return -1;
     keep(fd);
     return real(fd);

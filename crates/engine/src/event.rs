@@ -179,7 +179,7 @@ pub struct Best {
 }
 
 /// How far the run is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     pub step: u64,
     /// Epoch of that step, counted from 1.

@@ -32,6 +32,7 @@ mod run_dir;
 mod run_log;
 #[cfg(test)]
 mod sample;
+mod second_signal;
 mod summary;
 mod sweep_table;
 mod system;
@@ -75,6 +76,7 @@ pub use recorder::{EventSender, Recorder};
 pub use remarks::{large_targets, remarks};
 pub use run_dir::RunDir;
 pub use run_log::RunLock;
+pub use second_signal::end_at_second_signal;
 pub use sweep_table::{SweepTable, TrialEnd};
 pub use system::{Findings, GpuProbe, SystemSampler};
 
@@ -165,7 +167,7 @@ pub fn open_sinks(
     if is_alone {
         sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
     }
-    sinks.push(Box::new(SummaryCsv::create(&summary, run.name(), begun)?));
+    sinks.push(Box::new(second_signal::shared(SummaryCsv::create(&summary, run.name(), begun)?)));
     if is_alone {
         sinks.push(Box::new(DiskSync::File(summary)));
     }
