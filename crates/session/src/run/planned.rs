@@ -231,6 +231,11 @@ pub trait Planned: Sized + Send + Sync {
     /// Whether the run of a folder is of this very spec and data.
     fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
 
+    /// Why the run of a folder cannot go on as this one.
+    fn refused_changes(&self, _folder: &RunDir) -> Option<String> {
+        Some("only a training can go on".to_owned())
+    }
+
     /// Puts the newest checkpoint of a run's folder in the place of the start, and locks the folder.
     ///
     /// # Errors
