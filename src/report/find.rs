@@ -59,14 +59,6 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
     Ok(found)
 }
 
-/// The only run of a path.
-pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
-    match find_one(path)? {
-        Found::Run(folder) => Ok(folder),
-        Found::Sweep(folder) => Err(ReportError::Sweep(folder.display().to_string())),
-    }
-}
-
 /// The only run or sweep of a path.
 pub fn find_one(path: &str) -> Result<Found, ReportError> {
     let mut found = find(&[path.to_owned()])?;
