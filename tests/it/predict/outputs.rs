@@ -50,19 +50,17 @@ fn a_signal_removes_what_was_begun() {
         names
     };
     let before = names();
-    for (signal, number) in [("-TERM", 15), ("-INT", 2)] {
-        let mut command = model.place.command(&["predict", &model.run, "-", "-o", "out.csv"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        // It waits for more rows.
-        let mut rows = child.stdin.take().unwrap();
-        rows.write_all(repeated(&model.new_rows(), 2000).as_bytes()).unwrap();
-        wait_until(&mut child, || names().len() > before.len());
-        send(signal, &child);
-        assert_eq!(child.wait().unwrap().signal(), Some(number));
-        assert_eq!(names(), before);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
-    }
+    let mut command = model.place.command(&["predict", &model.run, "-", "-o", "out.csv"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // It waits for more rows.
+    let mut rows = child.stdin.take().unwrap();
+    rows.write_all(repeated(&model.new_rows(), 2000).as_bytes()).unwrap();
+    wait_until(&mut child, || names().len() > before.len());
+    send("-TERM", &child);
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert_eq!(names(), before);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
 }
 
 /// A link stays, and its target has the predictions.
