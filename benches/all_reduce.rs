@@ -1,5 +1,5 @@
-//! Cost of an all-reduce within one process, by number of threads and bytes: medians of single calls on the first rank. Run
-//! it on an idle machine; with more ranks than cores it measures the system's scheduler.
+//! The cost of an all-reduce within one process, by number of threads and bytes: medians of single calls on
+//! the first rank. Run it on an idle machine. With more ranks than cores it measures the system's scheduler.
 
 #![allow(clippy::too_many_lines)]
 
@@ -43,7 +43,7 @@ fn measure(ranks: usize, numbers: usize, calls: usize) -> Result<Vec<Duration>, 
         let mut numbers = vec![1.0; numbers];
         let mut times = Vec::with_capacity(calls);
         for call in 0..WARM_UP + calls {
-            // Repeated sums would overflow.
+            // Without this, repeated sums would overflow.
             numbers.fill(1.0);
             let start = Instant::now();
             rank.all_reduce(&mut numbers, call as u64)?;

@@ -1,8 +1,9 @@
-//! Profiler overhead: steps with every phase timed, with a timeline as well, and with only blocks timed, in turns.
+//! Profiler overhead: compares steps with every phase timed, with a timeline in addition, and with only
+//! blocks timed, in turns.
 //!
-//! `cargo bench --bench instrument` prints a line per job. Steps below [`SHORTEST_TIMED_STEP`] are timed by blocks in
-//! every run, so for them the printed cost is avoided. `--check` fails if a job whose steps are timed by phases pays more
-//! than 1 %.
+//! `cargo bench --bench instrument` prints a line per job. Steps shorter than [`SHORTEST_TIMED_STEP`] are
+//! timed by blocks in every run, so they never pay the printed cost. `--check` fails if a job whose steps are
+//! timed by phases has an overhead of more than 1 %.
 
 #![allow(clippy::too_many_lines)]
 

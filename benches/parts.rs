@@ -1,5 +1,5 @@
-//! The parts of a run, each for itself: products, the order of rows, synthetic rows, whole steps, `metrics.csv`, and
-//! what each logging policy costs.
+//! Benchmarks the parts of a run separately: products, the order of rows, synthetic rows, whole steps,
+//! `metrics.csv`, and the cost of each logging policy.
 
 #![allow(clippy::too_many_lines)]
 
@@ -45,7 +45,7 @@ layers = [{ linear = { out_features = 32 } }, "relu", { linear = { out_features 
 lr = 1e-3
 "#;
 
-/// Paths in a spec count from its folder, which here is a temporary one.
+/// Paths in a spec are relative to its folder, which here is a temporary one.
 fn w5() -> String {
     W5.replace("experiments/", concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/"))
 }
@@ -141,7 +141,7 @@ fn policies(c: &mut Criterion) {
     }
 }
 
-/// A bench whose own setting is wrong has nothing to measure.
+/// A bench whose setup fails has nothing to measure.
 fn expect<T>(result: Result<T, Fault>) -> T {
     result.unwrap_or_else(|fault| {
         eprintln!("{fault}");

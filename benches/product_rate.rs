@@ -1,5 +1,6 @@
-//! How fast the products of a training step are with nothing between them: what a step of a wide network is held
-//! against. Each product is a program of its own, run as a step runs it. `cargo bench --bench product_rate -- [--json] [--threads N] [--bf16] [W2 | W3]`
+//! The speed of a training step's products with nothing between them, as a reference for the step of a wide
+//! network. Each product is a program of its own, and runs as it does in a step. `cargo bench --bench
+//! product_rate -- [--json] [--threads N] [--bf16] [W2 | W3]`
 
 #![allow(clippy::too_many_lines)]
 
@@ -12,10 +13,10 @@ use std::time::Instant;
 use products::{Product, of_step};
 use runner::vector::{flush_denormals, matmul::Kernel};
 
-/// Rounds over all products, of which the median counts.
+/// Rounds over all products; the median counts.
 const ROUNDS: usize = 9;
 
-/// Operations of a product in a round, in which it is repeated if it is small: waking a team is not to count.
+/// Operations per product and round. A small product is repeated, so that waking a team does not matter.
 const FLOPS: f64 = 1e10;
 
 /// The most repetitions.
@@ -36,7 +37,7 @@ fn main() {
     let shapes = of_step(batch, widths);
     let mut all: Vec<Product> = shapes.iter().map(|&shape| Product::new(shape, threads, kernel)).collect();
     let (mut ours, mut gemm) = (Vec::new(), Vec::new());
-    // One round more than counts: it touches the memory and wakes the processor.
+    // One more round than is counted: the first touches the memory and wakes the processor.
     for round in 0..=ROUNDS {
         let a = timed(&mut all, &mut |p, times| p.ours(times));
         let b = timed(&mut all, &mut |p, times| (0..times).for_each(|_| p.gemm(threads)));
@@ -69,7 +70,8 @@ fn main() {
     println!("{:>15} {:18} {ours_gflops:8.1} {gemm_gflops:8.1}", "all", "");
 }
 
-/// Seconds of each product. One run before that is not timed: threads sleep, or are still awake for the other kind.
+/// Seconds of each product, after one untimed run: threads may be asleep, or still be spinning from the other
+/// kind.
 fn timed(all: &mut [Product], work: &mut dyn FnMut(&mut Product, usize)) -> Vec<f64> {
     let mut seconds = |p: &mut Product| {
         let times = (FLOPS / p.shape().flops()).clamp(1.0, MOST_TIMES) as usize;

@@ -21,7 +21,7 @@ __device__ __forceinline__ float curved_derivative(int activation, float saved) 
     }
 }
 
-// PyTorch's: a NaN stays a NaN.
+// As in PyTorch, a NaN stays a NaN.
 __device__ __forceinline__ float activated(int activation, float x) {
     if (activation == NO_ACTIVATION) return x;
     if (activation == RELU) return x < 0.0f ? 0.0f : x;
@@ -35,8 +35,8 @@ __device__ __forceinline__ float times_derivative(int activation, float saved, f
     return d * curved_derivative(activation, saved);
 }
 
-// Reads activation, n. Places: x, y. A thread owns every threads-th quad if the places are aligned, then every threads-th
-// remaining element.
+// Reads activation, n. Places: x, y. A thread owns every threads-th quad if the places are aligned, then
+// every threads-th remaining element.
 template <class S>
 __device__ __forceinline__ void activate_op(const Op& op, float* arena, const Run&, S s) {
     const float* x = arena + op.at[0];

@@ -1,4 +1,4 @@
-// torch.optim.Adam and, decoupled, AdamW.
+// torch.optim.Adam, and AdamW with FLAG_DECOUPLED.
 
 struct Adam {
     Hyper h;
@@ -15,7 +15,7 @@ struct Adam {
     }
 };
 
-// f: weight_decay, beta2, 1 - beta2, eps.
+// Values f: weight_decay, beta2, 1 - beta2, eps.
 template <class S>
 __device__ __forceinline__ void adam_op(const Op& op, float* arena, const Run& run, S s) {
     bool decoupled = (op.flags & FLAG_DECOUPLED) != 0;

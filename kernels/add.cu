@@ -1,7 +1,7 @@
 // Sums of two tensors, or of a tensor's rows and one row.
 
-// Reads n, inputs: the length of b, which is added to every row of that length. Places: a, b, y. A thread owns every
-// threads-th number.
+// Reads n, inputs: the length of b, which is added to every row of that length. Places: a, b, y. A thread
+// owns every threads-th number.
 template <class S>
 __device__ __forceinline__ void add_op(const Op& op, float* arena, const Run&, S s) {
     const float *a = arena + op.at[0], *b = arena + op.at[1];

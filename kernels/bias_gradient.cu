@@ -1,10 +1,10 @@
-// Gradients of biases: column sums of dy, with the plain SGD update where it is folded in.
+// Gradients of biases: column sums of dy, with the plain SGD update if it is fused in.
 //
-// Rows are shared so that the reads of a warp are whole cache lines and the sum of a column still has one order: in the
-// stand-alone kernel eight warps take every eighth row of 32 columns; in `interpret` and `interpret_grid` lanes share a column where
-// columns are few.
+// Rows are divided so that a warp reads whole cache lines, and so that a column is always summed in the same
+// order. In the stand-alone kernel each of eight warps takes every eighth row of 32 columns; in `interpret`
+// and `interpret_grid` several lanes share a column if there are few columns.
 
-// The gradient itself, or b -= rate db.
+// Stores the gradient of bias j, or updates the bias: b -= rate db.
 struct Learn {
     float* to;
     bool update;
@@ -36,7 +36,8 @@ __device__ __forceinline__ void bias_gradient_op(const Op& op, float* arena, con
     }
 }
 
-// A block owns strips of 32 columns; lane = column, warp w of 8 owns rows w, w + 8, ...; the first warp joins in order.
+// A block owns strips of 32 columns; lane = column, warp w of 8 owns rows w, w + 8, ...; the first warp adds
+// up in order.
 extern "C" __global__ void __launch_bounds__(256) op_bias_gradient(Op op, float* arena, Run* run) {
     __shared__ float sums[8][32];
     const float* dy = arena + op.at[0];
@@ -49,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(256) op_bias_gradient(Op op, float*
 #pragma unroll 4
             for (int i = warp; i < op.rows; i += 8) sum += dy[(u64)i * op.outputs + j];
         }
-        __syncthreads();   // the strip before has been read
+        __syncthreads();   // the previous strip has been read
         sums[warp][lane] = sum;
         __syncthreads();
         if (warp == 0 && j < op.outputs) {

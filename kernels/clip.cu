@@ -4,7 +4,7 @@
 template <class S>
 __device__ __forceinline__ void clip_op(const Op& op, float* arena, const Run&, S s) {
     float factor = op.f[0] / (arena[op.at[1]] + 1e-6f);
-    if (factor >= 1.0f) return;   // below the limit nothing changes; a NaN makes every gradient NaN
+    if (factor >= 1.0f) return;   // below the limit nothing changes; a NaN norm makes all gradients NaN
     float* g = arena + op.at[0];
     for (unsigned i = s.thread; i < (unsigned)op.n; i += s.threads) g[i] *= factor;
 }

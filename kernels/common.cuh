@@ -1,20 +1,24 @@
 // What all kernels share: the records they read, and the scopes they run in.
 //
-// The clever part. An op is written once, as a `__device__` function over a scope: a set of threads that share its work.
-// Three engines run the same text. A stand-alone kernel is one op over a whole launch (`Launch`). `interpret` runs whole
-// programs in one block whose arena lies in shared memory (`Solo`). `interpret_grid` runs them in all blocks of a cooperative
-// launch (`Team`). An op has no barriers of its own; where a sum needs all threads, the scope's `sum` has them.
+// An op is written once, as a `__device__` function over a scope: the set of threads that share its work.
+// Three engines use the same function. A stand-alone kernel runs one op over a whole launch (`Launch`).
+// `interpret` runs whole programs in one block, with the arena in shared memory (`Solo`). `interpret_grid`
+// runs them in all blocks of a cooperative launch (`Team`). An op contains no barriers; where a sum needs all
+// threads, the scope's `sum` synchronizes them. "A thread owns every threads-th element" means a strided
+// loop: elements thread, thread + threads, ...
 //
-// No CUDA header is included and none is needed, so that a machine without a toolkit can compile this at run time, and
-// so that a C++ compiler can run it on the processor (tests/cuda_sim; CUSIM is defined there). The host joins this file
-// and all *.cu files of its folder into one source text, in the order of kernels/sources.rs. Records, kinds and constants
-// stand in abi.cuh, which crates/engine/src/op/record.rs generates. What a record's fields and places are stands in the op's file there.
+// No CUDA header is included, so that a machine without a toolkit can compile this at run time, and so that a
+// C++ compiler can build it for the CPU (tests/cuda_sim, which defines CUSIM). The host joins all files of
+// this folder into one source text, in the order of kernels/sources.rs. Records, kinds and constants are in
+// abi.cuh, which crates/engine/src/op/record.rs generates. What a record's fields and places mean is
+// documented in the op's Rust file.
 //
-// Every kernel is right for any grid of one-dimensional blocks of a multiple of 32 threads (products: of 256).
+// Every kernel is correct for any one-dimensional grid whose block size is a multiple of 32 (products: of
+// 256).
 //
-// Sizes of a record are ints, and the host lets none of them, and no product of two that is a matrix, be above 2147000000
-// (op::MOST_COUNTED): a loop that strides by all threads of a launch then ends before 2^31. Whatever may be larger, such
-// as a place in the data or in a tensor, is counted in 64 bits.
+// Sizes in a record are ints. The host makes sure that none of them, and no product of two that form a
+// matrix, exceeds 2147000000 (op::MOST_COUNTED), so that a loop with the stride of a whole launch ends before
+// 2^31. Indices that may be larger, such as those into the data or a tensor, have 64 bits.
 
 // ------------------------------------------------------------------------------------------------------------ warps
 
@@ -22,32 +26,32 @@ const unsigned ALL_LANES = 0xffffffffu;
 
 __device__ __forceinline__ unsigned lane_of(unsigned thread) { return thread & 31u; }
 
-// In a fixed order; the total is in every lane.
+// Adds in a fixed order; every lane gets the total.
 template <class T>
 __device__ __forceinline__ T warp_sum(T own) {
     for (int d = 16; d > 0; d >>= 1) own += __shfl_xor_sync(ALL_LANES, own, d);
     return own;
 }
 
-// Among each group of `lanes` lanes (a power of two).
+// The same within each group of `lanes` lanes (a power of two).
 template <class T>
 __device__ __forceinline__ T group_sum(T own, int lanes) {
     for (int d = lanes >> 1; d > 0; d >>= 1) own += __shfl_xor_sync(ALL_LANES, own, d);
     return own;
 }
 
-// Lanes that should share an item, as a power of two: as many as there are threads to spare and the item gives work to.
+// The log2 of how many lanes should share an item: limited by the threads to spare and by the item's work.
 __device__ __forceinline__ int share(u64 items, unsigned threads, int work) {
     int shift = 0;
     while (shift < 5 && items << (shift + 1) <= threads && 4 << shift <= work) shift++;
     return shift;
 }
 
-// All threads of a block; the total is right in its first warp.
+// The sum over all threads of a block; the result is valid in the first warp.
 __device__ __forceinline__ double block_sum(double own) {
     __shared__ double of_warp[32];
     own = warp_sum(own);
-    __syncthreads();   // the sum before this one has been read
+    __syncthreads();   // the previous sum has been read
     if (lane_of(threadIdx.x) == 0) of_warp[threadIdx.x / 32] = own;
     __syncthreads();
     double total = 0.0;
@@ -55,7 +59,7 @@ __device__ __forceinline__ double block_sum(double own) {
     return total;
 }
 
-// Threads of a spinning wait.
+// Called in each turn of a wait that spins.
 __device__ __forceinline__ void relax() {
 #ifdef CUSIM
     cusim_pause();
@@ -64,11 +68,11 @@ __device__ __forceinline__ void relax() {
 
 // ----------------------------------------------------------------------------------------------------------- scopes
 //
-// `thread` of `threads`: consecutive threads of a warp have consecutive numbers, beginning at a multiple of 32.
-// `sum(run, n, term, finish)`: adds term(i) of all i below n in double precision, in an order that depends on nothing
-// but n and the launch; then one thread calls finish(total). Called by all threads of the scope.
+// `thread` of `threads`: consecutive threads of a warp have consecutive numbers, the first a multiple of 32.
+// `sum(run, n, term, finish)`: adds term(i) for all i < n in double precision, in an order that depends only
+// on n and the launch; then one thread calls finish(total). All threads of the scope must call it.
 
-// All threads of a stand-alone launch. They have no barrier: the last block to arrive finishes a sum.
+// All threads of a stand-alone launch. They have no common barrier: the last block to arrive finishes a sum.
 struct Launch {
     unsigned thread, threads;
 
@@ -84,7 +88,7 @@ struct Launch {
             unsigned* arrived = (unsigned*)(partial + PARTIALS);
             if (threadIdx.x == 0) {
                 partial[blockIdx.x] = total;
-                __threadfence();   // the partial sum is seen before the arrival
+                __threadfence();   // makes the partial sum visible before the arrival
                 last = atomicAdd(arrived, 1u) == gridDim.x - 1;
             }
             __syncthreads();
@@ -99,8 +103,8 @@ struct Launch {
     }
 };
 
-// The threads of one block. `turn` moves the first thread on by warps, so that small ops that need not wait for each
-// other fall to different warps and run at once.
+// The threads of one block. `turn` rotates the first thread by whole warps, so that small independent ops are
+// given to different warps and run at the same time.
 struct Solo {
     unsigned thread, threads;
 
@@ -125,13 +129,14 @@ struct Solo {
     }
 };
 
-// A barrier of all blocks of a cooperative launch. `barrier`: arrivals, generation; zeroed once by the host.
+// A barrier over all blocks of a cooperative launch. `barrier`: arrivals and generation; the host zeroes them
+// once.
 __device__ __forceinline__ void meet(unsigned* barrier) {
     __syncthreads();
     if (threadIdx.x == 0) {
         volatile unsigned* generation = barrier + 1;
         unsigned seen = *generation;
-        __threadfence();   // the block's writes are seen before its arrival
+        __threadfence();   // makes the block's writes visible before its arrival
         if (atomicAdd(barrier, 1u) == gridDim.x - 1) {
             *(volatile unsigned*)barrier = 0;
             __threadfence();
@@ -139,12 +144,12 @@ __device__ __forceinline__ void meet(unsigned* barrier) {
         } else {
             while (*generation == seen) relax();
         }
-        __threadfence();   // and drops what this multiprocessor's first-level cache holds of the others' memory
+        __threadfence();   // invalidates this multiprocessor's L1 cache of other blocks' memory
     }
     __syncthreads();
 }
 
-const int TEAM_SUM = 8192;   // up to this many elements one block is faster than a barrier of all
+const int TEAM_SUM = 8192;   // up to this many elements one block is faster than a grid barrier
 
 // All threads of a cooperative launch.
 struct Team {
@@ -178,7 +183,7 @@ struct Team {
 
 __device__ __forceinline__ bool finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 
-// To bfloat16 and back: round to nearest, ties to even; a NaN stays one.
+// Rounds to bfloat16: to nearest, ties to even; a NaN stays a NaN.
 __device__ __forceinline__ float to_bf16(float x) {
     u32 bits = __float_as_uint(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return x;
@@ -186,7 +191,7 @@ __device__ __forceinline__ float to_bf16(float x) {
     return __uint_as_float(bits & 0xffff0000u);
 }
 
-// To tf32 (10 bits of mantissa) and back, likewise.
+// Rounds to tf32 (10 bits of mantissa) in the same way.
 __device__ __forceinline__ float to_tf32(float x) {
     u32 bits = __float_as_uint(x);
     if ((bits & 0x7f800000u) == 0x7f800000u) return x;
@@ -194,7 +199,7 @@ __device__ __forceinline__ float to_tf32(float x) {
     return __uint_as_float(bits & 0xffffe000u);
 }
 
-// An operand of a product, as the op's precision has it.
+// An operand of a product, rounded to the op's precision.
 __device__ __forceinline__ float operand(float x, int flags) {
     if (flags & (FLAG_BF16 | FLAG_TF32)) return flags & FLAG_BF16 ? to_bf16(x) : to_tf32(x);
     return x;

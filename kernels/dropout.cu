@@ -1,7 +1,8 @@
 // Dropout as a pure function: no state, no mask in memory.
 //
-// Whether a unit is kept is a hash of (seed, layer, step, row within the epoch, unit): program::reference, bit for bit.
-// The backward pass recomputes it. Devices that share a batch compute it for their own rows and agree with a single device.
+// Whether a unit is kept is a hash of (seed, layer, step, row within the epoch, unit), equal to that of
+// crates/engine/src/op/dropout.rs bit for bit. The backward pass recomputes it. Devices that share a batch
+// compute it for their own rows and agree with a single device.
 
 __device__ __forceinline__ u32 dropout_key(u64 seed, int layer, u64 step, u64 row) {
     const u64 golden = 0x9E3779B97F4A7C15ull;

@@ -1,9 +1,9 @@
 // Fetches the batch's rows of features and targets from the device's copy of the data.
 //
-// Row indices come from the run's counters, so arguments do not change between steps and a captured graph can be replayed.
-// Features and targets share one op, so that their loads overlap.
+// Row indices come from the run's counters, so arguments do not change between steps and a captured graph can
+// be replayed. Features and targets share one op, so that their loads overlap.
 
-// The index in the data of row i of this device's batch.
+// The row of the data that is row i of this device's batch.
 __device__ __forceinline__ u64 data_row(const Op& op, const Run& run, unsigned i) {
     if (op.flags & FLAG_CHUNK) return run.offset + i;
     u64 position = run.position + op.first + i;

@@ -1,12 +1,14 @@
-// Whole programs in one launch: the interpreters.
+// The interpreters: whole programs in one launch.
 //
-// `interpret`, for what is bound by the cost of a launch: one block keeps all of a trial in shared memory and runs its program
-// hundreds of times. Three things keep a step short. Records are read once into shared memory. A barrier stands only where an
-// op touches what another has written since the last one: the host decides where (`barrier` of a record). Ops between two
-// barriers start at different warps, so that small ones run at once. And every thread keeps its own copy of the run's
-// counters, so that none waits for them.
-// `interpret_grid`, for what does not fit one multiprocessor: the same over all blocks of a cooperative launch, whose arena
-// lies in global memory and whose barriers are those of the grid.
+// `interpret` is for programs dominated by launch overhead: one block keeps the whole trial in shared memory
+// and runs its program hundreds of times. Four things keep a step short. Records are read into shared memory
+// once. There is a barrier only where an op touches what another has written since the last barrier; the host
+// decides where (`barrier` of a record). Ops between two barriers start at different warps, so that small
+// ones run at the same time. And every thread keeps its own copy of the run's counters, so that none waits
+// for them.
+//
+// `interpret_grid` is for trials that do not fit into one multiprocessor: the same over all blocks of a
+// cooperative launch, with the arena in global memory and barriers over the grid.
 
 const int MOST_OPS = 64;      // records in shared memory; longer programs read them from global memory
 const int HYPER_AHEAD = 64;   // steps whose hyperparameters are fetched at once
@@ -26,11 +28,12 @@ __device__ __forceinline__ const Op* records(const Op* ops, int count, Op* own) 
     return own;
 }
 
-// One block; dynamic shared memory: 4 bytes for each of arena_floats. Thread ownership is each op's own.
+// One block, with 4 * arena_floats bytes of dynamic shared memory. How elements are divided among threads is
+// up to each op.
 extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, int count, float* arena, int arena_floats,
                                                        Run* run, int steps, int rows, int own_rows) {
     if (blockIdx.x > 0) return;
-    extern __shared__ __align__(16) unsigned char dyn_smem[];   // four elements are read at a time
+    extern __shared__ __align__(16) unsigned char dyn_smem[];   // read four elements at a time
     __shared__ Op own_ops[MOST_OPS];
     __shared__ Hyper hyper[HYPER_AHEAD];
     __shared__ double sums[2 * SUMS];
@@ -64,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, in
             s.turn();
         }
         next_step(at, rows, own_rows);
-        __syncthreads();   // the step is done
+        __syncthreads();   // the step is complete
     }
     for (int i = threadIdx.x; i < arena_floats; i += blockDim.x) arena[i] = own[i];
     for (int i = threadIdx.x; i < 2 * SUMS; i += blockDim.x) sums_home[i] = sums[i];
@@ -75,21 +78,21 @@ extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, in
     }
 }
 
-// All blocks of a cooperative launch; `barrier`: two words, zeroed once by the host.
+// All blocks of a cooperative launch; `barrier`: two words that the host zeroes once.
 extern "C" __global__ void __launch_bounds__(256) interpret_grid(const Op* ops, int count, float* arena, Run* run,
                                                             unsigned* barrier, int steps, int rows, int own_rows) {
     __shared__ Op own_ops[MOST_OPS];
     Run at = *run;
     ops = records(ops, count, own_ops);
     Team s(barrier);
-    meet(barrier);   // all have read the run
+    meet(barrier);   // all have read the counters
     for (int step = 0; step < steps; step++) {
         for (int j = 0; j < count; j++) {
             if (ops[j].barrier) meet(barrier);
             execute(ops[j], arena, at, s);
         }
         next_step(at, rows, own_rows);
-        meet(barrier);   // the step is done
+        meet(barrier);   // the step is complete
     }
     if (s.thread == 0) {
         run->step = at.step, run->position = at.position, run->offset = at.offset;

@@ -1,10 +1,11 @@
 // LayerNorm over the last dimension, with a weight and a bias.
 //
-// A row is shared by as many lanes of a warp as it has work for, which communicate by shuffles only, as in loss.cu. The backward
-// pass reads the mean and 1 / deviation that the forward pass kept for each row.
+// A row is shared by as many lanes of a warp as it has work for; as in loss.cu, they communicate only by
+// shuffles. The backward pass reads the mean and 1 / deviation that the forward pass stored for each row.
 
-// Rows of lanes: `lanes` consecutive lanes own a row; lane l of them its elements l, l + lanes, ... Whole warps stay in the
-// loop: a lane outside has no elements, but takes part in the shuffles.
+// Divides rows among groups of lanes: `lanes` consecutive lanes own a row, lane l of them its elements l, l +
+// lanes, ... Whole warps stay in the loop: a lane without a row has no elements but takes part in the
+// shuffles.
 struct RowLanes {
     int lanes, part, mine;
     u64 row;
@@ -61,7 +62,8 @@ __device__ __forceinline__ void layer_norm_backward_op(const Op& op, float* aren
     }
 }
 
-// Reads rows, inputs (width), flags. Places: dy, x, stats, weight, bias. `lanes` consecutive lanes own a column together.
+// Reads rows, inputs (width), flags. Places: dy, x, stats, weight, bias. `lanes` consecutive lanes own a
+// column together.
 template <class S>
 __device__ __forceinline__ void layer_norm_gradient_op(const Op& op, float* arena, const Run& run, S s) {
     const float *dy = arena + op.at[0], *x = arena + op.at[1], *stats = arena + op.at[2];

@@ -1,7 +1,8 @@
-// What a step leaves for the host: a row of the log, running sums, the flag of a loss that is not finite; and the counters
-// by which the next step knows itself.
+// The results of a step for the host: a row of the log, running sums, the flag for a loss that is not finite.
+// Also the counters from which the next step knows its position.
 //
-// All of it stays on the device until the host asks. One warp does each of these: there are only a few values.
+// All of it stays on the device until the host asks. One warp does each of these, since there are only a few
+// values.
 
 __device__ __forceinline__ void raise_unless_finite(float loss, const Run& run) {
     if (!finite(loss) && *run.non_finite == 0) *run.non_finite = run.step + 1;
@@ -15,8 +16,8 @@ __device__ __forceinline__ void log_append_op(const Op& op, float* arena, const 
     if (s.thread == 0) raise_unless_finite(cells[0], run);
 }
 
-// Reads n (at most 16), rows (the weight), flags. Place: cells. Thread i of the first warp owns sum i. The epoch's sums
-// take nothing once the flag is raised; those of the validation know nothing of it.
+// Reads n (at most 16), rows (the weight), flags. Place: cells. Thread i of the first warp owns sum i. The
+// epoch's sums stop growing once the flag is raised; the sums of the validation ignore it.
 template <class S>
 __device__ __forceinline__ void accumulate_op(const Op& op, float* arena, const Run& run, S s) {
     if (s.thread >= 32) return;
@@ -29,7 +30,7 @@ __device__ __forceinline__ void accumulate_op(const Op& op, float* arena, const 
     if (!validation && s.thread == 0) raise_unless_finite(cells[0], run);
 }
 
-// Place: cell. The first thread does it.
+// Raises the flag if the loss is not finite. Place: cell. Only the first thread works.
 template <class S>
 __device__ __forceinline__ void watch_op(const Op& op, float* arena, const Run& run, S s) {
     if (s.thread == 0) raise_unless_finite(arena[op.at[0]], run);
@@ -47,7 +48,7 @@ extern "C" __global__ void op_log_append(Op op, float* arena, Run* run) { log_ap
 extern "C" __global__ void op_accumulate(Op op, float* arena, Run* run) { accumulate_op(op, arena, *run, Launch()); }
 extern "C" __global__ void op_watch(Op op, float* arena, Run* run) { watch_op(op, arena, *run, Launch()); }
 
-// The end of a step, where a launch is an op. The first thread does it.
+// Ends a step if every op is a launch of its own. Only the first thread works.
 extern "C" __global__ void advance(Run* run, int rows, int own_rows) {
     if (blockIdx.x == 0 && threadIdx.x == 0) next_step(*run, rows, own_rows);
 }

@@ -1,7 +1,9 @@
-// Per row: the loss and whether the prediction is right; and the gradient of the mean. One pass over the predictions.
+// For each row: the loss, whether the prediction is right, and the gradient of the mean loss; in one pass
+// over predictions.
 //
-// A row is shared by a power of two of lanes that communicate only by shuffles: a narrow row takes a thread, a wide one a
-// warp, and no block waits. Exponentials are taken after subtracting the largest output.
+// A row is shared by a power of two of lanes that communicate only by shuffles: a narrow row takes a thread,
+// a wide one a warp, and no block waits. The largest output is subtracted before exponentials are taken, so
+// that they do not overflow.
 
 struct Term {
     float loss, gradient;
@@ -14,11 +16,11 @@ __device__ __forceinline__ Term term_of(int loss, float d) {
     return size <= 1.0f ? Term{0.5f * d * d, d} : Term{size - 0.5f, sign};
 }
 
-// NaN wins, so that it reaches the loss.
+// A NaN wins, so that it reaches the loss.
 __device__ __forceinline__ float larger(float a, float b) { return a != a ? a : b != b ? b : a < b ? b : a; }
 
-// Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient.
-// `lanes` consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
+// Reads loss, rows, inputs (width), total_rows. Places: prediction, target, per_row, hits, gradient. `lanes`
+// consecutive lanes own a row; lane l of them its outputs l, l + lanes, ... Whole warps stay in the loop.
 template <class S>
 __device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, S s) {
     int width = op.inputs, shift = share(0, s.threads, width), lanes = 1 << shift, part = s.thread & (lanes - 1);
@@ -40,14 +42,14 @@ __device__ __forceinline__ void loss_op(const Op& op, float* arena, const Run&, 
             }
             loss = group_sum(loss, lanes);
         } else {
-            // An invalid label makes the loss NaN: it must not become an address.
+            // An invalid label makes the loss NaN; it must not be used as an index.
             float label = inside ? arena[op.at[1] + row] : 0.0f;
             bool known = label >= 0.0f && label < width;
             int correct = known ? (int)label : 0;
             float most = __uint_as_float(0xff800000u), total = 0.0f;
             for (int j = part; j < mine; j += lanes) most = larger(most, p[j]);
             for (int d = lanes >> 1; d > 0; d >>= 1) most = larger(most, __shfl_xor_sync(ALL_LANES, most, d));
-            int earlier = 0;   // earlier outputs equal to the label's: ties go to the first
+            int earlier = 0;   // outputs before the label's that equal it: ties go to the first
             for (int j = part; j < mine; j += lanes) {
                 total += expf(p[j] - most);
                 earlier += j < correct && p[j] == most;

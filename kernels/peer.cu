@@ -1,19 +1,21 @@
-// All-reduce over GPUs with access to each other's memory: one launch on each GPU, no library, no wait on the host.
+// All-reduce over GPUs with access to each other's memory: one launch on each GPU, no library, no wait on the
+// host.
 //
-// Every GPU copies its elements to a buffer of its own, signals the others, and reads all buffers. Each adds in rank
-// order, so all get the same bits. A block handles the same elements on every GPU, so it waits only for the block of the
-// same index there, by words that count calls and are never reset. Calls alternate between two buffers, so that one
-// barrier is enough: before a GPU writes a buffer again, the others' previous launch, which read it, has ended.
+// Every GPU copies its elements to a buffer of its own, signals the others, and reads all buffers. Each adds
+// in rank order, so all get the same bits. A block handles the same elements on every GPU, so it waits only
+// for the block of the same index there, by words that count calls and are never reset. Calls alternate
+// between two buffers, so that one barrier is enough: before a GPU writes a buffer again, the others'
+// previous launch, which read it, has ended.
 //
-// All blocks of a launch must run at the same time, so the launch is cooperative. Waits end when the host requests a stop
-// or the time is up. The block then records which GPU is missing and returns, as does every later launch, whose result
-// would be useless.
+// All blocks of a launch must run at the same time, so the launch is cooperative. Waits end when the host
+// requests a stop or the time is up. The block then records which GPU is missing and returns, as does every
+// later launch, whose result would be useless.
 
 const int MOST_PEERS = 8;
-const u64 GIVEN_UP = ~0ull;    // in place of a block's count of calls
-const u32 STOPPED = 0xff;      // in place of the missing rank
+const u64 GIVEN_UP = ~0ull;    // stored in place of a block's count of calls
+const u32 STOPPED = 0xff;      // stored in place of the missing rank
 
-// A GPU's table of all GPUs. Its Rust counterpart is in crates/engine/src/device/cuda/all_reduce/peer.rs.
+// One GPU's table of all GPUs. Its Rust counterpart is in crates/engine/src/device/cuda/all_reduce/peer.rs.
 struct Peers {
     float* laid[MOST_PEERS];       // on each GPU: two buffers of `room` elements
     u64* arrived[MOST_PEERS];      // on each GPU: [blocks][MOST_PEERS], the calls whose elements a rank's block has written
@@ -25,7 +27,8 @@ struct Peers {
 
 static_assert(sizeof(Peers) == 160, "the host's twin has this size");
 
-// A reader of the value, on any GPU, sees all that this block wrote before its last __syncthreads.
+// Stores `value` so that any GPU that reads it also sees everything this block wrote before its last
+// __syncthreads.
 __device__ __forceinline__ void release_to_all(u64* at, u64 value) {
 #ifdef CUSIM
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
@@ -54,7 +57,8 @@ __device__ __forceinline__ u64 nanoseconds() {
     return now;
 }
 
-// Waits until `word >= call`. Returns false on timeout, or when the host requests a stop, which sets `stopped`.
+// Waits until `word >= call`. Returns false on timeout, or when the host requests a stop, which sets
+// `stopped`.
 __device__ __forceinline__ bool came(const u64* word, u64 call, u64 limit_ns, const u64* stop, bool& stopped) {
     const u32 TURNS_PER_LOOK = 64;   // reading host memory takes as long as many turns
     u64 begun = 0;
@@ -77,8 +81,9 @@ __device__ __forceinline__ float4 quad_of(const float* x, u64 i, u64 n, bool who
     return make_float4(own[0], own[1], own[2], own[3]);
 }
 
-// numbers = their sum over all GPUs in rank order. All GPUs have equal counts of numbers, blocks and threads. A thread owns
-// every threads-th quad, aligned or not. Waits at most `limit_ns` for another GPU; `run` holds the step, for the error.
+// numbers = their sum over all GPUs in rank order. All GPUs have equal counts of numbers, blocks and threads.
+// A thread owns every threads-th quad, aligned or not. Waits at most `limit_ns` for another GPU; `run` holds
+// the step, for the error.
 extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n, const Peers* table, const Run* run,
                                                           u64 limit_ns) {
     __shared__ bool lost;
@@ -101,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n
         if (!came(peers.arrived[rank] + blockIdx.x * MOST_PEERS + other, call, limit_ns, peers.words, stopped)) {
             lost = true;
             u64 step = run ? run->step + 1 : 0;
-            // A missing GPU has priority over the stop that it causes.
+            // A missing GPU takes precedence over the stop that it causes.
             if (!stopped || acquire_of_any(peers.words + 1) == 0)
                 release_to_all(peers.words + 1, step << 8 | (stopped ? STOPPED : other + 1));
         }
@@ -115,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(256) peer_sum(float* numbers, u64 n
 #pragma unroll
     for (int r = 0; r < MOST_PEERS; r++) from[r] = (const float4*)(r < ranks ? peers.laid[r] + place : 0);
     for (u64 i = s.thread; i < quads; i += s.threads) {
-        float4 part[MOST_PEERS];   // loaded all at once: each load crosses a link
+        float4 part[MOST_PEERS];   // load all before adding: each load crosses a link
 #pragma unroll
         for (int r = 0; r < MOST_PEERS; r++)
             if (r < ranks) part[r] = from[r][i];

@@ -1,23 +1,27 @@
-// Matrix products with a fused epilogue: bias and activation, an activation's derivative, or the plain SGD update.
+// Matrix products with a fused epilogue: bias and activation, an activation's derivative, or the plain SGD
+// update.
 //
-// All three products of a layer are C[m, n] = A[m, k] B[k, n], where A or B may be stored transposed: strides express that,
-// so no transpose is made. Four algorithms, by shape:
-//  - `tiled`: a block computes a square tile of C from shared memory, a thread 4x4 (or 2x2) of it in registers, while the
-//    next slices of A and B are loaded from global memory. Only in stand-alone kernels.
-//  - `slim_rows`: up to 16 columns and a long k: a warp owns a row of C and each lane a part of k, so A is read once.
+// All three products of a layer are C[m, n] = A[m, k] B[k, n], where A or B may be stored transposed. Strides
+// express that, so nothing is transposed in memory. There are four algorithms, chosen by shape:
+//  - `tiled`: a block computes a square tile of C from shared memory, each thread 4x4 (or 2x2) elements in
+//    registers, while the next slices of A and B are loaded from global memory. Only in stand-alone kernels.
+//  - `slim_rows`: up to 16 columns and a long k: a warp owns a row of C and each lane a part of k, so A is
+//    read once.
 //  - `slim_columns`: A transposed and m or n up to 16: threads run along the wide side, warps share k.
-//  - `direct`: everything else, and everything in `interpret` and `interpret_grid`: a thread computes 4x4 elements or one straight
-//    from the operands, or several lanes share one element's k if there are few elements.
+//  - `direct`: everything else, and everything in `interpret` and `interpret_grid`: a thread computes 4x4
+//    elements, or one, straight from the operands; if there are few elements, several lanes share the terms
+//    of one.
 // A thread that sums an element alone uses fused multiply-adds in the order of k.
 
 // ---------------------------------------------------------------------------------------------------------- product
 
-// A product and its epilogue. A[i, p] lies at a[i * a_row + p * a_step], B[p, j] at b[p * b_step + j * b_column].
+// A product and its epilogue. A[i, p] is at a[i * a_row + p * a_step],
+// B[p, j] at b[p * b_step + j * b_column].
 struct Product {
     const float *a, *b;
     int m, k, n, flags;
     int a_row, a_step, b_step, b_column;
-    // The epilogue, in this order; a null pointer omits its part.
+    // The epilogue, in this order; a null pointer skips its part.
     const float* bias;    // [n], added
     float* pre;           // [m, n], kept before the activation
     const float* saved;   // [m, n], saved by the activation whose derivative is multiplied; if null, the activation is applied
@@ -67,8 +71,8 @@ __device__ __forceinline__ Product weight_gradient_product(const Op& op, float* 
 }
 
 // Finishes R x R elements that a thread holds in registers: (i0 + y * down, j0 + x * across). The loop is not
-// unrolled: registers cannot be indexed, so the elements move up one by one. The epilogue is then compiled once, not R x R
-// times, and no element has to live across a call.
+// unrolled, so that the epilogue is compiled once instead of R x R times. Registers cannot be indexed, so the
+// elements are shifted by one in each iteration instead.
 template <int R>
 __device__ __forceinline__ void finish_all(const Product& c, float (&sum)[R][R], int i0, int down, int j0, int across) {
 #pragma unroll 1
@@ -85,8 +89,9 @@ __device__ __forceinline__ void finish_all(const Product& c, float (&sum)[R][R],
 const int DEPTH = 16;        // of k per slice
 const int TILE_THREADS = 256;
 
-// One slice of an operand into registers: EDGE elements along its side of C, DEPTH along k. `ALONG_K`: stored rows run
-// along k. Consecutive threads read consecutive addresses. Zeros outside the matrix.
+// Loads one slice of an operand into registers: EDGE elements along its side of C, DEPTH along k. `ALONG_K`:
+// stored rows run along k. Consecutive threads read consecutive addresses. Elements outside the matrix are
+// zeros.
 template <int EDGE, bool ALONG_K>
 __device__ __forceinline__ void fetch(const float* from, int side, int k, int side0, int k0, int flags,
                                       float (&into)[EDGE / 16]) {
@@ -108,8 +113,8 @@ __device__ __forceinline__ void store(float (*to)[EDGE + 4], const float (&from)
     }
 }
 
-// Blocks own every gridDim-th tile of EDGE x EDGE; thread (y, x) of 16 x 16 owns EDGE/16 squared elements from
-// (y, x) * EDGE/16 of the tile on. TA: A is stored [k, m]; TB: B is stored [n, k].
+// Blocks own every gridDim-th tile of EDGE x EDGE. Thread (y, x) of 16 x 16 owns a square of EDGE/16 elements
+// per side that starts at (y, x) * EDGE/16 within the tile. TA: A is stored [k, m]; TB: B is stored [n, k].
 template <int EDGE, bool TA, bool TB>
 __device__ __forceinline__ void tiled(const Product& c) {
     const int R = EDGE / 16;
@@ -158,8 +163,8 @@ __device__ __forceinline__ void tiled(const Product& c) {
 
 const int SLIM = 16;
 
-// n <= SLIM. A warp owns every warps-th row; lane l owns k = l, l + 32, ...; sums join by shuffles, lane j finishes
-// column j.
+// n <= SLIM. A warp owns every warps-th row; lane l owns k = l, l + 32, ...; shuffles add up the parts, and
+// lane j finishes column j.
 __device__ __forceinline__ void slim_rows(const Product& c, Launch s) {
     int lane = lane_of(s.thread), warps = s.threads / 32;
     for (int i = s.thread / 32; i < c.m; i += warps) {
@@ -181,8 +186,9 @@ __device__ __forceinline__ void slim_rows(const Product& c, Launch s) {
     }
 }
 
-// A transposed, m or n <= SLIM: C is wide^T slim or its transpose. A block owns strips of 32 along the wide side;
-// lane = position in the strip, and warp w of 8 owns k = w, w + 8, ...; the eight sums are joined in order.
+// A transposed, m or n <= SLIM: C is wide^T slim or its transpose. A block owns strips of 32 along the wide
+// side; lane = position in the strip, and warp w of 8 owns k = w, w + 8, ...; the eight sums are added in
+// order.
 __device__ __forceinline__ void slim_columns(const Product& c) {
     __shared__ float sums[8][SLIM][32];
     bool upright = c.n <= SLIM;   // the wide side is m
@@ -213,9 +219,9 @@ __device__ __forceinline__ void slim_columns(const Product& c) {
 
 // ----------------------------------------------------------------------------------------------------------- direct
 
-// 4 x 4 elements per thread: rows i, i + m/4, ... and columns j, j + n/4, ... (rounded up), so that neighbours read
-// neighbouring addresses. With B transposed the lanes of a warp begin at different k to avoid
-// conflicts on one bank of shared memory.
+// 4 x 4 elements per thread: rows i, i + m/4, ... and columns j, j + n/4, ... (rounded up), so that
+// neighbouring threads read neighbouring addresses. If B is transposed, the lanes of a warp start at
+// different k to avoid conflicts on one bank of shared memory.
 template <class S>
 __device__ __forceinline__ void direct_squares(const Product& c, S s) {
     const int R = 4;
@@ -224,7 +230,7 @@ __device__ __forceinline__ void direct_squares(const Product& c, S s) {
     for (u64 t = s.thread; t < squares; t += s.threads) {
         int i0 = (int)(t / across), j0 = (int)(t % across);
         float sum[R][R] = {};
-        const float *a[R], *b[R];   // rows and columns past the end read the first and are not stored
+        const float *a[R], *b[R];   // past the end: reads the first, is not stored
 #pragma unroll
         for (int q = 0; q < R; q++) {
             int i = i0 + q * down, j = j0 + q * across;
@@ -247,8 +253,8 @@ __device__ __forceinline__ void direct_squares(const Product& c, S s) {
     }
 }
 
-// `lanes` consecutive lanes share an element, depending on spare threads and k: lane l has k = l, l + lanes, ... Whole warps
-// stay in the loop for the shuffles.
+// `lanes` consecutive lanes share an element, if there are threads to spare and k is long: lane l has k = l,
+// l + lanes, ... Whole warps stay in the loop for the shuffles.
 template <class S>
 __device__ __forceinline__ void direct_shared(const Product& c, S s) {
     u64 elements = (u64)c.m * c.n;
@@ -267,7 +273,7 @@ __device__ __forceinline__ void direct_shared(const Product& c, S s) {
     }
 }
 
-// All three products of programs: one function for three kinds, so an interpreter contains it once.
+// All three products: one function for three kinds, so that an interpreter contains the code only once.
 template <class S>
 __device__ void product_op(const Op& op, float* arena, const Run& run, S s) {
     Product c = op.kind == OP_LINEAR           ? linear_product(op, arena)

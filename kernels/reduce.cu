@@ -1,7 +1,7 @@
 // Reduces a buffer into one cell (norms and means), in double precision and a fixed order.
 //
-// The order is that of the scope's `sum`: strided sums of threads, shuffles of warps, warps of a block, blocks in order.
-// No float is added atomically, so equal launches give equal bits.
+// The order is that of the scope's `sum`: each thread's strided sum, then shuffles within warps, the warps of
+// a block, and the blocks in order. No float is added atomically, so equal launches give equal bits.
 
 // Reads n, flags. Places: of, cell. A thread owns every threads-th element.
 template <class S>

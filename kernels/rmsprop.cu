@@ -7,7 +7,7 @@ struct Rmsprop {
     int states;
     static const int MOST = 3;
 
-    // States: the mean square; then the momentum and the mean gradient, each where there is one.
+    // State: the mean square; then, if used, the momentum and the mean gradient.
     __device__ __forceinline__ void operator()(float& w, float g, float& square, float& a, float& b) const {
         g += decay * w;
         square = square * alpha + rest * (g * g);
@@ -25,7 +25,7 @@ struct Rmsprop {
     }
 };
 
-// f: weight_decay, alpha, 1 - alpha, eps, whether it is centered.
+// Values f: weight_decay, alpha, 1 - alpha, eps, whether it is centered.
 template <class S>
 __device__ __forceinline__ void rmsprop_op(const Op& op, float* arena, const Run& run, S s) {
     bool momentum = (op.flags & FLAG_MOMENTUM) != 0, centered = op.f[4] != 0.0f;

@@ -17,7 +17,7 @@ struct Sgd {
     }
 };
 
-// f: weight_decay.
+// Values f: weight_decay.
 template <class S>
 __device__ __forceinline__ void sgd_op(const Op& op, float* arena, const Run& run, S s) {
     bool nesterov = (op.flags & FLAG_NESTEROV) != 0;

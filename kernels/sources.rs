@@ -31,8 +31,8 @@ pub fn joined() -> String {
     SOURCES.iter().map(|(name, text)| format!("#line 1 \"{name}\"\n{text}\n")).collect()
 }
 
-/// Their functions, for a source with kernels of its own. A kernel ends with its first line, or where a line begins with a
-/// brace.
+/// Their functions, for a source with kernels of its own. A kernel ends with its first line, or where a line
+/// begins with a brace.
 pub fn functions() -> String {
     let mut text = String::new();
     let mut in_kernel = false;

@@ -1,15 +1,16 @@
-// Pieces of a compiled step: what crates/engine/src/program/step_source.rs puts together for one trial.
+// Building blocks of a compiled step, which crates/engine/src/program/step_source.rs generates for one trial.
 //
-// Interpreters read sizes from records. Here a size is a template's parameter or the field of a constant record, so that
-// loops unroll, divisions vanish and tiles live in registers. One block holds the trial in shared memory. Between two
-// barriers stand pieces that do not touch each other's numbers, each at a warp of its own (`piece`).
+// Interpreters read sizes from records. Here a size is a template parameter or a field of a constant record,
+// so that loops are unrolled, divisions disappear and tiles stay in registers. One block keeps the trial in
+// shared memory. The pieces between two barriers do not touch each other's elements, and each starts at its
+// own warp (`piece`).
 
-// The block's threads, counted from a piece's first warp.
+// The block's threads, numbered from a piece's first warp on.
 __device__ __forceinline__ Solo piece(unsigned first, unsigned threads) {
     return Solo(threadIdx.x >= first ? threadIdx.x - first : threadIdx.x + threads - first, threads);
 }
 
-// N numbers that follow each other, by as few loads as their alignment allows.
+// Loads N consecutive elements with as few instructions as their alignment allows.
 template <int N, bool ALIGNED>
 __device__ __forceinline__ void load(float (&to)[N], const float* from) {
     if (ALIGNED && N % 4 == 0) {
@@ -30,8 +31,9 @@ __device__ __forceinline__ void load(float (&to)[N], const float* from) {
     }
 }
 
-// A lane has COUNT sums, of which LANES lanes, APART from each other, have a part each. Each exchange halves what a lane still
-// has. Returns the number of the first element that is this lane's in the end; fewer elements than lanes are several lanes'.
+// Adds up COUNT sums, each of which is spread over LANES lanes that lie APART from each other. Each exchange
+// halves the number of sums that a lane holds. Returns the index of the first element that belongs to this
+// lane at the end. If there are fewer elements than lanes, several lanes get the same element.
 template <int COUNT, int LANES, int APART, int N>
 __device__ __forceinline__ int share_out(float (&own)[N]) {
     if constexpr (LANES == 1) {
@@ -49,11 +51,11 @@ __device__ __forceinline__ int share_out(float (&own)[N]) {
     }
 }
 
-// How an operand lies: its numbers along k follow each other, those along its side of C do, or all of it is ones.
+// How an operand is stored: contiguous along k, contiguous along its side of C, or all ones (not stored).
 enum Side { ALONG_K, ALONG_SIDE, ONES };
 
-// DEPTH steps of k by TILE numbers of a side of C, of which there are SIZE, from (k0, side0) on. What lies beyond the side
-// is read from its last row, and nobody stores what comes of it.
+// Loads DEPTH steps of k for TILE rows of a side of C (of SIZE rows), starting at (k0, side0). Past the
+// side's end it reads the last row again; nothing computed from that is stored.
 template <int K, int SIZE, int DEPTH, int TILE, Side SIDE>
 __device__ __forceinline__ void operands(float (&to)[DEPTH][TILE], const float* from, int k0, int side0, int flags) {
     if (SIDE == ALONG_SIDE) {
@@ -83,9 +85,10 @@ __device__ __forceinline__ void operands(float (&to)[DEPTH][TILE], const float* 
         for (int q = 0; q < TILE; q++) to[p][q] = operand(to[p][q], flags);
 }
 
-// C[M, N] = A B, with A [M, K] and B [K, N]: finish(i, j, sum) once for each element. A thread owns tiles of TM x TN and every
-// LANES-th group of DEPTH terms; the LANES lanes of a tile lie 32 / LANES apart, so that neighbours read neighbouring numbers.
-// Where B lies along k, neighbours begin at different groups, or they would meet at one bank of shared memory.
+// C[M, N] = A B, with A [M, K] and B [K, N]; calls finish(i, j, sum) once per element. A thread owns tiles of
+// TM x TN and every LANES-th group of DEPTH terms. The LANES lanes of a tile lie 32 / LANES apart, so that
+// neighbours read neighbouring elements. If B is contiguous along k, neighbours start at different groups, to
+// avoid conflicts on one bank of shared memory.
 template <int M, int N, int K, int TM, int TN, int LANES, int DEPTH, Side A, Side B, class Finish>
 __device__ __forceinline__ void product_tiles(const float* a, const float* b, int flags, Solo s, Finish finish) {
     const int DOWN = (M + TM - 1) / TM, ACROSS = (N + TN - 1) / TN, BESIDE = 32 / LANES;
@@ -122,7 +125,8 @@ __device__ __forceinline__ void product_tiles(const float* a, const float* b, in
     }
 }
 
-// One parameter's update by its gradient, as soon as that is known; `n`: from a state to the next.
+// Updates one parameter as soon as its gradient is known. `n`: the distance from one of its state numbers to
+// the next.
 template <class Rule>
 __device__ __forceinline__ void learn(const Rule& rule, float* w, float* state, unsigned n, float gradient) {
     float of[3] = {};
@@ -137,7 +141,8 @@ __device__ __forceinline__ void learn(const Rule& rule, float* w, float* state, 
 
 // ------------------------------------------------------------------------------------------------------ rows ahead
 
-// Copies N numbers to shared memory, in the background where the GPU can: they are there behind `copied` and a barrier.
+// Copies N elements to shared memory, asynchronously if the GPU can. They have arrived after `copied` and a
+// barrier.
 template <int N>
 __device__ __forceinline__ void copy_ahead(float* to, const float* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -157,7 +162,8 @@ __device__ __forceinline__ void copied() {
 #endif
 }
 
-// ROWS rows of WIDTH numbers, N at a time if they are aligned: row i of the batch has the number rows[i] in `from`.
+// Copies ROWS rows of WIDTH elements, N at a time if they are aligned; row i of the batch is row rows[i] of
+// `from`.
 template <int ROWS, int WIDTH, int N>
 __device__ __forceinline__ void rows_ahead(float* to, const float* from, const u32* rows, Solo s) {
     if (N > 1 && (u64)from % (4 * N)) return rows_ahead<ROWS, WIDTH, 1>(to, from, rows, s);
@@ -169,9 +175,10 @@ __device__ __forceinline__ void rows_ahead(float* to, const float* from, const u
 
 // -------------------------------------------------------------------------------------------------------- the steps
 //
-// P, which the host generates, has the sizes; `step`, the pieces of a step with barriers between them; and where it fetches
-// rows ahead (AHEAD), `numbers`, the numbers of a step's rows, and `fetch`, which copies them. Then the batch and the one
-// after it have a place each, X and Y, and every step finds its own under way since the step before.
+// The host generates P. It has the sizes, and `step`, the pieces of a step with barriers between them. If it
+// fetches rows ahead (AHEAD), it also has `numbers`, which gives the row indices of a step, and `fetch`,
+// which copies those rows. X and Y then have two buffers each, for the current batch and the next one: a
+// step's rows have been on their way since the step before.
 
 template <class P>
 __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps) {
@@ -180,7 +187,7 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
     __shared__ double sums[2 * SUMS];
     __shared__ u64 non_finite;
     __shared__ u32 rows[2][P::AHEAD ? P::ROWS : 1];
-    const unsigned EACH = (P::ROWS + P::THREADS - 1) / P::THREADS;   // numbers of rows of a thread
+    const unsigned EACH = (P::ROWS + P::THREADS - 1) / P::THREADS;   // row indices per thread
     float* own = (float*)dyn_smem;
     Run at = *run;
     const Hyper* table = at.hyper ? at.hyper + at.index : 0;
@@ -220,7 +227,7 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
             }
         }
         P::step(own, at, now);
-        if (P::AHEAD && step + 2 < steps) {   // this step's numbers were read in the step before
+        if (P::AHEAD && step + 2 < steps) {   // this step's indices were read in the step before
 #pragma unroll
             for (unsigned k = 0; k < EACH; k++)
                 if (threadIdx.x + k * P::THREADS < P::ROWS) rows[now][threadIdx.x + k * P::THREADS] = later[k];
@@ -228,7 +235,7 @@ __device__ __forceinline__ void compiled_steps(float* arena, Run* run, int steps
         copied();
         next_step(at, P::BATCH, P::ROWS);
         at.index = 0, hyper = next;   // a table of one row
-        __syncthreads();   // the step is done
+        __syncthreads();   // the step is complete
     }
     for (int i = threadIdx.x; i < P::ELEMENTS; i += P::THREADS) arena[i] = own[i];
     for (int i = threadIdx.x; i < 2 * SUMS; i += P::THREADS) sums_home[i] = sums[i];

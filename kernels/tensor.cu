@@ -12,8 +12,8 @@ extern "C" __global__ void tensor_copy(const float* x, float* y, u64 n) {
     for (u64 i = s.thread; i < n; i += s.threads) y[i] = x[i];
 }
 
-// SplitMix64's finalizer over an element's bits and index, as in device::digest: equal memory has equal digests, and
-// permuted elements have different ones.
+// SplitMix64's finalizer over an element's bits and index, as in device::digest: equal memory has equal
+// digests, and permuted elements have (almost surely) different ones.
 __device__ __forceinline__ u64 mixed(u32 bits, u64 place) {
     u64 z = bits ^ ((place + 1) * 0x9E3779B97F4A7C15ull);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -21,8 +21,8 @@ __device__ __forceinline__ u64 mixed(u32 bits, u64 place) {
     return z ^ (z >> 31);
 }
 
-// out += the wrapping sum of all hashes: integers, so the order of atomics does not matter. A thread owns every threads-th
-// element.
+// out += the wrapping sum of all hashes: integers, so the order of atomics does not matter. A thread owns
+// every threads-th element.
 extern "C" __global__ void digest(const float* x, u64 n, u64* out) {
     Launch s;
     u64 own = 0;

@@ -1,11 +1,12 @@
 // The optimizer's step: one launch over the flat buffers of all parameters, four elements at a time.
 //
-// The rules are PyTorch's in its order of operations (torch.optim); each is a type with `states`, the numbers of state per
-// parameter, `MOST` of them at most, and a call for one parameter: weight, gradient, states. What changes from step to step is read from the run's
-// table, so that a captured graph needs no change.
+// The rules follow PyTorch's order of operations (torch.optim). Each is a type with `states`, the number of
+// state values per parameter (at most `MOST`), and a call operator that updates one parameter, given weight,
+// gradient and states. What changes from step to step is read from the run's table, so that a captured graph
+// needs no change.
 
-// Reads n, flags, f. Places: values, gradients, state (all first states, then all second ones, and so on).
-// A thread owns every threads-th quad, then every threads-th number of what is left.
+// Reads n, flags, f. Places: values, gradients, state (the first value of all parameters, then the second,
+// and so on). A thread owns every threads-th quad, then every threads-th of the remaining elements.
 template <class Rule, class S>
 __device__ __forceinline__ void update(const Rule& rule, const Op& op, float* arena, S s) {
     unsigned n = op.n;

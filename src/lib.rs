@@ -1,44 +1,43 @@
 //! `runner`: a declarative experiment runner.
 //!
-//! One idea carries the code: **an experiment is compiled to a program; devices run programs; everything they do is
-//! recorded.**
+//! **An experiment is compiled to a program; devices run programs; everything they do is recorded.**
 //!
 //! ```text
 //! spec  ->  plan  ->  programs  ->  device  ->  record  ->  report
 //! what      what      what each     runs them,  what is     what it
 //! the user  will      kind of step  counts      kept        meant
-//! wrote     happen    does
+//! wrote     happen    does          copies
 //! ```
 //!
-//! A layer uses only those that stand above it in this list; `tests/it/architecture.rs` holds the rule.
+//! A layer uses only the layers above it in this list; `tests/it/architecture.rs` checks that.
 //!
-//! Layers are in six crates, which are compiled as their speed asks: [`vector`] (what one core does with numbers),
-//! `runner_base` (the first three), `runner_spec`, `runner_engine` (from [`collective`] to [`train`]), `runner_session` (from
-//! `lab` to `run`), and this one.
+//! There are six crates, each compiled with the optimization level that its speed needs: [`vector`]
+//! (arithmetic on one core), `runner_base` (the first three layers), `runner_spec`, `runner_engine` (from
+//! [`collective`] to [`train`]), `runner_session` (from `lab` to `run`), and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |
-//! | [`units`] | numbers as a person reads them: times, bytes, counts, rates |
-//! | [`host`] | what the host tells of itself: processor, caches, memory |
-//! | [`random`] | streams of random numbers, one per purpose, all from the seed |
-//! | [`spec`] | what the user wrote: TOML with places, strict, every problem at once, overrides, JSON Schema |
-//! | [`collective`] | what several devices do together: sums in rank order, barriers that a failing rank poisons |
+//! | [`units`] | numbers formatted for people: times, bytes, counts, rates |
+//! | [`host`] | facts about the host: processor, caches, memory |
+//! | [`random`] | random streams, one per purpose, all from the seed |
+//! | [`spec`] | what the user wrote: TOML with locations, strict, every problem at once, overrides, JSON Schema |
+//! | [`collective`] | what several devices do together: sums in rank order, barriers, abort when a rank fails |
 //! | [`op`] | the instructions of a step, one file each: shapes, cost, reference, lowering, CPU tasks, GPU record |
 //! | [`program`] | a training step as data: layers, loss and optimizer lowered to ops over planned buffers |
 //! | [`plan`] | what will happen: devices and engine chosen, shapes inferred, programs lowered, bytes and FLOPs counted |
-//! | [`device`] | memory, copies, running a program; the ledger that counts every transfer and every wait |
-//! | [`data`] | sources (synthetic, csv, idx, npy) and the order of rows |
-//! | `event` | all that the outside may learn about a run |
-//! | [`train`] | the loop: blocks of steps, validation, stopping; it formats nothing |
+//! | [`device`] | memory, copies, running a program; the ledger that counts every copy and every wait |
+//! | [`data`] | sources of rows (synthetic, csv, parquet, idx, npy), their order and splits |
+//! | `event` | everything that a run reports to the outside |
+//! | [`train`] | the training loop: blocks of steps, validation, stopping; it formats nothing |
 //! | `lab` | experiments on the machine itself: products, copies, a tour of tensors |
-//! | [`record`] | events into a run folder: one sink per file |
+//! | [`record`] | writes events to the run folder: one sink per file |
 //! | `run` | a session: trials prepared, executed, recorded; one run or a sweep, for every kind |
-//! | [`report`] | run folders into tables and comparisons |
-//! | `predict` | a run's model on new rows: predictions, and metrics where they are labelled |
-//! | `slurm` | a cluster's Slurm, by its own commands: job arrays submitted, looked at, ended |
+//! | [`report`] | run folders to tables, comparisons and pages |
+//! | `predict` | applies a run's model to new rows: predictions, metrics if they are labelled, ONNX export |
+//! | `slurm` | a Slurm cluster, through Slurm's own commands: submits, watches and ends job arrays |
 //! | [`cli`] | the command line: arguments, commands, printing |
 
-// Tests may be tables.
+// A long function is fine in a test that is a table of cases.
 #![cfg_attr(test, allow(clippy::too_many_lines))]
 
 pub mod cli;

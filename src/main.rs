@@ -1,4 +1,4 @@
-//! The edge: parse, run, print, exit code.
+//! Entry point: passes the arguments to the command line and exits with its code.
 
 use std::time::Instant;
 

@@ -1,8 +1,9 @@
-"""The jobs that are timed on a GPU, and their rows as .npy files that every contender reads. Needs nothing but Python.
+"""The jobs that are timed on a GPU, and their data as .npy files that every contender reads. Needs only
+Python.
 
     python jobs.py FOLDER        writes the files that are not there yet
 
-Features are float32 in 0..1, labels are drawn at random: what is timed does not depend on what is learned."""
+Features are float32 in 0..1 and labels are random, because the time does not depend on what is learned."""
 
 import array
 import random
@@ -15,12 +16,12 @@ from pathlib import Path
 class Job:
     name: str
     title: str
-    widths: tuple  # of the layers, the input first; ReLU between them
+    widths: tuple  # of the layers, beginning with the input; ReLU between them
     optimizer: str  # "sgd" or "adam"
     lr: float
     batch: int
     rows: int
-    epochs: int  # of ours
+    epochs: int  # of our program
     rival_steps: int  # of a rival, after its warm-up
     precisions: tuple = ("f32",)
 
@@ -30,7 +31,8 @@ class Job:
 
     @property
     def flops_per_step(self):
-        """Of the products: forward, gradient of the weights, gradient of the inputs but the first."""
+        """FLOPs of the products: forward, gradient of the weights, and gradient of the inputs except the
+        first layer's."""
         products = [a * b for a, b in zip(self.widths, self.widths[1:])]
         return 2 * self.batch * (3 * sum(products) - products[0])
 
@@ -74,7 +76,7 @@ def make(job, folder):
     if x.exists() and y.exists():
         return
     rng = random.Random(20)
-    # A byte has few values, but a table turns it into a float at the speed of memory.
+    # A byte has few values, so a table converts it to float at memory speed.
     table = [byte / 255 for byte in range(256)]
     rows = (array.array("f", map(table.__getitem__, rng.randbytes(job.widths[0]))) for _ in range(job.rows))
     write(x, "<f4", (job.rows, job.widths[0]), rows)

@@ -1,4 +1,5 @@
-"""Linear regression as a whole process, as people write it: 10 epochs with validation, every step's loss kept."""
+"""Linear regression in PyTorch as people write it, timed as a whole process: 10 epochs with validation,
+recording every step's loss."""
 
 import sys
 

@@ -1,10 +1,10 @@
-"""PyTorch on a GPU: eager, one step captured as a CUDA graph, torch.compile, and the products of a step alone. Rows are
-on the device and indexed there; the loss of every step is kept on the device and moved once, which is the fastest that
-PyTorch's users do. One line of JSON for each variant.
+"""PyTorch on a GPU: eager, one step captured as a CUDA graph, torch.compile, and only the products of a step.
+Rows are on the device and are indexed there; every step's loss stays on the device and is copied once, which
+is the fastest way that PyTorch's users have. Prints one line of JSON per variant.
 
     python torch_fit.py JOB --data FOLDER --precision f32 --variants eager,graph,compile,products
 
-With --device cpu it runs where there is no GPU, to see that it works; `graph` is then left out."""
+With --device cpu it runs without a GPU, only to test this script; `graph` is then left out."""
 
 import argparse
 import ast
@@ -54,7 +54,8 @@ class Fit:
         return loss.detach()
 
     def batches(self, steps):
-        """Shuffled anew each epoch; whole batches only, since a graph has one shape."""
+        """Batches of indexes, shuffled anew each epoch. Only whole batches, since a graph has a fixed
+        shape."""
         whole = len(self.x) // self.job.batch * self.job.batch
         while steps > 0:
             order = torch.randperm(len(self.x), device=self.device)[:whole]
@@ -110,7 +111,7 @@ def graph(fit, steps):
 
 
 def products(fit, steps):
-    """The matrix products of a step and nothing else, by the vendor's library."""
+    """Only the matrix products of a step, computed by the vendor's library."""
     kind = torch.bfloat16 if fit.bf16 else torch.float32
     new = lambda *shape: torch.randn(*shape, device=fit.device, dtype=kind)
     pairs = []
@@ -149,7 +150,7 @@ def main():
         try:
             fit = Fit(job, args.data, args.precision, args.device)
             row |= VARIANTS[variant](fit, args.steps or job.rival_steps)
-        except Exception as fault:  # one variant that fails is no reason to lose the others
+        except Exception as fault:  # a variant that fails must not stop the others
             row["error"] = f"{type(fault).__name__}: {fault}"[:500]
         print(json.dumps(row), flush=True)
 

@@ -1,4 +1,5 @@
-"""The rivals in Rust (the crate in rust/): whether they are built, how a job is told to them, how many threads they get."""
+"""The rivals in Rust (the crate in rust/): whether they are built, how they get a job, and how many threads
+they use."""
 
 import os
 import shutil
@@ -11,7 +12,8 @@ BUILD = "cargo build --release --manifest-path benches/peers/rust/Cargo.toml"
 
 
 def ready(programs):
-    """Those that can run, as their sources are now. Says how to build them where they never were: it takes minutes."""
+    """The rivals that can run, built from the current sources. If they were never built, prints how to; it
+    takes minutes."""
     there = {name for name in programs if (PROGRAMS / name).is_file()}
     if there and shutil.which("cargo"):
         command = ["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", FOLDER / "Cargo.toml"]
@@ -39,11 +41,12 @@ def command(program, work, threads):
 
 
 def counts_of_threads():
-    """What is tried: one, and one for each core that this process may use."""
+    """The thread counts to try: one, and the number of cores that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return sorted({1, cores})
 
 
 def quicker(rates):
-    """Of {threads: steps per second} the number of threads with the highest rate; one where nothing was measured."""
+    """The number of threads with the highest rate in {threads: steps per second}; 1 if nothing was
+    measured."""
     return max(rates, key=rates.get, default=1)

@@ -1,4 +1,4 @@
-"""Who runs: this program and its rivals, each as the command of one process."""
+"""The contenders: this program and its rivals, each as the command of one process."""
 
 import csv
 import json
@@ -17,14 +17,14 @@ RECORDED = json.loads((HERE / "recorded.json").read_text())
 @dataclass(frozen=True)
 class Rival:
     name: str
-    script: str = ""  # in Python; or else
-    program: str = ""  # in Rust, by its name in rust/src/bin
+    script: str = ""  # file name, if it is in Python
+    program: str = ""  # name in rust/src/bin, if it is in Rust
     variant: str = ""
-    modules: tuple = ()  # what Python must have
-    install: str = ""  # what pip is told where it has not
+    modules: tuple = ()  # Python modules that it needs
+    install: str = ""  # pip arguments that install them
     jobs: str = EVERY
-    optional: bool = False  # measured only where named by --with
-    uncounted: str = ""  # jobs in which no bar is held against it,
+    optional: bool = False  # measured only if named by --with
+    uncounted: str = ""  # jobs in which it does not count for the bars,
     why: str = ""  # and the reason
 
 
@@ -58,8 +58,8 @@ def counts(rival, job):
 
 
 def measure_rival(measure, python, rival, work, data, epochs, warm_up=1, threads=1):
-    """One process: a line of JSON about its loop, and what the driver saw of it from outside. Python's libraries choose
-    their threads themselves."""
+    """Runs one process; returns its line of JSON about its loop, plus what was measured from outside.
+    Python's libraries choose their thread counts themselves."""
     with tempfile.TemporaryDirectory() as folder:
         if rival.program:
             command = compiled.command(rival.program, work, threads)
@@ -75,7 +75,8 @@ def measure_rival(measure, python, rival, work, data, epochs, warm_up=1, threads
 
 
 def measure_ours(measure, binary, work, data, epochs, spec=None, options=()):
-    """One run: its summary.csv, the mean loss of its last epoch, and what the driver saw of it from outside."""
+    """Runs the program; returns its summary.csv, the mean loss of its last epoch, and what was measured from
+    outside."""
     spec = spec or HERE / f"{work.name}.toml"
     folder = Path(tempfile.mkdtemp())
     try:

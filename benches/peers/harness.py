@@ -1,4 +1,5 @@
-"""What all rivals share: arguments, an untimed fit first, the clock, the recorded losses, one line of JSON at the end."""
+"""What all rivals share: arguments, an untimed fit first, the clock, the recorded losses, one line of JSON at
+the end."""
 
 import argparse
 import csv
@@ -12,16 +13,17 @@ from workloads import WORKLOADS, load
 
 @dataclass
 class Trained:
-    """What a fit leaves behind."""
+    """The results of a fit."""
 
-    losses: list  # one for each step, as floats of the host
-    validation: list = field(default_factory=list)  # one for each epoch, where the job validates
+    losses: list  # one per step, as Python floats
+    validation: list = field(default_factory=list)  # one per epoch, if the job validates
     validation_s: float = 0.0
-    loop_s: float = None  # the loop alone, where the library tells; else the whole fit counts
+    loop_s: float = None  # the loop alone, if the library reports it; otherwise the whole fit counts
 
 
 def run(rival, versions, variants=("",)):
-    """`rival(work, data, variant)` prepares; its `train(epochs)` trains from fresh parameters."""
+    """The main function of a rival. `rival(work, data, variant)` prepares; its `train(epochs)` trains from
+    fresh parameters."""
     parser = argparse.ArgumentParser()
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--data", type=Path, required=True)

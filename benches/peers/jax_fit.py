@@ -1,5 +1,5 @@
-"""JAX with optax. Variant `scan`: an epoch, shuffle and gather included, is one jitted lax.scan. Variant `step`: one
-jitted step, fed with numpy batches."""
+"""JAX with optax. Variant `scan`: an epoch, shuffle and gather included, is one jitted lax.scan. Variant
+`step`: one jitted step, fed with numpy batches."""
 
 import time
 
@@ -12,7 +12,7 @@ from harness import Trained, run
 
 
 def parameters(key, widths):
-    """As torch's Linear: uniform in ±1/sqrt(inputs)."""
+    """Initial parameters as in PyTorch's Linear: uniform in ±1/sqrt(inputs)."""
     layers = []
     for inputs, outputs in zip(widths, widths[1:]):
         key, weight, bias = jax.random.split(key, 3)

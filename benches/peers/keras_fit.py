@@ -1,5 +1,5 @@
-"""Keras: model.fit with verbose=0, on the backend that KERAS_BACKEND names. A callback is handed the epoch's running
-mean; a step's own loss is taken from two successive ones."""
+"""Keras: model.fit with verbose=0, on the backend that KERAS_BACKEND names. Callbacks only get the epoch's
+running mean; a step's own loss is computed from two successive means."""
 
 import time
 

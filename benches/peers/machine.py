@@ -1,4 +1,4 @@
-"""The machine, and one process at a time upon it."""
+"""Describes the machine, and runs and measures one process at a time."""
 
 import os
 import platform
@@ -26,7 +26,8 @@ def slug():
 
 
 class Others:
-    """How many cores others kept busy since this was made: all of the machine's time less that of our own processes."""
+    """How many cores other processes kept busy since this was created: the machine's busy time minus that of
+    our processes."""
 
     def __init__(self):
         self.start = self.now()
@@ -57,8 +58,8 @@ ENVIRONMENT = {
 def measure(command, cwd=None, limit=600):
     """Runs a command to its end: seconds from start to end, bytes of memory at its peak, what it printed.
 
-    The peak is the operating system's; it counts the pages of this interpreter that the process shared with it until it
-    became another program, some 15 MB, which stands below every Python's."""
+    The peak is reported by the operating system. It includes the pages that the process shared with this
+    interpreter before exec, about 15 MB, which is less than any Python process needs."""
     command = [str(word) for word in command]
     env = {k: v for k, v in {**os.environ, **ENVIRONMENT}.items() if k not in ENVIRONMENT or v or k.startswith("CUDA")}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -1,5 +1,5 @@
-"""scikit-learn. SGDRegressor updates row by row, so its rate is rows per second over the batch: shown, and not counted.
-MLPClassifier updates by batches and keeps one loss per epoch."""
+"""scikit-learn. SGDRegressor updates row by row, so its rate is rows per second divided by the batch size; it
+is shown but not counted. MLPClassifier updates by batches and records one loss per epoch."""
 
 import warnings
 
@@ -20,7 +20,8 @@ class Sklearn:
     def train(self, epochs):
         work = self.work
         if work.loss == "mse":
-            # Its loss is half the square, and a batch of its steps is to add up to one of the others'.
+            # Its loss is half the squared error, and the steps on single rows of a batch must add up to one
+            # step of the others.
             rate = 2 * work.lr / work.batch
             model = SGDRegressor(penalty=None, learning_rate="constant", eta0=rate, max_iter=epochs, tol=None)
             model.fit(self.x, self.y.ravel())

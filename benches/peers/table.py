@@ -1,19 +1,19 @@
-"""Measurements into the table, with ratios and bars."""
+"""Turns measurements into the table, with ratios and required ratios (bars)."""
 
 from statistics import median
 
 from contenders import EVERY, RECORDED, RIVALS, counts
 from workloads import WORKLOADS
 
-# What a measurement's line shows: the first of these that it has.
+# What a measurement's line shows: the first of these that exists.
 UNITS = (("steps_per_s", "steps/s"), ("ours_gflops", "GFLOP/s"), ("wall_s", "s"))
 
-# job: times PyTorch eager, times the best rival.
+# Per job: required speed relative to PyTorch eager, and to the best rival.
 BARS = {"W1": (250, 5), "W2": (None, 1.6), "W3": (None, 1.1), "W4": (None, 4), "W5": (50, 2.5)}
 
 PROCESS_S, PROCESS_RATIO, PRODUCT_SHARE = 0.025, 140, 0.9
 
-# More than this many cores busy with other things, and the figures are not to be trusted.
+# If other processes kept more than this many cores busy, the figures cannot be trusted.
 QUIET = 0.3
 
 
@@ -121,7 +121,7 @@ def process(m, names, facts):
 
 
 def counted(names):
-    """What the best rival is chosen from, in a sentence or two."""
+    """Explains which rivals the best one is chosen from."""
     text = "Rivals are libraries that one may train a job with in place of this program"
     rest = [r for r in RIVALS if r.name in names and r.uncounted]
     if not rest:

@@ -1,4 +1,5 @@
-"""Tests of the table and of who stands in it, without any rival: python3 -m unittest discover benches/peers"""
+"""Tests of the table and its contenders, without running a rival: python3 -m unittest discover
+benches/peers"""
 
 import contextlib
 import io

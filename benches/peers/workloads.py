@@ -1,9 +1,9 @@
-"""The five jobs, and their numbers as .npy files that every contender reads.
+"""The five jobs, and their data as .npy files that every contender reads.
 
     python workloads.py FOLDER        writes the files that are not there yet (needs numpy)
 
-All features are float32. Rows are shuffled anew each epoch, the last partial batch is kept, and the loss of every step
-is recorded. Imported without numpy by the driver, which needs the definitions alone.
+All features are float32. Rows are shuffled anew each epoch, the last partial batch is kept, and the loss of
+every step is recorded. The driver imports this without numpy, because it only needs the definitions.
 """
 
 import gzip
@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 class Workload:
     name: str
     title: str
-    widths: tuple  # of the layers, the input first; ReLU between them
+    widths: tuple  # of the layers, beginning with the input; ReLU between them
     loss: str  # "mse" or "cross_entropy"
     optimizer: str  # "sgd" or "adam"
     lr: float
     batch: int
     rows: int
-    epochs: tuple  # ours is measured at each; rivals at the last
+    epochs: tuple  # our program is measured at each, rivals at the last
     validates: bool = False  # after every epoch, over all validation rows
 
     def steps(self, epochs):
@@ -32,7 +32,8 @@ class Workload:
 
     @property
     def flops_per_step(self):
-        """Of the products: forward, gradient of the weights, gradient of the inputs but the first."""
+        """FLOPs of the products: forward, gradient of the weights, and gradient of the inputs except the
+        first layer's."""
         products = [a * b for a, b in zip(self.widths, self.widths[1:])]
         return 2 * self.batch * (3 * sum(products) - products[0])
 
@@ -48,7 +49,7 @@ WORKLOADS = {
     )
 }
 
-PARTS = ("x", "y", "xv", "yv")  # features and targets to train on, then those to validate on
+PARTS = ("x", "y", "xv", "yv")  # features and targets for training, then for validation
 
 
 def parts(work):
@@ -56,7 +57,8 @@ def parts(work):
 
 
 def load(work, folder):
-    """The arrays of a job: x, y (mse: float32 [rows, 1]; cross_entropy: int64 [rows]) and, where it validates, xv, yv."""
+    """The arrays of a job: x, y (mse: float32 [rows, 1]; cross_entropy: int64 [rows]) and, where it
+    validates, xv, yv."""
     import numpy as np
 
     return [np.load(Path(folder) / f"{work.name}_{part}.npy") for part in parts(work)]
@@ -77,14 +79,14 @@ def make(work):
             y = x @ weights.astype(np.float32) + np.float32(4.2) + 0.01 * rng.standard_normal(rows, dtype=np.float32)
             arrays += [x, y.astype(np.float32)[:, None]]
         return arrays
-    # Labels that a linear model can learn, features as small as pixels scaled to 0..1 are.
+    # Labels that a linear model can learn; features as small as pixels scaled to 0..1.
     teacher = rng.standard_normal((inputs, outputs), dtype=np.float32)
     x = 0.35 * rng.standard_normal((work.rows, inputs), dtype=np.float32)
     return [x.astype(np.float32), (x @ teacher).argmax(1).astype(np.int64)]
 
 
 def digits():
-    """The handwritten digits that stand with the experiments, in 0..1."""
+    """The handwritten digits in experiments/, scaled to 0..1."""
     import numpy as np
 
     def idx(name):

@@ -1,4 +1,4 @@
-//! The products of a training step, by the CPU's executor and by the `gemm` crate.
+//! The products of a training step, computed by the CPU's executor and by the `gemm` crate.
 
 use runner::{
     device::{
@@ -13,7 +13,7 @@ use runner::{
     vector::matmul::Kernel,
 };
 
-/// How the operands of a product lie in memory.
+/// How a product's operands are laid out in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `x w`: forward.
@@ -27,9 +27,9 @@ pub enum Form {
 /// One product, `[m, k] x [k, n]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Which of the three.
+    /// Which of the three products it is.
     pub form: Form,
-    /// Rows of the result, terms of a sum, columns of the result.
+    /// Rows of the result, terms of each sum, columns of the result.
     pub mkn: [usize; 3],
 }
 
@@ -55,8 +55,8 @@ pub fn of_step(batch: usize, widths: &[usize]) -> Vec<Shape> {
     shapes
 }
 
-/// A product with its operands, their numbers small and fixed: a program of this one instruction, as a step has it, and
-/// the same for others.
+/// A product with its operands, which are small fixed numbers: a program with this one instruction, as in a
+/// step, and plain slices for other libraries.
 pub struct Product {
     shape: Shape,
     executor: CpuExecutor,
@@ -86,7 +86,7 @@ impl Product {
         Self { shape, executor, left, right, out }
     }
 
-    /// What is multiplied.
+    /// The product's shape.
     #[allow(dead_code, reason = "one of the benches that share this module asks")]
     pub fn shape(&self) -> Shape {
         self.shape
@@ -109,7 +109,7 @@ impl Product {
         self.executor.run(&block, &mut meters).expect("a product");
     }
 
-    /// By the `gemm` crate.
+    /// Computes the product with the `gemm` crate.
     pub fn gemm(&mut self, threads: usize) {
         let [m, k, n] = self.shape.mkn.map(|d| d as isize);
         let (left_column, left_row) = if self.shape.form == Form::WeightGradient { (m, 1) } else { (1, k) };

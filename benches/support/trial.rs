@@ -17,7 +17,7 @@ use runner::{
     vector::matmul::Kernel,
 };
 
-/// Whatever goes wrong, in words.
+/// Any error.
 pub type Fault = Box<dyn Error>;
 
 /// A plan and its data.
@@ -64,7 +64,7 @@ impl Ready {
         initial_values(&spec.model.init, &programs.layout, spec.seed, None)
     }
 
-    /// A device with everything in place to run the first steps of an epoch again and again.
+    /// A device, ready to run the first steps of an epoch again and again.
     pub fn stepper(&self) -> Result<Stepper, Fault> {
         let layout = &self.trial.programs.layout;
         let mut device = self.device()?;
@@ -77,7 +77,7 @@ impl Ready {
         let mut order = Vec::new();
         data::epoch_order(0, 1, self.dataset.train.rows as u32, &mut order);
         device.bind_order(&order.into())?;
-        // A rate so small that the parameters stay where they are, however long the bench runs.
+        // A learning rate so small that the parameters stay the same, however long the bench runs.
         let hyper = Hyper { rate: 1e-9, first: 0.1, correction: 1.0, decay_factor: 1.0 };
         let rows = self.dataset.train.rows;
         let steps = (rows / self.trial.programs.train.batch).min(layout.log_slots);
@@ -85,7 +85,7 @@ impl Ready {
         Ok(Stepper { device, hyper: vec![hyper; steps], rows, clock, ends: Vec::new() })
     }
 
-    /// A whole training; its events are counted and dropped.
+    /// Runs a whole training; its events are counted and dropped.
     #[allow(dead_code, reason = "the bench of the parts does")]
     pub fn train(&self) -> Result<usize, Fault> {
         let mut events = 0;
@@ -107,7 +107,7 @@ impl Ready {
     }
 }
 
-/// Runs steps.
+/// Runs blocks of steps.
 pub struct Stepper {
     device: Device,
     hyper: Vec<Hyper>,
@@ -122,13 +122,13 @@ impl Stepper {
         self.hyper.len() as u64
     }
 
-    /// How finely the next blocks are timed, and whether what happens when is kept.
+    /// Sets how finely the next blocks are timed, and whether a timeline is recorded.
     #[allow(dead_code, reason = "the bench of the instrument does")]
     pub fn time_by(&mut self, grain: Grain, traced: bool) {
         self.clock = Clock::new(grain).traced(traced);
     }
 
-    /// Runs a block of steps as the training loop does.
+    /// Runs one block, as the training loop does.
     pub fn run(&mut self) -> Result<(), Fault> {
         self.ends.clear();
         let block = Block {

@@ -1,5 +1,6 @@
-"""One rival's whole sweep on two workers: `rivals.py NAME JOB DATA TRIALS SEED`. Prints one line of JSON. The job `halving`
-is drawn by a sampler with that seed, so that there `axes` is a number of trials."""
+"""Runs one rival's whole sweep on two workers: `rivals.py NAME JOB DATA TRIALS SEED`. Prints one line of
+JSON. The trials of the job `halving` are drawn by a sampler with this seed, so its `axes` is the number of
+trials."""
 
 import itertools
 import json

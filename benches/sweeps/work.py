@@ -11,12 +11,13 @@ SPACES = {
 }
 EPOCHS = {"digits": 10, "linreg": 3, "halving": 27}
 BATCH = {"digits": 64, "linreg": 32, "halving": 64}
-# Drawn by samplers; trials stop early at rungs of 1, 3 and 9 epochs.
+# Samplers draw the trials, which stop early at rungs of 1, 3 and 9 epochs.
 LR, WIDTH = (1e-4, 1e-1), (16, 256)
 
 
 def space(job, trials):
-    """The axes; with fewer trials than there are points, an even choice of the only axis, or the first values of the last."""
+    """The axes. With fewer trials than points: evenly chosen values of the only axis, or the first values of
+    the last axis."""
     axes = {name: list(values) for name, values in SPACES.get(job, {}).items()}
     count = len(list(itertools.product(*axes.values())))
     if len(axes) == 1 and trials < count:
@@ -51,12 +52,13 @@ def load(folder, job):
 
 
 def better(job, values):
-    """The best: the highest accuracy, or the least loss."""
+    """The best of these: the highest accuracy, or the lowest loss."""
     return min(values) if job == "linreg" else max(values)
 
 
 def train(data, job, lr, width=None, seed=0, report=lambda epoch, value: None):
-    """One trial on one thread; the best validation accuracy, or loss, of its epochs. `report` may end it by an exception."""
+    """Runs one trial on one thread; returns the best validation accuracy, or loss, of its epochs. `report`
+    may end it by raising an exception."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,5 +1,5 @@
-//! What each target does with its bytes: files in a folder, and commands over them. libFuzzer hands bytes to these, and a
-//! test does, with the corpus.
+//! What each fuzz target does with its bytes: it writes files into a folder and runs commands on them. The
+//! bytes come from libFuzzer, or from a test that replays the corpus.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use twox_hash::XxHash3_64;
 
-/// All targets but `serve`, which takes a request.
+/// All targets except `serve`, which takes a request.
 pub const TARGETS: [&str; 12] = [
     "spec",
     "overrides",
@@ -25,16 +25,16 @@ pub const TARGETS: [&str; 12] = [
     "names",
 ];
 
-/// Between the parts of an input that stands for several files.
+/// Separates the parts of an input that consists of several files.
 const SEPARATOR: &[u8] = b"\n%%\n";
 
-/// Where a case finds the run that was trained.
+/// Where a case finds the trained run.
 const RUN: &str = "runs/t/model";
 
 const DATA: &str =
     "a,b,kind,y\n0.1,0,x,0\n0.8,1,y,1\n0.7,2,z,0\n0.2,3,x,1\n0.4,4,y,0\n0.4,5,z,1\n0.6,6,x,0\n0.9,7,y,1\n";
 
-/// A spec without its data: two classes.
+/// A spec without its data, for two classes.
 const TRAINING: &str = r#"
 [model]
 layers = [{ linear = { out_features = 3 } }, "relu", { linear = { out_features = 2 } }]
@@ -56,9 +56,9 @@ const NPY: &str = "[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n";
 
 /// How a command ended.
 pub enum Ended {
-    /// With any exit code of its own.
+    /// With an exit code of its own.
     InOrder,
-    /// By a panic or a signal, with what it said.
+    /// By a panic or a signal; with its output.
     #[allow(dead_code, reason = "within libFuzzer's process a panic ends all")]
     Broken(String),
 }
@@ -70,15 +70,16 @@ type Runner<'a> = &'a dyn Fn(&[String]) -> Ended;
 
 /// A folder in which cases run, one after another.
 pub struct Cases {
-    /// All that a case may see: the folder of cases lies within, so that `..` leads to a place that is looked at.
+    /// Everything that a case can reach. The folder of cases lies within it, so that a path with `..` ends up
+    /// in a place that is checked.
     top: PathBuf,
     pub folder: PathBuf,
-    /// The files of a run, by their paths in the folder.
+    /// The files of the trained run, by path within the folder.
     trained: Files,
 }
 
 impl Cases {
-    /// Trains a model by that program, in a new folder.
+    /// Trains a model with the program, in a new folder.
     pub fn new(top: &Path, runner: Runner<'_>) -> Self {
         let folder = top.join("outside/cases");
         fs::create_dir_all(&folder).expect("a folder");
@@ -100,8 +101,8 @@ impl Cases {
         cases
     }
 
-    /// Writes the files of a case and runs its commands; panics where one breaks, or anything but run folders and what was
-    /// asked for has changed.
+    /// Writes the files of a case and runs its commands. Panics if one of them crashes, or if anything
+    /// changed except run folders and requested outputs.
     pub fn run(&self, target: &str, bytes: &[u8], runner: Runner<'_>) {
         for entry in fs::read_dir(&self.folder).expect("the folder of cases").flatten() {
             let path = entry.path();
@@ -129,7 +130,7 @@ impl Cases {
         }
     }
 
-    /// All files but those of the runs folder and those that a command was asked to write.
+    /// All files except those in the runs folder and those that a command was asked to write.
     fn outside(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         read(&self.top, &mut files);
@@ -247,7 +248,7 @@ impl Cases {
                         .find(|(name, _)| name.contains("/checkpoints/") && name.ends_with(ending));
                     found.expect("a checkpoint").0.clone()
                 };
-                // Its first line is a digest that no mutation would meet.
+                // Its first line is a digest, which mutations would never get right.
                 let text = String::from_utf8_lossy(parts[0]);
                 let toml = format!("digest = \"{:016x}\"\n{text}", XxHash3_64::oneshot(text.as_bytes()));
                 files.push((at(".toml"), toml.into()));
@@ -283,12 +284,12 @@ impl Cases {
     }
 }
 
-/// The spec of a training on that data.
+/// The training spec with this data.
 fn spec(data: &str) -> Vec<u8> {
     format!("[data]\nbatch_size = 4\n{data}{TRAINING}").into()
 }
 
-/// Each command's words; none holds a space.
+/// The words of each command, split at spaces.
 fn commands(lines: &[&str]) -> Vec<Vec<String>> {
     lines.iter().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
 }
@@ -303,14 +304,14 @@ fn parts(bytes: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// Version 1.0 of the format.
+/// A .npy file in version 1.0 of the format.
 fn npy(kind: &str, shape: &str, numbers: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let length = (header.len() as u16).to_le_bytes();
     [&b"\x93NUMPY\x01\0"[..], &length, header.as_bytes(), numbers].concat()
 }
 
-/// Any text as a string of TOML.
+/// Any text as a TOML string.
 fn toml_string(text: &str) -> String {
     let escaped = text
         .chars()
@@ -318,7 +319,7 @@ fn toml_string(text: &str) -> String {
     format!("\"{}\"", escaped.collect::<String>())
 }
 
-/// All files below a folder, links not followed.
+/// Reads all files below a folder, without following links.
 fn read(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type() {

@@ -1,4 +1,5 @@
-//! Hands libFuzzer's bytes to the target that `RUNNER_FUZZ_TARGET` names, within the folder `RUNNER_FUZZ_FOLDER`.
+//! Passes libFuzzer's bytes to the target named by `RUNNER_FUZZ_TARGET`, within the folder
+//! `RUNNER_FUZZ_FOLDER`.
 #![no_main]
 
 mod cases;
@@ -16,15 +17,15 @@ use std::{
 use cases::{Cases, Ended};
 use libfuzzer_sys::fuzz_target;
 
-/// The program, within this process.
+/// Runs the program within this process.
 fn runner(arguments: &[String]) -> Ended {
     let arguments = ["runner".to_owned()].into_iter().chain(arguments.iter().cloned());
     let _ = runner::cli::main(arguments.map(Into::into), Instant::now());
-    // A panic has ended the process.
+    // A panic would have ended the process.
     Ended::InOrder
 }
 
-/// `runner serve` on a thread of its own; its port.
+/// Runs `runner serve` on a thread and returns its port.
 fn serve() -> u16 {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
     thread::spawn(move || runner(&["serve", "runs", "--port", &port.to_string()].map(str::to_owned)));
@@ -40,7 +41,7 @@ fn request(port: u16, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
-    // A connection that is closed with bytes unread is reset.
+    // A connection that is closed before all bytes were read is reset.
     let whole = stream.read_to_end(&mut answer).is_ok();
     assert!(!whole || answer.is_empty() || answer.starts_with(b"HTTP/1.1 "), "{answer:?}");
 }

@@ -21,11 +21,11 @@ from pathlib import Path
 
 __all__ = ["Run", "RunnerError", "load", "program", "run"]
 
-# Kinds of numbers in a safetensors file, as NumPy names them.
+# Number formats of a safetensors file, by their NumPy names.
 _KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "U8": "u1", "BOOL": "?"}
 
 
-# Columns that hold words, even where they look like numbers.
+# Columns with text, even if it looks like numbers.
 _WORDS = {
     "path",
     "folder",
@@ -43,7 +43,7 @@ _WORDS = {
 
 
 class RunnerError(Exception):
-    """What the program said, its exit code, and the run where there is one."""
+    """The program's error output, its exit code, and the run if there is one."""
 
     def __init__(self, message, code, run=None):
         super().__init__(message)
@@ -52,7 +52,7 @@ class RunnerError(Exception):
 
 
 def program():
-    """The path of the program: RUNNER_BINARY, else the one of this package, else that of PATH."""
+    """The path of the program: RUNNER_BINARY, or the one in this package, or the one in PATH."""
     named = os.environ.get("RUNNER_BINARY")
     schemes = [None, sysconfig.get_preferred_scheme("user")]
     folders = [sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts") for scheme in schemes]
@@ -66,7 +66,7 @@ def program():
 def run(spec, overrides=(), options=()):
     """Runs a spec, with overrides (a dict, or words such as "trainer.max_epochs=3") and options ("--runs-dir", "out").
 
-    Returns the run, or the sweep with its trials. Raises RunnerError where it is refused or fails.
+    Returns the run, or the sweep with its trials. Raises RunnerError if it is rejected or fails.
     """
     words = [_override(key, value) for key, value in overrides.items()] if isinstance(overrides, dict) else overrides
     done = _call("run", "-q", os.fspath(spec), *words, *options)
@@ -140,7 +140,7 @@ class Run:
         return pandas.read_csv(self.path / name, dtype=dict.fromkeys(_WORDS, "object"))
 
     def weights(self, which="best"):
-        """Parameters by name as NumPy arrays: the best ones where the run validated, or the "last"."""
+        """Parameters by name as NumPy arrays: the best ones if the run validated, or the "last"."""
         if which not in ("best", "last"):
             raise ValueError(f'expected "best" or "last", found {which!r}')
         import numpy
@@ -174,7 +174,8 @@ def _call(*words):
     try:
         out, err = process.communicate()
     except KeyboardInterrupt:
-        # It saves its rows and ends. Ctrl-C in a terminal has reached it already, which takes both as one.
+        # The program saves its rows and ends. In a terminal Ctrl-C has reached it already; it counts both as
+        # one.
         process.send_signal(signal.SIGINT)
         process.communicate()
         raise

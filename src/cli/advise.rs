@@ -1,5 +1,5 @@
-//! `runner check --advise`: trains a few milliseconds at changed settings, in turns with the spec as it is, and recommends
-//! what was faster beyond noise.
+//! `runner check --advise`: trains for a few milliseconds with changed settings, alternating with the
+//! unchanged spec, and recommends settings that were faster beyond noise.
 
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,20 @@ use crate::{
     units,
 };
 
-/// How long each run trains, about.
+/// Approximate training time per run.
 const LONG: Duration = Duration::from_millis(60);
 
-/// Runs of each setting at least: then an interval without the two extreme ratios covers the median in 96 of 100 cases.
+/// Minimum runs per setting: an interval without the two extreme ratios then covers the median in 96 of 100
+/// cases.
 const LEAST_ROUNDS: usize = 9;
 
-/// Runs of each setting at most.
+/// Maximum runs per setting.
 const MOST_ROUNDS: usize = 30;
 
-/// No further round begins after this.
+/// No new round begins after this time.
 const IN_ALL: Duration = Duration::from_secs(10);
 
-/// A step that takes longer is not tried, in seconds.
+/// Settings whose step takes longer than this, in seconds, are not tried.
 const LONGEST_STEP_S: f64 = 0.5;
 
 /// A gain below this is not worth a change of the spec.
@@ -38,15 +39,15 @@ const LEAST_GAIN: f64 = 1.02;
 
 /// A changed spec.
 struct Candidate {
-    /// What a user would type.
+    /// The change, as a user would type it.
     words: String,
     spec: Spec,
     threads: usize,
-    /// Whether the model learns something else by it.
+    /// Whether the change affects what the model learns.
     changes_training: bool,
 }
 
-/// Tries settings of the first trial and prints what came of them.
+/// Tries settings of the first trial and prints the results.
 pub fn advise(options: &RunOptions, experiment: &Experiment) -> Exit {
     let machine = machine(options.virtual_gpus, wants_gpu(experiment));
     let mut datasets = Datasets::new(&machine);
@@ -78,7 +79,7 @@ pub fn advise(options: &RunOptions, experiment: &Experiment) -> Exit {
     print(&format!("\nadvice{of}\n{text}"))
 }
 
-/// Why no time of this trial would say anything.
+/// The reason why timing this trial would be meaningless, if there is one.
 fn obstacle(trial: &Trial) -> Option<String> {
     if trial.devices.any_virtual() {
         return Some(
@@ -92,7 +93,7 @@ fn obstacle(trial: &Trial) -> Option<String> {
     (step_s > LONGEST_STEP_S).then(|| format!("a step takes at least {}", units::seconds(step_s)))
 }
 
-/// The settings to try, and what is left out and why.
+/// The settings to try, and descriptions of those left out and why.
 fn candidates(trial: &Trial, base: &Candidate) -> (Vec<Candidate>, Vec<String>) {
     let on_cpu = trial.devices.on_cpu();
     let mut all = Vec::new();
@@ -135,7 +136,7 @@ fn candidates(trial: &Trial, base: &Candidate) -> (Vec<Candidate>, Vec<String>) 
     (all, untried)
 }
 
-/// Engines other than the plan's, with their threads.
+/// Engines other than the planned one, with their number of threads.
 fn engines(trial: &Trial, most_threads: usize) -> Vec<(String, usize, EngineChoice)> {
     use EngineChoice::{Cooperative, Graph, Launch, Persistent, Serial, Team};
 
@@ -155,7 +156,7 @@ fn engines(trial: &Trial, most_threads: usize) -> Vec<(String, usize, EngineChoi
     alone.into_iter().chain(others.map(team)).collect()
 }
 
-/// Runs the settings in turns and compares each with the first in the same turn.
+/// Runs the settings in rounds, and compares each with the first setting of the same round.
 fn try_all(
     base: Candidate,
     others: Vec<Candidate>,
@@ -201,7 +202,7 @@ fn try_all(
     Ok(table(&tried, untried))
 }
 
-/// The spec for a run that trains for a moment and leaves the weights as they are.
+/// The spec for a short run that leaves the weights unchanged.
 fn short(spec: &Spec) -> Spec {
     let mut spec = spec.clone();
     let trainer = &mut spec.trainer;
@@ -214,7 +215,7 @@ fn short(spec: &Spec) -> Spec {
     spec
 }
 
-/// Rows per second of a short run, without its first step, which is cold.
+/// Rows per second of a short run, excluding its first step, which is cold.
 fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
     let ready = trial.open(datasets).and_then(|opened| trial.ready(opened)).map_err(|e| e.to_string())?;
     let trained = ready.train(&StopFlag::default(), &mut |_| Ok(())).map_err(|e| e.to_string())?;
@@ -227,12 +228,12 @@ fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
     let samples = samples.unwrap_or(0);
     Ok(match samples.saturating_sub(batch) {
         rows @ 1.. if train_s > cold_s => rows as f64 / (train_s - cold_s),
-        // There was time for one step alone.
+        // There was only time for one step.
         _ => samples as f64 / train_s,
     })
 }
 
-/// Both figures of each setting, what is faster, and what was not tried.
+/// The table: figures of each setting, which are faster, and what was not tried.
 fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String]) -> String {
     let base = &tried[0].1;
     let mut faster: Vec<(f64, &Candidate)> = Vec::new();

@@ -1,4 +1,4 @@
-//! What the processes that run an experiment take of the machine: cores and memory, and the GPUs that they use.
+//! What the processes that run an experiment use of the machine: cores, memory and GPUs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,17 +15,18 @@ use crate::{
 /// `USER_HZ`: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Looks at the processes again and again.
+/// Samples the processes repeatedly.
 #[derive(Default)]
 pub struct AtWork {
     monitor: Option<Monitor>,
-    /// The processes, with their processor time at the last look.
+    /// The processes, with their CPU time at the last sample.
     processes: BTreeMap<u32, u64>,
     looked: Option<Instant>,
 }
 
 impl AtWork {
-    /// `1.94 cores, 84.1 MiB, gpu:0 87 % busy with 3.1 GiB of 80 GiB`; `None` where nothing is known of this host's processes.
+    /// `1.94 cores, 84.1 MiB, gpu:0 87 % busy with 3.1 GiB of 80 GiB`; `None` if no process on this host is
+    /// known.
     pub fn line(&mut self, folder: &Path) -> Option<String> {
         let folder = fs::canonicalize(folder).ok()?;
         let runs_of = |pid: u32| run_folders(pid).into_iter().filter(|run| run.starts_with(&folder));
@@ -71,7 +72,7 @@ impl AtWork {
     }
 }
 
-/// Folders of runs that a process records: it holds their logs open.
+/// Folders of the runs that a process records, found by the logs it has open.
 pub fn run_folders(pid: u32) -> Vec<PathBuf> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let files = open.filter_map(|file| fs::read_link(file.path()).ok());

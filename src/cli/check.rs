@@ -1,4 +1,4 @@
-//! `runner check SPEC.toml`: what would happen, in words and numbers. Nothing is written, nothing run.
+//! `runner check SPEC.toml`: prints what would happen. Writes nothing and runs nothing.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) 
     }
 }
 
-/// The table of trials, and the first that runs as a page.
+/// Prints the table of trials, and the page of the first trial that runs.
 fn show<P: Planned>(
     options: &RunOptions,
     experiment: &Experiment<P::Spec>,
@@ -59,7 +59,7 @@ fn show<P: Planned>(
         Ok(prepared) => prepared,
         Err(problems) => return refuse(&experiment.failure(problems)),
     };
-    // One trial is shown whole; the table lists all of them.
+    // One trial is shown in detail; the table lists all of them.
     let first = first_run(&prepared).filter(|_| !options.quiet);
     let on_page = match first.map(|(index, planned)| (index, page(planned, &mut shared))) {
         Some((index, Err(problems))) => {
@@ -69,7 +69,7 @@ fn show<P: Planned>(
         Some((_, Ok(page))) => page,
         None => String::new(),
     };
-    // The page has notes of its own.
+    // The page already shows its own notes.
     run::warnings(experiment, &prepared, &on_page).print();
     let table = (experiment.is_sweep() && !options.quiet).then(|| trials(experiment, &prepared));
     let text = table.unwrap_or_default() + &on_page;
@@ -86,7 +86,7 @@ fn show<P: Planned>(
     Exit::Missing
 }
 
-/// A line per trial: its axes, and what becomes of it.
+/// A line per trial: its values, and what will happen with it.
 fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]) -> String {
     let mut header = vec!["trial"];
     header.extend(experiment.axes.iter().map(String::as_str));

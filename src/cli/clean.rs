@@ -1,4 +1,4 @@
-//! `runner tag` and `runner clean`: which runs stay.
+//! `runner tag` and `runner clean`: deciding which runs to keep.
 
 use std::{
     fmt::Display,
@@ -18,7 +18,7 @@ use crate::{
     run::{Exit, print, print_error, print_stderr},
 };
 
-/// Adds words to a run's tags, or takes them away.
+/// Adds words to a run's tags, or removes them.
 pub fn tag(run: &str, words: &[String]) -> Exit {
     let folder = match report::find_one(run) {
         Ok(Found::Run(folder) | Found::Sweep(folder)) => folder,
@@ -55,13 +55,14 @@ pub fn tag(run: &str, words: &[String]) -> Exit {
     }
 }
 
-/// Until it is dropped, no other process changes the tags. A file system without locks has none to hold.
+/// Locks the tags against changes by other processes until this is dropped; without effect on a file system
+/// without locks.
 fn lock_tags(folder: &Path) -> Option<File> {
     let folder = File::open(folder).ok()?;
     folder.lock().ok().map(|()| folder)
 }
 
-/// Shows the runs that may go, and with `--yes` removes them.
+/// Shows the runs that may be removed, and with `--yes` removes them.
 pub fn clean(options: &CleanOptions) -> Exit {
     let resolved = |path: &Path| {
         let missing = |_| ReportError::NotFound { path: path.display().to_string(), near: None };
@@ -100,7 +101,7 @@ pub fn clean(options: &CleanOptions) -> Exit {
     answer(Ok(cleaning.text(terminal_width()) + last))
 }
 
-/// Removes a folder, unless it was tagged or a process began to work in it since it was chosen.
+/// Removes a folder, unless it was tagged or a process started working in it since it was chosen.
 fn remove(folder: &Path) -> Result<(), Exit> {
     let failed = |folder: &Path, e: &dyn Display| {
         print_error(format!("cannot remove `{}`: {e}", folder.display()), None);
@@ -115,19 +116,19 @@ fn remove(folder: &Path) -> Result<(), Exit> {
         print_stderr(&format!("warning: `{}` stays: it is {reason} now\n", folder.display()));
         return Ok(());
     }
-    // Out of sight at once: nobody finds half a run.
+    // Rename it first, so that nobody finds a partly removed run.
     let hidden = folder.with_file_name(format!(".{}", run.name()));
     fs::rename(folder, &hidden).map_err(|e| failed(folder, &reason(&e)))?;
     fs::remove_dir_all(&hidden).map_err(|e| failed(&hidden, &reason(&e)))?;
-    // The folder of the name stays while it holds other runs.
+    // This fails, as intended, if the folder of the name holds other runs.
     let _ = folder.parent().map(fs::remove_dir);
     Ok(())
 }
 
 type Locks = (Option<Claims>, Option<RunLock>);
 
-/// The lock of a run or of a sweep; `None` where another process has it, or that of a trial. Trials are only asked: a lock
-/// for each would be as many open files.
+/// Locks a run or a sweep; `None` if another process holds its lock or that of one of its trials. The trials'
+/// locks are only tested, not taken: that would need as many open files.
 fn lock_runs(folder: &Path) -> Result<Option<Locks>, RecordError> {
     let run = RunDir::existing(folder.to_owned());
     if folder.join(SWEEP_FILE).is_file() {

@@ -28,17 +28,17 @@ const ENDED: [&str; 10] = [
     "TIMEOUT",
 ];
 
-/// States of tasks that are counted, not listed.
+/// States of which tasks are only counted, not listed.
 const COUNTED: [&str; 3] = ["PENDING", "COMPLETED", "CANCELLED"];
 
-/// Tasks that are listed.
+/// Maximum number of tasks listed.
 const MOST_LINES: usize = 40;
 
-/// What is known of a sweep's jobs.
+/// What Slurm reports about a sweep's jobs.
 struct Known {
     jobs: Vec<Submission>,
     tasks: Vec<Task>,
-    /// Trials that are under way, by the task that runs them.
+    /// Trials that are running, by the task that runs them.
     trials: BTreeMap<String, Vec<usize>>,
     accounting: Accounting,
 }
@@ -54,7 +54,7 @@ pub fn status(options: &StatusOptions) -> Exit {
         Err(e) => return refuse(&e),
     };
     let tasks = if jobs.is_empty() { Ok(Vec::new()) } else { own_tasks(&jobs) };
-    // The sweep's own files say enough.
+    // Without Slurm, show what the sweep's own files say.
     let (tasks, exit) = tasks.map_or_else(|e| (None, report(&e)), |tasks| (Some(tasks), Exit::Done));
     let known = tasks.map(|tasks| {
         let (trials, accounting) = (trials_of_tasks(&sweep), slurm::accounting(&jobs).unwrap_or_default());
@@ -74,7 +74,7 @@ pub fn status(options: &StatusOptions) -> Exit {
     exit.more_severe(print(&text))
 }
 
-/// The tasks of these jobs, with a warning of others that have a number of theirs.
+/// The tasks of these jobs; warns about other jobs that have the same number.
 fn own_tasks(jobs: &[Submission]) -> Result<Vec<Task>, SlurmError> {
     let (tasks, others) = slurm::tasks(jobs)?;
     for job in others {
@@ -85,9 +85,13 @@ fn own_tasks(jobs: &[Submission]) -> Result<Vec<Task>, SlurmError> {
     Ok(tasks)
 }
 
-/// The same for programs.
+/// The status as JSON.
 fn json(moment: &Moment, known: Option<&Known>) -> serde_json::Value {
-    let used = |used: &Used| json!({ "elapsed_s": used.elapsed_s, "cpu_s": used.cpu_s, "peak_rss_bytes": used.peak_rss });
+    // A site that accounts for nothing knows no times; 0 would be one.
+    let used = |used: &Used| {
+        let [elapsed, cpu] = [used.elapsed_s, used.cpu_s].map(|s| (s > 0).then_some(s));
+        json!({ "elapsed_s": elapsed, "cpu_s": elapsed.and(cpu), "peak_rss_bytes": used.peak_rss })
+    };
     let object = |mut object: serde_json::Value, more: serde_json::Value| {
         if let (Some(object), serde_json::Value::Object(more)) = (object.as_object_mut(), more) {
             object.extend(more);
@@ -148,7 +152,7 @@ pub fn cancel(path: &str) -> Exit {
     }
 }
 
-/// The sweep of a path, and its jobs.
+/// The sweep that a path names, and its jobs.
 fn jobs_of(path: &str) -> Result<(PathBuf, Vec<Submission>), Exit> {
     let sweep = match find_one(path) {
         Ok(Found::Sweep(folder)) => folder,
@@ -165,10 +169,11 @@ fn jobs_of(path: &str) -> Result<(PathBuf, Vec<Submission>), Exit> {
     Ok((sweep, jobs))
 }
 
-/// `job 12 of 40 tasks, submitted 2026-11-21T01:58:14Z: 4 running, 30 pending (Resources), 6 completed; 3.21 h, ...`.
+/// `job 12 of 40 tasks, submitted 2026-11-21T01:58:14Z: 4 running, 30 pending (Resources), 6 completed; 3.21
+/// h, ...`.
 fn summary(job: &Submission, known: &Known) -> String {
     let own: Vec<&Task> = known.tasks.iter().filter(|task| task.is_of(job)).collect();
-    // What `squeue` has forgotten may stand in the accounting.
+    // The accounting may know tasks that `squeue` no longer lists.
     let is_forgotten = |id: &str| !id.ends_with(']') && !own.iter().any(|task| task.id == id);
     let forgotten = known.accounting.of_job(job).filter(|(id, _)| is_forgotten(id));
     let forgotten: Vec<&str> = forgotten.map(|(_, used)| used.state.as_str()).collect();
@@ -189,7 +194,8 @@ fn summary(job: &Submission, known: &Known) -> String {
     )
 }
 
-/// `  ran 3.21 h together, with 6.42 h of processors; one had 1.20 GiB at most`; nothing where the site does not account.
+/// `  ran 3.21 h together, with 6.42 h of processors; one had 1.20 GiB at most`; empty if the site has no
+/// accounting.
 fn used(Used { elapsed_s, cpu_s, peak_rss, .. }: &Used) -> String {
     if *elapsed_s == 0 {
         return String::new();
@@ -217,7 +223,7 @@ fn counts<'a>(states: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// The trials that are under way, by the task that runs them.
+/// The running trials, by the task that runs them.
 fn trials_of_tasks(sweep: &std::path::Path) -> BTreeMap<String, Vec<usize>> {
     let mut trials: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (number, trial) in RunDir::existing(sweep.to_owned()).trials() {
@@ -228,7 +234,7 @@ fn trials_of_tasks(sweep: &std::path::Path) -> BTreeMap<String, Vec<usize>> {
     trials
 }
 
-/// The tasks that run, and those that ended otherwise than well.
+/// The table of tasks that run, and of those that did not end well.
 fn table(Known { tasks, trials, accounting, .. }: &Known) -> String {
     let listed: Vec<&Task> = tasks.iter().filter(|task| !COUNTED.contains(&task.state.as_str())).collect();
     if listed.is_empty() {

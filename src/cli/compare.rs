@@ -5,7 +5,7 @@ use super::{
     run::terminal_width,
 };
 use crate::{
-    report::{Comparison, Format, Question, ReportError, against, gate},
+    report::{Against, Comparison, Format, Question, ReportError, TOP, gate},
     run::{Exit, print, print_bytes, print_error, print_json, print_stderr},
 };
 
@@ -24,7 +24,7 @@ pub fn compare(options: &CompareOptions) -> Exit {
     }
 }
 
-/// `--fail-if`: the runs against a baseline, or against a number.
+/// `--fail-if`: compares the runs with a baseline or a fixed number.
 fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, ReportError> {
     let read = |paths: &[String]| Comparison::read(paths, options.filter.as_deref());
     let (base, own) = match (&options.baseline, &options.paths[..]) {
@@ -49,7 +49,8 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     let question = Question {
         metric: options.metric.clone(),
         sort: options.sort.clone(),
-        top: options.top,
+        // What other programs read is whole, unless they want less.
+        top: options.top.unwrap_or(if options.export.is_some() { usize::MAX } else { TOP }),
         by: [&options.by[..], &options.pivot].concat(),
     };
     let mut comparison = Comparison::read(&options.paths, options.filter.as_deref())?;
@@ -65,17 +66,24 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     if options.quiet {
         return Ok(print(&format!("{}\n", comparison.comparability())));
     }
+    let is_plain = question.by.is_empty() && !options.times && !options.detail;
+    let is_table = options.export.is_none_or(ExportFormat::is_table);
+    if let ([first, second], true) =
+        (&options.paths[..], is_plain && is_table && comparison.is_of_two_sweeps())
+    {
+        let read = |path: &String| Comparison::read(std::slice::from_ref(path), options.filter.as_deref());
+        let (own, base) = (read(second)?, read(first)?);
+        let against = Against::new(&own, &base, &question)?;
+        return Ok(print(&match options.export.and_then(ExportFormat::format) {
+            Some(format) => against.export(format),
+            None => against.text(terminal_width()),
+        }));
+    }
     if let Some(format) = options.export {
         return exported(&comparison, &question, !options.pivot.is_empty(), format);
     }
     if !options.pivot.is_empty() {
         return Ok(print(&comparison.pivot(&question, terminal_width())?));
-    }
-    let is_plain = options.by.is_empty() && !options.times && !options.detail;
-    if let ([first, second], true) = (&options.paths[..], is_plain && comparison.is_of_two_sweeps()) {
-        let read = |path: &String| Comparison::read(std::slice::from_ref(path), options.filter.as_deref());
-        let text = against(&read(second)?, &read(first)?, options.metric.as_deref(), terminal_width())?;
-        return Ok(print(&text));
     }
     let is_asked = options.metric.is_some() || !options.by.is_empty();
     let mut text = match options.times || (comparison.is_about_times() && !is_asked) {
@@ -97,13 +105,15 @@ fn exported(
     is_pivot: bool,
     format: ExportFormat,
 ) -> Result<Exit, ReportError> {
-    // The comparison on the screen says so in its first line.
+    // The comparison on the screen already says this in its first line.
     for words in comparison.warning().into_iter().chain(comparison.builds()) {
         print_stderr(&format!("warning: {words}\n"));
     }
     if format == ExportFormat::Hyperfine {
-        if !question.by.is_empty() {
-            let message = "`--export hyperfine` has a result for each configuration, and none for `--by`";
+        let is_asked = question.metric.is_some() || question.sort.is_some() || question.top != usize::MAX;
+        if is_asked || !question.by.is_empty() {
+            let message = "`--export hyperfine` has a result for each configuration: it takes no `--by`, `--metric`, \
+                           `--sort` or `--top`";
             return Err(ReportError::Query { message: message.to_owned(), hint: None });
         }
         return Ok(print_json(&comparison.export_times()));
@@ -112,7 +122,7 @@ fn exported(
         return Ok(print_bytes(&comparison.export_parquet(question)?));
     };
     let text = match question.by.is_empty() {
-        true => comparison.export(format),
+        true => comparison.export(question, format)?,
         false => comparison.export_groups(question, is_pivot, format)?,
     };
     Ok(match format {

@@ -1,4 +1,4 @@
-//! One planned trial in words and numbers, for `runner check`.
+//! Describes one planned trial, for `runner check`.
 
 use std::fmt::Write;
 
@@ -15,7 +15,8 @@ use crate::{
     units,
 };
 
-/// Sentences about the data that are shown; a wide table may have one per column, and `run.log` keeps all.
+/// Maximum number of remarks about the data shown; a wide table may have one per column, and `run.log` has
+/// all of them.
 const NOTES: usize = 8;
 
 /// The page: a line per fact, the layers as a table.
@@ -47,7 +48,7 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
     page.0
 }
 
-/// What a compiled step takes of its multiprocessor.
+/// The resources that a compiled step needs on its multiprocessor.
 fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
     let gpu = trial.devices.used.first()?.real_gpu(machine).filter(|_| trial.engine == Engine::Compiled)?;
     let (precision, room) = (trial.spec.devices.precision, gpu.limits.shared_bytes);
@@ -59,7 +60,7 @@ fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
     ))
 }
 
-/// What each of several devices takes of a step, and what they sum over all of them.
+/// The share of a step that each of several devices does, and what they sum.
 fn shares(page: &mut Page, trial: &Trial) {
     if trial.world_size() == 1 {
         return;
@@ -123,21 +124,21 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     page.list("memory", lines.into_iter());
 }
 
-/// Lines of a name and a value; a value's further lines stand below it.
+/// Lines with a name and a value; further lines of a value are indented below it.
 pub(super) struct Page(String);
 
 impl Page {
-    /// With a title.
+    /// A page with this title.
     pub(super) fn new(title: &str) -> Self {
         Self(format!("{title}\n\n"))
     }
 
-    /// The whole of it.
+    /// The complete text.
     pub(super) fn into_text(self) -> String {
         self.0
     }
 
-    /// A name and several lines.
+    /// Adds a name with several lines.
     pub(super) fn list(&mut self, name: &str, lines: impl Iterator<Item = String>) {
         for (i, line) in lines.enumerate() {
             self.row(if i == 0 { name } else { "" }, line);
@@ -145,10 +146,10 @@ impl Page {
     }
 
     pub(super) fn row(&mut self, name: &str, value: impl AsRef<str>) {
-        let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // a String takes every write
+        let _ = writeln!(self.0, "  {name:<10} {}", value.as_ref()); // writing to a String cannot fail
     }
 
-    /// How the program was built, where its times mislead.
+    /// Notes the kind of build if that makes times misleading.
     pub(super) fn build(&mut self) {
         if let Some(words) = of_build(host::BUILD) {
             self.row("build", words);
@@ -233,7 +234,7 @@ fn steps(page: &mut Page, trial: &Trial) {
     );
 }
 
-/// How often the state is saved, and what each takes.
+/// How often the state is saved, and the size of each checkpoint.
 fn checkpoints(page: &mut Page, trial: &Trial) {
     let Some(rule) = &trial.spec.checkpoint else { return };
     let (often, count) = match rule.every {
@@ -281,7 +282,7 @@ fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
         Err(e) => format!("not measured: {e}"),
     };
     if trial.engine.is_gpu() && !lower_bound.rates.processor.is_gpu() {
-        // The rates are the CPU's; what is estimated of GPUs stands with the engine.
+        // These rates are the CPU's; GPU estimates are shown with the engine.
         let more = "; `runner devices --measure` measures the rates that a lower bound is made of";
         return page.more([format!("{measured}{more}")]);
     }
@@ -298,11 +299,11 @@ fn cost(page: &mut Page, trial: &Trial, dataset: &Dataset) {
     )]);
 }
 
-/// `, to which timing its phases adds 0.26 % (0.10 % to 0.40 %)`; what noise hides is not told as a figure.
+/// `, to which timing its phases adds 0.26 % (0.10 % to 0.40 %)`; below the noise, no figure is printed.
 fn timing(adds: Estimate) -> String {
     let [low, high] = adds.interval.unwrap_or([adds.median; 2]);
     if low <= 0.0 {
-        // That it could be less than nothing is the noise's, and says how large that is.
+        // An interval that reaches below zero shows how large the noise is.
         let most = units::percent(high.abs().max(low.abs()));
         return format!("; what timing its phases adds is lost in this machine's noise of up to {most}");
     }
@@ -310,7 +311,7 @@ fn timing(adds: Estimate) -> String {
     format!(", to which timing its phases adds {median} ({low} to {high})")
 }
 
-/// What passes between host and devices, and what is read from files: to the byte, a line per kind.
+/// What is copied between host and devices, and read from files: exact bytes, one line per kind.
 fn moves(page: &mut Page, trial: &Trial) {
     let all = transfers(trial);
     let (read, moved): (Vec<&Movement>, Vec<&Movement>) = all.iter().partition(|m| m.kind == "read");

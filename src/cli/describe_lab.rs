@@ -11,7 +11,7 @@ use crate::{
     units,
 };
 
-/// The page: a line per fact.
+/// The page, with a line per fact.
 pub fn describe(trial: &LabTrial) -> String {
     let mut page = Page::new(&trial.spec.name);
     let names = trial.devices.used_names();

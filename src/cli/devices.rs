@@ -1,4 +1,4 @@
-//! `runner devices`: the machine.
+//! `runner devices`: shows and measures the machine.
 
 use std::{fmt::Write, path::Path};
 
@@ -23,7 +23,7 @@ use crate::{
 
 /// Runs the command.
 pub fn devices(options: &DevicesOptions) -> Exit {
-    // Processes that share a machine would measure each other.
+    // Several processes on one machine would disturb each other's measurements.
     if let Some(launched) = host::Launched::here().filter(|_| options.measure) {
         if options.json || options.virtual_gpus.is_some() {
             print_error("`--measure` of several processes prints a table of their sums alone", None);
@@ -32,7 +32,7 @@ pub fn devices(options: &DevicesOptions) -> Exit {
         return link::measure(launched);
     }
     let measured = if options.measure { measure(options.virtual_gpus.is_none()) } else { Ok(()) };
-    // What was refused leaves the rates that there are.
+    // If measuring fails, the existing rates are kept and shown.
     match (measured, show(options)) {
         (Err(exit), Exit::Done) => exit,
         (_, shown) => shown,
@@ -90,7 +90,7 @@ fn show(options: &DevicesOptions) -> Exit {
     print(&text)
 }
 
-/// Measures this machine, with its GPUs where these are not hidden, and keeps what was found.
+/// Measures this machine, including its GPUs unless they are hidden, and stores the results.
 fn measure(with_gpus: bool) -> Result<(), Exit> {
     let instruction_set = machine(None, false).instruction_set;
     let hint = format!("set {} to a writable folder", host::CACHE_VARIABLE);
@@ -122,7 +122,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     }
 }
 
-/// Measures the GPUs; what could not be measured.
+/// Measures the GPUs; returns what could not be measured.
 #[cfg(feature = "cuda")]
 fn gpu_faults(folder: &Path, now: &str) -> Vec<String> {
     super::gpu_measure::measure(folder, now)
@@ -133,7 +133,7 @@ fn gpu_faults(_: &Path, _: &str) -> Vec<String> {
     Vec::new()
 }
 
-/// The rates that the cost model uses, and where they come from.
+/// The rates used by the cost model, and where they come from.
 fn describe(rates: &MachineRates) -> String {
     let threads = host::logical_cores().unwrap_or(1);
     let instruction_set = machine(None, false).instruction_set;
@@ -154,7 +154,7 @@ fn describe(rates: &MachineRates) -> String {
         };
         format!("{}{unit}/s by one thread{more}", units::rate(one))
     };
-    // Where no two teams agree, the typical one serves.
+    // If no two measurements of a barrier agreed, the typical time was stored.
     let typical_s = MachineRates::typical(&instruction_set).barrier_s;
     let is_typical = rates.origin == Origin::Measured && threads > 1 && rates.barrier_s == typical_s;
     let unsettled = if is_typical { ", a typical one: no two measurements agreed" } else { "" };
@@ -175,7 +175,7 @@ fn describe(rates: &MachineRates) -> String {
     let noise = (rates.noise > 0.0).then_some(("noise", noise));
     let mut text = String::new();
     for (name, value) in rows.into_iter().chain(bf16).chain(noise) {
-        let _ = writeln!(text, "  {name:<12} {value}"); // a String takes every write
+        let _ = writeln!(text, "  {name:<12} {value}"); // writing to a String cannot fail
     }
     text
 }

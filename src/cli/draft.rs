@@ -1,4 +1,4 @@
-//! `runner new csv --from DATA`: a spec for a CSV or Parquet file, by what its columns hold.
+//! `runner new csv --from DATA`: drafts a spec for a CSV or Parquet file from what its columns hold.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::{
     units,
 };
 
-/// Text with more categories than this is taken for names or prose.
+/// A text column with more categories than this is taken for names or prose.
 const MOST_CATEGORIES: usize = 50;
 
-/// Whole numbers with more values than this are no classes.
+/// A column of whole numbers with more distinct values than this is not taken for classes.
 const MOST_CLASSES: usize = 20;
 
-/// Rows that a class or a category has on average, at least.
+/// Minimum average number of rows per class or category.
 const ROWS_EACH: usize = 5;
 
 /// What a column is used for.
@@ -22,14 +22,14 @@ const ROWS_EACH: usize = 5;
 enum Use {
     Number,
     Category,
-    /// Left out, for this reason.
+    /// Left out, with the reason.
     Ignored(&'static str),
 }
 
 /// The text of a spec for the table at `data`, to be written to `file`.
 ///
 /// # Errors
-/// The table cannot be read, has no such target, or no column that a model could learn from.
+/// The table cannot be read, has no such target, or has no column that a model could learn from.
 pub fn draft(data: &Path, targets: &[String], file: Option<&Path>) -> Result<String, Box<Problem>> {
     let profile = CsvProfile::read(data)?;
     let CsvProfile { columns, rows, .. } = &profile;
@@ -53,7 +53,7 @@ pub fn draft(data: &Path, targets: &[String], file: Option<&Path>) -> Result<Str
     let others = columns.iter().filter(|column| !is_target(column));
     let mut uses: Vec<(&ColumnProfile, Use)> = others.map(|column| (column, use_of(column, *rows))).collect();
     let has_feature = uses.iter().any(|(_, purpose)| !matches!(purpose, Use::Ignored(_)));
-    // Where there is nothing else, the number of a row may be a time.
+    // If there is no other feature, use columns that were taken for row numbers: they may be times.
     if let Some((_, purpose)) =
         uses.iter_mut().find(|(column, _)| !has_feature && column.counts_rows && column.numbers > 0)
     {
@@ -73,7 +73,7 @@ fn refusal(message: String) -> Problem {
     Problem::new(Location::Nowhere, message)
 }
 
-/// The columns that are named, each or several by a comma; the last one where none is.
+/// Finds the target columns by name, with commas between several names; the last column if none is named.
 fn targets_of<'a>(
     data: &Path,
     columns: &'a [ColumnProfile],
@@ -82,7 +82,7 @@ fn targets_of<'a>(
     let find = |name: &str| columns.iter().find(|column| column.name == name);
     let mut found: Vec<&ColumnProfile> = Vec::new();
     for word in words {
-        // A name may hold commas.
+        // A column's name may contain commas.
         let names =
             if find(word).is_some() { vec![&word[..]] } else { word.split(',').map(str::trim).collect() };
         for name in names {
@@ -104,7 +104,7 @@ fn targets_of<'a>(
     Ok(found)
 }
 
-/// Whether a target holds classes: text, or few whole numbers.
+/// Whether a target holds classes: text, or few distinct whole numbers.
 fn is_class(column: &ColumnProfile, rows: usize) -> bool {
     let distinct = column.distinct();
     !column.is_numeric() || (column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows)
@@ -112,7 +112,7 @@ fn is_class(column: &ColumnProfile, rows: usize) -> bool {
 
 const DECIMAL_COMMAS: &str = "numbers with decimal commas, which are not read";
 
-/// Whether its first text is a number if its comma is a point.
+/// Whether its first text becomes a number if the comma is replaced by a point.
 fn has_decimal_commas(column: &ColumnProfile) -> bool {
     column
         .text
@@ -120,7 +120,7 @@ fn has_decimal_commas(column: &ColumnProfile) -> bool {
         .is_some_and(|cell| cell.contains(',') && cell.replacen(',', ".", 1).parse::<f64>().is_ok())
 }
 
-/// Why a column is left out, with an example.
+/// The reason for leaving a column out, with an example.
 fn reason(column: &ColumnProfile, purpose: Use) -> Option<String> {
     let Use::Ignored(why) = purpose else { return None };
     let example = column.text.as_ref().filter(|_| column.numbers > 0);
@@ -146,7 +146,7 @@ struct Draft<'a> {
     data: &'a Path,
     file: Option<&'a Path>,
     profile: &'a CsvProfile,
-    /// One, or several that are numbers.
+    /// One target, or several that are all numeric.
     targets: Vec<&'a ColumnProfile>,
     is_class: bool,
     uses: Vec<(&'a ColumnProfile, Use)>,
@@ -156,7 +156,7 @@ impl Draft<'_> {
     fn text(&self) -> String {
         let CsvProfile { rows, columns, .. } = self.profile;
         let stem = self.data.file_name().unwrap_or_default().to_string_lossy();
-        // As a spec without a name is called: after its file.
+        // The name a spec gets if it has none: that of its file.
         let data = || Path::new(stem.split('.').next().filter(|name| !name.is_empty()).unwrap_or("table"));
         let name = default_name(self.file.unwrap_or_else(data));
         let outputs = if self.is_class { self.targets[0].distinct() } else { self.targets.len() };
@@ -165,7 +165,7 @@ impl Draft<'_> {
             500..5000 => 32,
             _ => 64,
         };
-        // About 30 steps in an epoch.
+        // About 30 steps per epoch.
         let batch = (rows / 32).next_power_of_two().clamp(16, 256);
         let (loss, other) = if self.is_class {
             ("cross_entropy", "the target holds classes")
@@ -201,7 +201,7 @@ impl Draft<'_> {
         )
     }
 
-    /// The keys of the source.
+    /// The keys of the data source.
     fn source(&self) -> String {
         let target = self.targets[0];
         let about = match (self.is_class, target.is_numeric()) {
@@ -235,7 +235,7 @@ impl Draft<'_> {
         lines.join("\n")
     }
 
-    /// Columns that are no numbers, and those that are left out, with the reasons.
+    /// The lines for columns that are not numeric, and for those left out with the reasons.
     fn features(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let named = |wanted: &dyn Fn(&Use) -> bool| -> Vec<String> {
@@ -255,7 +255,7 @@ impl Draft<'_> {
         lines
     }
 
-    /// What becomes of missing cells.
+    /// The line on how missing cells are handled.
     fn missing(&self) -> Option<String> {
         let is_used = |(_, purpose): &&(&ColumnProfile, Use)| !matches!(purpose, Use::Ignored(_));
         let missing: usize = self.uses.iter().filter(is_used).map(|(column, _)| column.missing).sum();
@@ -273,7 +273,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The table's path, as seen from the spec's folder.
+    /// The table's path relative to the spec's folder.
     fn path(&self) -> PathBuf {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let data = absolute(self.data);
@@ -291,7 +291,7 @@ impl Draft<'_> {
     }
 }
 
-/// A TOML string.
+/// Quotes text as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }

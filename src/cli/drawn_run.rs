@@ -1,5 +1,5 @@
-//! `runner run ... --plot`: the run goes on in a process of its own, and its curves are drawn while it does. What it prints
-//! stands below when the screen is given back.
+//! `runner run ... --plot`: runs the experiment in a child process and draws its curves meanwhile. The
+//! child's output is printed when the screen is restored.
 
 use std::{
     env,
@@ -25,7 +25,7 @@ use crate::{
 const ENDING: &str =
     "the run was asked to end, and saves what it has; Ctrl-C again, after two seconds, ends it at once";
 
-/// Runs the command with the same arguments, but for `--plot`.
+/// Runs the command with the same arguments except `--plot`.
 pub fn run(arguments: &[OsString]) -> Exit {
     let own = arguments.iter().skip(1).filter(|argument| *argument != "--plot");
     let mut command = match env::current_exe() {
@@ -63,7 +63,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
     exit.more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
 }
 
-/// Draws until the run ends; returns whether it had a folder, too. An error is that there is no terminal any more.
+/// Draws until the run ends; also returns whether it had a folder. Fails if the terminal is gone.
 fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
     follow_files(true);
     let (mut result, mut has_folder) = (Ok(()), false);
@@ -87,18 +87,18 @@ fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
     (result.and(screen.leave()), has_folder)
 }
 
-/// The folder of the run, or of its sweep.
+/// The folder of the run or its sweep.
 fn folder_of(pid: u32) -> Option<PathBuf> {
     let run = run_folders(pid).into_iter().next()?;
     let sweep = run.parent().filter(|folder| is_sweep(folder)).map(PathBuf::from);
     Some(sweep.unwrap_or(run))
 }
 
-/// Reads to the end, beside what else is done.
+/// Reads to the end on another thread.
 fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        let _ = from.read_to_end(&mut bytes); // what was read until then is printed
+        let _ = from.read_to_end(&mut bytes); // on an error, what was read so far is printed
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }

@@ -1,4 +1,4 @@
-//! `runner export`: a run's model, a run, or its metrics, for other programs.
+//! `runner export`: writes a run's model, a run, or its metrics for other programs.
 
 use std::path::Path;
 

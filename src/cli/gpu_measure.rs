@@ -20,7 +20,8 @@ pub fn driver(monitor: Option<&Monitor>) -> String {
     monitor.and_then(|monitor| monitor.driver().version).unwrap_or_default()
 }
 
-/// Measures all GPUs that CUDA lists, and all-reduces if there are several; returns what could not be measured.
+/// Measures all GPUs that CUDA lists, and all-reduces if there are several; returns what could not be
+/// measured.
 pub fn measure(folder: &Path, now: &str) -> Vec<String> {
     let Ok(gpus) = cuda::gpus() else { return Vec::new() };
     let driver = driver(Monitor::open().ok().as_ref());
@@ -37,7 +38,7 @@ pub fn measure(folder: &Path, now: &str) -> Vec<String> {
         faults.extend(cached.err());
     }
     if gpus.len() > 1 && faults.is_empty() {
-        // Without NCCL all-reduces go through the host; runs measure that time themselves.
+        // Without NCCL, all-reduces go through the host; runs measure that themselves.
         let cached = cuda::measure_sums(&gpus).and_then(|sums| {
             let key = AllReduceKey { gpus: keys };
             rates::write(folder, &key, sums, now).map_err(|e| e.to_string())
@@ -55,7 +56,7 @@ pub fn describe(folder: Option<&Path>) -> String {
     let mut text = String::new();
     for (gpu, key) in gpus.iter().zip(&keys) {
         let cached = folder.and_then(|folder| rates::read(folder, key));
-        let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(cached.as_ref())); // a String takes every write
+        let _ = write!(text, "\nrates of gpu:{}\n{}", gpu.ordinal, of_gpu(cached.as_ref())); // cannot fail
     }
     let sums = folder.and_then(|folder| rates::read(folder, &AllReduceKey { gpus: keys }));
     text.push_str(&sums.map_or_else(String::new, |cached| of_sums(&cached)));
@@ -68,7 +69,7 @@ fn of_gpu(cached: Option<&Cached<GpuRates>>) -> String {
     };
     let (flops, bytes) =
         (|v: f64| format!("{}FLOP/s", units::rate(v)), |v: f64| format!("{}B/s", units::rate(v)));
-    // The least that is kept of it is the rate of memory.
+    // The cache's rate is stored as at least the memory's, so it is only worth a line if it is higher.
     let by_cache = r.cache_bytes_per_s > r.memory_bytes_per_s;
     let rows = [
         ("measured", measured.clone()),

@@ -1,5 +1,5 @@
-//! The GPUs in `runner devices`: a table in `nvidia-smi`'s terms, processes, links, libraries, and what is missing. Text and
-//! JSON show the same facts.
+//! The GPUs in `runner devices`: a table in the terms of `nvidia-smi`, processes, links, libraries, and what
+//! is missing. The text and the JSON show the same facts.
 
 use std::fmt::Write;
 
@@ -20,10 +20,10 @@ struct Usable {
     memory_bytes: u64,
 }
 
-/// What CUDA lets this process use, and the lines on its libraries.
+/// The GPUs that CUDA lets this process use, and the lines on its libraries.
 struct Cuda {
     usable: Result<Vec<Usable>, String>,
-    /// Where the driver was looked for, if it was not found.
+    /// Where the driver was searched, if it was not found.
     looked_for: Option<&'static str>,
     libraries: Vec<Library>,
 }
@@ -54,21 +54,21 @@ fn cuda() -> Cuda {
     Cuda { usable, looked_for: None, libraries: Vec::new() }
 }
 
-/// A library, and where it is or why it is not there.
+/// A library, with its path or the reason why it was not found.
 #[derive(Serialize)]
 struct Library {
     name: &'static str,
     state: String,
 }
 
-/// All that is known of the GPUs. What is not known is left out of the JSON as `null`.
+/// All facts about the GPUs. Unknown ones are `null` in the JSON.
 #[derive(Default, Serialize)]
 pub struct GpuList {
-    /// Those that specs can name.
+    /// Number of GPUs that specs can name.
     count: usize,
-    /// Whether the host poses as having them.
+    /// Whether the GPUs are virtual.
     is_virtual: bool,
-    /// Why none can be used.
+    /// Why no GPU can be used, if so.
     none: Option<String>,
     gpus: Vec<Row>,
     links: Vec<Link>,
@@ -76,7 +76,7 @@ pub struct GpuList {
     driver: Option<String>,
     #[serde(skip)]
     looked_for: Option<&'static str>,
-    /// Why load, temperature and power are unknown.
+    /// Why load, temperature and power are unknown, if so.
     unmonitored: Option<String>,
 }
 
@@ -110,7 +110,7 @@ struct Link {
 }
 
 impl GpuList {
-    /// Those of this machine.
+    /// The GPUs of this machine.
     pub fn find() -> Self {
         let Cuda { usable, looked_for, libraries } = cuda();
         let monitor = Monitor::open();
@@ -143,7 +143,7 @@ impl GpuList {
         }
     }
 
-    /// `count` virtual ones.
+    /// `count` virtual GPUs.
     pub fn of_virtual(count: u32, memory_available: u64) -> Self {
         let row = |i: u32| Row {
             device: Some(format!("gpu:{i}")),
@@ -156,7 +156,7 @@ impl GpuList {
         Self { count: count as usize, is_virtual: true, none, gpus, ..Self::default() }
     }
 
-    /// The section `gpu` and those behind it.
+    /// The section `gpu` and the sections that follow it.
     pub fn text(&self, measured: bool) -> String {
         let looked_for = self.looked_for.map(|places| format!("  {places}\n")).unwrap_or_default();
         let mut text = match &self.none {
@@ -170,7 +170,7 @@ impl GpuList {
         match &self.unmonitored {
             None => text.push_str(&(self.processes() + &self.links())),
             Some(why) => {
-                let _ = writeln!(text, "\n  load, temperature and power are unknown: {why}"); // a String takes every write
+                let _ = writeln!(text, "\n  load, temperature and power are unknown: {why}"); // cannot fail
             }
         }
         if !self.libraries.is_empty() {
@@ -263,7 +263,7 @@ fn device(gpu: &Gpu, usable: &Result<Vec<Usable>, String>) -> Option<String> {
 }
 
 impl Row {
-    /// As NVML knows it.
+    /// A row with the facts from NVML.
     fn new(gpu: &Gpu, monitor: &Monitor, usable: &Result<Vec<Usable>, String>) -> Self {
         let sample = monitor.sample(&gpu.uuid).unwrap_or_default();
         Self {
@@ -297,7 +297,7 @@ impl Row {
         }
     }
 
-    /// Its name in specs and its number.
+    /// Its name in specs and its index.
     fn names(&self) -> [String; 2] {
         let mig = if self.is_mig_instance { " MIG" } else { "" };
         let number = self.index.map_or_else(unknown, |index| format!("{index}{mig}"));

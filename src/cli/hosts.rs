@@ -1,4 +1,4 @@
-//! One process of several that a launcher has started: it joins the others, and leaves them at the end.
+//! One of several processes started by a launcher: joins the others, and leaves them at the end.
 
 use std::{
     path::Path,
@@ -8,16 +8,17 @@ use std::{
 use super::args::StartOptions;
 use crate::{
     collective::{CollectiveError, ProcessGroup},
-    host::{self, Launched},
+    host::{self, Launched, Launcher},
     run::{self, Exit, Resume, held_output, hold_output, print_error},
     spec::{Devices, Loaded},
     train::StopFlag,
 };
 
-/// The processes that were started with this one. Trials of a sweep that goes on are claimed by each process alone.
+/// Joins the processes started together with this one. When a sweep is resumed, each process claims trials on
+/// its own instead.
 ///
 /// # Errors
-/// They cannot find each other; the error has been printed.
+/// The processes cannot find each other; the error was printed.
 pub fn join(
     start: &StartOptions,
     resume: &Resume,
@@ -38,16 +39,16 @@ pub fn join(
     })?;
     if world.rank() > 0 {
         hold_output();
-        // Rank 0 learns of a signal, and ends the job.
+        // Rank 0 is informed about a signal, and ends the job.
         stop.is_begun.store(true, Ordering::Relaxed);
     }
     Ok(Some(world))
 }
 
-/// Has the trial train over the hosts that the launcher started.
+/// Makes the trial train over the hosts that the launcher started.
 ///
 /// # Errors
-/// Only one training does that; the error has been printed.
+/// Only a single training run can do that; the error was printed.
 pub fn settle(world: Option<&Arc<ProcessGroup>>, loaded: &mut Loaded) -> Result<(), Exit> {
     let Some(world) = world else { return Ok(()) };
     let (message, hint) = match loaded {
@@ -74,7 +75,12 @@ pub fn settle(world: Option<&Arc<ProcessGroup>>, loaded: &mut Loaded) -> Result<
     Err(Exit::Refused)
 }
 
-/// Another rank than the first ends as `served` says: in order, or with an error of its own.
+/// Whether MPI's launcher started this process as a rank other than 0.
+pub fn is_other_rank() -> bool {
+    Launched::here().is_some_and(|launched| launched.rank > 0 && launched.by != Launcher::Torch)
+}
+
+/// Exit code of a rank other than 0, after serving: success, or an error of its own.
 pub fn ended(world: &ProcessGroup, served: Result<(), CollectiveError>) -> Exit {
     let Err(e) = served else { return Exit::Done };
     held_output();
@@ -82,7 +88,7 @@ pub fn ended(world: &ProcessGroup, served: Result<(), CollectiveError>) -> Exit 
     Exit::Failed
 }
 
-/// Leaves the job. Another rank than the first that did not serve tells why.
+/// Leaves the job. A rank other than 0 that did not serve tells rank 0 why.
 pub fn leave(world: &Arc<ProcessGroup>, exit: Exit) -> Exit {
     let is_told = exit == Exit::Done || world.rank() == 0 || world.lost().is_some();
     let exit = if is_told { exit } else { ended(world, run::decline(world, &held_output())) };

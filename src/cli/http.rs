@@ -1,5 +1,5 @@
-//! Enough of HTTP/1.1 for one page: one request for each connection, without a body. All that a client can take is limited:
-//! connections, bytes and time.
+//! As much of HTTP/1.1 as one page needs: one request per connection, without a body. Everything a client can
+//! use up is limited: connections, bytes and time.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -9,20 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Connections at once; a further one is closed.
+/// Maximum simultaneous connections; further ones are closed.
 const MOST_CONNECTIONS: usize = 16;
 
-/// Bytes of a request line and its header fields.
+/// Maximum bytes of a request line and its header fields.
 const MOST_BYTES: usize = 8 * 1024;
 
 /// How long a request may take to arrive.
 const TIME_TO_ASK: Duration = Duration::from_secs(5);
 
-/// How long one write may wait, and how long the whole answer may take.
+/// Time limit of a write, and of the whole answer.
 const TIME_TO_WRITE: Duration = Duration::from_secs(5);
 const TIME_TO_ANSWER: Duration = Duration::from_secs(60);
 
-/// How long a client may go on sending after its answer: a close in between would reset the connection, and lose the answer.
+/// How long a client may keep sending after its answer: closing earlier would reset the connection and lose
+/// the answer.
 const TIME_TO_END: Duration = Duration::from_secs(1);
 
 /// A request without its body.
@@ -33,7 +34,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Nothing if these are not a request line and header fields.
+    /// `None` unless the text is a request line with header fields.
     fn from_head(head: &'a str) -> Option<Self> {
         let mut lines = head.split("\r\n");
         let first: Vec<&str> = lines.next()?.split(' ').collect();
@@ -50,38 +51,38 @@ impl<'a> Request<'a> {
 }
 
 pub struct Answer {
-    /// A number and its words.
+    /// Status code and phrase.
     pub status: &'static str,
-    /// The `ETag`.
+    /// The value of `ETag`.
     pub tag: Option<String>,
-    /// HTML where the status is 200, else plain text.
+    /// HTML if the status is 200, otherwise plain text.
     pub text: Arc<str>,
 }
 
 impl Answer {
-    /// One that is no page.
+    /// A plain-text answer.
     pub fn plain(status: &'static str, text: &str) -> Self {
         Self { status, tag: None, text: text.into() }
     }
 }
 
-/// Answers all requests, without end.
+/// Answers requests forever.
 pub fn answer_all(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Answer + Sync) {
     let answer = &answer;
     let seats = Arc::new(());
     thread::scope(|scope| {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
-                // Such as no file descriptors left: some will be free again.
+                // For example, no file descriptors are left; some will become free again.
                 thread::sleep(Duration::from_millis(100));
                 continue;
             };
-            // Each thread holds one seat.
+            // Each connection's thread holds a reference to `seats`.
             if Arc::strong_count(&seats) > MOST_CONNECTIONS {
                 continue;
             }
             let seat = Arc::clone(&seats);
-            // A client that is gone or too slow, or a thread that cannot start, costs this connection alone.
+            // If the client is gone or too slow, or no thread can be started, only this connection is lost.
             let _ = thread::Builder::new().spawn_scoped(scope, move || {
                 let _ = converse(stream, answer);
                 drop(seat);
@@ -90,7 +91,7 @@ pub fn answer_all(listener: &TcpListener, answer: impl Fn(&Request<'_>) -> Answe
     });
 }
 
-/// One request and its answer.
+/// Reads one request and answers it.
 fn converse(mut stream: TcpStream, answer: impl Fn(&Request<'_>) -> Answer) -> io::Result<()> {
     let (bytes, is_whole) = read_head(&mut stream)?;
     let request = std::str::from_utf8(&bytes).ok().and_then(Request::from_head);
@@ -107,7 +108,7 @@ fn converse(mut stream: TcpStream, answer: impl Fn(&Request<'_>) -> Answer) -> i
     Ok(())
 }
 
-/// The bytes before the empty line, and whether that came in time to be short enough.
+/// Reads up to the empty line; also returns whether it arrived in time and within the limit.
 fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, bool)> {
     const END: &[u8] = b"\r\n\r\n";
     let end = Instant::now() + TIME_TO_ASK;
@@ -118,7 +119,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, bool)> {
         if count == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        // The empty line may have come in two parts.
+        // The empty line may arrive in two parts.
         let from = length.saturating_sub(END.len() - 1);
         length += count;
         if let Some(at) = bytes[from..length].windows(END.len()).position(|window| window == END) {
@@ -129,7 +130,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<(Vec<u8>, bool)> {
     Ok((bytes, false))
 }
 
-/// Reads what there is, waiting for it until then.
+/// Reads what is available; waits for it until `end`.
 fn read_until(stream: &mut TcpStream, end: Instant, bytes: &mut [u8]) -> io::Result<usize> {
     stream.set_read_timeout(Some(left(end)?))?;
     stream.read(bytes)

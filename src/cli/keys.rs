@@ -1,4 +1,5 @@
-//! Keys pressed in a terminal whose screen is drawn: they are not echoed into it, and are gone when it is given back.
+//! Reads keys while the screen is used for drawing: they are not echoed, and none are left over when the
+//! terminal is restored.
 
 use std::io;
 
@@ -13,7 +14,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// `None` where input is no terminal, or that of another job: what is typed there is not ours.
+    /// `None` if standard input is not a terminal, or the terminal belongs to another job: that input is not
+    /// ours.
     pub(super) fn listen() -> Option<Self> {
         let input = io::stdin();
         let before = tcgetattr(&input).ok()?;
@@ -21,7 +23,7 @@ impl Keys {
             return None;
         }
         let mut quiet = before.clone();
-        // Signals are as before: Ctrl-C, Ctrl-Z.
+        // Ctrl-C and Ctrl-Z still send signals.
         quiet.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         quiet.special_codes[SpecialCodeIndex::VMIN] = 0;
         quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -29,7 +31,7 @@ impl Keys {
         Some(Self { before })
     }
 
-    /// Whether one of them was pressed since the last look.
+    /// Whether one of these keys was pressed since the last call.
     pub(super) fn pressed(&self, keys: &[u8]) -> bool {
         let (mut buffer, mut found) = ([0; 64], false);
         while let Ok(count @ 1..) = rustix::io::read(io::stdin(), &mut buffer) {
@@ -41,7 +43,8 @@ impl Keys {
 
 impl Drop for Keys {
     fn drop(&mut self) {
-        // What was typed and not read would stand at the next prompt. `OptionalActions::Flush` would wait for output, too.
+        // Unread input would appear at the next prompt. `OptionalActions::Flush` would discard it too, but
+        // also wait for output.
         self.pressed(&[]);
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }

@@ -1,9 +1,7 @@
-//! `--launcher slurm`: a sweep's folder with all trials planned, and a job array whose tasks claim them as other processes do.
+//! `--launcher slurm`: creates a sweep's folder with all trials planned, and submits a job array whose tasks
+//! claim the trials like any other process.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use super::args::StartOptions;
 use crate::{
@@ -19,7 +17,7 @@ use crate::{
     units,
 };
 
-/// Submits the trials that are not done, or prints the script.
+/// Submits the remaining trials, or prints the script.
 pub fn launch<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -112,7 +110,7 @@ fn script<P: Planned>(
     Ok((script.text(), name, array.tasks))
 }
 
-/// What a task runs.
+/// The command that a task runs.
 fn command(sweep: &Path, start: &StartOptions) -> Result<String, Exit> {
     let program = std::env::current_exe().map_err(|e| {
         print_error(format!("the path of this program is not known: {}", reason(&e)), None);
@@ -175,18 +173,18 @@ fn print_submitted(job: &Submission, sweep: &Path, left: usize, start: &StartOpt
     ))
 }
 
-/// Nothing was started: the folder that was made for it goes.
+/// Removes the folder that was made, since nothing was started.
 fn remove_new(sweep: &Path) {
     for file in [SWEEP_FILE, CLAIMS_FILE, "sweep.csv"] {
         let _ = fs::remove_file(sweep.join(file));
     }
-    let above = sweep.parent().map(PathBuf::from);
-    for folder in [Some(sweep.join(slurm::FOLDER)), Some(sweep.to_owned()), above].into_iter().flatten() {
-        let _ = fs::remove_dir(folder); // one that holds more stays
+    let above = sweep.ancestors().take(3).map(Path::to_owned);
+    for folder in std::iter::once(sweep.join(slurm::FOLDER)).chain(above) {
+        let _ = fs::remove_dir(folder); // fails if the folder holds more
     }
 }
 
-/// Reports what Slurm did not do.
+/// Prints Slurm's error.
 pub fn report(error: &SlurmError) -> Exit {
     let hint = match error {
         SlurmError::Missing(_) => Some(
@@ -198,7 +196,8 @@ pub fn report(error: &SlurmError) -> Exit {
     Exit::Refused
 }
 
-/// Requeues this process's task after SIGUSR1; after `MOST_RESTARTS` requeues without progress, fails instead.
+/// Requeues this process's task after SIGUSR1; after `MOST_RESTARTS` requeues without progress, fails
+/// instead.
 pub fn requeue(sweep: &Path, has_progress: bool) -> Exit {
     let Some(task) = slurm_job() else {
         print_error("Slurm says of no job that this process belongs to it: it is not requeued", None);

@@ -1,4 +1,5 @@
-//! `mpirun -n 2 runner devices --measure`: what sums over the processes of a job take, and the link that this tells of.
+//! `mpirun -n 2 runner devices --measure`: measures how long sums over the processes of a job take, and
+//! derives the network link's rate and latency.
 
 use std::{
     sync::{Arc, atomic::AtomicUsize},
@@ -15,14 +16,17 @@ use crate::{
     units,
 };
 
-/// Elements of a sum, and how often it is repeated.
+/// Sizes of a sum in elements, with the number of repetitions.
 const SIZES: [(usize, usize); 6] =
     [(1, 2000), (1 << 10, 2000), (1 << 14, 1000), (1 << 18, 100), (1 << 20, 40), (1 << 22, 10)];
 
-/// Sums that are not counted.
+/// The measurement is called noisy if a sum's time differs from the link's prediction by this factor.
+const MOST_DOUBT: f64 = 2.0;
+
+/// Number of sums before measuring.
 const WARM_UP: usize = 5;
 
-/// Measures among the processes that were started with this one; rank 0 prints.
+/// Measures among the processes started together with this one; rank 0 prints.
 pub fn measure(launched: Launched) -> Exit {
     let signal = Arc::<AtomicUsize>::default();
     let world = match ProcessGroup::join(launched, &signal) {
@@ -40,7 +44,8 @@ pub fn measure(launched: Launched) -> Exit {
     run::leave(&world, exit)
 }
 
-/// The median time of each size, and the part of it that is messages: what this process alone takes for it is taken off.
+/// For each size, the median time, and the part of it spent on messages: the time minus what this process
+/// alone needs.
 fn sums(world: &Arc<ProcessGroup>) -> Result<Vec<[f64; 2]>, CollectiveError> {
     let mut sum = RankSum::new(world, world.limit());
     let mut all = Vec::new();
@@ -73,7 +78,43 @@ fn page(world: &ProcessGroup, times: &[[f64; 2]]) -> String {
     let of = |i: usize| Some((Traffic::new(SIZES.get(i)?.0, size), times.get(i)?[1]));
     let link = of(0).zip(of(SIZES.len() - 1)).and_then(|(small, large)| Link::from_sums([small, large]));
     match link {
-        Some(link) => text + &format!("  as a link: --link {}\n", LinkOption(link)),
+        Some(link) => {
+            text + &format!("  as a link: --link {}\n{}", LinkOption(link), doubt(link, size, times))
+        }
         None => text + "  no link explains these times: messages took no longer with more bytes\n",
+    }
+}
+
+/// A remark for the case that the link does not explain the times of all sizes.
+fn doubt(link: Link, processes: usize, times: &[[f64; 2]]) -> String {
+    let factor = |((len, _), [_, remote]): (&(usize, usize), &[f64; 2])| {
+        let ratio = remote / link.seconds(Traffic::new(*len, processes));
+        ratio.max(1.0 / ratio)
+    };
+    let worst = SIZES.iter().zip(times).map(factor).filter(|factor| factor.is_finite()).fold(1.0, f64::max);
+    if worst < MOST_DOUBT {
+        return String::new();
+    }
+    format!(
+        "  noisy: a size differs from this link by a factor of {}; repeat it on quiet hosts\n",
+        units::factor(worst)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_fit_no_link_are_doubted() {
+        let link = Link { latency_s: 1e-5, bytes_per_s: 1e9 };
+        let mut times: Vec<_> =
+            SIZES.iter().map(|(len, _)| [1.0, link.seconds(Traffic::new(*len, 2))]).collect();
+        assert_eq!(doubt(link, 2, &times), "");
+        times[3][1] *= 3.4;
+        assert_eq!(
+            doubt(link, 2, &times),
+            "  noisy: a size differs from this link by a factor of 3.40; repeat it on quiet hosts\n"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The machine, as planning must know it.
+//! The machine, as planning needs it.
 
 use super::rates::{self, CpuKey};
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
     vector::matmul::Kernel,
 };
 
-/// Asks the host, which may pose as a machine with `virtual_gpus` GPUs. Real ones are looked for only where that is
-/// wanted: to ask the driver takes longer than a small run.
+/// Queries the host, which may be given `virtual_gpus` virtual GPUs. Real GPUs are queried only if they are
+/// wanted: asking the driver takes longer than a small run.
 pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
@@ -44,8 +44,8 @@ pub fn wants_gpu(experiment: &Experiment) -> bool {
     })
 }
 
-/// Those that CUDA lists, or why it lists none. How much of their memory is free the monitor tells without taking them;
-/// where there is none, it is found out when the run begins.
+/// The GPUs that CUDA lists, or why it lists none. NVML reports how much of their memory is free without
+/// reserving it; without NVML this is found out when the run begins.
 #[cfg(feature = "cuda")]
 fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     use super::{gpu_measure, rates::AllReduceKey};
@@ -63,9 +63,9 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
         |gpu: &cuda::Gpu| Some(rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?.figures);
     let kept_sums = folder.as_deref().and_then(|folder| rates::read(folder, &AllReduceKey { gpus: keys }));
     let mut reaches = cuda::reaches(&gpus).into_iter();
-    // To open it takes a while, and one GPU has nobody to sum with.
+    // Opening NCCL takes a while, and a single GPU does not need it.
     let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
-    // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
+    // NVML prefixes the UUID of a GPU or MIG instance with a word.
     let known = |uuid: &str| {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
         names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))

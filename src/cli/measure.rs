@@ -1,5 +1,5 @@
-//! A step's time as it is, beside its lower bound, and what it costs to time its phases: a few steps on blank rows, or on
-//! those of the file that steps fetch them from.
+//! Measures a step's time, to show it beside its lower bound, and the cost of timing its phases: runs a few
+//! steps on blank rows, or on rows of the file if steps fetch their rows from it.
 
 use std::time::{Duration, Instant};
 
@@ -12,54 +12,55 @@ use crate::{
     train,
 };
 
-/// How long is measured, about.
+/// Approximate duration of a measurement.
 const LONG: Duration = Duration::from_millis(60);
 
-/// Numbers of blank rows at most: more than caches hold.
+/// Maximum elements of the blank rows: more than caches hold.
 const MOST_NUMBERS: usize = 1 << 25;
 
-/// A step that would take longer, as the cost model says, is not measured, in seconds.
+/// A step that takes longer than this according to the cost model, in seconds, is not measured.
 pub const LONGEST_STEP_S: f64 = 0.5;
 
 /// What was measured of a trial's step.
 pub struct Measurement {
     /// The median time on a full batch, in seconds.
     pub step_s: f64,
-    /// On which rows.
+    /// The rows used.
     pub rows: MeasuredOn,
-    /// What timing its phases adds, as a part of it: from pairs of a block with it and one without. `None` where a run of
-    /// the trial times blocks only.
+    /// What timing the phases adds, relative to a block without it; from pairs of blocks with and without.
+    /// `None` if a run of this trial only times blocks.
     pub instrument: Option<Estimate>,
 }
 
-/// Rows that a step was measured on.
+/// The rows that a step was measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredOn {
-    /// Rows of one number, in memory.
+    /// Rows in memory that are all the same.
     Blank,
-    /// Rows of the run's own file, which the steps fetch them from.
+    /// Rows of the run's own file, as fetched by the steps.
     File,
 }
 
-/// Measures a step; `None` where it would take longer than [`LONGEST_STEP_S`].
+/// Measures a step; `None` if it would take longer than [`LONGEST_STEP_S`].
 ///
 /// # Errors
-/// Where the device cannot hold the trial.
+/// The device cannot hold the trial.
 pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, DeviceError> {
-    // A device takes its share of a global batch; what it waits for the others is not measured.
+    // A device processes its share of a global batch; waiting for other devices is not measured.
     let batch = trial.programs.train.batch;
     let about_s = trial.lower_bound.settled_s(1);
     let most = Stepper::most_steps(trial);
     let Some(steps) = steps(about_s, batch * trial.facts.features, most) else { return Ok(None) };
     let place = match trial.devices.used[..] {
         [place @ DeviceId::Gpu(_)] => place,
-        // Its sums need the others.
+        // Sums need the other devices.
         [DeviceId::Gpu(_), ..] => return Ok(None),
         _ => DeviceId::Cpu,
     };
     let grain = train::grain(trial);
-    // Many short blocks tell more than few long ones: of those that others held up, the median knows nothing.
-    let short = (LONG.as_secs_f64() / 128.0 / about_s) as usize; // a float as an integer saturates
+    // Many short blocks are better than few long ones: the median then ignores blocks that other processes
+    // disturbed.
+    let short = (LONG.as_secs_f64() / 128.0 / about_s) as usize; // the cast saturates
     let steps = if grain == Grain::Phases { steps.min(short.max(1)) } else { steps };
     let executor = executor(trial, place, (*trial.programs).clone(), RankLink::Alone)?;
     let file = match (&dataset.train.features, trial.lower_bound.fetch) {
@@ -70,7 +71,7 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     let mut stepper = match file {
         Some(file) => {
             let mut stepper = Stepper::from_file(trial, executor, steps, MOST_NUMBERS, file)?;
-            // A disk may be waited for: the first step tells how many there is time for.
+            // Reading a disk may be slow: the first step shows how many steps there is time for.
             let all = stepper.steps();
             stepper.set_steps(1);
             let in_time = LONG.as_secs_f64() / stepper.block(Grain::Blocks)?;
@@ -81,7 +82,7 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     };
     let (mut plain, mut extra) = (Vec::new(), Vec::new());
     let begun = Instant::now();
-    // The first block fills the caches.
+    // The first block only fills the caches.
     while plain.len() < 2 || begun.elapsed() < LONG {
         let without = stepper.block(Grain::Blocks)?;
         if grain == Grain::Phases {
@@ -100,9 +101,9 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     }))
 }
 
-/// Steps of a block, by the time that one takes and the numbers of a batch; `None` where a step is too long.
+/// Steps per block, given the time of a step and the elements of a batch; `None` if a step takes too long.
 fn steps(step_s: f64, batch_numbers: usize, most: usize) -> Option<usize> {
-    let in_time = LONG.as_secs_f64() / step_s; // a float as an integer saturates
+    let in_time = LONG.as_secs_f64() / step_s; // the cast below saturates
     let in_memory = MOST_NUMBERS / batch_numbers.max(1);
     (step_s <= LONGEST_STEP_S).then(|| (in_time as usize).min(in_memory).clamp(1, most))
 }

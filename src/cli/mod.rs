@@ -1,4 +1,4 @@
-//! The command line: arguments, commands, what they print. One file per subcommand.
+//! The command line: arguments, commands and their output. One file per subcommand.
 
 mod advise;
 mod args;
@@ -44,7 +44,7 @@ use std::{ffi::OsString, io::IsTerminal, time::Instant};
 
 use args::{Command, Parsed};
 
-/// Runs the program; `begun` is when the process did.
+/// Runs the program; `begun` is when the process started.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Exit {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let Parsed { command, color } = match args::parse(&arguments) {
@@ -57,6 +57,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
             drawn_run::run(&arguments)
         }
         Command::Run(options) => run::run(&options, &arguments, begun),
+        // Of processes that `mpirun` started together, only rank 0 prints.
+        Command::Check(_) | Command::Parity(_) if hosts::is_other_rank() => Exit::Done,
         Command::Check(options) => check::check(&options),
         Command::Parity(options) => parity::parity(&options),
         Command::Devices(options) => devices::devices(&options),

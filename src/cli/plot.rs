@@ -1,4 +1,4 @@
-//! `runner plot RUN ...`: the curves of runs in the terminal.
+//! `runner plot RUN ...`: draws curves of runs in the terminal.
 
 use super::{args::PlotOptions, run::terminal_width};
 use crate::{

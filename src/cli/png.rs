@@ -1,4 +1,5 @@
-//! Drawings as PNG files, by a program that this machine has: to draw text takes fonts and a library of its own.
+//! Converts drawings to PNG with a program installed on this machine: rendering text ourselves would need
+//! fonts and another library.
 
 use std::{
     io::{self, Write},
@@ -6,17 +7,17 @@ use std::{
     thread,
 };
 
-/// The beginning of every PNG file.
+/// The first bytes of every PNG file.
 pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// Programs that read an SVG and write a PNG three times as large, as 288 dots per inch.
+/// Programs that read an SVG and write a PNG of three times its size (288 dots per inch).
 const PROGRAMS: [(&str, &[&str]); 3] = [
     ("rsvg-convert", &["--zoom", "3"]),
     ("resvg", &["--zoom", "3", "-", "-c"]),
     ("inkscape", &["--pipe", "--export-type=png", "--export-dpi=288", "--export-filename=-"]),
 ];
 
-/// The first of the programs that can be started; their names where there is none.
+/// The index of the first program that can be started; their names if there is none.
 pub fn find() -> Result<usize, String> {
     let starts = |name: &str| {
         let asked = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -26,10 +27,10 @@ pub fn find() -> Result<usize, String> {
     PROGRAMS.iter().position(|(name, _)| starts(name)).ok_or_else(|| names.join(", "))
 }
 
-/// The PNG of an SVG.
+/// Converts an SVG to PNG.
 ///
 /// # Errors
-/// The program cannot be started, or writes no PNG.
+/// The program cannot be started, or does not write a PNG.
 pub fn convert(program: usize, svg: &str) -> io::Result<Vec<u8>> {
     let (name, arguments) = PROGRAMS[program];
     let mut command = Command::new(name);
@@ -37,7 +38,7 @@ pub fn convert(program: usize, svg: &str) -> io::Result<Vec<u8>> {
     let mut child = command.spawn()?;
     let input = child.stdin.take();
     let output = thread::scope(|scope| {
-        // A program that does not read to the end says why, and writes no PNG.
+        // Ignore write errors: a program that stops reading prints the reason, and writes no PNG.
         scope.spawn(move || input.map(|mut input| input.write_all(svg.as_bytes())));
         child.wait_with_output()
     })?;

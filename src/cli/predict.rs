@@ -1,4 +1,4 @@
-//! `runner predict` and `runner evaluate`: a run's model on new rows.
+//! `runner predict` and `runner evaluate`: apply a run's model to new rows.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -51,7 +51,7 @@ fn warn(words: String) {
 pub(super) fn report(error: &PredictError) -> Exit {
     match error {
         PredictError::Input(failure) => return refuse(failure),
-        // Whoever reads the predictions has had enough of them.
+        // The reader of the predictions has closed the pipe.
         PredictError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => return Exit::Done,
         _ => print_error(error, error.hint()),
     }

@@ -1,7 +1,8 @@
-//! Measured figures on disk: one small file per thing that was measured, in the user's cache folder, named by all that the
-//! figures depend on.
+//! Cache of measurements in the user's cache folder, with one small file per measurement. The file's name is
+//! derived from everything that the figures depend on.
 //!
-//! A file is written whole and renamed. One that is damaged, or of another machine or version, counts as absent.
+//! A file is written atomically. One that is damaged, or belongs to another machine or version, counts as
+//! absent.
 
 use std::{
     fs,
@@ -18,27 +19,27 @@ use crate::{
     record::RecordError,
 };
 
-/// This program's version: another one computes otherwise, and a build for debugging is several times slower.
+/// This program's version: other versions compute differently, and a debug build is several times slower.
 pub const VERSION: &str = if cfg!(debug_assertions) {
     concat!(env!("CARGO_PKG_VERSION"), " debug")
 } else {
     env!("CARGO_PKG_VERSION")
 };
 
-/// What figures depend on.
+/// Everything that measured figures depend on.
 pub trait Key: Serialize + DeserializeOwned + PartialEq + Clone {
-    /// What is measured.
+    /// The figures.
     type Figures: Serialize + DeserializeOwned;
-    /// The first word of the file's name.
+    /// Prefix of the file's name.
     const KIND: &str;
 }
 
-/// What is kept of something measured.
+/// A cached measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cached<F> {
     /// The figures.
     pub figures: F,
-    /// When that was: RFC 3339, UTC.
+    /// When it was measured: RFC 3339, UTC.
     pub measured: String,
 }
 
@@ -46,18 +47,18 @@ pub struct Cached<F> {
 #[serde(deny_unknown_fields)]
 struct File<K, F> {
     measured: String,
-    /// SHA-256 of key and figures: a file that was cut or changed is not used.
+    /// SHA-256 of key and figures, to detect a truncated or changed file.
     checksum: String,
     key: K,
     rates: F,
 }
 
-/// The name of the file of a key.
+/// The file name for a key.
 pub fn file_name<K: Key>(key: &K) -> String {
     format!("{}-{}.toml", K::KIND, hex16(&toml::to_string(key).unwrap_or_default()))
 }
 
-/// What was measured under a key, if anything.
+/// The cached figures for a key, if any.
 pub fn read<K: Key>(folder: &Path, key: &K) -> Option<Cached<K::Figures>> {
     let text = fs::read_to_string(folder.join(file_name(key))).ok()?;
     let file: File<K, K::Figures> = toml::from_str(&text).ok()?;
@@ -65,10 +66,10 @@ pub fn read<K: Key>(folder: &Path, key: &K) -> Option<Cached<K::Figures>> {
     (is_whole && are_sane(&file.rates)).then_some(Cached { figures: file.rates, measured: file.measured })
 }
 
-/// Keeps figures; returns the file.
+/// Stores figures; returns the file's path.
 ///
 /// # Errors
-/// Where the folder cannot be written.
+/// The folder cannot be written.
 pub fn write<K: Key>(
     folder: &Path,
     key: &K,

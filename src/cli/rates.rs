@@ -1,5 +1,5 @@
-//! Measured rates on disk, each under what it depends on. Where there are none, typical rates serve until
-//! `runner devices --measure` measures anew.
+//! Cached rates, with keys for everything they depend on. If there are none, typical rates are used until
+//! `runner devices --measure` is run.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,17 +10,17 @@ use crate::{
     plan::{AllReduceRates, GpuRates, MachineRates},
 };
 
-/// What the CPU's rates depend on.
+/// The key of the CPU's rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuKey {
-    /// This program's: another one computes otherwise.
+    /// This program's version: another one computes differently.
     version: String,
     cpu_model: String,
     instruction_set: String,
-    /// Processors that this process may use: a container may have a few of many.
+    /// Processors that this process may use: a container may have only some of them.
     logical_cores: usize,
-    /// A virtual machine may have others than the processor whose name it bears.
+    /// A virtual machine may have other caches than the named processor.
     caches: Vec<String>,
 }
 
@@ -37,28 +37,28 @@ impl CpuKey {
     }
 }
 
-/// What a GPU's rates depend on.
+/// The key of a GPU's rates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuKey {
-    /// This program's.
+    /// This program's version.
     version: String,
     /// As CUDA reports it.
     uuid: String,
     model: String,
-    /// The driver's version, as far as it is known.
+    /// The driver's version, if known.
     driver: String,
 }
 
 impl GpuKey {
-    /// For a GPU by UUID, name and driver version.
+    /// The key of a GPU with this UUID, model and driver version.
     pub fn new(uuid: &str, model: &str, driver: &str) -> Self {
         let [uuid, model, driver] = [uuid, model, driver].map(str::to_owned);
         Self { version: VERSION.to_owned(), uuid, model, driver }
     }
 }
 
-/// What the rates of sums depend on: all GPUs, in their order.
+/// The key of the rates of sums: all GPUs, in their order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllReduceKey {
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(read(&inner, &key), Some(cached.clone()));
         assert_eq!(fs::read_dir(&inner).unwrap().count(), 1, "no temporary file is left");
 
-        // Another machine, instruction set or version has another file.
+        // Another machine, instruction set or version has a different file.
         for other in [
             CpuKey::here("avx512"),
             CpuKey { cpu_model: "other".into(), ..key.clone() },
@@ -132,7 +132,7 @@ mod tests {
             fs::write(&path, text.replace(from, to)).unwrap();
             assert_eq!(read(&inner, &key), None, "{to}");
         }
-        // Measuring anew heals it.
+        // Measuring again repairs it.
         write(&inner, &key, rates, NOW).unwrap();
         assert_eq!(read(&inner, &key), Some(cached));
     }
@@ -149,7 +149,7 @@ mod tests {
         for gpus in [vec![a.clone()], vec![a.clone(), newer], vec![b, a]] {
             assert_eq!(read(folder.path(), &AllReduceKey { gpus }), None);
         }
-        // What no machine has is not believed, whoever wrote it.
+        // Impossible figures are rejected, whoever wrote them.
         write(folder.path(), &key, AllReduceRates { bytes_per_s: 0.0, ..sums }, NOW).unwrap();
         assert_eq!(read(folder.path(), &key), None);
     }

@@ -1,4 +1,4 @@
-//! `runner report PATH ...`: runs and sweeps as one page of HTML.
+//! `runner report PATH ...`: writes runs and sweeps as one HTML page.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use crate::{
     units,
 };
 
-/// The page where no name is given.
+/// The page's file name if none is given.
 const NAME: &str = "report.html";
 
 /// Runs the command.
@@ -79,10 +79,10 @@ pub fn report(options: &ReportOptions) -> Exit {
     print(&format!("{}\n", path.display()))
 }
 
-/// A file's path and bytes, and how one begins that it may replace.
+/// A file's path and content, and the beginning that an existing file must have to be replaced.
 type File = (PathBuf, Vec<u8>, &'static [u8]);
 
-/// The page and its drawings.
+/// The page and its drawings as files.
 fn files_of(
     page: Page,
     path: PathBuf,
@@ -112,7 +112,7 @@ fn write(options: &ReportOptions, files: &[File]) -> Result<(), Exit> {
         }
     }
     for (path, bytes, _) in files {
-        // A link stays, and the page that it leads to is replaced.
+        // If the path is a link, it is kept and its target is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         let written = write_atomically(&target, Durability::Process, |file| file.write_all(bytes));
         if let Err(e) = written {
@@ -122,7 +122,8 @@ fn write(options: &ReportOptions, files: &[File]) -> Result<(), Exit> {
     Ok(())
 }
 
-/// What the model of a single run that has ended says of its validation rows; `None` where there is no such run or no model.
+/// The predictions of a single finished run's model for its validation rows; `None` if there is no such run
+/// or no model.
 pub(super) fn predicted(paths: &[String]) -> Option<Result<Predicted, String>> {
     let [path] = paths else { return None };
     let Ok(Found::Run(folder)) = find_one(path) else { return None };
@@ -139,7 +140,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Exit {
     Exit::Failed
 }
 
-/// In the folder of a single run or sweep, else in the current one.
+/// The path in the folder of a single run or sweep, otherwise in the current folder.
 fn default_path(paths: &[String]) -> PathBuf {
     match paths {
         [path] => match find_one(path) {

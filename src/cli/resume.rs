@@ -1,4 +1,4 @@
-//! `--resume RUN` and `--resume auto`: which run goes on, and whether its spec lets it.
+//! `--resume RUN` and `--resume auto`: which run to resume, and whether its spec allows that.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use super::args::{AUTO, StartOptions};
 use crate::{
     record::RunDir,
     report::{Found, find_one},
-    run::{Exit, Resume, print_error, refuse, refused_changes, waits_at_rung},
+    run::{Exit, Extension, KnownTrials, Resume, print_error, refuse, refused_changes, waits_at_rung},
     spec::{self, Loaded, Spec},
 };
 
-/// What the command line asks for.
+/// What the command line asks to resume.
 ///
 /// # Errors
-/// The path leads to no run; the error has been printed.
+/// The path leads to no run; the error was printed.
 pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     let is_run = options.resume.as_deref().is_some_and(|run| run != AUTO);
     if let Some(spec) = options.run.words.iter().find(|word| is_run && word.ends_with(".toml")) {
@@ -23,7 +23,7 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     match options.resume.as_deref() {
         None => Ok(Resume::No),
         Some(AUTO) => Ok(Resume::Auto),
-        // Also one that lost its table.
+        // Also a sweep whose table was lost.
         Some(path) if Path::new(path).join("sweep.toml").is_file() => {
             Ok(Resume::Sweep(RunDir::existing(named(path.into()))))
         }
@@ -38,24 +38,76 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     }
 }
 
-/// A folder that is called by a name, not by dots.
+/// The folder under its own name if the path is `.` or `..`.
 fn named(folder: PathBuf) -> PathBuf {
     let is_named = folder.file_name().is_some();
     if is_named { folder } else { folder.canonicalize().unwrap_or(folder) }
 }
 
+/// Reads the spec, and what a sweep is given beyond the trials that it has.
+///
+/// # Errors
+/// What is wrong has been printed.
+pub fn load(
+    options: &StartOptions,
+    resume: &Resume,
+    path: &Path,
+) -> Result<(Loaded, Option<Extension>), Exit> {
+    let words = &options.run.words;
+    let read = |overrides: Vec<String>| {
+        let all: Vec<String> = overrides.into_iter().chain(options.launch.overrides()).collect();
+        spec::read(path, &all).map_err(|failure| refuse(&failure))
+    };
+    match resume {
+        Resume::Sweep(folder) => load_sweep(folder, words, read),
+        Resume::Run(_) => Ok((read(overrides(words))?, None)),
+        Resume::Auto | Resume::No => Ok((read(options.run.overrides())?, None)),
+    }
+}
+
+/// Reads a sweep with the trials that it began with and those that it was given since, and are given by `words`.
+fn load_sweep(
+    folder: &RunDir,
+    words: &[String],
+    read: impl Fn(Vec<String>) -> Result<Loaded, Exit>,
+) -> Result<(Loaded, Option<Extension>), Exit> {
+    let extended = |loaded: Loaded, larger: Loaded| {
+        loaded.extended(larger).map_err(|refused| {
+            print_error(refused.message, Some(refused.hint));
+            Exit::Refused
+        })
+    };
+    let after = KnownTrials::read(folder);
+    let mut loaded = read(Vec::new())?;
+    for overrides in &after.overrides {
+        loaded = extended(loaded, read(overrides.clone())?)?;
+    }
+    if words.is_empty() {
+        return Ok((loaded, None));
+    }
+    // A word takes the place of an earlier one of its key.
+    let key = |word: &str| word.split_once('=').map_or(word, |(key, _)| key).trim_end().to_owned();
+    let earlier = after.overrides.last().into_iter().flatten();
+    let stays = |word: &&String| words.iter().all(|new| key(new) != key(word));
+    let overrides: Vec<String> = earlier.filter(stays).chain(words).cloned().collect();
+    let count = loaded.count();
+    let larger = extended(loaded, read(overrides.clone())?)?;
+    let extension = (larger.count() > count).then_some(Extension { overrides, after });
+    Ok((larger, extension))
+}
+
 /// The overrides of a run that goes on. Other devices may not have the engine that its spec names: the plan picks one.
-pub fn overrides(words: &[String]) -> Vec<String> {
+fn overrides(words: &[String]) -> Vec<String> {
     let sets = |key: &str| words.iter().any(|word| word.split_once('=').is_some_and(|(own, _)| own == key));
     let others = ["devices.num_gpus", "devices.use", "devices.on_missing"].into_iter().any(sets);
     let engine = (others && !sets("devices.engine")).then(|| "devices.engine=auto".to_owned());
     words.iter().cloned().chain(engine).collect()
 }
 
-/// Whether what was read may go on.
+/// Checks whether the loaded spec may be resumed.
 ///
 /// # Errors
-/// The error has been printed.
+/// It may not; the error was printed.
 pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
     let is_sweep = match loaded {
         Loaded::Train(experiment) => experiment.is_sweep(),
@@ -66,9 +118,6 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
             "`--launcher` takes a sweep, and this is one run",
             "give a key several values, or submit a script of your own with `runner run SPEC.toml --resume auto`",
         ),
-        (Resume::Sweep(_), _) if !options.run.words.is_empty() => {
-            ("a sweep goes on as it was begun", "leave the overrides out, or run the spec anew")
-        }
         (Resume::Run(_), Loaded::Train(experiment)) if experiment.is_sweep() => {
             ("a run cannot go on as a sweep", "give each key one value")
         }
@@ -89,7 +138,7 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
     Err(Exit::Refused)
 }
 
-/// Whether a run may go on with the new spec.
+/// Checks whether a run may continue with the new spec.
 fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
     let Some(old) = old.trials.first() else { return Ok(()) };
@@ -108,7 +157,7 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     Err(Exit::Refused)
 }
 
-/// `--virtual-gpus` of what goes on.
+/// The `--virtual-gpus` of the run to resume.
 pub fn virtual_gpus(resume: &Resume) -> Option<u32> {
     match resume {
         Resume::Run(folder) => virtual_gpus_of(folder),

@@ -7,6 +7,8 @@ use std::{
     time::Instant,
 };
 
+use serde_json::json;
+
 use super::{
     args::{Jobs, StartOptions, on_terminal},
     hosts, launch,
@@ -21,9 +23,9 @@ use crate::{
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
-        print_json, print_stderr, refuse, run_sweep,
+        print_json, print_stderr, run_sweep,
     },
-    spec::{self, Experiment, Loaded},
+    spec::{Experiment, Loaded},
     train::StopFlag,
     units,
 };
@@ -46,7 +48,7 @@ pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit
     }
 }
 
-/// Runs the command, alone or with the other processes of `world`.
+/// Runs the command, alone or with the other processes in `world`.
 fn run_joined(
     start: &StartOptions,
     arguments: &[OsString],
@@ -56,16 +58,15 @@ fn run_joined(
     world: Option<&Arc<ProcessGroup>>,
 ) -> Exit {
     let options = &start.run;
-    let (path, overrides) = match &resume {
-        Resume::Run(folder) => (folder.file("spec.toml"), resume::overrides(&options.words)),
-        Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
-        Resume::Auto | Resume::No => (options.spec(), options.overrides()),
+    let path = match &resume {
+        Resume::Run(folder) => folder.file("spec.toml"),
+        Resume::Sweep(folder) => folder.file("sweep.toml"),
+        Resume::Auto | Resume::No => options.spec(),
     };
-    let overrides: Vec<String> = overrides.into_iter().chain(start.launch.overrides()).collect();
     let git = GitQuery::start(&folder_of(&path));
-    let mut loaded = match spec::read(&path, &overrides) {
+    let (mut loaded, extension) = match resume::load(start, &resume, &path) {
         Ok(loaded) => loaded,
-        Err(failure) => return refuse(&failure),
+        Err(exit) => return exit,
     };
     if let Err(exit) = hosts::settle(world, &mut loaded) {
         return exit;
@@ -74,7 +75,8 @@ fn run_joined(
         return exit;
     }
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
-    // A trial that a signal ends resumes where it was; what measures the machine would begin anew.
+    // A training interrupted by a signal resumes where it was; an experiment that measures the machine would
+    // start over.
     let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
     match stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues) {
         Ok(second) => end_at_second_signal(second),
@@ -85,6 +87,7 @@ fn run_joined(
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),
         runs_dir: options.runs_dir.clone(),
         resume,
+        extension,
         verbosity: verbosity(start),
         json: start.json,
         terminal: on_terminal(),
@@ -112,7 +115,7 @@ fn run_joined(
     }
 }
 
-/// Runs what was read. Another rank than the first serves it, and has nothing to close.
+/// Runs what was loaded. A rank other than 0 serves it and has nothing to close.
 fn run_loaded(
     loaded: &Loaded,
     mut process: Process,
@@ -141,7 +144,8 @@ fn run_loaded(
     }
 }
 
-/// How many trials run side by side. Where all use GPUs, and share none, there are GPUs for so many.
+/// Number of trials that run side by side. If all of them use GPUs and do not share them, the GPUs limit this
+/// number.
 fn side_by_side(jobs: Jobs, experiment: &Experiment, machine: &Machine, process: &Process) -> usize {
     let devices = experiment.trials.iter().filter_map(|trial| choose(&trial.spec.devices, machine).ok());
     let gpus = devices.map(|devices| devices.used.iter().filter_map(|device| device.gpu()).count());
@@ -167,7 +171,7 @@ fn verbosity(start: &StartOptions) -> Verbosity {
     }
 }
 
-/// Those of the machine, or of what Slurm gave the task.
+/// The machine's threads, or those that Slurm gave to the task.
 fn available_threads(start: &StartOptions) -> usize {
     let all = start.run.thread_count();
     let given = (start.launch.slurm_task && start.run.threads.is_none()).then(slurm_cpus).flatten();
@@ -182,7 +186,7 @@ fn role(start: &StartOptions) -> Role {
     }
 }
 
-/// Plans all trials, then runs them, or has a cluster run them.
+/// Plans all trials, then runs them or lets a cluster run them.
 fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &StartOptions) -> Ended {
     match session.prepare(machine) {
         Ok(prepared) if start.launch.launcher.is_some() => {
@@ -195,10 +199,19 @@ fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &Star
 }
 
 /// Prints what became of a sweep.
-fn close(Ended { exit, folder, .. }: Ended, start: &StartOptions) -> Exit {
+fn close(Ended { exit, folder, statuses, best, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
-        let line = serde_json::json!({ "event": "sweep", "folder": folder.display().to_string() });
+        let best =
+            best.map(|(trial, metric, value)| json!({ "trial": trial, "metric": metric, "value": value }));
+        let line = json!({
+            "event": "sweep",
+            "folder": folder.display().to_string(),
+            "trials": statuses.values().sum::<usize>(),
+            "statuses": statuses,
+            "best": best,
+            "exit": exit.code(),
+        });
         return exit.more_severe(print_json(&format!("{line}\n")));
     }
     if start.run.quiet {
@@ -213,13 +226,13 @@ fn close(Ended { exit, folder, .. }: Ended, start: &StartOptions) -> Exit {
     })
 }
 
-/// The folder that a spec is in.
+/// The folder that contains a spec.
 fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Columns of the terminal, or of a page where there is none.
+/// Width of the terminal in columns, or of a page if there is none.
 pub fn terminal_width() -> u16 {
     terminal_size::terminal_size_of(std::io::stdout()).map_or(120, |(width, _)| width.0)
 }

@@ -1,6 +1,6 @@
-//! `runner list`, `latest`, `show`, `diff`: finding a run, and reading it.
+//! `runner list`, `latest`, `show`, `diff`: find runs and show them.
 
-use std::path::PathBuf;
+use std::io::IsTerminal;
 
 use super::{
     args::{DiffOptions, ListOptions},
@@ -19,7 +19,9 @@ pub fn list(options: &ListOptions) -> Exit {
         sort: options.sort.as_deref(),
         json: options.json,
     };
-    match report::list(&request, terminal_width()) {
+    // What reads a pipe has no width.
+    let width = if std::io::stdout().is_terminal() { usize::from(terminal_width()) } else { usize::MAX };
+    match report::list(&request, width) {
         Ok(json) if options.json => print_json(&json),
         text => answer(text),
     }
@@ -30,13 +32,14 @@ pub fn latest(path: &str) -> Exit {
 }
 
 pub fn show(run: &str) -> Exit {
-    let read = |folder: PathBuf| Comparison::read(&[folder.display().to_string()], None);
-    answer(report::find_run(run).and_then(read).map(|comparison| comparison.figures()))
+    answer(report::show(run, terminal_width()))
 }
 
 pub fn diff(options: &DiffOptions) -> Exit {
-    let paths = [options.first.clone(), options.second.clone()];
-    let compared = Comparison::read(&paths, None).and_then(Comparison::with_curves);
+    let find = |path: &str| Ok(report::find_run(path)?.display().to_string());
+    let paths = find(&options.first).and_then(|first| Ok([first, find(&options.second)?]));
+    let read = |paths: [String; 2]| Comparison::read(&paths, None);
+    let compared = paths.and_then(read).and_then(Comparison::with_curves);
     let every_run = Question { top: usize::MAX, ..Question::default() };
     answer(compared.and_then(|comparison| {
         let times = comparison.times(&every_run, terminal_width())?;

@@ -1,5 +1,5 @@
-//! `runner check --hosts 1,2,4,...,64 --link 100Gb/s,2us`: how long a step would take over hosts like this one, and from
-//! which batch on it pays.
+//! `runner check --hosts 1,2,4,...,64 --link 100Gb/s,2us`: predicts how long a step would take over hosts
+//! like this one, and the batch size from which this pays.
 
 use std::time::{Duration, Instant};
 
@@ -17,33 +17,34 @@ use crate::{
     units,
 };
 
-/// How long a sum is repeated, about.
+/// Approximate time for which a sum is repeated.
 const LONG: Duration = Duration::from_millis(30);
 
-/// Elements that a rehearsed sum holds at most, of all hosts.
+/// Maximum elements, over all hosts, of a sum that is measured locally.
 const MOST_HELD: usize = 1 << 22;
 
-/// The part of its hosts' speed that a batch reaches at least in the last column.
+/// The parallel efficiency that batches in the last column reach.
 const EFFICIENCY: f64 = 0.8;
 
-/// One count of hosts.
+/// The prediction for one number of hosts.
 struct Case {
     hosts: usize,
     /// The global batch.
     batch: usize,
-    /// The step without its sum; `None` where that is too long to be measured, or the batch has no row for each host.
+    /// Time of the step without its sum; `None` if it is too long to measure, or the batch has fewer rows
+    /// than there are hosts.
     compute_s: Option<f64>,
     sum_s: f64,
 }
 
 impl Case {
-    /// Those of the host that has the most.
+    /// Rows on the host that has the most.
     fn rows(&self) -> Option<usize> {
         (self.hosts <= self.batch).then(|| self.batch.div_ceil(self.hosts))
     }
 }
 
-/// Predicts the steps of the first trial.
+/// Predicts the step times of the first trial.
 pub fn predict(
     options: &RunOptions,
     experiment: &Experiment,
@@ -94,17 +95,19 @@ struct Hosts<'a> {
     threads: usize,
     spec: &'a Spec,
     link: Link,
-    /// What was measured: whether as one host of many, its rows, and seconds.
+    /// Measurements: whether as one of many hosts, rows, and seconds.
     steps: Vec<(bool, usize, f64)>,
 }
 
 impl Hosts<'_> {
-    /// One host is measured always; the others are compared with it. Also how many elements a step sums.
+    /// The cases; a single host is always among them, for comparison. Also returns the number of elements
+    /// that a step sums.
     fn cases(&mut self, counts: &[usize]) -> Result<(Vec<Case>, usize), Refusal> {
         let mut datasets = Datasets::new(&self.machine);
         let alone = self.plan(1, self.spec.data.batch_size, &mut datasets)?;
         let (own, rows) = (alone.programs.train.batch, alone.facts.train_rows);
-        // Two hosts do what any more would: their own rows, then a sum of as many elements.
+        // Two hosts do the same as any larger number: each processes its rows, then they sum the same number
+        // of elements.
         let elements = summed(&self.plan(2, own.max(2), &mut datasets)?.programs.train);
         let mut cases = Vec::new();
         for hosts in std::iter::once(1).chain(counts.iter().copied().filter(|hosts| *hosts > 1)) {
@@ -118,14 +121,14 @@ impl Hosts<'_> {
             }
             cases.push(case);
         }
-        // A line needs two places.
+        // Fitting a line needs two points.
         if self.steps.iter().all(|step| step.1 == own) && own > 1 {
             self.compute_s(true, own.div_ceil(2), &mut datasets)?;
         }
         Ok((cases, elements))
     }
 
-    /// The trial on `hosts` hosts, with a global batch of `batch` rows.
+    /// The trial planned for `hosts` hosts with a global batch of `batch` rows.
     fn plan(&self, hosts: u32, batch: usize, datasets: &mut Datasets) -> Result<Trial, Refusal> {
         let mut spec = self.spec.clone();
         spec.devices.hosts = (hosts > 1).then_some(hosts);
@@ -136,7 +139,8 @@ impl Hosts<'_> {
         })
     }
 
-    /// The time of a host on `rows` rows, alone or without its wait for others; measured once for as many rows.
+    /// The time of a host for `rows` rows, alone or as one of many without waiting for the others; measured
+    /// once per number of rows.
     fn compute_s(
         &mut self,
         is_one_of_many: bool,
@@ -158,7 +162,8 @@ impl Hosts<'_> {
         Ok(seconds)
     }
 
-    /// A sum of `elements` over `hosts`: what this process takes to copy and add, and its messages by the link.
+    /// The time of a sum of `elements` over `hosts`: copies and additions in this process, and messages over
+    /// the link.
     fn sum_s(&self, hosts: usize, elements: usize) -> f64 {
         if hosts == 1 {
             return 0.0;
@@ -211,7 +216,7 @@ impl Hosts<'_> {
         text + &self.notes(cases, elements, time.is_some())
     }
 
-    /// What the columns are.
+    /// Explains the columns.
     fn notes(&self, cases: &[Case], elements: usize, is_fitted: bool) -> String {
         let Link { latency_s, bytes_per_s } = self.link;
         let mut text = format!(
@@ -245,15 +250,15 @@ fn percent_from() -> String {
     format!("{:.0} % from", EFFICIENCY * 100.0)
 }
 
-/// Two digits of a batch.
+/// A batch size, rounded up to two digits.
 fn about(batch: f64) -> String {
     let scale = 10_f64.powf((batch.log10().floor() - 1.0).max(0.0));
     units::count(((batch / scale).ceil() * scale) as u64)
 }
 
-/// What a sum costs without any network: the median of a few, over [`LONG`].
+/// The time of a sum without any network: the median of several, repeated for [`LONG`].
 pub fn local_s(hosts: usize, elements: usize) -> f64 {
-    // A small sum holds the elements of all; over very many hosts fewer tell of them.
+    // A small sum holds the elements of all hosts. With very many hosts, measure fewer and extrapolate.
     let fewer = hosts.min((MOST_HELD / elements.max(1)).max(2));
     let group = ProcessGroup::rehearsal(fewer);
     let mut sum = RankSum::new(&group, Duration::MAX);
@@ -262,7 +267,7 @@ pub fn local_s(hosts: usize, elements: usize) -> f64 {
     while times.len() < 3 || begun.elapsed() < LONG {
         let start = Instant::now();
         if sum.all_reduce(&mut own, 1).is_err() {
-            break; // nobody else is there to fail
+            break; // there are no other processes that could fail
         }
         times.push(start.elapsed().as_secs_f64());
     }

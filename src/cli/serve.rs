@@ -1,5 +1,5 @@
-//! `runner serve PATH ...`: the page of `runner report` over HTTP on this machine, renewed while runs go on. It answers one
-//! address, `/`, and reads files only.
+//! `runner serve PATH ...`: serves the page of `runner report` over HTTP on this machine and renews it while
+//! runs go on. It answers one address, `/`, and only reads files.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -18,13 +18,14 @@ use crate::{
     run::{Exit, print, print_error, print_stderr},
 };
 
-/// Names of this machine. A page of another site that points its own name at this address is refused.
+/// Names of this machine. Requests with another `Host` are refused: a foreign site may point its own name at
+/// this address (DNS rebinding).
 const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Runs the command until a signal ends it.
 pub fn serve(options: &ServeOptions) -> Exit {
     follow_files(true);
-    // A path that does not exist is a slip; a folder without runs may have some soon.
+    // A path that does not exist is a mistake; a folder without runs may get some later.
     if let Err(e) = fingerprint(&options.paths)
         && !matches!(e, ReportError::NoRun(_))
     {
@@ -53,12 +54,12 @@ struct Site<'a> {
     last: Mutex<Last>,
 }
 
-/// The last page, and what was made for it.
+/// The last page and what it was made from.
 #[derive(Default)]
 struct Last {
     tag: String,
     html: Arc<str>,
-    /// The fingerprint of the files, and what the run predicts, which takes long.
+    /// The files' fingerprint, with the predictions of the run, which take long to compute.
     predicted: Option<(String, Option<Result<Predicted, String>>)>,
 }
 
@@ -81,11 +82,11 @@ impl Site<'_> {
         }
     }
 
-    /// The page of the files as they are, and a tag that changes with them.
+    /// The page for the current files, and a tag that changes with them.
     fn page(&self) -> (String, Arc<str>) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // Both are taken before the files are read: what changes meanwhile changes the next tag.
+            // Take both before reading the files, so that a change meanwhile changes the next tag.
             let read = percent_read();
             let files =
                 fingerprint(self.paths).map_or_else(|e| e.to_string(), |number| format!("{number:016x}"));
@@ -104,7 +105,8 @@ impl Site<'_> {
                 let html = page(&request).map_or_else(|e| waiting(&e.to_string(), &tag), |page| page.html);
                 *last = Last { tag, html: html.into(), predicted: Some(known) };
             }
-            // Where the page began to sample a long file, its tag has to say so.
+            // If the page started to sample a long file meanwhile, make it again so that its tag reflects
+            // that.
             if percent_read() >= read {
                 return (last.tag.clone(), last.html.clone());
             }
@@ -112,12 +114,12 @@ impl Site<'_> {
     }
 }
 
-/// How much is read of the files of which the page shows samples; 100 where there are none.
+/// Percentage read of the files that are shown as samples; 100 if there are none.
 fn percent_read() -> u32 {
     (100.0 * share_read()) as u32
 }
 
-/// Whether a `Host` names this machine, with any port: a tunnel may lead here from another one.
+/// Whether a `Host` header names this machine, with any port: a tunnel may forward another port to this one.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

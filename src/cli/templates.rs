@@ -1,4 +1,4 @@
-//! `runner new` and `runner schema`: what a new spec starts from.
+//! `runner new` and `runner schema`: starter specs and the JSON Schema.
 
 use std::{
     fs::{self, OpenOptions},
@@ -13,7 +13,7 @@ use crate::{
     spec::{self, Failure},
 };
 
-/// Names the schema for editors, above each starter.
+/// Points editors to the schema; the first lines of each starter.
 const SCHEMA: &str = "\
 #:schema runner.schema.json
 # Editors with Even Better TOML complete and check keys once that file is here: runner schema > runner.schema.json
@@ -30,7 +30,7 @@ pub fn schema() -> Exit {
     }
 }
 
-/// Writes a starter spec, never over a file that is there.
+/// Writes a starter spec; never overwrites a file.
 pub fn new(options: &NewOptions) -> Exit {
     let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
     let text = match &options.from {
@@ -50,7 +50,7 @@ pub fn new(options: &NewOptions) -> Exit {
         return Exit::Done;
     };
     let written = OpenOptions::new().write(true).create_new(true).open(path).and_then(|mut file| {
-        // An empty file would be in the way of the next try.
+        // An empty file would block the next attempt.
         file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
     });
     match written {

@@ -1,4 +1,5 @@
-//! `runner watch PATH`: a run or sweep that is at work, drawn anew each second; plain lines where there is no terminal.
+//! `runner watch PATH`: shows a run or sweep that is at work, redrawn every second; prints plain lines if
+//! there is no terminal.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -18,18 +19,18 @@ use crate::{
 
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 
-/// A pause takes at least this multiple of the look before it.
+/// The pause between two updates is at least this multiple of the time that the last update took.
 const LEAST_REST: u32 = 5;
 
-/// Lines of the curves.
+/// Maximum height of the curves in lines.
 const MOST_LINES: usize = 40;
 const LEAST_LINES: usize = 4;
 
-/// A screen of its own, without a cursor; and back.
+/// Switches to the alternate screen without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Runs the command until nothing is at work, nobody reads what it prints, or a signal or `q` ends it.
+/// Runs the command until nothing is at work, the output is closed, or a signal or `q` ends it.
 pub fn watch(options: &WatchOptions) -> Exit {
     follow_files(true);
     match look(&options.path) {
@@ -38,11 +39,11 @@ pub fn watch(options: &WatchOptions) -> Exit {
     }
 }
 
-/// An error is how the process ends because it can print no more.
+/// Shows updates until the end. The error is the exit code if printing fails.
 fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
     let is_terminal = io::stdout().is_terminal();
     let (mut line, mut screen, mut has_failed) = (String::new(), Screen::new(), false);
-    // What stays in the terminal is of all rows.
+    // The last output, which stays in the terminal, must show all rows and not a sample.
     while (!moment.is_over || share_read() < 1.0) && !screen.is_to_end() {
         let begun = Instant::now();
         if is_terminal {
@@ -57,7 +58,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
         }
         match look(&options.path) {
             Ok(next) => (moment, has_failed) = (next, false),
-            // At first it may be a file that is replaced at this moment.
+            // Tolerate the first error: the file may be in the middle of being replaced.
             Err(e) if std::mem::replace(&mut has_failed, true) => {
                 moment.lines.truncate(1);
                 moment.lines.push(e.to_string());
@@ -74,7 +75,7 @@ pub(super) fn look(path: &str) -> Result<Moment, ReportError> {
     Moment::now(path, |folder: &Path| RunDir::existing(folder.to_owned()).is_live())
 }
 
-/// A screen of its own in the terminal, from the first frame on.
+/// Uses the terminal's alternate screen, starting with the first frame.
 pub(super) struct Screen {
     is_entered: bool,
     keys: Option<Keys>,
@@ -85,18 +86,18 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// From now on signals are counted, and end nothing.
+    /// From now on signals are counted and do not end the process.
     pub(super) fn new() -> Self {
         let (at_work, signals) = (AtWork::default(), ViewerSignals::listen());
         Self { is_entered: false, keys: None, is_left: false, at_work, signals }
     }
 
-    /// By a signal, or by `q`.
+    /// Whether a signal or `q` asked to end.
     fn is_to_end(&self) -> bool {
         self.is_left || self.signals.count() > 0
     }
 
-    /// Waits a moment, or as long as Ctrl-Z asks, with the terminal given back.
+    /// Waits a moment. After Ctrl-Z, restores the terminal and waits until the process is continued.
     pub(super) fn rest(&mut self) {
         thread::sleep(Duration::from_millis(20));
         self.is_left |= self.keys.as_ref().is_some_and(|keys| keys.pressed(b"qQ"));
@@ -104,7 +105,7 @@ impl Screen {
         signals.pause(|| _ = self.leave());
     }
 
-    /// Draws the whole screen: each line replaces the one before it.
+    /// Draws the whole screen, overwriting the previous lines.
     pub(super) fn draw(&mut self, moment: &Moment, metric: &str) -> Result<(), Exit> {
         let enter = if std::mem::replace(&mut self.is_entered, true) { "" } else { ENTER };
         if !enter.is_empty() {
@@ -117,20 +118,20 @@ impl Screen {
         as_it_is(&format!("{enter}\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
     }
 
-    /// Gives back what stood there before.
+    /// Restores the previous content of the terminal.
     pub(super) fn leave(&mut self) -> Result<(), Exit> {
         self.keys = None;
         if std::mem::take(&mut self.is_entered) { as_it_is(LEAVE) } else { Ok(()) }
     }
 }
 
-/// Prints to the terminal also what is no text, where colours are not wanted, too.
+/// Prints escape sequences to the terminal, even if colours are off.
 fn as_it_is(text: &str) -> Result<(), Exit> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| Exit::Done)
 }
 
-/// As high as the terminal, with room for a prompt.
+/// The text of a frame, as high as the terminal minus a line for the prompt.
 fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
@@ -147,7 +148,7 @@ fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     escape_uncoloured(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
-/// A line broken between words where it is wider than the terminal.
+/// Breaks a line between words if it is wider than the terminal.
 fn folded(line: &str, width: usize) -> String {
     let (mut text, mut taken) = (String::new(), 0);
     for (place, word) in line.split(' ').enumerate() {
@@ -166,13 +167,13 @@ fn folded(line: &str, width: usize) -> String {
     text
 }
 
-/// Lines that a terminal adds where words, which stand above the curves, are wider than it.
+/// Number of extra lines that the terminal needs for text lines, above the curves, that are wider than it.
 fn wraps(text: &str, width: usize) -> usize {
     let words = text.lines().take_while(|line| !line.is_empty());
     words.map(|line| line.chars().count().saturating_sub(1) / width).sum()
 }
 
-/// Columns and lines of the terminal.
+/// Width and height of the terminal in characters.
 fn size() -> (usize, usize) {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or((100, 24), |(width, height)| (width.0.clamp(40, 400).into(), height.0.into()))

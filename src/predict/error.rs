@@ -13,7 +13,7 @@ use crate::{
 pub enum PredictError {
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// The run's spec, its weights or the rows.
+    /// A problem with the run's spec, its weights or the rows.
     #[error(transparent)]
     Input(#[from] Failure),
     #[error("`{}` is a run of the lab: it trains no model", folder.display())]

@@ -14,21 +14,22 @@ use crate::{
     units,
 };
 
-/// Metrics by name, in the order in which they are shown.
+/// Metrics by name, in display order.
 pub struct Evaluation {
     rows: usize,
-    /// What the loss is.
+    /// The name of the loss.
     loss: String,
     /// Names and values.
     metrics: Vec<(String, f64)>,
     scores: Scores,
 }
 
-/// Evaluates all rows of `input`, or those that the run set aside for a test where there is none; labels of arrays are in a
-/// file of their own. The confusion matrix is written to a file
-/// where one is named. `warn` takes warnings about the rows.
+/// Evaluates all rows of `input`, or, if there is none, the rows that the run held out for a test. The labels
+/// of arrays are in a file of their own. If a file is named for it, the confusion matrix is written there.
+/// `warn` receives warnings about the rows.
 ///
 /// # Errors
+/// A problem with the rows or with the file of the matrix.
 /// What is wrong with the rows, or with the file of the matrix.
 pub fn evaluate(
     trained: &Trained,
@@ -91,7 +92,7 @@ fn evaluated(
     Ok(Evaluation { rows: count, loss, metrics, scores })
 }
 
-/// Names and values; where there are several targets, those of each after the means.
+/// Names and values; with several targets, those of each target follow the means.
 fn of_predictions(scores: &Scores, targets: &[String]) -> Vec<(String, f64)> {
     const NUMBERS: [Metric; 3] = [Metric::Mae, Metric::Rmse, Metric::R2];
     const CLASSES: [Metric; 5] =
@@ -133,13 +134,13 @@ impl Evaluation {
         }
     }
 
-    /// The confusion matrix as CSV; empty for numbers.
+    /// The confusion matrix as CSV; empty for numeric targets.
     fn confusion(&self, names: &[String]) -> String {
         let Scores::Classes(confusion) = &self.scores else { return String::new() };
         confusion_csv(names, &confusion.counts)
     }
 
-    /// One JSON object, with the weights that were used.
+    /// One JSON object, which also names the weights used.
     pub fn json(&self, trained: &Trained) -> String {
         let number = |text: &str| text.parse::<u64>().map_or(Value::Null, Value::from);
         let mut object = Map::new();

@@ -1,4 +1,5 @@
-//! The model on the CPU: rows in blocks of any size go through the program of a validation, in chunks as training has them.
+//! Runs the model on the CPU: rows arrive in blocks of any size and go through the validation program in
+//! chunks, as during training.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use crate::{
     train::initial_values,
 };
 
-/// A chunk with fewer operations is computed by one thread.
+/// A chunk with fewer FLOPs than this is computed by one thread.
 const SHARED_CHUNK: f64 = 2e7;
 
-/// Takes a chunk's predictions (`[rows, outputs]`) and its targets.
+/// Receives a chunk's predictions (`[rows, outputs]`) and its targets.
 pub type Take<'a> = &'a mut dyn FnMut(&[f32], &[f32]) -> Result<(), PredictError>;
 
 /// The model for chunks of one size.
@@ -58,7 +59,7 @@ impl Pass {
         Ok(prediction)
     }
 
-    /// Sums over all rows so far: of their losses, and of those that are right.
+    /// The sum of losses and the number of correct predictions, over all rows so far.
     fn sums(&mut self) -> Result<[f64; 2], DeviceError> {
         let mut sums = [0.0; 2];
         self.device.take_sums(Purpose::Validation, Accumulator::Validation, &mut sums)?;
@@ -66,10 +67,11 @@ impl Pass {
     }
 }
 
-/// Sends all rows through the model, chunk by chunk. Returns their number, the sum of their losses and the number of those
-/// that are right. `warn` takes warnings about the rows.
+/// Sends all rows through the model, chunk by chunk. Returns the number of rows, the sum of their losses and
+/// the number of correct predictions. `warn` receives warnings about the rows.
 ///
 /// # Errors
+/// A problem with the rows, or an error returned by `take`.
 /// What is wrong with the rows, and what `take` returns.
 pub fn forward(
     trained: &Trained,
@@ -96,7 +98,7 @@ pub fn forward(
     Ok(done)
 }
 
-/// Names for a sentence, the first ones of many.
+/// Quotes names for a sentence; if there are many, only the first ones.
 pub fn quoted(names: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
@@ -104,12 +106,12 @@ pub fn quoted(names: &[String]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// A model that takes rows.
+/// A model with its pending rows.
 struct Forward<'a> {
     trained: &'a Trained,
-    /// Rows that do not fill a chunk yet.
+    /// Rows that do not yet fill a chunk.
     pending: RowBlock,
-    /// Rows of a chunk.
+    /// Rows per chunk.
     chunk: usize,
     pass: Option<Pass>,
     rows: usize,
@@ -121,7 +123,7 @@ impl<'a> Forward<'a> {
         Self { trained, pending: RowBlock::default(), chunk, pass: None, rows: 0 }
     }
 
-    /// Adds rows, and takes all whole chunks.
+    /// Adds rows and processes all complete chunks.
     fn push(&mut self, block: RowBlock, take: Take<'_>) -> Result<(), PredictError> {
         let (width, targets) = (self.trained.features, self.trained.data.targets());
         self.pending.features.extend_from_slice(&block.features);
@@ -146,7 +148,8 @@ impl<'a> Forward<'a> {
         Ok(())
     }
 
-    /// Takes the rows of the last chunk. Returns all rows, the sum of their losses and the number of those that are right.
+    /// Processes the last, incomplete chunk. Returns the number of all rows, the sum of their losses and the
+    /// number of correct predictions.
     fn finish(mut self, take: Take<'_>) -> Result<(usize, [f64; 2]), PredictError> {
         let mut sums = self.pass.as_mut().map_or(Ok([0.0; 2]), Pass::sums)?;
         let RowBlock { rows, features, targets } = self.pending;
@@ -159,7 +162,7 @@ impl<'a> Forward<'a> {
     }
 }
 
-/// A chunk; rows without targets have zeros for them, and a loss that nobody reads.
+/// Runs a chunk. Rows without targets get zeros as targets, and a loss that is ignored.
 fn run(
     pass: &mut Pass,
     width: usize,

@@ -1,7 +1,7 @@
-//! A run's model on new rows: predictions, and metrics where the rows are labelled.
+//! Applies a run's model to new rows: predictions, and metrics if the rows are labelled.
 //!
-//! The forward pass is the program of a validation, on the CPU; preprocessing is the one that the model's file keeps. Both
-//! can be written as an ONNX file, for programs that serve models.
+//! The forward pass is the validation program, on the CPU; the preprocessing is stored in the model's file.
+//! Both can be exported as an ONNX file, for programs that serve models.
 
 mod error;
 mod evaluate;

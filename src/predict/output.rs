@@ -1,4 +1,5 @@
-//! Predictions as CSV: a number per target in the units of the training file, or a class and its probabilities.
+//! Writes predictions as CSV: a number per target in the units of the training file, or a class and its
+//! probabilities.
 
 use std::{
     io::{self, Write},
@@ -8,10 +9,11 @@ use std::{
 use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{data::Input, record::Lines, train::largest};
 
-/// Writes a prediction for each row of `input`, in its order, to standard output or to the file `to`. A regular file is
-/// replaced once all predictions are in it. `warn` takes a warning about the rows.
+/// Writes a prediction for each row of `input`, in the same order, to standard output or to the file `to`. A
+/// regular file is replaced only once all predictions are written. `warn` receives warnings about the rows.
 ///
 /// # Errors
+/// A problem with the rows; complete blocks before it have then been written to standard output.
 /// What is wrong with the rows; whole blocks before it are written to standard output by then.
 pub fn predict(
     trained: &Trained,
@@ -81,7 +83,7 @@ fn header(lines: &mut Lines, classes: Option<&[String]>, targets: &[String]) {
     lines.end();
 }
 
-/// The class of the largest output, and the softmax of all; no class where one of them is not finite.
+/// The class with the largest output, and the softmax of all outputs; no class if one of them is not finite.
 fn class_row(lines: &mut Lines, classes: &[String], outputs: &[f32]) {
     if !outputs.iter().all(|y| y.is_finite()) {
         lines.empty();

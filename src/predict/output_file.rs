@@ -1,4 +1,4 @@
-//! The file that a command writes: replaced once all is in it, and never one of the files that the command reads.
+//! A command's output file: replaced once it is complete, and never one of the files that the command reads.
 
 use std::{
     fs::{self, OpenOptions},
@@ -10,7 +10,7 @@ use std::{
 use super::PredictError;
 use crate::host::{is_replaceable, write_until_signal};
 
-/// The one file of a run's folder that may be written afterwards: `runner report` shows it.
+/// The only file in a run's folder that may be written later: `runner report` shows it.
 const FOR_REPORT: &str = "confusion.csv";
 
 /// A file to write.
@@ -19,10 +19,10 @@ pub struct OutputFile<'a> {
 }
 
 impl<'a> OutputFile<'a> {
-    /// `inputs` are the files that are read, `run` is the folder of the run.
+    /// `inputs` are the files that are read; `run` is the folder of the run.
     ///
     /// # Errors
-    /// It is one of them, or lies in that folder, where only `confusion.csv` may.
+    /// The path is one of the inputs, or lies in that folder and is not `confusion.csv`.
     pub fn new<'b>(
         path: &'a Path,
         run: &Path,
@@ -44,12 +44,12 @@ impl<'a> OutputFile<'a> {
         Ok(Self { path })
     }
 
-    /// Checks that a file that is there begins with `head`, as the one that is written will.
+    /// Checks that an existing file starts with `head`, like the one to be written.
     ///
     /// # Errors
-    /// It is something else than `what`.
+    /// It is something other than `what`.
     pub fn check_replaces(&self, head: &[u8], what: &'static str) -> Result<(), PredictError> {
-        // What is no regular file is written to, not replaced.
+        // A path that is not a regular file is written to, not replaced.
         let is_other = self.path.is_file() && is_replaceable(self.path, head).is_ok_and(|may| !may);
         if is_other { Err(PredictError::IsOther { file: self.path.to_owned(), what }) } else { Ok(()) }
     }
@@ -59,10 +59,10 @@ impl<'a> OutputFile<'a> {
         format!("`{}`", self.path.display())
     }
 
-    /// Writes the file, or what it links to; `write` makes its content.
+    /// Writes the file, or the target of the link; `write` writes its content.
     ///
     /// # Errors
-    /// Those of `write`, or the system's. A regular file is as it was then.
+    /// Those of `write`, or the system's. A regular file is then unchanged.
     pub fn write(
         &self,
         write: impl FnOnce(&mut dyn Write) -> Result<(), PredictError>,
@@ -85,7 +85,7 @@ impl<'a> OutputFile<'a> {
     }
 }
 
-/// The file that a new one may take the place of; `None` for a pipe, a device, or a link that leads to no name.
+/// The path of the file to replace; `None` for a pipe, a device, or a broken link.
 fn replaceable(path: &Path) -> Option<PathBuf> {
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => fs::canonicalize(path).ok(),
@@ -94,7 +94,7 @@ fn replaceable(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Whether it is where standard output leads: opened anew, a file behind a redirection would be cut.
+/// Whether the path is the file that standard output is redirected to: opening that again would truncate it.
 pub fn is_standard_output(path: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
     identity(path).is_some_and(|file| identity(Path::new("/dev/stdout")) == Some(file))

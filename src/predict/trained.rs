@@ -1,4 +1,4 @@
-//! What a run folder holds of its model.
+//! Reads a trained model from a run folder.
 
 use std::path::PathBuf;
 
@@ -15,38 +15,38 @@ use crate::{
 /// Which of a run's weights are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhichWeights {
-    /// Those of the best validation, or the last where there was none.
+    /// Those of the best validation, or the last ones if there was no validation.
     Best,
     Last,
 }
 
-/// A model as its run left it.
+/// The model that a run produced.
 pub struct Trained {
     pub folder: PathBuf,
     pub spec: Spec,
-    /// The file of its weights, in the folder.
+    /// The file of its weights, in the run's folder.
     pub file: String,
-    /// The optimizer step and the epoch after which they were taken.
+    /// The optimizer step and the epoch after which the weights were taken.
     pub step: String,
     pub epoch: String,
     pub data: TrainedData,
     pub features: usize,
     pub outputs: usize,
     pub weights: Weights,
-    /// What else there is to say of weights from a checkpoint.
+    /// A note about weights from a checkpoint.
     note: Option<String>,
 }
 
-/// Statuses of runs whose weights may be those of a checkpoint.
+/// Statuses of runs whose weights may come from a checkpoint.
 const ENDED_EARLY: [&str; 6] = ["running", "unfinished", "interrupted", "waiting", "stopped", "failed"];
 
 const LAST: &str = "model.safetensors";
 
 impl Trained {
-    /// Reads the only run of `path`.
+    /// Reads the only run that `path` names.
     ///
     /// # Errors
-    /// There is not one run, or it has no model.
+    /// There is no run or more than one, or it has no model.
     pub fn open(path: &str, which: WhichWeights) -> Result<Self, PredictError> {
         let folder = find_run(path)?;
         let spec = match spec::read(&folder.join("spec.toml"), &[])? {
@@ -96,10 +96,10 @@ impl Trained {
         Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note })
     }
 
-    /// The rows that `data.split.test` kept from the run, as the model takes them.
+    /// The rows that `data.split.test` held out, preprocessed for the model.
     ///
     /// # Errors
-    /// There are none, or the data are no longer those of the run.
+    /// There are none, or the data has changed since the run.
     pub fn test_rows(&self) -> Result<Part, PredictError> {
         let none = || PredictError::NoTestRows { folder: self.folder.clone() };
         if self.spec.data.split.as_ref().is_none_or(|split| split.test == 0.0) {
@@ -108,10 +108,10 @@ impl Trained {
         self.dataset(data::open_test)?.validation.ok_or_else(none)
     }
 
-    /// The rows that the run was validated on; `None` where there are none.
+    /// The run's validation rows; `None` if there are none.
     ///
     /// # Errors
-    /// The data cannot be read, or are no longer those of the run.
+    /// The data cannot be read, or has changed since the run.
     pub fn validation_rows(&self) -> Result<Option<Part>, PredictError> {
         Ok(self.dataset(|data, task, seed| data::open(data, task, seed, u64::MAX))?.validation)
     }
@@ -133,7 +133,7 @@ impl Trained {
         }
     }
 
-    /// Which weights these are, in words.
+    /// A description of which weights these are.
     pub fn described(&self) -> String {
         let Self { file, step, epoch, .. } = self;
         if let Some(note) = &self.note {
@@ -146,7 +146,7 @@ impl Trained {
     }
 }
 
-/// Names and shapes of the model's parameters, in PyTorch's order of axes.
+/// Names and shapes of the model's parameters, with PyTorch's order of axes.
 fn wanted_tensors(spec: &Spec, features: usize) -> Vec<(String, Vec<usize>)> {
     let (mut wanted, mut width) = (Vec::new(), features);
     for (i, layer) in spec.model.layers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a run's model says of the rows that it was validated on, for its report.
+//! The model's predictions for the run's validation rows, for its report.
 
 use super::{PredictError, Trained, forward::forward};
 use crate::{
@@ -8,13 +8,13 @@ use crate::{
     train::Scores,
 };
 
-/// Points of a target; of more rows every second, fourth and so on is kept.
+/// Maximum points per target; of more rows, every second, fourth and so on is kept.
 const MOST: usize = 2000;
 
-/// Predicts the validation rows of the run; `None` where it had none.
+/// Predicts the validation rows of the run; `None` if it had none.
 ///
 /// # Errors
-/// The data cannot be read, or are no longer those of the run.
+/// The data cannot be read, or has changed since the run.
 pub fn predict_validation(trained: &Trained) -> Result<Option<Predicted>, PredictError> {
     let Some(rows) = trained.validation_rows()? else { return Ok(None) };
     let scales = trained.data.target_scales();

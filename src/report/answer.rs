@@ -1,4 +1,5 @@
-//! The answer of a comparison on the screen: which setting is best, whether it is known to be, and a table, best first.
+//! The answer of a comparison, for the screen: which setting is best, how certain that is, and a table, best
+//! first.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use super::{
     ReportError,
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
-    effects::{Effects, has_effects},
+    difference_of_means::MeanDifference,
     grid::{self, Column},
     grouping::{distinct, grouped},
     key::short,
@@ -19,11 +20,11 @@ use super::{
 };
 use crate::{host::escape_line, units};
 
-/// Numbers in a list of runs.
+/// Maximum run numbers in a list.
 const MOST_NUMBERS: usize = 8;
 
 impl Comparison {
-    /// The best setting of each task with a table below, for a terminal of `width` columns.
+    /// For each task its best setting, with a table below, for a terminal of `width` columns.
     ///
     /// # Errors
     /// The question names a column that no run has.
@@ -35,13 +36,13 @@ impl Comparison {
             text += &self.verdict(ranking, width);
             text += &self.best_run(ranking);
             text += &self.better_stopped(ranking);
-            let _ = write!(text, "\n{}", self.ranked_table(ranking, question, width)?); // a String takes every write
+            text += &self.ranked_table(ranking, question, width)?;
             text += &notes(ranking);
             text += &self.uneven(ranking);
             text += &self.left_out(ranking);
-            // Folded axes would be taken for seeds.
+            // Folded axes could be mistaken for seeds.
             if question.by.is_empty() {
-                text += &effects(ranking);
+                text += &self.effects(ranking);
             }
             text.extend(
                 self.warning().filter(|_| !ranking.metric.is_learned).map(|words| format!("  {words}\n")),
@@ -55,7 +56,8 @@ impl Comparison {
         Ok(apart + space + &sections.join("\n"))
     }
 
-    /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from #15 (...)`.
+    /// `best: #12 lr 0.03 width 32, validation loss 0.0615 [0.0583, 0.0640], n 5; not distinguishable from
+    /// #15 (...)`.
     pub(super) fn verdict(&self, ranking: &Ranking, width: u16) -> String {
         let Ranking { metric, settings, .. } = ranking;
         let Some(best) = settings.first() else {
@@ -72,7 +74,7 @@ impl Comparison {
         let count =
             if best.samples.len() > 1 { format!(", n {}", best.samples.len()) } else { String::new() };
         if settings.len() == 1 && best.samples.len() > 1 {
-            // The value is the mean of all, none of which is it.
+            // The value is the mean over all folded combinations, none of which has exactly this value.
             return format!("{value}{count}; best: {name}\n");
         }
         let answer = format!("best: {name}, {value}{count}");
@@ -84,14 +86,14 @@ impl Comparison {
         format!("{answer}{}{doubt}\n", if fits { "; " } else { ";\n  " })
     }
 
-    /// Whether the best setting is known to be the best.
+    /// How certain it is that the best setting is the best.
     fn doubt(&self, ranking: &Ranking) -> String {
         let apart = |setting: &Candidate| {
             let Some(difference) = setting.difference else { return String::new() };
             let kind = if difference.is_paired { "paired difference" } else { "difference" };
-            // An interval of this difference alone may say another thing than p, which is of all pairs.
+            // The interval is of this difference alone, p of all pairs.
             let p = setting.p.map(|p| format!(", p {}", p_value(p))).unwrap_or_default();
-            format!(" ({kind} {}{p})", signed(&ranking.metric, difference.mean))
+            format!(" ({kind} {}{p})", in_words(&ranking.metric, &difference))
         };
         let each = ranking.each;
         if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
@@ -129,7 +131,7 @@ impl Comparison {
         words.join("; ")
     }
 
-    /// The names of its specs, above one of several tasks.
+    /// The name of the task's specs, as a heading if there are several tasks.
     pub(super) fn task_name(&self, ranking: &Ranking) -> String {
         let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
         let names = distinct(places.filter_map(|&place| self.runs[place].axis("name")));
@@ -150,12 +152,10 @@ impl Comparison {
         question: &Question,
         width: u16,
     ) -> Result<String, ReportError> {
-        let places: Vec<&[usize]> = ranking.settings.iter().map(|setting| &setting.places[..]).collect();
-        let shown = match ranking.by_title(question) {
-            Some(order) => order,
-            None => self.shown(question, &places)?,
-        };
-        let shown: Vec<&Candidate> = shown.into_iter().map(|place| &ranking.settings[place]).collect();
+        let shown = self.shown_settings(ranking, question)?;
+        if shown.is_empty() {
+            return Ok(String::new());
+        }
         let keys = 1 + ranking.keys.len();
         let mut columns = self.columns_of(ranking, &shown);
         let needed = columns.len();
@@ -175,10 +175,11 @@ impl Comparison {
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
             columns.pop();
         }
-        Ok(grid::table(&columns, keys, width) + &more(&shown, ranking.settings.len(), "setting"))
+        let more = more(&shown, ranking.settings.len(), "setting");
+        Ok(format!("\n{}{more}", grid::table(&columns, keys, width)))
     }
 
-    /// Number, keys, count, value with interval, difference to the best.
+    /// Columns: number, keys, count, value with interval, difference from the best.
     pub(super) fn columns_of(&self, ranking: &Ranking, shown: &[&Candidate]) -> Vec<Column> {
         let numbers = |title: &str, cell: &dyn Fn(&Candidate) -> String| {
             Column::of_numbers(title, shown.iter().map(|setting| cell(setting)))
@@ -198,10 +199,7 @@ impl Comparison {
         if ranking.settings.len() > 1 {
             let against = |setting: &Candidate| match setting.difference {
                 None => "best".to_owned(),
-                Some(difference) => match difference.interval {
-                    None => signed(metric, difference.mean),
-                    interval => metric.with_interval(difference.mean, interval),
-                },
+                Some(difference) => in_words(metric, &difference),
             };
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
             columns.push(numbers("vs best", &against).with_exact(exact));
@@ -213,13 +211,13 @@ impl Comparison {
         columns
     }
 
-    /// Settings that lack what others have.
+    /// Lists settings that lack seeds, folds or combinations that others have.
     pub(super) fn uneven(&self, ranking: &Ranking) -> String {
         let mut text = String::new();
         let mut say = |what: &str, settings: &mut dyn Iterator<Item = &Candidate>| {
             let numbers: Vec<usize> = settings.map(|setting| self.number(setting.places[0])).collect();
             if !numbers.is_empty() {
-                let _ = writeln!(text, "  {what}: #{}", units::numbers(&numbers)); // a String takes every write
+                let _ = writeln!(text, "  {what}: #{}", units::numbers(&numbers)); // cannot fail
             }
         };
         let all = || ranking.settings.iter();
@@ -236,7 +234,7 @@ impl Comparison {
         text
     }
 
-    /// Runs without a place in the table, by how they ended.
+    /// Lists runs that are not in the table, by how they ended.
     pub(super) fn left_out(&self, ranking: &Ranking) -> String {
         let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
         let word = |(status, places): &(&str, Vec<usize>)| {
@@ -248,13 +246,20 @@ impl Comparison {
                 "finished" => format!("without {}", ranking.metric.name),
                 status => status.to_owned(),
             };
-            let values = places.iter().filter_map(|&place| ranking.metric.value(&self.runs[place]));
-            let best = values.min_by(|a, b| ranking.metric.cost(*a).total_cmp(&ranking.metric.cost(*b)));
+            let cost = |value: f64| ranking.metric.cost(value);
+            let values =
+                places.iter().filter_map(|&place| Some((place, ranking.metric.value(&self.runs[place])?)));
+            let best = values.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
             let so_far = best.filter(|_| {
                 [UNFINISHED, RUNNING, "interrupted", "waiting", STOPPED].contains(&status.as_str())
             });
-            let so_far =
-                so_far.map(|best| format!(", best so far {}", ranking.metric.word(best))).unwrap_or_default();
+            let of = |place: usize| match places.len() {
+                1 => String::new(),
+                _ => format!(" of #{}", self.number(place)),
+            };
+            let so_far = so_far
+                .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
+            let so_far = so_far.unwrap_or_default();
             format!("{} {status} (#{numbers}{more}{so_far})", places.len())
         };
         let words: Vec<String> = grouped(ended).iter().map(word).collect();
@@ -262,7 +267,7 @@ impl Comparison {
     }
 }
 
-/// A line on those of `all` that are not shown.
+/// A line about those of `all` that are not shown.
 pub(super) fn more<T>(shown: &[T], all: usize, what: &str) -> String {
     match all - shown.len() {
         0 => String::new(),
@@ -282,53 +287,8 @@ pub(super) fn p_value(p: f64) -> String {
     }
 }
 
-fn signed(metric: &Metric, value: f64) -> String {
-    let sign = if value > 0.0 { "+" } else { "" };
-    format!("{sign}{}", metric.word(value))
-}
-
-/// Which axis matters.
-fn effects(ranking: &Ranking) -> String {
-    if !has_effects(ranking) {
-        return String::new();
-    }
-    let metric = &ranking.metric;
-    let effects = match Effects::new(ranking) {
-        Ok(effects) => effects,
-        Err(reason) => return format!("\nwhich axis matters is not known: {reason}\n"),
-    };
-    let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
-    let mut lines: Vec<[String; 3]> = short(&keys)
-        .into_iter()
-        .zip(&effects.axes)
-        .filter(|(_, effect)| effect.levels.len() > 1)
-        .map(|(key, effect)| {
-            let mut levels: Vec<_> = effect.levels.iter().collect();
-            levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
-            let more = if levels.len() > 4 { ", ..." } else { "" };
-            let words = levels
-                .iter()
-                .take(4)
-                .map(|(level, mean)| format!("{}: {}", escape_line(level), metric.word(*mean)));
-            [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
-        })
-        .collect();
-    if lines.len() > 1 {
-        lines.push([
-            "together".to_owned(),
-            units::percent(effects.interaction),
-            "beyond each alone".to_owned(),
-        ]);
-    }
-    if let Some(share) = effects.seeds {
-        let word = if metric.is_learned { format!("{}s", ranking.each) } else { "noise".to_owned() };
-        lines.push([word, units::percent(share), String::new()]);
-    }
-    let [first, second] = [0, 1].map(|i| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0));
-    let mut text = "\nwhich axis matters: shares of the variance, means by value\n".to_owned();
-    for [name, share, words] in lines {
-        text += format!("  {name:<first$}  {share:>second$}  {words}").trim_end();
-        text.push('\n');
-    }
-    text
+/// With its interval, or else with its sign.
+fn in_words(metric: &Metric, difference: &MeanDifference) -> String {
+    let sign = if difference.interval.is_none() && difference.mean > 0.0 { "+" } else { "" };
+    format!("{sign}{}", metric.with_interval(difference.mean, difference.interval))
 }

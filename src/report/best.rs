@@ -11,8 +11,8 @@ use super::{
 use crate::units;
 
 impl Comparison {
-    /// `stopped #17 was better at its best epoch: 0.05890`: a trial that successive halving stopped too early, by what is
-    /// known now. Nothing beside a mean: a single value below it may be luck.
+    /// `stopped #17 was better at its best epoch: 0.05890`: a trial that, as it turns out, successive halving
+    /// stopped too early. Nothing if the best value is a mean: a single lower value may be luck.
     pub(super) fn better_stopped(&self, ranking: &Ranking) -> String {
         let Ranking { metric, settings, status: FINISHED, left_out, .. } = ranking else {
             return String::new();
@@ -31,13 +31,14 @@ impl Comparison {
     }
 }
 
-/// `validation loss 0.1000 in epoch 7`; nothing where nothing was validated.
+/// `validation loss 0.1000 in epoch 7`; empty if nothing was validated.
 pub(super) fn best(run: &Run) -> String {
     let value = value(run);
     if value.is_empty() { value } else { format!("{} {value}", name(run)) }
 }
 
-/// The best of each run; the title names what all monitor, else each cell does.
+/// The best value of each run. If all runs monitor the same metric, the title names it, otherwise each cell
+/// does.
 pub(super) fn column(runs: &[Run]) -> Column {
     let names = distinct(runs.iter().filter(|run| run.figure("best_value").is_some()).map(name));
     let column = match &names[..] {

@@ -1,13 +1,13 @@
-//! Cells of a long file as numbers.
+//! Parses cells of a long file as numbers.
 
 use std::str;
 
-/// What is wrong with a cell.
+/// The message about a malformed cell.
 pub(super) fn wrong(cell: &[u8], column: &str, what: &str) -> String {
     format!("`{}` in column `{column}` {what}", String::from_utf8_lossy(cell))
 }
 
-/// Whether the row of this `split` is of a validation.
+/// Whether a row with this `split` belongs to a validation.
 pub(super) fn is_validation(split: &[u8]) -> Result<bool, String> {
     match split {
         b"train" => Ok(false),
@@ -16,7 +16,7 @@ pub(super) fn is_validation(split: &[u8]) -> Result<bool, String> {
     }
 }
 
-// This crate is compiled for size, where each step of an iterator is a call.
+// A plain loop: this crate is optimized for size, so each step of an iterator would be a call.
 
 pub(super) fn integer(cell: &[u8]) -> Option<u64> {
     // More digits may overflow.
@@ -35,14 +35,14 @@ pub(super) fn integer(cell: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Digits in few bytes are an integer and a power of ten, both exact, so their quotient is rounded once (Clinger 1990); the
-/// standard library reads all else.
+/// A cell with few digits is an integer divided by a power of ten, both exact in f64, so the quotient is
+/// rounded only once (Clinger 1990). Everything else is left to the standard library.
 pub(super) fn number(cell: &[u8]) -> Option<f64> {
     const MOST_DIGITS: usize = 15;
     const TENS: [f64; MOST_DIGITS + 1] =
         [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
     let (mut digits, mut value, mut at) = (0, 0_u64, 0);
-    // How many digits stand after the point.
+    // The number of digits after the point.
     let mut after = 0;
     while at < cell.len() && at <= MOST_DIGITS {
         let digit = cell[at].wrapping_sub(b'0');

@@ -1,4 +1,4 @@
-//! `clean`: the runs and sweeps that are old, or far from the best.
+//! `clean`: finds runs and sweeps that are old, or far from the best.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -18,28 +18,28 @@ use super::{
 };
 use crate::units;
 
-/// What may go. Both paths are free of links.
+/// What may be removed. Both paths are free of symbolic links.
 pub struct CleanRequest<'a> {
-    /// Holds all runs: nothing outside it goes.
+    /// The folder of all runs: nothing outside it is removed.
     pub runs_dir: &'a Path,
-    /// A folder in it.
+    /// A folder inside it.
     pub path: &'a Path,
-    /// The best of each name stay.
+    /// How many of the best runs of each name are kept.
     pub keep_best: Option<usize>,
-    /// Younger ones stay.
+    /// Runs younger than this are kept.
     pub older_than: Option<Duration>,
     /// The present time.
     pub now: DateTime<Utc>,
 }
 
-/// The runs and sweeps of a folder: those that would go, and how many stay for which reason.
+/// The runs and sweeps that would be removed, and how many are kept for which reason.
 pub struct Cleaning {
     removable: Vec<Removable>,
     kept: BTreeMap<&'static str, usize>,
 }
 
 struct Removable {
-    /// Its path in the runs folder.
+    /// Its path relative to the folder of all runs.
     name: String,
     entry: Entry,
     bytes: u64,
@@ -47,7 +47,7 @@ struct Removable {
 }
 
 impl Cleaning {
-    /// Chooses. `is_live` says whether a process is at work in a folder.
+    /// Chooses what to remove. `is_live` tells whether a process is at work in a folder.
     ///
     /// # Errors
     /// The path holds no run.
@@ -73,12 +73,12 @@ impl Cleaning {
         Ok(Self { removable, kept })
     }
 
-    /// The folders that would go.
+    /// The folders that would be removed.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.removable.iter().map(|removable| &*removable.entry.folder)
     }
 
-    /// A table of them, and what stays.
+    /// A table of these folders, and what is kept.
     pub fn text(&self, width: u16) -> String {
         let kept: Vec<_> = self.kept.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         let kept = if kept.is_empty() { String::new() } else { format!("kept: {}\n", kept.join(", ")) };
@@ -102,7 +102,7 @@ impl Cleaning {
 impl CleanRequest<'_> {
     fn reason_to_keep(&self, entry: &Entry, best: &HashSet<PathBuf>) -> Option<&'static str> {
         let is_finished = entry.runs.iter().any(|run| run.status == FINISHED);
-        // Runs are at NAME/TIME-HASH: all else was put there by others, or is part of a run.
+        // Runs are at NAME/TIME-HASH: anything else was put there by someone else, or is part of a run.
         let below = entry.folder.strip_prefix(self.runs_dir).ok();
         let is_ours = below.is_some_and(|below| below.components().count() == 2);
         let is_link = fs::canonicalize(&entry.folder).ok().as_ref() != Some(&entry.folder);
@@ -122,7 +122,7 @@ impl CleanRequest<'_> {
 }
 
 impl CleanRequest<'_> {
-    /// Why one goes that nothing keeps, and what is lost with it.
+    /// Why a folder is removed, and what is lost with it.
     fn reason_to_go(&self, entry: &Entry) -> String {
         let of_best = self.keep_best.map(|count| match entry.cost().is_finite() {
             true => format!("not of the {count} best"),
@@ -137,14 +137,14 @@ impl CleanRequest<'_> {
     }
 }
 
-/// One whose start is not known is not.
+/// Whether a run is older than `age`; false if its start is unknown.
 fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
     let started = DateTime::parse_from_rfc3339(entry.started());
     started.is_ok_and(|started| (now - started.to_utc()).to_std().is_ok_and(|since| since > age))
 }
 
-/// The folders of the best `count` of each name and metric, and of the best `count` that have finished: a value from the middle
-/// of a run takes no finished one's place.
+/// The folders of the best `count` of each name and metric, and of the best `count` among the finished ones,
+/// so that a value from the middle of a run does not displace a finished run.
 fn best(entries: &[Entry], count: usize) -> HashSet<PathBuf> {
     let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.cost().is_finite()) {
@@ -158,7 +158,7 @@ fn best(entries: &[Entry], count: usize) -> HashSet<PathBuf> {
     groups.values().flat_map(|group| best(group)).collect()
 }
 
-/// Bytes of all files in a folder; links count for nothing.
+/// Bytes of all files in a folder, not counting links.
 fn size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries

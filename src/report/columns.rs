@@ -1,4 +1,4 @@
-//! The cells of a comparison, by column, in words for people.
+//! The columns of a comparison, with cells formatted for people.
 
 use super::{
     best,
@@ -9,13 +9,15 @@ use super::{
 };
 use crate::units;
 
-/// Axes shown in a table on the screen when they are merely what differs between specs; an export shows all.
+/// Maximum number of axes in a table on the screen if they are just what differs between specs; an export has
+/// all of them.
 const MOST_KEYS: usize = 4;
 
-/// Where there are more keys, only these are shown.
+/// If more keys differ, only these are shown.
 const TELLING: [&str; 2] = ["kind", "name"];
 
-/// The columns of a comparison: number, axes, figures. Runs are called `thing`, and counted from `first`.
+/// The columns of a comparison: number, axes, figures. A run is called `thing`, and the first one has the
+/// number `first`.
 pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec<Column> {
     let runs = &comparison.runs;
     let number = |column: &'static str| move |run: &Run| run.number(column);

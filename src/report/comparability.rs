@@ -1,4 +1,4 @@
-//! Whether runs' times can be compared: differences between their machines, and whether those matter.
+//! Whether runs' times can be compared: how their machines differ, and whether it matters.
 
 use super::{
     comparison::{Comparison, is_not_run},
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{record::of_build, units};
 
-/// A remark on runs that used equally many of different numbers of available threads: explains to a user who gave more
-/// threads why nothing changed.
+/// A remark on runs that had different numbers of threads available but used the same number: explains why
+/// giving more threads changed nothing.
 fn idle_threads(runs: &[Run]) -> Option<String> {
     let on_cpu = || runs.iter().filter(|run| run.figure("devices_used") == Some("cpu"));
     let counts = |key: &str| -> Vec<usize> {
@@ -36,7 +36,7 @@ fn differ(keys: &[String]) -> String {
 }
 
 impl Comparison {
-    /// A sentence on whether the runs can be compared.
+    /// A sentence that says whether the runs can be compared.
     pub fn comparability(&self) -> String {
         let same = self.runs.iter().filter(|run| run.status == SAME_AS).count();
         let count = self.runs.len() - same;
@@ -88,7 +88,8 @@ impl Comparison {
         sentence
     }
 
-    /// A sentence on why these runs' times cannot be compared; `None` if they can. The comparison on the screen has its own.
+    /// A sentence on why the times of these runs cannot be compared; `None` if they can. The comparison on
+    /// the screen has its own sentence.
     pub fn warning(&self) -> Option<String> {
         let decisive: Vec<String> = self.decisive().iter().map(|key| format!("`{key}`")).collect();
         let sentence =
@@ -96,7 +97,7 @@ impl Comparison {
         (!decisive.is_empty()).then(sentence)
     }
 
-    /// A sentence on the runs of a debug build; `None` if there are none.
+    /// A sentence about runs of a debug build; `None` if there are none.
     pub fn builds(&self) -> Option<String> {
         let runs = self.places(is_debug);
         let words = of_build("debug").filter(|_| !runs.is_empty())?;
@@ -108,8 +109,8 @@ impl Comparison {
         distinct(self.runs.iter().filter(|run| !is_not_run(run)).map(Run::kind))
     }
 
-    /// The differing keys that decide times. The given threads do: to use fewer of an equal number is the plan's choice for
-    /// small steps, or the spec's.
+    /// The differing keys that decide times. The available threads are among them; but if these are equal,
+    /// using fewer of them does not count: that is the plan's choice for small steps, or the spec's.
     fn decisive(&self) -> Vec<String> {
         let given = self.environment.iter().any(|difference| difference.key == AVAILABLE);
         let decides = |key: &&String| is_decisive(key) || (*key == THREADS && given);
@@ -126,7 +127,7 @@ impl Comparison {
         }
     }
 
-    /// The matching runs: `run 1, 3 to 5`, or `all runs`; empty where there are none.
+    /// The matching runs: `run 1, 3 to 5`, or `all runs`; empty if there are none.
     fn places(&self, so: impl Fn(&Run) -> bool) -> String {
         let places = self.runs.iter().enumerate().filter(|(_, run)| so(run));
         let places: Vec<usize> = places.map(|(place, _)| place + 1).collect();

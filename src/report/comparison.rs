@@ -1,4 +1,5 @@
-//! The comparison of runs: axes, figures, ratios, curves and differences, before any of it is printed.
+//! The comparison of runs: axes, figures, ratios, curves and differences, independent of how they are
+//! printed.
 
 use std::{collections::HashMap, path::Path};
 
@@ -20,43 +21,44 @@ use super::{
 };
 use crate::units;
 
-/// Axes that leave what is learned as it is, but for the last bits.
+/// Axes that do not change what is learned, except for the last bits.
 const OTHERWISE: [&str; 3] = ["devices.", "logging.", "data.placement"];
 
-/// Those among them that change it.
+/// Axes with those prefixes that do change it.
 const LEARNS: [&str; 2] = ["devices.precision", "devices.lr_scaling"];
 
-/// The task of each run by place, and the keys in which the runs of each task differ.
+/// The task of each run, in the order of runs, and the keys in which the runs of each task differ.
 pub(super) type AxesByTask = (Vec<Option<usize>>, HashMap<Option<usize>, Vec<String>>);
 
-/// Runs side by side. The others are compared with the first.
+/// Runs to be compared; the first is the reference for the others.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Keys that tell the runs apart: the sweeps' axes, or what differs between the specs.
+    /// Keys that distinguish the runs: the sweeps' axes, or what differs between the specs.
     pub(super) axes: Vec<String>,
     pub(super) runs: Vec<Run>,
     is_one_sweep: bool,
-    /// The run whose curve the others' are compared with.
+    /// The run whose loss curve is the reference.
     pub(super) curve_reference: Option<usize>,
     /// Per run: its loss curve against the reference's.
     pub(super) curves: Vec<Option<CurveDifference>>,
     pub(super) configurations: Vec<Configuration>,
     pub(super) tasks: Tasks,
     pub(super) findings: Findings,
-    /// A sentence where `--where` took runs out of settings by their outcome.
+    /// A sentence if `--where` removed runs from settings because of their outcome.
     cut: Option<String>,
     /// Keys of the spec that differ.
     pub(super) spec: Vec<Difference>,
-    /// Keys of the environment that differ, of those that matter.
+    /// Keys of the environment that differ and matter.
     pub(super) environment: Vec<Difference>,
 }
 
 impl Comparison {
-    /// Reads what the paths name (run folders, sweep folders, folders of either, globs); `filter` chooses among the runs.
+    /// Reads what the paths name: run folders, sweep folders, folders of either, globs. `filter` selects
+    /// among the runs.
     ///
     /// # Errors
-    /// A path names no run, no run has files that can be read, or no run passes the filter; a damaged run among others is
-    /// marked.
+    /// A path names no run, no run has readable files, or no run passes the filter. A damaged run among
+    /// others is only marked.
     pub fn read(paths: &[String], filter: Option<&str>) -> Result<Self, ReportError> {
         let (mut fault, mut cut) = (None, None);
         let found = sweep::read_all(&find::find(paths)?, &mut fault);
@@ -80,7 +82,7 @@ impl Comparison {
         Ok(Self { findings, cut, ..Self::from_runs(runs) })
     }
 
-    /// What sets the runs of each task apart.
+    /// The keys that distinguish the runs of each task.
     pub(super) fn axes_by_task(&self) -> AxesByTask {
         let tasks = self.tasks.by_run(self.runs.len());
         let differs = |key: &&String, places: &[usize]| {
@@ -99,22 +101,22 @@ impl Comparison {
         (tasks, axes)
     }
 
-    /// Reads the loss curves as well, and compares each with the first.
+    /// Also reads the loss curves, and compares each with the reference.
     ///
     /// # Errors
-    /// No run has files that can be read.
+    /// No run has readable files.
     pub fn with_curves(self) -> Result<Self, ReportError> {
         let Self { mut runs, findings, cut, .. } = self;
         let mut fault = None;
         let (curve_reference, curves) = curves(&mut runs, &mut fault);
         match fault {
-            // What is left is compared; where nothing is, that is no comparison.
+            // Continue with the runs that are left; if none is, return the error.
             Some(fault) if runs.iter().all(|run| run.status == DAMAGED) => Err(fault),
             _ => Ok(Self { curve_reference, curves, findings, cut, ..Self::from_runs(runs) }),
         }
     }
 
-    /// Without the curves, whose files may be large.
+    /// Compares runs without their curves, whose files may be large.
     pub(super) fn from_runs(runs: Vec<Run>) -> Self {
         let spec = differing::spec(&runs);
         let environment = differing::environment(&runs);
@@ -136,7 +138,8 @@ impl Comparison {
         }
     }
 
-    /// Per run: its speed over that of the first with the same work. Where nothing was repeated, a cold start is left out.
+    /// For each run, its speed relative to the first run with the same work. Without repeats, runs dominated
+    /// by a cold start are left out.
     pub(super) fn ratios(&self) -> Vec<Option<Ratio>> {
         let repeats = has_repeats(&self.configurations);
         let warm = |run| speeds::speed(run).filter(|_| repeats || !speeds::is_cold(run));
@@ -144,13 +147,14 @@ impl Comparison {
         speeds::ratios(&speeds, &self.runs.iter().map(Machine::from_run).collect::<Vec<_>>())
     }
 
-    /// The places of runs by their folders; a trial that was not run has that of another.
+    /// Run indices by folder. A trial that was not run has the folder of the equal one.
     pub(super) fn originals(&self) -> HashMap<&Path, usize> {
         let ran = self.runs.iter().enumerate().rev().filter(|(_, run)| run.twin.is_none());
         ran.filter_map(|(place, run)| Some((run.folder.as_deref()?, place))).collect()
     }
 
-    /// Whether these runs are about times: they differ in nothing that concerns what is learned, but for the last bits.
+    /// Whether the runs are about times: they differ in nothing that affects what is learned, except for the
+    /// last bits.
     pub fn is_about_times(&self) -> bool {
         let concerns = |key: &String| {
             LEARNS.contains(&key.as_str())
@@ -162,23 +166,24 @@ impl Comparison {
         !learn || !self.kinds().contains(&"train")
     }
 
-    /// Whether all runs are trials of two sweeps.
+    /// Whether all runs are trials of exactly two sweeps.
     pub fn is_of_two_sweeps(&self) -> bool {
         let sweeps = distinct(self.runs.iter().map(|run| run.sweep.as_deref()));
         sweeps.len() == 2 && !sweeps.contains(&None)
     }
 
-    /// What a run is called: a sweep's trial by its number, a run among several by its place, from 1.
+    /// A run's displayed number: for a sweep's trial its number, for a run among several its position,
+    /// counted from 1.
     pub(super) fn number(&self, place: usize) -> usize {
         self.runs[place].trial.filter(|_| self.is_one_sweep).unwrap_or(place + 1)
     }
 
-    /// What the filter did to settings whose other runs are ranked.
+    /// The sentence about settings from which the filter removed runs.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
 
-    /// What is wrong with runs whose files cannot be read, a sentence each.
+    /// Sentences about runs whose files cannot be read.
     pub fn damaged(&self) -> impl Iterator<Item = &str> {
         self.runs.iter().filter(|run| run.status == DAMAGED).map(|run| run.reason.as_str())
     }
@@ -189,7 +194,8 @@ pub(super) fn is_not_run(run: &Run) -> bool {
     matches!(run.status.as_str(), "skipped" | PLANNED | SAME_AS | DAMAGED)
 }
 
-/// Where a filter by outcome takes some finished runs out of a setting: the others are no fair sample of it.
+/// A sentence if a filter by outcome removes some finished runs of a setting: the rest are no fair sample of
+/// it.
 fn cut_settings(runs: &[Run], filter: &Filter) -> Option<String> {
     let name = filter.outcome(runs)?;
     let configurations = configurations(runs);
@@ -209,7 +215,7 @@ fn cut_settings(runs: &[Run], filter: &Filter) -> Option<String> {
     })
 }
 
-/// Each curve against the first, which alone is kept in memory.
+/// Compares each curve with the reference, which is the only one kept in memory.
 fn curves(
     runs: &mut [Run],
     fault: &mut Option<ReportError>,

@@ -1,4 +1,4 @@
-//! Repeats of a configuration taken together.
+//! Groups the repeats of a configuration.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::units;
 
-/// Keys of the environment that make another machine.
+/// Environment keys that define a different machine.
 const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "cpu.bf16_unit", "host.threads"];
 
-/// Runs of one spec and data on one machine; their seeds may differ.
+/// Runs with the same spec and data on the same machine; their seeds may differ.
 #[derive(Clone, Debug)]
 pub(super) struct Configuration {
-    /// The sweep's axes but the repeat, with their values.
+    /// The sweep's axes, except the repeat, with their values.
     pub(super) axes: Vec<(String, String)>,
-    /// Places of its finished runs or, where there are none, of the others; at least one.
+    /// Indices of its finished runs or, if there are none, of the others; never empty.
     pub(super) places: Vec<usize>,
-    /// Equal for those that differ in their machines alone, which learn the same.
+    /// Equal for configurations that differ only in their machines, and so learn the same.
     pub(super) setting: usize,
     /// How its other runs ended: `1 diverged`.
     pub(super) unfinished: String,
@@ -30,14 +30,15 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
-    /// The values of its axes, or the number of its first run where these are not its own among `all`.
+    /// The values of its axes; or the number of its first run if it has no axes or another of `all` has the
+    /// same values.
     pub(super) fn name(&self, all: &[Self]) -> String {
         let values: Vec<&str> = self.axes.iter().map(|(_, value)| value.as_str()).collect();
         let is_shared = all.iter().filter(|other| other.axes == self.axes).count() > 1;
         if values.is_empty() || is_shared { format!("run {}", self.places[0] + 1) } else { values.join(" ") }
     }
 
-    /// Finished runs.
+    /// Number of finished runs.
     pub(super) fn count(&self) -> usize {
         if self.is_finished { self.places.len() } else { 0 }
     }
@@ -46,21 +47,22 @@ impl Configuration {
         &runs[self.places[0]]
     }
 
-    /// A figure over its runs; `None` where one lacks it.
+    /// Statistics of a figure over its runs; `None` if a run lacks it.
     pub(super) fn estimate(&self, runs: &[Run], column: &str) -> Option<Estimate> {
         let known = |&place: &usize| runs[place].number(column).filter(|_| self.is_finished);
         let values: Option<Vec<f64>> = self.places.iter().map(known).collect();
         Estimate::from_values(&values?)
     }
 
-    /// A figure of its runs beside that of the other's run in the same turn of a sweep; none where there are no turns.
+    /// Pairs of a figure of this configuration's runs with that of the other's run in the same turn of a
+    /// sweep; empty if there are no turns.
     pub(super) fn within_turns<T>(
         &self,
         other: &Self,
         runs: &[Run],
         figure: impl Fn(&Run) -> Option<T>,
     ) -> Vec<(T, T)> {
-        // Two sweeps of one spec have the same turns.
+        // A turn also needs its sweep: two sweeps of one spec have the same turn numbers.
         let turn = |place: usize| Some((runs[place].sweep.as_deref(), runs[place].repeat()?));
         let pair = |place: &usize| {
             let own = turn(*place)?;
@@ -70,7 +72,7 @@ impl Configuration {
         self.places.iter().filter_map(pair).collect()
     }
 
-    /// A loss or an accuracy over its runs, of which those with one seed and the same bits count once.
+    /// Statistics of a loss or accuracy over its runs; runs with equal seeds and equal bits count once.
     pub(super) fn estimate_loss(&self, runs: &[Run], column: &str) -> Option<Estimate> {
         let values = self.places.iter().map(|&place| {
             let run = &runs[place];
@@ -86,14 +88,15 @@ impl Configuration {
 
 pub(super) const FINISHED: &str = "finished";
 
-/// By successive halving, at a rung.
+/// Stopped at a rung by successive halving.
 pub(super) const STOPPED: &str = "stopped";
 
-/// What a run learned, in `summary.csv`.
+/// Columns of `summary.csv` that tell what a run learned.
 const OUTCOME: [&str; 4] =
     ["steps", "final_train_loss", "final_validation_loss", "final_validation_accuracy"];
 
-/// The configurations of the runs that ended, in the order of their first run. A copy of a run's folder is no repeat.
+/// The configurations of the runs that ended, in the order of their first runs. A copy of a run's folder does
+/// not count as a repeat.
 pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     let has_ended = |run: &Run| {
         run.status == FINISHED
@@ -101,7 +104,8 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
                 && ["diverged", "failed", "interrupted", "waiting", STOPPED].contains(&&*run.status))
     };
     let ended = runs.iter().enumerate().filter(|(_, run)| has_ended(run));
-    // Two runs hardly ever take equally long: only those are looked at in full.
+    // Two different runs hardly ever take exactly the same time, so only runs with equal times are compared
+    // completely.
     let mut known: HashMap<_, Vec<_>> = HashMap::new();
     let ended = ended.filter(|(_, run)| {
         let like = known.entry([run.figure("wall_s"), run.figure("train_s")]).or_default();
@@ -119,7 +123,7 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     groups.sort_by_key(|(_, places)| places[0]);
     let configuration = |(setting, places): (usize, Vec<usize>)| {
         let is_setting = |(key, _): &&(String, String)| key != REPEAT && !SEEDS.contains(&key.as_str());
-        // A run of its own has none.
+        // A single run has no axes.
         let axes = places.iter().map(|&place| &runs[place].axes).find(|axes| !axes.is_empty());
         let axes = axes.into_iter().flatten().filter(is_setting).cloned().collect();
         let (finished, others): (Vec<usize>, Vec<usize>) =
@@ -134,10 +138,10 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
     groups.into_iter().map(configuration).collect()
 }
 
-/// The configurations by job: those of a sweep, whose axes tell them apart, are one, together with other sweeps that ran
-/// some of the same; what was run on its own is another.
+/// Groups the configurations by job. The configurations of a sweep, which its axes distinguish, form one job,
+/// together with other sweeps that share some of them. Runs outside sweeps form another job.
 pub(super) fn jobs(runs: &[Run], configurations: &[Configuration]) -> Vec<Vec<Configuration>> {
-    // Sweeps that share a configuration are one job: each knows another of its job, and the last one itself.
+    // Union-find over sweeps: each points to another sweep of its job, and the root points to itself.
     let mut others: Vec<usize> = Vec::new();
     let mut sweeps: HashMap<Option<&str>, usize> = HashMap::new();
     let job = |others: &[usize], mut sweep: usize| {
@@ -164,7 +168,7 @@ pub(super) fn jobs(runs: &[Run], configurations: &[Configuration]) -> Vec<Vec<Co
     grouped(members).into_iter().map(|(_, members)| members).collect()
 }
 
-/// The runs of one of several jobs: `, runs 1 to 4`; nothing where there is but one.
+/// The runs of one of several jobs: `, runs 1 to 4`; empty if there is only one job.
 pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
     let mut numbers: Vec<usize> = job.iter().flat_map(|c| c.places.iter().map(|place| place + 1)).collect();
     numbers.sort_unstable();
@@ -175,10 +179,11 @@ pub(super) fn runs_of(job: &[Configuration], jobs: usize) -> String {
     }
 }
 
-/// What two repeats have in common: keys and values.
+/// The keys and values that repeats have in common.
 type Identity<'a> = Vec<(&'a str, &'a str)>;
 
-/// Of its machine. Which of its GPUs it is does not matter: trials that run side by side have those that are free.
+/// The identity of a run's machine. It does not matter which of its GPUs was used: trials that run side by
+/// side take any free ones.
 fn machine(run: &Run) -> Identity<'_> {
     let facts = run.environment.iter().flat_map(Leaves::iter).filter(|(key, _)| THE_MACHINE.contains(key));
     let kind = |device| match str::split_once(device, ':') {
@@ -189,8 +194,8 @@ fn machine(run: &Run) -> Identity<'_> {
     facts.chain(devices.map(|device| ("device", kind(device)))).collect()
 }
 
-/// Of its spec and data. The axes of a trial stand in its spec, as in that of a run of its own. What is recorded tells
-/// runs apart only where it is among the swept keys.
+/// The identity of a run's spec and data. A trial's axes are part of its spec, as for a single run. Keys
+/// about recording only count if they are swept.
 fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
     let is_swept = |key: &str| {
         let is_of =
@@ -204,18 +209,18 @@ fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));
     let pairs = axes.chain(spec).filter(|(key, _)| !is_free(key));
-    // Other seeds draw other rows.
+    // If rows are drawn from the seed, the digest differs between repeats and is left out.
     let digest = run.digest().filter(|_| !run.draws_rows()).map(|digest| ("data", digest));
     pairs.map(|(key, value)| (key, file_name(value))).chain(digest).collect()
 }
 
-/// Its number of devices, where that changes the batch; else none.
+/// The number of devices if it changes the global batch (weak scaling), otherwise 0.
 fn weak_devices(run: &Run) -> usize {
     let is_weak = run.spec.as_ref().and_then(|spec| spec.get("devices.scaling")) == Some("weak");
     if is_weak { run.devices().split_whitespace().count() } else { 0 }
 }
 
-/// Whether one of them was run more than once.
+/// Whether a configuration was run more than once.
 pub(super) fn has_repeats(configurations: &[Configuration]) -> bool {
     configurations.iter().any(|configuration| configuration.count() > 1)
 }

@@ -1,4 +1,5 @@
-//! CSV files that fit in memory, as `record` writes them: complete lines, and a torn last line if the process was killed.
+//! Small CSV files as written by `record`: complete lines, with an incomplete last line if the process was
+//! killed.
 
 use std::{
     io::{self, Read},
@@ -10,18 +11,18 @@ use csv::{ErrorKind, StringRecord};
 use super::{ReportError, csv_lines::take_lines};
 use crate::{host::open_regular, units};
 
-/// A larger file does not fit.
+/// Maximum bytes; a larger file is refused.
 const LARGEST: u64 = 1 << 30;
 
 /// A file's complete lines.
 pub(super) struct CsvFile {
     /// The columns' names.
     pub(super) columns: StringRecord,
-    /// The lines below.
+    /// The lines below the header.
     pub(super) rows: Vec<StringRecord>,
 }
 
-/// Reads a file to memory, without a torn last line.
+/// Reads a file into memory, without an incomplete last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let mut text = String::new();
     let read = open_regular(path).and_then(|(file, length)| match length {
@@ -32,7 +33,7 @@ pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let whole = &text[..text.rfind('\n').map_or(0, |newline| newline + 1)];
     let mut rows = Vec::new();
     if whole.contains('"') {
-        // Cells may have several lines.
+        // Cells may contain line breaks, so parse the file as a whole.
         let reader = csv::ReaderBuilder::new().has_headers(false).from_reader(whole.as_bytes());
         for row in reader.into_records() {
             rows.push(row.map_err(|e| malformed(path, &e))?);

@@ -1,4 +1,4 @@
-//! The complete lines of a CSV file of any length, a block at a time, also of one that still grows.
+//! Reads the complete lines of a CSV file of any length, block by block; the file may still be growing.
 
 use std::{
     fs::File,
@@ -12,15 +12,15 @@ use csv::StringRecord;
 use super::ReportError;
 use crate::{host::open_regular, units};
 
-/// Bytes that are read at once.
+/// Bytes read at a time.
 pub(super) const BLOCK: usize = 1 << 20;
 
-/// A longer line is damage: a hole in the file, or no text.
+/// A longer line means damage: a hole in the file, or binary data.
 const LONGEST: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// Bytes by which an end of reading is known again.
+/// Number of bytes remembered at the end of reading, to check later that the file is still the same.
 const KNOWN_AGAIN: usize = 64;
 
 /// Why a line or the file cannot be read.
@@ -44,7 +44,7 @@ impl Fault {
         }
     }
 
-    /// Where the part that was read begins `lines` further down.
+    /// The same fault, with line numbers counted from `lines` lines further up.
     pub(super) fn after(self, lines: u64) -> Self {
         match self {
             Self::Line(line, message) => Self::Line(line + lines, message),
@@ -53,17 +53,18 @@ impl Fault {
     }
 }
 
-/// How far a file was read.
+/// The position up to which a file was read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Position {
-    /// Bytes of the complete lines, and the last of them.
+    /// Number of bytes in complete lines.
     pub(super) end: u64,
     before_end: Vec<u8>,
     pub(super) lines: u64,
 }
 
 impl Position {
-    /// The columns, in the first line that is not empty. A run that was killed at its start may have left none.
+    /// Reads the column names from the first line that is not empty. A run killed at its start may have left
+    /// none.
     pub(super) fn head(file: &mut File) -> Result<(StringRecord, Self), Fault> {
         let (mut position, mut columns) = (Self::default(), StringRecord::new());
         let (mut file, mut line) = (BufReader::new(file), Vec::new());
@@ -86,7 +87,7 @@ impl Position {
         Ok((columns, position))
     }
 
-    /// The start of the next line, without its end, must not be too long.
+    /// Checks that the beginning of an incomplete line is not too long.
     fn check_length(&self, line: &[u8]) -> Result<(), Fault> {
         if line.len() <= LONGEST {
             return Ok(());
@@ -94,7 +95,8 @@ impl Position {
         Err(Fault::Line(self.lines + 1, format!("it is longer than {}", units::bytes(LONGEST as u64))))
     }
 
-    /// Takes the cells of the complete lines from here up to `until`, and counts the bytes in `read` as it goes.
+    /// Takes the cells of the complete lines from here up to `until`; adds the bytes to `read` while doing
+    /// so.
     pub(super) fn read(
         &mut self,
         file: &mut File,
@@ -129,7 +131,7 @@ impl Position {
         text[newline.saturating_sub(KNOWN_AGAIN)..=newline].clone_into(&mut self.before_end);
     }
 
-    /// Whether the file still has what was read last, where it was.
+    /// Whether the file still contains what was read last, at the same position.
     pub(super) fn is_in(&self, file: &mut File, length: u64) -> io::Result<bool> {
         if length < self.end || self.end == 0 {
             return Ok(false);
@@ -141,7 +143,8 @@ impl Position {
     }
 }
 
-/// Takes the cells of complete lines, without the last one's newline; all have `width` cells, or any number where that is 0.
+/// Takes the cells of complete lines, without the last newline. Each line must have `width` cells; 0 allows
+/// any number.
 pub(super) fn take_lines(
     text: &[u8],
     lines: &mut u64,
@@ -149,7 +152,8 @@ pub(super) fn take_lines(
     take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
 ) -> Result<(), Fault> {
     let mut cells: Vec<&[u8]> = Vec::with_capacity(width);
-    // The line, the cell in it, and the byte. This crate is compiled for size, where each step of an iterator is a call.
+    // Start of the line, start of the cell in it, and current byte. A plain loop, since this crate is
+    // optimized for size and each step of an iterator would be a call.
     let (mut start, mut from, mut at) = (0, 0, 0);
     let mut is_quoted = false;
     while at <= text.len() {
@@ -190,7 +194,7 @@ fn take_checked(
     take(cells)
 }
 
-/// A line with quotes, as other programs write cells that need none.
+/// Takes a line that contains quotes, as written by other programs even where they are not needed.
 #[cold]
 fn take_quoted(
     line: &[u8],
@@ -216,8 +220,8 @@ pub(super) fn find_columns<const N: usize>(
     Ok(places)
 }
 
-/// Goes through all complete lines below the header, of which `header` makes what `take` needs; returns whether a torn last
-/// line was left out. Either says what is wrong with a line, if anything.
+/// Reads all complete lines below the header. `header` creates what `take` needs; the result tells whether an
+/// incomplete last line was ignored. Both callbacks return a message if a line is malformed.
 pub(super) fn scan<T>(
     path: &Path,
     header: impl FnOnce(&StringRecord) -> Result<T, String>,
@@ -236,8 +240,8 @@ pub(super) fn scan<T>(
     scan().map_err(|fault| fault.in_file(path))
 }
 
-/// Calls `take` with some cells of every complete line below the header; returns whether a torn line was left out. `take`
-/// returns what is wrong with a line, if anything.
+/// Calls `take` with some cells of every complete line below the header; returns whether an incomplete last
+/// line was ignored. `take` returns a message if a line is malformed.
 pub(super) fn for_each_row<const N: usize>(
     path: &Path,
     names: [&str; N],

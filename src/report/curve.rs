@@ -1,4 +1,4 @@
-//! Loss curves: read from `metrics.csv` point by point, compared bit by bit.
+//! Loss curves: read point by point from `metrics.csv`, and compared bit by bit.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use super::{
     csv_lines,
 };
 
-/// What a `metrics.csv` holds besides its points.
+/// What was found in a `metrics.csv` besides its points.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Tail {
-    /// Whether it has a training loss.
+    /// Whether it has training losses.
     pub(super) has_losses: bool,
-    /// Whether the file ends in a torn line, which is ignored.
+    /// Whether the file ends with an incomplete line, which was ignored.
     pub(super) torn: bool,
 }
 
-/// Reads a `metrics.csv` of any size and calls `point` with every training loss and its step, in order.
+/// Reads a `metrics.csv` of any size, and calls `point` with every training loss and its step, in order.
 pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail, ReportError> {
     let mut has_losses = false;
     let torn = csv_lines::for_each_row(path, ["step", "split", "loss"], |[step, split, loss]| {
@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail,
     Ok(Tail { has_losses, torn })
 }
 
-/// Compares two curves point by point over their common steps.
+/// Compares two curves point by point over the steps they have in common.
 pub(super) struct Against<'a> {
     first: &'a [(u64, f32)],
     common: u64,
@@ -40,12 +40,12 @@ pub(super) struct Against<'a> {
 }
 
 impl<'a> Against<'a> {
-    /// Against a curve of steps and losses in order.
+    /// Compares with this curve of steps and losses, in order.
     pub(super) fn new(first: &'a [(u64, f32)]) -> Self {
         Self { first, common: 0, parts: None }
     }
 
-    /// The next point.
+    /// Takes the next point.
     pub(super) fn take(&mut self, step: u64, other: f32) {
         while let Some(((first_step, first), rest)) = self.first.split_first()
             && *first_step <= step
@@ -102,11 +102,11 @@ fn relative_difference(first: f32, other: f32) -> f64 {
 pub(super) enum CurveDifference {
     /// No common step.
     NothingInCommon,
-    /// They learn other data or by another loss.
+    /// They have different data or a different loss function.
     OtherTask,
-    /// One holds losses of steps, the other means of epochs.
+    /// One has losses of steps, the other means of epochs.
     MeansAndSteps,
-    /// Equal bits at all common steps.
+    /// Equal bits at all steps in common.
     Same {
         common: u64,
     },
@@ -123,7 +123,7 @@ pub(super) struct CurveParting {
     /// The losses there.
     pub first: f32,
     pub other: f32,
-    /// Their difference, relative to the larger.
+    /// Their difference relative to the larger one.
     pub relative: f64,
     /// The step of the largest relative difference, and that difference.
     pub largest: (u64, f64),

@@ -1,33 +1,34 @@
-//! The difference of two settings in a metric: paired where their values have keys in common, such as seeds.
+//! The difference of two settings in a metric; paired if their values share keys, such as seeds.
 
 use std::collections::HashMap;
 
 use super::student::{quantile, two_sided_p};
 
-/// Intervals leave out this much.
+/// Error probability of intervals: 5 %.
 pub(super) const ALPHA: f64 = 0.05;
 
-/// A smaller relative spread is that of rounded sums.
+/// A relative spread below this is attributed to rounding of sums.
 const ROUNDING: f64 = 1e-12;
 
-/// A value of a metric, with what it is paired by.
+/// The key for pairing, such as a seed, and the value of a metric.
 pub(super) type Sample = (Option<String>, f64);
 
-/// The mean of one setting's values less that of the other's.
+/// The mean of one setting's values minus that of the other's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MeanDifference {
     pub(super) mean: f64,
-    /// Student's, at 95 %; none where too few values tell how far they spread.
+    /// Student's 95 % interval; `None` if there are too few values to estimate their spread.
     pub(super) interval: Option<[f64; 2]>,
-    /// Two-sided.
+    /// Two-sided p-value.
     pub(super) p: Option<f64>,
     pub(super) is_paired: bool,
-    /// Its standard error and the degrees of freedom; none where the interval is.
+    /// The standard error and the degrees of freedom; `None` if there is no interval.
     error: Option<(f64, usize)>,
 }
 
 impl MeanDifference {
-    /// The interval that leaves out `alpha`. Values that do not vary have no spread: enough of them tell by their sign.
+    /// The interval with error probability `alpha`. Values that do not vary have no spread; if there are
+    /// enough of them, their sign decides.
     pub(super) fn interval_at(&self, alpha: f64) -> Option<[f64; 2]> {
         match self.error {
             Some((error, degrees)) => {
@@ -38,12 +39,12 @@ impl MeanDifference {
         }
     }
 
-    /// `own` less `other` times `factor`.
+    /// The difference of `own` and `other` times `factor`.
     pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64) -> Self {
         Self::without_interval(own, other, factor).with_interval()
     }
 
-    /// Its p-value alone, which is soon found.
+    /// Only its p-value, which is cheaper to compute.
     pub(super) fn p_of(own: &[Sample], other: &[Sample]) -> Option<f64> {
         Self::without_interval(own, other, 1.0).p
     }
@@ -68,7 +69,7 @@ impl MeanDifference {
         Self::welch(&values(own, 1.0), &values(other, factor))
     }
 
-    /// How far the mean of some values is from 0.
+    /// The difference of the mean of some values from 0.
     pub(super) fn from_values(values: &[f64]) -> Self {
         Self::of_values(values).with_interval()
     }
@@ -80,7 +81,7 @@ impl MeanDifference {
     fn of_values(values: &[f64]) -> Self {
         let moments = Moments::new(values);
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
-            // Equal values tell the sign, and nothing of a spread: the sign test.
+            // Equal values give a sign but no spread, so use the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
             return Self { mean: moments.mean, interval: None, p: Some(p), is_paired: false, error: None };
         }
@@ -112,7 +113,7 @@ impl MeanDifference {
 struct Moments {
     count: usize,
     mean: f64,
-    /// With n - 1.
+    /// The sample variance, with divisor n - 1.
     variance: f64,
 }
 
@@ -142,7 +143,8 @@ mod tests {
         values.map(|(i, value)| (keys.then(|| i.to_string()), value.parse().unwrap())).collect()
     }
 
-    /// `scipy.stats.ttest_rel` and `ttest_ind(equal_var=False)` with their confidence intervals.
+    /// The values are those of `scipy.stats.ttest_rel` and `ttest_ind(equal_var=False)` with their confidence
+    /// intervals.
     #[test]
     fn differences_are_scipys() {
         for line in include_str!("../../tests/fixtures/statistics/differences.csv").lines().skip(1) {
@@ -153,7 +155,8 @@ mod tests {
             let found = MeanDifference::new(&samples(a, is_paired), &samples(b, is_paired), 1.0);
             let [mean, low, high, p] = [mean, low, high, p].map(|cell| cell.parse::<f64>().unwrap());
             let interval = found.interval.unwrap();
-            // Welch's degrees of freedom are rounded down here: the interval is a little wider than scipy's.
+            // Welch's degrees of freedom are rounded down here, so the interval is a little wider than
+            // scipy's.
             let wider = if is_paired { 1.0 + 1e-9 } else { 1.12 };
             let width = (interval[1] - interval[0]) / (high - low);
             assert!((found.mean - mean).abs() < 1e-12 && found.is_paired == is_paired, "{line}");

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use super::{grouping::grouped, leaves::Leaves};
 
-/// A path's last part, which does not depend on where a project lies; other values as they are.
+/// The last part of a path, which does not depend on where a project is stored; other values are unchanged.
 pub(super) fn file_name(value: &str) -> &str {
     let name = if value.starts_with('/') { Path::new(value).file_name() } else { None };
     name.and_then(|name| name.to_str()).unwrap_or(value)
@@ -14,13 +14,14 @@ pub(super) fn file_name(value: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
     pub(super) key: String,
-    /// Each value with the numbers of the tables that have it, ordered by first use; `None` if the key is absent.
+    /// Each value with the numbers of the tables that have it, in order of first use; `None` stands for an
+    /// absent key.
     pub(super) values: Vec<(Option<String>, Vec<usize>)>,
 }
 
-/// The keys that differ among the present tables, of those that are `wanted`.
+/// The `wanted` keys that differ among the tables.
 pub(super) fn differences(tables: &[(usize, &Leaves)], wanted: impl Fn(&str) -> bool) -> Vec<Difference> {
-    // Most keys are equal in all of many tables: only the others are grouped.
+    // Most keys are equal in all tables: only the others need grouping.
     let first = tables.first().map(|(_, first)| *first).into_iter();
     let keys = first.flat_map(|first| tables.iter().flat_map(|(_, other)| first.differing(other)));
     let keys: BTreeSet<&str> = keys.filter(|key| wanted(key)).collect();

@@ -7,13 +7,13 @@ use super::{
     run::Run,
 };
 
-/// Environment key: threads that computed.
+/// Environment key: number of threads that computed.
 pub(super) const THREADS: &str = "host.threads";
 
-/// Environment key: available threads.
+/// Environment key: number of available threads.
 pub(super) const AVAILABLE: &str = "host.available_threads";
 
-/// Environment keys that always differ and do not matter.
+/// Environment keys that always differ, or do not describe the machine.
 const NOT_THE_MACHINE: [&str; 13] = [
     "started",
     "command",
@@ -21,20 +21,20 @@ const NOT_THE_MACHINE: [&str; 13] = [
     "devices.used",
     "devices.virtual",
     "devices.timed_by",
-    // A setting, which stands in the spec.
+    // A setting that is part of the spec.
     "devices.precision",
-    // With times of its trial; the engine itself stands in the summary.
+    // Contains times of the engine's probe; the engine itself is in the summary.
     "devices.engine",
     "devices.sums",
     "memory.available_bytes",
-    // Compared as the task.
+    // Compared as part of the task.
     "data.digest",
     // Compared separately, among runs on the CPU.
     THREADS,
     AVAILABLE,
 ];
 
-/// Whether a spec key says only what is recorded beside the run, and when.
+/// Whether a spec key only affects what is recorded, and when.
 pub(super) fn is_of_record(key: &str) -> bool {
     const RECORD: [&str; 6] = [
         "description",
@@ -52,13 +52,14 @@ pub(super) fn is_inferred(key: &str) -> bool {
     key.starts_with("model.") && key.ends_with(".in_features")
 }
 
-/// Whether a spec key says how long a run lasts: it may change where one goes on, also where it is a trial of a sweep.
+/// Whether a spec key sets how long a run lasts. It may change when a run is resumed, even a trial of a
+/// sweep.
 fn is_length(key: &str) -> bool {
     key.starts_with("trainer.max_")
 }
 
-/// Keys that tell runs apart: the sweeps' axes in order, and how long trials went on beyond them; where a run of its own is
-/// among them, also all else that their specs differ in.
+/// Keys that distinguish runs: the sweeps' axes in order, and by how much trials were extended beyond the
+/// sweep. If there are single runs, also everything else in which their specs differ.
 pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
     let is_alone = runs.iter().any(|run| run.axes.is_empty());
@@ -67,8 +68,8 @@ pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     distinct(swept.chain(more)).into_iter().cloned().collect()
 }
 
-/// Takes out keys of a table that only some runs have, where each has one value and another key of that table stays: they
-/// say no more than that the table is there.
+/// Removes keys of a table that only some runs have, if each has a single value and another key of that table
+/// stays: they only show that the table is there.
 pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
     let table = |key: &str| key.rsplit_once('.').map(|(table, _)| table.to_owned());
     let is_swept = |key: &str| runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == key));
@@ -78,7 +79,7 @@ pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
             || had_by.iter().all(|has| *has)
             || distinct(runs.iter().filter_map(|run| run.axis(key))).len() > 1
     };
-    // A learning rate is what is looked for, where one has to stand for the others.
+    // If one key must stand for the others, prefer a learning rate: that is what people look for.
     let mut known: Vec<(bool, bool, Vec<bool>, &String)> = keys
         .iter()
         .map(|key| (key, had_by(key)))
@@ -96,7 +97,7 @@ pub(super) fn keep_telling(keys: &mut Vec<String>, runs: &[&Run]) {
     keys.retain(|key| kept.contains(key));
 }
 
-/// Spec keys that differ. A run whose kind does not have a key does not differ in it.
+/// Spec keys that differ. A run whose kind does not have a key is not counted as differing.
 pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     let tables: Vec<(usize, &Leaves)> =
         runs.iter().enumerate().filter_map(|(place, run)| Some((place + 1, run.spec.as_ref()?))).collect();
@@ -119,8 +120,8 @@ pub(super) fn spec(runs: &[Run]) -> Vec<Difference> {
     found
 }
 
-/// The differing environment keys that matter. For runs on the CPU these include the threads that computed; the available
-/// threads are only mentioned.
+/// The differing environment keys that matter. For runs on the CPU these include the number of threads that
+/// computed; the number of available threads is only mentioned.
 pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
     let of = |so: &dyn Fn(&Run) -> bool, wanted: &dyn Fn(&str) -> bool| {
         let so = runs.iter().enumerate().filter(|(_, run)| so(run));
@@ -132,13 +133,13 @@ pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
         !NOT_THE_MACHINE.contains(&key)
             && !key.starts_with("load.")
             && !key.starts_with("during.")
-            // The work of a step follows from the spec; rates are those of the last measurement.
+            // The work of a step follows from the spec, and rates are those of the last measurement.
             && !key.starts_with("step.")
-            // Which of its GPUs it was: their model and clocks count.
+            // It does not matter which GPU of a machine it was; its model and clocks do.
             && !(key.starts_with("gpus.") && (key.ends_with(".name") || key.ends_with(".uuid")))
     };
     let mut environment = of(&|_| true, &is_of_machine);
-    // A GPU that only some of the runs have, or the unit that multiplies bfloat16.
+    // Keys that only some runs have: a GPU, or the unit that multiplies bfloat16.
     let is_of_some = |key: &str| key.starts_with("gpus.") || key == "cpu.bf16_unit";
     environment.retain(|difference| !is_of_some(&difference.key) || known_values(difference) > 1);
     let is_cpu = |run: &Run| run.figure("devices_used") == Some("cpu");
@@ -150,7 +151,7 @@ pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
     environment
 }
 
-/// The distinct values over all runs.
+/// The number of distinct values over all runs.
 fn known_values(difference: &Difference) -> usize {
     difference.values.iter().filter(|(value, _)| value.is_some()).count()
 }

@@ -1,87 +1,205 @@
-//! Which axis matters: the analysis of variance of a complete grid.
+//! Which axis matters: the analysis of variance of a complete grid, else an estimate.
+
+use std::{collections::HashMap, path::Path};
 
 use super::{
+    additive,
+    comparison::Comparison,
+    csv_file, csv_lines,
     grouping::{distinct, grouped},
+    key::short,
+    leaves::Leaves,
     ranking::{Candidate, Ranking},
+    run::Run,
 };
+use crate::{host::escape_line, units};
 
-/// An axis of a grid.
+/// Values of an axis that are shown.
+const MOST_LEVELS: usize = 4;
+
+/// An axis.
 pub(super) struct Effect {
     /// Its share of the variance.
     pub(super) share: f64,
-    /// Its values, with the mean of the metric over everything else.
+    /// Its values, with the mean of the metric over everything else; of an estimate values or ranges of these, with the median.
     pub(super) levels: Vec<(String, f64)>,
 }
 
-/// The shares of the variance of a metric's values.
+/// How the variance of a metric is divided.
 pub(super) struct Effects {
     /// By axis, in the order of the ranking's keys.
     pub(super) axes: Vec<Effect>,
-    /// What axes do together beyond what each does.
-    pub(super) interaction: f64,
-    /// What is left within settings; none without repeats.
-    pub(super) seeds: Option<f64>,
+    /// What no axis alone explains: a name, its share, and words on it.
+    pub(super) rest: Vec<(String, f64, &'static str)>,
+    /// What an estimate is from, and of ranks; none for the analysis of a complete grid.
+    pub(super) estimate: Option<String>,
 }
 
+/// A run's values of a ranking's keys, and of its metric.
+type Point<'a> = (Vec<Option<&'a str>>, f64);
+
 impl Effects {
+    /// None where there is nothing to tell apart: it takes several axes, or one and repeats.
+    ///
     /// # Errors
     /// A sentence on why the shares are not known.
-    pub(super) fn new(ranking: &Ranking) -> Result<Self, String> {
-        let settings = &ranking.settings;
-        let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
-        let levels = |key: usize| distinct(settings.iter().map(|setting| setting.values[key].clone()));
-        // Settings that were drawn may have a product of levels that no integer holds.
-        let counts: Vec<usize> = (0..ranking.keys.len()).map(|key| levels(key).len()).collect();
-        let cells = counts.iter().copied().fold(1, usize::saturating_mul);
-        let count = settings.first().map_or(0, |setting| setting.samples.len());
-        if distinct(settings.iter().map(|setting| &setting.values)).len() < settings.len() {
-            return Err(
-                "settings with the same values ran on several machines, or are of several specs".to_owned()
-            );
+    pub(super) fn new(comparison: &Comparison, ranking: &Ranking) -> Option<Result<Self, String>> {
+        let (points, from) = match first_rung(comparison, ranking) {
+            Some((epoch, points)) => (points, Some(format!(" in epoch {epoch}"))),
+            None => (points(ranking), None),
+        };
+        let settings = distinct(points.iter().map(|(values, _)| values)).len();
+        let varies = |key: &usize| points.iter().any(|(own, _)| own[*key] != points[0].0[*key]);
+        let axes = (0..ranking.keys.len()).filter(varies).count();
+        if settings < 3 || axes == 0 || (axes == 1 && settings == points.len()) {
+            return None;
         }
-        // No two have a value of a key that was drawn.
-        let is_drawn = cells > settings.len() && counts.contains(&settings.len());
-        if settings.len() * 2 < cells || is_drawn {
-            return Err("the settings are no grid".to_owned());
+        if from.is_none()
+            && distinct(ranking.settings.iter().map(|own| &own.values)).len() < ranking.settings.len()
+        {
+            let words = "settings with the same values ran on several machines, or are of several specs";
+            return Some(Err(words.to_owned()));
         }
-        if settings.len() != cells {
-            return Err(format!("{} of the grid's {cells} settings are ranked", settings.len()));
-        }
-        if settings.iter().any(|setting| setting.samples.len() != count) {
-            return Err("some settings ran with more seeds or folds than others".to_owned());
-        }
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        let all: Vec<f64> = settings.iter().flat_map(values).collect();
-        let grand = mean(&all);
-        let squares =
-            |values: &mut dyn Iterator<Item = f64>| values.map(|v| (v - grand).powi(2)).sum::<f64>();
-        let total = squares(&mut all.iter().copied());
-        if total.is_nan() || total <= 0.0 {
-            return Err("all values are equal".to_owned());
-        }
-        let share =
-            |means: &[f64]| squares(&mut means.iter().copied()) * (all.len() / means.len()) as f64 / total;
-        let axes: Vec<Effect> = (0..ranking.keys.len())
-            .map(|key| {
-                let by_level = grouped(settings.iter().map(|s| (s.values[key].clone(), mean(&values(s)))));
-                let levels: Vec<(String, f64)> =
-                    by_level.into_iter().map(|(level, means)| (level, mean(&means))).collect();
-                let means: Vec<f64> = levels.iter().map(|(_, mean)| *mean).collect();
-                Effect { share: share(&means), levels }
-            })
-            .collect();
-        let between = share(&settings.iter().map(|setting| mean(&values(setting))).collect::<Vec<_>>());
-        let alone: f64 = axes.iter().map(|effect| effect.share).sum();
-        let seeds = (count > 1).then(|| (1.0 - between).max(0.0));
-        Ok(Self { interaction: (between - alone).max(0.0), axes, seeds })
+        let analysis = if from.is_none() { of_grid(ranking) } else { None };
+        Some(analysis.unwrap_or_else(|| Self::estimate(ranking, &points, &from.unwrap_or_default())))
+    }
+
+    fn estimate(ranking: &Ranking, points: &[Point<'_>], from: &str) -> Result<Self, String> {
+        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
+        let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
+        let of_key = |(key, name)| (name, points.iter().map(|(own, _)| own[key]).collect());
+        let axes: Vec<additive::Axis<'_>> = short(&keys).into_iter().enumerate().map(of_key).collect();
+        let shares = additive::shares(&axes, &values)?;
+        let rest = (1.0 - shares.iter().sum::<f64>()).max(0.0);
+        let effect = |(share, (_, own)): (f64, &additive::Axis<'_>)| Effect {
+            share,
+            levels: additive::medians(own, &values),
+        };
+        Ok(Self {
+            axes: shares.into_iter().zip(&axes).map(effect).collect(),
+            rest: vec![("rest".to_owned(), rest, "axes together, seeds, chance")],
+            estimate: Some(format!("estimated from {}{from}", units::counted(points.len() as u64, "run"))),
+        })
     }
 }
 
-/// Whether there is something to tell apart: several axes, or one and repeats.
-pub(super) fn has_effects(ranking: &Ranking) -> bool {
+/// The runs of a ranking's settings. An axis does not vary where it is empty.
+fn points(ranking: &Ranking) -> Vec<Point<'_>> {
+    let mut points = Vec::new();
+    for setting in &ranking.settings {
+        let values: Vec<Option<&str>> = setting.values.iter().map(|value| known(value)).collect();
+        points.extend(setting.samples.iter().map(|(_, value)| (values.clone(), *value)));
+    }
+    points
+}
+
+fn known(value: &str) -> Option<&str> {
+    Some(value).filter(|value| !["", "-"].contains(value))
+}
+
+/// The epochs after which successive halving first compared trials, and their values there; none where it did not, or by
+/// another metric. Those that finished are no fair sample of the space.
+fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(String, Vec<Point<'a>>)> {
+    let runs = &comparison.runs;
+    let places = || ranking.settings.iter().flat_map(|own| &own.places).chain(&ranking.left_out).copied();
+    let sweeps = distinct(places().map(|place| runs[place].sweep.as_deref()));
+    let [Some(folder)] = sweeps[..] else { return None };
+    let file = csv_file::read(&Path::new(folder).join("rungs.csv")).ok()?;
+    let sweep = Leaves::read(&Path::new(folder).join("sweep.toml")).ok()??;
+    let first = &runs[places().next()?];
+    let metric = sweep.get("sweep.stop.asha.metric").unwrap_or(first.monitor());
+    let [epochs, trial, value] = csv_lines::find_columns(&file.columns, ["epochs", "trial", "value"]).ok()?;
+    let rung = file.rows.first()?.get(epochs)?.to_owned();
+    let by_trial: HashMap<usize, &Run> =
+        places().filter_map(|place| Some((runs[place].trial?, &runs[place]))).collect();
+    let point = |row: &csv::StringRecord| -> Option<Point<'a>> {
+        let run = *by_trial.get(&row[trial].parse().ok()?)?;
+        let value = row[value].parse().ok().filter(|value: &f64| !value.is_nan())?;
+        Some((ranking.keys.iter().map(|key| run.axis(key).and_then(known)).collect(), value))
+    };
+    let rows = file.rows.iter().filter(|row| row[epochs] == rung);
+    (metric == ranking.metric.full_name()).then(|| (rung.clone(), rows.filter_map(point).collect()))
+}
+
+/// The analysis of variance, if the settings are a complete grid whose settings ran equally often.
+fn of_grid(ranking: &Ranking) -> Option<Result<Effects, String>> {
     let settings = &ranking.settings;
-    let repeated = settings.iter().any(|setting| setting.samples.len() > 1);
-    let varies = |key: &usize| settings.iter().any(|own| own.values[*key] != settings[0].values[*key]);
-    let axes = (0..ranking.keys.len()).filter(varies).count();
-    settings.len() > 2 && (axes > 1 || (axes == 1 && repeated))
+    let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
+    let levels = |key: usize| distinct(settings.iter().map(|setting| &setting.values[key])).len();
+    // Settings that were drawn may have a product of levels that no integer holds.
+    let cells = (0..ranking.keys.len()).map(levels).fold(1, usize::saturating_mul);
+    let count = settings[0].samples.len();
+    if settings.len() != cells || settings.iter().any(|setting| setting.samples.len() != count) {
+        return None;
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let all: Vec<f64> = settings.iter().flat_map(values).collect();
+    let grand = mean(&all);
+    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|v| (v - grand).powi(2)).sum::<f64>();
+    let total = squares(&mut all.iter().copied());
+    if total.is_nan() || total <= 0.0 {
+        return Some(Err("all values are equal".to_owned()));
+    }
+    let share =
+        |means: &[f64]| squares(&mut means.iter().copied()) * (all.len() / means.len()) as f64 / total;
+    let axes: Vec<Effect> = (0..ranking.keys.len())
+        .map(|key| {
+            let by_level = grouped(settings.iter().map(|s| (s.values[key].clone(), mean(&values(s)))));
+            let levels: Vec<(String, f64)> =
+                by_level.into_iter().map(|(level, means)| (level, mean(&means))).collect();
+            let means: Vec<f64> = levels.iter().map(|(_, mean)| *mean).collect();
+            Effect { share: share(&means), levels }
+        })
+        .collect();
+    let between = share(&settings.iter().map(|setting| mean(&values(setting))).collect::<Vec<_>>());
+    let alone: f64 = axes.iter().map(|effect| effect.share).sum();
+    let mut rest = Vec::new();
+    if axes.iter().filter(|effect| effect.levels.len() > 1).count() > 1 {
+        rest.push(("together".to_owned(), (between - alone).max(0.0), "beyond each alone"));
+    }
+    if count > 1 {
+        let name = if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "noise".to_owned() };
+        rest.push((name, (1.0 - between).max(0.0), ""));
+    }
+    Some(Ok(Effects { axes, rest, estimate: None }))
+}
+
+impl Comparison {
+    /// Which axis matters, below a ranking's table.
+    pub(super) fn effects(&self, ranking: &Ranking) -> String {
+        let metric = &ranking.metric;
+        let effects = match Effects::new(self, ranking) {
+            None => return String::new(),
+            Some(Err(reason)) => return format!("\nwhich axis matters is not known: {reason}\n"),
+            Some(Ok(effects)) => effects,
+        };
+        let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
+        let of_axis = |(key, effect): (&str, &Effect)| {
+            let mut levels: Vec<_> = effect.levels.iter().collect();
+            levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
+            let more = if levels.len() > MOST_LEVELS { ", ..." } else { "" };
+            let shown = levels.iter().take(MOST_LEVELS);
+            let words =
+                shown.map(|(level, value)| format!("{}: {}", escape_line(level), metric.word(*value)));
+            [key.to_owned(), units::percent(effect.share), words.collect::<Vec<_>>().join(", ") + more]
+        };
+        let axes = short(&keys).into_iter().zip(&effects.axes).filter(|(_, effect)| effect.levels.len() > 1);
+        let rest = effects.rest.iter();
+        let rest =
+            rest.map(|(name, share, words)| [name.clone(), units::percent(*share), (*words).to_owned()]);
+        let lines: Vec<[String; 3]> = axes.map(of_axis).chain(rest).collect();
+        let width = |i: usize| lines.iter().map(|line| line[i].chars().count()).max().unwrap_or(0);
+        let [first, second] = [0, 1].map(width);
+        let mut text = match &effects.estimate {
+            None => "\nwhich axis matters: shares of the variance, means by value\n".to_owned(),
+            Some(how) => {
+                format!("\nwhich axis matters, {how}: shares of the variance of ranks, medians by value\n")
+            }
+        };
+        for [name, share, words] in lines {
+            text += format!("  {name:<first$}  {share:>second$}  {words}").trim_end();
+            text.push('\n');
+        }
+        text
+    }
 }

@@ -10,7 +10,7 @@ use crate::host::reason;
 /// Why runs cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// With a hint at a folder that is nearly named.
+    /// With a suggestion of a folder with a similar name.
     #[error("`{path}` does not exist")]
     NotFound { path: String, near: Option<String> },
     #[error("nothing matches `{0}`")]
@@ -21,10 +21,10 @@ pub enum ReportError {
         "`{0}` holds no run (`spec.toml` with `summary.csv` or `metrics.csv`) and no sweep (`sweep.csv`)"
     )]
     NoRun(String),
-    /// With a hint at what is nearly named, and at all that there is.
+    /// With suggestions of similar names, and the list of all.
     #[error("no run has a column `{word}`")]
     NoColumn { word: String, hint: String },
-    /// Something of a command's options.
+    /// A problem with a command's options.
     #[error("{message}")]
     Query { message: String, hint: Option<String> },
     #[error("no value of `{metric}` in {}", crate::units::counted(*runs as u64, "run"))]

@@ -1,4 +1,4 @@
-//! A comparison as data: one row per run, axes as columns.
+//! A comparison as data: one row per run, with axes as columns.
 
 use serde_json::{Value, json};
 
@@ -16,45 +16,56 @@ use super::{
 };
 use crate::record::{Lines, summary_columns};
 
-/// The column of an export of times: what a run trained, without its start.
+/// The column of an export of times: the time in the training loop, without start-up.
 const TIME: &str = "train_s";
 
 /// The formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Every figure as written in the run's files; an empty cell is not known.
+    /// Every figure as written in the run's files; an empty cell means unknown.
     Csv,
-    /// An array of objects; `null` is not known.
+    /// An array of objects; `null` means unknown.
     Json,
-    /// The table of the screen, in GitHub's Markdown.
+    /// The same table as on the screen, in GitHub's Markdown.
     Md,
     /// The same, for LaTeX.
     Latex,
 }
 
 impl Comparison {
-    /// The comparison in a format for other programs: a row for each run.
-    pub fn export(&self, format: Format) -> String {
-        match format {
-            Format::Csv | Format::Json => written(&self.data(), format),
-            Format::Md | Format::Latex => written(&columns::columns(self, "run", 1), format),
-        }
+    /// The comparison in a format for other programs: a row for each run that the question shows.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub fn export(&self, question: &Question, format: Format) -> Result<String, ReportError> {
+        let mut columns = match format {
+            Format::Csv | Format::Json => self.data(),
+            Format::Md | Format::Latex => columns::columns(self, "run", 1),
+        };
+        let shown = self.shown_runs(question)?;
+        columns.iter_mut().for_each(|column| column.pick(&shown));
+        Ok(written(&columns, format))
     }
 
-    /// A Parquet file of the runs, or of the settings of a question that has keys.
+    /// A Parquet file of the runs, or of the settings if the question has keys.
     ///
     /// # Errors
     /// The question names a column that no run has, or the program was built without Parquet.
     pub fn export_parquet(&self, question: &Question) -> Result<Vec<u8>, ReportError> {
         let columns = match question.by.is_empty() {
-            true => self.data(),
-            false => self.groups(&self.rankings(question)?),
+            true => {
+                let shown = self.shown_runs(question)?;
+                let mut columns = self.data();
+                columns.iter_mut().for_each(|column| column.pick(&shown));
+                columns
+            }
+            false => self.groups(&self.rankings(question)?, question)?,
         };
         parquet::table(&columns)
     }
 
-    /// The settings of a question, folded over everything but its keys: as data a row for each, as text the table of the
-    /// screen for each task.
+    /// The settings of a question, folded over everything except its keys. In data formats there is a row per
+    /// setting; in text formats the same table as on the screen, per task.
     ///
     /// # Errors
     /// The question names a column that no run has.
@@ -66,19 +77,19 @@ impl Comparison {
     ) -> Result<String, ReportError> {
         let rankings = if is_pivot { self.pivoted(question)? } else { self.rankings(question)? };
         if matches!(format, Format::Csv | Format::Json) {
-            return Ok(written(&self.groups(&rankings), format));
+            return Ok(written(&self.groups(&rankings, question)?, format));
         }
         let table = |ranking: &Ranking| {
             let columns = match is_pivot {
                 true => ranking.pivot(),
-                false => self.columns_of(ranking, &ranking.settings.iter().collect::<Vec<_>>()),
+                false => self.columns_of(ranking, &self.shown_settings(ranking, question)?),
             };
-            written(&columns, format)
+            Ok(written(&columns, format))
         };
-        Ok(rankings.iter().map(table).collect::<Vec<_>>().join("\n"))
+        Ok(rankings.iter().map(table).collect::<Result<Vec<_>, ReportError>>()?.join("\n"))
     }
 
-    /// Times of training, a result for each configuration, as hyperfine writes those of commands.
+    /// Training times in the JSON format of hyperfine, with a result per configuration.
     pub fn export_times(&self) -> String {
         let result = |configuration: &Configuration| {
             let run = configuration.first(&self.runs);
@@ -106,8 +117,9 @@ impl Comparison {
         format!("{:#}\n", json!({ "results": results }))
     }
 
-    fn groups(&self, rankings: &[Ranking]) -> Vec<Column> {
-        let settings: Vec<&Candidate> = rankings.iter().flat_map(|ranking| &ranking.settings).collect();
+    fn groups(&self, rankings: &[Ranking], question: &Question) -> Result<Vec<Column>, ReportError> {
+        let shown = rankings.iter().map(|ranking| self.shown_settings(ranking, question));
+        let settings = shown.collect::<Result<Vec<_>, ReportError>>()?.concat();
         let mut columns = Columns::new(&settings);
         for (place, key) in rankings.first().map_or(&[][..], |ranking| &ranking.keys).iter().enumerate() {
             let written = |setting: &Candidate| self.runs[setting.places[0]].table(key).map(str::to_owned);
@@ -126,10 +138,10 @@ impl Comparison {
         columns.numbers("difference_low", |setting| text(interval(setting)[0]));
         columns.numbers("difference_high", |setting| text(interval(setting)[1]));
         columns.numbers("p", |setting| text(setting.p));
-        columns.all()
+        Ok(columns.all())
     }
 
-    /// A column per figure of a run.
+    /// One column per figure of a run.
     fn data(&self) -> Vec<Column> {
         let mut columns = Columns::new(&self.runs);
         columns.words("path", |run| run.path.clone());
@@ -161,14 +173,14 @@ impl Comparison {
         columns.all()
     }
 
-    /// Steps per second over those of the base: beside rows per second where batches differ.
+    /// Steps per second relative to the base run; shown beside rows per second if batch sizes differ.
     fn steps_ratio(&self, run: &Run, base: usize) -> Option<String> {
         let base = self.runs.get(base)?.number("steps_per_s")?;
         Some((run.number("steps_per_s")? / base).to_string())
     }
 }
 
-fn written(columns: &[Column], format: Format) -> String {
+pub(super) fn written(columns: &[Column], format: Format) -> String {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     match format {
         Format::Csv => csv(columns, rows),
@@ -210,7 +222,7 @@ fn markdown(columns: &[Column], rows: usize) -> String {
     text
 }
 
-/// A `tabular` with the rules of the package `booktabs`.
+/// A `tabular` with the rules of the LaTeX package `booktabs`.
 fn latex(columns: &[Column], rows: usize) -> String {
     let safe = |cell: &String| -> String {
         let escaped = |c: char| match c {
@@ -231,7 +243,7 @@ fn latex(columns: &[Column], rows: usize) -> String {
     )
 }
 
-/// A cell by what it looks like: nothing, a truth, a number, a word.
+/// Guesses a cell's JSON type from its text: null, boolean, number or string.
 fn json_value(column: &str, cell: String) -> Value {
     if cell.is_empty() {
         return Value::Null;

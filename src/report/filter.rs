@@ -1,14 +1,14 @@
-//! `--where`: comparisons of a run's columns, joined by `and` and `or`.
+//! `--where`: comparisons of a run's columns, combined with `and` and `or`.
 
 use super::{ReportError, key::Key, run::Run};
 
 const HINT: &str =
     "as in `--where 'lr < 0.1 and status = finished'`: a column, one of < <= > >= = !=, a value";
 
-/// Where there are parentheses, or another language's words.
+/// The hint for parentheses and for operators of other languages.
 const JOINED: &str = "join comparisons by `and` and `or`, without parentheses: `and` binds closer, as in `a = 1 and b = 2 or a = 2 and b = 2`";
 
-/// Alternatives, each of tests that must all hold.
+/// A disjunction of conjunctions of tests.
 pub(super) struct Filter(Vec<Vec<Test>>);
 
 struct Test {
@@ -38,7 +38,7 @@ impl Operator {
         ("=", Self::Equal),
     ];
 
-    /// The operator that stands first in a text: what is before it, and what behind.
+    /// Splits a text at its first operator: returns the text before it, the operator, and the text after it.
     pub(super) fn split(text: &str) -> Option<(&str, Self, &str)> {
         let at = text.find(['<', '>', '=', '!'])?;
         let (word, operator) = Self::ALL.into_iter().find(|(word, _)| text[at..].starts_with(word))?;
@@ -73,15 +73,15 @@ impl Filter {
 }
 
 impl Filter {
-    /// A column that it tests and that only a run's outcome decides.
+    /// A tested column that depends on a run's outcome, if there is one.
     pub(super) fn outcome(&self, runs: &[Run]) -> Option<&str> {
         let mut keys = self.0.iter().flatten().map(|test| &test.key);
         keys.find(|key| key.is_outcome(runs)).map(Key::name)
     }
 }
 
-/// Splits a text at a word in small or capital letters, where that stands in no quotes and in no table. These begin with a
-/// value: what stands within one is a letter of it.
+/// Splits a text at a word, in lower or upper case, outside quotes and tables. A quote or bracket only opens
+/// one of these at the beginning of a value; inside a value it is an ordinary character.
 fn split_at_word<'t>(text: &'t str, word: &str) -> Result<Vec<&'t str>, ReportError> {
     let (mut parts, mut begin, mut quote, mut depth) = (Vec::new(), 0, None, 0_usize);
     for (at, c) in text.char_indices() {
@@ -133,13 +133,15 @@ impl Test {
         Ok(Self { key: Key::new(name, runs)?, operator, value })
     }
 
-    /// Whether the value is the run's own; a table may be named as in `sweep.csv`, as `sgd(lr 0.1)`, or by its key.
+    /// Whether the value is the run's own. A table may be given as in `sweep.csv`, such as `sgd(lr 0.1)`, or
+    /// by its key.
     fn is_value(&self, run: &Run, own: &str) -> bool {
         let is_key = || own.strip_prefix(&self.value).is_some_and(|rest| rest.starts_with('('));
         own == self.value || self.key.table(run).is_some_and(|table| table == self.value || is_key())
     }
 
-    /// Numbers are compared as numbers, all else as text. A run without the column only differs.
+    /// Compares numbers as numbers, everything else as text. For a run without the column, only "differs"
+    /// holds.
     fn holds(&self, run: &Run) -> bool {
         if let Some(tags) = self.key.tags(run) {
             return tags.contains(&self.value) == (self.operator == Operator::Equal);
@@ -150,7 +152,7 @@ impl Test {
             _ => match self.operator {
                 Operator::Equal => self.is_value(run, own),
                 Operator::Differs => !self.is_value(run, own),
-                // Times are written so that they are in order as texts.
+                // Times are written so that they sort as text.
                 order if is_date(own) => order.holds(f64::from(own.cmp(&self.value) as i8), 0.0),
                 _ => false,
             },
@@ -158,7 +160,7 @@ impl Test {
     }
 }
 
-/// Whether a text begins as `2026-11-24` does.
+/// Whether a text begins like `2026-11-24`.
 fn is_date(text: &str) -> bool {
     let is_of_date = |(place, c): (usize, char)| if place == 4 { c == '-' } else { c.is_ascii_digit() };
     text.len() >= 7 && text.chars().take(7).enumerate().all(is_of_date)

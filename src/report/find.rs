@@ -1,4 +1,4 @@
-//! Resolves the given paths and patterns to folders of runs and sweeps.
+//! Resolves paths and patterns to the folders of runs and sweeps.
 
 use std::{
     collections::HashSet,
@@ -21,11 +21,11 @@ pub enum Found {
     Sweep(PathBuf),
 }
 
-/// Depth of the search: `runs` holds names, a name holds runs.
+/// Depth of the search: `runs` contains names, a name contains runs.
 const DEPTH: u32 = 2;
 
-/// All runs and sweeps of the paths, in the given order without duplicates; those below a path are ordered by name, that
-/// is by time.
+/// All runs and sweeps of the paths, in the given order without duplicates. Those below a path are ordered by
+/// name, which means by time.
 pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
     let (mut found, mut foreign) = (Vec::new(), Vec::new());
     for path in paths {
@@ -48,7 +48,7 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
     }
     match foreign.first() {
         Some(path) if found.is_empty() => return Err(ReportError::NoRun(path.clone())),
-        // Among others it is reported as damaged.
+        // Other folders are reported as damaged if there are runs besides them.
         _ => found.extend(foreign.iter().map(|path| Found::Run(PathBuf::from(path)))),
     }
     let mut seen = HashSet::new();
@@ -59,7 +59,7 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
     Ok(found)
 }
 
-/// The only run or sweep of a path.
+/// The only run or sweep that a path names.
 pub fn find_one(path: &str) -> Result<Found, ReportError> {
     let mut found = find(&[path.to_owned()])?;
     match (found.len(), found.pop()) {
@@ -71,7 +71,7 @@ pub fn find_one(path: &str) -> Result<Found, ReportError> {
     }
 }
 
-/// A number that is another one once a file of these runs and sweeps is. It reads no file.
+/// A number that changes when a file of these runs and sweeps changes. It reads no file contents.
 pub fn fingerprint(paths: &[String]) -> Result<u64, ReportError> {
     let mut hasher = DefaultHasher::new();
     for found in find(paths)? {
@@ -113,13 +113,13 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     } else if is_run(folder) {
         found.push(Found::Run(folder.to_owned()));
     } else if depth > 0 && folder.is_dir() {
-        // A run's own folders hold what its earlier parts left; a hidden one is being removed.
+        // Skip folders inside a run that hold its earlier parts; a hidden folder is being removed.
         let is_own = |inner: &PathBuf| inner.ends_with("earlier") || inner.ends_with("checkpoints");
         let is_hidden =
             |inner: &PathBuf| inner.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
         for inner in folders_in(folder)?.into_iter().filter(|inner| !is_own(inner) && !is_hidden(inner)) {
             if look(&inner, depth - 1, found).is_err() {
-                // Among others it is reported as damaged.
+                // It is reported as damaged if there are other runs.
                 found.push(Found::Run(inner));
             }
         }
@@ -127,9 +127,10 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     Ok(())
 }
 
-/// Whether a folder holds a run, also one that was killed early. Others write files of some of these names, too.
+/// Whether a folder holds a run, even one that was killed early. Other programs also write files with some of
+/// these names.
 pub(super) fn is_run(folder: &Path) -> bool {
-    // What they are is said where they are read.
+    // Whether the files are valid is checked when they are read.
     let has = |file: &str| folder.join(file).exists();
     has("spec.toml") && (has("summary.csv") || has("metrics.csv"))
 }
@@ -148,7 +149,7 @@ pub fn is_sweep(folder: &Path) -> bool {
 pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let unreadable = |e| ReportError::read(folder, e);
     let entries: Vec<_> = fs::read_dir(folder).and_then(Iterator::collect).map_err(unreadable)?;
-    // The entry itself says what it is, but for a link.
+    // The directory entry knows its type, unless it is a link.
     let is_folder = |entry: &fs::DirEntry| match entry.file_type() {
         Ok(kind) if !kind.is_symlink() => kind.is_dir(),
         _ => entry.path().is_dir(),
@@ -159,7 +160,7 @@ pub(super) fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(folders)
 }
 
-/// The folder beside a path whose name is nearly that of the path.
+/// A folder next to the path whose name is similar.
 fn near(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

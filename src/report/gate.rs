@@ -1,4 +1,5 @@
-//! `--fail-if`: a bound on a figure, held against a baseline; it fails only where the interval excludes equality.
+//! `--fail-if`: a bound on a figure, possibly relative to a baseline. It fails only if the interval excludes
+//! equality.
 
 use super::{
     ReportError,
@@ -19,7 +20,8 @@ struct Condition {
     metric: Metric,
     operator: Operator,
     factor: f64,
-    /// Whether the factor is of the baseline's statistic; else it is the bound.
+    /// Whether the bound is the factor times the baseline's statistic; otherwise the factor itself is the
+    /// bound.
     is_relative: bool,
 }
 
@@ -29,22 +31,22 @@ enum Statistic {
     Median,
 }
 
-/// What comes of a setting.
+/// The result for a setting.
 #[derive(Clone, Copy, PartialEq)]
 enum Outcome {
     Passes,
     Fails,
-    /// The condition holds, and too few runs tell whether that is chance.
+    /// The condition holds, but there are too few runs to exclude chance.
     Undecided,
 }
 
-/// What became of a gate.
+/// The result of `--fail-if`.
 pub struct Verdict {
-    /// What was compared, a line for each setting.
+    /// What was compared, one line per setting.
     pub text: String,
-    /// Whether the condition holds beyond doubt somewhere.
+    /// Whether the condition holds beyond doubt for a setting.
     pub fails: bool,
-    /// Why times may not be compared, or what is not decided.
+    /// Why times may not be comparable, or what remains undecided.
     pub warnings: Vec<String>,
 }
 
@@ -78,7 +80,8 @@ impl Condition {
         Ok(Self { statistic, metric, operator, factor, is_relative })
     }
 
-    /// What is compared with what, what comes of it, and whether there is an interval, which leaves out `alpha`.
+    /// A line on what is compared and the result, the result, and whether there is an interval (with error
+    /// probability `alpha`).
     fn line(&self, pair: &Pair, alpha: f64) -> (String, Outcome, bool) {
         let Pair { own, base, .. } = pair;
         let statistic = |setting: &Candidate| {
@@ -127,7 +130,8 @@ impl Condition {
         (format!("{compared}{difference}{uneven}: {words}"), outcome, interval.is_some())
     }
 
-    /// An interval for what the statistic is above the bound, which leaves out `alpha`, where enough values tell.
+    /// An interval, with error probability `alpha`, for the statistic minus the bound; `None` with too few
+    /// values.
     fn difference(&self, own: &[Sample], baseline: &[Sample], alpha: f64) -> Option<[f64; 2]> {
         let factor = self.factor;
         match self.statistic {
@@ -138,8 +142,8 @@ impl Condition {
                 let values: Vec<f64> = own.iter().map(|(_, value)| value - factor).collect();
                 MeanDifference::from_values(&values).interval_at(alpha)
             }
-            // It lies between the differences of their intervals' ends. Each interval misses on one side with half of what
-            // it does not cover, so that both together mislead in no more than `alpha`.
+            // Combine the intervals of both medians. Each is wrong on a given side with half its error
+            // probability, so that the result is wrong with probability at most `alpha`.
             Statistic::Median if self.is_relative => {
                 let ([low, high], [base_low, base_high]) = (median(own, alpha)?, median(baseline, alpha)?);
                 Some([low - factor * base_high, high - factor * base_low])
@@ -149,11 +153,11 @@ impl Condition {
     }
 }
 
-/// Holds the runs against the condition, folded over everything but the keys of `by` where there are any; `base` has the
-/// baseline's.
+/// Tests the runs against the condition, folded over everything except the keys of `by` if there are any;
+/// `base` is the baseline.
 ///
 /// # Errors
-/// The condition cannot be read, or needs a baseline that is not there.
+/// The condition cannot be parsed, or needs a baseline that is not given.
 pub fn gate(
     text: &str,
     own: &Comparison,
@@ -184,7 +188,7 @@ pub fn gate(
     }
     let matched = Matched::new(own, base.unwrap_or(own), &condition.metric, by)?;
     let mut verdict = Verdict { text: format!("fail if {text}\n"), fails: false, warnings };
-    // Of many settings that are equal one differs by chance sooner than of one (Bonferroni).
+    // With many equal settings, one is more likely to differ by chance (Bonferroni correction).
     let count = matched.pairs.len();
     let alpha = ALPHA / count as f64;
     let (mut undecided, mut has_intervals) = (0, false);
@@ -220,7 +224,7 @@ pub fn gate(
     Ok(verdict)
 }
 
-/// An interval for the median that leaves out `alpha`.
+/// An interval for the median with error probability `alpha`.
 fn median(samples: &[Sample], alpha: f64) -> Option<[f64; 2]> {
     let values: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
     let is_enough = values.len() >= fewest(1.0 - alpha);

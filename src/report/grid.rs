@@ -1,10 +1,10 @@
-//! Tables on the screen, by column.
+//! Tables on the screen, built from columns.
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::host::escape_line;
 
-/// What a run's steps are called, above their number, their time and their rate.
+/// The headings for the number, time and rate of a run's steps.
 pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
     match kinds {
         [] | ["train"] => ["steps", "train time", "steps/s"],
@@ -15,51 +15,51 @@ pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
     }
 }
 
-/// Runs that may stand side by side, a column each.
+/// Maximum runs shown side by side, one column each.
 const MOST_SIDE_BY_SIDE: usize = 4;
 
 /// A column of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Column {
     pub(super) title: String,
-    /// Whether it holds numbers, to stand on the right.
+    /// Whether it holds numbers, which are right-aligned.
     pub(super) numeric: bool,
-    /// One per row.
+    /// One cell per row.
     pub(super) cells: Vec<String>,
-    /// What the cells are rounded from, by which a page sorts them; empty where cells say all.
+    /// The values before rounding, by which a page sorts; empty if the cells are exact.
     pub(super) exact: Vec<Option<f64>>,
 }
 
 impl Column {
-    /// Characters across, with the space around it.
+    /// Width in characters, including the space around it.
     fn width(&self) -> usize {
         let cells = self.cells.iter().chain([&self.title]);
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + 2
     }
 
-    /// Keeps these of its cells, in this order.
+    /// Keeps the cells at these indices, in this order.
     pub(super) fn pick(&mut self, rows: &[usize]) {
         self.cells = rows.iter().map(|&row| self.cells[row].clone()).collect();
         self.exact = rows.iter().filter_map(|&row| self.exact.get(row).copied()).collect();
     }
 
-    /// A column of words.
+    /// A left-aligned column of text.
     pub(super) fn of_words(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
         Self { title: title.to_owned(), cells: cells.into_iter().collect(), ..Self::default() }
     }
 
-    /// A column that stands on the right.
+    /// A right-aligned column.
     pub(super) fn of_numbers(title: &str, cells: impl IntoIterator<Item = String>) -> Self {
         Self { numeric: true, ..Self::of_words(title, cells) }
     }
 
-    /// The same, with what its cells are rounded from.
+    /// The same column with its values before rounding.
     pub(super) fn with_exact(self, exact: impl IntoIterator<Item = Option<f64>>) -> Self {
         Self { exact: exact.into_iter().collect(), ..self }
     }
 }
 
-/// Columns over rows, as they are added.
+/// Builds columns over a list of rows.
 pub(super) struct Columns<'a, T> {
     rows: &'a [T],
     columns: Vec<Column>,
@@ -78,7 +78,7 @@ impl<'a, T> Columns<'a, T> {
         self.columns.push(Column::of_words(title, self.rows.iter().map(cell)));
     }
 
-    /// Numbers, rounded by `word`.
+    /// Adds a column of numbers, rounded by `word`.
     pub(super) fn figures(
         &mut self,
         title: &str,
@@ -98,15 +98,16 @@ impl<'a, T> Columns<'a, T> {
         self.columns
     }
 
-    /// Those that some row has a cell for.
+    /// The columns that are not empty.
     pub(super) fn known(mut self) -> Vec<Column> {
         self.columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         self.columns
     }
 }
 
-/// Runs down and figures across. Where that is too wide, few runs stand side by side, and of many the columns are folded:
-/// the first `keys` of them, which tell the rows apart, stand before every block of the others.
+/// A table with a row per run. If it is too wide, few runs are shown side by side instead; with many runs,
+/// the columns are split into blocks, each of which starts with the first `keys` columns, which identify the
+/// rows.
 pub(super) fn table(columns: &[Column], keys: usize, width: u16) -> String {
     let columns = &escaped(columns);
     let width = usize::from(width);
@@ -131,7 +132,7 @@ pub(super) fn side_by_side(columns: &[Column]) -> String {
     draw(&turned(&escaped(columns)))
 }
 
-/// With what names and values from files hold escaped.
+/// Escapes control characters in names and values that come from files.
 fn escaped(columns: &[Column]) -> Vec<Column> {
     let escape = |text: &String| escape_line(text).into_owned();
     let column = |column: &Column| Column {
@@ -142,19 +143,19 @@ fn escaped(columns: &[Column]) -> Vec<Column> {
     columns.iter().map(column).collect()
 }
 
-/// Characters across a table of these columns.
+/// Width in characters of a table with these columns.
 pub(super) fn width(columns: &[Column]) -> usize {
     columns.iter().map(Column::width).sum::<usize>().saturating_sub(1)
 }
 
-/// Blocks of columns no wider than `width`, as far as that can be, each behind the keys.
+/// Splits columns into blocks, each starting with the keys, no wider than `width` where possible.
 fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
     let (keys, rest) = columns.split_at(keys.min(columns.len()));
     let taken: usize = keys.iter().map(Column::width).sum();
     let mut blocks: Vec<Vec<Column>> = Vec::new();
     let mut used = usize::MAX;
     for column in rest {
-        // The last column of a line has nothing behind it.
+        // No space follows the last column of a line.
         if used.saturating_add(column.width() - 1) > width {
             blocks.push(keys.to_vec());
             used = taken;
@@ -165,7 +166,7 @@ fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
     blocks
 }
 
-/// The table turned: a row per figure.
+/// Transposes the table: one row per figure.
 fn turned(columns: &[Column]) -> Vec<Column> {
     let Some((first, rest)) = columns.split_first() else { return Vec::new() };
     let titles = Column::of_words(&first.title, rest.iter().map(|column| column.title.clone()));
@@ -227,7 +228,7 @@ mod tests {
            3      0.1233
            4      0.1234
         ");
-        // No number is ever broken, however narrow the terminal.
+        // A column is never split, however narrow the terminal is.
         let narrow = table(&columns(5), 1, 1);
         assert!(narrow.contains(" run  optimizer.sgd.lr\n   0              0.00\n"), "{narrow}");
         assert_eq!(narrow.lines().filter(|line| line.contains("run")).count(), 3);

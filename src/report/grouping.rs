@@ -1,4 +1,4 @@
-//! Items grouped, in the order of first occurrence.
+//! Groups items, in the order of first occurrence.
 
 use std::hash::Hash;
 

@@ -1,4 +1,4 @@
-//! By which metric runs are ranked: the named one, or what each of them monitors.
+//! The metric by which runs are ranked: a named one, or the one that each run monitors.
 
 use super::{
     ReportError,
@@ -11,10 +11,10 @@ use super::{
 use crate::units;
 
 impl Comparison {
-    /// The named metric, or what all runs are judged by.
+    /// The named metric, or the one that all runs are judged by.
     ///
     /// # Errors
-    /// No run has the metric, or the runs are judged by several.
+    /// No run has the metric, or the runs are judged by different ones.
     pub(super) fn metric(&self, name: Option<&str>) -> Result<Metric, ReportError> {
         if let Some(name) = name {
             return Metric::new(name, &self.runs);
@@ -28,10 +28,11 @@ impl Comparison {
         declared.pop().map(|(metric, _)| metric).ok_or_else(nothing_learned)
     }
 
-    /// The named metric, or what these runs are judged by, for a comparison with others: a best value is never held
-    /// against a last one.
+    /// The metric for a comparison with other runs: the named one, or the one these runs are judged by. A
+    /// best value is never compared with a last one.
     ///
     /// # Errors
+    /// No run here has the metric, or the runs are judged by different ones.
     /// No run here has the metric, or the runs are judged by several.
     pub(super) fn metric_against(&self, base: &Self, name: Option<&str>) -> Result<Metric, ReportError> {
         let own = self.metric(name)?;
@@ -39,7 +40,7 @@ impl Comparison {
         Metric::new(name.unwrap_or(own.full_name()), &all)
     }
 
-    /// A ranking for each task; where its runs monitor different metrics, one for each of these.
+    /// A ranking for each task; if its runs monitor different metrics, one for each of these.
     pub(super) fn rankings(&self, question: &Question) -> Result<Vec<Ranking>, ReportError> {
         let tasks = self.tasks.places(self.runs.len());
         let judged: Vec<Judged> = match &question.metric {
@@ -61,7 +62,7 @@ impl Comparison {
         judged.iter().map(|(metric, places)| Ranking::new(self, places, metric, &question.by)).collect()
     }
 
-    /// A sentence on runs of one task that monitor different metrics, if the question names none.
+    /// A sentence if runs of one task monitor different metrics and the question names none.
     pub(super) fn judged_apart(&self, question: &Question) -> Option<String> {
         let tasks = self.tasks.places(self.runs.len());
         let declared = tasks.iter().map(|places| Metric::declared(&self.runs, places));

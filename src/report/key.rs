@@ -1,4 +1,5 @@
-//! What options name: axes, keys of the spec, columns of `summary.csv`, keys of the environment.
+//! Resolves the names used in options: axes, keys of the spec, columns of `summary.csv`, keys of the
+//! environment.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,17 +12,17 @@ use super::{
 use crate::spec::nearest;
 pub(super) use crate::spec::short_keys as short;
 
-/// Stands for each of a run's tags.
+/// The name for a run's tags.
 const TAG: &str = "tag";
 
-/// Stands for the best value of what a run monitors, as `list` shows it.
+/// The name for the best value of what a run monitors, as shown by `list`.
 const BEST: &str = "best";
 
-/// A name that was resolved: the full keys that it stands for, of which a run has one at most.
+/// A resolved name: the full keys that it may stand for. A run has at most one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Key(Vec<String>);
 
-/// Columns that hold words, even where they look like numbers.
+/// Columns that hold text, even if it looks like a number.
 pub(super) const WORDS: [&str; 11] = [
     "path",
     "reason",
@@ -37,10 +38,10 @@ pub(super) const WORDS: [&str; 11] = [
 ];
 
 impl Key {
-    /// Finds a full name, or the keys whose last words it is: `lr` stands for `optimizer.sgd.lr`.
+    /// Finds a key by its full name or by its last words: `lr` stands for `optimizer.sgd.lr`.
     ///
     /// # Errors
-    /// No run has such a key, or one has several.
+    /// No run has such a key, or it is ambiguous within a run.
     pub(super) fn new(word: &str, runs: &[Run]) -> Result<Self, ReportError> {
         let word = if word == "tags" { TAG } else { word };
         if word == TAG || LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
@@ -55,7 +56,8 @@ impl Key {
         if found.iter().any(is_axis) {
             found.retain(is_axis);
         }
-        // `lr` is a setting of the optimizer, and `accuracy` that of validation, before what training steps had.
+        // Prefer other keys to those of training steps: `lr` means the optimizer's setting, `accuracy` the
+        // validation's.
         if found.iter().any(|name| !name.starts_with("train.")) {
             found.retain(|name| !name.starts_with("train."));
         }
@@ -86,12 +88,12 @@ impl Key {
         self.0.iter().find_map(|name| value(run, name))
     }
 
-    /// As in `sweep.csv`, where `value` is the short name of a table.
+    /// The value as in `sweep.csv`, if it is a table with a short name.
     pub(super) fn table<'a>(&self, run: &'a Run) -> Option<&'a str> {
         self.0.iter().find_map(|name| run.table(name))
     }
 
-    /// The run's tags, if it stands for them.
+    /// The run's tags, if the key stands for them.
     pub(super) fn tags<'a>(&self, run: &'a Run) -> Option<&'a [String]> {
         (self.name() == TAG).then_some(&run.tags[..])
     }
@@ -100,7 +102,7 @@ impl Key {
         &self.0[0]
     }
 
-    /// Whether it is a figure of what runs came to, and nothing that was set.
+    /// Whether the key is a result of runs rather than a setting.
     pub(super) fn is_outcome(&self, runs: &[Run]) -> bool {
         let is_figure = |name: &String| {
             let is_set = |run: &Run| run.axis(name).is_some();
@@ -115,7 +117,7 @@ impl Key {
     }
 }
 
-/// A hint at what runs may be asked for.
+/// A hint about the available names.
 pub(super) fn runs_have<'a>(near: Option<&str>, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = near.map(|near| format!("{near} ")).unwrap_or_default();
     format!("{near}runs here have {}", names.into_iter().collect::<Vec<_>>().join(", "))
@@ -133,7 +135,7 @@ pub(super) fn known_figures(runs: &[Run]) -> Vec<&str> {
     learned.chain(logged).chain(figures).collect()
 }
 
-/// Everything that a run may be asked for.
+/// All names that may be used for a run.
 fn names(run: &Run) -> impl Iterator<Item = &str> {
     let axes = run.axes.iter().map(|(axis, _)| axis.as_str());
     let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(Leaves::keys);
@@ -142,7 +144,7 @@ fn names(run: &Run) -> impl Iterator<Item = &str> {
     axes.chain(figures).chain(tables).chain(["status"])
 }
 
-/// A run's value under a full name.
+/// A run's value for a full name.
 fn value<'a>(run: &'a Run, name: &str) -> Option<&'a str> {
     match name {
         "status" => Some(run.status.as_str()),

@@ -1,4 +1,4 @@
-//! Compares the results of lab experiments: equal products and copies of several runs side by side.
+//! Compares the results of lab experiments: the same products and copies in several runs, side by side.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use super::{
 };
 use crate::units;
 
-/// Figures of all runs of the lab.
+/// The results of all lab runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     products: Table,
     copies: Table,
-    /// Numbers of the runs of tensor experiments.
+    /// Indices of the runs with tensor experiments.
     tours: Vec<usize>,
 }
 
-/// One figure per measurement and run.
+/// One figure for each measurement and run.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    /// Numbers of the runs.
+    /// Indices of the runs.
     runs: Vec<usize>,
     /// Measurements in the order of first occurrence, with each run's figure.
     rows: Vec<(Vec<String>, Vec<Option<f64>>)>,
@@ -44,14 +44,14 @@ impl Table {
         self.rows.iter_mut().for_each(|(_, figures)| figures.resize(before + 1, None));
     }
 
-    /// Columns, of which the first tell the rows apart, and how many these are.
+    /// The columns, and how many of the first ones identify the rows.
     fn columns(&self, keys: &[&str], (thing, first): (&str, usize)) -> (Vec<Column>, usize) {
         let mut columns: Vec<Column> = Vec::new();
         for (place, title) in keys.iter().enumerate() {
             let cells = self.rows.iter().map(|(key, _)| key[place].clone());
             columns.push(Column::of_words(title, cells));
         }
-        // Omits what all runs lack.
+        // Omit columns that are empty for all runs.
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
         let keys = columns.len();
         for (place, run) in self.runs.iter().enumerate() {
@@ -64,7 +64,7 @@ impl Table {
 }
 
 impl Findings {
-    /// Reads the results of all lab runs; a run with unreadable files is marked as damaged.
+    /// Reads the results of all lab runs; a run with unreadable files becomes a damaged one.
     pub(super) fn read(runs: &mut [Run], fault: &mut Option<ReportError>) -> Self {
         let mut findings = Self::default();
         for (place, run) in runs.iter_mut().enumerate() {
@@ -93,8 +93,8 @@ impl Findings {
         !self.products.rows.is_empty() || !self.copies.rows.is_empty()
     }
 
-    /// A table per kind of measurement: its title, its columns, and how many of these tell the rows apart. Runs are called
-    /// `thing`, and counted from `first`.
+    /// A table for each kind of measurement: its title, its columns, and how many columns identify the rows.
+    /// A run is called `thing`, and the first one has the number `first`.
     pub(super) fn tables(&self, thing: &str, first: usize) -> Vec<(&'static str, Vec<Column>, usize)> {
         let of_copies: &[&str] = &["from", "to", "memory of the host", "size"];
         let kinds = [
@@ -110,7 +110,7 @@ impl Findings {
             .collect()
     }
 
-    /// The same for a terminal of `width` columns.
+    /// The same as text, for a terminal of `width` columns.
     pub(super) fn text(&self, thing: &str, first: usize, width: u16) -> String {
         let mut text = String::new();
         for (title, columns, keys) in self.tables(thing, first) {
@@ -127,13 +127,14 @@ impl Findings {
     }
 }
 
-/// What was measured, and the figure, by row of a file; nothing if there is no such file.
+/// For each row of a file, what was measured and its figure; empty if there is no such file.
 type Found = Vec<(Vec<String>, Option<f64>)>;
 
-/// Reads a cell that holds a number.
+/// Parses a cell as a number.
 type Number = dyn Fn(&str) -> Result<f64, String>;
 
-/// Reads a lab file by some of its columns, the last of which is the figure: `key` names what was measured.
+/// Reads some columns of a lab file; the last one is the figure, and `key` makes the description of the
+/// measurement.
 fn read<const N: usize>(
     path: &Path,
     columns: [&str; N],

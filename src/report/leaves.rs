@@ -1,4 +1,5 @@
-//! A TOML file as dotted keys with values. Runs of a sweep differ in few lines: what they share is read and held once.
+//! TOML files as dotted keys with values. Runs of a sweep differ in only a few lines, so the common part is
+//! parsed and stored once.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,11 +12,11 @@ use std::{
 use super::ReportError;
 use crate::{host, spec::add_leaves};
 
-/// A table's leaves by dotted key, sorted; indices are keys for arrays that hold tables.
+/// A table's leaves by dotted key, sorted. In arrays of tables, indices are part of the key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaves {
     shared: Arc<Vec<(String, String)>>,
-    /// Values in place of the shared ones, by their indices, which rise.
+    /// Values that replace shared ones, by their index, ascending.
     own: Vec<(usize, String)>,
 }
 
@@ -27,7 +28,7 @@ impl Leaves {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(ReportError::read(path, e)),
         };
-        // Copied, so that threads do not wait for each other.
+        // Cloned, so that threads do not wait for each other.
         let known = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(leaves) = known.iter().find_map(|template| template.fit(&text)) {
             return Ok(Some(leaves));
@@ -43,7 +44,7 @@ impl Leaves {
         }
         with_plain_split(&mut leaves);
         let leaves: Self = leaves.into_iter().collect();
-        // A line of a text of several lines may look like a key.
+        // In a multi-line string, a line may look like a key.
         if !text.contains("\"\"\"") && !text.contains("'''") {
             let mut templates = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner);
             templates.truncate(MOST_TEMPLATES - 1);
@@ -74,7 +75,7 @@ impl Leaves {
         self.shared.iter().map(|(key, _)| key.as_str())
     }
 
-    /// The keys that only one of the two has, or that have another value there.
+    /// The keys whose values differ, or that only one of the two has.
     pub(super) fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         if Arc::ptr_eq(&self.shared, &other.shared) {
             let places = self.own.iter().chain(&other.own).map(|(place, _)| *place);
@@ -107,13 +108,13 @@ impl Hash for Leaves {
     }
 }
 
-/// Files that were read lately, the newest first.
+/// Files parsed recently, newest first.
 static TEMPLATES: Mutex<VecDeque<Arc<Template>>> = Mutex::new(VecDeque::new());
 
-/// A spec and an environment for each of some sweeps that are read by turns.
+/// Enough for a spec and an environment for each of several sweeps read in turns.
 const MOST_TEMPLATES: usize = 8;
 
-/// A file, with which others are compared line by line.
+/// A parsed file against which others are compared line by line.
 struct Template {
     lines: Vec<Line>,
     leaves: Arc<Vec<(String, String)>>,
@@ -121,7 +122,8 @@ struct Template {
 
 struct Line {
     text: String,
-    /// The header that it stands under; its own where it is one, without brackets. None where that is not plain.
+    /// The header of its table (for a header line, its own), without brackets. `None` if the header is not in
+    /// simple form.
     table: Option<Arc<str>>,
     is_comment: bool,
 }
@@ -138,7 +140,8 @@ impl Template {
         Self { lines: text.lines().map(line).collect(), leaves }
     }
 
-    /// The leaves of a text that has the same keys on the same lines; `None` where that is not plain.
+    /// The leaves of a text with the same keys on the same lines; `None` if they cannot be determined this
+    /// simply.
     fn fit(&self, text: &str) -> Option<Leaves> {
         let mut own = Vec::new();
         let mut lines = text.lines();
@@ -153,7 +156,7 @@ impl Template {
         lines.next().is_none().then(|| Leaves { shared: self.leaves.clone(), own })
     }
 
-    /// Another value of a key, from a line.
+    /// Parses a line that gives a known key a different value.
     fn leaf(&self, table: &str, known: &str, line: &str) -> Option<(usize, String)> {
         let (key, _) = line.split_once(" = ")?;
         let is_bare = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -168,7 +171,7 @@ impl Template {
             let place = self.leaves.binary_search_by(|(known, _)| known.cmp(&full)).ok();
             return Some((place.filter(|_| !split)?, value));
         }
-        // A line may hold an inline table, of which each leaf has to be there and no other.
+        // A line may hold an inline table; accept it only with exactly one leaf.
         let only_leaf = |line: &str| {
             let parsed: toml::Table = toml::from_str(line).ok()?;
             let mut leaves = BTreeMap::new();
@@ -176,7 +179,7 @@ impl Template {
             leaves.pop_first().filter(|_| leaves.is_empty())
         };
         let (full, value) = only_leaf(line)?;
-        // The keys of a split decide together how `with_plain_split` writes them.
+        // The keys of a split must be seen together, because `with_plain_split` may rewrite them.
         if only_leaf(known)?.0 != full || full.starts_with("data.split") {
             return None;
         }
@@ -184,7 +187,7 @@ impl Template {
     }
 }
 
-/// A number or a text as [`add_leaves`] writes it; `None` where that is not plain.
+/// A number or string in the form that [`add_leaves`] produces; `None` if it is not in simple form.
 fn plain_value(text: &str) -> Option<String> {
     if let Some(inner) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         return (!inner.contains(['"', '\\'])).then(|| inner.to_owned());
@@ -196,7 +199,7 @@ fn plain_value(text: &str) -> Option<String> {
         return None;
     }
     let is_float = digits.contains(&b'.');
-    // TOML has no number such as 01.
+    // TOML has no numbers with leading zeros, such as 01.
     let is_number = *first != b'0' || digits[1] == b'.';
     if is_float {
         text.parse::<f64>().ok().filter(|_| is_number).map(|x| format!("{x:?}"))
@@ -205,7 +208,8 @@ fn plain_value(text: &str) -> Option<String> {
     }
 }
 
-/// Writes a `data.split` that divides rows as a source's `validation_fraction` does in that key's words: they are one task.
+/// Rewrites a `data.split` that is equivalent to a source's `validation_fraction` as that key, so that both
+/// count as the same task.
 fn with_plain_split(spec: &mut BTreeMap<String, String>) {
     const SPLIT: [&str; 3] = ["data.split.test", "data.split.stratify", "data.split.validation"];
     let is = |key: &str, value: &str| spec.get(key).is_none_or(|own| own == value);
@@ -251,7 +255,7 @@ mod tests {
         assert_eq!(found.iter().collect::<Vec<_>>(), expected);
     }
 
-    /// Read by another file's lines or by itself, a text has the same leaves.
+    /// A text has the same leaves whether it is parsed by itself or against another file.
     #[test]
     fn what_is_shared_is_what_is_written() {
         let base = "# one\na = 1\nlist = [\n    2,\n]\n[b.c]\nx = 'y' # z\ns = { t = 1 }\n";

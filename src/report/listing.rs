@@ -1,4 +1,4 @@
-//! The runs and sweeps of a folder, a line each; one run in figures; two runs side by side.
+//! Lists the runs and sweeps of a folder, one per line; shows one run in detail, or two side by side.
 
 use std::path::PathBuf;
 
@@ -15,9 +15,16 @@ use super::{
     key::Key,
     run::{PLANNED, Run, UNFINISHED, more_is_better},
     sweep,
+    sweep_end::sweep_end,
     text::status_in_words,
 };
 use crate::{host::escape_line, record::has_checkpoints, units};
+
+/// Stands for a metric where trials are judged by different ones.
+const SEVERAL: &str = "several metrics";
+
+/// A column that only sweeps have.
+const TRIALS: &str = "trials";
 
 /// A run, or a sweep with its trials.
 pub(super) struct Entry {
@@ -27,33 +34,33 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The run that stands for it: the best by what all monitor, else the first.
+    /// The run that represents it: the best if all monitor the same metric, otherwise the first.
     pub(super) fn best(&self) -> &Run {
-        // As `compare` ranks them: what ended otherwise counts where nothing finished.
+        // Ranked as by `compare`: runs that ended otherwise only count if none finished.
         let has_finished = self.has_finished();
         let counts = |run: &&Run| !has_finished || run.status == FINISHED;
         let best = self.runs.iter().filter(counts).min_by(|a, b| cost(a).total_cmp(&cost(b)));
         best.filter(|_| self.monitor().is_some()).unwrap_or(&self.runs[0])
     }
 
-    /// Whether a run of it has finished with a value.
+    /// Whether one of its runs finished with a value.
     pub(super) fn has_finished(&self) -> bool {
         self.runs.iter().any(|run| run.status == FINISHED && cost(run).is_finite())
     }
 
-    /// What its runs are judged by; `None` where that is not one metric.
+    /// The metric its runs are judged by; `None` if they differ.
     pub(super) fn monitor(&self) -> Option<&str> {
         let mut judged = self.runs.iter().filter(|run| run.learned(run.monitor()).is_some());
         let monitor = judged.next().unwrap_or(&self.runs[0]).monitor();
         judged.all(|run| run.monitor() == monitor).then_some(monitor)
     }
 
-    /// The value of its best run, of which less is better; infinite where no run has one.
+    /// The cost of its best run (lower is better); infinite if no run has a value.
     pub(super) fn cost(&self) -> f64 {
         if self.monitor().is_some() { cost(self.best()) } else { f64::INFINITY }
     }
 
-    /// Whether it did not end by itself, and `--resume` takes it up where it was.
+    /// Whether it was interrupted, so that `--resume` can continue it.
     pub(super) fn can_be_resumed(&self) -> bool {
         let is_open = |run: &Run| {
             let is_cut = [UNFINISHED, "interrupted", "waiting"].contains(&&*run.status);
@@ -63,7 +70,7 @@ impl Entry {
         self.runs.iter().any(is_open)
     }
 
-    /// Its tags, and those of its trials.
+    /// Its own tags and those of its trials.
     pub(super) fn tags(&self) -> Vec<&str> {
         distinct(self.runs.iter().flat_map(|run| &run.tags).map(String::as_str))
     }
@@ -74,7 +81,9 @@ impl Entry {
             return self.runs[0].status.clone();
         }
         let counts = grouped(self.runs.iter().map(|run| (status_in_words(run), ())));
-        counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect::<Vec<_>>().join(", ")
+        let counted =
+            |(status, runs): &(&str, Vec<()>)| format!("{} {status}", units::count(runs.len() as u64));
+        counts.iter().map(counted).collect::<Vec<_>>().join(", ")
     }
 
     pub(super) fn started(&self) -> &str {
@@ -93,24 +102,28 @@ fn cost(run: &Run) -> f64 {
     value.filter(|value| !value.is_nan()).map_or(f64::INFINITY, |value| sign * value)
 }
 
-/// What `list` shows.
+/// The options of `list`.
 pub struct ListRequest<'a> {
-    /// As `compare` takes it.
+    /// Paths as for `compare`.
     pub path: &'a str,
-    /// Only runs, and sweeps with a trial, for which this holds.
+    /// Only runs, and sweeps with a trial, that pass this filter.
     pub filter: Option<&'a str>,
-    /// A column; else the newest stand last.
+    /// A column to sort by; by default the newest come last.
     pub sort: Option<&'a str>,
     /// One JSON array instead of a table.
     pub json: bool,
 }
 
-/// Lists runs and sweeps, the newest last, for a terminal of `width` columns.
+/// Lists runs and sweeps, the newest last, for `width` columns.
 ///
 /// # Errors
 /// The path holds no run, or an option names a column that no run has.
-pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError> {
+pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportError> {
     let mut entries = entries(request.path)?;
+    for entry in entries.iter_mut().filter(|entry| entry.is_sweep) {
+        let trials = entry.runs.len().to_string();
+        entry.runs.iter_mut().for_each(|run| _ = run.figures.insert(TRIALS.to_owned(), trials.clone()));
+    }
     let named = request.filter.or(request.sort).is_some();
     let all: Vec<Run> =
         entries.iter().filter(|_| named).flat_map(|entry| entry.runs.iter().cloned()).collect();
@@ -149,18 +162,34 @@ pub fn list(request: &ListRequest<'_>, width: u16) -> Result<String, ReportError
         let array = serde_json::Value::Array(entries.iter().map(object).collect());
         return Ok(format!("{array:#}\n"));
     }
-    let mut columns = Columns::new(&entries);
+    Ok(table(&entries, width))
+}
+
+/// A line for each, which says all of it: where it is too wide its folder says when it began, and beyond that the terminal
+/// wraps it.
+fn table(entries: &[Entry], width: usize) -> String {
+    let of = |entry: &Entry| match (entry.monitor(), entry.value()) {
+        (None, _) => SEVERAL.to_owned(),
+        (Some(monitor), Some(_)) => monitor.to_owned(),
+        (Some(_), None) => String::new(),
+    };
+    let metrics = distinct(entries.iter().map(of).filter(|metric| !metric.is_empty()));
+    let common = metrics.first().filter(|metric| metrics.len() == 1 && *metric != SEVERAL);
+    let best = common.map_or_else(|| "best".to_owned(), |metric| format!("best {metric}"));
+    let mut columns = Columns::new(entries);
     columns.words("started", |entry| entry.started().get(..16).unwrap_or_default().replace('T', " "));
     columns.words("run", |entry| entry.folder.display().to_string());
     columns.words("status", Entry::status);
-    columns.numbers("best", |entry| entry.value().map(units::number).unwrap_or_default());
-    columns.words("of", |entry| match (entry.monitor(), entry.value()) {
-        (None, _) => "several metrics".to_owned(),
-        (Some(monitor), Some(_)) => monitor.to_owned(),
-        (Some(_), None) => String::new(),
-    });
+    columns.numbers(&best, |entry| entry.value().map(units::number).unwrap_or_default());
+    if common.is_none() {
+        columns.words("of", of);
+    }
     columns.words("tags", |entry| entry.tags().join(" "));
-    Ok(grid::table(&columns.known(), 2, width))
+    let mut columns = columns.known();
+    if grid::width(&columns) > width {
+        columns.retain(|column| column.title != "started");
+    }
+    grid::table(&columns, 0, u16::MAX)
 }
 
 pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
@@ -183,17 +212,49 @@ pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
     newest.map(|entry| entry.folder).ok_or_else(|| ReportError::NoRun(path.to_owned()))
 }
 
-impl Comparison {
-    /// Figures of few runs, a column each, and their folders.
-    pub fn figures(&self) -> String {
-        let folders: String = self.runs.iter().map(|run| format!("{}\n", escape_line(&run.path))).collect();
-        let reasons = self.runs.iter().filter(|run| !run.reason.is_empty());
-        let reasons: String = reasons
-            .map(|run| format!("  {}: {}\n", status_in_words(run), escape_line(&run.reason)))
-            .collect();
-        let tags = self.runs.iter().filter(|run| !run.tags.is_empty());
-        let tags: String =
-            tags.map(|run| format!("  tags: {}\n", escape_line(&run.tags.join(" ")))).collect();
-        format!("{folders}{tags}{reasons}\n{}", grid::side_by_side(&columns::columns(self, "run", 1)))
+/// A run in figures, with what it ran; of a sweep what it came to, for a terminal of `width` columns.
+///
+/// # Errors
+/// The path holds no run or several, or a file of it is malformed.
+pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
+    let folder = match find::find_one(path)? {
+        Found::Sweep(folder) => return sweep_end(&folder, width),
+        Found::Run(folder) => folder,
+    };
+    let mut comparison = Comparison::read(&[folder.display().to_string()], None)?;
+    // A trial's axes are known to its sweep.
+    let sweep =
+        folder.parent().filter(|sweep| find::is_sweep(sweep)).map(|sweep| sweep::read(sweep, &mut None));
+    if let (Some(Ok(trials)), [own]) = (sweep, &mut comparison.runs[..]) {
+        let is_own = |trial: &Run| {
+            trial
+                .folder
+                .as_deref()
+                .is_some_and(|trial| trial.ends_with(folder.file_name().unwrap_or_default()))
+        };
+        own.axes = trials.into_iter().find(is_own).map(|trial| trial.axes).unwrap_or_default();
     }
+    let run = &comparison.runs[0];
+    let of_environment = |key: &str| run.environment.as_ref()?.get(key);
+    let axes: Vec<String> = run
+        .axes
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let lines = [
+        ("trial", Some(axes.join(" "))),
+        ("seed", run.axis("seed").map(str::to_owned)),
+        ("started", of_environment("started").map(str::to_owned)),
+        ("command", of_environment("command").map(str::to_owned)),
+        ("tags", Some(run.tags.join(" "))),
+        (status_in_words(run), Some(run.reason.clone())),
+    ];
+    let mut text = format!("{}\n", escape_line(&run.path));
+    for (name, words) in lines.iter().filter_map(|(name, words)| Some((name, words.as_deref()?))) {
+        if !words.is_empty() {
+            text += &format!("  {name}: {}\n", escape_line(words));
+        }
+    }
+    Ok(format!("{text}\n{}", grid::side_by_side(&columns::columns(&comparison, "run", 1))))
 }

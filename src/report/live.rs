@@ -1,5 +1,5 @@
-//! Files that a live view looks at again and again. It starts at once, with a sample of a long file while the whole of it is
-//! read; later it reads what was added.
+//! Files that a live view reads repeatedly. It starts at once with a sample of a long file, while a thread
+//! reads the whole file; later it only reads what was added.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::units;
 
-/// A longer file is remembered, and shown by a sample at first.
+/// Files longer than this are cached, and shown by a sample at first.
 const LONG: u64 = 64 << 20;
 
 /// Long files by their paths.
@@ -27,7 +27,7 @@ static FOLLOWED: Mutex<Followed> = Mutex::new(Followed { by_sample: false, files
 
 struct Followed {
     by_sample: bool,
-    /// `None` until a command asks for it: each file is then read whole.
+    /// `None` until [`follow_files`] is called: until then each file is read completely every time.
     files: Option<HashMap<PathBuf, Result<Known, Damage>>>,
 }
 
@@ -36,19 +36,19 @@ enum Known {
     Sample { sample: MetricsFile, seen: Seen, read: Arc<AtomicU64>, whole: Whole },
 }
 
-/// A line that cannot be read; it stays so while the file only grows.
+/// A malformed line; the error is kept as long as the file only grows.
 struct Damage {
     seen: Seen,
     line: u64,
     message: String,
 }
 
-/// By what a file is known again.
+/// What identifies a version of a file.
 #[derive(Clone, Copy, PartialEq)]
 struct Seen {
     inode: u64,
     length: u64,
-    /// In nanoseconds.
+    /// Time of the last change, in nanoseconds.
     changed: i64,
 }
 
@@ -59,19 +59,20 @@ impl Seen {
         Some(Self { inode: file.ino(), length: file.len(), changed })
     }
 
-    /// Whether at most lines were added since `before`.
+    /// Whether the file is the same as `before`, except for possible additions at the end.
     fn only_grew(self, before: Self) -> bool {
         self == before || (self.inode == before.inode && self.length > before.length)
     }
 }
 
-/// Long files are read one after the other.
+/// Held by the thread that reads a long file, so that they are read one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A thread that reads a whole file.
+/// A thread that reads a file completely.
 type Whole = JoinHandle<Result<MetricsFile, ReportError>>;
 
-/// From now on a long file is read once, and then on from its end; `by_sample` is for a view that must not wait for it.
+/// From now on, long files are read once and then continued. With `by_sample`, the caller gets a sample
+/// instead of waiting.
 pub fn follow_files(by_sample: bool) {
     *followed() = Followed { by_sample, files: Some(HashMap::new()) };
 }
@@ -80,7 +81,7 @@ fn followed() -> MutexGuard<'static, Followed> {
     FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The part that was read of a file that is shown by a sample; 1 where there is none.
+/// The share read so far of the file that is shown as a sample; 1 if there is none.
 pub fn share_read() -> f64 {
     let followed = followed();
     let shares = followed.files.iter().flat_map(HashMap::values).flatten().filter_map(|file| match file {
@@ -93,18 +94,18 @@ pub fn share_read() -> f64 {
     shares.fold(1.0, f64::min)
 }
 
-/// What to say of curves that are drawn from a sample.
+/// A note if curves are drawn from a sample.
 pub(super) fn sampled() -> Option<String> {
     let share = units::percent(Some(share_read()).filter(|&share| share < 1.0)?);
     Some(format!("curves and figures are of a sample of a long metrics.csv, of which {share} is read"))
 }
 
-/// The curves of a `metrics.csv`; none where there is no such file, as in a run of the lab.
+/// The curves of a `metrics.csv`; empty if there is no such file, as in lab runs.
 pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
     if path.is_file() { Ok(metrics(path)?.curves) } else { Ok(Vec::new()) }
 }
 
-/// What a `metrics.csv` holds.
+/// The contents of a `metrics.csv`.
 pub(super) fn metrics(path: &Path) -> Result<MetricsFile, ReportError> {
     metrics_of(path, LONG, Sizes::new())
 }
@@ -124,12 +125,12 @@ fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, Repor
             reading.join().unwrap_or_else(|_| whole()).and_then(read_on)
         }
         Some(Ok(Known::Sample { seen, read, whole, .. })) if seen != now => {
-            // What was added is seen at once, too.
+            // Sample again, so that additions are shown at once.
             MetricsFile::sample(path, sizes).map(|sample| Known::Sample { sample, seen: now, read, whole })
         }
         Some(Ok(sample)) => Ok(sample),
         _ if *by_sample => {
-            // First what is to be seen first: it has all cores.
+            // Read the sample first, while no thread competes for the cores.
             MetricsFile::sample(path, sizes).map(|sample| {
                 let read = Arc::<AtomicU64>::default();
                 let (own, counted) = (path.to_owned(), read.clone());
@@ -159,10 +160,10 @@ mod tests {
 
     use super::*;
 
-    /// The files that are followed are those of the process.
+    /// The followed files are global, so these tests must not run at the same time.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// A file of a few lines, which is taken for a long one.
+    /// Uses a file of a few lines that is treated as a long one.
     #[test]
     fn a_damaged_long_file_is_read_once_while_it_grows() {
         let _alone = ALONE.lock();
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(metrics().unwrap().last.map(|row| row.step), Some(1));
     }
 
-    /// A view begins with a sample, sees what is added at once, and has all rows in the end.
+    /// A view begins with a sample, sees additions at once, and ends up with all rows.
     #[test]
     fn a_growing_long_file_is_followed() {
         let _alone = ALONE.lock();

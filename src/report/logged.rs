@@ -1,10 +1,10 @@
-//! What a run logged beyond its summary: the end of the columns of `metrics.csv`.
+//! What a run logged beyond its summary: the last values in the columns of `metrics.csv`.
 
 use std::{collections::BTreeMap, path::Path};
 
 use super::{ReportError, live, metrics_file::Ends};
 
-/// Values of whole validations and of training steps, by the names that options take.
+/// Values of whole validations and of training steps, by the names used in options.
 const NAMES: [&str; 12] = [
     "validation.mae",
     "validation.rmse",
@@ -23,12 +23,12 @@ const NAMES: [&str; 12] = [
 /// Values by name.
 pub(super) type Logged = BTreeMap<String, String>;
 
-/// Whether runs may have logged something under this name.
+/// Whether this is the name of something that runs may log.
 pub(super) fn is_name(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// The names among those above that `logging.metrics` declares, which is written as in the spec: `["loss", "mae"]`.
+/// Which of the names above are declared by `logging.metrics`, given as in the spec: `["loss", "mae"]`.
 pub(super) fn names(metrics: &str) -> impl Iterator<Item = &'static str> + use<'_> {
     NAMES.into_iter().filter(move |name| is_listed(metrics, name))
 }
@@ -38,7 +38,7 @@ fn is_listed(metrics: &str, name: &str) -> bool {
     metrics.trim_matches(['[', ']']).split(", ").any(|listed| listed.trim_matches('"') == metric)
 }
 
-/// Reads the last validation, and of training rows the mean of the last epoch.
+/// Reads the values of the last validation, and the means of the last epoch's training rows.
 pub(super) fn read(path: &Path) -> Result<Logged, ReportError> {
     let file = live::metrics(path)?;
     let of_metric = |(name, ends): (&str, &Ends)| {

@@ -1,4 +1,4 @@
-//! What of a machine decides times.
+//! The facts about a machine that decide times.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{
     run::Run,
 };
 
-/// Environment keys that must be equal for comparable times.
+/// Environment keys that must be equal for times to be comparable.
 const DECIDES_TIMES: [&str; 7] = [
     "cpu.model",
     "cpu.instruction_set",
@@ -19,7 +19,7 @@ const DECIDES_TIMES: [&str; 7] = [
     "versions.build",
 ];
 
-/// As above, for runs with GPUs.
+/// The same for each GPU, in runs with GPUs.
 const DECIDES_GPU_TIMES: [&str; 5] = ["model", "driver", "pcie", "power_limit_w", "mig"];
 
 /// The facts of a run's machine that decide times.
@@ -36,7 +36,7 @@ impl<'a> Machine<'a> {
         Self { facts: facts.collect(), is_on_cpu: run.figure("devices_used") == Some("cpu") }
     }
 
-    /// Whether no known fact differs.
+    /// Whether the two machines differ in no known fact.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let differs = |key: &str| {
             self.facts.get(key).zip(other.facts.get(key)).is_some_and(|(value, other)| value != other)
@@ -47,7 +47,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Whether a key of the environment decides times by itself.
+/// Whether a key of the environment alone decides times.
 pub(super) fn is_decisive(key: &str) -> bool {
     let of_gpu = key.strip_prefix("gpus.").and_then(|rest| rest.split_once('.')).map(|(_, key)| key);
     DECIDES_TIMES.contains(&key) || of_gpu.is_some_and(|key| DECIDES_GPU_TIMES.contains(&key))

@@ -1,27 +1,33 @@
-//! Two groups of runs, setting by setting: matched by the axes that both have.
+//! Compares two groups of runs setting by setting, matched by the axes that both have.
 
 use super::{
     ReportError,
-    answer::p_value,
+    answer::{more, p_value},
     comparison::Comparison,
     difference_of_means::{ALPHA, MeanDifference},
+    export::{Format, written},
     grid::{self, Column},
+    grouping::distinct,
     key::{Key, short},
     metric::Metric,
+    order::Question,
     ranking::{Candidate, Ranking},
     run::{REPEAT, Run, SEEDS},
     student::holm,
 };
-use crate::units;
+use crate::{host::escape_line, units};
 
-/// Folds all runs where no axis is shared: those that are ranked have finished.
+/// If no axis is shared, folds all runs: every ranked run has the same status.
 const EVERYTHING: &str = "status";
+
+/// Columns behind the keys.
+const FIGURES: [&str; 5] = ["n", "first", "second", "difference", "p"];
 
 /// Settings that two groups share.
 pub(super) struct Matched {
     pub(super) keys: Vec<String>,
     pub(super) pairs: Vec<Pair>,
-    /// Settings of the baseline that were run, and of which no run can be ranked.
+    /// Settings of the baseline that were run but have no run that can be ranked.
     pub(super) lost: Vec<Candidate>,
 }
 
@@ -29,12 +35,12 @@ pub(super) struct Matched {
 pub(super) struct Pair {
     pub(super) own: Candidate,
     pub(super) base: Candidate,
-    /// The first less the second.
+    /// The first group minus the second.
     pub(super) difference: MeanDifference,
 }
 
 impl Pair {
-    /// Why its difference has no interval.
+    /// Why there is no interval for the difference.
     pub(super) fn too_few(&self) -> &'static str {
         match self.own.samples.len().max(self.base.samples.len()) {
             1 => "one run each: no interval",
@@ -44,7 +50,7 @@ impl Pair {
 }
 
 impl Matched {
-    /// Matches settings by the keys of `by`, or by the axes that both groups have where there are none.
+    /// Matches settings by the keys of `by`, or, if there are none, by the axes that both groups have.
     ///
     /// # Errors
     /// A key of `by` is unknown, or no setting is shared.
@@ -70,7 +76,7 @@ impl Matched {
             let places: Vec<usize> = (0..comparison.runs.len()).collect();
             Ok(Ranking::new(comparison, &places, metric, &keys)?.settings)
         };
-        // A table's short name depends on the tables beside it.
+        // A table's short name depends on the other tables of its group, so compare values as written.
         let written = |comparison: &Comparison, setting: &Candidate| -> Vec<String> {
             let run = &comparison.runs[setting.places[0]];
             let value = |(key, value): (&String, &String)| run.table(key).unwrap_or(value).to_owned();
@@ -101,7 +107,7 @@ impl Matched {
         Ok(Self { keys, pairs, lost })
     }
 
-    /// `lr 0.01 width 32`; nothing where no axis is shared.
+    /// `lr 0.01 width 32`; empty if no axis is shared.
     pub(super) fn name(&self, pair: &Pair) -> String {
         self.words(&pair.own.values)
     }
@@ -114,65 +120,129 @@ impl Matched {
     }
 }
 
-/// The second group against the first, for a terminal of `width` columns.
-///
-/// # Errors
-/// No run has the metric, or no setting is shared.
-pub fn against(
-    own: &Comparison,
-    base: &Comparison,
-    metric: Option<&str>,
-    width: u16,
-) -> Result<String, ReportError> {
-    let metric = own.metric_against(base, metric)?;
-    let matched = Matched::new(own, base, &metric, &[])?;
-    let known: Vec<f64> = matched.pairs.iter().filter_map(|pair| pair.difference.p).collect();
-    let mut corrected = holm(&known, known.len()).into_iter();
-    let p = matched.pairs.iter().map(|pair| pair.difference.p.and_then(|_| corrected.next()));
-    let p: Vec<Option<f64>> = p.collect();
-    let counted = units::counted(matched.pairs.len() as u64, "shared setting");
-    let better = |sign: f64| {
-        let differs = |(pair, p): &(&Pair, &Option<f64>)| {
-            p.is_some_and(|p| p < ALPHA) && sign * metric.cost(pair.difference.mean) < 0.0
-        };
-        matched.pairs.iter().zip(&p).filter(differs).count()
-    };
-    let mut text = format!(
-        "{counted}, {}: second better in {}, worse in {}, unclear in {}\n\n",
-        metric.name,
-        better(1.0),
-        better(-1.0),
-        matched.pairs.len() - better(1.0) - better(-1.0)
-    );
-    let keys: Vec<&str> = matched.keys.iter().map(String::as_str).collect();
-    let column = |title: &str, cell: &dyn Fn(&Pair) -> String| {
-        Column::of_numbers(title, matched.pairs.iter().map(cell))
-    };
-    let mut columns: Vec<Column> = short(&keys)
-        .into_iter()
-        .enumerate()
-        .map(|(key, title)| column(title, &|pair| pair.own.values[key].clone()))
-        .collect();
-    let count = |pair: &Pair| match (pair.base.samples.len(), pair.own.samples.len()) {
-        (base, own) if base == own => own.to_string(),
-        (base, own) => format!("{base}, {own}"),
-    };
-    columns.push(column("n", &count));
-    let value = |setting: &Candidate| metric.with_interval(setting.value, setting.interval);
-    columns.push(column("first", &|pair| value(&pair.base)));
-    columns.push(column("second", &|pair| value(&pair.own)));
-    columns.push(column("difference", &|pair| {
-        metric.with_interval(pair.difference.mean, pair.difference.interval)
-    }));
-    if !known.is_empty() {
-        columns.push(Column::of_numbers("p", p.iter().map(|p| p.map(p_value).unwrap_or_default())));
+/// The second group against the first.
+pub struct Against<'a> {
+    matched: Matched,
+    metric: Metric,
+    /// The p-values of the differences, corrected.
+    p: Vec<Option<f64>>,
+    /// Which of the pairs are shown, in what order.
+    shown: Vec<usize>,
+    base: &'a Comparison,
+    own: &'a Comparison,
+}
+
+impl<'a> Against<'a> {
+    /// # Errors
+    /// No run has the metric, no setting is shared, or the question orders by no column of the table.
+    pub fn new(own: &'a Comparison, base: &'a Comparison, question: &Question) -> Result<Self, ReportError> {
+        let metric = own.metric_against(base, question.metric.as_deref())?;
+        let matched = Matched::new(own, base, &metric, &[])?;
+        let known: Vec<f64> = matched.pairs.iter().filter_map(|pair| pair.difference.p).collect();
+        let mut corrected = holm(&known, known.len()).into_iter();
+        let p = matched.pairs.iter().map(|pair| pair.difference.p.and_then(|_| corrected.next()));
+        let mut against = Self { p: p.collect(), shown: Vec::new(), matched, metric, base, own };
+        against.shown = against.order(question)?;
+        Ok(against)
     }
-    text += &grid::table(&columns, keys.len(), width);
-    let tested = || matched.pairs.iter().filter(|pair| pair.difference.p.is_some());
-    let how = if tested().all(|pair| pair.difference.is_paired) { "paired by seed" } else { "unpaired" };
-    text += &match matched.pairs.iter().find(|pair| pair.difference.p.is_none()) {
-        Some(pair) if known.is_empty() => format!("  {}\n", pair.too_few()),
-        _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),
-    };
-    Ok(text)
+
+    fn order(&self, question: &Question) -> Result<Vec<usize>, ReportError> {
+        let pairs = &self.matched.pairs;
+        let mut order: Vec<usize> = (0..pairs.len()).collect();
+        if let Some(sort) = &question.sort {
+            let (is_descending, word) = sort.strip_prefix('-').map_or((false, &**sort), |word| (true, word));
+            let keys: Vec<&str> = self.matched.keys.iter().map(String::as_str).collect();
+            let names = short(&keys);
+            let key = names.iter().zip(&keys).position(|(name, key)| [*name, *key].contains(&word));
+            let text = |pair: usize| key.map_or("", |key| pairs[pair].own.values[key].as_str());
+            let number = |pair: usize| match word {
+                _ if key.is_some() => text(pair).parse().unwrap_or(f64::INFINITY),
+                "n" => pairs[pair].own.samples.len() as f64,
+                "first" => pairs[pair].base.value,
+                "second" => pairs[pair].own.value,
+                "difference" => pairs[pair].difference.mean,
+                _ => self.p[pair].unwrap_or(f64::INFINITY),
+            };
+            if key.is_none() && !FIGURES.contains(&word) {
+                let columns = [&names[..], &FIGURES].concat().join(", ");
+                let message = format!("the settings of two sweeps have no column `{word}`");
+                return Err(ReportError::Query {
+                    message,
+                    hint: Some(format!("`--sort` takes one of {columns}")),
+                });
+            }
+            order.sort_by(|&a, &b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(text(b))));
+            if is_descending {
+                order.reverse();
+            }
+        }
+        order.truncate(question.top);
+        Ok(order)
+    }
+
+    /// For a terminal of `width` columns.
+    pub fn text(&self, width: u16) -> String {
+        let Matched { keys, pairs, .. } = &self.matched;
+        let counted = units::counted(pairs.len() as u64, "shared setting");
+        let better = |sign: f64| {
+            let differs = |(pair, p): &(&Pair, &Option<f64>)| {
+                p.is_some_and(|p| p < ALPHA) && sign * self.metric.cost(pair.difference.mean) < 0.0
+            };
+            pairs.iter().zip(&self.p).filter(differs).count()
+        };
+        let mut text = format!(
+            "{counted}, {}: second better in {}, worse in {}, unclear in {}\n",
+            self.metric.name,
+            better(1.0),
+            better(-1.0),
+            pairs.len() - better(1.0) - better(-1.0)
+        );
+        for (name, group) in [("first ", self.base), ("second", self.own)] {
+            let folders = distinct(group.runs.iter().filter_map(|run| run.sweep.as_deref())).join(", ");
+            text += &format!("  {name}  {}\n", escape_line(&folders));
+        }
+        text += &format!("\n{}", grid::table(&self.columns(), keys.len(), width));
+        text += &more(&self.shown, pairs.len(), "shared setting");
+        let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
+        let how = if tested().all(|pair| pair.difference.is_paired) { "paired by seed" } else { "unpaired" };
+        text += &match pairs.iter().find(|pair| pair.difference.p.is_none()) {
+            Some(pair) if tested().next().is_none() => format!("  {}\n", pair.too_few()),
+            _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),
+        };
+        text
+    }
+
+    /// The table in a format of text.
+    pub fn export(&self, format: Format) -> String {
+        written(&self.columns(), format)
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let keys: Vec<&str> = self.matched.keys.iter().map(String::as_str).collect();
+        let pairs = || self.shown.iter().map(|&pair| &self.matched.pairs[pair]);
+        let column =
+            |title: &str, cell: &dyn Fn(&Pair) -> String| Column::of_numbers(title, pairs().map(cell));
+        let mut columns: Vec<Column> = short(&keys)
+            .into_iter()
+            .enumerate()
+            .map(|(key, title)| column(title, &|pair| pair.own.values[key].clone()))
+            .collect();
+        let count = |pair: &Pair| match (pair.base.samples.len(), pair.own.samples.len()) {
+            (base, own) if base == own => own.to_string(),
+            (base, own) => format!("{base}, {own}"),
+        };
+        let value = |setting: &Candidate| self.metric.with_interval(setting.value, setting.interval);
+        let [n, first, second, difference, title_of_p] = FIGURES;
+        columns.push(column(n, &count));
+        columns.push(column(first, &|pair| value(&pair.base)));
+        columns.push(column(second, &|pair| value(&pair.own)));
+        columns.push(column(difference, &|pair| {
+            self.metric.with_interval(pair.difference.mean, pair.difference.interval)
+        }));
+        if self.p.iter().any(Option::is_some) {
+            let p = self.shown.iter().map(|&pair| self.p[pair].map(p_value).unwrap_or_default());
+            columns.push(Column::of_numbers(title_of_p, p));
+        }
+        columns
+    }
 }

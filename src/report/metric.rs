@@ -1,4 +1,4 @@
-//! The figure by which runs are ranked.
+//! The metric by which runs are ranked.
 
 use super::{
     ReportError,
@@ -8,35 +8,36 @@ use super::{
 };
 use crate::{spec::nearest, units};
 
-/// What runs are judged by that validate nothing.
+/// What runs are judged by if they validate nothing.
 const TRAIN_LOSS: &str = "train.loss";
 
-/// The column of a run's best value, which is of what it monitors.
+/// The column with a run's best value of the metric that it monitors.
 const BEST: &str = "best_value";
 
-/// A metric, and the places of the runs that are judged by it.
+/// A metric, and the indices of the runs that are judged by it.
 pub(super) type Judged = (Metric, Vec<usize>);
 
-/// A figure, how it is written, and which way it is better.
+/// A metric, with its formatting and direction.
 #[derive(Clone, Debug)]
 pub(super) struct Metric {
     key: Key,
     pub(super) name: String,
     pub(super) more_is_better: bool,
-    /// Whether a seed decides it, and not the machine.
+    /// Whether it depends on the seed rather than on the machine.
     pub(super) is_learned: bool,
-    /// Whether each run's last value counts: only some of the runs monitor it, and have that of their best epoch, too.
+    /// Whether to use each run's last value: only some of the runs monitor this metric and so have its value
+    /// at their best epoch.
     pub(super) is_last: bool,
     word: fn(f64) -> String,
 }
 
 impl Metric {
-    /// A word such as `mae` stands for `validation.mae`, or where nothing was validated for `train.mae`.
+    /// A word such as `mae` stands for `validation.mae`, or, if nothing was validated, for `train.mae`.
     ///
     /// `best_value` stands for what the runs monitor.
     ///
     /// # Errors
-    /// No run has a number of that name, or the best values are of several metrics.
+    /// No run has a number with that name, or the best values are of different metrics.
     pub(super) fn new(name: &str, runs: &[Run]) -> Result<Self, ReportError> {
         Self::find(name, runs)?.ok_or_else(|| {
             let known = known_figures(runs);
@@ -48,7 +49,7 @@ impl Metric {
         })
     }
 
-    /// As [`Metric::new`]; `None` where no run has it.
+    /// Like [`Metric::new`]; `None` if no run has it.
     pub(super) fn find(name: &str, runs: &[Run]) -> Result<Option<Self>, ReportError> {
         if name == BEST
             && let Some(monitored) = Self::monitored(runs)?
@@ -69,7 +70,7 @@ impl Metric {
         Ok(is_known.then_some(metric))
     }
 
-    /// What all runs with a best value monitor; `None` where no run has one.
+    /// The metric that all runs with a best value monitor; `None` if no run has one.
     fn monitored(runs: &[Run]) -> Result<Option<Self>, ReportError> {
         let have_best = runs.iter().filter(|run| run.figure(BEST).is_some());
         let names = distinct(have_best.map(Run::monitor));
@@ -107,8 +108,9 @@ impl Metric {
         }
     }
 
-    /// What runs are judged by where `--metric` names nothing: what each monitors, with the runs at `places` that do; the
-    /// training loss where none has that. Runs without a value are with the first.
+    /// The metrics by which runs are judged without `--metric`: what each run monitors, with the runs at
+    /// `places` that do; the training loss if none has a value of what it monitors. Runs without a value are
+    /// added to the first metric.
     pub(super) fn declared(runs: &[Run], places: &[usize]) -> Vec<Judged> {
         let monitor = |place: &usize| {
             let run = &runs[*place];
@@ -123,7 +125,7 @@ impl Metric {
         };
         let groups = grouped(places.iter().map(|place| (monitor(place).unwrap_or(first), *place)));
         let declared = groups.into_iter().map(|(name, places)| {
-            // Each of them monitors it.
+            // All of these runs monitor it.
             (Self { is_last: false, ..Self::from_key(Key::full(name), runs) }, places)
         });
         declared.collect()
@@ -139,16 +141,16 @@ impl Metric {
     }
 
     pub(super) fn word(&self, value: f64) -> String {
-        // Rates and times have their units above 0.
+        // `word` formats rates and times, with their units, only for positive values.
         if value < 0.0 { format!("-{}", (self.word)(-value)) } else { (self.word)(value) }
     }
 
-    /// Lower is better.
+    /// The value as a cost: lower is better.
     pub(super) fn cost(&self, value: f64) -> f64 {
         if self.more_is_better { -value } else { value }
     }
 
-    /// `0.446 [0.425, 0.493]`, with digits as far as they mean something.
+    /// `0.446 [0.425, 0.493]`, with only as many digits as are meaningful.
     pub(super) fn with_interval(&self, value: f64, interval: Option<[f64; 2]>) -> String {
         let Some([low, high]) = interval else { return self.word(value) };
         let probe = self.word(12345.0);
@@ -161,18 +163,18 @@ impl Metric {
             }
         };
         let width = scale * (high - low);
-        // Two digits of the width.
+        // Two significant digits of the interval's width.
         let digits = if width > 0.0 { (1 - width.log10().floor() as i32).clamp(0, 12) as usize } else { 4 };
         let largest = scale * [value, low, high].map(f64::abs).into_iter().fold(0.0, f64::max);
         if largest != 0.0 && !(1e-4..1e6).contains(&largest) {
             return format!("{} [{}, {}]", self.word(value), self.word(low), self.word(high));
         }
-        let fixed = |value: f64| format!("{:.digits$}", scale * value);
+        let fixed = |value: f64| unsigned_zero(format!("{:.digits$}", scale * value));
         format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
     }
 }
 
-/// Values in the unit and with the decimals that the largest has in words: `0.1 k`, `215.6 k`.
+/// Formats values with the unit and decimals of the largest: `0.1 k`, `215.6 k`.
 pub(super) fn in_one_unit<const N: usize>(values: [f64; N], word: fn(f64) -> String) -> [String; N] {
     let text = word(values.into_iter().map(f64::abs).fold(0.0, f64::max));
     let (number, unit) = text.rsplit_once(' ').unwrap_or((&text, ""));
@@ -197,10 +199,19 @@ pub(super) fn in_one_unit<const N: usize>(values: [f64; N], word: fn(f64) -> Str
     }
     let digits = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     values.map(|value| {
-        let fixed = format!("{:.digits$} {unit}", value / scale);
-        let is_zero = fixed.chars().all(|c| !('1'..='9').contains(&c));
-        fixed.trim_start_matches(if is_zero { "-" } else { "" }).trim_end().to_owned()
+        if value == 0.0 {
+            return word(value);
+        }
+        unsigned_zero(format!("{:.digits$} {unit}", value / scale)).trim_end().to_owned()
     })
+}
+
+/// What is rounded to zero has no sign.
+fn unsigned_zero(fixed: String) -> String {
+    match fixed.strip_prefix('-') {
+        Some(zero) if !zero.contains(|c| ('1'..='9').contains(&c)) => zero.to_owned(),
+        _ => fixed,
+    }
 }
 
 #[cfg(test)]
@@ -218,5 +229,10 @@ mod tests {
         assert_eq!(in_one_unit([0.5, 0.0002, 1.5], units::seconds), ["0.50 s", "0.00 s", "1.50 s"]);
         assert_eq!(in_one_unit([302.0, 250.0, 355.0], units::seconds), ["302 s", "250 s", "355 s"]);
         assert_eq!(in_one_unit([1e-9, 0.0, 2e-9], units::rate), ["1.000e-9", "0", "2.000e-9"]);
+        assert_eq!(in_one_unit([0.0, -20_210.0, 168_300.0], units::rate), ["0", "-20.2 k", "168.3 k"]);
+        assert_eq!(
+            ["-0.00000", "-0.00010", "0.00"].map(|text| unsigned_zero(text.to_owned())),
+            ["0.00000", "-0.00010", "0.00"]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! A `metrics.csv` of any length, also one that still grows: its curves, thinned, and where training stands.
+//! Reads a `metrics.csv` of any length, which may still be growing: thinned curves, and the current state of
+//! training.
 
 use std::{
     fs::File,
@@ -17,15 +18,15 @@ use super::{
 };
 use crate::host::{logical_cores, open_regular};
 
-/// By what a long file is read; small in tests.
+/// Parameters for reading a long file; small in tests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Bytes that are read at once.
+    /// Bytes read at a time.
     block: usize,
-    /// A thread reads at least this many bytes.
+    /// Minimum bytes per thread.
     worth_a_thread: u64,
     threads: u64,
-    /// Blocks of a sample and their bytes.
+    /// Number of blocks in a sample, and bytes per block.
     samples: (u64, u64),
 }
 
@@ -36,34 +37,34 @@ impl Sizes {
     }
 }
 
-/// Columns that are no metric.
+/// Columns that are not metrics.
 pub(super) const NO_METRIC: [&str; 5] = ["step", "epoch", "split", "rows", "elapsed_s"];
 
-/// A metric's name, with its values in training and in validation.
+/// A metric's name, with its curves of training and validation.
 pub(super) type MetricCurves = (String, [Series; 2]);
 
-/// What was read of the file.
+/// What was read from the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MetricsFile {
-    /// Cells of each line.
+    /// Number of cells per line.
     width: usize,
-    /// Where the columns of `NO_METRIC` stand.
+    /// Indices of the columns in `NO_METRIC`.
     places: [Option<usize>; 5],
-    /// Where those of metrics stand.
+    /// Indices of the metrics' columns.
     metrics: Vec<usize>,
     pub(super) curves: Vec<MetricCurves>,
-    /// What is known of each metric besides.
+    /// The latest and extreme values of each metric.
     ends: Vec<Ends>,
     pub(super) last: Option<Row>,
-    /// Its cell of `elapsed_s`.
+    /// The `elapsed_s` cell of the last row.
     elapsed_s: Vec<u8>,
     position: Position,
 }
 
-/// Where a metric stands.
+/// The latest and extreme values of a metric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ends {
-    /// The lowest and the highest validation.
+    /// The lowest and the highest validation value.
     extremes: [Option<Validation>; 2],
     /// The cell of the last validation, as written.
     pub(super) validation: Option<String>,
@@ -72,14 +73,14 @@ pub(super) struct Ends {
     epoch: EpochValues,
 }
 
-/// Values of the last training epoch.
+/// Sums over the rows of the last training epoch.
 #[derive(Clone, Debug, Default)]
 struct EpochValues {
     epoch: u64,
     rows: u64,
-    /// Each value times its rows.
+    /// Sum of values times rows.
     sum: f64,
-    /// The value of all rows, while they have one.
+    /// The value, as long as all rows have the same one.
     only: Option<f64>,
 }
 
@@ -101,7 +102,8 @@ pub(super) struct Validation {
 }
 
 impl MetricsFile {
-    /// Reads all complete lines, those of a large file on several threads; adds the bytes to `read` as it goes.
+    /// Reads all complete lines, using several threads for a large file; adds the bytes to `read` while doing
+    /// so.
     pub(super) fn read(path: &Path, read: &AtomicU64, sizes: Sizes) -> Result<Self, ReportError> {
         let whole = || {
             let (mut file, length) = open_regular(path)?;
@@ -130,7 +132,7 @@ impl MetricsFile {
             for part in parts {
                 match &mut joined {
                     None => joined = Some(part?),
-                    // Lines are counted from the start of the file.
+                    // Count lines from the start of the file.
                     Some(joined) => joined.append(part.map_err(|e| e.after(joined.position.lines))?),
                 }
             }
@@ -139,8 +141,8 @@ impl MetricsFile {
         whole().map_err(|fault: Fault| fault.in_file(path))
     }
 
-    /// Reads some blocks from all over the file and its end: at once, however long the file is. A damaged line ends its block:
-    /// which line it is only `read` can say.
+    /// Reads some blocks from all over the file, and its end: this is fast however long the file is. A
+    /// malformed line ends its block; only `read` can tell its number.
     pub(super) fn sample(path: &Path, sizes: Sizes) -> Result<Self, ReportError> {
         let sample = || -> Result<Self, Fault> {
             let (mut file, length) = open_regular(path)?;
@@ -154,7 +156,7 @@ impl MetricsFile {
                 } else {
                     length.saturating_sub(size) / (count - 1) * number
                 };
-                // From the end of a line on, and no line twice.
+                // Start after the end of a line, and read no line twice.
                 let at = at.max(end).saturating_sub(1);
                 block.clear();
                 file.seek(SeekFrom::Start(at))?;
@@ -173,7 +175,7 @@ impl MetricsFile {
         sample().map_err(|fault| fault.in_file(path))
     }
 
-    /// Reads what was added since; everything where the file was cut or replaced.
+    /// Reads what was added since; everything if the file was cut or replaced.
     pub(super) fn read_on(&mut self, path: &Path, sizes: Sizes) -> Result<(), ReportError> {
         let mut further = || -> Result<bool, Fault> {
             let (mut file, length) = open_regular(path)?;
@@ -199,12 +201,12 @@ impl MetricsFile {
         self.ends(metric)?.extremes[usize::from(is_highest)].as_ref()
     }
 
-    /// Where a metric stands.
+    /// The latest and extreme values of a metric.
     pub(super) fn ends(&self, metric: &str) -> Option<&Ends> {
         self.all_ends().find(|(name, _)| *name == metric).map(|(_, ends)| ends)
     }
 
-    /// Where all metrics stand, with their names.
+    /// The latest and extreme values of all metrics, with their names.
     pub(super) fn all_ends(&self) -> impl Iterator<Item = (&str, &Ends)> {
         self.curves.iter().zip(&self.ends).map(|((name, _), ends)| (name.as_str(), ends))
     }
@@ -231,7 +233,7 @@ impl MetricsFile {
         })
     }
 
-    /// Ranges of whole lines, one for each thread.
+    /// Ranges of complete lines, one per thread.
     fn parts(&self, file: &mut File, length: u64, sizes: Sizes) -> io::Result<Vec<Range<u64>>> {
         let end = self.position.end;
         let count = ((length - end.min(length)) / sizes.worth_a_thread).clamp(1, sizes.threads);
@@ -247,7 +249,7 @@ impl MetricsFile {
         Ok(borders.windows(2).map(|ends| ends[0]..ends[1]).collect())
     }
 
-    /// Reads the complete lines from where reading ended up to `until`.
+    /// Reads the complete lines from the current position up to `until`.
     fn take(&mut self, file: &mut File, until: u64, read: &AtomicU64, sizes: Sizes) -> Result<(), Fault> {
         let mut position = std::mem::take(&mut self.position);
         let sizes = [sizes.block, self.width];
@@ -265,7 +267,7 @@ impl MetricsFile {
         let split = self.places[2].map_or(&b"train"[..], |place| cells[place]);
         let is_validation = is_validation(split)?;
         let rows = if is_validation { 0 } else { whole(3)? };
-        // An iterator's steps are calls, where this crate is compiled for size.
+        // A plain loop: this crate is optimized for size, so each step of an iterator would be a call.
         let mut metric = 0;
         while metric < self.metrics.len() {
             let (cell, (name, splits)) = (cells[self.metrics[metric]], &mut self.curves[metric]);
@@ -276,7 +278,7 @@ impl MetricsFile {
                 ends.validation = Some(text());
             }
             if cell.is_empty() {
-                // What it had in an epoch before is not of the last one.
+                // Discard the sums of an earlier epoch.
                 if !is_validation {
                     ends.epoch.add(epoch, 0, 0.0);
                 }
@@ -303,7 +305,7 @@ impl MetricsFile {
         Ok(())
     }
 
-    /// Adds what another thread read of the lines that follow.
+    /// Adds what another thread read from the lines that follow.
     fn append(&mut self, later: Self) {
         for ((_, own), (_, later)) in self.curves.iter_mut().zip(later.curves) {
             own.iter_mut().zip(later).for_each(|(own, later)| own.append(later));
@@ -321,10 +323,10 @@ impl MetricsFile {
 }
 
 impl Ends {
-    /// The mean over the rows of the last training epoch, where it has values.
+    /// The mean over the rows of the last training epoch, if it has values.
     pub(super) fn epoch_mean(&self) -> Option<f64> {
         let EpochValues { rows, sum, only, .. } = self.epoch;
-        // Sums are rounded.
+        // Sums are rounded, so a value that all rows share is returned as it is.
         (rows > 0).then(|| only.unwrap_or(sum / rows as f64))
     }
 
@@ -346,7 +348,7 @@ impl EpochValues {
         self.add_sum(epoch, rows, value * rows as f64, Some(value));
     }
 
-    /// Adds rows of an epoch, where 0 stands for none.
+    /// Adds rows of an epoch; epoch 0 means none.
     fn add_sum(&mut self, epoch: u64, rows: u64, sum: f64, only: Option<f64>) {
         if epoch != self.epoch && epoch > 0 {
             *self = Self { epoch, ..Self::default() };
@@ -359,7 +361,7 @@ impl EpochValues {
     }
 }
 
-/// Keeps the lower value (side 0) or the higher one (side 1), the first of equal ones.
+/// Keeps the lower value (side 0) or the higher one (side 1); of equal values, the first.
 fn keep(side: usize, known: &mut Option<Validation>, value: f64, found: impl FnOnce() -> Validation) {
     let sign = if side == 0 { 1.0 } else { -1.0 };
     if !value.is_nan() && known.as_ref().is_none_or(|known| sign * value < sign * known.value) {

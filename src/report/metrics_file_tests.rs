@@ -1,4 +1,5 @@
-//! Reading at once, on, in parts and by a sample is the same reading, also of files with odd lines.
+//! Reading at once, incrementally, in parts and by sample gives the same result, also for files with odd
+//! lines.
 
 use std::{fs, io::Write};
 
@@ -18,7 +19,7 @@ fn rows(steps: Range<u64>) -> String {
     steps.map(row).collect()
 }
 
-/// All that is known of the file.
+/// Everything known about the file.
 fn figures(file: &MetricsFile) -> String {
     let best = [false, true].map(|is_highest| file.best("loss", is_highest).cloned());
     let ends: Vec<_> = file.curves[0].1.iter().map(|curve| (curve.first(), curve.last())).collect();
@@ -33,7 +34,7 @@ fn read(path: &Path, sizes: Sizes) -> Result<MetricsFile, ReportError> {
     MetricsFile::read(path, &AtomicU64::default(), sizes)
 }
 
-/// Sizes by which each line of a small file is cut somewhere.
+/// Sizes that put a block boundary at every position of a small file's lines.
 fn small() -> impl Iterator<Item = Sizes> {
     let sizes = |block| [1, 2, 3, 7].map(|threads| (block, threads));
     [1, 7, 64, 1 << 20].into_iter().flat_map(sizes).map(|(block, threads)| Sizes {
@@ -57,7 +58,7 @@ fn a_file_is_read_on_and_in_parts_as_if_at_once() {
         write!(add, "in,32,5,0.1\n{}", rows(235..500)).unwrap();
         file.read_on(&path, sizes).unwrap();
         assert_eq!(figures(&file), at_once(), "{sizes:?}");
-        // A resumed run cuts the file, and writes other rows.
+        // A resumed run cuts the file and writes other rows.
         fs::write(&path, HEAD.to_owned() + &rows(1..700).replace(",train,32,", ",train,33,")).unwrap();
         file.read_on(&path, sizes).unwrap();
         assert_eq!(figures(&file), at_once(), "{sizes:?}");
@@ -126,7 +127,7 @@ fn a_metric_ends_with_the_last_epoch_or_has_no_end() {
     }
 }
 
-/// Also where it is large enough for several threads.
+/// Also if it is large enough for several threads.
 #[test]
 fn a_file_without_columns_has_no_rows_and_a_hole_in_it_is_damage() {
     let folder = tempfile::tempdir().unwrap();
@@ -150,14 +151,14 @@ fn a_file_without_columns_has_no_rows_and_a_hole_in_it_is_damage() {
     }
 }
 
-/// Rows of its start and its end, no row twice, none that is cut, and none of a damaged block.
+/// A sample has rows of the start and the end, no row twice, no cut row, and none of a damaged block.
 #[test]
 fn a_sample_knows_both_ends_and_no_row_that_is_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.csv");
     for count in [0, 1, 2, 3, 20, 50, 400, 9000] {
         let text = HEAD.to_owned() + &rows(1..count + 1) + "77,1,tr";
-        // In the middle of a file of several blocks.
+        // A malformed line in the middle of a file of several blocks.
         let damaged = text.replacen("\n150,2,train,", "\n150,2,tr,", 1);
         for (text, sizes) in
             [(&text, &[(2, 120), (4, 200), (256, 32 << 10)][..]), (&damaged, &[(2, 120), (4, 200)])]

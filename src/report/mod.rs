@@ -1,5 +1,6 @@
-//! Tables and comparisons of run folders. Reads files only, never live objects.
+//! Tables and comparisons of run folders. Reads only files, never live objects.
 
+mod additive;
 mod answer;
 mod best;
 mod cells;
@@ -64,9 +65,9 @@ pub(crate) use error::ReportError;
 pub use export::Format;
 pub(crate) use find::{Found, find_one, fingerprint, is_sweep};
 pub use gate::gate;
-pub use listing::{ListRequest, latest, list};
+pub use listing::{ListRequest, latest, list, show};
 pub use live::{follow_files, share_read};
-pub use matched::against;
+pub use matched::Against;
 pub use mlflow::write_mlflow;
 pub(crate) use only_run::find_run;
 pub use order::{Question, TOP};

@@ -1,5 +1,5 @@
-//! What makes measured times doubtful, in sentences: intervals that are wide, too few repeats, a machine that was busy
-//! with others, a processor that was slowed down.
+//! Sentences about what makes measured times doubtful: wide intervals, too few repeats, a machine busy with
+//! other processes, a throttled processor.
 
 use super::{
     configurations::{Configuration, has_repeats},
@@ -9,10 +9,11 @@ use super::{
 };
 use crate::{host::load::BUSY, units};
 
-/// An interval wider than this part of its median is reported.
+/// An interval wider than this share of its median is reported.
 const WIDE: f64 = 0.05;
 
-/// All warnings, those of configurations first. The first run is called `word` and `number`: `run 1`, `trial 0`.
+/// All warnings, with those about configurations first. The first run is called `word` and `number`: `run 1`,
+/// `trial 0`.
 pub(super) fn warnings(
     runs: &[Run],
     configurations: &[Configuration],

@@ -1,17 +1,15 @@
-//! What the intervals and p-values of a ranking are, below its table.
+//! Notes below a ranking's table, which explain its intervals and p-values.
 
 use std::fmt::Write;
 
 use super::{
     configurations::STOPPED,
     ranking::{Candidate, Ranking},
-    statistics::coverage,
 };
 use crate::units;
 
-/// What the table's intervals and p-values are.
+/// Explains the table's intervals and p-values.
 pub(super) fn notes(ranking: &Ranking) -> String {
-    let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
     let mut text = match ranking.metric.is_last {
         true => format!("  {} of the last epoch: only some of the runs monitor it\n", ranking.metric.name),
         false => String::new(),
@@ -19,24 +17,19 @@ pub(super) fn notes(ranking: &Ranking) -> String {
     if ranking.status == STOPPED {
         text += "  none of them finished: their sweep stopped them, some sooner than others\n";
     }
-    let Some(fewest) = counts.min() else { return text };
+    if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
+        return text;
+    }
     let is_paired = ranking.settings.iter().filter_map(|setting| setting.difference).all(|d| d.is_paired);
-    text += &match (ranking.metric.is_learned, ranking.pairs) {
-        (true, 0) => format!("  means over n {}s [95 %, Student]", ranking.each),
-        (true, _) if is_paired => {
-            format!("  means and paired differences over n {}s [95 %, Student]", ranking.each)
-        }
-        (true, _) => format!("  means and differences over n {}s [95 %, Student]", ranking.each),
-        (false, _) => {
-            format!("  medians of n runs [covered {} of the time]", units::percent(coverage(fewest)))
-        }
+    let what = match ranking.pairs {
+        0 => "means",
+        _ if is_paired => "means and paired differences",
+        _ => "means and differences",
     };
+    let _ = write!(text, "  {what} over n {}s [95 %, Student]", ranking.each); // a String takes every write
     if ranking.pairs > 0 {
-        if !ranking.metric.is_learned {
-            text += ", differences of means [95 %, Student]";
-        }
         let pairs = units::counted(ranking.pairs as u64, "pair");
-        let _ = write!(text, "; p by Holm, {pairs}"); // a String takes every write
+        let _ = write!(text, "; p by Holm, {pairs}"); // writing to a String cannot fail
         let is_apart = |setting: &&Candidate| {
             let interval = setting.difference.and_then(|difference| difference.interval);
             interval.is_some_and(|[low, high]| low > 0.0 || high < 0.0)

@@ -19,7 +19,10 @@ pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
         Found::Run(folder) => Ok(folder),
         Found::Sweep(folder) => {
             let best = best_trial(&folder).map(|best| format!(", such as `{best}`, the best"));
-            let hint = format!("name the folder of one trial{}", best.unwrap_or_default());
+            let hint = format!(
+                "name the folder of one trial{}; `runner compare A B` holds two sweeps against each other",
+                best.unwrap_or_default()
+            );
             Err(ReportError::Sweep { path: folder.display().to_string(), hint })
         }
     }

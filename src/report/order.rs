@@ -1,27 +1,28 @@
-//! `--sort` and `--top`: which lines of a table are shown, in what order.
+//! `--sort` and `--top`: which lines of a table are shown, and in what order.
 
 use super::{
     ReportError,
     comparison::Comparison,
     key::Key,
+    metric::Metric,
     ranking::{Candidate, Ranking},
     statistics::Estimate,
 };
 
-/// What is asked of a comparison.
+/// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Ranks by it; else by what the runs are judged by.
+    /// The metric to rank by; by default what the runs are judged by.
     pub metric: Option<String>,
-    /// Orders the table by a column, descending behind a `-`.
+    /// A column to sort by; descending with a leading `-`.
     pub sort: Option<String>,
-    /// Lines of a table.
+    /// Maximum number of lines in a table.
     pub top: usize,
-    /// Folds over everything but these keys.
+    /// Folds over everything except these keys.
     pub by: Vec<String>,
 }
 
-/// Lines of a table where `--top` names no other number.
+/// Lines of a table without `--top`.
 pub const TOP: usize = 20;
 
 impl Default for Question {
@@ -30,7 +31,7 @@ impl Default for Question {
     }
 }
 
-/// Figures shown beside the metric where there is room, and their titles.
+/// Figures shown beside the metric if there is room, with their titles.
 pub(super) const BESIDE: [(&str, &str); 4] = [
     ("validation.accuracy", "accuracy"),
     ("validation.loss", "loss"),
@@ -39,7 +40,8 @@ pub(super) const BESIDE: [(&str, &str); 4] = [
 ];
 
 impl Comparison {
-    /// Which lines of a table are shown, in what order; each line has runs, whose median counts.
+    /// Which lines of a table are shown, in order. Each line has several runs, whose median is used for
+    /// sorting.
     ///
     /// # Errors
     /// The question names a column that no run has.
@@ -71,9 +73,41 @@ impl Comparison {
     }
 }
 
+impl Comparison {
+    /// The settings that a question shows, in its order.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub(super) fn shown_settings<'a>(
+        &self,
+        ranking: &'a Ranking,
+        question: &Question,
+    ) -> Result<Vec<&'a Candidate>, ReportError> {
+        let places: Vec<&[usize]> = ranking.settings.iter().map(|setting| &setting.places[..]).collect();
+        let order = ranking.by_title(question).map_or_else(|| self.shown(question, &places), Ok)?;
+        Ok(order.into_iter().map(|place| &ranking.settings[place]).collect())
+    }
+
+    /// The runs that a question shows: in its order, else the best first where it names a metric.
+    ///
+    /// # Errors
+    /// The question names a metric or column that no run has.
+    pub(super) fn shown_runs(&self, question: &Question) -> Result<Vec<usize>, ReportError> {
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        if let Some(name) = &question.metric {
+            let metric = Metric::new(name, &self.runs)?;
+            let cost =
+                |place: &usize| metric.value(&self.runs[*place]).map_or(f64::INFINITY, |v| metric.cost(v));
+            order.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        }
+        let lines: Vec<&[usize]> = order.iter().map(std::slice::from_ref).collect();
+        Ok(self.shown(question, &lines)?.into_iter().map(|line| order[line]).collect())
+    }
+}
+
 impl Ranking {
     /// The settings that a question shows, where it orders them by the title of a column that is of settings, not of runs.
-    pub(super) fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
+    fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
         let sort = question.sort.as_deref()?;
         let (is_descending, word) = sort.strip_prefix('-').map_or((false, sort), |word| (true, word));
         let figure: &dyn Fn(&Candidate) -> f64 = match word {

@@ -11,10 +11,10 @@ use super::{
 };
 
 impl Comparison {
-    /// A table for each task: a row for each value of the first key of the question, a column for each of the second.
+    /// A table for each task: a row per value of the question's first key, a column per value of the second.
     ///
     /// # Errors
-    /// A key is unknown, or there are not two.
+    /// A key is unknown, or there are not exactly two.
     pub fn pivot(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let mut sections: Vec<String> =
             self.judged_apart(question).map(|words| format!("{words}\n")).into_iter().collect();
@@ -36,7 +36,7 @@ impl Comparison {
 }
 
 impl Ranking {
-    /// A row for each value of its first key, a column for each of its second.
+    /// A row per value of the first key, a column per value of the second.
     pub(super) fn pivot(&self) -> Vec<Column> {
         let values = |key: usize| {
             let mut values = distinct(self.settings.iter().map(|setting| setting.values[key].as_str()));
@@ -51,10 +51,12 @@ impl Ranking {
             found.map(|found| self.metric.with_interval(found.value, found.interval)).unwrap_or_default()
         };
         let rows = values(0);
-        let mut columns = vec![Column::of_numbers(names[0], rows.iter().map(|row| (*row).to_owned()))];
+        // An axis that does not vary there has no value.
+        let label = |value: &str| if value.is_empty() { "-" } else { value }.to_owned();
+        let mut columns = vec![Column::of_numbers(names[0], rows.iter().map(|row| label(row)))];
         for value in values(1) {
             let cells = rows.iter().map(|row| cell(row, value));
-            columns.push(Column::of_numbers(&format!("{} {value}", names[1]), cells));
+            columns.push(Column::of_numbers(&format!("{} {}", names[1], label(value)), cells));
         }
         columns
     }

@@ -1,7 +1,9 @@
-//! What a logging policy costs: the runs of a sweep over `logging.policy`, each compared with the one that logs nothing.
+//! The cost of a logging policy: the runs of a sweep over `logging.policy`, each compared with the one that
+//! logs nothing.
 //!
-//! Repeats run in turns, A B A B, with the same seed in a turn: a factor is taken within each turn, so that a machine
-//! that grows slower in the meantime does not matter, and the factors' median and interval are shown.
+//! Repeats of a sweep alternate (A B A B), with the same seed in each turn. A factor is computed within each
+//! turn, so that it is not affected if the machine gets slower over time, and the factors' median and
+//! interval are shown.
 
 use super::{
     configurations::Configuration,
@@ -13,22 +15,22 @@ use super::{
 };
 use crate::units;
 
-/// The axis that this is about.
+/// The axis of policies.
 const POLICY: &str = "logging.policy";
 
-/// The others are compared with it, where it is among them.
+/// The policy that the others are compared with, if it was run.
 const NOTHING: &str = "off";
 
-/// A table and what stands above it.
+/// The table of costs, and its title.
 pub(super) struct Costs {
     pub(super) title: String,
     pub(super) columns: Vec<Column>,
-    /// Columns that tell the rows apart.
+    /// Number of columns that identify the rows.
     keys: usize,
 }
 
 impl Costs {
-    /// For a terminal of `width` columns.
+    /// The table for a terminal of `width` columns.
     pub(super) fn table(&self, width: u16) -> String {
         grid::table(&self.columns, self.keys, width)
     }
@@ -37,13 +39,13 @@ impl Costs {
 /// The cost of a configuration's policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cost {
-    /// Its training time over that of the policy it is compared with.
+    /// Its training time relative to that of the reference policy.
     factor: Option<Estimate>,
-    /// Seconds per step that it takes longer.
+    /// Additional seconds per step.
     more_per_step_s: Option<Estimate>,
 }
 
-/// The costs of the configurations of a job; `None` where the policies were not swept.
+/// The costs of a job's configurations; `None` if policies were not swept.
 pub(super) fn costs(runs: &[Run], configurations: &[Configuration]) -> Option<Costs> {
     let swept: Vec<Configuration> = configurations.iter().filter(|c| policy(c).is_some()).cloned().collect();
     let base = if swept.iter().any(|c| policy(c) == Some(NOTHING)) {
@@ -84,7 +86,7 @@ fn policy(configuration: &Configuration) -> Option<&str> {
     configuration.axes.iter().find(|(key, _)| key == POLICY).map(|(_, value)| value.as_str())
 }
 
-/// All axes but the policy.
+/// All axes except the policy.
 fn others(configuration: &Configuration) -> Vec<&(String, String)> {
     configuration.axes.iter().filter(|(key, _)| key != POLICY).collect()
 }
@@ -97,7 +99,7 @@ fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
     };
     let mut pairs = of.within_turns(against, runs, time);
     if pairs.len() < 2 {
-        // One run of each is no repeat, and in a cold process says nothing.
+        // Without repeats, a run dominated by a cold start says nothing.
         let warm = |run: &Run| time(run).filter(|_| !is_cold(run));
         pairs = warm(of.first(runs)).zip(warm(against.first(runs))).into_iter().collect();
     }
@@ -111,7 +113,8 @@ fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
     Cost { factor: Estimate::from_values(&factors), more_per_step_s: Estimate::from_values(&more) }
 }
 
-/// Seconds that a step takes longer, or less, where that is more than noise: than no log, one cannot take less.
+/// Seconds by which a step takes longer or shorter, if that exceeds noise. Compared with no logging, it
+/// cannot be shorter.
 fn more(seconds: Option<Estimate>, to_nothing: bool) -> String {
     let is_noise = |estimate: Estimate| {
         let [low, high] = estimate.interval.unwrap_or([estimate.median; 2]);

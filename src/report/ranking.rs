@@ -1,4 +1,4 @@
-//! Settings ranked by a metric: seeds and repeats taken together, each setting compared with the best.
+//! Ranks settings by a metric: seeds and repeats are combined, and each setting is compared with the best.
 
 use std::collections::BTreeMap;
 
@@ -12,57 +12,58 @@ use super::{
     key::{Key, short},
     metric::Metric,
     run::{REPEAT, Run, SAME_AS, SEEDS},
-    statistics::Estimate,
     student::holm,
 };
 use crate::host::escape_line;
 
-/// Values in a name; its number says which it is.
+/// Maximum values in a setting's name; its number identifies it anyway.
 const MOST_NAMED: usize = 6;
 
-/// Of more pairs only those of the best setting are tested, as if all others ranked behind them: p is then larger.
+/// With more pairs than this, only those with the best setting are tested, and all others are assumed to rank
+/// behind them, which makes p larger.
 const MOST_PAIRS: usize = 1_000_000;
 
-/// Finished runs that differ in nothing but the seed, or in what `--by` folds.
+/// Finished runs that differ only in the seed, or in what `--by` folds.
 pub(super) struct Candidate {
-    /// Its value of each of the ranking's keys.
+    /// Its values of the ranking's keys.
     pub(super) values: Vec<String>,
-    /// Its runs, the best first.
+    /// Indices of its runs, best first.
     pub(super) places: Vec<usize>,
-    /// A value for each seed, or each run of what was measured; where `--by` folds axes, their mean.
+    /// A value per seed, or per run for a measured metric; if `--by` folds axes, the mean over them.
     pub(super) samples: Vec<Sample>,
-    /// Combinations of the folded axes, and the most of any setting.
+    /// Number of combinations of the folded axes it has, and the maximum over all settings.
     pub(super) combinations: [usize; 2],
-    /// Seeds, or repeats, that lack a combination and do not count.
+    /// Number of seeds or repeats that lack a combination and are not counted.
     pub(super) incomplete: usize,
-    /// The mean of what was learned, the median of what was measured.
+    /// The mean of its samples.
     pub(super) value: f64,
-    /// Student's at 95 % for a mean; order statistics for a median.
+    /// Student's at 95 %.
     pub(super) interval: Option<[f64; 2]>,
-    /// Its mean less that of the best setting; none for the best.
+    /// Its mean minus that of the best setting; `None` for the best.
     pub(super) difference: Option<MeanDifference>,
-    /// The difference's p-value, corrected for every pair of settings.
+    /// The p-value of the difference, corrected for all pairs of settings.
     pub(super) p: Option<f64>,
 }
 
 /// Settings of one task, best first.
 pub(super) struct Ranking {
     pub(super) metric: Metric,
-    /// What the settings differ in.
+    /// The keys in which the settings differ.
     pub(super) keys: Vec<String>,
     pub(super) settings: Vec<Candidate>,
-    /// Pairs of settings with more than one value: the best one is found among all of them.
+    /// Number of pairs of settings with more than one value: the best setting is selected among all of them.
     pub(super) pairs: usize,
-    /// What a sample is: a seed, a fold, or a run.
+    /// What a sample is: a seed, a fold or a run.
     pub(super) each: &'static str,
-    /// How its runs ended: they finished or, where none did, their sweep stopped them.
+    /// The status of the ranked runs: finished, or, if none finished, stopped by the sweep.
     pub(super) status: &'static str,
-    /// Runs that ended otherwise, or have no such figure.
+    /// Runs that ended otherwise, or have no value of the metric.
     pub(super) left_out: Vec<usize>,
 }
 
 impl Ranking {
-    /// Ranks the runs at `places`, folded over everything but the keys of `by`, or over seeds where there are none.
+    /// Ranks the runs at `places`, folded over everything except the keys of `by`, or over seeds if there are
+    /// none.
     ///
     /// # Errors
     /// A key of `by` is unknown.
@@ -81,12 +82,13 @@ impl Ranking {
             |key: &&String| ![REPEAT, "name"].contains(&key.as_str()) && !SEEDS.contains(&key.as_str());
         let mut keys: Vec<String> = comparison.axes.iter().filter(is_told).cloned().collect();
         if by.is_empty() {
-            // The lab's runs have other keys, and no place.
+            // Lab runs have other keys and are not ranked.
             let ranked = places.iter().filter(|&&place| metric.value(&runs[place]).is_some());
             let kinds = distinct(ranked.map(|&place| runs[place].kind()));
             let is_alike = |place: &usize| kinds.is_empty() || kinds.contains(&runs[*place].kind());
             let alike: Vec<usize> = places.iter().copied().filter(is_alike).collect();
-            // What was not run has its sweep's axes and no spec: it differs in nothing else.
+            // A trial that was not run has its sweep's axes but no spec, so it cannot differ in anything
+            // else.
             let value = |key: &String, place: usize| match runs[place].axis(key) {
                 None if runs[place].spec.is_none() => None,
                 value => Some(value),
@@ -137,7 +139,7 @@ impl Ranking {
         self.name_of(comparison, setting.places[0], setting.values.iter().map(String::as_str))
     }
 
-    /// The same of a run without a place, with how it ended.
+    /// The same for a run that is not ranked, with how it ended.
     pub(super) fn name_left_out(&self, comparison: &Comparison, place: usize) -> String {
         let run = &comparison.runs[place];
         let values = self.keys.iter().map(|key| run.axis(key).unwrap_or_default());
@@ -152,7 +154,7 @@ impl Ranking {
     ) -> String {
         let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
         let values = short(&keys).into_iter().zip(values);
-        // A key that varies only where others have given values has none elsewhere.
+        // A key that only some runs have has no value elsewhere.
         let values = values.filter(|(_, value)| !value.is_empty());
         let mut words: Vec<String> =
             values.map(|(key, value)| format!(" {key} {}", escape_line(value))).collect();
@@ -163,13 +165,13 @@ impl Ranking {
         format!("#{}{}", comparison.number(place), words.concat())
     }
 
-    /// Settings with fewer seeds than the best: they are ranked last.
+    /// Settings with fewer seeds than the best; they are ranked last.
     pub(super) fn with_fewer_seeds(&self) -> impl Iterator<Item = &Candidate> {
         let most = self.settings.first().map_or(0, |best| best.samples.len());
         self.settings.iter().filter(move |setting| self.metric.is_learned && setting.samples.len() < most)
     }
 
-    /// Settings that the figures do not tell from the best.
+    /// Settings that are not significantly different from the best.
     pub(super) fn rivals(&self) -> impl Iterator<Item = &Candidate> {
         let is_rival = |setting: &&Candidate| setting.p.is_none_or(|p| p > super::difference_of_means::ALPHA);
         self.settings.iter().skip(1).filter(is_rival)
@@ -191,13 +193,10 @@ impl Candidate {
             combined.iter().map(|(_, values)| samples(values, runs, (metric, each))).collect();
         let (samples, incomplete) = fold(&of_combinations);
         let of_samples: Vec<f64> = samples.iter().map(|(_, value)| *value).collect();
-        let median = Estimate::from_values(&of_samples)?;
-        let (value, interval) = if metric.is_learned {
-            let mean = MeanDifference::from_values(&of_samples);
-            (mean.mean, mean.interval)
-        } else {
-            (median.median, median.interval)
-        };
+        if of_samples.is_empty() {
+            return None;
+        }
+        let mean = MeanDifference::from_values(&of_samples);
         known.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
         let places = known.into_iter().map(|(place, _)| place).collect();
         let combinations = [of_combinations.len(); 2];
@@ -207,8 +206,8 @@ impl Candidate {
             samples,
             combinations,
             incomplete,
-            value,
-            interval,
+            value: mean.mean,
+            interval: mean.interval,
             difference: None,
             p: None,
         })
@@ -216,7 +215,7 @@ impl Candidate {
 }
 
 impl Candidate {
-    /// Whether its runs validate on several folds of their data, but not on all.
+    /// Whether its runs validate on several folds of their data, but not on all of them.
     pub(super) fn lacks_folds(&self, runs: &[Run]) -> bool {
         let own = || self.places.iter().map(|&place| &runs[place]);
         let folds = own().find_map(|run| run.axis("data.folds")?.parse::<usize>().ok());
@@ -225,8 +224,9 @@ impl Candidate {
     }
 }
 
-/// Values with what they are paired by. What was learned is paired by seed, and equal seeds count once, as do the folds of
-/// one, which share most of their rows; where there is one seed, by fold. What was measured is paired by the turn of a sweep.
+/// Values with their pairing keys. Learned metrics are paired by seed; values with equal seeds are averaged,
+/// and so are the folds of one seed, which share most of their rows. If there is only one seed, they are
+/// paired by fold. Measured metrics are paired by the turn of a sweep.
 fn samples(values: &[(usize, f64)], runs: &[Run], (metric, each): (&Metric, &str)) -> Vec<Sample> {
     let key = |run: &Run| {
         let [seed, fold] = run.seed().unwrap_or_default();
@@ -247,8 +247,9 @@ fn samples(values: &[(usize, f64)], runs: &[Run], (metric, each): (&Metric, &str
     seeds.into_iter().map(|(seed, values)| (seed, mean(&values))).collect()
 }
 
-/// For each seed, or each turn of a sweep, the mean over the combinations of the folded axes, and how many of them lack a
-/// combination. Where all do, the mean of all is a single value, which tells nothing of a spread.
+/// For each seed, or each turn of a sweep, the mean over the combinations of the folded axes; also the number
+/// of seeds that lack a combination. If all of them do, the result is the mean of everything as a single
+/// value, which says nothing about spread.
 fn fold(combinations: &[Vec<Sample>]) -> (Vec<Sample>, usize) {
     if let [samples] = combinations {
         return (samples.clone(), 0);
@@ -266,7 +267,7 @@ fn fold(combinations: &[Vec<Sample>]) -> (Vec<Sample>, usize) {
     (complete.into_iter().map(|(key, values)| (key, mean(&values))).collect(), incomplete)
 }
 
-/// Equal values have themselves as their mean, without rounding.
+/// The mean; if all values are equal, exactly that value, without rounding.
 fn mean(values: &[f64]) -> f64 {
     match values.windows(2).all(|pair| pair[0] == pair[1]) {
         true => values[0],
@@ -274,7 +275,8 @@ fn mean(values: &[f64]) -> f64 {
     }
 }
 
-/// The best first. What was learned with fewer seeds than others comes last: the seeds that it lacks may be the hard ones.
+/// Best first. For a learned metric, settings with fewer seeds come last: the seeds they lack may be the hard
+/// ones.
 fn sort(settings: &mut [Candidate], metric: &Metric) {
     let most = settings.iter().map(|setting| setting.samples.len()).max().unwrap_or(0);
     let lacks = |setting: &Candidate| metric.is_learned && setting.samples.len() < most;
@@ -282,7 +284,8 @@ fn sort(settings: &mut [Candidate], metric: &Metric) {
     settings.sort_by(|a, b| lacks(a).cmp(&lacks(b)).then(cost(a).total_cmp(&cost(b))));
 }
 
-/// Takes the differences to the first setting, and returns the number of pairs that its place was found among.
+/// Computes the differences from the first setting, and returns the number of pairs among which the first was
+/// found.
 fn compare_with_best(settings: &mut [Candidate]) -> usize {
     let repeated = settings.iter().filter(|setting| setting.samples.len() > 1).count();
     let pairs = repeated * repeated.saturating_sub(1) / 2;
@@ -290,7 +293,7 @@ fn compare_with_best(settings: &mut [Candidate]) -> usize {
     for other in others.iter_mut() {
         other.difference = Some(MeanDifference::new(&other.samples, &best.samples, 1.0));
     }
-    // Those of the best come first; all others are needed only for their ranks.
+    // Pairs with the best setting come first; the others are needed only for their ranks.
     let all: Vec<&[Sample]> =
         std::iter::once(&*best).chain(&*others).map(|setting| &setting.samples[..]).collect();
     let first = if pairs > MOST_PAIRS { 1 } else { all.len() };
@@ -306,7 +309,8 @@ fn compare_with_best(settings: &mut [Candidate]) -> usize {
 }
 
 impl Comparison {
-    /// Runs of this status that differ in nothing but the seed, of those at `places`; what was measured belongs to a machine.
+    /// Groups the runs at `places` with this status that differ only in the seed; a measured metric also
+    /// distinguishes machines.
     fn settings(&self, places: &[usize], status: &str, metric: &Metric) -> Vec<Vec<usize>> {
         let of_places: std::collections::HashSet<usize> = places.iter().copied().collect();
         let is_ranked = |place: &usize| of_places.contains(place) && self.runs[*place].status == status;
@@ -342,7 +346,8 @@ mod tests {
         }
     }
 
-    /// Sixteen settings of three seeds: `scipy.stats.ttest_rel` of all 120 pairs, and Holm's correction of these.
+    /// Sixteen settings with three seeds each: the expected values are from `scipy.stats.ttest_rel` over all
+    /// 120 pairs, with Holm's correction.
     #[test]
     fn p_is_holms_over_all_pairs() {
         let lines: Vec<(&str, &str)> = include_str!("../../tests/fixtures/statistics/holm.csv")
@@ -359,8 +364,8 @@ mod tests {
         }
     }
 
-    /// Among settings that are equal, a difference to the best is found in 5 % of sweeps at most, although the best is
-    /// chosen by the same figures.
+    /// If all settings are equal, a difference from the best is found in at most 5 % of sweeps, although the
+    /// best is chosen from the same figures.
     #[test]
     fn equal_settings_are_not_told_apart() {
         const SWEEPS: usize = 2000;

@@ -1,4 +1,4 @@
-//! The table of configurations: repeats taken together, with medians and intervals.
+//! The table of configurations: repeats combined, with medians and intervals.
 
 use super::{
     configurations::Configuration,
@@ -14,7 +14,8 @@ use super::{
 };
 use crate::units;
 
-/// Heading of intervals of `counts` values each: how often they cover the true median, at least.
+/// The heading for intervals of `counts` values each: the minimum probability with which they cover the true
+/// median.
 pub(super) fn interval_title(counts: impl Iterator<Item = usize> + Clone) -> String {
     let several = counts.filter(|count| *count > 1);
     let coverages = || several.clone().map(coverage);
@@ -23,21 +24,22 @@ pub(super) fn interval_title(counts: impl Iterator<Item = usize> + Clone) -> Str
     format!("{at_least}{} interval", units::percent(least))
 }
 
-/// Longer keys are shortened in a heading.
+/// Keys longer than this are shortened in a heading.
 const LONG: usize = 24;
 
-/// Repeats taken together.
+/// Tables of combined repeats.
 pub(super) struct Repeats {
     pub(super) times: Vec<Column>,
-    /// Apart from the times, so that what is measured does not decide where a table is folded.
+    /// Kept apart from the times, so that the width of measured values does not affect where this table is
+    /// split.
     pub(super) losses: Vec<Column>,
-    /// Columns that tell the rows apart, of both.
+    /// Number of columns that identify the rows, in both.
     pub(super) keys: usize,
 }
 
 impl Repeats {
-    /// A row per configuration of a job: axes, number of runs, median times and rates with their intervals, the ratio of
-    /// the rates to that of the first of the same data and model, the last losses.
+    /// A row per configuration of a job: axes, number of runs, median times and rates with their intervals,
+    /// the rate relative to the first configuration with the same data and model, and the last losses.
     pub(super) fn new(runs: &[Run], configurations: &[Configuration]) -> Self {
         let mut columns = axes(configurations);
         let names = configurations.iter().map(|c| &c.axes);
@@ -47,7 +49,8 @@ impl Repeats {
         Self::by(columns, runs, configurations)
     }
 
-    /// A row per run of its own: what their specs differ in, and their numbers.
+    /// A row per configuration of runs outside sweeps: the keys in which their specs differ, and the run
+    /// numbers.
     pub(super) fn of_single(runs: &[Run], configurations: &[Configuration]) -> Self {
         let mut columns = vec![of_run(configurations)];
         columns.extend(keys(runs, configurations));
@@ -85,12 +88,12 @@ impl Repeats {
         Self { times: times.known(), losses: losses.known(), keys: keys.len() }
     }
 
-    /// Keeps these of its rows, in this order.
+    /// Keeps the rows at these indices, in this order.
     pub(super) fn pick(&mut self, rows: &[usize]) {
         self.times.iter_mut().chain(&mut self.losses).for_each(|column| column.pick(rows));
     }
 
-    /// For a terminal of `width` columns.
+    /// As text for a terminal of `width` columns.
     pub(super) fn table(&self, width: u16) -> String {
         let times = grid::table(&self.times, self.keys, width);
         match self.losses.len() > self.keys {
@@ -107,8 +110,8 @@ fn of_run(configurations: &[Configuration]) -> Column {
     Column::of_numbers("of run", configurations.iter().map(number))
 }
 
-/// Median speeds over that of the first configuration of the same work. Where both ran in turns, ratios are taken within
-/// each, as the speed-up of devices and the cost of a policy are.
+/// Median speeds relative to the first configuration with the same work. If both ran in turns, ratios are
+/// computed within each turn, like the speed-up of devices and the cost of a policy.
 fn ratio_column(runs: &[Run], configurations: &[Configuration], kinds: &[&str]) -> Column {
     let speeds: Vec<Option<Speed<'_>>> = configurations.iter().map(|c| speed(runs, c)).collect();
     let machines: Vec<Machine<'_>> =
@@ -131,16 +134,16 @@ fn speed<'a>(runs: &'a [Run], c: &Configuration) -> Option<Speed<'a>> {
     (rate > 0.0).then_some(Speed { work, rate })
 }
 
-/// Repeats of one seed end in the same loss, which needs no interval.
+/// Repeats with one seed end with the same loss, which needs no interval.
 fn varying(estimate: Option<Estimate>) -> Option<Estimate> {
     estimate.filter(|estimate| estimate.interval.is_some_and(|[low, high]| low < high))
 }
 
-/// Keys that are shown at most.
+/// Maximum number of keys shown.
 const MOST_KEYS: usize = 4;
 
-/// A column per key in which the specs of some configurations differ, if these are not too many, and for their devices
-/// where those do.
+/// A column for each key in which the specs of some configurations differ, if there are not too many, and for
+/// their devices if those differ.
 fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
     let firsts: Vec<&Run> = configurations.iter().map(|c| c.first(runs)).collect();
     let specs: Vec<(usize, &Leaves)> =
@@ -192,7 +195,7 @@ pub(super) fn interval(estimate: Option<Estimate>, word: fn(f64) -> String) -> S
     let Some([low, high]) = estimate.and_then(|estimate| estimate.interval) else { return String::new() };
     let [in_one, _] = in_one_unit([low, high], word);
     let (low, high) = (word(low), word(high));
-    // A unit that both have is written once.
+    // Write a common unit only once.
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
         (None, Some((_, unit))) if in_one.ends_with(unit) => {
             format!("{} to {high}", in_one.trim_end_matches(unit).trim_end())

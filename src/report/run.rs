@@ -1,4 +1,4 @@
-//! One run, as read from its folder.
+//! A run, read from its folder.
 
 use std::{
     collections::BTreeMap,
@@ -16,10 +16,10 @@ use super::{
 };
 use crate::{host::logical_cores, record::RunLock};
 
-/// A row of a comparison: a run, or a sweep's trial that was not run.
+/// A row of a comparison: a run, or a trial of a sweep that was not run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
-    /// The folder as found, or the sweep's folder and the trial's number.
+    /// The folder's path as found; for a trial without a folder, the sweep's folder and the trial's number.
     pub(super) path: String,
     /// The folder, if it is readable.
     pub(super) folder: Option<PathBuf>,
@@ -27,20 +27,20 @@ pub(super) struct Run {
     pub(super) sweep: Option<String>,
     /// Its number in the sweep.
     pub(super) trial: Option<usize>,
-    /// Whether it is the trial with which a sweep's process began.
+    /// Whether a process of the sweep began with this trial.
     pub(super) is_first_trial: bool,
-    /// Where values are tables, these are their short names.
+    /// Axes and values; for values that are tables, their short names.
     pub(super) axes: Vec<(String, String)>,
     /// The axes that have short names, with their values as in `sweep.csv`.
     pub(super) tables: Vec<(String, String)>,
-    /// As in `summary.csv` or `sweep.csv`, or `unfinished`.
+    /// The status in `summary.csv` or `sweep.csv`, or `unfinished`.
     pub(super) status: String,
     pub(super) reason: String,
-    /// Words that `runner tag` gave it, or its sweep.
+    /// Tags that `runner tag` gave it or its sweep.
     pub(super) tags: Vec<String>,
     /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
-    /// Known cells of `summary.csv`.
+    /// Non-empty cells of `summary.csv`.
     pub(super) figures: BTreeMap<String, String>,
     /// `spec.toml`.
     pub(super) spec: Option<Leaves>,
@@ -48,25 +48,25 @@ pub(super) struct Run {
     pub(super) environment: Option<Leaves>,
     /// Path of `metrics.csv`, which may be large and is read only for its curve.
     pub(super) metrics: Option<PathBuf>,
-    /// What `metrics.csv` has beyond the summary, once it was asked for.
+    /// What `metrics.csv` has beyond the summary; read on first use.
     pub(super) logged: OnceLock<Logged>,
-    /// Whether `metrics.csv` ends in a torn line, if it was read.
+    /// Whether `metrics.csv` ends with an incomplete line, if it was read.
     pub(super) torn: bool,
 }
 
-/// A thread reads this number of folders at least.
+/// Minimum number of folders per reading thread.
 const WORTH_A_THREAD: usize = 50;
 
 /// The axis that numbers a sweep's repeats.
 pub(super) const REPEAT: &str = "repeat";
 
-/// Keys that choose rows and random numbers, over which a setting is averaged.
+/// Keys that choose rows and random numbers; a setting is averaged over them.
 pub(super) const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
 
-/// Figures of what was learned.
+/// Figures that tell what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
 
-/// Endings of figures of which more is better; of all others less is.
+/// Suffixes of figures for which more is better; for all others, less is.
 const MORE: [&str; 9] =
     ["accuracy", "per_s", "r2", "f1", "f1_weighted", "precision", "recall", "auc", "gb_per_s"];
 
@@ -75,10 +75,10 @@ pub(super) fn more_is_better(name: &str) -> bool {
     MORE.iter().any(|ending| name.ends_with(ending))
 }
 
-/// Status of a run without a summary that no process has: it was killed.
+/// Status of a run without a summary in which no process is at work: it was killed.
 pub(super) const UNFINISHED: &str = "unfinished";
 
-/// Status of a run without a summary in whose folder a process is at work.
+/// Status of a run without a summary in which a process is at work.
 pub(super) const RUNNING: &str = "running";
 
 /// Status of a trial that equals another and was not run.
@@ -90,7 +90,7 @@ pub(super) const PLANNED: &str = "planned";
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
-/// The file of a run or sweep that holds its tags, a line each.
+/// The file with the tags of a run or sweep, one per line.
 pub const TAGS: &str = "tags";
 
 /// How a run ended: the status in its summary, or `unfinished`.
@@ -98,7 +98,7 @@ pub fn run_status(folder: &Path) -> String {
     Run::read_or_report(folder, &mut None).status
 }
 
-/// The digest of the data that a run read, where it is known.
+/// The digest of a run's data, if known.
 pub fn run_digest(folder: &Path) -> Option<String> {
     Run::read_or_report(folder, &mut None).digest().map(str::to_owned)
 }
@@ -110,19 +110,19 @@ pub fn tags(folder: &Path) -> Vec<String> {
 }
 
 impl Run {
-    /// Reads a run folder; an unreadable one becomes a damaged row, and the first error is kept in `fault`.
+    /// Reads a run folder. An unreadable one becomes a damaged row, and `fault` keeps the first error.
     pub(super) fn read_or_report(folder: &Path, fault: &mut Option<ReportError>) -> Self {
         Self::read(folder).unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
     }
 
-    /// Reads folders in order, many of them on several threads.
+    /// Reads folders in order, using several threads if there are many.
     pub(super) fn read_all(folders: &[PathBuf], fault: &mut Option<ReportError>) -> Vec<Self> {
         let threads = (folders.len() / WORTH_A_THREAD).clamp(1, logical_cores().unwrap_or(1));
         let read = |folders: &[PathBuf]| folders.iter().map(|folder| Self::read(folder)).collect::<Vec<_>>();
         let results: Vec<_> = thread::scope(|scope| {
             let parts = folders.chunks(folders.len().div_ceil(threads).max(1));
             let started: Vec<_> = parts.map(|part| (part, scope.spawn(move || read(part)))).collect();
-            // A part whose thread is gone is read here.
+            // If a thread panicked, its folders are read here.
             started.into_iter().flat_map(|(part, own)| own.join().unwrap_or_else(|_| read(part))).collect()
         });
         let damaged =
@@ -140,7 +140,7 @@ impl Run {
         run
     }
 
-    /// Marks the run as damaged: if a part is unreadable, the rest is not trusted.
+    /// Marks the run as damaged: if one part is unreadable, the rest is not trusted either.
     pub(super) fn report_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
         (self.folder, self.metrics, self.figures) = (None, None, BTreeMap::new());
@@ -178,13 +178,13 @@ impl Run {
         Ok(run)
     }
 
-    /// Adds a summary's cells by column.
+    /// Adds the cells of a summary, by column.
     pub(super) fn take_figures<'a>(&mut self, cells: impl Iterator<Item = (&'a str, &'a str)>) {
         let known = cells.filter(|(_, cell)| !cell.is_empty());
         self.figures.extend(known.map(|(column, cell)| (column.to_owned(), cell.to_owned())));
     }
 
-    /// Fills in what is known without a summary.
+    /// Adds what is known without a summary.
     fn report_unfinished(&mut self) -> Result<(), ReportError> {
         let lives = self.folder.as_deref().is_some_and(RunLock::is_held);
         (self.status, self.reason) = match lives {
@@ -213,7 +213,7 @@ impl Run {
             let leaf = |key: &str| environment.get(key).map(str::to_owned);
             known.extend(leaf("devices.requested").map(|text| ("devices_requested", text)));
             known.extend(leaf("devices.virtual").map(|text| ("virtual", text)));
-            // `["gpu:0", "gpu:1"]` as `gpu:0;gpu:1`.
+            // Writes `["gpu:0", "gpu:1"]` as `gpu:0;gpu:1`.
             let names = |text: String| text.trim_matches(['[', ']']).replace('"', "").replace(", ", ";");
             known.extend(leaf("devices.used").map(|text| ("devices_used", names(text))));
         }
@@ -236,7 +236,7 @@ impl Run {
         self.environment.as_ref()?.get(key)?.parse().ok()
     }
 
-    /// The digest of its data; older versions wrote none.
+    /// The digest of its data; older versions did not record it.
     pub(super) fn digest(&self) -> Option<&str> {
         self.figure("data_digest").or_else(|| self.environment.as_ref()?.get("data.digest"))
     }
@@ -265,18 +265,18 @@ impl Run {
         self.axis("logging.policy") == Some("per_epoch")
     }
 
-    /// What it is judged by.
+    /// The metric it is judged by.
     pub(super) fn monitor(&self) -> &str {
         self.axis("trainer.monitor").unwrap_or("validation.loss")
     }
 
-    /// What it learned: the value of its best epoch where that is monitored, else of the last.
+    /// A learned figure: the value at its best epoch if that metric is monitored, otherwise the last value.
     pub(super) fn learned(&self, name: &str) -> Option<&str> {
         let best = self.figure("best_value").filter(|_| self.monitor() == name);
         best.or_else(|| self.learned_last(name))
     }
 
-    /// What it learned, as of its last epoch.
+    /// A learned figure in its last epoch.
     pub(super) fn learned_last(&self, name: &str) -> Option<&str> {
         match name {
             "validation.loss" => self.figure("final_validation_loss"),
@@ -289,23 +289,23 @@ impl Run {
         }
     }
 
-    /// The names of what it logged beyond its summary. It reads no file.
+    /// Names of what it logged beyond its summary. Reads no file.
     pub(super) fn logged_names(&self) -> impl Iterator<Item = &'static str> + use<'_> {
         logged::names(self.axis("logging.metrics").unwrap_or_default())
     }
 
-    /// A file that cannot be read has nothing to compare.
+    /// A file that cannot be read counts as empty.
     fn logged(&self) -> &Logged {
         let read = || self.metrics.as_ref().and_then(|path| logged::read(path).ok()).unwrap_or_default();
         self.logged.get_or_init(read)
     }
 
-    /// Its seed, and the fold that it validated on.
+    /// Its seed, and the fold used for validation.
     pub(super) fn seed(&self) -> Option<[&str; 2]> {
         Some([self.axis("seed")?, self.axis("data.fold").unwrap_or_default()])
     }
 
-    /// Which repeat of a sweep it is.
+    /// The number of this repeat within its sweep.
     pub(super) fn repeat(&self) -> Option<&str> {
         value_of(&self.axes, REPEAT)
     }

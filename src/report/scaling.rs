@@ -1,7 +1,8 @@
 //! Scaling over devices: speed-up, efficiency, serial fraction, and break-even batch size.
 //!
-//! Pure arithmetic over one [`Point`] per device count. With several devices a step is an all-reduce and the rest;
-//! [`break_even`] assumes that the rest grows with the rows of a step and the all-reduce does not.
+//! Pure arithmetic over one [`Point`] per device count. With several devices, a step consists of an
+//! all-reduce and the rest; [`break_even`] assumes that the rest grows with the rows of a step and the
+//! all-reduce does not.
 
 use super::statistics::Estimate;
 
@@ -23,13 +24,13 @@ pub(super) struct Point {
     pub(super) weak: bool,
     /// Average rows of a step over all devices.
     pub(super) rows: f64,
-    /// Seconds of a step, without validation.
+    /// Seconds per step, without validation.
     pub(super) step_s: f64,
     /// Share of the step in all-reduces, averaged over devices.
     pub(super) all_reduce: f64,
-    /// Share in selecting, reading and moving rows.
+    /// Share of the step spent on selecting, reading and moving rows.
     pub(super) data: f64,
-    /// Share in logging.
+    /// Share of the step spent on logging.
     pub(super) log: f64,
     /// Rows per second of each repeat in the order of execution; empty without repeats.
     pub(super) rates: Vec<f64>,
@@ -50,8 +51,9 @@ impl Point {
     }
 }
 
-/// Ratio of rows per second to one device; for equal batches the ratio of times. Configurations alternate within a repeat,
-/// so a disturbance affects both runs: with repeats, ratios are taken within each.
+/// Rows per second relative to one device; with equal batches this is the ratio of times. Configurations
+/// alternate within a repeat, so that a disturbance affects both: with repeats, ratios are computed within
+/// each.
 pub(super) fn speed_up(one: &Point, point: &Point) -> Estimate {
     let ratios: Vec<f64> = one.rates.iter().zip(&point.rates).map(|(one, rate)| rate / one).collect();
     let single = point.throughput() / one.throughput();
@@ -59,16 +61,17 @@ pub(super) fn speed_up(one: &Point, point: &Point) -> Estimate {
     repeated.unwrap_or(Estimate { count: 1, median: single, interval: None })
 }
 
-/// The serial fraction for a given speed-up on `devices` devices: Karp and Flatt, Measuring Parallel Processor
-/// Performance, CACM 33(5), 1990, equation 2. Valid for a fixed problem size.
+/// The serial fraction for a given speed-up on `devices` devices: Karp and Flatt, Measuring Parallel
+/// Processor Performance, CACM 33(5), 1990, equation 2. Valid for a fixed problem size.
 pub(super) fn serial_fraction(speed_up: f64, devices: usize) -> f64 {
     let p = devices as f64;
     (1.0 / speed_up - 1.0 / p) / (1.0 - 1.0 / p)
 }
 
-/// Rows of a step, over all devices, from which several devices are as fast as one. Let `t` be one device's time for these
-/// rows, `T` the step's time and `a` its all-reduce's. Then `k` times the rows take `k t` and `k (T - a) + a`, equal at
-/// `k = a / (t - (T - a))`. `None` if no batch is large enough.
+/// The rows per step, over all devices, from which several devices are as fast as one. Let `t` be one
+/// device's time for these rows, `T` the step's time and `a` the time of its all-reduce. Then `k` times the
+/// rows take `k t` and `k (T - a) + a`, which are equal at `k = a / (t - (T - a))`. `None` if no batch is
+/// large enough.
 pub(super) fn break_even(one: &Point, point: &Point) -> Option<f64> {
     let alone_s = point.rows / one.throughput();
     let rest_s = point.step_s - point.all_reduce_s();

@@ -1,9 +1,9 @@
-//! A curve of any length in bounded memory: neighbours are merged, their extremes are kept.
+//! A curve of any length in bounded memory: neighbouring points are merged, and their extremes are kept.
 
-/// At most this many buckets, several for each column of the widest terminal.
+/// Maximum number of buckets: several for each column of the widest terminal.
 const MOST: usize = 4096;
 
-/// Some points that follow each other.
+/// Some consecutive points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bucket {
     pub(super) first: (f64, f64),
@@ -33,7 +33,7 @@ impl Bucket {
 pub(super) struct Series {
     pub(super) name: String,
     buckets: Vec<Bucket>,
-    /// Points of a full bucket; 0 stands for 1.
+    /// Points in a full bucket; 0 means 1.
     size: usize,
     /// Points in the last bucket.
     filled: usize,
@@ -80,7 +80,7 @@ impl Series {
         self.size *= 2;
     }
 
-    /// Adds a curve that follows.
+    /// Appends a curve that follows this one.
     pub(super) fn append(&mut self, mut later: Self) {
         self.not_finite += later.not_finite;
         if later.buckets.is_empty() {
@@ -107,7 +107,7 @@ impl Series {
         &self.buckets
     }
 
-    /// Step and value of what is drawn, by rising step.
+    /// Step and value of the points to draw, by ascending step.
     pub(super) fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.buckets.iter().flat_map(|bucket| {
             let Bucket { first, low, high, last, .. } = *bucket;
@@ -116,7 +116,7 @@ impl Series {
         })
     }
 
-    /// Whether the other's points are the same.
+    /// Whether both curves would be drawn with the same points.
     pub(super) fn is_drawn_as(&self, other: &Self) -> bool {
         self.buckets == other.buckets && !self.buckets.is_empty()
     }
@@ -134,7 +134,7 @@ impl Series {
     }
 
     pub(super) fn highest(&self) -> Option<(f64, f64)> {
-        // The first of equal values, as for the lowest.
+        // Reversed, so that of equal values the first is returned, as for the lowest.
         self.buckets.iter().rev().map(|bucket| bucket.high).max_by(|a, b| a.1.total_cmp(&b.1))
     }
 }

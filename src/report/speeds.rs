@@ -1,5 +1,6 @@
-//! Compares speeds: only among runs that do the same work, on devices whose times mean something. Training is compared by
-//! rows per second, so that batches may differ; experiments of the lab by what they do per second.
+//! Compares speeds, but only among runs that do the same work on devices whose times are meaningful.
+//! Trainings are compared by rows per second, so that batch sizes may differ; lab experiments by what they do
+//! per second.
 
 use super::{
     differences::file_name,
@@ -10,21 +11,22 @@ use super::{
 };
 use crate::units;
 
-/// What something works on, and how fast.
+/// The work, and its speed.
 pub(super) struct Speed<'a> {
     pub work: WorkSize<'a>,
     pub rate: f64,
 }
 
-/// A speed over that of the first that does the same work.
+/// A speed relative to the first one with the same work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ratio {
-    /// The place of that first one.
+    /// The index of that first run.
     pub base: usize,
     pub times: f64,
 }
 
-/// The ratio of each speed that is known to that of the first with like work on a like machine. One that stands alone has none.
+/// The ratio of each known speed to the first one with the same work on a similar machine. A speed that has
+/// none to compare with gets no ratio.
 pub(super) fn ratios(speeds: &[Option<Speed<'_>>], machines: &[Machine<'_>]) -> Vec<Option<Ratio>> {
     let known = || speeds.iter().enumerate().filter_map(|(place, speed)| Some((place, speed.as_ref()?)));
     let classes = grouped(known().map(|(place, speed)| ((&speed.work, &machines[place]), place)));
@@ -43,8 +45,8 @@ pub(super) fn ratios(speeds: &[Option<Speed<'_>>], machines: &[Machine<'_>]) -> 
     ratios
 }
 
-/// A column of ratios that names what they are of and what they are taken to: in the title, or in each cell where that is
-/// not the same.
+/// A column of ratios that names the compared quantity and the reference: in the title, or in each cell if
+/// they differ.
 pub(super) fn column(ratios: &[Option<Ratio>], kinds: &[&str], name: impl Fn(usize) -> String) -> Column {
     let mut bases: Vec<usize> = ratios.iter().flatten().map(|ratio| ratio.base).collect();
     bases.sort_unstable();
@@ -65,42 +67,44 @@ pub(super) fn column(ratios: &[Option<Ratio>], kinds: &[&str], name: impl Fn(usi
     Column::of_numbers(&title, ratios.iter().map(cell))
 }
 
-/// `1.82x`; of very small and large ones four digits.
+/// `1.82x`; four digits for very small and very large ratios.
 pub(super) fn times(ratio: f64) -> String {
     format!("{}x", units::factor(ratio))
 }
 
-/// What a run works on, and how fast; `None` where that says nothing. Virtual devices share one processor, so that their
-/// times say nothing of real ones, and a run that diverged or failed did not do its work.
+/// A run's work and speed; `None` if the speed is meaningless: virtual devices share one processor, so their
+/// times say nothing about real ones, and a run that diverged or failed did not do its work.
 pub(super) fn speed(run: &Run) -> Option<Speed<'_>> {
     let rate = run.number("samples_per_s").or_else(|| run.number("steps_per_s"))?;
     let work = work(run)?;
     (rate > 0.0 && is_timed(run)).then_some(Speed { work, rate })
 }
 
-/// A cold process (pages, caches, branch predictors, clocks) loses some 0.15 ms, which is more than 5 % of a shorter time.
+/// A cold process (pages, caches, branch predictors, clocks) loses about 0.15 ms, which is more than 5 % of a
+/// time shorter than this.
 const COLD_S: f64 = 3e-3;
 
-/// Whether a cold start is much of a run's time.
+/// Whether the cold start is a considerable part of a run's time.
 pub(super) fn is_cold(run: &Run) -> bool {
     run.is_first_trial && run.number("train_s").is_some_and(|seconds| seconds < COLD_S)
 }
 
-/// Whether a run's times mean something.
+/// Whether a run's times are meaningful.
 pub(super) fn is_timed(run: &Run) -> bool {
-    // A tour of tensors is no measurement.
+    // A tour of tensors does not measure anything.
     !run.is_virtual() && run.kind() != "tensors" && matches!(run.status.as_str(), "finished" | "interrupted")
 }
 
-/// What is worked on: runs that differ in it have rows of different sizes, whose rates say nothing of each other.
+/// The work of a run. If it differs, rows have different sizes and their rates cannot be compared.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct WorkSize<'a> {
     keys: Vec<(&'a str, &'a str)>,
-    /// Devices of the lab, whose work depends on them: how many, and whether they have the host's memory.
+    /// For lab experiments, whose work depends on their devices: their number, and whether they use the
+    /// host's memory.
     devices: Option<(usize, bool)>,
 }
 
-/// See [`WorkSize`]; `None` where there is no spec.
+/// The work of a run; `None` if it has no spec.
 pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
     let kind = run.kind();
     let is_work = |key: &str| match kind {
@@ -115,7 +119,8 @@ pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
         }
     };
     let leaves = run.spec.as_ref()?.iter().filter(|(key, _)| is_work(key));
-    // What experiments of the lab do depends on their devices: how many, and whether they have a memory of their own.
+    // The work of lab experiments depends on the number of devices, and on whether they have their own
+    // memory.
     let devices = run.figure("devices_used").filter(|_| kind != "train");
     let devices = devices.map(|names| (names.split(';').count(), names.split(';').all(|name| name == "cpu")));
     let devices = devices.map(|(count, on_host)| (count, on_host && kind == "transfer"));

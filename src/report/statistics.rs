@@ -1,32 +1,34 @@
-//! Statistics of repeated measurements: the median, and an interval that covers the true one as often as it says.
+//! Statistics of repeated measurements: the median, and an interval that covers the true median with the
+//! stated probability.
 //!
-//! With n sorted values, the interval from the j-th smallest to the j-th largest covers the true median with probability
-//! 1 - 2 P(B < j), where B is binomial in n throws of a fair coin, whatever the values' distribution is (H. A. David and
-//! H. N. Nagaraja, *Order Statistics* (2003), section 7.1). The narrowest one that covers 95 % is taken; below six values
-//! even the widest, from the smallest to the largest, covers less, and its own probability is printed: 50 % for two values,
-//! 75 % for three, 93.75 % for five.
+//! With n sorted values, the interval from the j-th smallest to the j-th largest covers the true median with
+//! probability 1 - 2 P(B < j), where B is binomial (n tosses of a fair coin), whatever the distribution of
+//! the values (H. A. David and H. N. Nagaraja, *Order Statistics* (2003), section 7.1). The narrowest
+//! interval that covers 95 % is used. With fewer than six values, even the widest, from the smallest to the
+//! largest, covers less, and its actual probability is printed: 50 % for two values, 75 % for three, 93.75 %
+//! for five.
 
-/// How often an interval is to cover the true median, where there are enough values for that.
+/// The intended probability of covering the true median, if there are enough values.
 const COVERAGE: f64 = 0.95;
 
-/// The median of some values, and the interval that the true one lies in.
+/// The median of some values, and an interval for the true median.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// How many values.
+    /// The number of values.
     pub count: usize,
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two middle values.
     pub median: f64,
-    /// Lower and upper end; a single value has none.
+    /// Lower and upper end; `None` for a single value.
     pub interval: Option<[f64; 2]>,
 }
 
 impl Estimate {
-    /// `None` without values, or with one that is no number.
+    /// `None` without values, or if one is NaN.
     pub fn from_values(values: &[f64]) -> Option<Self> {
         Self::covering(COVERAGE, values)
     }
 
-    /// The interval covers the true median with this probability, where there are enough values for that.
+    /// An estimate whose interval covers the true median with this probability, if there are enough values.
     pub(super) fn covering(coverage: f64, values: &[f64]) -> Option<Self> {
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {
             return None;
@@ -45,22 +47,22 @@ impl Estimate {
     }
 }
 
-/// How often the interval of `count` values covers the true median.
+/// The probability that the interval of `count` values covers the true median.
 pub(super) fn coverage(count: usize) -> f64 {
     covered(count, outside(count, COVERAGE))
 }
 
-/// Whether `count` values are too few for an interval to cover the median as often as it should.
+/// Whether `count` values are too few for an interval with the intended probability.
 pub(super) fn are_too_few(count: usize) -> bool {
     count < fewest(COVERAGE)
 }
 
-/// How many values an interval needs that covers the median with this probability, less than 1.
+/// The number of values needed for an interval with this probability (less than 1).
 pub(super) fn fewest(coverage: f64) -> usize {
     (2..).find(|&count| covered(count, 0) >= coverage).unwrap_or(usize::MAX)
 }
 
-/// Values on either side that the interval leaves out.
+/// The number of values that the interval leaves out on either side.
 fn outside(count: usize, coverage: f64) -> usize {
     let covered = below(count).map(|below| 1.0 - 2.0 * below).enumerate().skip(1);
     covered
@@ -70,12 +72,13 @@ fn outside(count: usize, coverage: f64) -> usize {
         .map_or(0, |(outside, _)| outside)
 }
 
-/// How often the true median lies within all values but `outside` on either side.
+/// The probability that the true median lies within all values except `outside` on either side.
 fn covered(count: usize, outside: usize) -> f64 {
     1.0 - 2.0 * below(count).nth(outside).unwrap_or(0.5)
 }
 
-/// How often `count` throws of a coin come out heads at most `k` times, from k = 0 on. By logarithms: 0.5^1075 is 0.
+/// The probabilities of at most `k` heads in `count` tosses of a coin, for k = 0, 1, ... Computed with
+/// logarithms, because 0.5^1075 is 0 in f64.
 fn below(count: usize) -> impl Iterator<Item = f64> {
     let mut log = -(count as f64) * std::f64::consts::LN_2;
     let mut below = 0.0;
@@ -111,7 +114,7 @@ mod tests {
         assert_eq!(Estimate::from_values(&[4.0; 8]).unwrap().interval, Some([4.0, 4.0]));
     }
 
-    /// Tables of the sign test: the ranks and the coverage of the interval of the median.
+    /// Compared with tables of the sign test: ranks and coverage of the median's interval.
     #[test]
     fn ranks_and_coverage_are_those_of_tables() {
         let places = |count: usize| outside(count, COVERAGE) + 1;
@@ -119,15 +122,15 @@ mod tests {
         let percent = |count| (coverage(count) * 1e4).round() / 100.0;
         assert_eq!([2, 3, 5, 6].map(percent), [50.0, 75.0, 93.75, 96.88]);
         assert_eq!([9, 10, 15, 20].map(percent), [96.09, 97.85, 96.48, 95.86]);
-        // By the normal approximation 0.98 sqrt(n) ranks from the middle; 0.5^2000 is 0 in f64.
+        // By the normal approximation, 0.98 sqrt(n) ranks from the middle. 0.5^2000 is 0 in f64.
         assert_eq!([2000, 10_000].map(places), [956, 4902]);
         assert!((0.95..0.952).contains(&coverage(10_000)));
         assert_eq!([2, 3, 4, 5, 6, 7].map(are_too_few), [true, true, true, true, false, false]);
         assert_eq!([0.5, 0.95, 0.99].map(fewest), [2, 6, 8]);
     }
 
-    /// Over many experiments with a known median the interval covers it as often as it says, for few and for many values of
-    /// a skewed distribution, as times have.
+    /// Over many experiments with a known median, the interval covers it with the stated probability, for few
+    /// and for many values of a skewed distribution like that of times.
     #[test]
     fn the_coverage_is_true() {
         const EXPERIMENTS: usize = 20_000;

@@ -1,6 +1,7 @@
 //! Student's t distribution, and Holm's correction for several comparisons.
 
-/// The probability of a `t` this far from 0 or farther, on either side (Abramowitz and Stegun 26.7.3 and 26.7.4).
+/// The probability of a `t` at least this far from 0, on either side (Abramowitz and Stegun 26.7.3 and
+/// 26.7.4).
 pub(super) fn two_sided_p(t: f64, degrees: usize) -> f64 {
     let theta = (t.abs() / (degrees as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
@@ -17,7 +18,7 @@ pub(super) fn two_sided_p(t: f64, degrees: usize) -> f64 {
     (1.0 - within).clamp(0.0, 1.0)
 }
 
-/// The `t` that is exceeded on either side with probability `p`.
+/// The `t` whose two-sided probability of being exceeded is `p`.
 pub(super) fn quantile(p: f64, degrees: usize) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while two_sided_p(high, degrees) > p && high < 1e12 {
@@ -30,8 +31,9 @@ pub(super) fn quantile(p: f64, degrees: usize) -> f64 {
     high
 }
 
-/// Holm's adjusted p-values where `p` are some of `family` tests: the others are taken to rank behind them, which can only
-/// make the values larger (S. Holm, *A simple sequentially rejective multiple test procedure*, 1979).
+/// Holm's adjusted p-values, where `p` are some of `family` tests. The other tests are assumed to rank behind
+/// them, which can only make the values larger (S. Holm, *A simple sequentially rejective multiple test
+/// procedure*, 1979).
 pub(super) fn holm(p: &[f64], family: usize) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[a].total_cmp(&p[b]));
@@ -47,7 +49,7 @@ pub(super) fn holm(p: &[f64], family: usize) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Values of scipy.stats 1.17: `2 * t.sf(x, df)` and `t.ppf(0.975, df)`.
+    /// Values from scipy.stats 1.17: `2 * t.sf(x, df)` and `t.ppf(0.975, df)`.
     #[test]
     fn p_and_quantiles_are_scipys() {
         for line in include_str!("../../tests/fixtures/statistics/student.csv").lines().skip(1) {

@@ -7,14 +7,15 @@ use std::{
 
 use super::{
     ReportError,
-    configurations::STOPPED,
+    configurations::{FINISHED, STOPPED},
     csv_file, csv_lines,
     find::{self, Found},
     run::{DAMAGED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
 };
 use crate::spec::short_values;
 
-/// Reads the runs of each that was found; unreadable ones become damaged rows, and `fault` keeps the first error.
+/// Reads the runs of each run or sweep found. Unreadable ones become damaged rows, and `fault` keeps the
+/// first error.
 pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<Vec<Run>> {
     let folder = |found: &Found| if let Found::Run(folder) = found { Some(folder.clone()) } else { None };
     let alone: Vec<_> = found.iter().filter_map(folder).collect();
@@ -29,7 +30,7 @@ pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<
     all
 }
 
-/// Calls the values of axes that are tables by their keys, so that these runs stay apart.
+/// Gives values that are tables short names, by their keys, such that the runs stay distinguishable.
 fn call_short(runs: &mut [&mut Run]) {
     let axes: BTreeSet<&String> = runs
         .iter()
@@ -49,7 +50,7 @@ fn call_short(runs: &mut [&mut Run]) {
     }
 }
 
-/// Reads a sweep's trials in order; unreadable ones become damaged rows, and `fault` keeps the first error.
+/// Reads a sweep's trials in order. Unreadable ones become damaged rows, and `fault` keeps the first error.
 pub(super) fn read(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let mut runs = tagged(folder, fault)?;
     call_short(&mut runs.iter_mut().collect::<Vec<_>>());
@@ -97,17 +98,15 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         run.sweep = Some(folder.display().to_string());
         run.trial = cell(trial).parse().ok();
         run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
+        if is_there && cell(status) == FINISHED {
+            report_emptied(&mut run, fault);
+        }
         if run.status == DAMAGED {
             runs.push(run);
             continue;
         }
         run.twin = (cell(status) == SAME_AS).then_some(run_folder);
-        // A trial may have gone on since, by itself or past its rung; a fault of its recording is known here alone.
-        let went_on = match run.figure("status") {
-            Some(own) => own != cell(status) && cell(status) != "failed",
-            None => is_open(&run) && ["waiting", STOPPED].contains(&cell(status)),
-        };
-        if !went_on {
+        if !went_on(&run, cell(status)) {
             if ran && run.figure("status").is_none() {
                 run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
             }
@@ -116,7 +115,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         }
         runs.push(run);
     }
-    // A row may lag behind its trial.
+    // The table may be older than a trial's folder.
     for begun in unlisted(folder, &listed, &axes, fault)? {
         let row = runs.iter_mut().find(|run| run.status == PLANNED && run.trial == begun.trial);
         match row {
@@ -130,9 +129,27 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
     Ok(runs)
 }
 
+/// Whether a trial has gone on since it had this status in the table, by itself or past its rung. A fault of its recording is
+/// known to the table alone.
+fn went_on(run: &Run, status: &str) -> bool {
+    match run.figure("status") {
+        Some(own) => own != status && status != "failed",
+        None => is_open(run) && ["waiting", STOPPED].contains(&status),
+    }
+}
+
 /// Whether a run has no summary.
 fn is_open(run: &Run) -> bool {
     [UNFINISHED, RUNNING].contains(&&*run.status)
+}
+
+/// Marks a trial that finished as damaged, if its summary has lost the row.
+fn report_emptied(run: &mut Run, fault: &mut Option<ReportError>) {
+    let summary = run.folder.as_ref().map(|folder| folder.join("summary.csv"));
+    if let Some(summary) = summary.filter(|summary| is_open(run) && summary.is_file()) {
+        let message = "expected a row of figures: the trial finished";
+        run.report_damage(ReportError::malformed(&summary, 1, message), fault);
+    }
 }
 
 /// Processes that share a sweep may list a path as it was written, or in full.
@@ -149,7 +166,7 @@ fn call_paths_as_written(runs: &mut [Run]) {
         let values: BTreeSet<String> =
             runs.iter().filter_map(|run| run.axis(axis).map(str::to_owned)).collect();
         let (full, written): (Vec<_>, Vec<_>) = values.iter().partition(|value| is_full(value));
-        // Where several end alike nobody knows which was meant.
+        // If several paths have the same ending, it is unknown which one was meant.
         let meant = |own: &&String| {
             let end = plain(own);
             let mut alike = full.iter().filter(|full| Path::new(full).ends_with(&end));
@@ -166,7 +183,7 @@ fn call_paths_as_written(runs: &mut [Run]) {
     }
 }
 
-/// Trials that started and have no row: the sweep still runs, or was killed.
+/// Trials that were started but have no row: the sweep is still running, or was killed.
 fn unlisted(
     folder: &Path,
     listed: &HashSet<String>,

@@ -1,4 +1,4 @@
-//! The table at the end of a sweep.
+//! The report at the end of a sweep.
 
 use std::{fmt::Write, path::Path};
 
@@ -25,12 +25,12 @@ use crate::{
     units,
 };
 
-/// Reasons of trials that did not finish.
+/// Maximum reasons shown for trials that did not finish.
 const MOST_REASONS: usize = 5;
 
-/// The final report of the sweep in `folder` for a terminal of `width` columns: the best setting as `compare` says it, or
-/// times where these are what the sweep is about, scaling if the number of devices is an axis, reasons of trials that did
-/// not finish, and the folder.
+/// The final report of the sweep in `folder`, for a terminal of `width` columns: the best setting, as
+/// `compare` shows it, or times if the sweep is about these; scaling if the number of devices is an axis;
+/// reasons of trials that did not finish; and the folder.
 ///
 /// # Errors
 /// A file of the sweep is malformed.
@@ -45,7 +45,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     if is_shared {
         let running = runs.iter().filter(|run| run.status == RUNNING).count();
         let running = units::counted(running as u64, "trial");
-        let _ = writeln!(text, "  other processes go on, with {running} running: this is of what has ended"); // a String takes every write
+        let _ = writeln!(text, "  other processes go on, with {running} running: this is of what has ended"); // cannot fail
     }
     text.push('\n');
     let is_about_times = comparison.is_about_times();
@@ -54,13 +54,13 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         false => comparison.answer(&Question::default(), width)? + "\n",
     };
     if let Some(costs) = policies::costs(runs, configurations) {
-        let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // a String takes every write
+        let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // cannot fail
     }
     if is_about_times {
         text += &doubts(&comparison, width);
     }
     if let Some(words) = of_build("debug").filter(|_| runs.iter().any(is_debug)) {
-        let _ = writeln!(text, "  build {words}"); // a String takes every write
+        let _ = writeln!(text, "  build {words}"); // writing to a String cannot fail
     }
     text.push_str(&verdict::verdict(runs, width)?.unwrap_or_default());
     let is_explained = |run: &&Run| !run.reason.is_empty() && run.status != FINISHED;
@@ -69,27 +69,27 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     for ((status, reason), trials) in reasons.iter().take(MOST_REASONS) {
         let word = if trials.len() == 1 { "trial" } else { "trials" };
         let trials = units::numbers(&trials.iter().filter_map(|trial| *trial).collect::<Vec<_>>());
-        let _ = writeln!(text, "  {word} {trials} {status}: {}", escape_line(reason)); // a String takes every write
+        let _ = writeln!(text, "  {word} {trials} {status}: {}", escape_line(reason)); // cannot fail
     }
     if reasons.len() > MOST_REASONS {
-        let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // a String takes every write
+        let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // cannot fail
     }
     let path = escape_line(&folder.to_string_lossy()).into_owned();
     if runs.iter().any(|run| run.status == "interrupted") {
-        let _ = writeln!(text, "  goes on by: runner run --resume {path}"); // a String takes every write
+        let _ = writeln!(text, "  goes on by: runner run --resume {path}"); // writing to a String cannot fail
     }
     let _ = writeln!(text, "  folder {path}");
     Ok(text)
 }
 
-/// A table of trials, or of repeats taken together.
+/// A table of trials, or of combined repeats.
 fn times(comparison: &Comparison, width: u16) -> String {
     let Comparison { runs, configurations, .. } = comparison;
     let table = if has_repeats(configurations) {
-        // Single repeats say little: `sweep.csv` has them, and `runner compare --times` lists them.
+        // Single repeats say little: they are in `sweep.csv`, and `runner compare --times` lists them.
         Repeats::new(runs, configurations).table(width)
     } else {
-        // Numbered as the trials' folders are, from 0.
+        // Numbered from 0, like the trials' folders.
         let mut columns = columns::columns(comparison, "trial", 0);
         let is_last = |run: &Run| {
             run.figure("best_step").is_none_or(|best_step| Some(best_step) == run.figure("steps"))
@@ -100,20 +100,20 @@ fn times(comparison: &Comparison, width: u16) -> String {
             title if title.starts_with("best") => !all_end_best,
             _ => true,
         });
-        // A trial's axes identify it better than its number.
+        // A trial's values identify it better than its number.
         grid::table(&columns, 1 + comparison.axes.len(), width)
     };
     format!("{table}\n")
 }
 
-/// Results of the lab, and what makes the times doubtful.
+/// Results of the lab, and notes on what makes the times doubtful.
 fn doubts(comparison: &Comparison, width: u16) -> String {
     let Comparison { runs, configurations, findings, .. } = comparison;
     let mut text = String::new();
     if findings.has_figures() {
-        let _ = writeln!(text, "{}", findings.text("trial", 0, width).trim_start()); // a String takes every write
+        let _ = writeln!(text, "{}", findings.text("trial", 0, width).trim_start()); // cannot fail
         if runs.iter().any(Run::is_virtual) {
-            let _ = writeln!(text, "  {VIRTUAL}"); // a String takes every write
+            let _ = writeln!(text, "  {VIRTUAL}"); // writing to a String cannot fail
         }
     }
     for line in noise::warnings(runs, configurations, "trial", 0) {

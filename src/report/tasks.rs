@@ -1,4 +1,4 @@
-//! Which runs learn the same: only their losses can be compared.
+//! Determines which runs have the same learning task: only their losses can be compared.
 
 use super::{
     differences::{self, file_name},
@@ -8,21 +8,21 @@ use super::{
 };
 use crate::units;
 
-/// Keys of `[data]` that leave rows and targets as they are.
+/// Keys of `[data]` that do not change rows or targets.
 const HARMLESS: [&str; 9] = [
     "data.batch_size",
     "data.fold",
     "data.placement",
     "data.shuffle",
     "data.shuffle_seed",
-    // As the seed of the run where it is absent.
+    // If absent, the run's seed is used.
     "data.split.seed",
     "data.csv.standardize",
     "data.idx.scale",
     "data.parquet.standardize",
 ];
 
-/// Keys that choose features; where rows with missing cells are dropped, they choose rows, too.
+/// Keys that choose features; if rows with missing cells are dropped, they affect the rows too.
 const FEATURES: [&str; 6] = [
     "data.csv.features",
     "data.csv.ignore",
@@ -32,15 +32,15 @@ const FEATURES: [&str; 6] = [
     "data.parquet.categorical",
 ];
 
-/// Shown for the digest of the data.
+/// The name for the digest of the data in messages.
 const DATA: &str = "the data";
 
-/// Trainings by what they learn.
+/// Trainings grouped by task.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tasks {
-    /// Numbers of the runs of each task, in the order of its first run.
+    /// Indices of the runs of each task, in the order of its first run.
     groups: Vec<Vec<usize>>,
-    /// What differs between the tasks: the data, the loss, keys of `[data]`.
+    /// The keys in which tasks differ: the data, the loss, keys of `[data]`.
     keys: Vec<String>,
 }
 
@@ -50,7 +50,8 @@ impl Tasks {
             let with_spec = runs.iter().enumerate().filter(|(_, run)| run.kind() == "train");
             with_spec.filter_map(|(place, run)| Some((place + 1, run, run.spec.as_ref()?)))
         };
-        // Runs of older versions have no digest: where one is among them, files are known by their names.
+        // Runs of older versions have no digest: if there is one, data files are identified by their names
+        // instead.
         let is_known = trainings().all(|(_, run, _)| run.digest().is_some());
         let tasks: Vec<(usize, Leaves)> =
             trainings().map(|(number, run, spec)| (number, task(run, spec, is_known))).collect();
@@ -63,7 +64,7 @@ impl Tasks {
         Self { groups: groups.into_iter().map(|(_, numbers)| numbers).collect(), keys }
     }
 
-    /// The task of each of `count` runs, by place; that of a run without a spec is not known.
+    /// The task of each of `count` runs, in order; `None` for a run without a spec.
     pub(super) fn by_run(&self, count: usize) -> Vec<Option<usize>> {
         let mut tasks = vec![None; count];
         for (task, numbers) in self.groups.iter().enumerate() {
@@ -72,13 +73,14 @@ impl Tasks {
         tasks
     }
 
-    /// The places of `count` runs by task; the first has those whose task is not known.
+    /// The indices of `count` runs by task; the first task also gets the runs whose task is unknown.
     pub(super) fn places(&self, count: usize) -> Vec<Vec<usize>> {
         let known = self.by_run(count).into_iter().map(|task| task.unwrap_or(0));
         grouped(known.zip(0..)).into_iter().map(|(_, places)| places).collect()
     }
 
-    /// `2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3)`; `None` where all runs learn the same.
+    /// `2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3)`; `None` if all runs
+    /// have the same task.
     pub(super) fn difference(&self) -> Option<String> {
         if self.groups.len() < 2 {
             return None;
@@ -94,12 +96,12 @@ impl Tasks {
     }
 }
 
-/// What decides a run's losses beside model and training.
+/// Everything that determines a run's losses besides model and training.
 fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     let is_file = |value: &str| value.starts_with('/');
     let drops = |key| spec.get(key).is_some_and(|how| how.contains("drop"));
     let drops_rows = drops("data.csv.missing") || drops("data.parquet.missing");
-    // A list has a leaf for each of its items.
+    // A list has one leaf per item.
     let is_one_of =
         |key: &str, keys: &[&str]| keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")));
     let decides = |(key, value): &(&str, &str)| {
@@ -111,7 +113,8 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     };
     let keys = spec.iter().filter(decides);
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));
-    // Synthetic rows are drawn anew for each seed: their table describes them.
+    // Synthetic rows are drawn anew for each seed, so their table in the spec identifies them instead of the
+    // digest.
     let digest = || (DATA.to_owned(), run.digest().unwrap_or_default().to_owned());
     task.chain((digest_is_known && !run.draws_rows()).then(digest)).collect()
 }

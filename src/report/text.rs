@@ -1,4 +1,4 @@
-//! A comparison on the screen.
+//! A comparison as text for the screen.
 
 use std::fmt::Write;
 
@@ -19,10 +19,11 @@ use super::{
 use crate::{host::escape_line, units};
 
 impl Comparison {
-    /// Times and costs, for a terminal of `width` columns: whether they can be compared, each run, repeats taken together,
-    /// what logging costs, results of the lab, noise.
+    /// Times and costs, for a terminal of `width` columns: whether they can be compared, each run, repeats
+    /// combined, the cost of logging, lab results, and noise.
     ///
     /// # Errors
+    /// The question names a column that no run has.
     /// The question names a column that no run has.
     pub fn times(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
@@ -42,7 +43,7 @@ impl Comparison {
             let shown = self.shown(question, &places)?;
             repeats.pick(&shown);
             let table = repeats.table(width) + &more(&shown, job.len(), "setting");
-            let _ = write!(text, "\nrepeats taken together{of}\n\n{table}"); // a String takes every write
+            let _ = write!(text, "\nrepeats taken together{of}\n\n{table}"); // cannot fail
         }
         for job in &jobs {
             if let Some(costs) = policies::costs(&self.runs, job) {
@@ -56,7 +57,7 @@ impl Comparison {
         Ok(text)
     }
 
-    /// The runs' folders, where their loss curves part, and the differences of spec and environment.
+    /// The runs' folders, where their loss curves diverge, and the differences of spec and environment.
     pub fn detail(&self) -> String {
         let mut text = String::new();
         section(&mut text, "runs", self.run_lines());
@@ -129,12 +130,12 @@ fn curve_words(curve: Option<&CurveDifference>) -> String {
     }
 }
 
-/// `same_as` is a word for files.
+/// The status for people: `same_as` is only for files.
 pub(super) fn status_in_words(run: &Run) -> &str {
     if run.status == SAME_AS { "not run" } else { &run.status }
 }
 
-/// A relative difference in per cent, or with an exponent if it is small.
+/// A relative difference in per cent, or in scientific notation if it is small.
 fn relative(value: f64) -> String {
     match value {
         v if v.is_infinite() => "one of them not a finite number".to_owned(),
@@ -143,7 +144,7 @@ fn relative(value: f64) -> String {
     }
 }
 
-/// One line per key: each value with its runs.
+/// One line per key: each value with the runs that have it.
 fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
     let words = |(value, places): &(Option<String>, Vec<usize>)| {
         let places: Vec<String> = places.iter().map(usize::to_string).collect();
@@ -156,14 +157,14 @@ fn difference_lines(differences: &[Difference]) -> Vec<(String, String)> {
     differences.iter().map(line).collect()
 }
 
-/// A heading with lines of two columns; nothing without lines.
+/// Adds a heading with lines in two columns; adds nothing if there are no lines.
 fn section(text: &mut String, title: &str, mut lines: Vec<(String, String)>) {
     if lines.is_empty() {
         return;
     }
     lines.iter_mut().for_each(|(head, _)| *head = escape_line(head).into_owned());
     let width = lines.iter().map(|(head, _)| head.chars().count()).max().unwrap_or(0);
-    let _ = writeln!(text, "\n{title}"); // a String takes every write
+    let _ = writeln!(text, "\n{title}"); // writing to a String cannot fail
     for (head, words) in lines {
         let _ = writeln!(text, "  {head:<width$}  {}", escape_line(&words));
     }

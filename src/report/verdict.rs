@@ -1,4 +1,4 @@
-//! The end of a sweep over devices: a table per count, and what it means in words.
+//! The end of a sweep over devices: a table with a row per device count, and sentences about it.
 
 use std::{fmt::Write, path::Path};
 
@@ -26,19 +26,19 @@ const MODEL: &str = "serial part: Karp and Flatt 1990; break-even: the all-reduc
 const VIRTUAL: &str =
     "no speed-up is shown: virtual devices share one processor, so their times say nothing about real ones";
 
-/// The verdict on a sweep's trials for a terminal of `width` columns; `None` where no axis chooses devices, or only the
-/// CPU ran.
+/// The verdict on a sweep's trials, for a terminal of `width` columns; `None` if no axis chooses devices, or
+/// only the CPU was used.
 pub(super) fn verdict(runs: &[Run], width: u16) -> Result<Option<String>, ReportError> {
     let mut text = String::new();
     for scaling in DeviceSweep::read(runs)? {
         let others = &scaling.others;
         let of = if others.is_empty() { String::new() } else { format!(", {others}") };
-        let _ = write!(text, "more devices{of}\n\n{}", section(&scaling, width)); // a String takes every write
+        let _ = write!(text, "more devices{of}\n\n{}", section(&scaling, width)); // cannot fail
     }
     Ok((!text.is_empty()).then_some(text))
 }
 
-/// Trials that differ in nothing but their devices.
+/// Trials that differ only in their devices.
 pub(super) struct DeviceSweep {
     /// The values of all other axes.
     pub(super) others: String,
@@ -46,7 +46,8 @@ pub(super) struct DeviceSweep {
 }
 
 impl DeviceSweep {
-    /// One for each combination of the other axes that ran on several sets of devices, of which not all are the CPU.
+    /// One sweep per combination of the other axes that ran on several sets of devices, not all of them the
+    /// CPU.
     pub(super) fn read(runs: &[Run]) -> Result<Vec<Self>, ReportError> {
         let mut sweeps = Vec::new();
         for (others, members) in groups(runs) {
@@ -61,7 +62,7 @@ impl DeviceSweep {
         self.points.iter().any(|point| point.kind == Kind::Virtual)
     }
 
-    /// The point that speed-ups are of; virtual devices have none.
+    /// The reference point of speed-ups; `None` for virtual devices.
     pub(super) fn one(&self) -> Option<&Point> {
         let one = self.points.iter().find(|point| point.kind == Kind::Gpu && point.devices == 1);
         one.filter(|_| !self.is_virtual())
@@ -71,7 +72,7 @@ impl DeviceSweep {
         columns(&self.points, self.one())
     }
 
-    /// What the table means.
+    /// Sentences that explain the table.
     pub(super) fn sentences(&self) -> Vec<String> {
         let one = self.one();
         let several = self.points.iter().filter(|point| point.devices > 1);
@@ -85,10 +86,10 @@ impl DeviceSweep {
     }
 }
 
-/// Finished trials of a sweep over devices that differ in nothing else, by the values of all other axes.
+/// The finished trials that differ only in devices, grouped by the values of all other axes.
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let chooses = |key: &str| DEVICE_AXES.contains(&key);
-    // The times of those that ran side by side are of a shared machine.
+    // Trials that ran side by side shared the machine, so their times do not count.
     let is_alone = |run: &Run| run.environment.as_ref().is_none_or(|own| own.get("host.jobs").is_none());
     let finished = runs.iter().filter(|run| run.status == "finished" && is_alone(run));
     let trials = finished.filter(|run| run.axes.iter().any(|(key, _)| chooses(key)));
@@ -99,12 +100,13 @@ fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     }))
 }
 
-/// A point per set of devices, in the order in which they first ran; of repeats the one with the median step.
+/// A point per set of devices, in the order in which they first ran; with repeats, the one with the median
+/// step time.
 fn points(runs: &[&Run]) -> Result<Vec<Point>, ReportError> {
     let points: Vec<Option<Point>> = runs.iter().map(|run| point(run)).collect::<Result<_, _>>()?;
     let sets = grouped(points.into_iter().flatten().map(|point| (point.names.clone(), point)));
     let median = |(_, mut set): (String, Vec<Point>)| {
-        // In the order of the repeats, which is that in which they ran.
+        // In the order of the repeats, which is the order of execution.
         let rates = set.iter().map(Point::throughput).collect();
         set.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
         Point { rates, ..set.swap_remove((set.len() - 1) / 2) }
@@ -112,7 +114,7 @@ fn points(runs: &[&Run]) -> Result<Vec<Point>, ReportError> {
     Ok(sets.into_iter().map(median).collect())
 }
 
-/// A run, from its folder; `None` where the files say too little.
+/// The point of a run, from its folder; `None` if its files lack the figures.
 fn point(run: &Run) -> Result<Option<Point>, ReportError> {
     let Some(folder) = run.metrics.as_deref().and_then(Path::parent) else { return Ok(None) };
     let (Some(used), Some(train_s), Some(steps_per_s), Some(samples_per_s)) = (
@@ -138,7 +140,7 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
     let phase = |name: &str, phase: &str| {
         phases.get(name, phase, "device").or_else(|| phases.get(name, phase, "host"))
     };
-    // The host's loop is timed once, with the first device.
+    // The host's loop is timed once; its rows are listed under the first device.
     let of_loop = |of: &str| phase(names[0], of).unwrap_or(0.0) / train_s;
     Ok(Some(Point {
         devices: names.len(),
@@ -147,7 +149,7 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
         weak: run.figure("scaling") == Some("weak"),
         rows: samples_per_s / steps_per_s,
         step_s: 1.0 / steps_per_s,
-        // Steps too short to be timed by phases have their sums in the ledger.
+        // If steps are too short to be timed by phase, the time of all-reduces is in the ledger.
         all_reduce: part(&|name| {
             let counted = || transfers.get(name, "all_reduce", "gradients");
             phase(name, "all_reduce").or_else(counted).unwrap_or(0.0)
@@ -158,16 +160,16 @@ fn point(run: &Run) -> Result<Option<Point>, ReportError> {
     }))
 }
 
-/// `total_s` of a file by three of its columns.
+/// `total_s` of a file, by the values of three of its columns.
 struct Seconds(Vec<([String; 3], f64)>);
 
 impl Seconds {
-    /// Empty if there is no such file.
+    /// Reads the file; empty if it does not exist.
     fn read(path: &Path, [a, b, c]: [&str; 3]) -> Result<Self, ReportError> {
         let mut rows = Vec::new();
         if path.is_file() {
             csv_lines::for_each_row(path, [a, b, c, "total_s"], |[a, b, c, total]| {
-                // An empty cell is a time that nobody knows.
+                // An empty cell is an unknown time.
                 if !total.is_empty() {
                     let not_a_time = |_| format!("`{total}` is not a number of seconds");
                     rows.push(([a, b, c].map(str::to_owned), total.parse().map_err(not_a_time)?));
@@ -191,7 +193,7 @@ fn section(sweep: &DeviceSweep, width: u16) -> String {
     format!("{table}\n{sentences}\n")
 }
 
-/// What the figures rest on.
+/// Notes on how reliable the figures are.
 fn how_sure(points: &[Point]) -> String {
     let runs = points.iter().map(Point::runs).min().unwrap_or(1);
     if runs < 2 {
@@ -225,7 +227,7 @@ fn columns(points: &[Point], one: Option<&Point>) -> Vec<Column> {
     columns.known()
 }
 
-/// `0.65 to 0.74`; nothing where there is one run only, or the others are compared with this point.
+/// `0.65 to 0.74`; empty with a single run, or for the reference point itself.
 fn interval(speed_up: Estimate) -> String {
     match speed_up.interval {
         Some([low, high]) if low < high || speed_up.median != 1.0 => {
@@ -235,7 +237,7 @@ fn interval(speed_up: Estimate) -> String {
     }
 }
 
-/// What a speed-up says of a job of one size.
+/// What a speed-up implies for the serial part of a job of fixed size.
 fn serial_part(speed_up: f64, devices: usize) -> String {
     match serial_fraction(speed_up, devices) {
         part if part >= 1.0 => "slower than one GPU".to_owned(),

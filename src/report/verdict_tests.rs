@@ -1,4 +1,4 @@
-//! Full verdicts on synthetic runs.
+//! Complete verdicts on synthetic runs.
 
 use std::fs;
 
@@ -73,7 +73,7 @@ fn a_sweep_is_read_from_its_folders() {
         for name in &names {
             timing +=
                 &format!("{name},host,data,1,0.125\n{name},host,upload,1,0.125\n{name},host,log,1,0.01\n");
-            // One run by phases, the other by the ledger.
+            // One run is timed by phases, the other by the ledger.
             if repeat == 0 && gpus == 2 {
                 timing += &format!("{name},host,all_reduce,1,{all_reduce_s}\n");
             } else if gpus == 2 {
@@ -98,7 +98,7 @@ fn a_sweep_is_read_from_its_folders() {
     ");
 }
 
-/// No unsupported claims: no break-even if the interval includes both faster and slower.
+/// No unsupported claims: if the interval includes both faster and slower, there is no break-even.
 #[test]
 fn an_interval_that_holds_one_claims_nothing() {
     let one =

@@ -1,4 +1,4 @@
-//! `runner watch`: what a run or a sweep is doing now, in a few lines above its curves.
+//! `runner watch`: the current state of a run or sweep, in a few lines above its curves.
 
 use std::path::{Path, PathBuf};
 
@@ -16,23 +16,24 @@ use super::{
 };
 use crate::{spec::duration, units};
 
-/// Trials at work that are shown one by one.
+/// Maximum running trials listed one by one.
 const MOST_TRIALS: usize = 6;
 
-/// What `watch` shows at one moment.
+/// What `watch` shows at a given moment.
 pub struct Moment {
     /// Lines about the run or the sweep.
     pub lines: Vec<String>,
-    /// A sweep's trials by their states.
+    /// Number of a sweep's trials in each state.
     pub trials: Vec<(String, usize)>,
-    /// Whether nothing is at work there.
+    /// Whether no process is at work there.
     pub is_over: bool,
-    /// The run or the sweep.
+    /// The folder of the run or sweep.
     pub folder: PathBuf,
 }
 
 impl Moment {
-    /// Looks at the newest run or sweep of `path`. `is_live` says whether a process is at work in a folder.
+    /// Reads the newest run or sweep that `path` names. `is_live` tells whether a process is at work in a
+    /// folder.
     ///
     /// # Errors
     /// There is none, or it cannot be read.
@@ -63,7 +64,7 @@ impl Moment {
         Ok(Self { lines, trials, is_over, folder })
     }
 
-    /// The curves of a metric; why there are none, where that is so.
+    /// The curves of a metric, or a message on why there are none.
     pub fn curves(&self, metric: &str, style: Style) -> String {
         let paths = [self.folder.display().to_string()];
         plot(&PlotRequest { paths: &paths, metric, style }).unwrap_or_else(|e| format!("{e}\n"))
@@ -96,7 +97,7 @@ fn progress(run: &Run, is_over: bool) -> String {
             rest(limit("trainer.max_steps"), step as f64),
             most.map(|most| most.as_secs_f64() - elapsed_s),
         ];
-        // The first of these ends it.
+        // Whichever of these comes first ends it.
         let left = left.into_iter().flatten().reduce(f64::min);
         if let Some(left) = left.filter(|left| !is_over && *left > 0.0) {
             parts.push(format!("about {} left", units::seconds(left)));

@@ -8,7 +8,7 @@ use std::{
 
 use crate::host;
 
-/// What keeps Slurm from doing what it is asked to.
+/// Why Slurm did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum SlurmError {
     #[error("`{0}` is not found: this machine has no Slurm")]
@@ -25,8 +25,9 @@ pub enum SlurmError {
     Malformed { path: PathBuf, message: String },
 }
 
-/// Variables that `sbatch` prefers to the script, and the option that they change. Where the script leaves it to the site,
-/// they count; an array that `sbatch` waits for would keep this process waiting, too.
+/// Environment variables that `sbatch` prefers to the script, each with the option that it overrides. One is
+/// removed if the script sets its option; otherwise the site's choice counts. `SBATCH_WAIT` is always
+/// removed: with it, `sbatch` and so this process would wait for the array.
 const OVERRIDING: [(&str, &str); 12] = [
     ("SBATCH_ACCOUNT", "--account="),
     ("SBATCH_ARRAY_INX", "--array="),
@@ -43,7 +44,7 @@ const OVERRIDING: [(&str, &str); 12] = [
 ];
 
 impl SlurmError {
-    /// Whether Slurm may have done what it was asked to, all the same.
+    /// Whether Slurm may have done what it was asked to in spite of the error.
     pub fn is_uncertain(&self) -> bool {
         match self {
             Self::Missing(_) | Self::Run { .. } => false,
@@ -60,7 +61,7 @@ impl SlurmError {
     }
 }
 
-/// The standard output and standard error of one of Slurm's commands.
+/// Runs one of Slurm's commands; returns its standard output and standard error.
 pub(super) fn run(
     command: &'static str,
     arguments: &[&str],
@@ -81,7 +82,7 @@ pub(super) fn run(
         .spawn()
         .map_err(failed)?;
     if let (Some(mut pipe), Some(text)) = (child.stdin.take(), stdin) {
-        let _ = pipe.write_all(text.as_bytes()); // one that does not read it says why
+        let _ = pipe.write_all(text.as_bytes()); // a command that does not read it prints the reason
     }
     let output = child.wait_with_output().map_err(failed)?;
     let [stdout, stderr] =

@@ -1,5 +1,5 @@
-//! A cluster's Slurm, by its own commands: job arrays are submitted, looked at, cancelled; a task is requeued. The sweep's own
-//! files say what became of its trials.
+//! Controls a cluster's Slurm through its commands: submits, lists and cancels job arrays, and requeues
+//! tasks. What became of the trials is in the sweep's own files.
 
 mod command;
 mod restarts;
@@ -15,19 +15,19 @@ pub use tasks::{Accounting, Task, Used, accounting, cancel, tasks};
 
 use std::{thread, time::Duration};
 
-/// Where scripts and what tasks print are kept, within a sweep's folder.
+/// Folder within a sweep's folder for scripts and the output of tasks.
 pub const FOLDER: &str = "slurm";
 
-/// Pauses before a command is tried again: a busy controller refuses it for a while.
+/// Pauses before retrying a command: a busy controller refuses commands for a while.
 const PAUSES: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(3), Duration::from_secs(9)];
 
-/// Submits a script; returns the job's number, the cluster where there are several, and the remarks of `sbatch`.
+/// Submits a script; returns the job's number, the cluster if there are several, and the remarks of `sbatch`.
 ///
 /// # Errors
-/// There is no `sbatch`, or it refuses.
+/// `sbatch` does not exist, or refuses.
 pub fn submit(script: &str) -> Result<(String, Option<String>, String), SlurmError> {
     let (stdout, remarks) = command::run("sbatch", &["--parsable"], Some(script))?;
-    // A site's wrapper may print lines of its own before it.
+    // A site's wrapper may print lines of its own first.
     let line = stdout.trim().lines().last().unwrap_or_default().trim();
     let line = line.strip_prefix("Submitted batch job ").unwrap_or(line);
     let (job, cluster) = match line.split_once(';') {
@@ -43,7 +43,7 @@ pub fn submit(script: &str) -> Result<(String, Option<String>, String), SlurmErr
 /// Requeues a task, which Slurm then ends.
 ///
 /// # Errors
-/// There is no `scontrol`, or it refuses again and again.
+/// `scontrol` does not exist, or refuses repeatedly.
 pub fn requeue(task: &str) -> Result<(), SlurmError> {
     let mut pauses = PAUSES.into_iter();
     loop {

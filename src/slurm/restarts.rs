@@ -1,21 +1,22 @@
-//! Restarts of a task that brought no trial further.
+//! Counts restarts of a task in which no trial made progress.
 
 use std::{fs, path::Path};
 
 use super::{FOLDER, SlurmError};
 
-/// After this number of restarts without progress a task ends.
+/// A task ends after this number of restarts without progress.
 pub const MOST_RESTARTS: u32 = 3;
 
-/// Counts a restart of a task in the sweep's folder; returns how many there were since the last one with progress, this one
-/// included.
+/// Counts a restart of a task in the sweep's folder; returns the number of restarts since the last one with
+/// progress, including this one.
 ///
 /// # Errors
+/// The count cannot be written: without it a task could restart forever.
 /// The count cannot be written: without it a task could restart for ever.
 pub fn restarts_without_progress(sweep: &Path, task: &str, has_progress: bool) -> Result<u32, SlurmError> {
     let path = sweep.join(FOLDER).join(format!("{task}.restarts"));
     if has_progress {
-        let _ = fs::remove_file(&path); // there is none where all went well
+        let _ = fs::remove_file(&path); // usually there is no file
         return Ok(0);
     }
     let before: u32 = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);

@@ -4,35 +4,35 @@ use std::{fmt::Write, path::Path, time::Duration};
 
 use crate::spec::{ArraySize, Slurm};
 
-/// Tasks of an array for which the spec names no number, at most.
+/// Maximum number of tasks of an array if the spec does not set one.
 const MOST_TASKS: u32 = 256;
 
-/// How long before the time limit a task begins to end.
+/// How long before the time limit a task is asked to end.
 const NOTICE: Duration = Duration::from_secs(120);
 
-/// What a script is made of.
+/// The inputs of a script.
 pub struct Script<'a> {
-    /// The job's name, by which it is known again: see [`job_name`].
+    /// The job's name, which identifies it later: see [`job_name`].
     pub name: &'a str,
-    /// Where the files are of what tasks print.
+    /// The folder for files with the output of tasks.
     pub folder: &'a Path,
     pub array: ArraySize,
     pub options: &'a Slurm,
-    /// Whether a task is requeued at its time limit: a trial then resumes from its checkpoint.
+    /// Whether a task is requeued at its time limit; its trial then resumes from its checkpoint.
     pub requeue: bool,
-    /// What a task runs, quoted for a shell.
+    /// The command of a task, quoted for a shell.
     pub command: &'a str,
 }
 
-/// The array for this number of trials: the declared one, of which no task is without a trial.
+/// The array for this number of trials: the declared size, without tasks that would have no trial.
 pub fn array_of(trials: usize, declared: Option<ArraySize>) -> ArraySize {
     let declared = declared.unwrap_or(ArraySize { tasks: MOST_TASKS, throttle: None });
     let trials = u32::try_from(trials).unwrap_or(u32::MAX);
     ArraySize { tasks: declared.tasks.min(trials).max(1), ..declared }
 }
 
-/// A job's name: that of the spec, and of the sweep's folder, which has the time. So no job of another sweep bears it, be it
-/// one of another cluster with the same number.
+/// A job's name, made of the spec's name and the sweep's folder name, which contains the time. So no job of
+/// another sweep has it, even if another cluster gives a job the same number.
 pub fn job_name(spec: &str, sweep: &Path) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let folder = sweep.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
@@ -41,7 +41,8 @@ pub fn job_name(spec: &str, sweep: &Path) -> String {
 }
 
 impl Script<'_> {
-    /// Its text. Lines of the site's own options come last: of two that say the same, `sbatch` takes the later.
+    /// The script's text. The site's own options come last, since `sbatch` uses the later one of two equal
+    /// options.
     pub fn text(&self) -> String {
         let Slurm { partition, account, gpus, time, setup, extra, .. } = self.options;
         let mut text = "#!/bin/bash\n".to_owned();
@@ -63,7 +64,7 @@ impl Script<'_> {
         let texts = [("partition", partition), ("account", account), ("gpus", gpus)];
         let texts = texts.map(|(name, value)| (name, value.clone()));
         if gpus.is_some() {
-            // Their number is the whole job's: the trial finds all of them on its own node.
+            // The number of GPUs is that of the whole job: one node lets the trial use all of them.
             option("--nodes=1");
         }
         for (name, value) in texts.into_iter().chain([("time", time.map(limit))]) {
@@ -83,7 +84,7 @@ impl Script<'_> {
     }
 }
 
-/// As `#SBATCH` lines take a value that a plain word is not.
+/// Quotes a value for an `#SBATCH` line unless it is a plain word.
 fn quoted(value: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+-./:=@_,[]".contains(c);
     match value.chars().all(is_plain) {
@@ -92,7 +93,7 @@ fn quoted(value: &str) -> String {
     }
 }
 
-/// Hours, minutes, seconds; Slurm counts whole seconds.
+/// Hours, minutes and seconds; Slurm works in whole seconds.
 fn limit(time: Duration) -> String {
     let s = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60)

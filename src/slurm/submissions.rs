@@ -1,4 +1,4 @@
-//! `slurm.toml`: the jobs of a sweep, a table each, in the order in which they were submitted.
+//! `slurm.toml`: the jobs of a sweep, one table each, in order of submission.
 
 use std::{
     fs::{self, File},
@@ -18,9 +18,9 @@ const FILE: &str = "slurm.toml";
 pub struct Submission {
     /// Its number.
     pub job: String,
-    /// Its name: a job of that number with another name is another cluster's.
+    /// Its name: a job with the same number but another name belongs to another cluster.
     pub name: String,
-    /// The cluster, where Slurm named one.
+    /// The cluster, if Slurm named one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     pub tasks: u32,
@@ -35,10 +35,11 @@ struct Content {
 }
 
 impl Submission {
-    /// Adds it to those of a sweep.
+    /// Adds this job to those of a sweep.
     pub fn append(&self, sweep: &Path) -> Result<(), SlurmError> {
         let path = sweep.join(FILE);
-        // Of two that submit at once, the second waits for the first; a file system without locks has none wait.
+        // If two processes submit at once, the second waits for the first; not on a file system without
+        // locks.
         let folder = File::open(sweep.join(FOLDER));
         let _lock = folder.and_then(|folder| folder.lock().map(|()| folder));
         let mut job = read_submissions(sweep)?;
@@ -50,7 +51,7 @@ impl Submission {
     }
 }
 
-/// The jobs of a sweep; none where none was submitted.
+/// The jobs of a sweep; none if nothing was submitted.
 pub fn read_submissions(sweep: &Path) -> Result<Vec<Submission>, SlurmError> {
     let path = sweep.join(FILE);
     let malformed = |message: String| SlurmError::Malformed { path: path.clone(), message };

@@ -1,16 +1,17 @@
-//! The tasks of job arrays: their states by `squeue`, what they used by `sacct`, their end by `scancel`.
+//! The tasks of job arrays: their states from `squeue`, what they used from `sacct`, and ending them with
+//! `scancel`.
 
 use std::collections::BTreeMap;
 
 use super::{SlurmError, Submission, command::run};
 
-/// A task, in Slurm's words.
+/// A task, in the notation of Slurm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// `1234_7`
     pub id: String,
     pub state: String,
-    /// Why it is in that state; empty where Slurm gives none.
+    /// Why it is in that state; empty if Slurm gives no reason.
     pub reason: String,
     pub node: String,
     /// How long it has run.
@@ -25,24 +26,24 @@ impl Task {
     }
 }
 
-/// What a task used, or several together.
+/// Resources used by a task, or by several together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// The last state of a task.
     pub state: String,
-    /// Seconds that it ran, restarts included.
+    /// Run time in seconds, including restarts.
     pub elapsed_s: u64,
-    /// Seconds of the processors that it had.
+    /// CPU time in seconds.
     pub cpu_s: u64,
-    /// The most memory that a process of it had, in bytes.
+    /// Peak memory of any of its processes, in bytes.
     pub peak_rss: Option<u64>,
 }
 
-/// What tasks used, by their ids, where the site accounts for it.
+/// What tasks used, by task id, if the site has accounting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accounting(pub BTreeMap<String, Used>);
 
-/// The jobs of each cluster.
+/// The jobs, grouped by cluster.
 fn by_cluster(jobs: &[Submission]) -> Vec<(Option<&str>, Vec<&Submission>)> {
     let mut clusters: BTreeMap<Option<&str>, Vec<&Submission>> = BTreeMap::new();
     for job in jobs {
@@ -59,11 +60,11 @@ fn with_cluster<'a>(cluster: Option<&'a str>, arguments: &[&'a str]) -> Vec<&'a 
     cluster.into_iter().flat_map(|name| ["-M", name]).chain(arguments.iter().copied()).collect()
 }
 
-/// The tasks that Slurm still knows: those that wait, those that run, and for some minutes those that ended. The second: jobs
-/// that have the number of one of these, and are others.
+/// The tasks that Slurm still knows: waiting, running, or ended in the last few minutes. The second value
+/// lists other jobs that have the same number as one of these.
 ///
 /// # Errors
-/// Slurm is not there, or does not answer.
+/// Slurm does not exist, or does not answer.
 pub fn tasks(jobs: &[Submission]) -> Result<(Vec<Task>, Vec<String>), SlurmError> {
     let (mut tasks, mut others) = (Vec::new(), Vec::new());
     for (cluster, own) in by_cluster(jobs) {
@@ -79,7 +80,7 @@ pub fn tasks(jobs: &[Submission]) -> Result<(Vec<Task>, Vec<String>), SlurmError
                     foreign.into_iter().filter_map(|task| Some(task.id.split('_').next()?.to_owned())),
                 );
             }
-            // It has forgotten all of them.
+            // Slurm no longer knows any of the jobs.
             Err(SlurmError::Refused { message, .. }) if message.contains("Invalid job id") => {}
             Err(e) => return Err(e),
         }
@@ -89,7 +90,7 @@ pub fn tasks(jobs: &[Submission]) -> Result<(Vec<Task>, Vec<String>), SlurmError
     Ok((tasks, others))
 }
 
-/// A line of `squeue`; `None` for others, such as a cluster's name.
+/// Parses a line of `squeue`; `None` for other lines, such as a cluster's name.
 fn task(line: &str) -> Option<Task> {
     let cells: Vec<&str> = line.splitn(6, '|').collect();
     let &[id, state, reason, node, time, name] = &cells[..] else { return None };
@@ -98,14 +99,14 @@ fn task(line: &str) -> Option<Task> {
     Some(Task { id, state, reason, node, time, name })
 }
 
-/// What tasks used; `None` where the site does not account for it.
+/// What tasks used; `None` if the site has no accounting.
 pub fn accounting(jobs: &[Submission]) -> Option<Accounting> {
     let mut accounting = Accounting::default();
     for (cluster, own) in by_cluster(jobs) {
         let ids = ids(&own);
         let columns = "JobID,State,ElapsedRaw,CPUTimeRAW,MaxRSS,JobName";
         let arguments = ["-n", "-P", "-D", "--units=K", "-o", columns, "-j", &ids];
-        // It may be missing, or say in words that accounting is off, and yet end well.
+        // `sacct` may be missing, or print that accounting is off and still exit with 0.
         let (answer, _) = run("sacct", &with_cluster(cluster, &arguments), None).ok()?;
         answer.lines().for_each(|line| accounting.add(line, &own));
     }
@@ -113,7 +114,7 @@ pub fn accounting(jobs: &[Submission]) -> Option<Accounting> {
 }
 
 impl Accounting {
-    /// A task, or below it a step of one, which knows its memory.
+    /// Adds a line about a task or one of its steps; only steps report memory.
     fn add(&mut self, line: &str, jobs: &[&Submission]) {
         let cells: Vec<&str> = line.splitn(6, '|').collect();
         let &[id, state, elapsed, cpu, memory, name] = &cells[..] else { return };
@@ -136,12 +137,12 @@ impl Accounting {
         }
     }
 
-    /// The tasks of a job; those that have not begun together under one id.
+    /// The tasks of a job; those that have not begun share one id.
     pub fn of_job<'a>(&'a self, job: &'a Submission) -> impl Iterator<Item = (&'a String, &'a Used)> {
         self.0.iter().filter(|(id, _)| id.split('_').next() == Some(&job.job))
     }
 
-    /// What the tasks of a job used together; the peak is that of one.
+    /// What the tasks of a job used together; the peak memory is that of a single process.
     pub fn total(&self, job: &Submission) -> Used {
         let add = |sum: Used, (_, used): (&String, &Used)| Used {
             state: String::new(),
@@ -153,10 +154,10 @@ impl Accounting {
     }
 }
 
-/// Cancels jobs: their tasks get SIGTERM. Those that have ended are none to Slurm.
+/// Cancels jobs: their tasks get SIGTERM. Slurm ignores jobs that have ended.
 ///
 /// # Errors
-/// Slurm is not there, or refuses.
+/// Slurm does not exist, or refuses.
 pub fn cancel(jobs: &[Submission]) -> Result<(), SlurmError> {
     for (cluster, own) in by_cluster(jobs) {
         let ids: Vec<&str> = own.iter().map(|job| job.job.as_str()).collect();

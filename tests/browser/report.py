@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Opens pages of `runner report` in headless Chromium: tests/browser/report.py RUNNER [FOLDER FOR PICTURES]
 
-Each page is opened wide and narrow, light and dark. Nothing may be written to the console, nothing may be asked of the network,
-nothing may be wider than the window, and every chart must be drawn. Then keys, buttons, zoom and sorting are tried. A page of
-`runner serve` must renew itself as a run goes on, and keep what the reader chose.
-Needs Chromium and Python's standard library.
+Each page is opened wide and narrow, light and dark. Nothing may be written to the console, no request may go
+to the network, nothing may be wider than the window, and every chart must be drawn. Then the keyboard,
+buttons, zoom and sorting are tried. A page of `runner serve` must update itself as a run progresses, and keep
+what the reader chose. Needs Chromium and Python's standard library.
 """
 
 import base64
@@ -21,13 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 WIDTHS = {1280: 900, 400: 800}
 
-# Opens what is folded, whose charts are drawn with the next frames.
+# Opens everything that is folded; those charts are drawn in the next frames.
 SHOW_ALL = """(async () => {
   document.querySelectorAll("details").forEach((one) => { one.open = true; });
   for (let frame = 0; frame < 4; frame++) await new Promise((done) => requestAnimationFrame(done));
 })()"""
 
-# What is wrong with a page, as sentences.
+# Returns what is wrong with a page, as sentences.
 PROBLEMS = """(() => {
   const problems = [];
   const say = (element, words) => problems.push(`${words}: ${element.outerHTML.slice(0, 120)}`);
@@ -105,7 +105,7 @@ class Browser:
     def __init__(self, profile):
         self.down_read, self.down = os.pipe()
         self.up, up_write = os.pipe()
-        # The protocol's pipes are 3 and 4.
+        # Chromium's debugging pipes are file descriptors 3 and 4.
         command = "exec chromium --headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run "
         command += f"--user-data-dir={profile} --remote-debugging-pipe 3<&{self.down_read} 4>&{up_write}"
         self.process = subprocess.Popen(
@@ -166,7 +166,7 @@ class Browser:
             self.events.append(message)
 
     def complaints(self):
-        """What the page said, and what it asked for."""
+        """The page's console messages and network requests."""
         found = []
         for event in self.events:
             method, parameters = event.get("method"), event.get("params", {})
@@ -203,7 +203,8 @@ class Browser:
 
 
 def make_pages(runner, folder):
-    """Pages of a run, of sweeps, of devices, of the lab, and of a run whose names are scripts."""
+    """Makes the pages: of a run, of sweeps, of several devices, of the lab, and of a run whose names contain
+    scripts."""
 
     def run(*words):
         done = subprocess.run([runner, *words], cwd=folder, capture_output=True, text=True)
@@ -215,7 +216,7 @@ def make_pages(runner, folder):
     sweep = ["optimizer.adamw.lr=0.003,0.03,0.3", "model.layers.0.linear.out_features=8,32", "sweep.repeats=3"]
     run(examples / "diabetes.toml", *sweep, "trainer.max_epochs=8", "-q")
     run(examples / "halving.toml", "-q")
-    # A single validation each, and grey lines.
+    # One validation per run, and grey lines.
     run(examples / "diabetes.toml", "name=single", "optimizer.adamw.lr=0.001,0.01,0.1", "data.batch_size=8,16,32", "trainer.max_epochs=1", "-q")
     run(examples / "num_gpus_sweep.toml", "devices.num_gpus=0,1,2", "--virtual-gpus", "2", "-q")
     run(examples / "matmul.toml", "matmul.count=3", "-q")
@@ -239,7 +240,7 @@ def make_pages(runner, folder):
 
 
 def use(browser):
-    """Keys, buttons, zoom, sorting: what does not work, as sentences."""
+    """Tries keyboard, buttons, zoom and sorting; returns what does not work, as sentences."""
     problems = []
 
     def expect(words, script):
@@ -278,7 +279,7 @@ def use(browser):
     expect("a table is sorted", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] <= value)")
     browser.evaluate(f"{head}.click()")
     expect("and back", f"{cells}.every((value, i, all) => i === 0 || all[i - 1] >= value)")
-    # By what is written as 479 µs and 1.2 ms, and rounded.
+    # Sorted by the exact values of cells such as 479 µs and 1.2 ms.
     column = "[...document.querySelectorAll('#runs thead th')].findIndex((head) => head.textContent === 'train time')"
     places = f"[...document.querySelectorAll('#runs tbody tr')].map((row) => Number(row.cells[{column}].dataset.place))"
     browser.evaluate(f"document.querySelectorAll('#runs thead th')[{column}].querySelector('button').click()")
@@ -287,7 +288,7 @@ def use(browser):
 
 
 def serve(browser, runner, folder):
-    """A run that goes on while its page is open: what does not work, as sentences."""
+    """Keeps a page open while its run progresses; returns what does not work, as sentences."""
     problems = []
 
     def wait(words, script):
@@ -330,7 +331,7 @@ def serve(browser, runner, folder):
         wait("one plot for each chart", "document.querySelectorAll('.u-wrap').length === "
                                         "document.querySelectorAll('.chart').length")
         problems += browser.evaluate(PROBLEMS)
-        # It asks for itself alone.
+        # The page polls by itself.
         origin = browser.evaluate("location.origin")
         problems += [words for words in browser.complaints() if words != f"request: {origin}/"]
         browser.events.clear()

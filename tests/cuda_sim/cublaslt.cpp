@@ -1,11 +1,13 @@
-// A stand-in for libcublasLt.so.12: matrix products by plain loops, in the order of the stand-in driver's streams.
+// Simulated libcublasLt.so.12: matrix products as plain loops, executed in the order of the simulated
+// driver's streams.
 //
-// Honours transposes, leading dimensions, row and column order, f32 and bfloat16 matrices, what the compute type rounds
-// the operands to, alpha and beta, and the epilogues DEFAULT, RELU, BIAS, RELU_BIAS, GELU, GELU_BIAS, BGRADA, BGRADB.
-// All else is NOT_SUPPORTED, as it may be on a device. Sums are in f32, in the order of k. RELU makes 0 of what is no number,
-// as the real library does (forums.developer.nvidia.com/t/329783).
+// Supports transposes, leading dimensions, row and column order, f32 and bfloat16 matrices, the compute
+// types' rounding of operands, alpha and beta, and the epilogues DEFAULT, RELU, BIAS, RELU_BIAS, GELU,
+// GELU_BIAS, BGRADA, BGRADB. Everything else is NOT_SUPPORTED, as it may be on a device. Sums are in f32, in
+// the order of k. RELU turns NaN into 0, as the real library does (forums.developer.nvidia.com/t/329783).
 //
-// RUNNER_SIM_FAIL="plan:1" has the first search for an algorithm find none, "matmul:2" the second product fail.
+// RUNNER_SIM_FAIL="plan:1" makes the first search for an algorithm find none; "matmul:2" makes the second
+// product fail.
 
 #include "driver.h"
 
@@ -26,7 +28,7 @@ struct Layout {
     int type;
     uint64_t rows, columns;
     int64_t lead;
-    int order = 0;   // 0: by columns, 1: by rows
+    int order = 0; // 0: column-major, 1: row-major
     int batches = 1;
 
     size_t at(uint64_t row, uint64_t column) const { return order == 0 ? column * lead + row : row * lead + column; }
@@ -212,7 +214,8 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int attr
     return attribute == 1 ? take(preference->workspace, from, bytes) : SUCCESS;
 }
 
-// One algorithm, or up to three with different numbers where more are asked for, so that a choice can be made.
+// Returns one algorithm, or up to three with different numbers if more are requested, so that there is a
+// choice.
 EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, const Description* d, const Layout* a, const Layout* b, const Layout* c,
                                           const Layout* out, const Preference*, int asked, HeuristicResult* results,
                                           int* count) {

@@ -1,15 +1,16 @@
 // Runs a grid of CUDA threads on the processor: one fiber per thread, one block at a time.
 //
-// A block's scheduler runs every fiber that is ready, in one of three orders (forward, reverse, shuffled), until it
-// waits: then it releases a barrier when all threads wait at it, and a warp operation when all live lanes of its mask
-// have come. Threads that leave while others wait at a barrier, and waits that can never end, are errors and reported.
-// A race between two meetings thus shows as different numbers in different orders.
+// A block's scheduler runs every ready fiber until it waits, in one of three orders (forward, reverse,
+// shuffled). It releases a barrier when all threads wait at it, and a warp operation when all live lanes of
+// its mask have arrived. A thread that exits while others wait at a barrier, and a wait that can never end,
+// are reported as errors. So a race between two barriers shows up as different numbers in different orders.
 //
-// Blocks of a plain launch run one after another on the caller's thread (in the same three orders); those of a
-// cooperative launch each on a thread of the system, since they wait for each other. Threads of CUDA that wait for another
-// device's give way (`pause`), so that the threads of the system that play the devices wait for each other, too.
+// Blocks of a plain launch run one after another on the caller's thread, in the same three orders. Blocks of
+// a cooperative launch each get an OS thread, since they wait for each other. CUDA threads that wait for
+// another device yield (`pause`), so that the OS threads that play the devices can wait for each other too.
 //
-// Fibers switch by a few lines of x86-64 assembly; with AddressSanitizer, or on other processors, by ucontext.
+// Fibers are switched by a few lines of x86-64 assembly; with AddressSanitizer, or on other processors, by
+// ucontext.
 
 #include "cusim.h"
 #include "launch.h"
@@ -49,7 +50,7 @@ const size_t STACK_BYTES = 64 << 10;
 #endif
 
 std::atomic<int> order_of_all{0};
-thread_local int order = -1;   // of launches of this thread; -1: of all
+thread_local int order = -1; // for launches of this thread; -1: use the order of all threads
 
 struct Fiber {
 #if defined(BY_UCONTEXT)
@@ -66,7 +67,7 @@ struct Fiber {
     uint64_t value, result;
 };
 
-// What the fibers of one thread of the system share with their scheduler.
+// State that the fibers of one OS thread share with their scheduler.
 struct Stage {
     std::vector<Fiber> fibers;
     Fiber* current = nullptr;
@@ -145,7 +146,8 @@ void prepare(Fiber& f, char* stack) {
 
 #else
 
-// Saves what a call must preserve on the stack it leaves, and takes the same from the one it enters.
+// Saves the callee-saved registers on the stack that is left, and restores them from the stack that is
+// entered.
 extern "C" void cusim_switch(void** from, void* to);
 asm(R"(
     .text
@@ -213,7 +215,7 @@ unsigned count_of(Wait wait) {
     return std::count_if(stage.fibers.begin(), stage.fibers.end(), [=](const Fiber& f) { return f.wait == wait; });
 }
 
-// Releases the warp operation that the fibers of one warp wait at, if all of its live lanes have come.
+// Releases the warp operation at which the fibers of one warp wait, if all of its live lanes have arrived.
 bool release_warp(size_t first) {
     size_t lanes = std::min<size_t>(32, stage.fibers.size() - first);
     Fiber* warp = &stage.fibers[first];
@@ -235,7 +237,7 @@ bool release_warp(size_t first) {
     return false;
 }
 
-// Runs one block to its end; what went wrong, or nothing.
+// Runs one block to its end. Returns an error message, or an empty string.
 std::string run_block(Index block, Index block_dim, Index grid_dim, unsigned shared_bytes) {
     unsigned threads = block_dim.x * block_dim.y * block_dim.z;
     stage.room_for(threads);
@@ -337,8 +339,8 @@ std::string run_grid(const std::function<void()>& body, const Grid& grid) {
 
 }   // namespace cusim
 
-// 0: forward, 1: reverse, 2: shuffled, anew for every launch. For launches of this thread of the system.
+// The order for launches of this OS thread. 0: forward, 1: reverse, 2: shuffled anew for every launch.
 extern "C" __attribute__((visibility("default"))) void cusim_order(int order) { cusim::order = order; }
 
-// For those of all threads that have chosen none.
+// The order for all threads that have not chosen one.
 extern "C" __attribute__((visibility("default"))) void cusim_order_of_all(int order) { cusim::order_of_all = order; }

@@ -1,7 +1,9 @@
-// The CUDA device language as C++, for tests: included before kernels/*.cu, which then compile for the processor.
+// The CUDA device language in C++, for tests: included before kernels/*.cu, which then compile for the
+// processor.
 //
-// A CUDA thread is a fiber; a barrier or a warp operation gives way to the block's scheduler (cusim.cpp). `__shared__` is
-// thread_local: a block runs on one thread of the system. Only what the kernels use is here.
+// A CUDA thread is a fiber; a barrier or a warp operation yields to the block's scheduler (cusim.cpp).
+// `__shared__` is thread_local, because a block runs on one OS thread. Only the features that the kernels use
+// are here.
 #pragma once
 #define CUSIM 1
 
@@ -18,10 +20,10 @@ struct Index {
     unsigned x, y, z;
 };
 
-// What a fiber asks of its scheduler when it gives way.
+// Why a fiber yields to its scheduler.
 enum class Wait { none, barrier, warp, pause, done };
 
-// The place of the running fiber; set by the scheduler.
+// The indexes of the running fiber, set by the scheduler.
 struct Place {
     Index thread, block, block_dim, grid_dim;
     unsigned number;   // within the block
@@ -30,7 +32,8 @@ CUSIM_SHARED extern thread_local Place here;
 
 CUSIM_SHARED void barrier();
 CUSIM_SHARED void pause();
-// Deposits `value`; once all live lanes of `mask` have done so, the deposit of lane `source`.
+// Stores `value`, waits until all live lanes of `mask` have done the same, and returns the value of lane
+// `source`.
 CUSIM_SHARED uint64_t exchange(unsigned mask, uint64_t value, int source);
 
 template <class T>
@@ -56,7 +59,7 @@ T shuffled(unsigned mask, T value, int source) {
 #define __shared__ thread_local
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-// Dynamic shared memory of the block that runs on this thread.
+// Dynamic shared memory of the block on this OS thread.
 CUSIM_SHARED extern thread_local unsigned char dyn_smem[];
 
 struct alignas(8) float2 {

@@ -1,29 +1,36 @@
-// A stand-in for libcuda.so.1: the driver calls of the CUDA backend, on memory of the host, kernels run by cusim.cpp.
+// Simulated libcuda.so.1: the driver calls that the CUDA backend uses, on host memory, with kernels run by
+// cusim.cpp.
 //
-// Work is done at once, in the order in which it is put into streams, which is an order that the real driver may choose,
-// too. What the host may not yet see, it does not see: an asynchronous copy into pinned memory first fills its target with
-// 0xFF and delivers only when the host waits for the stream or for an event after it. Device memory is NaN when allocated.
-// Launches and copies with addresses that no allocation of a reachable device holds are CUDA_ERROR_ILLEGAL_ADDRESS.
+// Work is done at once, in the order in which it is enqueued; the real driver may choose that order too. What
+// the host must not see yet stays hidden: an asynchronous copy into pinned memory first fills its target with
+// 0xFF, and delivers the data only when the host waits for the stream or for a later event. Device memory is
+// NaN when allocated. Launches and copies with an address outside the allocations of reachable devices fail
+// with CUDA_ERROR_ILLEGAL_ADDRESS.
 //
-// A stream may also stand still (`stall` in driver.h): what is put into it is then not done, its events do not happen, and a
-// call that would wait for it ends the process, since it would never return.
+// A stream may also hang (`stall` in driver.h). Work enqueued in it is then not done, its events do not
+// complete, and a call that would wait for it ends the process, since it would never return.
 //
-// To ask an event or a stream is a wait where the answer is the first by which the host knows that a stream has done all
-// that it was given: it is logged as one. To ask for what lies further back only keeps the queue short.
+// A query of an event or stream counts as a wait, and is logged as one, if its answer is the first from which
+// the host knows that a stream has finished all of its work. Queries about older work only keep the queue
+// short.
 //
 // Environment:
 //   RUNNER_SIM_DEVICES   number of devices (1)
 //   RUNNER_SIM_MEMORY    bytes per device (1 GiB)
-//   RUNNER_SIM_FAIL      calls that fail, by kind and number: "alloc:3,launch:5"; kinds: alloc, pinned, launch, replay
-//                        (of a graph), copy, synchronize, module, graph, peer, matmul, plan, nccl, compile; and stall, by which
-//                        every rank's sum of that number over devices does not end; hang, by which the kernel of that
-//                        number never ends, and stuck, by which the call that launches it never returns
-//   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call, details
+//   RUNNER_SIM_FAIL      calls that fail, by kind and number: "alloc:3,launch:5". Kinds: alloc, pinned,
+// launch,
+//                        replay (of a graph), copy, synchronize, module, graph, peer, matmul, plan, nccl,
+//                        compile. Also `stall`: every rank's all-reduce of that number hangs; `hang`: the
+// kernel
+//                        of that number never ends; `stuck`: the call that launches it never returns
+//   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call,
+// details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
-//   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"
-//   RUNNER_SIM_PEER      0: no device can reach another's memory; 0-2: those two cannot
-//   RUNNER_SIM_LATE      an event has not happened when it is first asked, so many times
-//   RUNNER_SIM_MIG       1: the first device is a part of one that was cut (its UUID begins with `MIG-`)
+//   RUNNER_SIM_SLOW      additional microseconds for work whose log line begins with a text:
+//                        "h2d 4000:5000,all_reduce:900"
+//   RUNNER_SIM_PEER      0: no device can access another's memory; 0-2: these two cannot
+//   RUNNER_SIM_LATE      how many queries of an event return "not ready" before it completes
+//   RUNNER_SIM_MIG       1: the first device is a MIG instance (its UUID begins with `MIG-`)
 
 #include "state.h"
 

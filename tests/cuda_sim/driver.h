@@ -1,4 +1,4 @@
-// The stand-in driver's inside, for the stand-in libraries that work on its streams (cublaslt.cpp, nccl.cpp).
+// The simulated driver's internals, for the libraries that work on its streams (cublaslt.cpp, nccl.cpp).
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,18 @@ namespace cusim {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-// Does work in the order of a stream, or records it where the stream is captured. `log`: the line for RUNNER_SIM_LOG, or "".
-// Returns a CUresult, which the work may decide, too.
+// Does work in the order of a stream, or records it if the stream is being captured. `log` is the line for
+// RUNNER_SIM_LOG, or "". Returns a CUresult, which the work may set.
 __attribute__((visibility("default"))) int in_stream(void* stream, const char* log, std::function<int()> work);
 
-// Whether a run of bytes lies within memory that a stream's device may use.
+// Whether a range of bytes lies in memory that a stream's device may access.
 __attribute__((visibility("default"))) bool usable(void* stream, const void* at, size_t bytes);
 
-// Whether this call is the one that RUNNER_SIM_FAIL names: "alloc:3,launch:5" has the third allocation fail.
+// Whether this call is the one that RUNNER_SIM_FAIL names: "alloc:3,launch:5" makes the third allocation
+// fail.
 __attribute__((visibility("default"))) bool fails(const char* kind);
 
-// Has a stream stand still from here on, until the cause is released.
+// Makes a stream hang from here on, until the cause is released.
 __attribute__((visibility("default"))) void stall(void* stream, const void* cause);
 __attribute__((visibility("default"))) void release(const void* cause);
 

@@ -1,4 +1,4 @@
-// Launches one planted kernel in a process of its own, for builds with AddressSanitizer: launch KERNEL
+// Launches one planted kernel in a process of its own, for builds with AddressSanitizer. Usage: launch KERNEL
 
 #include "driver.h"
 

@@ -1,4 +1,4 @@
-// How the stand-in driver finds kernels and has them run.
+// How the simulated driver finds and runs kernels.
 #pragma once
 
 #define CUSIM_SHARED __attribute__((visibility("default")))   // with libraries of kernels that are loaded later
@@ -25,13 +25,14 @@ struct Grid {
     bool cooperative;
 };
 
-// Runs `body` as every thread of a grid; what went wrong, or nothing.
+// Runs `body` as every thread of a grid. Returns an error message, or an empty string.
 std::string run_grid(const std::function<void()>& body, const Grid& grid);
 
-// A launch with its arguments, copied; and the device addresses among them.
+// A launch with a copy of its arguments, and the device addresses among them.
 struct Bound {
     std::function<void()> body;
-    std::vector<std::pair<const void*, int>> addresses;   // the second: with how many addresses what is there begins
+    // Each with the number of addresses at the start of the memory that it points to.
+    std::vector<std::pair<const void*, int>> addresses;
 };
 
 struct Kernel {
@@ -54,7 +55,7 @@ struct Address<T*> {
     }
 };
 
-// Takes a kernel's parameter list from its type.
+// Derives a kernel's parameter list from its type.
 template <auto Function>
 struct Binder;
 template <class... Parameters, void (*Function)(Parameters...)>

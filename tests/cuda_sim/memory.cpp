@@ -1,4 +1,4 @@
-// The stand-in driver's memory: taken, freed, copied.
+// The simulated driver's memory: allocations, frees and copies.
 
 #include "state.h"
 
@@ -9,7 +9,8 @@ using namespace cusim;
 
 namespace {
 
-// Device memory to the host: at once into pageable memory, which is a wait; into pinned memory when the host waits.
+// Copies device memory to the host. Into pageable memory it copies at once, which is a wait; into pinned
+// memory it delivers when the host waits.
 int device_to_host(void* to, const void* from, size_t bytes, void* stream) {
     if (fails("copy")) return ILLEGAL_ADDRESS;
     bool later = pinned(to, bytes);
@@ -62,7 +63,7 @@ EXPORT int cuMemAlloc_v2(Address64* address, size_t bytes) {
     allocations()[(uintptr_t)memory] = {bytes, current->ordinal};
     return *address = (Address64)memory, SUCCESS;
 }
-// The driver waits for all that may use it.
+// Frees only after waiting for all work that may use the memory, as the driver does.
 EXPORT int cuMemFree_v2(Address64 address) {
     if (captures_of_thread > 0) return CAPTURE_UNSUPPORTED;
     if (current)
@@ -118,7 +119,7 @@ EXPORT int cuMemcpyDtoDAsync_v2(Address64 to, Address64 from, size_t bytes, Hand
 EXPORT int cuMemcpyDtoD_v2(Address64 to, Address64 from, size_t bytes) {
     return device_to_device((void*)to, (void*)from, bytes, nullptr);
 }
-// The driver copies between devices whether they reach each other or not.
+// The driver copies between devices whether or not they can access each other's memory.
 EXPORT int cuMemcpyPeerAsync(Address64 to, Handle to_context, Address64 from, Handle from_context, size_t bytes,
                              Handle stream) {
     if (fails("copy")) return ILLEGAL_ADDRESS;

@@ -1,4 +1,4 @@
-// The stand-in driver's modules and launches.
+// The simulated driver's modules and launches.
 
 #include "state.h"
 
@@ -52,7 +52,8 @@ int launch(void* handle, const Grid& grid, void* stream, void** arguments) {
     return enqueue(stream, text, [=](Stream* s) { return run_kernel(s, name, bound, grid); });
 }
 
-// Loads "BYTES\n" and as many bytes of a library, which registers its kernels; it stays loaded.
+// Loads an image, "BYTES\n" followed by a library of that size, which registers its kernels. The library
+// stays loaded.
 bool load_library(const char* text, std::vector<Kernel>& own) {
     char* bytes;
     size_t size = strtoul(text, &bytes, 10), before = kernels().size();

@@ -1,15 +1,16 @@
-// A stand-in for libnccl.so.2: collectives between the stand-in driver's devices, within one process.
+// Simulated libnccl.so.2: collectives between the simulated driver's devices, within one process.
 //
-// A rank's part of a collective arrives, then waits; the last to arrive does the work, in the order of ranks. So ranks need
-// a thread each, or one thread calls for all of them between ncclGroupStart and ncclGroupEnd; the parts of a captured
-// graph wait when it is launched. A collective that not all ranks join fails after RUNNER_SIM_NCCL_SECONDS (20).
+// Each rank's part of a collective arrives, then waits. The last rank to arrive does the work, in rank order.
+// So each rank needs a thread, or one thread makes the calls of all ranks between ncclGroupStart and
+// ncclGroupEnd. Parts of a captured graph wait when the graph is launched. A collective that some rank never
+// joins fails after RUNNER_SIM_NCCL_SECONDS (20).
 //
-// A communicator that was asked not to block does its part of a collective on a thread of its own: the call says that it is
-// in progress, no other is taken before it is done, and what is put into the stream before then comes before the sum.
-// It must be finalized before it is destroyed; an abort lets the thread go.
+// A non-blocking communicator does its part on a thread of its own. The call returns "in progress", no other
+// call is accepted until that is done, and work that is enqueued in the stream before then comes before the
+// sum. Such a communicator must be finalized before it is destroyed; an abort releases the thread.
 //
-// RUNNER_SIM_FAIL="stall:3" has the third sum of each rank stand still, with its stream, till the rank aborts.
-// RUNNER_SIM_NCCL_VERSION is the version that it tells (22706).
+// RUNNER_SIM_FAIL="stall:3" makes the third sum of each rank hang, with its stream, until the rank aborts.
+// RUNNER_SIM_NCCL_VERSION is the version that the library reports (22706).
 
 #include "driver.h"
 
@@ -42,7 +43,7 @@ struct Id {
     char bytes[128];
 };
 
-// `ncclConfig_t` as 2.14 had it: later versions have further fields behind these.
+// `ncclConfig_t` as of 2.14; later versions append fields.
 struct Config {
     size_t size;
     unsigned magic, version;
@@ -54,7 +55,7 @@ struct Part {
     const void* from;
     void* to;
     size_t count;
-    int type, reduction, root;   // root: of a broadcast, else -1
+    int type, reduction, root; // root of a broadcast, otherwise -1
     void* stream;
 
     size_t bytes() const { return count * (type == FLOAT64 ? 8 : 4); }
@@ -63,7 +64,7 @@ struct Part {
     }
 };
 
-// The ranks that work together.
+// The ranks of a communicator.
 struct Clique {
     std::mutex lock;
     std::condition_variable changed;
@@ -71,7 +72,7 @@ struct Clique {
     int joined = 0, arrived = 0;
     bool aborted = false;
     unsigned long round = 0;
-    int result = SUCCESS;   // of the round before
+    int result = SUCCESS; // of the previous round
     std::vector<Part> parts;
 
     explicit Clique(int size) : size(size), parts(size) {}
@@ -104,7 +105,7 @@ struct Clique {
         return SUCCESS;
     }
 
-    // Returns the round to wait for.
+    // Registers a rank's part. Returns the round to wait for.
     unsigned long arrive(int rank, const Part& part) {
         std::lock_guard<std::mutex> guard(lock);
         parts[rank] = part;
@@ -140,16 +141,16 @@ struct Communicator {
     std::shared_ptr<Clique> clique;
     int rank;
     bool blocking = true, finalized = false;
-    std::atomic<int> state{SUCCESS};   // of what is done on the thread
+    std::atomic<int> state{SUCCESS}; // of the work on the thread
     std::thread thread;
-    std::shared_ptr<long> sums_left = std::make_shared<long>(stalls_at());   // till one stands still; 0: none does
+    std::shared_ptr<long> sums_left = std::make_shared<long>(stalls_at()); // sums until one hangs; 0: none
 
     Communicator(std::shared_ptr<Clique> clique, int rank) : clique(clique), rank(rank) {}
     ~Communicator() {
         if (thread.joinable()) thread.join();
     }
 
-    // On its thread; there is one thing at a time.
+    // Runs work on the communicator's thread, one piece at a time.
     int begin(std::function<int()> work) {
         if (state == IN_PROGRESS) return INVALID_ARGUMENT;
         if (thread.joinable()) thread.join();
@@ -172,7 +173,7 @@ struct Pending {
 };
 
 thread_local int group_depth = 0;
-thread_local bool group_in_progress = false;   // a communicator that does not block is made within it
+thread_local bool group_in_progress = false; // a non-blocking communicator is being created within the group
 thread_local std::vector<Pending> group;
 
 std::mutex cliques_lock;
@@ -181,7 +182,7 @@ std::map<std::string, std::shared_ptr<Clique>>& cliques() {
     return *all;
 }
 
-// All arrive before any waits. What a captured part meets is told when its graph is launched.
+// All parts arrive before any waits. Errors of captured parts are returned when their graph is launched.
 int perform(const std::vector<Pending>& all) {
     int result = SUCCESS;
     std::vector<std::shared_ptr<unsigned long>> rounds;

@@ -1,7 +1,7 @@
-// A stand-in for libnvidia-ml.so.1: as many GPUs as the stand-in driver has, told in the opposite order, since the monitor
-// knows nothing of the order in which CUDA lists them. GPUs 0 and 1 are joined by four NVLinks, all others by the host.
-// RUNNER_SIM_MIG=1 has the first GPU of the stand-in driver cut into two parts, of which that driver lists the first: a part
-// tells its name, its UUID, its memory and its capability, and nothing else.
+// Simulated libnvidia-ml.so.1: the GPUs of the simulated driver in reverse order, since NVML's order is
+// independent of CUDA's. GPUs 0 and 1 are connected by four NVLinks, all others through the host.
+// RUNNER_SIM_MIG=1 splits the simulated driver's first GPU into two MIG instances, of which that driver lists
+// the first. An instance reports its name, UUID, memory and compute capability, and nothing else.
 
 #include <atomic>
 #include <cstdio>
@@ -23,7 +23,7 @@ long count() { return setting("RUNNER_SIM_DEVICES", 1); }
 
 bool is_cut(long ordinal) { return ordinal == 0 && setting("RUNNER_SIM_MIG", 0) != 0; }
 
-// A handle is one more than the number of the stand-in driver; that of a part is 1000 more for the first, 2000 for the second.
+// A handle is the device's number in the simulated driver plus one; for MIG instances 1000 or 2000 is added.
 void* handle_of(long ordinal) { return (void*)(ordinal + 1); }
 long ordinal_of(void* handle) { return (long)handle % 1000 - 1; }
 long part_of(void* handle) { return (long)handle / 1000; }
@@ -110,7 +110,7 @@ EXPORT int nvmlDeviceGetEnforcedPowerLimit(void* handle, unsigned* mw) {
 }
 EXPORT int nvmlDeviceGetTotalEnergyConsumption(void* handle, unsigned long long* mj) {
     if (part_of(handle) > 0) return NOT_SUPPORTED;
-    static std::atomic<unsigned long long> asked{0};   // a joule more each time that anybody asks
+    static std::atomic<unsigned long long> asked{0}; // the energy counter rises by a joule with each query
     return *mj = 1234500 + 1000 * asked++, SUCCESS;
 }
 EXPORT int nvmlDeviceGetClockInfo(void* handle, int which, unsigned* mhz) {
@@ -142,7 +142,7 @@ EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(void* handle, unsigned long
     if (part_of(handle) > 0) return NOT_SUPPORTED;
     return *bits = (unsigned long long)setting("RUNNER_SIM_THROTTLE", 1), SUCCESS;
 }
-// Two processes on every whole GPU; the second of them tells no memory.
+// Two processes on every whole GPU; the second does not report its memory.
 struct Process {
     unsigned pid;
     unsigned long long memory;
@@ -167,7 +167,7 @@ EXPORT int nvmlDeviceGetMigMode(void* handle, unsigned* now, unsigned* later) {
 EXPORT int nvmlDeviceGetMaxMigDeviceCount(void* handle, unsigned* most) {
     return *most = is_cut(ordinal_of(handle)) ? 7 : 0, SUCCESS;
 }
-// Places that hold no part are among those that are counted.
+// The count of instances includes empty slots.
 EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(void* handle, unsigned index, void** part) {
     if (!is_cut(ordinal_of(handle)) || index >= 2) return NOT_FOUND;
     return *part = (void*)((long)handle + 1000 * (index + 1)), SUCCESS;

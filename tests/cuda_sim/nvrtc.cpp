@@ -1,9 +1,10 @@
-// A stand-in for libnvrtc.so.12: takes any source that includes nothing, and makes an image that the stand-in driver loads.
-// The kernels of kernels/*.cu are compiled into the driver; a source with kernels of its own is compiled by g++, and its
-// image is the library. What the real compiler says of the kernels is another test's question.
+// Simulated libnvrtc.so.12: accepts any source without includes, and makes an image that the simulated driver
+// can load. The kernels of kernels/*.cu are already part of that driver; a source with its own kernels is
+// compiled by g++, and the image contains the library. Another test checks the kernels with the real
+// compiler.
 //
-// RUNNER_SIM_FAIL="miscompile:1" has the first such library add biases twice.
-// A source with `#error` or `#include` does not compile. RUNNER_SIM_FAIL="compile:1" has the first compilation fail.
+// RUNNER_SIM_FAIL="miscompile:1" makes the first such library add biases twice. A source with `#error` or
+// `#include` does not compile. RUNNER_SIM_FAIL="compile:1" makes the first compilation fail.
 
 #include "driver.h"
 
@@ -29,7 +30,7 @@ int copy(const std::string& text, char* to) {
     return SUCCESS;
 }
 
-// The folder of the stand-in libraries, where cusim.h is, too.
+// The folder of the simulated libraries, which also has cusim.h.
 std::string own_folder() {
     Dl_info own;
     if (!dladdr((void*)&own_folder, &own) || !own.dli_fname) return ".";
@@ -42,7 +43,7 @@ std::string contents(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Compiles a source for this processor; the library, or nothing and the compiler's words.
+// Compiles a source for this processor. Returns the library; or nothing, with the compiler's output in `log`.
 std::string library(std::string source, std::string& log) {
     const std::string bias = "z += bias[j]";
     size_t adds = source.find(bias);

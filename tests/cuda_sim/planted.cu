@@ -1,4 +1,4 @@
-// Kernels with planted bugs, and one without: tests of the tests.
+// Kernels with planted bugs, and one without: they test the tests.
 
 // Sums 256 numbers in shared memory by a tree.
 extern "C" __global__ void planted_nothing(const float* x, float* out) {
@@ -41,14 +41,14 @@ extern "C" __global__ void planted_write_beyond_shared(float* out, int n) {
     }
 }
 
-// A sum of more ones than 32 bits count, by threads that stride so far that each adds but a few: *out is how many of n.
+// Counts n ones, more than fit into 32 bits, with threads whose stride is so long that each adds only a few.
 extern "C" __global__ void planted_count(u64 n, u32 stride, double* partial, double* out) {
     Launch s;
     s.threads = stride;
     s.sum(partial, n, [](u64) { return 1.0; }, [=](double total) { *out = total; });
 }
 
-// Whether the block's dynamic shared memory begins where four numbers may be read at once.
+// Whether the block's dynamic shared memory is aligned for reading four numbers at once.
 extern "C" __global__ void planted_alignment(u64* out) {
     extern __shared__ __align__(16) unsigned char dyn_smem[];
     if (threadIdx.x == 0) *out = (u64)dyn_smem % 16;

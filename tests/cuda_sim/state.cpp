@@ -1,4 +1,5 @@
-// What the stand-in driver knows: settings, devices, memory, and streams that do their work at once or not at all.
+// The simulated driver's state: settings, devices, memory, and streams that do their work at once or not at
+// all.
 
 #include "state.h"
 
@@ -86,7 +87,7 @@ Stream* stream_of(void* handle) {
 
 namespace {
 
-// The allocation that holds all of a run of bytes.
+// The allocation that contains this whole range of bytes.
 const Allocation* holding(const void* at, size_t bytes) {
     auto next = allocations().upper_bound((uintptr_t)at);
     if (next == allocations().begin()) return nullptr;
@@ -150,7 +151,7 @@ void log(const Device* device, const std::string& text) {
 
 namespace {
 
-// Whatever stands still; guarded by `everything`.
+// The causes of hanging streams; guarded by `everything`.
 std::set<const void*>& causes() {
     static auto* all = new std::set<const void*>;
     return *all;
@@ -189,7 +190,7 @@ void release(const void* cause) {
 
 // ----------------------------------------------------------------------------------------------------------- streams
 
-// Work of this kind takes longer than it would.
+// Sleeps if RUNNER_SIM_SLOW slows down this kind of work.
 static void dawdle(const std::string& text) {
     static const std::vector<std::pair<std::string, long>> all = [] {
         std::vector<std::pair<std::string, long>> found;
@@ -213,7 +214,7 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
         stream->capture->nodes.push_back({text, std::move(work)});
         return SUCCESS;
     }
-    if (stalled(stream->cause)) return SUCCESS;   // it waits behind what does not come
+    if (stalled(stream->cause)) return SUCCESS; // queued behind work that never completes
     if (!text.empty()) log(stream->device, text);
     stream->works++;
     stream->asked = 0;
@@ -221,7 +222,7 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
     return work(stream);
 }
 
-// The host sees what the stream copied up to a ticket.
+// Makes the stream's copies up to a ticket visible to the host.
 void deliver(Stream* stream, unsigned long ticket) {
     std::lock_guard<std::mutex> guard(stream->lock);
     size_t kept = 0;

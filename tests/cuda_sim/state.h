@@ -1,4 +1,5 @@
-// What the stand-in driver's files share: its objects, its settings, and the order in which streams do their work.
+// What the simulated driver's files share: its objects, its settings, and the order in which streams do their
+// work.
 #pragma once
 
 #include "driver.h"
@@ -46,7 +47,7 @@ struct Graph {
     bool invalid = false;
 };
 
-// A copy into pinned memory that the host has not waited for.
+// A copy into pinned memory whose result the host does not see yet.
 struct Delivery {
     unsigned long ticket;
     void* to;
@@ -64,7 +65,7 @@ struct Stream {
     long asked = 0;                        // times since the last of them whether all are done
     std::vector<Delivery> pending;
     std::mutex lock;
-    const void* cause = nullptr;   // of what it waits for, where that does not come
+    const void* cause = nullptr; // why the stream hangs, if it does
 };
 
 struct Device {
@@ -81,7 +82,7 @@ struct Event {
     Stream* stream = nullptr;
     unsigned long ticket = 0, mark = 0, works = 0;
     Graph* capture = nullptr;
-    const void* cause = nullptr;   // of its stream, when it was recorded
+    const void* cause = nullptr; // cause of its stream, when it was recorded
     long asked = 0;                // times since then
 };
 
@@ -91,7 +92,7 @@ struct Function {
 };
 
 struct Module {
-    std::vector<Kernel> own;   // compiled from a generated source; empty where the kernels are those of this library
+    std::vector<Kernel> own; // kernels of a generated source; empty if the module has this library's kernels
     std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
@@ -117,17 +118,17 @@ std::vector<Stream*> streams_of(Device* device);
 std::string line(const char* format, ...);
 void log(const Device* device, const std::string& text);
 
-// Whether what has this cause will not be done, as things stand.
+// Whether work with this cause is currently hanging.
 bool stalled(const void* cause);
-// For calls that wait till all is done. Where that would be for ever, the program under test must not have made the call:
-// the process says so and ends.
+// For calls that wait for all work. If that would take forever, the program under test should not have made
+// the call: prints that and ends the process.
 void refuse_to_hang(const void* cause, const char* call);
 
 // Never returns.
 void stay();
 
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work);
-// The host sees what the stream copied up to a ticket.
+// Makes the stream's copies up to a ticket visible to the host.
 void deliver(Stream* stream, unsigned long ticket);
 int synchronize(Device* device, const char* what, Stream* stream, unsigned long ticket);
 

@@ -1,4 +1,4 @@
-// The stand-in driver's streams, events and graphs.
+// The simulated driver's streams, events and graphs.
 
 #include "state.h"
 

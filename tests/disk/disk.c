@@ -59,7 +59,7 @@ static int fails(const char *call) {
     return 1;
 }
 
-// Under another name first: the process may be killed here.
+// Written under a temporary name first, since the process may be killed here.
 static void keep(int fd) {
     const char *image = getenv("DISK_IMAGE");
     struct stat facts;
@@ -90,7 +90,8 @@ static void keep(int fd) {
     real(new, path);
 }
 
-// A file that loses its name stays open, so that no other file has its inode: the image knows files by that.
+// A file that loses its name is kept open, so that its inode is not reused: the image identifies files by
+// inode.
 static void hold(const char *path) {
     if (getenv("DISK_IMAGE") && is_below(path)) fopen(path, "r");
 }

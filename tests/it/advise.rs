@@ -1,4 +1,5 @@
-//! `runner check --advise`: what is tried, what is left out, and both figures of each setting.
+//! `runner check --advise`: which settings are tried, which are left out, and both figures (predicted and
+//! measured) of each.
 
 use super::process::Sandbox;
 
@@ -14,7 +15,7 @@ layers = [{ linear = { out_features = 1 } }]
 lr = 0.03
 ";
 
-/// The first column of the table, and the lines behind it.
+/// The first column of the table, and the lines after the table.
 fn advice(place: &Sandbox, arguments: &[&str]) -> (Vec<String>, Vec<String>) {
     let ended = place.runner(&[&["check", "spec.toml", "--advise", "-q"], arguments].concat());
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
@@ -47,7 +48,7 @@ fn each_setting_that_fits_is_tried() {
     ] {
         assert!(notes.iter().any(|line| line == note), "{notes:?}");
     }
-    // What is called faster is among what was tried.
+    // A setting that is called faster must be among those that were tried.
     for line in notes.iter().filter_map(|line| line.strip_prefix("  faster: ")) {
         assert!(settings.iter().any(|setting| line.starts_with(setting)), "{line}");
     }

@@ -1,4 +1,4 @@
-//! The rules of the house, held by reading the sources.
+//! The project's structural rules, checked by reading the sources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A layer uses only itself and those that stand above it. The list is the one in `src/lib.rs`.
+/// A layer may use only itself and the layers before it in this list, which is the one in `src/lib.rs`.
 const LAYERS: [&str; 19] = [
     "units",
     "host",
@@ -86,7 +86,8 @@ fn unsafe_stands_only_where_it_is_allowed() {
     assert!(found.is_empty(), "unsafe outside the list: {found:?}");
 }
 
-/// What a new optimizer or layer costs: the files that name the last of each, but for those of tests.
+/// What adding an optimizer or a layer costs: lists the files (except tests) that mention the one that was
+/// added last.
 #[test]
 fn an_op_is_one_file_and_few_others_name_it() {
     for (name, most) in [("Rmsprop", 4), ("LayerNorm", 6)] {
@@ -98,7 +99,7 @@ fn an_op_is_one_file_and_few_others_name_it() {
             .collect();
         assert!(files.len() <= most, "{name} is named in {files:?}");
     }
-    // The kernel of an op stands in `kernels/` under the name of the op's file.
+    // An op's kernel is in `kernels/`, in a file named like the op's.
     for entry in fs::read_dir("kernels").unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "cu")
@@ -144,8 +145,8 @@ fn files_side_by_side_do_not_use_each_other_in_a_circle() {
     let folders: BTreeSet<_> = files.iter().filter_map(|(path, _)| path.parent()).collect();
     for inside in folders {
         let Some((root, name)) = crate_of(inside) else { continue };
-        // Layers have an order of their own. The records of ops name the ops' own words, and the list of optimizers each of
-        // them.
+        // Files within these layers have an order of their own: the ops' records name the ops' constants, and
+        // the list of optimizers names each of them.
         if (inside == root && name != "spec") || inside.ends_with("op") {
             continue;
         }
@@ -157,7 +158,7 @@ fn files_side_by_side_do_not_use_each_other_in_a_circle() {
                 .filter(|name| !["mod", "lib"].contains(&name.as_str()))
         };
         let children: BTreeSet<_> = files.iter().filter_map(|(path, _)| child(path)).collect();
-        // The file of each item that the folder's module re-exports.
+        // Maps each item that the folder's module re-exports to its file.
         let mut owners = BTreeMap::new();
         let is_parent = |path: &Path| {
             [inside.join("mod.rs"), inside.join("lib.rs"), inside.with_extension("rs")]
@@ -182,7 +183,7 @@ fn files_side_by_side_do_not_use_each_other_in_a_circle() {
             let others = files.filter(|used| children.contains(*used) && **used != name).map(str::to_owned);
             uses.entry(name.clone()).or_default().extend(others);
         }
-        // What uses none of the others is in no circle.
+        // A file that uses none of the remaining ones is not part of a cycle.
         while let Some(leaf) = uses.iter().find(|(_, used)| used.is_empty()).map(|(name, _)| name.clone()) {
             uses.remove(&leaf);
             uses.values_mut().for_each(|used| used.retain(|name| *name != leaf));
@@ -191,7 +192,7 @@ fn files_side_by_side_do_not_use_each_other_in_a_circle() {
     }
 }
 
-/// The layer a file belongs to; `None` for `lib.rs` and `main.rs`, which see all, and for `crates/vector`.
+/// The layer of a file; `None` for `lib.rs` and `main.rs`, which may use everything, and for `crates/vector`.
 fn layer_of(path: &Path) -> Option<String> {
     let (root, name) = crate_of(path)?;
     if name == "spec" {
@@ -202,7 +203,7 @@ fn layer_of(path: &Path) -> Option<String> {
     (!matches!(name, "lib" | "main")).then(|| name.to_owned())
 }
 
-/// The folder of sources of a file's crate, and the crate's name; `None` in `crates/vector`, which has no layers.
+/// The source folder and the name of a file's crate; `None` in `crates/vector`, which has no layers.
 fn crate_of(path: &Path) -> Option<(PathBuf, String)> {
     let mut parts = path.iter().map(|part| part.to_str().unwrap_or_default());
     match [parts.next()?, parts.next().unwrap_or_default()] {
@@ -212,7 +213,7 @@ fn crate_of(path: &Path) -> Option<(PathBuf, String)> {
     }
 }
 
-/// First names after `crate::`, also those in braces, as in `use crate::{spec, data::Task}`.
+/// The first path segments after `crate::`, including those in braces, as in `use crate::{spec, data::Task}`.
 fn used_modules(code: &str) -> BTreeSet<String> {
     names_after("crate::", code)
 }
@@ -220,7 +221,7 @@ fn used_modules(code: &str) -> BTreeSet<String> {
 fn names_after(prefix: &str, code: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     for (at, _) in code.match_indices(prefix) {
-        // `$crate::` and `other_crate::` are other paths.
+        // `$crate::` and `other_crate::` are different paths.
         if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
             continue;
         }
@@ -252,7 +253,7 @@ pub(super) fn words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty())
 }
 
-/// The text without its line comments (docs may name any layer).
+/// The text without line comments, because docs may name any layer.
 fn code(text: &str) -> String {
     text.lines()
         .map(|line| line.split_once("//").map_or(line, |(code, _)| code))

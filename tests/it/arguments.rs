@@ -1,4 +1,4 @@
-//! Arguments that name keys: their meaning, and which are refused.
+//! Arguments that name keys: what they mean, and which are rejected.
 
 use super::{process::Sandbox, run::LINREG};
 
@@ -105,7 +105,7 @@ fn numbers_out_of_range() {
     let message = "error: invalid value '-1' for '--virtual-gpus <N>': -1 is not in 0..=64\n\n\
                    For more information, try '--help'.\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message));
-    // Values that are 0 in f32 would train nothing.
+    // A learning rate that is 0 in f32 would train nothing.
     let ended = place.runner(&["check", "spec.toml", "optimizer.sgd.lr=1e-300"]);
     insta::assert_snapshot!(ended.stderr, @r"
     error: `optimizer.sgd.lr`: expected a number above 0 that fits f32, found `1e-300`
@@ -124,7 +124,7 @@ fn numbers_out_of_range() {
     ");
 }
 
-/// Two deletes and a later axis all refer to the layers of the file.
+/// Indexes in all arguments refer to the layers as the file has them, even after deletions.
 #[test]
 fn indexes_of_layers_mean_the_spec_as_it_is_written() {
     let layers = r#"layers = ["tanh", { linear = { out_features = 4 } }, "relu", "sigmoid", { linear = { out_features = 1 } }]"#;
@@ -168,7 +168,7 @@ fn a_short_name_is_met_with_the_key() {
         ("logging.policy=[off,buffered]", "to try each value, write `logging.policy=off,buffered` after"),
         ("threads=2", "it is an option of the command: `--threads`"),
         ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
-        // Several tables have it, and none of them is written.
+        // Several tables have this key, and the spec has none of them.
         ("gamma=0.5", "known here: "),
     ] {
         let ended = place.runner(&["check", "spec.toml", typed]);
@@ -205,7 +205,7 @@ fn a_word_that_is_nearly_a_command() {
     }
 }
 
-/// What the script of `runner completions bash` calls.
+/// Runs what the script of `runner completions bash` calls.
 #[test]
 fn a_shell_completes_keys_specs_templates_and_runs() {
     let place = Sandbox::new(LINREG);
@@ -225,7 +225,7 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     assert_eq!(completed(&["spec.toml", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
     assert_eq!(completed(&["check", "-q", "spec.toml", "model.loss=h"]), ["model.loss=huber"]);
     assert_eq!(completed(&["\"spec.toml\"", "optimizer.sgd.l"]), ["optimizer.sgd.lr="]);
-    // Bash splits at `=`.
+    // Bash splits words at `=`.
     assert_eq!(completed(&["spec.toml", "trainer.restore_best", "=", "t"]), ["true"]);
     assert_eq!(completed(&["spec.toml", "trainer.restore_best", "="]), ["true", "false"]);
     assert_eq!(completed(&["run", "sp"]), ["spec.toml"]);
@@ -233,11 +233,11 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     let [name, run] = [run.parent().unwrap(), &run].map(|path| path.to_str().unwrap());
     assert_eq!(completed(&["show", name]), [run]);
     assert_eq!(completed(&["comp"]), ["compare", "completions"]);
-    // The cursor stands before the spec.
+    // The cursor is before the spec.
     let mut command = place.command(&["--", "runner", "check", "sp", "spec.toml"]);
     command.env("RUNNER_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "2").env("_CLAP_IFS", "\n");
     assert_eq!(String::from_utf8(command.output().unwrap().stdout).unwrap(), "spec.toml");
-    // A word that is no text is no spec.
+    // A word that is not UTF-8 is not a spec.
     let mut command = place.command(&["--", "runner"]);
     command.arg(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff")).arg("sp");
     command.env("RUNNER_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "2");

@@ -1,4 +1,5 @@
-//! A folder of bad specs beside their exact messages. `UPDATE_FIXTURES=1` writes the messages anew.
+//! A folder of bad specs, each with the exact messages that it must give. `UPDATE_FIXTURES=1` rewrites the
+//! messages.
 //!
 //! A first line `# with: A | B` gives the overrides.
 

@@ -1,4 +1,5 @@
-//! The best weights: chosen by `trainer.monitor`, kept on the device, written beside the last, restored by early stopping.
+//! The best weights: chosen by `trainer.monitor`, kept on the device, written next to the last ones, and
+//! restored by early stopping.
 
 use std::{fs, path::Path};
 
@@ -7,7 +8,7 @@ use super::{
     process::{Folder, Sandbox, tensors},
 };
 
-/// Training on few rows of much noise, by steps that are too large: the validation loss goes up and down.
+/// Few noisy rows and a learning rate that is too large: the validation loss goes up and down.
 pub const SPEC: &str = r#"
 [data]
 batch_size = 4
@@ -31,7 +32,8 @@ fn file(run: &Folder, name: &str) -> Vec<u8> {
     fs::read(run.0.join(name)).unwrap()
 }
 
-/// The first least value of the validations, its epoch and step, as `metrics.csv` has them.
+/// The first lowest value of a validation metric (`sign` is -1 for the highest), with its epoch and step,
+/// read from `metrics.csv`.
 fn first_best(run: &Folder, metric: &str, sign: f64) -> [String; 3] {
     let rows = run.metrics().only("split", "validation");
     let costs: Vec<f64> = rows.f64s(metric).into_iter().map(|value| sign * value).collect();
@@ -44,8 +46,8 @@ fn in_summary(run: &Folder) -> [String; 3] {
     ["best_value", "best_epoch", "best_step"].map(|column| run.summary(column))
 }
 
-/// On the CPU, on two virtual GPUs and on the stand-in's GPU with each engine, the best weights are those of a run that
-/// ends there, to the bit.
+/// On the CPU, on two virtual GPUs and on the simulated GPU with each engine, the best weights are
+/// bit-identical to those of a run that ends at the best epoch.
 #[test]
 fn the_best_weights_are_those_of_a_run_that_ends_there() {
     let place = Sandbox::new(SPEC);
@@ -71,7 +73,7 @@ fn check(run: &dyn Fn(&[&str]) -> Folder) {
     let kept = tensors(&file(&all, "best.safetensors"));
     assert!(kept == tensors(&ended.model()), "other weights");
     assert!(kept != tensors(&all.model()), "`model.safetensors` has the last weights");
-    // One copy on the device for each validation that was better, one to the host.
+    // Each improved validation costs one copy on the device; one copy goes to the host.
     let losses = all.metrics().only("split", "validation").f64s("loss");
     let mut least = f64::INFINITY;
     let better = losses
@@ -87,8 +89,9 @@ fn check(run: &dyn Fn(&[&str]) -> Folder) {
     assert_eq!(transfers.column("count"), [better.to_string()]);
 }
 
-/// Metrics of predictions are those of the same model on every device, in chunks of any number of rows, and choose the best
-/// weights. The mean squared error, which devices add up themselves, is the square of one of them.
+/// Metrics of predictions equal those of the same model on every device, in chunks of any number of rows, and
+/// choose the best weights. The mean squared error, which devices sum themselves, is the square of one of
+/// them.
 #[test]
 fn metrics_of_predictions_are_alike_on_all_devices() {
     let place = Sandbox::new(&SPEC.replace("validation_rows = 40", "validation_rows = 600"));
@@ -118,7 +121,7 @@ fn metrics_of_predictions_are_alike_on_all_devices() {
     }
 }
 
-/// The validations' `mae` and `r2`.
+/// `mae` and `r2` of the validations.
 fn scored(run: &dyn Fn(&[&str]) -> Folder, wanted: &[&str]) -> Vec<f64> {
     let run = run(wanted);
     assert_eq!(in_summary(&run), first_best(&run, "r2", -1.0));
@@ -148,12 +151,12 @@ fn early_stopping_restores_the_best_weights() {
     assert!(stopped.text("spec.toml").contains("restore_best = true"));
     let kept = place.run(&[PATIENT, more, "trainer.restore_best=false"]).ended_by(0);
     assert!(best == tensors(&file(&kept, "best.safetensors")) && best != tensors(&kept.model()));
-    // Without early stopping it can be asked for.
+    // Without early stopping it has to be requested.
     let restored = place.run(&["trainer.restore_best=true"]).ended_by(0);
     assert!(tensors(&restored.model()) == tensors(&file(&all, "best.safetensors")));
 }
 
-/// A metric that the rows to validate on do not have is no silent matter.
+/// A metric that the validation rows cannot have is not silently ignored.
 #[test]
 fn a_metric_that_is_never_finite_is_a_warning() {
     let place = Sandbox::new(
@@ -187,7 +190,7 @@ fn a_metric_that_is_never_finite_is_a_warning() {
     assert!(warning.contains(ended) && run.summary("epochs") == "2", "{warning}");
 }
 
-/// The metric of early stopping chooses the best weights, too, unless `monitor` names another.
+/// The metric of early stopping also chooses the best weights, unless `monitor` names another.
 #[test]
 fn early_stopping_and_the_best_weights_follow_one_metric() {
     let spec = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/digits.toml"));
@@ -201,7 +204,7 @@ fn early_stopping_and_the_best_weights_follow_one_metric() {
     assert!(run.text("spec.toml").contains("monitor = \"validation.loss\""), "a copy runs alike");
 }
 
-/// Accuracy rises in steps of one row, so that many validations tie: the earliest is kept.
+/// Accuracy changes in steps of one row, and validations often tie; the earliest is kept.
 #[test]
 fn the_best_accuracy_is_the_highest_and_of_ties_the_first() {
     let spec = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/digits.toml"));

@@ -1,11 +1,11 @@
-//! `precision = "bf16"` on the CPU: near f32 by the rule of `runner parity`, the same bits for any number of threads, and
-//! refused by processors that lack it.
+//! `precision = "bf16"` on the CPU: close to f32 within the limit of `runner parity`, the same bits for any
+//! number of threads, and rejected by processors without bf16 instructions.
 
 use runner::vector::matmul::Kernel;
 
 use super::{devices::classes, parity::worst};
 
-/// On a processor that has it; on others the refusal.
+/// Runs on a processor with bf16 instructions; elsewhere checks the error message.
 #[test]
 fn bf16_on_the_cpu_is_near_f32_and_has_the_same_bits_for_any_number_of_threads() {
     let place = classes();
@@ -38,7 +38,8 @@ fn bf16_on_the_cpu_is_near_f32_and_has_the_same_bits_for_any_number_of_threads()
     assert!(ended.stdout.contains("\n  cpu in bf16 "), "{}", ended.stdout);
 }
 
-/// Within the limit of `runner parity` for bf16: 32 times 2^-8 of each loss. PyTorch's curves are those of f32.
+/// Within the limit of `runner parity` for bf16: 32 times 2^-8 of each loss. PyTorch's curves were computed
+/// in f32.
 #[test]
 fn bf16_on_the_cpu_follows_within_the_rule_of_bf16() {
     if Kernel::bf16().is_none() {

@@ -1,4 +1,4 @@
-//! `runner check --hosts`: what a step over hosts would take.
+//! `runner check --hosts`: the predicted time of a step over several hosts.
 
 use super::process::{Ended, Sandbox};
 
@@ -14,7 +14,7 @@ layers = [{ linear = { out_features = 1 } }]
 lr = 0.03
 ";
 
-/// Messages that take so long that nothing else counts.
+/// Messages so slow that nothing else matters.
 const SLOW: &str = "1GB/s,10s";
 
 /// The cells of each line of the table.
@@ -37,7 +37,7 @@ fn each_count_of_hosts_has_its_share_and_its_messages() {
     let rows = table(&ended);
     assert_eq!(column(&rows, 0), ["1", "2", "3", "4", "8", "101"]);
     assert_eq!(column(&rows, 1), ["100", "50", "34", "25", "13", "-"]);
-    // A small sum is one message to each other host.
+    // A small sum takes one message to each other host.
     assert_eq!(column(&rows, 3), ["-", "10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "16 min 40 s"]);
     assert_eq!(column(&rows, 4)[1..], ["10.0 s", "20.0 s", "30.0 s", "1 min 10 s", "-"]);
     assert_eq!(column(&rows, 5), ["1.00x", "0.00x", "0.00x", "0.00x", "0.00x", "-"]);
@@ -48,11 +48,11 @@ fn each_count_of_hosts_has_its_share_and_its_messages() {
         "{}",
         ended.stdout
     );
-    // From which batch on such a number pays is told all the same.
+    // The batch size at which more hosts pay off is printed nevertheless.
     assert_eq!(rows[5].len(), 9);
 }
 
-/// Batches that pay are the larger, the slower the link.
+/// The slower the link, the larger the batch has to be before more hosts pay off.
 #[test]
 fn a_slower_link_pays_later() {
     let place = Sandbox::new(SPEC);
@@ -72,7 +72,7 @@ fn a_slower_link_pays_later() {
     assert!(slow > 1000.0 * fast, "{fast} {slow}");
 }
 
-/// As far as there are rows: 250.
+/// The batch can grow up to the number of rows: 250.
 #[test]
 fn under_weak_scaling_each_host_has_a_whole_batch() {
     let place = Sandbox::new(SPEC);
@@ -84,10 +84,11 @@ fn under_weak_scaling_each_host_has_a_whole_batch() {
     let rows = table(&ended);
     assert_eq!(column(&rows, 1), ["100", "100", "63", "-"]);
     assert!(rows[1..].iter().all(|row| row.len() == 9), "each pays from some batch: {}", ended.stdout);
-    // Two hosts have no more rows than one where that has all.
+    // If one host already takes all rows in a step, two hosts have no more.
     let ended = check("2", &["100Gb/s,1ns", "data.batch_size=250"]);
     assert_eq!(column(&table(&ended), 1), ["250", "125"]);
-    // Nothing was measured on fewer rows than are shown, so that one host's step tells of all with as many.
+    // Each of two hosts has as many rows as the one host, so its measured step holds for both, and the row is
+    // complete.
     let ended = check("2", &["100Gb/s,1ns", "data.batch_size=125"]);
     let rows = table(&ended);
     assert_eq!((column(&rows, 1), rows[1].len()), (vec!["125", "125"], 9));
@@ -121,4 +122,29 @@ fn what_cannot_be_predicted_is_refused() {
         (ended.code, ended.stderr.as_str()),
         (Some(2), "error: `--advise` and `--hosts` are for specs that train\n")
     );
+}
+
+/// Without MPI each process would train by itself, and write a folder of its own.
+#[test]
+fn processes_of_torchrun_are_refused() {
+    let place = Sandbox::new(SPEC);
+    let mut command = place.command(&["spec.toml"]);
+    command.env("RANK", "0").env("WORLD_SIZE", "2").env("MASTER_ADDR", "localhost");
+    let ended = Ended::from_output(command.output().unwrap());
+    assert_eq!((ended.code, &*ended.stdout), (Some(2), ""), "{ended:?}");
+    assert!(ended.stderr.starts_with("error: `rank:0@"), "{ended:?}");
+    let says = "`torchrun` started it (RANK, WORLD_SIZE and MASTER_ADDR are set) and brings no MPI: start it with \
+                `mpirun -n` or `srun --mpi=pmix`; without RANK in the environment it runs alone\n";
+    assert!(ended.stderr.ends_with(says), "{ended:?}");
+    assert!(!place.path().join("runs").exists());
+}
+
+#[test]
+fn parity_is_of_one_process() {
+    let place = Sandbox::new(SPEC);
+    let ended = place.runner(&["parity", "spec.toml", "devices.hosts=2"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let says = "error: parity compares the devices of one process, and `devices.hosts` trains with several\n  = hint: \
+                `--virtual-gpus 2 ~devices.hosts`: virtual devices sum in the same order, to the bit\n";
+    assert_eq!(ended.stderr, says);
 }

@@ -1,4 +1,4 @@
-//! `tag` and `clean`: which runs stay, and that nothing else is touched.
+//! `tag` and `clean`: which runs are kept, and that nothing else is touched.
 
 use std::{
     fs,
@@ -70,7 +70,7 @@ fn the_best_and_the_tagged_stay() {
         let message = runs.refused(&["tag", &name, "--", word]);
         assert!(message.contains(&format!("{shown} is no tag")), "{message}");
     }
-    // What was tagged is found by it.
+    // A tagged run is found by its tag.
     let listed = |filter: &str| runs.ran(&["list", "--where", filter]);
     assert_eq!((listed("tag = paper").lines().count(), listed("tag != paper").lines().count()), (2, 4));
     assert!(listed("tag = paper").contains("  paper\n"));
@@ -108,7 +108,7 @@ fn processes_that_tag_at_once_lose_no_word() {
     assert_eq!(tags, words);
 }
 
-/// What a process that was killed while it removed a run has left.
+/// Removes what a process left behind that was killed while it removed a run.
 #[test]
 fn a_hidden_folder_is_no_run() {
     let runs = Runs::new();
@@ -169,7 +169,7 @@ fn a_run_that_lives_stays() {
         let live = Killed(command.args(sweeps).spawn().unwrap());
         let begun = Instant::now();
         let clean = || {
-            // The folder of the name is there first.
+            // A folder of that name already exists.
             let ended = runs.0.runner(&["clean", "--keep-best", "0"]);
             ended.stdout
         };
@@ -182,13 +182,14 @@ fn a_run_that_lives_stays() {
     }
 }
 
-/// What was killed or interrupted and holds the best value stays; what goes says why, and that it could go on.
+/// An unfinished run with the best value is kept. For every removed run the reason is shown, and whether it
+/// could have been resumed.
 #[test]
 fn the_best_stay_however_they_ended() {
     let runs = Runs::new();
     let [best, worst, finished, worse] = ["0.2", "1e-5", "1e-4", "3e-5"]
         .map(|lr| runs.run(&[&format!("optimizer.sgd.lr={lr}"), "checkpoint.every_epochs=1"]));
-    // As a process that was killed leaves it.
+    // As a killed process leaves it.
     for killed in [&best, &worst] {
         let summary = killed.join("summary.csv");
         let head = fs::read_to_string(&summary).unwrap().lines().next().unwrap().to_owned();
@@ -199,7 +200,7 @@ fn the_best_stay_however_they_ended() {
         let name = run.file_name().unwrap().to_str().unwrap();
         shown.lines().find(|line| line.contains(name)).map(str::trim_end)
     };
-    // The best of all, and the best that has finished.
+    // The best run of all, and the best finished one.
     assert!(shown.contains("\nkept: 2 best\n") && row(&best).or(row(&finished)).is_none(), "{shown}");
     assert!(row(&worst).is_some_and(|row| row.ends_with("  not of the 1 best, can be resumed")), "{shown}");
     assert!(row(&worse).is_some_and(|row| row.ends_with("  not of the 1 best")), "{shown}");
@@ -208,7 +209,7 @@ fn the_best_stay_however_they_ended() {
     assert!(shown.contains(" days old, can be resumed"), "{shown}");
 }
 
-/// As `compare` ranks them where none finished.
+/// The same order as `compare` uses if no run finished.
 #[test]
 fn the_best_of_stopped_trials_is_listed() {
     let runs = Runs::new();

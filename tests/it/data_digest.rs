@@ -1,4 +1,5 @@
-//! What a run is known by: the digest of its data, and a hash that does not depend on where they lie.
+//! How runs on the same data are recognized: by the data's digest, and by a spec hash that does not depend on
+//! where the data are.
 
 use std::{fs, io::Write};
 
@@ -20,7 +21,7 @@ fn project(rows: &str) -> Sandbox {
     place
 }
 
-/// The hash in the folder's name, and the digest.
+/// The hash in the folder's name, and the digest of the data.
 fn known_by(run: &Folder) -> [String; 2] {
     let digest = run.summary("data_digest");
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();
@@ -38,7 +39,7 @@ fn neither_spelling_nor_place_of_a_path_matters_but_the_rows_do() {
     }
     let moved = there.run(&[]).ended_by(0);
     assert_eq!(known_by(&moved), known);
-    // From the run's own folder, where paths are absolute.
+    // From the spec in the run's folder, where paths are absolute.
     let again = Sandbox::with_spec(&moved.0.join("spec.toml"));
     assert_eq!(known_by(&again.run(&[]).ended_by(0)), known);
     let [hash, digest] = known;
@@ -46,14 +47,14 @@ fn neither_spelling_nor_place_of_a_path_matters_but_the_rows_do() {
     let [other_hash, other_digest] = known_by(&project(&ROWS.replace("5,10", "5,11")).run(&[]).ended_by(0));
     assert_eq!(other_hash, hash);
     assert_ne!(other_digest, digest);
-    // A file of another name is another spec.
+    // A file with another name makes another spec.
     fs::copy(here.path().join("data/x.csv"), here.path().join("data/z.csv")).unwrap();
     let [other_hash, other_digest] = known_by(&here.run(&["data.csv.path=data/z.csv"]).ended_by(0));
     assert_ne!(other_hash, hash);
     assert_eq!(other_digest, digest);
 }
 
-/// The same rows, gzipped: the same data, and `compare` says nothing else.
+/// The same rows, gzipped, are the same data, and `compare` shows no other difference.
 #[test]
 fn gzipped_rows_are_the_same_data() {
     let place = project(ROWS);
@@ -95,7 +96,7 @@ fn a_digest_is_that_of_the_data_and_not_of_how_they_are_used() {
     assert_eq!(resident, streamed);
 }
 
-/// Synthetic rows are drawn anew for each seed.
+/// Synthetic rows depend on the seed.
 #[test]
 fn synthetic_rows_are_those_of_their_seed() {
     let place = Sandbox::new(super::moved::SPEC);

@@ -1,5 +1,5 @@
-//! Every dependency's licence is on the list in `deny.toml`, and no banned crate is among them. `cargo deny check` reads
-//! the same file and knows more; this needs nothing that a build does not need.
+//! Every dependency's licence is in the list of `deny.toml`, and no banned crate is used. `cargo deny check`
+//! reads the same file and checks more; this test needs no extra tool.
 
 use std::{collections::BTreeSet, fs, process::Command};
 
@@ -21,7 +21,7 @@ fn packages() -> Vec<Package> {
     let output = Command::new(env!("CARGO")).args(arguments).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The list holds more than is built; the graph holds what is built.
+    // `packages` lists more than is built; the graph of nodes has what is built.
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
     let built: BTreeSet<&str> = nodes.iter().map(|node| node["id"].as_str().unwrap()).collect();
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -38,7 +38,7 @@ fn packages() -> Vec<Package> {
         .collect()
 }
 
-/// Whether an SPDX expression can be met by the allowed licences alone. `A/B` is the old way to write `A OR B`.
+/// Whether the allowed licences satisfy an SPDX expression. `A/B` is the old notation for `A OR B`.
 fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -103,7 +103,7 @@ fn licences_and_sources_are_on_the_lists() {
         if banned.contains(name.as_str()) {
             wrong.push(format!("{name} {version}: banned"));
         }
-        // The package itself has none.
+        // The package itself has no source.
         if source.as_ref().is_some_and(|s| !s.contains("github.com/rust-lang/crates.io-index")) {
             wrong.push(format!("{name} {version}: from {source:?}"));
         }
@@ -130,7 +130,7 @@ fn expressions_are_read_as_spdx_reads_them() {
     }
 }
 
-/// The `rust-version` that Cargo.toml declares is one that every dependency accepts.
+/// Every dependency accepts the `rust-version` that Cargo.toml declares.
 #[test]
 fn no_dependency_needs_a_newer_rust() {
     let number =

@@ -1,5 +1,5 @@
-//! What `docs/determinism.md` says, where no other test does: what does not change a number, and where that which does is
-//! recorded. The page names a test for each line.
+//! The claims of `docs/determinism.md` that no other test covers: what does not change a number, and where
+//! everything that does is recorded. The page names a test for each line.
 
 use std::{fs, path::Path};
 
@@ -30,7 +30,7 @@ fn result(run: &Folder) -> (impl PartialEq, impl PartialEq) {
     (run.numbers(), tensors(&run.model()))
 }
 
-/// Each line of the page's tables names tests, and they are there.
+/// Each line of the page's tables names tests, and those exist.
 #[test]
 fn every_line_is_held_by_a_test() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
@@ -55,7 +55,7 @@ fn every_line_is_held_by_a_test() {
     }
 }
 
-/// Processors, one to three virtual GPUs, and each engine of the stand-in's GPU, with one and two of them.
+/// The CPU, one to three virtual GPUs, and each engine of the simulated GPU, with one and two of them.
 #[test]
 fn the_same_devices_give_the_same_bits() {
     let place = Sandbox::new(SPEC);
@@ -85,7 +85,7 @@ fn the_same_devices_give_the_same_bits() {
     }
 }
 
-/// So the spec in the folder takes it wherever it is run.
+/// The resolved spec names the engine, so the spec in the run folder uses it wherever it runs.
 #[test]
 fn the_engine_that_auto_chose_stands_in_the_spec() {
     let Some(sim) = Sim::get() else { return };
@@ -99,13 +99,13 @@ fn the_engine_that_auto_chose_stands_in_the_spec() {
     assert!(result(&again) == result(&run));
 }
 
-/// Initial weights, and the rows of each batch.
+/// Compares initial weights, and the rows of each batch, between numbers of devices.
 #[test]
 fn draws_are_those_of_the_seed_on_any_devices() {
     let place = Sandbox::new(SPEC);
     let run = |gpus: &str| {
         let count = format!("devices.num_gpus={gpus}");
-        // No update changes a weight.
+        // The learning rate is so small that no weight changes.
         place.run(&["optimizer.sgd.lr=1e-30", &count, "--virtual-gpus", gpus]).ended_by(0)
     };
     let cpu = run("0");
@@ -115,14 +115,15 @@ fn draws_are_those_of_the_seed_on_any_devices() {
         for column in ["step", "epoch", "split", "rows"] {
             assert_eq!(run.metrics().column(column), cpu.metrics().column(column), "{gpus} devices");
         }
-        // The same rows and masks: another would change a loss by far more than the order of a sum.
+        // With the same rows and masks, losses differ only by the order of sums. Another row or mask would
+        // change a loss far more.
         for (own, alone) in run.metrics().f64s("loss").into_iter().zip(cpu.metrics().f64s("loss")) {
             assert!((own / alone - 1.0).abs() < 1e-5, "{gpus} devices: {own}, {alone}");
         }
     }
 }
 
-/// A timeline, samples of the machine, checkpoints, what is shown, and measured rates.
+/// A trace, system samples, checkpoints, console output and measured rates do not change a number.
 #[test]
 fn what_only_looks_changes_no_number() {
     let place = Sandbox::new(SPEC);
@@ -140,7 +141,7 @@ fn what_only_looks_changes_no_number() {
         ] {
             assert!(result(&run(&[more])) == result(&plain), "{more}");
         }
-        // A machine that others keep busy refuses, and keeps no rates.
+        // On a busy machine measuring is refused, and no rates are stored.
         let measured = place.runner(&["devices", "--measure"]);
         assert!(measured.code == Some(0) || measured.stderr.contains("; measure again"), "{measured:?}");
         assert!(result(&run(&[])) == result(&plain), "measured rates");
@@ -154,7 +155,7 @@ fn what_changes_digits_is_recorded() {
     let two = place.run(&["devices.num_gpus=2", "--virtual-gpus=2"]).ended_by(0);
     assert_eq!([cpu.summary("devices_used"), two.summary("devices_used")], ["cpu", "virtual:0;virtual:1"]);
     assert_eq!([cpu.summary("engine"), cpu.summary("precision")], ["serial", "f32"]);
-    // The same run by another instruction set.
+    // The same run with another instruction set.
     let (other, path) = (place.run(&[]).ended_by(0), "environment.toml");
     let text = other.text(path);
     let line = text.lines().find(|line| line.starts_with("instruction_set = ")).unwrap();

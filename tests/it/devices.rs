@@ -1,5 +1,5 @@
-//! Several devices in one run, posed as by `--virtual-gpus`: the same mathematics on any count of them, what they are
-//! labelled, and what becomes of those that are not there.
+//! Several devices in one run, played by `--virtual-gpus`: the result is the same for any number, the labels
+//! are right, and missing devices are handled.
 
 use std::{collections::HashMap, fs};
 
@@ -10,10 +10,11 @@ use super::{
     run::LINREG,
 };
 
-/// Counts whose shares of a batch are even, uneven, and empty.
+/// Device counts that split a batch evenly, unevenly, and with empty shares.
 const COUNTS: [u32; 5] = [1, 2, 3, 4, 7];
 
-/// 43 rows by 5: nine steps an epoch, the last on three rows, so that of seven devices some have none.
+/// 43 rows in batches of 5: nine steps per epoch, the last with three rows, so that some of seven devices
+/// have none.
 const RAGGED: &str = r#"
 [data]
 batch_size = 5
@@ -35,7 +36,7 @@ gradient_clip_val = 2.0
 metrics = ["loss", "grad_norm", "param_norm", "lr"]
 "#;
 
-/// 201 steps: 67 rows by 9, the last on four.
+/// A classifier with dropout under Adam: 200 steps, and a smaller last batch in every epoch.
 const CLASSES: &str = r#"
 [data]
 batch_size = 9
@@ -58,15 +59,16 @@ pub fn classes() -> Sandbox {
     Sandbox::new(&CLASSES.replace("FOLDER", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity")))
 }
 
-/// On the CPU, or on a number of virtual GPUs.
+/// Runs on the CPU (`count` 0), or on virtual GPUs.
 fn on(place: &Sandbox, count: u32, arguments: &[&str]) -> Folder {
     let (count, gpus) = (format!("devices.num_gpus={count}"), count.max(1).to_string());
     let own = [count.as_str(), "--virtual-gpus", gpus.as_str(), "-q"];
     place.run(&[&own, arguments].concat()).ended_by(0)
 }
 
-/// The same rows; losses of training within `relative` of the reference's and `absolute` more, and what else there is
-/// (norms, and the validation's three rows) within ten times that.
+/// Asserts that both tables have the same rows; that training losses agree within `relative`, plus
+/// `absolute`; and that all other numbers (norms, and the validation's three rows) agree within ten times
+/// that.
 #[track_caller]
 fn near(run: &Folder, reference: &Folder, relative: f64, absolute: f64, what: &str) {
     let (got, want) = (run.metrics(), reference.metrics());
@@ -88,7 +90,7 @@ fn near(run: &Folder, reference: &Folder, relative: f64, absolute: f64, what: &s
     }
 }
 
-/// Mean square of `RAGGED`'s targets, about: 2² + 3.4² + 0.5² + 1.2² + 0.5² for normal features.
+/// Approximate mean square of `RAGGED`'s targets: 2² + 3.4² + 0.5² + 1.2² + 0.5² for normal features.
 const TARGET_SQUARE: f64 = 17.5;
 
 #[test]
@@ -108,7 +110,7 @@ fn losses_over_two_hundred_steps_are_the_cpus() {
     }
 }
 
-/// Under each policy, streamed or not: the log is bit-identical for a given number of devices.
+/// For every policy, streamed or not: the log is bit-identical for a given number of devices.
 #[test]
 fn policies_and_streams_change_nothing_on_several_devices() {
     for (place, means) in [(Sandbox::new(RAGGED), "loss"), (classes(), "accuracy")] {
@@ -134,7 +136,7 @@ fn policies_and_streams_change_nothing_on_several_devices() {
     }
 }
 
-/// Rows that share an epoch evenly, badly, and one by one; fewer rows than devices; a last batch of one row.
+/// Rows that divide evenly, unevenly, or into single rows; fewer rows than devices; a last batch of one row.
 #[test]
 fn shares_of_any_size_are_exact() {
     let place = Sandbox::new(RAGGED);
@@ -155,7 +157,8 @@ fn shares_of_any_size_are_exact() {
     }
 }
 
-/// Integers, a power of two of rows, and gradients that are signs: no sum is ever rounded, whatever its order.
+/// With integer data, a power of two of rows, and gradients that are signs, no sum is ever rounded. So the
+/// order of summation cannot matter.
 #[test]
 fn sums_that_are_exact_are_equal_on_any_count() {
     let place = Sandbox::new(
@@ -176,7 +179,7 @@ fn sums_that_are_exact_are_equal_on_any_count() {
     fs::write(place.path().join("zeros.safetensors"), serialize(parameters, None).unwrap()).unwrap();
     let cpu = on(&place, 0, &[]);
     assert_eq!(cpu.metrics().rows.len(), 200);
-    // It learns something, so that there is something to be equal.
+    // The model learns, so equality is not trivial.
     let losses = cpu.metrics().f64s("loss");
     assert!(losses[199] < 0.5 * losses[0], "{losses:?}");
     for count in COUNTS {
@@ -202,7 +205,7 @@ fn everything_that_virtual_devices_touch_is_labelled() {
     assert_eq!(summary, ["2", "virtual:0;virtual:1", "true", "strong"]);
     let timing = run.table("timing.csv");
     assert!(timing.column("device").iter().all(|device| device.starts_with("virtual:")), "{timing:?}");
-    // What one clock of the host measured stands there once.
+    // Phases that are measured by the host's clock appear once.
     for phase in ["data", "log", "validation", "digest", "other", "total", "warmup"] {
         assert_eq!(run.table("timing.csv").only("phase", phase).column("device"), ["virtual:0"], "{phase}");
     }
@@ -213,7 +216,7 @@ fn everything_that_virtual_devices_touch_is_labelled() {
         assert!(kind == "sync" || bytes != "0", "{transfers:?}");
         assert_eq!(matches!(kind, "all_reduce" | "d2d"), from == to, "{transfers:?}");
     }
-    // Two weights, a bias and the loss of a step, each on a line of 16 numbers; 24 steps on both.
+    // Two weights, a bias and a step's loss, each on a cache line of 16 numbers; 24 steps on both devices.
     let sums = transfers.only("kind", "all_reduce");
     assert_eq!((sums.column("count"), sums.column("bytes")), (vec!["24"; 2], vec!["384"; 2]));
     assert_eq!(sums.column("moved_bytes"), ["4608"; 2]);
@@ -221,7 +224,7 @@ fn everything_that_virtual_devices_touch_is_labelled() {
     assert!(on(&place, 1, &[]).text("run.log").lines().all(|l| !l.contains("replicas")));
 }
 
-/// What the host does for several devices; for one there is no such work.
+/// Times of the host's work for several devices; with one device there is none.
 #[test]
 fn handing_steps_over_and_comparing_devices_are_phases() {
     let place = Sandbox::with_spec(&std::path::absolute("experiments/digits.toml").unwrap());
@@ -230,7 +233,7 @@ fn handing_steps_over_and_comparing_devices_are_phases() {
         let run = place.run(&["--virtual-gpus=2", &count, "trainer.max_epochs=3"]).ended_by(0);
         let timing = || run.table("timing.csv").only("device", "virtual:0");
         assert_eq!(timing().only("phase", "digest").column("count"), comparisons);
-        // A block at least for each epoch.
+        // At least one block per epoch.
         let blocks = timing().only("phase", "hand_over").f64s("count");
         assert!(blocks.len() == comparisons.len() && blocks.iter().all(|count| *count >= 3.0), "{blocks:?}");
         let seconds = |phase: &str| timing().only("phase", phase).f64s("total_s").iter().sum::<f64>();
@@ -250,7 +253,7 @@ fn verbose_tells_what_comparing_replicas_cost() {
     assert!(run.ended.stdout.contains(" rows/s, of virtual devices\n"), "{}", run.ended.stdout);
 }
 
-/// The axis and what becomes of each of its trials.
+/// The sweep's axis, and what happens to each trial.
 fn swept(arguments: &[&str], code: i32) -> (Vec<[String; 3]>, Ended) {
     let place = Sandbox::new(LINREG);
     let run = place.run(&[&["devices.num_gpus=0,1,2,4", "--virtual-gpus", "2"], arguments].concat());
@@ -298,7 +301,7 @@ fn devices_may_be_named() {
     let mixed = place.run(&[&gpus[..], &["devices.use=[\"cpu\", \"gpu:0\"]"]].concat()).ended;
     assert_eq!(mixed.code, Some(2));
     assert!(mixed.stderr.contains("`gpu:0` cannot train together with `cpu`"), "{}", mixed.stderr);
-    // The variable stands for the option.
+    // The environment variable replaces the option.
     let mut command = place.command(&["check", "spec.toml", "devices.num_gpus=all"]);
     let checked = Ended::from_output(command.env("RUNNER_VIRTUAL_GPUS", "2").output().unwrap());
     assert!(checked.stdout.contains("devices    virtual:0, virtual:1\n"), "{checked:?}");
@@ -334,7 +337,7 @@ fn weak_scaling_is_the_larger_batch_with_the_declared_rate() {
     assert_eq!(run.numbers(), on(&place, 2, &["data.batch_size=43", &cycle(&largest)]).numbers());
     let reported = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 30; `max_lr` is 0.0143333: 0.01 times 43/30\n";
     assert!(run.text("run.log").contains(reported), "{}", run.text("run.log"));
-    // One device would take all rows, too: the batch is no larger, and neither is the rate.
+    // One device would take all rows already, so the batch does not grow, and neither does the rate.
     let run = on(&place, 2, &[&weak[..2], &["data.batch_size=50"]].concat());
     assert_eq!(run.numbers(), on(&place, 2, &["data.batch_size=43"]).numbers());
     let reported = "a step takes 43 rows, all there are, 21 or 22 for each of 2 devices instead of 50; the learning rate is as written: \

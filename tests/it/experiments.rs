@@ -67,7 +67,7 @@ fn every_spec_passes_check() {
     let place = Sandbox::new("");
     for spec in specs() {
         let ended = place.runner(&["check", spec.to_str().unwrap()]);
-        // The devices that a sweep lacks depend on the machine.
+        // Which devices a sweep lacks depends on the machine.
         let is_missing = |line: &&str| {
             line.starts_with("warning: trial") && line.contains(": `devices.num_gpus` asks for ")
         };
@@ -95,7 +95,7 @@ fn every_spec_runs_and_leaves_a_complete_folder() {
             assert_eq!(inside, files, "{}", spec.display());
             continue;
         }
-        // What processes that share the sweep have claimed is hidden.
+        // The claims of processes that share the sweep are in a hidden file.
         let is_trial = |name: &&String| !name.starts_with("sweep.") && name.as_str() != ".claims";
         for trial in inside.iter().filter(is_trial) {
             assert_eq!(names(&folder.join(trial)), files, "{} {trial}", spec.display());

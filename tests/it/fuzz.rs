@@ -1,4 +1,4 @@
-//! The corpus of `fuzz/` again: what fuzzing has found interesting neither breaks the program nor makes it write elsewhere.
+//! Replays the corpus of `fuzz/`: no input may crash the program, or make it write elsewhere.
 
 #[path = "../../fuzz/src/cases.rs"]
 mod cases;
@@ -13,7 +13,7 @@ use cases::{Cases, Ended, TARGETS};
 
 use super::process::binary;
 
-/// A command may take two minutes and 3 GiB of address space, of which each arena of malloc takes its part.
+/// A command may take two minutes and 3 GiB of address space; malloc reserves some of that for each arena.
 fn run(folder: &Path, arguments: &[String]) -> Ended {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "120", "sh", "-c", "ulimit -v 3145728; exec \"$@\"", "sh"]);

@@ -1,6 +1,6 @@
 //! `--json`: one event a line on standard output.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::process::{Folder, Sandbox};
 
@@ -51,8 +51,35 @@ fn the_events_of_trials_have_their_numbers() {
         of(&events, "finished").iter().map(|event| event["trial"].as_u64().unwrap()).collect();
     trials.sort_unstable();
     assert_eq!(trials, [0, 1, 2]);
-    let last = events.last().unwrap();
-    assert!(last["event"] == "sweep" && last["folder"].as_str().unwrap().contains("sweep-"), "{last}");
+    let (first, last) = (&events[0], events.last().unwrap());
+    let (started, ended) = (json!({ "planned": 3 }), json!({ "finished": 3 }));
+    assert_eq!(
+        [&first["event"], &first["axes"], &first["trials"], &first["statuses"]],
+        [&json!("sweep_started"), &json!(["seed"]), &json!(3), &started]
+    );
+    assert_eq!(
+        [&last["event"], &last["trials"], &last["statuses"], &last["exit"], &last["folder"]],
+        [&json!("sweep"), &json!(3), &ended, &json!(0), &first["folder"]]
+    );
+    let value = |event: &Value| event["best_value"].as_f64().unwrap();
+    let best = of(&events, "finished").into_iter().min_by(|a, b| value(a).total_cmp(&value(b))).unwrap();
+    let wanted = json!({ "trial": best["trial"], "metric": "validation.loss", "value": best["best_value"] });
+    assert_eq!(last["best"], wanted);
+}
+
+/// Where nothing is judged, and a trial fails.
+#[test]
+fn a_sweep_says_what_became_of_its_trials() {
+    let place = Sandbox::new(SPEC);
+    let arguments = ["run", "spec.toml", "--json", "optimizer.sgd.lr=0.1,1e30", "--fail-fast", "seed=1,2"];
+    let ended = place.runner(&arguments);
+    let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+    let statuses = json!({ "finished": 2, "diverged": 1, "skipped": 1 });
+    assert_eq!((&last["statuses"], &last["exit"], ended.code), (&statuses, &json!(1), Some(1)));
+    let resumed = place.runner(&["run", "--json", "--resume", last["folder"].as_str().unwrap()]);
+    let first: Value = serde_json::from_str(resumed.stdout.lines().next().unwrap()).unwrap();
+    let statuses = json!({ "finished": 2, "diverged": 1, "planned": 1 });
+    assert_eq!((&first["event"], &first["statuses"]), (&json!("sweep_started"), &statuses));
 }
 
 /// Also where a metric between others has no value in a step's row.
@@ -72,7 +99,7 @@ fn the_values_are_those_of_metrics_csv() {
             let own = event["step"].to_string();
             let row = steps.iter().position(|step| *step == own).unwrap();
             for name in names.iter().filter(|name| split == "train" || !event[**name].is_null()) {
-                // Digit for digit, but for the way in which exponents are written.
+                // The same digits, though exponents may be written differently.
                 let cell = table.cell(row, name).parse::<f64>().ok();
                 assert_eq!((*name, event[*name].as_f64()), (*name, cell), "{event}");
             }

@@ -1,8 +1,8 @@
-//! Names and phrases that were replaced by the field's terms stay away.
+//! Retired names and phrases do not come back.
 
 use super::architecture::{sources, words};
 
-/// Retired names of types, functions and modules.
+/// Names of types, functions and modules that were replaced by the field's terms.
 const NAMES: [&str; 36] = [
     "Course",
     "Cut",

@@ -1,4 +1,4 @@
-//! Runs as MLflow keeps them, read back by MLflow's own client where a Python has it.
+//! Exports runs to MLflow, and reads them back with MLflow's own client if a Python has it.
 
 use std::{fs, path::Path, process::Command};
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::process::{Folder, Sandbox, python_with};
 
-/// All that the client finds in a store, as one JSON object.
+/// Prints everything that the client finds in a store, as one JSON object.
 const READ: &str = r#"
 import json, math, os, sys
 os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
@@ -36,7 +36,7 @@ fn name(run: &Folder) -> &str {
     run.0.file_name().unwrap().to_str().unwrap()
 }
 
-/// The curve that `metrics.csv` holds.
+/// The curve in `metrics.csv`.
 fn curve(run: &Folder, split: &str) -> Value {
     let rows = run.metrics().only("split", split);
     let points = rows.column("step").into_iter().zip(rows.f64s("loss"));
@@ -116,7 +116,7 @@ fn what_cannot_be_exported_is_refused() {
     }
 }
 
-/// Columns and cells of CSV files are names in the store, never paths.
+/// Text from CSV files becomes names in the store, never paths.
 #[test]
 fn names_of_a_run_stay_in_the_store() {
     let place = Sandbox::new(super::run::LINREG);
@@ -132,7 +132,7 @@ fn names_of_a_run_stay_in_the_store() {
     });
     add("metrics.csv", &|text| text.replacen("train", &absolute, 1).replacen("train", &above, 1));
     let path = run.0.display().to_string();
-    // One that failed before is in the way of nothing.
+    // An export that failed before does not block the next.
     let store = place.path().join("store");
     for attempt in 0..2 {
         let ended = place.runner(&["export", &path, "--mlflow", "store"]);

@@ -1,4 +1,4 @@
-//! The ledger against the plan: what a run moves is what was predicted, to the byte.
+//! The ledger against the plan: a run moves exactly the bytes that were predicted.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,7 +10,7 @@ use runner::{
 
 use super::process::{Ended, Folder, Ran, Sandbox};
 
-/// 103 rows by 20, 50 to validate on, two layers.
+/// 103 rows in batches of 20, 50 validation rows, two layers.
 pub const SPEC: &str = r#"
 [devices]
 num_gpus = 1
@@ -32,7 +32,7 @@ validate_every_epochs = 2
 metrics = ["loss", "grad_norm", "lr"]
 "#;
 
-/// Bytes by kind and purpose, as the plan says for a machine of those GPUs.
+/// Bytes by kind and purpose, as the plan predicts for a machine with these GPUs.
 fn predicted(place: &Sandbox, overrides: &[&str], gpus: Vec<Gpu>) -> BTreeMap<(String, String), u64> {
     let overrides: Vec<String> = overrides.iter().map(|&text| text.to_owned()).collect();
     let path = place.path().join("spec.toml");
@@ -50,17 +50,18 @@ fn virtual_gpus(count: usize) -> Vec<Gpu> {
     vec![Gpu::virtual_of(1 << 40); count]
 }
 
-/// The bytes as the run's ledger counts them.
+/// Bytes by kind and purpose, as the run's ledger counts them.
 fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
     let table = run.table("transfers.csv");
     let mut sums = BTreeMap::new();
     let (kinds, purposes, bytes) = (table.column("kind"), table.column("purpose"), table.column("bytes"));
     for ((kind, purpose), bytes) in kinds.into_iter().zip(purposes).zip(bytes) {
-        // Whether rows are read ahead depends on what the system has in memory, and copies of the best weights on the losses.
+        // Rows are read ahead depending on the system's page cache, and best weights are copied depending on
+        // the losses.
         if kind == "read_ahead" || kind == "d2d" {
             continue;
         }
-        // A wait moves nothing.
+        // A wait has no bytes.
         let bytes: u64 = if bytes.is_empty() { 0 } else { bytes.parse().unwrap() };
         if bytes > 0 {
             *sums.entry((kind.to_owned(), purpose.to_owned())).or_insert(0) += bytes;
@@ -69,7 +70,7 @@ fn counted(run: &Folder) -> BTreeMap<(String, String), u64> {
     sums
 }
 
-/// The bytes that `runner check` tells of copies; of launches, those of the fewest blocks.
+/// Bytes of copies in the output of `runner check`. For launches these assume the smallest number of blocks.
 fn told(page: &str) -> BTreeMap<(String, String), u64> {
     let mut sums = BTreeMap::new();
     for line in page.lines() {
@@ -85,7 +86,8 @@ fn told(page: &str) -> BTreeMap<(String, String), u64> {
     sums
 }
 
-/// Takes the bytes of launches out, whose blocks time decides; whether they are those of the fewest, or of some more.
+/// Removes the bytes of launches, because the number of blocks depends on time. Returns whether they equal
+/// the predicted minimum plus a whole number of further blocks.
 fn launches_fit(
     got: &mut BTreeMap<(String, String), u64>,
     least: &mut BTreeMap<(String, String), u64>,
@@ -95,7 +97,7 @@ fn launches_fit(
     got >= least && (got - least).is_multiple_of(COUNTERS)
 }
 
-/// For every spec of `experiments/` that trains: what `runner check` says, and the ledger of a short run.
+/// For every training spec in `experiments/`: compares `runner check` with the ledger of a short run.
 pub fn examples_move_what_check_says(
     steps: &str,
     arguments: &[&[&str]],
@@ -179,20 +181,20 @@ fn runs_move_what_was_predicted_to_the_byte() {
     }
 }
 
-/// By hand: one device, resident rows, every step's losses.
+/// Computed by hand: one device, resident rows, every step's losses.
 #[test]
 fn the_prediction_is_that_of_a_sheet_of_paper() {
     let place = Sandbox::new(SPEC);
     let bytes = predicted(&place, &[], virtual_gpus(3));
     let of = |kind: &str, purpose: &str| bytes.get(&(kind.to_owned(), purpose.to_owned())).copied();
-    // Five epochs' orders of 103 rows; 153 rows of three features and a target.
+    // The orders of five epochs over 103 rows; 153 rows of three features and a target.
     assert_eq!(of("h2d", "batch"), Some(5 * 103 * 4));
     assert_eq!(of("h2d", "dataset"), Some(153 * 4 * 4));
-    // 30 steps of two metrics; rates stay on the host. Validations after epochs 2, 4 and 5.
+    // 30 steps with two metrics; learning rates stay on the host. Validations after epochs 2, 4 and 5.
     assert_eq!(of("d2h", "log"), Some(30 * 2 * 4));
     assert_eq!(of("d2h", "validation"), Some(3 * 2 * 8));
     assert_eq!((of("h2d", "validation"), of("all_reduce", "gradients")), (None, None));
-    // 3 x 7 weights and 7 biases, 7 weights and a bias; four constants of each step.
+    // 3 x 7 weights and 7 biases, then 7 weights and a bias; four constants per step.
     assert_eq!((of("h2d", "parameters"), of("d2h", "parameters")), (Some(36 * 4), Some(36 * 4)));
     assert_eq!(of("h2d", "constants"), Some(30 * 4 * 4));
     // Two devices sum the gradients and the loss, and compare a digest per epoch.
@@ -202,7 +204,7 @@ fn the_prediction_is_that_of_a_sheet_of_paper() {
     assert_eq!(of("d2h", "digest"), Some(2 * 5 * 8));
 }
 
-/// The CPU's memory is the host's.
+/// The CPU's memory is the host's, so nothing is copied.
 #[test]
 fn on_the_cpu_nothing_moves() {
     let place = Sandbox::new(SPEC);
@@ -217,8 +219,8 @@ fn on_the_cpu_nothing_moves() {
     assert_eq!(told(&check.stdout), predicted(&place, &[], virtual_gpus(1)));
 }
 
-/// Rows that stay in their file are read from there as often as steps and validations take them, by the CPU's steps and
-/// for the chunks of other devices.
+/// Streamed rows are read from the file once per step or validation that uses them, whether by the CPU's
+/// steps or as chunks for other devices.
 #[test]
 fn rows_are_read_from_their_file_as_was_predicted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
@@ -245,8 +247,8 @@ fn rows_are_read_from_their_file_as_was_predicted() {
             let predicted = predicted(&place, &overrides, virtual_gpus(2));
             assert_eq!(counted(&run), predicted, "{wanted:?}");
             let read = |purpose: &str| predicted.get(&("read".to_owned(), purpose.to_owned())).copied();
-            // 120 rows of ten numbers to train on, 30 to validate on, three times; twenty steps are an epoch of fourteen
-            // and six more, with a validation after each.
+            // 120 training rows of ten numbers, and 30 validation rows, three times. Twenty steps are one
+            // epoch of fourteen and six more, with a validation after each part.
             let epochs =
                 if more == ["trainer.max_steps=20"] { [120 + 54, 2 * 30] } else { [3 * 120, 3 * 30] };
             assert_eq!(
@@ -268,15 +270,15 @@ fn rows_are_read_from_their_file_as_was_predicted() {
     assert!(page.contains(lines), "{page}");
 }
 
-/// Bytes of the counters that go to the device with every block (`RunRecord`).
+/// Bytes of the counters (`RunRecord`) that go to the device with every block.
 const COUNTERS: u64 = 128;
 
-/// Compares the ledger of a GPU with the plan: to the byte, for resident and streamed rows, these policies and every engine.
-/// How many blocks of steps there are depends on the time that steps take; the plan knows the fewest.
+/// Compares a GPU's ledger with the plan, to the byte, for resident and streamed rows, these policies and
+/// every engine. The number of blocks depends on the time that steps take; the plan knows only the minimum.
 pub fn a_gpu_moves_what_was_predicted(policies: &[&str], run: impl Fn(&Sandbox, &[&str]) -> Ran) {
     let place = Sandbox::new(SPEC);
     for engine in ["persistent", "compiled", "cooperative", "graph", "launch"] {
-        // Sums of an epoch are the interpreter's.
+        // Sums per epoch are computed by the interpreter.
         for policy in policies.iter().filter(|policy| engine != "compiled" || **policy != "per_epoch") {
             for placement in ["resident", "streamed"] {
                 let keys =
@@ -295,7 +297,7 @@ pub fn a_gpu_moves_what_was_predicted(policies: &[&str], run: impl Fn(&Sandbox, 
     }
 }
 
-/// A GPU that takes every engine.
+/// A GPU that supports every engine.
 fn gpu() -> Gpu {
     let limits = GpuLimits {
         multiprocessors: 2,

@@ -1,4 +1,4 @@
-//! `runner new csv --from DATA`: specs drafted from tables, which check and train at once.
+//! `runner new csv --from DATA`: drafts specs from tables; the drafts check and train without changes.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
     text.to_owned()
 }
 
-/// Names that no folder could have, and tables below the spec's folder.
+/// File names that cannot name a folder, and tables in a subfolder.
 #[test]
 fn a_spec_lies_anywhere() {
     let place = Sandbox::new("");
@@ -89,7 +89,7 @@ fn a_quantity() {
     assert!(errors.iter().all(|mae| (30.0..200.0).contains(mae)), "in the units of the file: {errors:?}");
 }
 
-/// Named at once or one by one; a comma may also belong to a name.
+/// Columns named in one option or in several; a name may contain a comma.
 #[test]
 fn several_quantities() {
     let place = Sandbox::new("");
@@ -107,7 +107,8 @@ fn several_quantities() {
     assert!(refused.code == Some(2) && refused.stderr.starts_with(words), "{refused:?}");
 }
 
-/// Semicolons, no header, a counter, a constant, prose, odd cells, a target with gaps, names that need quotes.
+/// Semicolons, no header, a counter, a constant, prose, odd cells, a target with gaps, names that need
+/// quotes.
 #[test]
 fn columns_that_do_not_help_are_left_out() {
     let place = Sandbox::new("");
@@ -145,7 +146,8 @@ fn columns_that_do_not_help_are_left_out() {
     assert!(text.contains("target = 'c\\d'") && text.contains("delimiter = \"\\t\""), "{text}");
 }
 
-/// A table as pandas writes it, with a nameless index; a spec beside its table names the file alone.
+/// A table as pandas writes it, with a nameless index column. A spec next to its table refers to it by file
+/// name.
 #[test]
 fn a_header_may_lack_the_name_of_an_index() {
     let place = Sandbox::new("");

@@ -1,10 +1,11 @@
-//! The blocks of docs/notebooks.md, where a Python has pandas and Polars; Parquet files, read back by pyarrow.
+//! Runs the code blocks of docs/notebooks.md if a Python has pandas and Polars. Parquet files are read back
+//! by pyarrow.
 
 use std::{env, fs, path::Path, process::Command};
 
 use super::process::{Sandbox, python_with};
 
-/// The texts of a page's blocks that begin with this line.
+/// The texts of a page's blocks whose first line is `begin`.
 fn blocks(page: &str, begin: &str) -> Vec<String> {
     let begin = format!("\n```{begin}\n");
     let parts = page.split(&begin).skip(1);
@@ -23,7 +24,7 @@ fn blocks_run_in_a_notebook() {
     if cfg!(feature = "parquet") && python_with("pyarrow").is_some() {
         code.extend(blocks(&page, "python parquet"));
     }
-    // One after the other, as cells of a notebook.
+    // One after the other, like cells of a notebook.
     let runner = Path::new(env!("CARGO_BIN_EXE_runner")).parent().unwrap();
     let path = env::join_paths(
         [runner.to_owned()].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap())),
@@ -36,12 +37,12 @@ fn blocks_run_in_a_notebook() {
     let output = output.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The learning rates, five epochs, four of the runs, and the best of six.
+    // The output has the learning rates, five epochs, four of the runs, and the best of six.
     assert!(text.contains("0.30") && text.contains("\n5 ") && text.contains("shape: (6, 3)"), "{text}");
     assert!(text.contains("{'optimizer.sgd.lr': '0.3'} "), "{text}");
 }
 
-/// What was written is what the CSV has, with types and nulls.
+/// The Parquet file has the values of the CSV, with types and nulls.
 #[test]
 #[cfg(feature = "parquet")]
 fn parquet_is_read_back() {

@@ -1,15 +1,16 @@
-//! Training beside PyTorch: the curves of `tests/parity`, which PyTorch made from the same specs and initial weights.
+//! Training compared with PyTorch: the curves in `tests/parity`, which PyTorch computed from the same specs
+//! and initial weights.
 //!
-//! What is promised is 1e-4 relative on each step's loss over 100 steps. What was seen, with AVX-512: up to 2.5e-5 for
-//! deep models whose loss has fallen to a hundredth (rounding, magnified), 1e-6 for the others, which are held to 1e-5.
-//! Learning rates agree to 4e-14 of the largest.
+//! The promise is a relative error of at most 1e-4 in each step's loss over 100 steps. Observed with AVX-512:
+//! up to 2.5e-5 for deep models whose loss has fallen to a hundredth (magnified rounding), 1e-6 for the
+//! others, which are tested against 1e-5. Learning rates agree to 4e-14 of the largest.
 
 use std::{fs, path::PathBuf, process::Command};
 
 use super::process::{Ended, Sandbox, Table, tensors};
 
 fn folder(case: &str) -> PathBuf {
-    // Tests run in the package's folder, which need not be where they were built.
+    // Tests run in the package's folder, which may differ from the build folder.
     std::path::absolute(PathBuf::from_iter(["tests", "parity", case])).unwrap()
 }
 
@@ -136,8 +137,8 @@ cases! {
     wide: 1e-4;
 }
 
-/// PyTorch takes the model file and repeats the validation. `RUNNER_TEST_PYTHON` names a Python with torch, numpy and
-/// safetensors; without it the test says that it did nothing.
+/// PyTorch loads the model file and repeats the validation. `RUNNER_TEST_PYTHON` names a Python with torch,
+/// numpy and safetensors; without it the test prints that it was skipped.
 #[test]
 fn pytorch_loads_the_model() {
     let Some(python) = std::env::var_os("RUNNER_TEST_PYTHON") else {

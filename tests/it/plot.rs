@@ -78,8 +78,8 @@ fn a_linear_axis_and_one_split() {
     ");
 }
 
-/// A curve for each run: validation, where all of them have it. Values that are not finite are counted; a torn last line
-/// is left out.
+/// One curve per run: validation, if all runs have it. Non-finite values are counted and not drawn; a torn
+/// last line is ignored.
 #[test]
 fn several_runs() {
     let place = Sandbox::new(LINREG);
@@ -106,7 +106,7 @@ fn several_runs() {
     ");
 }
 
-/// Of many runs the best are drawn, and the title says so.
+/// If there are many runs, only the best are drawn, and the title says so.
 #[test]
 fn the_best_of_many_runs() {
     let place = Sandbox::new(LINREG);
@@ -136,7 +136,7 @@ fn a_metric_that_no_run_has() {
     assert_eq!(place.runner(&["plot", "none"]).code, Some(2));
 }
 
-/// Colours stand around each cell of a curve where they are asked for; the terminal's default is left in place.
+/// With color, escape codes surround each cell of a curve; the terminal's default colour is left alone.
 #[test]
 fn colours_tell_curves_apart() {
     let place = Sandbox::new(LINREG);
@@ -150,7 +150,8 @@ fn colours_tell_curves_apart() {
     assert!(ended.stdout.contains("\u{1b}[33m"), "{}", ended.stdout);
 }
 
-/// A narrow chart has a narrow legend; a curve under an equal one says so; a column of words has no values.
+/// A narrow chart has a narrow legend. A curve hidden by an equal one is marked. A column of words has no
+/// values.
 #[test]
 fn legends_fit_and_name_what_is_hidden() {
     let place = Sandbox::new(LINREG);

@@ -14,7 +14,8 @@ use safetensors::SafeTensors;
 /// The binary under test.
 pub const RUNNER: &str = env!("CARGO_BIN_EXE_runner");
 
-/// The binary under test, which may have been copied to another machine with the tests.
+/// The binary under test. Its path is read from the environment if it was copied to another machine with the
+/// tests.
 pub fn binary() -> OsString {
     std::env::var_os("RUNNER_BINARY").unwrap_or_else(|| RUNNER.into())
 }
@@ -39,7 +40,7 @@ impl Sandbox {
         Self { spec: spec.to_owned(), ..Self::new("") }
     }
 
-    /// Its path.
+    /// The folder's path.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -54,8 +55,8 @@ impl Sandbox {
         let mut command = Command::new(binary());
         command.args(arguments).current_dir(self.path());
         command.env_remove("RUNNER_RUNS_DIR");
-        // This machine's cached rates must not affect tests. On the hardware, where compiling takes seconds, a suite has one
-        // cache, which scripts/gpu-check names.
+        // Rates cached on this machine must not affect tests. On real hardware, where compiling kernels takes
+        // seconds, all tests share one cache, which scripts/gpu-check sets.
         if std::env::var_os("RUNNER_REQUIRE_CUDA").is_none() {
             command.env("RUNNER_CACHE_DIR", self.path().join("cache"));
         }
@@ -68,7 +69,7 @@ impl Sandbox {
         Ran { ended: Ended::from_output(command.output().unwrap()), runs }
     }
 
-    /// The command of [`Sandbox::run`], and the runs folder it will make.
+    /// The command of [`Sandbox::run`], and the runs folder that it will create.
     pub fn prepared(&self, arguments: &[&str]) -> (Command, PathBuf) {
         let runs = self.path().join(format!("runs-{}", self.count.fetch_add(1, Ordering::Relaxed)));
         let mut command = self.command(&[]);
@@ -92,10 +93,10 @@ impl Ended {
     }
 }
 
-/// A debug build's own line wherever times are shown.
+/// The line that a debug build prints wherever it shows times.
 pub const DEBUG_BUILD: &str = "debug: its times say nothing of a release build (`cargo build --release`)";
 
-/// The output without the line of a debug build, with which tests mostly run.
+/// The output without that line; tests mostly run a debug build.
 pub fn without_build(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !line.trim_end().ends_with(DEBUG_BUILD)).collect()
 }
@@ -108,12 +109,12 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// The only run's folder.
+    /// The folder of the only run.
     pub fn folder(&self) -> Folder {
         Folder::within(&self.runs).unwrap_or_else(|| panic!("not one run: {:?}", self.ended))
     }
 
-    /// After an exit with `code`.
+    /// The folder of the only run, after an exit with `code`.
     #[track_caller]
     pub fn ended_by(&self, code: i32) -> Folder {
         assert_eq!(self.ended.code, Some(code), "{:?}", self.ended);
@@ -125,7 +126,7 @@ impl Ran {
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// The only one below a runs folder.
+    /// The only run folder in a runs folder.
     pub fn within(runs: &Path) -> Option<Self> {
         let only = |folder: &Path| {
             let mut inner = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path());
@@ -150,7 +151,7 @@ impl Folder {
         self.table("metrics.csv")
     }
 
-    /// `metrics.csv` without its times: what must repeat bit for bit.
+    /// `metrics.csv` without times: these columns must repeat bit for bit.
     pub fn numbers(&self) -> String {
         let text = self.text("metrics.csv");
         text.lines().map(|line| format!("{}\n", line.rsplit_once(',').unwrap().0)).collect()
@@ -171,7 +172,7 @@ impl Folder {
         let entries = fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        // A sweep's claims say nothing of it.
+        // The claims of a sweep are not listed.
         names.retain(|name| name != ".claims");
         names.sort();
         names
@@ -186,7 +187,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Reads strictly: every row has a cell for every column.
+    /// Parses strictly: every row must have a cell for every column.
     pub fn read(text: &str) -> Self {
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let columns = reader.headers().unwrap().iter().map(str::to_owned).collect();
@@ -232,7 +233,7 @@ pub fn tensors(bytes: &[u8]) -> HashMap<String, (Vec<usize>, Vec<f32>)> {
     file.iter().map(|(name, view)| (name.to_owned(), (view.shape().to_vec(), numbers(view.data())))).collect()
 }
 
-/// A Python that has `module`: that of `RUNNER_PYTHON`, or `python3`. Prints a line where there is none; in CI that is a failure.
+/// A Python that has `module`: `RUNNER_PYTHON`, or `python3`. Prints a line if there is none; in CI that is a failure.
 pub fn python_with(module: &str) -> Option<PathBuf> {
     let python = std::env::var_os("RUNNER_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from);
     let found = Command::new(&python).args(["-c", &format!("import {module}")]).output();

@@ -1,4 +1,5 @@
-//! Keys without effect, or with less effect than they seem to have: warned of once, by `check` and at the start of a run.
+//! Keys without effect, or with less effect than it seems, are warned of once by `check` and at the start of
+//! a run.
 
 use std::fs;
 
@@ -28,7 +29,7 @@ fn place(rows: usize) -> Sandbox {
     place
 }
 
-/// What both commands warn of, each in one line.
+/// Asserts the warnings of both commands, each on one line.
 #[track_caller]
 fn warned(place: &Sandbox, arguments: &[&str], want: &[&str]) {
     let lines: Vec<String> = want.iter().map(|text| format!("warning: {text}\n")).collect();
@@ -63,7 +64,7 @@ fn more_steps_than_the_epochs_have() {
     assert!(ended.stdout.starts_with("spec: 2 trials, 2 runs\n"), "{}", ended.stdout);
 }
 
-/// Before the first trial, by `check` and by a run; an error names its trial, too.
+/// Warned of before the first trial, by `check` and by a run. An error names its trial too.
 #[test]
 fn a_sweep_names_the_trials_that_it_warns_of() {
     let place = place(100);
@@ -115,7 +116,8 @@ fn validations_that_are_further_apart_than_the_run_is_long() {
     );
 }
 
-/// The first validation is an improvement: of three, two may be waited for in vain, and the run is over then.
+/// The first validation counts as an improvement. So with three validations, patience can be at most 2, and
+/// the run is over by then anyway.
 #[test]
 fn more_patience_than_there_are_validations() {
     let place = place(100);
@@ -146,7 +148,7 @@ fn blocks_of_a_policy_that_has_none() {
     }
 }
 
-/// The first step is count 0: of nine, the last drop that comes is at 8.
+/// Counts begin at 0: with nine steps, the last possible drop is at count 8.
 #[test]
 fn drops_of_the_rate_after_the_end() {
     let place = place(100);
@@ -231,7 +233,7 @@ fn a_fraction_that_is_no_row() {
         &["data.csv.validation_fraction=0.01"],
         &["`data.csv.validation_fraction` is 0.01, which of 40 rows is none: nothing is validated"],
     );
-    // As it is meant: nothing is set aside, or one row is.
+    // As intended: no rows are set aside, or one row is.
     warned(&place(40), &["data.csv.validation_fraction=0"], &[]);
     warned(&place(40), &["data.csv.validation_fraction=0.02"], &[]);
 }
@@ -262,7 +264,7 @@ fn outputs_that_stand_for_no_class_and_batches_beyond_the_rows() {
     );
 }
 
-/// A run of a few steps is bound by its start.
+/// A run of a few steps is dominated by its start-up.
 #[test]
 fn a_short_run_is_bound_by_its_start() {
     let ended = place(40).run(&[]).ended;
@@ -271,7 +273,7 @@ fn a_short_run_is_bound_by_its_start() {
     assert!(line.starts_with("  bound by         start-up and files, "), "{line}");
 }
 
-/// Quiet commands leave their warnings, their errors, what came of them and the exit code.
+/// `--quiet` commands keep their warnings, errors, results and exit codes.
 #[test]
 fn quiet_commands_print_what_came_of_them() {
     let place = place(100);
@@ -329,7 +331,7 @@ fn virtual_gpus_compute_on_the_cpu() {
     }
 }
 
-/// The hint of a run that diverged on large targets names the key that scales them.
+/// If a run diverged on large targets, the hint names the key that scales them.
 #[test]
 fn large_targets_of_a_run_that_diverged() {
     let spec = "[data.csv]\npath = \"x.csv\"\ntarget = \"y\"\nvalidation_fraction = 0.0\n[model]\nloss = \"mse\"\n\

@@ -6,7 +6,8 @@ use runner::report::{Comparison, Question, sweep_end};
 
 use super::process::Sandbox;
 
-/// A sweep over the policies, with train times by policy and repeat; the policies of a repeat run one after the other.
+/// A sweep over logging policies with given training times by policy and repeat. The policies of a repeat run
+/// one after the other.
 fn sweep(folder: &Path, times_ms: &[(&str, &[f64])], others_cores: f64) {
     let columns = "trial,logging.policy,repeat,status,folder,reason,run,virtual,steps,train_s,steps_per_s,logging_share";
     let mut text = format!("{columns}\n");
@@ -44,7 +45,7 @@ fn end(times_ms: &[(&str, &[f64])], others_cores: f64) -> String {
     sweep_end(&own, 160).unwrap().replace(&folder.path().display().to_string(), "RUNS")
 }
 
-/// A machine that gets slower over time: the times spread, the factors do not.
+/// A machine that slows down over time: times vary, ratios do not.
 const DRIFTING: [(&str, &[f64]); 3] = [
     ("immediate", &[2.0, 2.2, 2.4, 2.6, 2.8, 3.0, 3.2]),
     ("buffered", &[1.1, 1.21, 1.32, 1.43, 1.54, 1.65, 1.76]),
@@ -111,7 +112,7 @@ fn compare_takes_repeats_together_too() {
     assert!(text.contains("\nnoise\n"), "{text}");
 }
 
-/// Through the program: real runs in the requested number, and the figures of `sweep.csv`.
+/// Through the program: real runs in the requested number, and the values in `sweep.csv`.
 #[test]
 fn a_sweep_over_the_policies_ends_with_their_cost() {
     let spec = super::run::LINREG.to_owned()
@@ -126,7 +127,7 @@ fn a_sweep_over_the_policies_ends_with_their_cost() {
         assert_eq!(rows.len(), 3, "{lines:#?}");
         rows[of].split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    // Times, losses, costs.
+    // Columns of times, losses and costs.
     assert_eq!((row("immediate", 0)[1].as_str(), row("immediate", 1)[1].as_str()), ("3", "3"));
     assert!(lines.iter().any(|line| line.contains(" validation loss ")), "{lines:#?}");
     assert!(lines.contains(&"what a logging policy costs, compared with `off`"), "{lines:#?}");

@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf, process::Command};
 
 use super::process::{Ended, Folder, RUNNER, Sandbox, Table, tensors};
 
-/// A classifier on the digits, with all that draws random numbers: order, weights, dropout.
+/// A classifier on the digits that draws everything at random: order, weights, dropout.
 const DIGITS: &str = r#"
 [data]
 batch_size = 50
@@ -22,7 +22,7 @@ max_epochs = 2
 metrics = ["loss", "accuracy", "grad_norm", "param_norm", "lr"]
 "#;
 
-/// 103 rows by 20: five steps and one on three rows.
+/// 103 rows in batches of 20: five full steps and one of three rows.
 pub const LINREG: &str = r#"
 [data]
 batch_size = 20
@@ -44,7 +44,7 @@ fn digits() -> Sandbox {
     Sandbox::new(&DIGITS.replace("DATA", data))
 }
 
-/// Equal rows but for times, and equal weights. (The model file also holds its spec's hash.)
+/// Equal rows except times, and equal weights. (The model file also contains its spec's hash.)
 #[track_caller]
 fn same(a: &Folder, b: &Folder) {
     assert_eq!(a.numbers(), b.numbers());
@@ -95,7 +95,7 @@ fn the_first_line_of_the_spec_repeats_the_run() {
     assert_eq!(body(&first), body(&second));
 }
 
-/// A share of whole rows, whatever the chunks they are validated in.
+/// Accuracy is a share of whole rows, whatever the chunks of the validation.
 #[test]
 fn accuracy_is_the_quotient_of_two_counts() {
     let place = digits();
@@ -139,7 +139,8 @@ fn policies_give_the_same_numbers() {
     }
 }
 
-/// The rows of `per_epoch` are means of the others, weighted by rows; a rate is the last step's.
+/// The rows of `per_epoch` are means of the steps' rows, weighted by batch size; a learning rate is that of
+/// the last step.
 fn means(all: &Table, per_epoch: &Table, columns: usize) {
     let epochs = all.column("epoch").iter().map(|epoch| epoch.parse::<usize>().unwrap()).max().unwrap();
     assert_eq!(per_epoch.rows.len(), epochs);
@@ -198,7 +199,7 @@ fn the_folder_holds_every_file_with_its_header() {
          logging_s,logging_share,syncs,bytes_h2d,bytes_d2h,peak_device_bytes,peak_rss_bytes,best_value,best_epoch,best_step,\
          data_digest,epoch_train_loss,peak_planned_bytes"
     );
-    // Steps this short are timed by blocks, which the file says.
+    // Short steps are timed in blocks, and the file says so.
     let steps = run.table("timing.csv").only("phase", "step");
     assert_eq!(steps.column("count"), ["24"]);
     assert!(steps.f64s("samples")[0] < 24.0, "{steps:?}");
@@ -232,7 +233,7 @@ fn the_folder_holds_every_file_with_its_header() {
     }
     assert_eq!(run.summary("final_train_loss"), *train.column("loss").last().unwrap());
     assert_eq!(run.summary("final_validation_loss"), *validation.column("loss").last().unwrap());
-    // The CPU's memory is the host's: nothing moves but copies within it.
+    // The CPU's memory is the host's, so there are only copies within it.
     let transfers = run.table("transfers.csv");
     let (kinds, bytes) = (transfers.column("kind"), transfers.column("bytes"));
     assert!(kinds.iter().zip(bytes).all(|(kind, bytes)| *kind == "d2d" || bytes == "0"), "{transfers:?}");
@@ -278,7 +279,7 @@ fn streamed_rows_give_the_same_numbers() {
          [optimizer.sgd]\nlr = 0.1\n"
     ));
     for shuffle in ["data.shuffle=true", "data.shuffle=false"] {
-        // Every member of a team reads its own rows; a device with its own memory gets chunks.
+        // Every member of a team reads its own rows; a device with separate memory gets chunks.
         let team: &[&str] = &["devices.engine=team", "--threads=3"];
         let apart: &[&str] = &["devices.num_gpus=1", "--virtual-gpus=1"];
         for more in [&[][..], &["trainer.max_steps=6"], &["logging.policy=immediate"], team, apart] {
@@ -297,7 +298,7 @@ fn streamed_rows_give_the_same_numbers() {
     let chunks = page(&["devices.num_gpus=1", "--virtual-gpus=1"]);
     let words = "120 rows to train on, 30 to validate on; streamed, an epoch in one chunk of rows from the file, and checked then\n";
     assert!(chunks.contains(words), "{chunks}");
-    // Eight megabytes of wider rows: 2,095 of 1,001 numbers, which are 104 batches of 20.
+    // Eight megabytes of wider rows: 2,095 rows of 1,001 numbers, which are 104 batches of 20.
     let weights = format!("data.synthetic_regression.weights=[{}1]", "1, ".repeat(999));
     let arguments = [&weights, "data.synthetic_regression.train_rows=5000", "data.placement=streamed"];
     let virtual_gpu = ["check", "spec.toml", "devices.num_gpus=1", "--virtual-gpus=1"];
@@ -338,7 +339,7 @@ fn a_loss_that_is_no_number_ends_the_run() {
     assert_eq!(run("logging.policy=off").metrics().rows.len(), 0);
 }
 
-/// As with a training loss, though the last of those was still a number.
+/// Ends like a run with a bad training loss, although the last training loss was finite.
 #[test]
 fn a_validation_loss_that_is_no_number_ends_the_run() {
     let place = Sandbox::new(LINREG);
@@ -350,12 +351,12 @@ fn a_validation_loss_that_is_no_number_ends_the_run() {
     assert!(!folder.files().contains(&"model.safetensors".to_owned()));
 }
 
-/// In a later epoch, on the last and smaller batch: earlier rows and validations are kept.
+/// In a later epoch, on the smaller last batch: earlier rows and validations are kept.
 #[test]
 fn a_run_may_diverge_late() {
     let place = Sandbox::new(LINREG);
     for policy in POLICIES {
-        // Steps double the error's exponent steadily; only the place of the end matters here.
+        // The error's exponent doubles steadily; the test only cares about the step at which it overflows.
         let run = place.run(&["optimizer.sgd.lr=50.0", "trainer.max_epochs=100", policy]).ended_by(1);
         let steps: usize = run.summary("steps").parse().unwrap();
         assert!(steps > 6, "{policy}: {steps}");
@@ -414,7 +415,7 @@ fn early_stopping_counts_validations_without_improvement() {
     assert_eq!(run.summary("epochs"), "10");
 }
 
-/// Ten epochs on MNIST's test images with the textbook's network.
+/// Ten epochs on MNIST's test images with a textbook network.
 #[test]
 fn mnist_is_learned() {
     let folder = env::var_os("RUNNER_TEST_DATA").map(|folder| PathBuf::from(folder).join("mnist"));

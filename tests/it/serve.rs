@@ -1,4 +1,4 @@
-//! `runner serve`: one page on this machine, renewed as its runs go on; nothing else is answered.
+//! `runner serve`: one page for this machine, updated as its runs progress; any other request is rejected.
 
 use std::{
     fs,
@@ -33,17 +33,17 @@ impl Served {
         stream
     }
 
-    /// What the answer to these bytes begins with; nothing where the server closes the connection.
+    /// The beginning of the response to these bytes; empty if the server closes the connection.
     fn answer_to(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        // The server need not read all.
+        // The server may stop reading early.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8(answer).unwrap()
     }
 
-    /// Its threads, and the most KiB it has had in memory.
+    /// Its thread count, and its peak memory in KiB.
     fn size(&self) -> [u64; 2] {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         ["Threads:", "VmHWM:"].map(|name| {
@@ -52,7 +52,7 @@ impl Served {
         })
     }
 
-    /// The answer's status, its `ETag` and its text.
+    /// The response's status, `ETag` and body.
     fn ask(&self, request: &str, headers: &str) -> (u16, String, String) {
         let mut stream = self.connect();
         write!(stream, "{request} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n").unwrap();
@@ -76,7 +76,7 @@ impl Drop for Served {
     }
 }
 
-/// A run that is under way.
+/// A run in progress.
 fn run(place: &Path, rows: &str) {
     let folder = place.join("runs/a/1");
     fs::create_dir_all(&folder).unwrap();
@@ -111,7 +111,7 @@ fn nothing_but_the_page_is_answered_and_on_this_machine_alone() {
     for (request, headers, expected) in [
         ("GET /", "Host: localhost:1234\r\n", 200),
         ("HEAD /", "Host: [::1]:9\r\n", 200),
-        // Another site's name for this address.
+        // Another site's name that resolves to this address (DNS rebinding).
         ("GET /", "Host: example.org\r\n", 403),
         ("GET /", "Host: localhost.example.org\r\n", 403),
         ("GET /", "Host: example.org:localhost\r\n", 403),
@@ -150,7 +150,7 @@ fn no_client_takes_more_than_its_share() {
     run(place.path(), "1,1,train,8,3.5,0.1\n");
     let served = Served::start(&place, "runs");
     let begun = Instant::now();
-    // It never ends its request, and is never silent for long.
+    // A request that never ends, and never pauses for long.
     let mut slow = served.connect();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").unwrap();
     let dribble = thread::spawn(move || {
@@ -174,7 +174,7 @@ fn no_client_takes_more_than_its_share() {
     let idle: Vec<TcpStream> = (0..200).map(|_| served.connect()).collect();
     let [threads, memory] = served.size();
     assert!(threads <= 17 && memory < 100_000, "{threads} threads, {memory} KiB");
-    // Until the idle ones have had their time, there is no place for another.
+    // Until idle connections time out, there is no room for another.
     let asked = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     while !served.answer_to(asked).starts_with("HTTP/1.1 200 ") {
         assert!(begun.elapsed() < LIMIT);

@@ -6,7 +6,7 @@ use super::process::{Ended, Sandbox, Table, tensors};
 
 const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
 
-/// Classes of a table.
+/// A table with classes.
 const SPEC: &str = r#"
 [data.csv]
 path = "penguins.csv"
@@ -28,7 +28,7 @@ fn sandbox() -> Sandbox {
     place
 }
 
-/// A fraction in `split` draws the rows that `validation_fraction` draws.
+/// A fraction in `split` draws the same rows as `validation_fraction`.
 #[test]
 fn a_split_is_that_of_the_fraction() {
     let place = sandbox();
@@ -40,7 +40,7 @@ fn a_split_is_that_of_the_fraction() {
     assert_ne!(figures("data.split={ validation = 0.3, seed = 7 }"), figures("data.split.validation=0.3"));
 }
 
-/// Seeds of the split, the initial weights and the order are the run's, and each may be given apart.
+/// The seeds of the split, the initial weights and the order default to the run's seed, and each can be set.
 #[test]
 fn each_draw_has_a_seed_of_its_own() {
     let place = sandbox();
@@ -57,7 +57,8 @@ fn each_draw_has_a_seed_of_its_own() {
     }
 }
 
-/// Test rows are the same whatever validates, none of them is trained on, and their metrics are those of a table of them.
+/// Test rows are the same whatever validates. None of them is trained on, and their metrics equal those of a
+/// table with only these rows.
 #[test]
 fn a_test_is_evaluated_afterwards() {
     let place = sandbox();
@@ -73,18 +74,18 @@ fn a_test_is_evaluated_afterwards() {
     let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(json["rows"], 86, "{ended:?}");
     assert!(json["accuracy"].as_f64().unwrap() > 0.8, "{ended:?}");
-    // 152 Adelie, 68 Chinstrap and 124 Gentoo.
+    // The species: 152 Adelie, 68 Chinstrap and 124 Gentoo.
     let matrix = fs::read_to_string(&matrix).unwrap();
     let of_class = |row: &str| row.split(',').skip(1).map(|n| n.parse::<u32>().unwrap()).sum::<u32>();
     assert_eq!(matrix.lines().skip(1).map(of_class).collect::<Vec<_>>(), [38, 17, 31]);
-    // The matrix is replaced, a file of another kind is not.
+    // The matrix is replaced; a file of another kind is not.
     let ended = place.runner(&["evaluate", &folder, "--confusion", "spec.toml"]);
     assert!(
         ended.stderr.contains("error: `spec.toml` holds something else than a confusion matrix"),
         "{ended:?}"
     );
     assert_eq!(place.runner(&["evaluate", &folder, "--confusion", &matrix]).code, Some(0));
-    // The data are no longer those of the run.
+    // The data have changed since the run.
     let text = fs::read_to_string(PENGUINS).unwrap();
     fs::write(place.path().join("penguins.csv"), text.replacen("39.1", "39.2", 1)).unwrap();
     let Ended { code, stderr, .. } = place.runner(&["evaluate", &folder]);
@@ -92,21 +93,21 @@ fn a_test_is_evaluated_afterwards() {
     assert!(stderr.contains("are not what the run was trained on: their digest is "), "{stderr}");
 }
 
-/// The rows of a part by `rows.csv`.
+/// The row numbers of one part, from `rows.csv`.
 fn numbers_of(table: &Table, split: &str) -> Vec<usize> {
     let rows = table.column("split").into_iter().zip(table.column("row"));
     rows.filter(|(own, _)| *own == split).map(|(_, row)| row.parse().unwrap()).collect()
 }
 
-/// Tables of the rows that `rows.csv` names, and of all others, train and test as the run did that divided the rows. Rows left
-/// out for missing cells count.
+/// Training on tables made from `rows.csv` (the validation rows, and all others) equals the run that split
+/// the rows itself. Row numbers include rows that were dropped for missing cells.
 #[test]
 fn row_numbers_are_those_of_the_file() {
     let place = sandbox();
     let drop = "data.csv.missing=drop";
     let run = place.run(&[drop, "data.split={ validation = 0.2, test = 0.25 }", "-q"]).ended_by(0);
     let [validation, test] = ["validation", "test"].map(|part| numbers_of(&run.table("rows.csv"), part));
-    // 333 of 344 rows have no missing cell, and the first that has one is row 3.
+    // 333 of 344 rows have no missing cell; the first row with one is row 3.
     assert_eq!((validation.len(), test.len()), (67, 83));
     assert!(validation.is_sorted() && test.is_sorted() && !validation.iter().any(|row| test.contains(row)));
     let text = fs::read_to_string(PENGUINS).unwrap();
@@ -162,7 +163,7 @@ fn a_run_without_a_test_says_so() {
     );
 }
 
-/// Each row validates once; a setting's folds are averaged, as seeds are.
+/// Each row validates once; the folds of a setting are averaged, like seeds.
 #[test]
 fn folds_are_an_axis_of_a_sweep() {
     let place = sandbox();
@@ -193,7 +194,7 @@ fn validation_rows(place: &Sandbox, sweep: &str, fold: usize) -> usize {
     row.split(',').nth(3).unwrap().parse().unwrap()
 }
 
-/// A range leaves its end out: `0..4` is four folds.
+/// A range excludes its end: `0..4` is four folds.
 #[test]
 fn a_fold_that_is_missing_is_noticed() {
     let place = sandbox();
@@ -208,7 +209,7 @@ fn a_fold_that_is_missing_is_noticed() {
     assert_eq!(one.stderr, "");
 }
 
-/// Five folds of each of two seeds are two values: the folds share their rows.
+/// Five folds of each of two seeds count as two values, because folds share their rows.
 #[test]
 fn folds_of_several_seeds_are_averaged() {
     let place = sandbox();

@@ -1,4 +1,4 @@
-//! Rows that stay in their file: what a run on them takes of memory and time, as it is foretold and as it is.
+//! Rows that stay in their file: the memory and time that such a run takes, predicted and measured.
 
 use std::fs;
 
@@ -28,7 +28,7 @@ fn place(rows: usize, features: usize, more: &str) -> Sandbox {
     place
 }
 
-/// The lines of a page that begin with that name.
+/// The lines of a page that begin with this name.
 fn lines(page: &str, name: &str) -> Vec<String> {
     let mut lines = page.lines().skip_while(|line| line.split_whitespace().next() != Some(name));
     let first = lines.next().map(|line| line.trim().to_owned());
@@ -36,8 +36,8 @@ fn lines(page: &str, name: &str) -> Vec<String> {
     first.into_iter().chain(more).collect()
 }
 
-/// 400 rows of 2,500 numbers, 300 of them to train on: on a device with a memory of its own a chunk of each kind is more
-/// than a run with all rows on it takes, or less, to the byte.
+/// 400 rows of 2,500 numbers, 300 of them for training. On devices with separate memory, streaming replaces
+/// all rows by one chunk of each kind, and the peak memory differs by exactly those bytes.
 #[test]
 fn chunks_are_part_of_the_memory_that_is_told() {
     let place = place(400, 2500, "");
@@ -49,30 +49,31 @@ fn chunks_are_part_of_the_memory_that_is_told() {
     for (devices, share) in [("devices.num_gpus=1", 1), ("devices.num_gpus=2", 2)] {
         let streamed = run(&[devices]);
         let resident = run(&[devices, "data.placement=resident"]);
-        // All rows and the order of an epoch against this device's share: 300 rows are less than eight megabytes.
+        // All rows and one epoch's order, minus this device's share of them: 300 rows are less than eight
+        // megabytes.
         assert_eq!(resident - streamed, 400 * row + 300 * 4 - 400 * row / share, "{devices}");
     }
-    // The CPU works in the host's memory. What it fetches from the file it does not keep.
+    // The CPU works in the host's memory, and does not keep the rows that it reads from the file.
     assert_eq!(run(&["data.placement=resident"]) - run(&[]), 400 * 4 * 2500);
 
     let page = place.runner(&["check", "spec.toml", "devices.num_gpus=2", "--virtual-gpus=2"]).stdout;
     let memory = lines(&page, "memory");
-    // One chunk of all rows of either kind, targets, order, and the indices of the validation rows; and what is noted of the
-    // rows of a device's share.
+    // One chunk with all rows of each kind, targets, order, and the indices of validation rows; plus notes on
+    // each row of a device's share.
     let host = 400 * row + 400 * 4 + 300 * 4 + 400 * 4 + 200 * 12;
     assert!(memory[0].contains(" for 2 virtual devices, all in the host's memory: "), "{memory:?}");
     let (each, rows) = memory[1].split_once(" on each of them, ").expect("two parts");
     assert_eq!(rows, format!("{} for rows on their way", units::bytes(host)));
     let each: f64 = each.strip_suffix(" MiB").expect("megabytes").parse().unwrap();
-    // Its share, and what a step has of it beside that.
+    // The device's share, and what a step needs besides.
     let beside = each * f64::from(1 << 20) - (200 * row) as f64;
     assert!((0.0..700e3).contains(&beside), "{memory:?}");
 }
 
-/// The time to fetch rows is measured: by `check` on the file, and in the run's own time.
+/// The time to read rows is measured: by `check` on the file, and as part of the run's time.
 #[test]
 fn what_fetching_takes_is_measured_and_counted() {
-    // Rows of 8 KB: each step fetches its own.
+    // Rows of 8 KB: each step reads its own.
     let place = place(600, 2000, "");
     let threads = "--threads=1";
     let page = place.runner(&["check", "spec.toml", threads]).stdout;
@@ -88,14 +89,14 @@ fn what_fetching_takes_is_measured_and_counted() {
     let total = run.table("timing.csv").only("phase", "total");
     assert!(numbers(&read, "total_s")[0] <= numbers(&total, "total_s")[0], "{read:?}");
 
-    // Nothing of a file is said where there is none.
+    // Without streaming, the file is not mentioned.
     let page = place.runner(&["check", "spec.toml", "data.placement=resident", threads]).stdout;
     assert!(page.contains(" by typical rates, bound by "), "{page}");
     assert!(!page.contains("from the file"), "{page}");
 }
 
-/// Rows of a layer with one output are read where they lie, in memory and in chunks, and copied where a step fetches them
-/// from their file: to the same bits, on any device and by any number of threads.
+/// Rows for a layer with one output are used in place, in memory and in chunks, but copied if steps read them
+/// from the file. The results have the same bits, on any device and with any number of threads.
 #[test]
 fn rows_that_are_read_in_place_are_those_that_are_copied() {
     let place = place(2000, 40, "");
@@ -117,7 +118,7 @@ fn rows_that_are_read_in_place_are_those_that_are_copied() {
                 ["data.placement=resident", "data.placement=streamed"].map(|p| run(p).ended_by(0));
             assert_eq!(streamed.numbers(), resident.numbers(), "{shuffle} {on:?}");
             assert!(tensors(&streamed.model()) == tensors(&resident.model()), "{shuffle} {on:?}: weights");
-            // Two devices add their gradients up in another order.
+            // Two devices add their gradients in a different order.
             if on[0] != "devices.num_gpus=2" {
                 let model = tensors(&resident.model());
                 assert!(*alone.get_or_insert(model.clone()) == model, "{shuffle} {on:?}: other weights");
@@ -126,7 +127,7 @@ fn rows_that_are_read_in_place_are_those_that_are_copied() {
     }
 }
 
-/// Narrow rows in any order are read together by the CPU; the numbers are those of rows that are in memory.
+/// The CPU reads narrow rows together, in any order; the results equal those of rows in memory.
 #[test]
 fn narrow_rows_are_read_many_at_a_time() {
     let place = place(3000, 5, "");
@@ -146,17 +147,17 @@ fn narrow_rows_are_read_many_at_a_time() {
         let rows =
             if more == ["trainer.max_steps=120"] { [2250 + 7 * 20, 2 * 750] } else { [2 * 2250, 2 * 750] };
         assert_eq!(numbers(&read, "bytes"), rows.map(|rows| f64::from(rows * 20)), "{more:?}");
-        // An epoch's rows, and all rows to validate on, are one read each.
+        // The rows of an epoch, and all validation rows, are one read each.
         assert_eq!(numbers(&read, "count"), [2.0, 2.0], "{more:?}");
     }
 }
 
-/// Peak memory of an epoch that is one chunk, to the byte; holding all rows would take less.
+/// Peak memory of an epoch that is a single chunk, to the byte; holding all rows would take less.
 #[test]
 fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
     let place = place(3000, 5, "");
-    // Two chunks of 2,250 rows of five numbers and a target: one that is computed with, one of the next epoch. The same of
-    // 750 that validate.
+    // Two chunks of 2,250 rows of five numbers and a target: one in use, one for the next epoch. Likewise
+    // with 750 validation rows.
     let chunks = 2 * 3000 * 24;
     let check = |more: &[&str]| place.runner(&[&["check", "spec.toml", "--threads=1"], more].concat());
     let said = check(&[]);
@@ -173,7 +174,7 @@ fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
     };
     let resident = bytes(&check(&["data.placement=resident"]).stdout);
     let streamed = bytes(&said.stdout);
-    // Chunks, what is noted of their rows, and of which rows validate, in place of the features.
+    // Instead of the features: chunks, notes on their rows, and which rows validate.
     let more = (chunks + 3000 * 12 + 3000 * 4) as f64 - 3000.0 * 20.0;
     assert!((streamed - resident - more).abs() < 4096.0, "{streamed} {resident} {more}");
     let [streamed, resident] = [streamed, resident].map(|bytes| units::bytes(bytes as u64));
@@ -183,15 +184,15 @@ fn an_epoch_in_one_chunk_is_no_more_than_its_rows() {
     );
     assert!(said.stderr.contains(&warning), "{} {warning}", said.stderr);
 
-    // One epoch of 60 steps reads nothing else: its rows are one chunk, and there is no second one.
+    // With 60 steps in one epoch there is only one chunk, and no second one to read ahead.
     let few = check(&["trainer.max_steps=60"]);
     let of_it = format!(", {} of it for 2 chunks of rows at most, ", units::bytes((1200 + 750) * 24));
     assert!(lines(&few.stdout, "memory")[0].contains(&of_it), "{}", few.stdout);
-    // Where rows fit no chunk is said to be less than they are.
+    // Without streaming there is no such warning.
     assert!(check(&["data.placement=resident"]).stderr.is_empty());
 }
 
-/// Every repeat has its own validation rows, and all are planned alike.
+/// Every repeat has its own validation rows, and all are planned the same way.
 #[test]
 fn repeats_are_planned_alike() {
     let place = place(600, 2000, "[sweep]\nrepeats = 4\n");
@@ -211,14 +212,14 @@ fn repeats_are_planned_alike() {
     }
     assert_eq!(reported.len(), 4);
     assert!(reported.iter().all(|other| *other == reported[0]), "{reported:?}");
-    // Another process gets an equal plan.
+    // Another process gets the same plan.
     let engine = |_| lines(&place.runner(&["check", "spec.toml", threads]).stdout, "engine");
     let engines = [0; 4].map(engine);
     assert!(engines.iter().all(|other| *other == engines[0]), "{engines:?}");
     assert!(engines[0][0].ends_with(", with rows at typical rates of a file"), "{engines:?}");
 }
 
-/// Wide rows in random order are fetched by the steps, with equal results for one thread and several.
+/// Steps read wide rows in random order, with equal results for one thread and several.
 #[test]
 fn wide_rows_are_fetched_by_the_steps() {
     let place = place(300, 1500, "");
@@ -230,7 +231,7 @@ fn wide_rows_are_fetched_by_the_steps() {
     }
 }
 
-/// Metrics of predictions over chunks are those over all rows, to the bit.
+/// Metrics of predictions over chunks equal those over all rows, to the bit.
 #[test]
 fn metrics_of_streamed_rows_are_those_of_rows_in_memory() {
     let place = place(400, 12, "");

@@ -1,4 +1,4 @@
-//! What a sweep's table and its overrides make of trials: ranges, `zip`, `points`, `exclude`, samplers.
+//! The trials that a sweep's table and its overrides make: ranges, `zip`, `points`, `exclude`, samplers.
 
 use runner::spec::{self, Experiment, TrialSpec};
 
@@ -61,7 +61,7 @@ fn ranges_stand_on_the_command_line() {
     assert_eq!(values("", &["logging.policy=choice(off, buffered)"]), ["off", "buffered"]);
     // In quotes it is a word.
     assert_eq!(load("", &["description=\"0..3\""]).trials[0].spec.description, "0..3");
-    // An axis that advances with others stays among them; one value ends it.
+    // A zipped axis that is set again stays in `zip`; setting one value removes it.
     let zip = "[sweep.zip]\nseed = [1, 2]\n\"data.batch_size\" = [8, 16]";
     assert_eq!(values(zip, &["seed=7..9"]), ["7 8", "8 16"]);
     assert_eq!(values(zip, &["seed=5"]), ["8", "16"]);
@@ -95,6 +95,46 @@ trials = 3
     let repeated = values(sweep, &["sweep.sampler=random", "sweep.repeats=2"]);
     let numbered = |repeat| random.iter().map(move |values| format!("{values} {repeat}"));
     assert_eq!(repeated, numbered(0).chain(numbered(1)).collect::<Vec<_>>());
+}
+
+/// A seed is nothing to choose: it tells how sure a point's value is.
+#[test]
+fn each_point_of_a_sampler_runs_with_every_seed() {
+    let sweep = "[sweep]\ntrials = 2\nsampler = 'sobol'\n[sweep.grid]\nseed = '0..3'\n\
+                 'optimizer.sgd.lr' = 'loguniform(1e-4, 1e-1)'\n'data.batch_size' = 'int(8, 64)'\n";
+    let alone = values(sweep, &["seed=7"]);
+    let with_seeds: Vec<String> =
+        alone.iter().flat_map(|point| (0..3).map(move |seed| format!("{point} {seed}"))).collect();
+    assert_eq!((alone.len(), values(sweep, &[])), (2, with_seeds));
+    assert_eq!(load(sweep, &[]).axes, ["optimizer.sgd.lr", "data.batch_size", "seed"]);
+    let refused = |overrides: &[&str]| {
+        let place = Sandbox::new(&format!("{LINREG}\n{sweep}"));
+        let ended = place.runner(&[&["check", "spec.toml"], overrides].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let words = |line: &&str| line.starts_with("error") || line.contains("hint");
+        ended.stderr.lines().filter(words).map(str::trim).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(refused(&["sweep.sampler=tpe"]), @r"
+    error: `tpe` cannot learn from the axis `seed`: seeds of one point would compete
+    = hint: give it one value, and repeat the best trial afterwards
+    ");
+    insta::assert_snapshot!(refused(&["seed=int(0, 9)"]), @r"
+    error: the axis `seed`: seeds are listed, not drawn
+    = hint: write `0..5`: every point runs with each of them
+    ");
+    insta::assert_snapshot!(refused(&["optimizer.sgd.lr=0.1", "data.batch_size=8"]), @r"
+    error: a sampler draws the values of other keys than `seed`, and no other key varies
+    = hint: leave `sampler` and `trials` out, which runs every seed, or give other keys values
+    ");
+    insta::assert_snapshot!(refused(&["sweep.when={ \"data.batch_size\" = { seed = 1 } }"]), @r"
+    error: `sweep.when`: every point of a sampler runs with every `seed`
+    = hint: leave `seed` out of the conditions
+    ");
+    // An unknown sampler is the only mistake: it may take distributions.
+    insta::assert_snapshot!(refused(&["sweep.sampler=bayes"]), @r"
+    error: `sweep.sampler`: unknown value `bayes`
+    = hint: it is `grid`, `random`, `sobol` or `tpe`
+    ");
 }
 
 const WHEN: &str = r#"
@@ -140,14 +180,14 @@ fn keys_vary_where_others_have_given_values() {
     let place = Sandbox::new(&format!("{LINREG}\n{WHEN}"));
     let sweep = place.run(&["-q"]).ended_by(0);
     assert!(sweep.files().contains(&"006-optimizer=adam-batch_size=8".to_owned()));
-    // The table is called by its key, whatever else its runs differ in.
+    // A value that is a table is named by its key, whatever else its runs differ in.
     let folder = sweep.0.to_str().unwrap();
     let compared = |options: &[&str]| {
         let ended = place.runner(&[&["compare", folder], options].concat());
         assert_eq!(ended.code, Some(0), "{ended:?}");
         ended.stdout
     };
-    // An export has the values as they are in `sweep.csv`, and both find their runs.
+    // An export has the values as in `sweep.csv`, and both forms find their runs.
     let adam = "{ adam = { lr = 0.1 } }";
     for value in ["adam", adam] {
         let adams = compared(&["--where", &format!("optimizer = {value}"), "--export", "csv"]);
@@ -163,6 +203,15 @@ fn keys_vary_where_others_have_given_values() {
     assert_eq!(checked.code, Some(0), "{checked:?}");
     let resumed = place.runner(&["run", "-q", "--resume", sweep.0.to_str().unwrap()]);
     assert_eq!(resumed.code, Some(0), "{resumed:?}");
+}
+
+#[test]
+fn a_list_of_layers_is_called_by_its_layers() {
+    let place = Sandbox::new(LINREG);
+    let linear = |width: u32| format!("{{ linear = {{ out_features = {width} }} }}");
+    let layers = format!("model.layers=[{}, relu, {}],[{}]", linear(8), linear(1), linear(1));
+    let sweep = place.run(&[layers.replace("relu", "\"relu\"").as_str(), "-q"]).ended_by(0);
+    assert_eq!(sweep.files()[..2], ["000-layers=linear8+relu+linear1", "001-layers=linear1"]);
 }
 
 /// A table alone is called by its key, and beside another of that key by more.

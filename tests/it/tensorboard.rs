@@ -1,4 +1,4 @@
-//! Event files, read back by TensorBoard's own package, where a Python has it.
+//! TensorBoard event files, read back by TensorBoard's own package if a Python has it.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::{
     resume::{SPEC, checkpoints, killed_after},
 };
 
-/// A line for each scalar that TensorBoard shows of each folder: folder, tag, step, value.
+/// Prints a line for each scalar that TensorBoard shows: folder, tag, step, value.
 const READ: &str = r#"
 import sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -20,7 +20,7 @@ for number, folder in enumerate(sys.argv[1:]):
             print(number, tag, event.step, event.value)
 "#;
 
-/// What `metrics.csv` holds, in that form.
+/// The contents of `metrics.csv` in the same form.
 fn expected(number: usize, run: &Folder, metrics: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
     for split in ["train", "validation"] {

@@ -34,7 +34,7 @@ fn numbers_of_threads_are_tried_and_told() {
     assert!(took.ends_with("ms") || took.ends_with(" s"), "{line}");
     let environment: toml::Table = tried.text("environment.toml").parse().unwrap();
     assert!(line.ends_with(environment["devices"]["engine"].as_str().unwrap()));
-    // The other number of threads takes other times, so that one of the runs has more steps.
+    // With another number of threads the times differ, so that one of the runs has more steps.
     let alone = place.run(&["--threads=1"]).ended_by(0);
     assert!(alone.text("run.log").contains("engine serial: there is one thread"));
     let (own, other) = (tried.numbers(), alone.numbers());

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::process::{Folder, Sandbox};
 
-/// Steps of some hundred microseconds: phases are timed.
+/// Steps of several hundred microseconds, so that phases are timed.
 const PHASES: &str = r#"
 [data]
 batch_size = 100
@@ -33,7 +33,7 @@ pub struct Span {
     pub arguments: Value,
 }
 
-/// Spans by process and thread, after a check of the format's rules.
+/// Spans by process and thread, after checking the rules of the format.
 pub fn lanes(run: &Folder) -> BTreeMap<(String, String), Vec<Span>> {
     let whole: Value = serde_json::from_str(&run.text("trace.json")).unwrap();
     assert_eq!(whole["displayTimeUnit"], "ns");
@@ -72,7 +72,7 @@ pub fn lanes(run: &Folder) -> BTreeMap<(String, String), Vec<Span>> {
     lanes
 }
 
-/// Starts never go back, and a span ends before the one that holds it does.
+/// Starts never go back, and a nested span ends before the one around it.
 fn nest(spans: &[Span]) {
     let mut open: Vec<&Span> = Vec::new();
     for pair in spans.windows(2) {
@@ -110,7 +110,7 @@ fn a_trace_holds_the_first_steps_in_detail_and_sums_of_the_rest() {
     }
     let windows: u64 = steps.iter().filter_map(|s| s.arguments["steps"].as_u64()).sum();
     assert_eq!(windows, 100);
-    // The host's lane has every step too, and the time of the trace is that of the run.
+    // The host's lane also has every step, and the trace covers the run's time.
     let host = &lanes[&("host".to_owned(), "host loop".to_owned())];
     for name in ["upload", "data", "validation", "log"] {
         assert!(
@@ -148,7 +148,7 @@ fn files_that_are_not_asked_for_are_not_written() {
 #[test]
 fn the_machine_is_looked_at_from_the_beginning_to_the_end() {
     let place = Sandbox::new(PHASES);
-    // An interval longer than the run: its end does not wait.
+    // The interval is longer than the run, whose end must not wait for it.
     let table = place.run(&["logging.system_every_s=3600"]).ended_by(0).table("system.csv");
     assert_eq!(table.rows.len(), 2);
     let table = place.run(&["logging.system_every_s=0.01"]).ended_by(0).table("system.csv");

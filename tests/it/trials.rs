@@ -31,8 +31,8 @@ fn trials_that_equal_others_or_lack_devices() {
     assert_eq!(Table::read(&compared.stdout).column("status"), ["finished", "skipped", "skipped"]);
 }
 
-/// Each trial's replaced devices are reported before the first trial and kept in `sweep.csv`; no trial that was not run
-/// is held against one that was.
+/// Replaced devices are reported before the first trial, and recorded in `sweep.csv`. A trial that did not
+/// run is not compared with one that did.
 #[test]
 fn trials_say_which_devices_they_lack() {
     let place = Sandbox::new(LINREG);
@@ -83,7 +83,7 @@ fn a_trial_that_fails_does_not_end_the_sweep() {
     let table = sweep.table("sweep.csv");
     assert_eq!(table.column("status"), ["finished", "diverged", "finished"]);
     assert!(table.cell(1, "reason").starts_with("the loss is not a finite number at step 3"));
-    // A failure is graver than a device that is not there.
+    // A failure outranks a missing device in the exit code.
     let arguments = ["devices.on_missing=error", "devices.num_gpus=0,1", "optimizer.sgd.lr=1e10"];
     let sweep = place.run(&arguments).ended_by(1);
     assert_eq!(sweep.table("sweep.csv").column("status"), ["diverged", "skipped"]);

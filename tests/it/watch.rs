@@ -84,7 +84,7 @@ fn a_sweep_is_shown_with_the_states_of_its_trials() {
     assert_eq!(place.runner(&["watch", "none"]).code, Some(2));
 }
 
-/// The limit that comes first counts, of which the epochs of an endless run are none.
+/// The limit that is reached first counts. An endless run's number of epochs is no limit.
 #[test]
 fn the_time_left_is_that_of_the_first_limit() {
     let place = Sandbox::new(super::run::LINREG);
@@ -104,7 +104,7 @@ fn the_time_left_is_that_of_the_first_limit() {
     }
 }
 
-/// `q` leaves, as in other viewers; what else is typed does not stand in the screen, nor at the prompt.
+/// `q` quits, as in other viewers. Other keys appear neither on the screen nor at the prompt afterwards.
 #[test]
 fn watching_ends_by_q() {
     let place = Sandbox::new(super::run::LINREG);
@@ -173,7 +173,7 @@ impl Terminal {
         fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default().trim().to_owned()
     }
 
-    /// Its exit code, and what stood on its screen before and after it was given back.
+    /// Its exit code, and the screen's contents before and after the terminal was restored.
     fn end(mut self) -> (Option<i32>, String, String) {
         let code = end(&mut self.script);
         let text = self.read("screen");
@@ -184,7 +184,7 @@ impl Terminal {
     }
 }
 
-/// A test that fails leaves no run without end behind.
+/// A failed test must not leave an endless run behind.
 impl Drop for Terminal {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -196,7 +196,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Beside what the process takes of the host stand load and memory of each GPU.
+/// Load and memory of each GPU are shown next to what the process uses of the host.
 #[test]
 fn the_gpus_of_a_run_are_shown() {
     let Some(sim) = Sim::get() else { return };
@@ -209,7 +209,7 @@ fn the_gpus_of_a_run_are_shown() {
     let arguments = ["watch", runs.to_str().unwrap(), "--color", "never"];
     let on_sim = |command: &mut Command| _ = sim.on(command, &variables);
     if let Some(mut terminal) = Terminal::start_with(Sandbox::new(""), &arguments, on_sim) {
-        // The monitor numbers them the other way round.
+        // NVML numbers the GPUs the other way round.
         for words in ["gpu:0 10 % busy with 4 MiB of 1 GiB", "gpu:1 0 % busy with 4 MiB of 1 GiB"] {
             terminal.wait_for(words);
         }
@@ -265,7 +265,7 @@ fn a_signal_to_a_drawn_run_ends_it_in_order() {
     }
 }
 
-/// A terminal that takes nothing holds the viewer in a look: Ctrl-S, and Ctrl-Q at the end.
+/// A terminal that accepts no output blocks the viewer: Ctrl-S, then Ctrl-Q at the end.
 #[test]
 fn a_signal_reaches_a_drawn_run_at_once_while_its_viewer_waits() {
     let Some(mut terminal) = Terminal::start(Sandbox::new(super::run::LINREG), &DRAWN) else { return };
@@ -285,7 +285,8 @@ fn a_signal_reaches_a_drawn_run_at_once_while_its_viewer_waits() {
     assert!(code == Some(143) && after.contains("spec interrupted in "), "{after}");
 }
 
-/// Both reach the run, which is stopped meanwhile, as if it took long to save; it takes them for one when it goes on.
+/// Both signals reach the run while it is stopped, as if saving took long. When it continues, it counts them
+/// as one.
 #[test]
 fn a_second_signal_does_not_leave_a_drawn_run_behind() {
     let Some(mut terminal) = Terminal::start(Sandbox::new(super::run::LINREG), &DRAWN) else { return };

@@ -1,4 +1,4 @@
-//! Initial weights from a file: those that do not fit, and files that are none.
+//! Initial weights from a file: weights that do not fit, and files that are not weights.
 
 use std::{fs, path::PathBuf};
 

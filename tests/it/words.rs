@@ -59,7 +59,7 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
     ");
 }
 
-/// A limit of the address space counts what the program itself has taken of it already.
+/// A limit on the address space includes what the program itself uses already.
 #[test]
 fn what_a_limit_leaves_is_what_is_available() {
     let place = Sandbox::new(LINREG);
@@ -115,7 +115,8 @@ fn options_before_the_command() {
     assert!(ended.stdout.starts_with("runs/spec/") && ended.stdout.lines().count() == 1, "{ended:?}");
 }
 
-/// A spec from standard input, into the runs folder that the environment names; the run is repeated by its own spec.
+/// A spec from standard input, with the runs folder from the environment; the run is repeated from its own
+/// spec.
 #[test]
 fn a_spec_from_standard_input() {
     let place = Sandbox::new(LINREG);
@@ -140,7 +141,7 @@ fn a_spec_from_standard_input() {
     );
 }
 
-/// A pipe would be waited for, a device read without end: neither is opened.
+/// Opening a pipe would block, and reading a device would never end, so neither is opened.
 #[test]
 fn data_that_are_no_file() {
     let place = Sandbox::new("");
@@ -205,7 +206,8 @@ fn data_that_are_no_file() {
     "#);
 }
 
-/// A debug build says what its times are worth, in one line, wherever it shows some; a release build has no such line.
+/// A debug build prints one line on what its times are worth wherever it shows times; a release build does
+/// not.
 #[test]
 fn what_a_debug_build_says_of_its_times() {
     let place = Sandbox::new(LINREG);
@@ -239,7 +241,7 @@ fn what_a_debug_build_says_of_its_times() {
     assert_eq!(log.matches(&format!(" WARN  build {DEBUG_BUILD}\n")).count(), usize::from(is_debug), "{log}");
 }
 
-/// A run that diverged has no weights; the way that it names to the last good ones gives them.
+/// A diverged run has no weights; the command that it suggests gives the last good ones.
 #[test]
 fn a_run_without_a_model_says_why_and_how_to_get_one() {
     let place = Sandbox::new(LINREG);
@@ -263,12 +265,12 @@ fn a_run_without_a_model_says_why_and_how_to_get_one() {
     assert!(
         tensors(&kept.model()).values().flat_map(|(_, numbers)| numbers).all(|number| number.is_finite())
     );
-    // Fewer steps, but equal ones: the schedule is that of the full run.
+    // Fewer steps, but the same ones: the schedule is that of the full run.
     let losses = |folder: &Folder| folder.metrics().only("split", "train").column("loss").join(" ");
     let (kept, whole) = (losses(&kept), losses(&folder));
     assert_eq!(kept.split(' ').count(), good);
     assert!(good > 1 && whole.starts_with(&kept), "{whole}\n{kept}");
-    // One line for a trial.
+    // One line per trial.
     let sweep = place.run(&["-v", "optimizer.sgd.lr=0.01,1e10"]);
     assert_eq!(sweep.ended.code, Some(1));
     let lines: Vec<&str> =

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes the numbers that the training is held against, by PyTorch's own modules, optimizers and schedulers.
+"""Computes the reference curves for training, with PyTorch's own modules, optimizers and schedulers.
 
     python make.py              every case: <case>/init.safetensors, <case>/steps.csv, <case>/final.safetensors
     python make.py CASE ...     only those
     python make.py --load RUN   PyTorch reads RUN/model.safetensors and repeats the run's last validation
 
-A case is a folder with a `spec.toml`, read here by rules of its own: nothing is shared with the program but the file.
-Made with Python 3.11.7, torch 2.15.0+cu132 (on the CPU, one thread), numpy 2.4.6, safetensors 0.8.0.
+A case is a folder with a `spec.toml`, which is interpreted here independently: only the file is shared with
+the program. Made with Python 3.11.7, torch 2.15.0+cu132 (on the CPU, one thread), numpy 2.4.6, safetensors
+0.8.0.
 """
 
 import csv
@@ -41,7 +42,7 @@ def make_data():
 
 
 def read_data(spec, folder):
-    """Features, targets, and the same for validation or `None`."""
+    """Features and targets, for training and for validation (`None` if there is none)."""
     if source := spec["data"].get("csv"):
         with open(folder / source["path"]) as file:
             rows = [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
@@ -97,7 +98,8 @@ def make_optimizer(spec, model):
 
 
 def make_curve(optimizer, name, options, counts):
-    """`counts` is how long the curve lasts, which some of them take as their length."""
+    """Makes the scheduler of one curve. `counts` is its duration, which some schedulers take as a
+    parameter."""
     options = dict(options)
     if name == "cosine":
         return lr_scheduler.CosineAnnealingLR(optimizer, options.pop("t_max", counts), **options)
@@ -195,7 +197,8 @@ def make_case(folder):
 
 
 def load(run):
-    """PyTorch takes the model file as it is; its loss and accuracy must be those of the run's last validation."""
+    """Loads the model file into PyTorch unchanged; loss and accuracy must equal those of the run's last
+    validation."""
     spec = tomllib.loads((run / "spec.toml").read_text())
     _, _, (x, y) = read_data(spec, run)
     model = make_model(spec, x.shape[1])

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the numbers that `runner predict` and `runner evaluate` are held against, by scikit-learn and PyTorch.
+"""Computes the reference results for `runner predict` and `runner evaluate`, with scikit-learn and PyTorch.
 
     python make.py        train.csv, new.csv, weights, and what they predict
 
-Preprocessing is fitted on train.csv and applied to new.csv, whose columns stand in another order. The weights are random.
-Made with Python 3.11.7, scikit-learn 1.9.1, torch 2.15.0 (on the CPU), numpy 2.4.6, safetensors 0.8.0.
+Preprocessing is fitted on train.csv and applied to new.csv, whose columns are in another order. The weights
+are random. Made with Python 3.11.7, scikit-learn 1.9.1, torch 2.15.0 (on the CPU), numpy 2.4.6, safetensors
+0.8.0.
 """
 
 import csv
@@ -51,7 +52,7 @@ def write(name, columns, rows):
 def numbers_and_texts(rows):
     number = lambda cell: np.nan if cell == "NA" else float(cell)
     numbers = [[number(row[name]) for name in NUMBERS] for row in rows]
-    # A missing cell is a category of its own, behind all others.
+    # A missing cell is a category of its own, after all others.
     texts = [[row[name] or "\U0010ffff" for name in TEXTS] for row in rows]
     return np.array([n + t for n, t in zip(numbers, texts)], dtype=object)
 
@@ -111,7 +112,7 @@ def main():
         "confusion": metrics.confusion_matrix(truth, predicted).tolist(),
     }
 
-    # Two targets: what is left of the numbers are width and depth.
+    # Two targets; the remaining numeric columns are width and depth.
     targets = ["price", "height"]
     truth = np.array([[float(row[name]) for name in targets] for row in new])
     scaler = StandardScaler().fit([[float(row[name]) for name in targets] for row in train])

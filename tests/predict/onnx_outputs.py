@@ -1,6 +1,8 @@
-"""The answers of an exported model: `python3 onnx_outputs.py MODEL.onnx ROWS` prints a CSV as `runner predict` does.
+"""The outputs of an exported model: `python3 onnx_outputs.py MODEL.onnx ROWS` prints a CSV like `runner
+predict`.
 
-ROWS is a CSV file for a model of a table, an npy file for one of arrays. Needs onnxruntime.
+ROWS is a CSV file if the model was trained on a table, an npy file if it was trained on arrays. Needs
+onnxruntime.
 """
 
 import csv

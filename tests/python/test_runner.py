@@ -1,4 +1,5 @@
-"""The module `runner`, and the blocks of docs/python.md: needs the program (RUNNER_BINARY, or the installed wheel)."""
+"""Tests of the module `runner` and of the code in docs/python.md. Needs the program (RUNNER_BINARY, or the
+installed wheel)."""
 
 import importlib.util
 import os
@@ -92,7 +93,7 @@ class Runs(unittest.TestCase):
         blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text(), re.S)
         if importlib.util.find_spec("wandb") is None:
             blocks = [block for block in blocks if "import wandb" not in block]
-        # In a process of its own: packages do something at its end, too.
+        # In a process of its own, because packages also run code at exit.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WANDB_SILENT": "true"}
         done = subprocess.run([sys.executable, "-c", "\n".join(blocks)], env=environment, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -118,7 +119,7 @@ class Runs(unittest.TestCase):
         program.chmod(0o755)
         self.addCleanup(os.environ.update, {"RUNNER_BINARY": os.environ.pop("RUNNER_BINARY", "")})
         os.environ["RUNNER_BINARY"] = str(program.resolve())
-        # A process that a shell puts into the background ignores it.
+        # A process that a shell starts in the background ignores SIGINT.
         self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         threading.Timer(1.0, os.kill, [os.getpid(), signal.SIGINT]).start()
         begun = time.monotonic()

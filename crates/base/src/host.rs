@@ -1,4 +1,4 @@
-//! Facts about the host. All are optional: what the system does not report stays unknown.
+//! Facts about the host. All are optional: what the system does not report is `None`.
 
 mod atomic;
 mod awake_timer;
@@ -50,18 +50,18 @@ pub use write_out::{start_writing, sync_file_system};
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
-/// What messages call standard input.
+/// The name of standard input in messages.
 pub const STANDARD_INPUT: &str = "<stdin>";
 
-/// Sets the folder for what is kept between runs, in place of the user's cache.
+/// Environment variable with the folder for files kept between runs, instead of the user's cache folder.
 pub const CACHE_VARIABLE: &str = "RUNNER_CACHE_DIR";
 
-/// A variable of the environment; `None` where it is empty.
+/// An environment variable; `None` if it is unset or empty.
 pub fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The folder that the environment names; `None` where it names none.
+/// The cache folder according to the environment; `None` if it names none.
 pub fn cache_folder() -> Option<PathBuf> {
     let user = || {
         variable("XDG_CACHE_HOME")
@@ -75,8 +75,9 @@ pub fn cpu_model() -> Option<String> {
     model_in(cpuinfo_head()?)
 }
 
-/// The first core's part of `/proc/cpuinfo`: with a hundred cores, the whole file takes milliseconds to read. Read once, as
-/// all that stays while a process runs: a sweep asks for it with every trial.
+/// The first core's section of `/proc/cpuinfo`: with a hundred cores, reading the whole file takes
+/// milliseconds. It is read once, like everything here that does not change while a process runs: a sweep
+/// asks for it with every trial.
 fn cpuinfo_head() -> Option<&'static str> {
     static HEAD: LazyLock<Option<String>> = LazyLock::new(|| {
         let mut head = vec![0; 4096];
@@ -113,7 +114,7 @@ fn read_caches() -> Vec<String> {
     (0..).map_while(cache).collect()
 }
 
-/// Logical cores that this process may use, as it began.
+/// Number of logical cores that this process may use, as of its start.
 pub fn logical_cores() -> Option<usize> {
     static CORES: LazyLock<Option<usize>> =
         LazyLock::new(|| std::thread::available_parallelism().ok().map(usize::from));
@@ -126,20 +127,20 @@ pub fn name() -> String {
     if name.trim().is_empty() { "host".to_owned() } else { name.trim().to_owned() }
 }
 
-/// The job of Slurm that this process runs in: `1234`, or `1234_7` for a task of an array.
+/// The Slurm job that this process runs in: `1234`, or `1234_7` for a task of an array.
 pub fn slurm_job() -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
     let task = variable("SLURM_ARRAY_JOB_ID").zip(variable("SLURM_ARRAY_TASK_ID"));
     task.map(|(array, task)| format!("{array}_{task}")).or_else(|| variable("SLURM_JOB_ID"))
 }
 
-/// The processors of this host that Slurm has given to the job that this process runs in.
+/// Number of this host's processors that Slurm gave to the job of this process.
 pub fn slurm_cpus() -> Option<usize> {
     std::env::var("SLURM_CPUS_ON_NODE").ok()?.parse().ok().filter(|cpus| *cpus > 0)
 }
 
-/// A file of `/proc` or `/sys`, which says of itself that it is empty, or a page long: with room for its text, it is read by
-/// one call and not piece by piece.
+/// Reads a file of `/proc` or `/sys`. Such a file reports a size of 0 or one page; reserving enough room lets
+/// one call read it instead of many.
 fn read_proc(path: &str) -> Option<String> {
     let mut text = Vec::with_capacity(8192);
     File::open(path).ok()?.read_to_end(&mut text).ok()?;
@@ -158,12 +159,13 @@ fn meminfo(text: &str, what: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// An entry of this process's `/proc/self/status`, in bytes: `VmRSS`, its resident memory, or `VmHWM`, the most so far.
+/// An entry of this process's `/proc/self/status`, in bytes: `VmRSS` is its resident memory, `VmHWM` the peak
+/// of that.
 pub fn process_memory(what: &str) -> Option<u64> {
     meminfo(&read_proc("/proc/self/status")?, what)
 }
 
-/// This process's cgroup memory limit in bytes, as it began, if it is below `total`.
+/// The memory limit of this process's cgroup in bytes, as of its start, if it is below `total`.
 pub fn memory_limit(total: Option<u64>) -> Option<u64> {
     static LIMIT: LazyLock<Option<u64>> = LazyLock::new(|| {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -172,7 +174,7 @@ pub fn memory_limit(total: Option<u64>) -> Option<u64> {
     LIMIT.filter(|&limit| total.is_none_or(|total| limit < total))
 }
 
-/// The lowest limit of the cgroup and its ancestors.
+/// The lowest limit among the cgroup and its ancestors.
 fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
     let folders = cgroup_folders(groups, mount, "memory").into_iter();
     let files =
@@ -180,8 +182,8 @@ fn limit_in(groups: &str, mount: &Path) -> Option<u64> {
     files.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok()).min()
 }
 
-/// The folders of the cgroup and its ancestors (cgroup v2, or v1's tree of `controller`). In a container the group's own
-/// path may be hidden; the root of the tree is then there.
+/// The folders of the cgroup and its ancestors (cgroup v2, or v1's tree of `controller`). In a container the
+/// group's own path may not be visible; the root of the tree then stands for it.
 fn cgroup_folders(groups: &str, mount: &Path, controller: &str) -> Vec<PathBuf> {
     let folders = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -197,14 +199,14 @@ fn cgroup_folders(groups: &str, mount: &Path, controller: &str) -> Vec<PathBuf> 
     folders.flatten().collect()
 }
 
-/// Bytes that this process may still allocate: the least of available memory, cgroup limit and address space limit.
-/// `u64::MAX` if none is known.
+/// Bytes that this process may still allocate: the minimum of available memory, cgroup limit and address
+/// space limit. `u64::MAX` if none is known.
 pub fn usable_memory() -> u64 {
     let [available, total] = memory(["MemAvailable", "MemTotal"]);
     let available = available.unwrap_or(u64::MAX);
     let group = memory_limit(total).unwrap_or(u64::MAX);
     let space = fs::read_to_string("/proc/self/limits").ok().and_then(|text| address_space(&text));
-    // The limit counts reserved address space, used or not.
+    // The address space limit counts reserved memory, used or not.
     let taken = || fs::read_to_string("/proc/self/status").ok().and_then(|text| meminfo(&text, "VmSize"));
     let space = space.map_or(u64::MAX, |limit| limit.saturating_sub(taken().unwrap_or(0)));
     available.min(group).min(space)
@@ -225,7 +227,7 @@ pub fn second_level_cache() -> Option<u64> {
     size_of_cache(&caches().into_iter().find(|c| c.starts_with("L2"))?)
 }
 
-/// Bytes of each of the first core's caches.
+/// Size in bytes of each of the first core's caches.
 pub fn cache_sizes() -> Vec<u64> {
     caches().iter().filter_map(|cache| size_of_cache(cache)).collect()
 }

@@ -1,7 +1,7 @@
-//! What all layers of the runner stand on: facts about the host, numbers as a person reads them, streams of random
+//! Basics for all layers: facts about the host, formatting of numbers for people, and streams of random
 //! numbers.
 
-// Only this project is the user: a name that says enough has no doc.
+// Only this project uses the module: a name that says enough needs no doc.
 #[allow(missing_docs)]
 pub mod host;
 pub mod random;

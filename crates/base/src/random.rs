@@ -1,9 +1,10 @@
 //! Random numbers: one independent stream per purpose, all derived from the run's seed.
 //!
-//! A stream's key is a hash of (seed, [`Purpose`], index); the index is that of an epoch, a layer or a split. One part of
-//! a run thus cannot disturb another: a longer validation set leaves the order of the training rows unchanged. The hash
-//! is SplitMix64's finalizer (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, 2014). Streams are
-//! identical on every machine; tests below pin them against library updates.
+//! A stream's key is a hash of (seed, [`Purpose`], index); the index is that of an epoch, a layer or a split.
+//! One part of a run thus cannot disturb another: a longer validation set leaves the order of the training
+//! rows unchanged. The hash is SplitMix64's finalizer (Steele, Lea, Flood: *Fast Splittable Pseudorandom
+//! Number Generators*, 2014). Streams are identical on every machine; tests below pin them against library
+//! updates.
 
 pub use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -24,9 +25,9 @@ pub enum Purpose {
     Data = 5,
     /// Tensors of lab experiments; indexed by tensor.
     Tensor = 6,
-    /// Values of a sweep that are drawn; indexed by axis.
+    /// Values drawn for a sweep; indexed by axis.
     Sampler = 7,
-    /// Rows for a test; indexed by class.
+    /// The rows held out for a test; indexed by class.
     Test = 8,
 }
 
@@ -59,8 +60,8 @@ pub fn fast_stream(seed: u64, purpose: Purpose, index: u64) -> Xoshiro256PlusPlu
     Xoshiro256PlusPlus::from_seed(expand(key(seed, purpose, index)))
 }
 
-/// Uniform in `0..bound` without bias; `bound` is at least 1. Lemire, *Fast Random Integer Generation in an Interval*
-/// (2019).
+/// Uniform in `0..bound` without bias; `bound` is at least 1. Lemire, *Fast Random Integer Generation in an
+/// Interval* (2019).
 #[inline]
 pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
     let mut product = (rng.next_u64() >> 32) * u64::from(bound);
@@ -73,8 +74,9 @@ pub fn below(rng: &mut impl Rng, bound: u32) -> u32 {
     (product >> 32) as u32
 }
 
-/// Two independent numbers from one step of the generator, uniform in `0..first` and `0..second` without bias; both
-/// bounds are at least 1. Brackett-Rozinsky and Lemire, *Batched Ranged Random Integer Generation* (2024).
+/// Two independent numbers from one step of the generator, uniform in `0..first` and `0..second` without
+/// bias; both bounds are at least 1. Brackett-Rozinsky and Lemire, *Batched Ranged Random Integer Generation*
+/// (2024).
 #[inline]
 pub fn below_two(rng: &mut impl Rng, first: u32, second: u32) -> (u32, u32) {
     let draw = |word: u64| {
@@ -162,7 +164,8 @@ mod tests {
 
     #[test]
     fn streams_are_frozen() {
-        // Computed from the papers' definitions, without this code. Changed values would change every recorded run.
+        // Computed from the papers' definitions, without this code. Changed values would change every
+        // recorded run.
         assert_eq!(stream(0, Purpose::Weights, 0).next_u64(), 4991626323957592864);
         assert_eq!(fast_stream(0, Purpose::Order, 1).next_u64(), 6055622034618388874);
         assert_eq!(key(0, Purpose::Dropout, 2), 13448923617019821381);

@@ -1,6 +1,7 @@
-//! Numbers for people: four significant digits and a unit. Files use exact values instead. And the words of enums.
+//! Numbers for people: four significant digits and a unit. (Files have exact values instead.) Also the names
+//! of enum variants.
 
-/// Declares an enum of which each variant has a word in files and messages.
+/// Declares an enum whose variants have a name for files and messages.
 #[macro_export]
 macro_rules! named {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal,)* }) => {
@@ -14,7 +15,7 @@ macro_rules! named {
             #[allow(dead_code)]
             pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
 
-            /// Its word in files and messages.
+            /// The name used in files and messages.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)*
@@ -43,7 +44,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// The shortest text that reads back exactly: `0.03`, `1e-8`, `1e20`.
+/// The shortest text that reads back to the same value: `0.03`, `1e-8`, `1e20`.
 pub fn exact(value: f64) -> String {
     if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
@@ -80,7 +81,7 @@ pub fn numbers(numbers: &[usize]) -> String {
     together.collect::<Vec<_>>().join(", ")
 }
 
-/// Per second: `160.2 k`, `5.126 M`.
+/// A rate without its unit, such as rows/s: `160.2 k`, `5.126 M`.
 pub fn rate(value: f64) -> String {
     match value {
         v if v >= 999.95e12 => format!("{} P", number(v / 1e15)),
@@ -126,7 +127,7 @@ pub fn bytes(value: u64) -> String {
     format!("{scaled:.digits$} {unit}")
 }
 
-/// Needed and available bytes, in exact bytes where their rounded texts would be equal.
+/// Needed and available bytes; in exact bytes if the rounded texts would be equal.
 pub fn two_sizes(needed: u64, there: u64) -> [String; 2] {
     let words = [needed, there].map(bytes);
     let same = words[0].replace(".0 ", " ") == words[1].replace(".0 ", " ");
@@ -143,7 +144,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// `1.82`; of very small and large ratios four digits, so that none reads as zero.
+/// `1.82`; four digits for very small and large ratios, so that none is printed as zero.
 pub fn factor(ratio: f64) -> String {
     if (0.1..1000.0).contains(&ratio) { format!("{ratio:.2}") } else { number(ratio) }
 }

@@ -1,4 +1,5 @@
-//! All that the outside may learn about a run. The trainer emits events and formats nothing; sinks consume them.
+//! Everything that the outside can learn about a run. The trainer emits events and formats nothing; sinks
+//! consume them.
 
 mod checkpoint;
 mod lab;
@@ -20,7 +21,7 @@ use crate::{
     units::named,
 };
 
-/// Nobody takes events any more: a sink has failed, and the recorder's end says why.
+/// Nobody receives events any more: a sink has failed. The recorder reports why when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the run can no longer be recorded")]
 pub struct Closed;
@@ -33,37 +34,37 @@ pub enum Event {
     /// A block of training steps whose rows have reached the host.
     Train(TrainRows),
     Validation(ValidationRow),
-    /// A state to be saved. All rows of steps before it have been handed over.
+    /// A state to be saved. All rows of the steps before it have been sent.
     Checkpoint(Box<Checkpoint>),
-    /// At most some twenty a second.
+    /// Sent at most about twenty times a second.
     Progress(Progress),
     Norms(Norms),
-    /// A device has done all its products of a shape.
+    /// A device has finished its products of a shape.
     Product(ProductRow),
-    /// All devices have done theirs.
+    /// All devices have finished their products of a shape.
     Together(Together),
     Copy(CopyRow),
     Step(Box<StepRow>),
-    /// Something that `run.log` keeps and a person may want to read.
+    /// A message for `run.log` that a person may want to read.
     Notice(Level, String),
     /// The last event.
     Finished(Box<Outcome>),
 }
 
-/// How much a notice matters.
+/// How important a notice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Kept in the log, shown with `-v`.
+    /// Written to the log, shown with `-v`.
     Info,
-    /// Shown always.
+    /// Always shown.
     Warning,
 }
 
-/// What does not change during a run. What has no meaning for its kind is empty.
+/// Facts that do not change during a run. Those that do not apply to its kind are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Header {
     pub name: String,
-    /// What is done, in words, where it is no training: `1,000 products of [100, 100] x [100, 100]`.
+    /// What a run that is no training does, in words: `1,000 products of [100, 100] x [100, 100]`.
     pub lab: Option<String>,
     /// What the spec asked for: `3`, `all`, `gpu:1;gpu:2`.
     pub devices_requested: String,
@@ -75,13 +76,13 @@ pub struct Header {
     pub engine: String,
     /// The metric columns of the run, in order.
     pub metrics: Vec<Metric>,
-    /// Whether the task has classes, hence accuracy.
+    /// Whether the task is a classification, which has an accuracy.
     pub classifies: bool,
     /// Equal for equal data.
     pub data_digest: String,
-    /// Host memory that the plan counts at the run's peak, without the program's own.
+    /// Host memory at the run's peak, as planned; the program itself is not counted.
     pub peak_planned_bytes: Option<u64>,
-    /// What weak scaling makes of batch and rate.
+    /// How weak scaling changes batch and learning rate, in words.
     pub weak_scaling: Option<String>,
     /// The metric whose best value is shown.
     pub monitor: Option<Monitor>,
@@ -90,31 +91,31 @@ pub struct Header {
     pub steps_planned: u64,
     /// Epochs the run takes if nothing ends it early.
     pub epochs_planned: u64,
-    /// The step after which it goes on from a checkpoint.
+    /// The step of the checkpoint that the run was resumed from.
     pub resumed_after: Option<u64>,
-    /// Seconds after which it ends in any case.
+    /// Seconds after which the run ends in any case.
     pub max_time_s: Option<f64>,
     /// How the program was built: `release`, `debug`.
     pub build: &'static str,
 }
 
-/// Consecutive steps of one epoch (or, under `per_epoch`, one row that stands for the epoch).
+/// Consecutive steps of one epoch (under `per_epoch`, one row that stands for the whole epoch).
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainRows {
     pub epoch: u64,
     /// Optimizer step of the first row, counted from 1.
     pub first_step: u64,
-    /// Batch rows of every step but the last of the block.
+    /// Batch rows of every step of the block but the last.
     pub rows: u32,
     /// Batch rows of the last step of the block.
     pub last_rows: u32,
-    /// Values per row: the metrics of the header but `lr`, in order.
+    /// Values per row: the header's metrics without `lr`, in order.
     pub width: usize,
     /// `[steps, width]`.
     pub values: Vec<f32>,
-    /// One per step where `lr` is among the metrics, else empty.
+    /// One per step if `lr` is among the metrics, else empty.
     pub lr: Vec<f64>,
-    /// Since training began, one per step.
+    /// Seconds since training began, one per step.
     pub elapsed_s: Vec<f64>,
 }
 
@@ -131,33 +132,34 @@ impl TrainRows {
 /// One pass over all validation rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationRow {
-    /// The step after which it was taken.
+    /// The step after which it was measured.
     pub step: u64,
     pub epoch: u64,
     pub rows: u64,
     pub loss: f64,
-    /// Part of the rows that is right, where there are classes.
+    /// The fraction of rows that were classified correctly; `None` for a regression.
     pub accuracy: Option<f64>,
-    /// Since training began.
+    /// Seconds since training began.
     pub elapsed_s: f64,
-    /// Metrics of its predictions, by name; those of one of several targets as `mae_NAME`.
+    /// Metrics computed from predictions, by name; for one of several targets the name is `mae_NAME`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub scores: BTreeMap<String, f64>,
-    /// Its confusion matrix, where metrics follow from one.
+    /// The confusion matrix, if metrics are computed from one.
     #[serde(skip)]
     pub confusion: Confusion,
 }
 
-/// A confusion matrix: the cells that are not 0, counted row by row, each with its count; empty where none was measured.
+/// The nonzero cells of a confusion matrix as pairs of index (row-major) and count; empty if none was
+/// measured.
 pub type Confusion = Vec<[u64; 2]>;
 
 impl ValidationRow {
-    /// The metric's value, where the row has it; NaN where the loss is not finite, since such weights are no good.
+    /// The metric's value, if the row has it. NaN if the loss is not finite, since such weights are useless.
     pub fn value(&self, monitor: Monitor) -> Option<f64> {
         self.measured(monitor.metric()).map(|value| if self.loss.is_finite() { value } else { f64::NAN })
     }
 
-    /// The metric's value, where a validation measures it.
+    /// The metric's value, if it was measured.
     pub fn measured(&self, metric: Metric) -> Option<f64> {
         match metric {
             Metric::Loss => Some(self.loss),
@@ -174,7 +176,7 @@ pub struct Best {
     pub value: f64,
     pub epoch: u64,
     pub step: u64,
-    /// Whether `model.safetensors` holds its weights, too.
+    /// Whether `model.safetensors` holds these weights as well.
     pub is_restored: bool,
 }
 
@@ -186,7 +188,7 @@ pub struct Progress {
     pub epoch: u64,
     pub samples: u64,
     pub train_s: f64,
-    /// Since training began.
+    /// Seconds since training began.
     pub elapsed_s: f64,
     /// Last training loss that reached the host.
     pub loss: Option<f32>,
@@ -198,15 +200,15 @@ named! {
     pub enum Status {
         #[default]
         Finished = "finished",
-        /// A fault: the reason says which.
+        /// An error; the reason says which.
         Failed = "failed",
-        /// By a signal.
+        /// Ended by a signal.
         Interrupted = "interrupted",
         /// The loss is no longer a finite number.
         Diverged = "diverged",
-        /// At a rung of successive halving: it goes on if it is among the best there.
+        /// Paused at a rung of successive halving: it continues if it is among the best there.
         Waiting = "waiting",
-        /// By its sweep: it was not.
+        /// Ended by its sweep: it was not among the best.
         Stopped = "stopped",
     }
 }
@@ -214,7 +216,8 @@ named! {
 /// Why a run has no weights to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoModel {
-    /// How far a diverged run went beyond its last row depends on the length of its blocks.
+    /// The run diverged. How far it went beyond its last row depends on the length of its blocks, so no
+    /// weights are kept.
     Diverged,
     /// Some weights are not finite.
     NotFinite,
@@ -223,15 +226,16 @@ pub enum NoModel {
     Unread,
 }
 
-/// The end of a run, in numbers. `None` is a value that is not known, or has no meaning for its kind: an empty cell.
+/// The end of a run, in numbers. `None` means that a value is unknown or does not apply, and becomes an empty
+/// cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub status: Status,
-    /// Why it ended so, where that needs words.
+    /// Why it ended that way, if that needs explaining.
     pub reason: Option<String>,
     /// Epochs begun.
     pub epochs: Option<u64>,
-    /// Optimizer steps taken; products, copies or steps over tensors.
+    /// Optimizer steps taken; in the lab: products, copies or tensor steps done.
     pub steps: u64,
     /// Training rows seen.
     pub samples: Option<u64>,
@@ -239,15 +243,16 @@ pub struct Outcome {
     pub final_train_loss: Option<f32>,
     /// Mean training loss of the last epoch, by rows; `None` under `off`.
     pub epoch_train_loss: Option<f64>,
-    /// Rows that it is the mean of: fewer than all where the run ended within the epoch.
+    /// The rows of that mean: fewer than all if the run ended within the epoch.
     pub epoch_train_rows: u64,
     pub final_validation_loss: Option<f64>,
     pub final_validation_accuracy: Option<f64>,
     /// What `best.safetensors` holds.
     pub best: Option<Best>,
-    /// Seconds of training before the last resume, which the times below include, but for those of phases and copies.
+    /// Seconds of training before the last resume. The times below include them, except those of phases and
+    /// copies.
     pub earlier_s: f64,
-    /// The training loop: steps, validation, log.
+    /// The training loop: steps, validation, logging.
     pub loop_s: f64,
     /// The training loop without validation.
     pub train_s: f64,
@@ -258,20 +263,20 @@ pub struct Outcome {
     pub transfers: Vec<Transfer>,
     /// Checkpoints that were due while another was being written, and not made.
     pub checkpoints_left_out: u64,
-    /// What it took to read the host's clock and to write its times down.
+    /// The cost of reading the host's clock and recording its times.
     pub instrument: ClockCost,
-    /// `trace.json`; empty where it was not asked for.
+    /// The lanes of `trace.json`; empty if no trace was requested.
     pub traces: Vec<TraceLane>,
-    /// What its training time went into; `None` where that is not known.
+    /// What its training time was spent on; `None` if that is unknown.
     pub account: Option<TimeAccount>,
-    /// What others took of the machine meanwhile, where that is known.
+    /// How much of the machine other processes used meanwhile, if known.
     pub load: Option<Load>,
-    /// Why there are no weights to keep; `None` where there are.
+    /// Why no weights are kept; `None` if they are.
     pub no_model: Option<NoModel>,
 }
 
 impl Outcome {
-    /// Leaves out what concerns steps after `last`, whose rows were lost.
+    /// Removes what concerns steps after `last`, whose rows were lost.
     pub fn forget_after(&mut self, last: u64) {
         self.steps = last;
         (self.epochs, self.samples) = (None, None);
@@ -302,16 +307,16 @@ pub struct PhaseTime {
     pub count: u64,
     pub total_s: f64,
     pub mean_s: f64,
-    /// Their standard deviation (n - 1); `None` below two samples.
+    /// Standard deviation of the samples (n - 1); `None` below two samples.
     pub std_s: Option<f64>,
     pub min_s: f64,
     pub p50_s: f64,
     pub p95_s: f64,
     pub p99_s: f64,
     pub max_s: f64,
-    /// Part of `total`.
+    /// Fraction of `total`.
     pub share: f64,
-    /// Times that were measured; fewer than `count` where these are means over blocks of steps.
+    /// Number of measured times; fewer than `count` if they are means over blocks of steps.
     pub samples: u64,
 }
 
@@ -328,17 +333,17 @@ pub struct Transfer {
     pub count: u64,
     /// Copies to where the data already was.
     pub noop_count: u64,
-    /// Bytes that were meant; `None` for a wait.
+    /// Payload bytes; `None` for a wait.
     pub bytes: Option<u64>,
-    /// Bytes that moved: with those that only align them.
+    /// Bytes that were actually moved, including padding for alignment.
     pub moved_bytes: Option<u64>,
-    /// Time that the host spent, or the device where it is timed; 0 for no-ops, `None` where nobody knows: a sum that is queued
-    /// among a device's own work.
+    /// Time spent by the host, or by the device if it is timed there. 0 for no-ops; `None` if unknown, as for
+    /// an all-reduce that is queued among a device's own work.
     pub total_s: Option<f64>,
 }
 
 impl Transfer {
-    /// What a ledger has under one kind and purpose.
+    /// The row of a ledger's line for one kind and purpose.
     pub fn new(kind: Kind, purpose: Purpose, from: String, to: String, line: Line) -> Self {
         Self {
             kind: kind.name(),

@@ -1,9 +1,9 @@
 //! The engine: a spec is planned and compiled to a program; devices run programs.
 
-// Tests may be tables.
+// A long function is fine in a test that is a table of cases.
 #![cfg_attr(test, allow(clippy::too_many_lines))]
 
-// `missing_docs` is allowed where only this project is the user: there a name that says enough has no doc.
+// Modules that only this project uses may leave `missing_docs` unmet: a name that says enough needs no doc.
 #[allow(missing_docs)]
 pub mod collective;
 pub mod data;

@@ -1,4 +1,4 @@
-//! `[checkpoint]`: when the state of a training is saved, and what is kept of it.
+//! `[checkpoint]`: when the training state is saved, and which checkpoints are kept.
 
 use super::reader::{choices, count, count_or_zero, positive, table};
 

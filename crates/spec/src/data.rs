@@ -1,6 +1,6 @@
 //! `[data]`: where the rows come from and how they are batched.
 
-// Doc comments are the text of the schema, too, where brackets are arrays.
+// Doc comments also become schema text, where brackets mean arrays, not links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::{
@@ -132,7 +132,7 @@ table! {
     check check
 }
 
-/// Keys of sources that set rows apart by themselves.
+/// Keys of a source that choose validation rows in a way of their own, and so exclude `data.split`.
 const OWN_SPLIT: [&str; 10] = [
     "csv.validation_path",
     "csv.validation_fraction",
@@ -197,7 +197,8 @@ impl Data {
         }
     }
 
-    /// The part of the rows that validates, with its key; `None` where those rows are given apart, or are a fold.
+    /// The fraction of the rows held out for validation, with its key. `None` where validation rows come from
+    /// separate files or are a fold.
     pub fn validation_fraction(&self) -> Option<(&'static str, f64)> {
         let (key, fraction) = match &self.source {
             Source::SyntheticRegression(_) => return None,
@@ -214,7 +215,7 @@ impl Data {
 }
 
 impl Source {
-    /// Its columns, where it is a table of such, and the key of `[data]`.
+    /// For a source with named columns: its key in `[data]`, and its settings as those of a CSV file.
     pub fn table(&self) -> Option<(&'static str, Cow<'_, Csv>)> {
         match self {
             Self::Csv(s) => Some(("data.csv", Cow::Borrowed(s))),

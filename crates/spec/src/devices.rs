@@ -1,4 +1,4 @@
-//! `[devices]`: where an experiment runs, and what happens where a device is not there.
+//! `[devices]`: where an experiment runs, and what happens if a device is missing.
 
 use std::{fmt, time::Duration};
 
@@ -45,10 +45,10 @@ choices! {
 }
 
 impl Request {
-    /// What an absent table asks for.
+    /// The request of a spec without a `[devices]` table.
     pub(super) const CPU: Self = Self::NumGpus(GpuCount::Exactly(0));
 
-    /// Whether it is the CPU.
+    /// Whether this asks for the CPU.
     pub fn is_cpu(&self) -> bool {
         match self {
             Self::NumGpus(count) => *count == GpuCount::Exactly(0),
@@ -62,7 +62,7 @@ impl Request {
 pub enum GpuCount {
     /// Exactly this number; 0 is the CPU.
     Exactly(u32),
-    /// Every GPU there is; none there is the CPU.
+    /// Every GPU of the machine; the CPU if it has none.
     All,
 }
 
@@ -80,7 +80,7 @@ impl Serialize for GpuCount {
 pub enum DeviceName {
     /// The host's processor and memory.
     Cpu,
-    /// The GPU of that ordinal.
+    /// The GPU with this index.
     Gpu(u32),
 }
 
@@ -135,7 +135,7 @@ words! {
 }
 
 impl LrScaling {
-    /// The factor of the learning rate for a batch that is `times` as large.
+    /// The learning rate's factor for a batch that is `times` as large.
     pub fn factor(self, times: f64) -> f64 {
         match self {
             Self::None => 1.0,
@@ -180,7 +180,7 @@ words! {
 }
 
 impl Devices {
-    /// Why several hosts take no GPUs, and the way out.
+    /// Why runs on several hosts refuse GPUs, and the hint that goes with it.
     pub const CPUS_ONLY: [&str; 2] = [
         "training over hosts computes on their CPUs: not in this version on GPUs",
         "leave `devices.num_gpus` and `devices.use` out; or start one process, which trains on the GPUs of one host",
@@ -207,7 +207,7 @@ impl Devices {
     }
 }
 
-/// More is a slip.
+/// A larger number is taken for a typo.
 pub const MOST_HOSTS: u32 = 65_536;
 
 fn hosts(v: Item<'_>) -> u32 {
@@ -218,7 +218,7 @@ fn hosts(v: Item<'_>) -> u32 {
     })
 }
 
-/// No machine has more; a larger number is a slip.
+/// No machine has more GPUs; a larger number is taken for a typo.
 const MOST_GPUS: u32 = 1024;
 
 impl Read for GpuCount {
@@ -246,7 +246,7 @@ impl Read for DeviceName {
 }
 
 impl DeviceName {
-    /// What other spellings mean, such as `gpu(1)`, `GPU 1` or `cpu(0)`.
+    /// The device that a misspelling such as `gpu(1)`, `GPU 1` or `cpu(0)` stands for.
     fn nearest(text: &str) -> Option<Self> {
         let text: String = text.to_lowercase().split(|c| "()[]:_- ".contains(c)).collect();
         let (kind, ordinal) = text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(text.len()));

@@ -1,4 +1,4 @@
-//! Problems as a person reads them, in the manner of rustc: message, place, the underlined line, the way out.
+//! Prints problems in the style of rustc: message, location, the underlined source line, hint.
 
 use std::{fmt, ops::Range, path::Path};
 
@@ -10,7 +10,7 @@ use super::{
     reader::MAX_PROBLEMS,
 };
 
-/// The texts that a spec was read from: the file, then the overrides in the order given.
+/// The texts of a spec: the file, then the overrides in the order given.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources(Vec<Text>);
 
@@ -28,7 +28,7 @@ impl Sources {
     }
 }
 
-/// Everything that is wrong, each problem with its place in the texts or files it came from.
+/// Everything that is wrong, each problem with its location in a source text or a file.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// What is wrong, in the order of the texts; never empty.
@@ -37,12 +37,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Problems that lie in no spec, such as those of a data file or the command line.
+    /// Problems outside the spec, such as those of a data file or the command line.
     pub fn new(problems: Vec<Problem>) -> Self {
         Self { problems, sources: Sources::default() }
     }
 
-    /// Puts the problems in the order of the texts.
+    /// Sorts the problems by source text and position.
     pub(super) fn from_problems(mut problems: Vec<Problem>, sources: Sources) -> Self {
         problems.sort_by_key(|p| match &p.place {
             Location::Span { source, range } => (1, *source, range.start),
@@ -51,14 +51,15 @@ impl Failure {
         Self { problems, sources }
     }
 
-    /// All problems as text, with a line that counts them where there are several. It is complete without color.
+    /// All problems as text, with a line that counts them if there are several. Nothing is said by color
+    /// alone.
     pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let mut out = String::new();
         for problem in self.problems.iter().take(MAX_PROBLEMS) {
             let rendered = renderer.render(&[self.group(problem)]);
             if self.elements(problem).is_empty() {
-                // The bar that leads from a source line to a hint, where there is no source line.
+                // The bar between a source line and its hint; it is dropped if there is no source line.
                 let is_bar = |line: &str| line.trim_end_matches("\u{1b}[0m").ends_with('|');
                 let lines = rendered.lines().enumerate().filter(|(place, line)| *place != 1 || !is_bar(line));
                 out += &lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n");
@@ -136,7 +137,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// The lines of a text that bear marks. Only those are handed on: a spec may be long.
+/// The marked lines of a text. Only these are passed on, because a spec may be long.
 fn view<'a>(text: &'a Text, marks: Vec<(Range<usize>, AnnotationKind, Option<&'a str>)>) -> Element<'a> {
     let all = text.text.as_str();
     let clip = |at: usize| floor_char_boundary(all, at.min(all.len()));
@@ -144,10 +145,10 @@ fn view<'a>(text: &'a Text, marks: Vec<(Range<usize>, AnnotationKind, Option<&'a
     let last = marks.iter().map(|m| clip(m.0.start)).max().unwrap_or(0);
     let begin = all[..first].rfind('\n').map_or(0, |i| i + 1);
     let end = all[last..].find('\n').map_or(all.len(), |i| last + i);
-    // However many there are: a mark beyond what is shown has no place.
+    // Carriage returns at the end, however many, are not shown, and marks are clipped to what is shown.
     let end = begin + all[begin..end].trim_end_matches('\r').len();
     let annotations = marks.into_iter().map(|(range, kind, label)| {
-        // A value that spans lines is marked on its first.
+        // A value that spans several lines is marked on its first line.
         let start = clip(range.start).min(end);
         let line_end = all[start..].find('\n').map_or(end, |i| (start + i).min(end));
         let stop = clip(range.end).clamp(start, line_end);

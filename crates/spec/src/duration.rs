@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::{reader::Item, tree::Value};
 
-/// What [`parse`] takes, as a regular expression.
+/// What [`parse`] accepts, as a regular expression.
 const PATTERN: &str = r"^([0-9]+(\.[0-9]{1,9})?(d|h|ms|m|s))+$";
 
-/// Units from the largest, in nanoseconds; each may stand once, in this order.
+/// Units from the largest to the smallest, in nanoseconds. Each may appear once, in this order.
 const UNITS: [(&str, u128); 5] = [
     ("d", 86_400_000_000_000),
     ("h", 3_600_000_000_000),
@@ -21,7 +21,7 @@ const UNITS: [(&str, u128); 5] = [
 
 const SECOND: u128 = 1_000_000_000;
 
-/// Reads a time; `None` where it is none, or longer than a century.
+/// Reads a duration. `None` if the text is not one, or if it is longer than a century.
 pub fn parse(text: &str) -> Option<Duration> {
     let (mut rest, mut total, mut units) = (text, 0_u128, &UNITS[..]);
     while !rest.is_empty() {
@@ -38,7 +38,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     Some(Duration::new((total / SECOND) as u64, (total % SECOND) as u32))
 }
 
-/// Decimal, so that what [`write()`] writes is read back exactly.
+/// Parses decimal digits exactly (no floating point), so that what [`write()`] writes reads back the same.
 fn nanoseconds(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |s: &str| !s.is_empty() && s.len() <= 12 && s.bytes().all(|b| b.is_ascii_digit());
@@ -49,7 +49,7 @@ fn nanoseconds(number: &str, unit: u128) -> Option<u128> {
     Some(whole.parse::<u128>().ok()? * unit + fraction.parse::<u128>().ok()? * unit / scale)
 }
 
-/// In seconds, as many digits as it takes.
+/// In seconds, with as many digits as needed.
 fn write(time: Duration) -> String {
     let fraction = format!("{:09}", time.subsec_nanos());
     match fraction.trim_end_matches('0') {
@@ -58,7 +58,7 @@ fn write(time: Duration) -> String {
     }
 }
 
-/// Writes a time that may be absent.
+/// Serializes an optional duration.
 pub(super) fn seconds<S: Serializer>(value: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(d) => s.serialize_str(&write(*d)),

@@ -1,4 +1,4 @@
-//! Dotted keys: reading them, and walking the tree by them.
+//! Dotted keys: parsing them, and using them to find, set and remove values in the tree.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,10 +7,10 @@ use super::{
     tree::{Node, Span, Table, Value},
 };
 
-/// No key of a spec is deeper than this, by far.
+/// Far deeper than any key of a spec.
 const MAX_DEPTH: usize = 32;
 
-/// A dotted key; each part knows its place.
+/// A dotted key; each part has its location.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub parts: Vec<Part>,
@@ -24,7 +24,7 @@ pub(super) struct Part {
 }
 
 impl Key {
-    /// Reads `model.layers.0."x"`, whose first byte stands at `span.start`.
+    /// Parses `model.layers.0."x"`; its first byte is at `span.start`.
     pub fn parse(text: &str, span: Span) -> Result<Self, Box<Problem>> {
         let mut parts = Vec::new();
         let mut rest = text;
@@ -51,8 +51,8 @@ impl Key {
         }
     }
 
-    /// The same key for a text that cannot be pointed into part by part, such as one with escapes: every part stands at
-    /// `span`.
+    /// Like [`Key::parse`], for a text whose parts have no exact location, such as a string with escapes:
+    /// every part gets `span`.
     pub fn parse_at(text: &str, span: Span) -> Result<Self, Box<Problem>> {
         let mut key = Self::parse(text, span).map_err(|mut p| {
             p.place = span.place();
@@ -62,23 +62,23 @@ impl Key {
         Ok(key)
     }
 
-    /// In its normal form.
+    /// The key in canonical form: parts joined by dots, quoted only where TOML needs it.
     pub fn dotted(&self) -> String {
         dotted(self.parts.iter().map(|p| p.text.as_str()))
     }
 
-    /// Whether `self` names a table or list that holds `other`.
+    /// Whether `self` names a table or list that contains `other`.
     pub fn is_above(&self, other: &Key) -> bool {
         self.parts.len() < other.parts.len()
             && self.parts.iter().zip(&other.parts).all(|(a, b)| a.text == b.text)
     }
 
-    /// Where it stands.
+    /// Where the key was written.
     pub fn place(&self) -> Location {
         self.span().map_or(Location::Nowhere, Span::place)
     }
 
-    /// The whole key's place.
+    /// The span from the first part to the last.
     pub fn span(&self) -> Option<Span> {
         let (first, last) = (self.parts.first()?, self.parts.last()?);
         Some(Span { end: last.span.end, ..first.span })
@@ -98,7 +98,7 @@ fn part(text: &str) -> (Option<String>, usize) {
     (Some(text[..end].to_owned()), end)
 }
 
-/// Joins names with dots, quoting those that TOML would not take bare.
+/// Joins names with dots and quotes those that are not bare keys in TOML.
 pub(super) fn dotted<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     let bare =
         |p: &str| !p.is_empty() && p.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
@@ -106,7 +106,8 @@ pub(super) fn dotted<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     parts.join(".")
 }
 
-/// Puts `node` at `key`, making the tables on the way. The last part of the key becomes the place of the new key.
+/// Sets `key` to `node` and creates missing tables on the way. The last part's location becomes that of the
+/// new key.
 pub(super) fn set(root: &mut Table, key: &Key, node: Node) -> Result<(), Box<Problem>> {
     let Some((last, way)) = key.parts.split_last() else { return Ok(()) };
     let mut here = Spot::Table(root);
@@ -171,8 +172,8 @@ fn not_a_table(value: &Value, parts: &[Part], span: Span) -> Box<Problem> {
     Problem::new(span.place(), format!("`{name}` is not a table: it holds {}", value.found())).into()
 }
 
-/// Takes the value of `key` away; `None` where it is not there. An item of an array leaves a gap, so that those behind it
-/// keep their indexes; see [`Value::close_gaps`].
+/// Removes the value at `key`; `None` if it is not there. An array item leaves a gap so that later items keep
+/// their indexes; see [`Value::close_gaps`].
 pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     let (last, way) = key.parts.split_last()?;
     let mut here = Spot::Table(root);
@@ -197,7 +198,7 @@ pub(super) fn remove(root: &mut Table, key: &Key) -> Option<Node> {
     }
 }
 
-/// The node of the longest beginning of a key that is written, and whether that is the whole key.
+/// The node of the longest prefix of a key that the spec has, and whether that prefix is the whole key.
 fn find<'a, 'k>(root: &'a Table, mut parts: impl Iterator<Item = &'k str>) -> Option<(&'a Node, bool)> {
     let mut node = &root.get(parts.next()?)?.node;
     for part in parts {
@@ -214,23 +215,24 @@ fn find<'a, 'k>(root: &'a Table, mut parts: impl Iterator<Item = &'k str>) -> Op
     Some((node, true))
 }
 
-/// Whether what stood at `key` was taken away from an array.
+/// Whether `key` names an array item that an override deleted.
 pub(super) fn is_gap(root: &Table, key: &Key) -> bool {
     let found = find(root, key.parts.iter().map(|part| part.text.as_str()));
     found.is_some_and(|(node, is_whole)| is_whole && matches!(node.value, Value::Deleted))
 }
 
-/// Whether a dotted key is written.
+/// Whether the spec sets this dotted key.
 pub(super) fn is_written(root: &Table, key: &str) -> bool {
     find(root, key.split('.')).is_some_and(|(_, is_whole)| is_whole)
 }
 
-/// The place of a dotted key, or of the nearest table above it that is written; `None` where that is the whole file.
+/// The location of a dotted key, or of the nearest existing table above it; `None` if there is no such table.
 pub(super) fn nearest(root: &Table, key: &str) -> Option<Span> {
     find(root, key.split('.')).map(|(node, _)| node.span)
 }
 
-/// The shortest endings that tell keys apart, and are no mere number: `lr`, `layers.1`, `0.linear.out_features`.
+/// For each key the shortest suffix that identifies it and is not just a number: `lr`, `layers.1`,
+/// `0.linear.out_features`.
 pub fn short_keys<'a>(keys: &[&'a str]) -> Vec<&'a str> {
     let endings = |key: &'a str| key.rmatch_indices('.').map(move |(at, _)| &key[at + 1..]).chain([key]);
     let mut counts: HashMap<&str, usize> = HashMap::new();

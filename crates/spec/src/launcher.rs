@@ -1,4 +1,4 @@
-//! `[launcher.slurm]`: how a cluster takes the trials of a sweep.
+//! `[launcher.slurm]`: how a sweep's trials are submitted to a cluster.
 
 use std::{fmt, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
     tree::Value,
 };
 
-/// What the table is for.
+/// Schema text of the table.
 pub(super) const DOC: &str =
     "how a cluster takes the trials of a sweep, with `--launcher`; none of a trial's own keys";
 
@@ -24,7 +24,7 @@ table! {
 }
 
 table! {
-    /// Options of a job array of Slurm, of which each task claims one trial after the other.
+    /// Options of a Slurm job array. Each of its tasks claims trials one after the other.
     pub struct Slurm {
         /// Tasks, each of which claims one trial after the other, and after `%` how many run at a time, as in `"256%32"`; by default one for each trial, 256 at most.
         pub array: Option<ArraySize> = None,
@@ -43,12 +43,12 @@ table! {
     }
 }
 
-/// Tasks of a job array, and how many of them run at a time.
+/// The size of a job array, and how many of its tasks run at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArraySize {
     /// At least 1.
     pub tasks: u32,
-    /// How many run at a time; all, where it is absent.
+    /// How many tasks run at a time; `None` for no limit.
     pub throttle: Option<u32>,
 }
 
@@ -91,7 +91,7 @@ impl Read for ArraySize {
     }
 }
 
-/// A text for a line `#SBATCH` of a script.
+/// Whether a text may be part of an `#SBATCH` line of the script.
 fn fits_line(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c.is_control())
 }
@@ -120,7 +120,8 @@ fn gpus(v: Item<'_>) -> String {
     })
 }
 
-/// As `sbatch` takes it, but for a number alone: `minutes:seconds`, `hours:minutes:seconds`, `days-hours[:minutes[:seconds]]`.
+/// Parses the time formats of `sbatch` except a number alone: `minutes:seconds`, `hours:minutes:seconds`,
+/// `days-hours[:minutes[:seconds]]`.
 fn parse_time(text: &str) -> Option<Duration> {
     let (days, rest) = text.split_once('-').map_or((None, text), |(days, rest)| (Some(days), rest));
     let number = |text: &str| text.parse::<u32>().ok().filter(|_| !text.starts_with('+')).map(u64::from);
@@ -147,7 +148,7 @@ fn time_limit(v: Item<'_>) -> Duration {
     v.custom_hinted(expected, schema, Duration::from_secs(1), Some(hint.to_owned()), read)
 }
 
-/// Options that the launcher sets, or that would keep it from learning the job's number.
+/// Options that the launcher sets itself, or that would hide the job's number from it.
 const OWN_OPTIONS: [&str; 15] = [
     "--job-name",
     "-J",

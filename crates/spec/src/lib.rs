@@ -1,11 +1,11 @@
-//! What the user wrote, understood: one struct per table of the spec, defaults filled in.
+//! The spec: what the user wrote, as one struct per table with defaults filled in.
 //!
-//! Each table lives in a file of its own that holds its type, its reader and so its schema. [`load()`] gives an
-//! [`Experiment`] or everything that is wrong with it; [`Spec::to_toml`] gives back the TOML that a spec was read from:
-//! that is the resolved spec of a run folder.
+//! Each table has a file of its own with its type and its reader; the schema is generated from the same
+//! declaration. [`load()`] returns an [`Experiment`], or everything that is wrong with the spec.
+//! [`Spec::to_toml`] writes the resolved spec of a run folder: TOML that reads back as the same spec.
 //!
 //! ```text
-//! file, overrides -> tree (values with places) -> sweep -> one tree per trial -> reader -> Spec
+//! file, overrides -> tree (values with locations) -> sweep -> one tree per trial -> reader -> Spec
 //! ```
 
 mod checkpoint;
@@ -14,6 +14,7 @@ mod devices;
 mod diagnostic;
 pub mod duration;
 mod experiment;
+mod extend;
 mod key;
 pub mod lab;
 mod launcher;
@@ -47,6 +48,7 @@ pub use devices::{
 };
 pub use diagnostic::Failure;
 pub use experiment::{Experiment, TrialSpec};
+pub use extend::NotExtended;
 pub use key::short_keys;
 pub use lab::{Lab, LabSpec};
 pub use launcher::{ArraySize, Launcher, Slurm};
@@ -62,21 +64,21 @@ pub use schedule::{
 pub use schema::schema;
 pub use short_values::{add_leaves, short_values};
 pub use suggest::nearest;
-pub use sweep::{Halving, Observed, Point};
+pub use sweep::{Halving, History, Point};
 pub use tables::{Csv, Missing, Parquet};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
 use reader::{Fields, Item, Read, table, words};
 use tree::Value;
 
-/// TOML's integers end here.
+/// The largest integer of TOML.
 const MAX_SEED: u64 = i64::MAX as u64;
 
-/// Leaves room for what a run's folder adds to it.
+/// Leaves room for the time and the hash that a run folder's name adds.
 const MAX_NAME_BYTES: usize = 100;
 
 table! {
-    /// A whole experiment of kind `train`, with every default filled in that does not depend on the data.
+    /// A whole experiment of kind `train`. Defaults are filled in unless they depend on the data.
     pub struct Spec {
         /// Names the folder of the runs (the file's stem).
         pub name: String => read_name, else String::new(),
@@ -121,15 +123,15 @@ words! {
 }
 
 impl Kind {
-    /// Those that try the machine itself; each has a table of its name.
+    /// The kinds of the lab, which try the machine itself. Each has a table of its own name.
     pub const LABS: [Self; 3] = [Self::Matmul, Self::Transfer, Self::Tensors];
 }
 
 impl Spec {
-    /// Rules that span tables, and tables that are none of a trial.
+    /// Checks rules that span tables, and rejects tables that do not belong in a trial.
     fn check(&mut self, t: &mut Fields<'_>) {
         tables_of_sweeps(t);
-        // A spec of another kind is read elsewhere; here they are known to be suggested.
+        // The tables of other kinds are read elsewhere. Declaring them here lets error messages suggest them.
         if t.is_sound("kind") {
             Kind::LABS.iter().for_each(|lab| t.foreign(lab.name(), lab.name(), self.kind.name()));
         } else {
@@ -140,7 +142,7 @@ impl Spec {
         }
         let trainer = &mut self.trainer;
         if let Some(stopping) = &mut trainer.early_stopping {
-            // One metric serves both, unless both are named.
+            // `trainer.monitor` and early stopping use one metric, unless both name one.
             if let Some(metric) = stopping.metric.filter(|_| !t.has("trainer.monitor")) {
                 trainer.monitor = metric;
             }
@@ -151,7 +153,7 @@ impl Spec {
         self.check_validation(t);
     }
 
-    /// Classes need a loss over classes, and data that has them; metrics need what they measure.
+    /// The loss must fit the data (classes or numbers), and metrics must fit the loss.
     fn check_classes(&self, t: &mut Fields<'_>) {
         let loss = self.model.loss;
         if !t.is_sound("model.loss") || !t.is_sound("data") {
@@ -196,17 +198,17 @@ impl Spec {
         }
     }
 
-    /// What draws the initial weights.
+    /// The seed of the initial weights.
     pub fn init_seed(&self) -> u64 {
         self.model.init_seed.unwrap_or(self.seed)
     }
 
-    /// What draws the orders of rows.
+    /// The seed of the order of rows.
     pub fn shuffle_seed(&self) -> u64 {
         self.data.shuffle_seed.unwrap_or(self.seed)
     }
 
-    /// Metrics that are measured on the predictions of validations: those to log and those to watch.
+    /// Metrics, logged or monitored, that are computed from a validation's predictions.
     pub fn scores(&self) -> Vec<Metric> {
         let watched = self.trainer.monitors().map(|(_, monitor)| monitor.metric());
         let mut scores = Vec::new();
@@ -218,7 +220,7 @@ impl Spec {
         scores
     }
 
-    /// Early stopping, the best weights and some metrics need validation.
+    /// Early stopping, best weights and some metrics need validation rows.
     fn check_validation(&self, t: &mut Fields<'_>) {
         let sound = ["data", "trainer", "logging"].into_iter().all(|key| t.is_sound(key));
         let logged = self.logging.metrics.iter().any(|metric| metric.needs_predictions());
@@ -237,13 +239,13 @@ impl Spec {
     }
 }
 
-/// The loader has taken these tables out; they are named for the schema.
+/// The loader has already removed these tables from the tree; they are declared for the schema.
 fn tables_of_sweeps(t: &mut Fields<'_>) {
     t.optional("sweep", sweep::DOC, |v| v.table(|t| sweep::Sweep::read(t, &mut Vec::new())));
     t.optional("launcher", launcher::DOC, Launcher::read);
 }
 
-/// Whether a character may stand in a name that becomes a folder's.
+/// Whether a name that becomes a folder's name may contain this character.
 fn fits_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | '=' | '+' | '-')
 }
@@ -253,7 +255,8 @@ fn read_seed(v: Item<'_>) -> u64 {
 }
 
 fn read_name(v: Item<'_>) -> String {
-    // Looser than the rule: not every editor's regular expressions know letters beyond ASCII.
+    // The schema's pattern is looser than the check below, because some editors' regular expressions know
+    // only ASCII letters.
     let pattern = r"^[^-./\\\s][^/\\\s]*$";
     let schema = serde_json::json!({ "type": "string", "pattern": pattern, "maxLength": MAX_NAME_BYTES });
     let hint = "it names a folder: at most 100 letters, digits and `.` `_` `=` `+` `-`, not beginning with `.` or `-`";

@@ -22,22 +22,22 @@ use super::{
 };
 use runner_base::host;
 
-/// A larger file is no spec.
+/// A larger file cannot be a spec.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// An experiment, by what its kind makes of a spec.
+/// An experiment of either family of kinds.
 #[derive(Clone, Debug)]
 pub enum Loaded {
     /// `kind = "train"`.
     Train(Box<Experiment>),
-    /// The others.
+    /// One of [`Kind::LABS`].
     Lab(Box<Experiment<LabSpec>>),
 }
 
-/// Reads a spec file of training; see [`read`].
+/// Reads a training spec; see [`read`].
 ///
 /// # Errors
-/// As [`read`], and where the spec is of another kind.
+/// Those of [`read`], and a spec of another kind.
 pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
     match read(path, overrides)? {
         Loaded::Train(experiment) => Ok(*experiment),
@@ -48,10 +48,10 @@ pub fn load(path: &Path, overrides: &[String]) -> Result<Experiment, Failure> {
     }
 }
 
-/// Reads a spec file, or standard input where it is called `-`, applies `overrides` and reads every trial.
+/// Reads a spec file (`-` is standard input), applies `overrides` and reads every trial.
 ///
 /// # Errors
-/// All that is wrong, whether in the file or in an override; problems that several trials share are reported once.
+/// All problems, in the file and in overrides. A problem that several trials share is reported once.
 pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     let is_piped = path == Path::new("-");
     let path = if is_piped { Path::new(host::STANDARD_INPUT) } else { path };
@@ -59,10 +59,11 @@ pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     load_text(path, &folder_of(path), text, overrides)
 }
 
-/// Values in all trials together: each trial holds its own, so this bounds time and memory.
+/// Maximum number of values in all trials together. Each trial has its own copy, so this bounds time and
+/// memory.
 const MAX_VALUES: usize = 20_000_000;
 
-/// As [`read`], with the file's text at hand; relative paths are taken from `folder`.
+/// Like [`read`], for a text that was read already. Relative paths are resolved against `folder`.
 pub(super) fn load_text(
     path: &Path,
     folder: &Path,
@@ -92,7 +93,7 @@ pub(super) fn load_text(
     })
 }
 
-/// What a spec of any kind has.
+/// What the loader needs of a spec, whatever its kind.
 pub(super) trait AnySpec: Clone + Judged {
     fn read_as(v: Item<'_>, kind: Kind) -> Self;
 
@@ -119,7 +120,7 @@ impl AnySpec for LabSpec {
     }
 }
 
-/// What kind of spec a tree is to be read as; one that names no kind that there is, as training, whose reader tells it.
+/// The kind that a tree is read as. An unknown kind is read as training, whose reader reports it.
 fn kind_of(root: &Table) -> Kind {
     let Some(Value::String(kind)) = root.get("kind").map(|entry| &entry.node.value) else {
         return Kind::Train;
@@ -127,7 +128,7 @@ fn kind_of(root: &Table) -> Kind {
     Kind::LABS.into_iter().find(|lab| lab.name() == kind).unwrap_or(Kind::Train)
 }
 
-/// Reads the file, or standard input, if it is text of a bearable size.
+/// Reads the file or standard input; fails if it is too large or not UTF-8.
 fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
     let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
     let name = path.display();
@@ -153,7 +154,7 @@ fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
     })
 }
 
-/// The spec beside a path whose name is nearly that of the path.
+/// A spec in the same folder with a similar name, for the hint about a missing file.
 fn near(path: &Path) -> Option<PathBuf> {
     let entries =
         fs::read_dir(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))).ok()?;
@@ -163,7 +164,7 @@ fn near(path: &Path) -> Option<PathBuf> {
     suggest::nearest(typed, names.iter().map(String::as_str)).map(|name| path.with_file_name(name))
 }
 
-/// Takes `[sweep]` out of the tree: trials have none.
+/// Removes `[sweep]` from the tree and reads it: trials have no such table.
 fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Sweep {
     let Some(mut entry) = root.remove("sweep") else { return Sweep::NONE };
     entry.node.value.close_gaps();
@@ -181,7 +182,7 @@ fn take_sweep(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> S
     sweep
 }
 
-/// Takes `[launcher]` out of the tree: it is none of a trial's.
+/// Removes `[launcher]` from the tree and reads it: it applies to the sweep, not to a trial.
 fn take_launcher(root: &mut Table, folder: &Path, problems: &mut Vec<Problem>) -> Launcher {
     let table = Table { entries: root.remove("launcher").into_iter().collect() };
     let mut reading = Reading::new(folder);
@@ -202,7 +203,7 @@ fn count_values(table: &Table) -> usize {
     table.entries.iter().map(|e| 1 + count(&e.node.value)).sum()
 }
 
-/// A spec without a name is called as its file.
+/// Reads a spec; without a `name` it gets the file's.
 fn read_named<S: AnySpec>(v: Item<'_>, kind: Kind, path: &Path) -> S {
     let mut spec = S::read_as(v, kind);
     let (name, _) = spec.name_and_seed();
@@ -297,7 +298,7 @@ fn place_of(sweep: &Sweep, key: &str) -> Location {
     sweep.written.get(key).map_or(Location::Nowhere, |entry| entry.key_span.place())
 }
 
-/// The trials of every repeat.
+/// Makes the trials of every repeat.
 fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -> Vec<TrialSpec<S>> {
     let seeds = sweep.keys().find(|key| key.dotted() == "seed").filter(|_| sweep.repeats > 1);
     if let Some(key) = seeds.filter(|_| sweep.repeat_seeds) {
@@ -323,16 +324,16 @@ fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -
             if sweep.repeats > 1 {
                 axes.push(("repeat".to_owned(), repeat.to_string()));
             }
-            trials.push(TrialSpec { index: trials.len(), axes, repeat, spec });
+            trials.push(TrialSpec { index: trials.len(), axes, repeat, point, spec });
         }
     }
     trials
 }
 
-/// What a spec without a name is called: its file's stem, as far as it can name a folder.
+/// The name of a spec that sets none: its file's stem, without characters that a folder's name may not have.
 pub fn default_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let stem = stem.trim_matches(['<', '>']); // of standard input
+    let stem = stem.trim_matches(['<', '>']); // the brackets of `<standard input>`
     let fit: String = stem.chars().map(|c| if super::fits_name(c) { c } else { '_' }).collect();
     let mut fit = fit.trim_start_matches(['.', '-']).to_owned();
     while fit.len() > super::MAX_NAME_BYTES {

@@ -7,7 +7,7 @@ table! {
     pub struct Logging {
         /// When training rows leave the device.
         pub policy: Policy = Policy::Buffered,
-        // Under another policy it has no effect, so that a sweep over the policies may set it once for all.
+        // Accepted (without effect) under other policies, so that a sweep over policies can set it once.
         /// Steps in a block of `buffered` (one epoch); else without effect.
         pub flush_every: Option<u64> = None => some(count),
         /// Seconds after which `buffered` moves a block that is not full, so that a kill loses no more than these.
@@ -71,28 +71,28 @@ words! {
 }
 
 impl Metric {
-    /// Measured on the predictions of a whole validation; the rows of training steps leave it empty.
+    /// Whether it is computed from a whole validation's predictions; it is empty in rows of training steps.
     pub fn needs_predictions(self) -> bool {
         let of_classes = [Self::F1, Self::F1Weighted, Self::Precision, Self::Recall, Self::Auc];
         self.is_of_numbers() || of_classes.contains(&self)
     }
 
-    /// A number of each step, from the device's log.
+    /// Whether the device logs it for each step.
     pub fn is_logged(self) -> bool {
         self != Self::Lr && !self.needs_predictions()
     }
 
-    /// Measured on numbers to predict, not on classes.
+    /// Whether it applies to numeric targets only.
     pub fn is_of_numbers(self) -> bool {
         matches!(self, Self::Mae | Self::Rmse | Self::R2)
     }
 
-    /// Measured on classes.
+    /// Whether it applies to classes only.
     pub fn is_of_classes(self) -> bool {
         self == Self::Accuracy || self.needs_predictions() && !self.is_of_numbers()
     }
 
-    /// Its name for one of several targets.
+    /// The column's name for one of several targets.
     pub fn of_target(self, target: &str) -> String {
         format!("{}_{target}", self.name())
     }

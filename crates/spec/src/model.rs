@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::reader::{Item, below_one, choices, non_negative, size, some, table, words};
 
-/// More layers than any Sequential needs; a longer list is a slip, and would be planned for minutes.
+/// A longer list is taken for a mistake; planning it would take minutes.
 const MAX_LAYERS: usize = 10_000;
 
 table! {
@@ -55,12 +55,12 @@ pub struct Parameter {
     pub name: &'static str,
     /// `[in, out]` or `[out]`.
     pub shape: Vec<usize>,
-    /// The number that all of it begins with, whatever `init` says.
+    /// The value that every element starts with, whatever `init` says.
     pub constant: Option<f32>,
 }
 
 impl Layer {
-    /// PyTorch's name of it.
+    /// Its name in PyTorch's `state_dict`.
     pub fn torch_name(&self) -> &'static str {
         match self {
             Self::Linear(_) => "Linear",
@@ -73,7 +73,7 @@ impl Layer {
         }
     }
 
-    /// Width of its output.
+    /// Width of the layer's output.
     pub fn outputs(&self, inputs: usize) -> usize {
         match self {
             Self::Linear(linear) => linear.out_features,
@@ -81,7 +81,7 @@ impl Layer {
         }
     }
 
-    /// What it learns, in PyTorch's order.
+    /// Its trainable parameters, in PyTorch's order.
     pub fn parameters(&self, inputs: usize) -> Vec<Parameter> {
         match self {
             Self::Linear(Linear { out_features, bias, .. }) => {

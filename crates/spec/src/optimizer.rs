@@ -17,7 +17,7 @@ choices! {
 }
 
 impl Optimizer {
-    /// The learning rate as written.
+    /// The learning rate in the spec, before any scaling.
     pub fn lr(&self) -> f64 {
         match self {
             Self::Sgd(o) => o.lr,
@@ -27,7 +27,7 @@ impl Optimizer {
         }
     }
 
-    /// The momentum as written, or Adam's beta1.
+    /// The momentum in the spec; Adam's beta1.
     pub fn momentum(&self) -> f64 {
         match self {
             Self::Sgd(o) => o.momentum,
@@ -37,7 +37,7 @@ impl Optimizer {
         }
     }
 
-    /// The optimizer with `factor` times the learning rate.
+    /// The same optimizer with its learning rate multiplied by `factor`.
     pub fn with_lr_times(mut self, factor: f64) -> Self {
         match &mut self {
             Self::Sgd(o) => o.lr *= factor,

@@ -1,8 +1,10 @@
-//! Positional overrides, in Hydra's habit: `key=value` sets, `key=1,2,4` and `key=0..5` sweep, `~key` deletes.
+//! Positional overrides, in the style of Hydra: `key=value` sets, `key=1,2,4` and `key=0..5` sweep, `~key`
+//! deletes.
 //!
-//! They act on the tree before anything is read from it, so an override is held to the same rules as the file and its
-//! mistakes are shown at the argument. An index means the array as it was written, whatever was deleted before it. No
-//! argument takes back what another one says: which of them was meant nobody knows, as with a key that a file has twice.
+//! They change the tree before anything is read from it. So an override obeys the same rules as the file, and
+//! its mistakes are shown at the argument. An index counts the items of the array as written, whatever was
+//! deleted before. Two arguments that contradict each other are an error, like a key that a TOML file sets
+//! twice: nobody knows which one was meant.
 
 use super::{
     key::{self, Key},
@@ -13,7 +15,7 @@ use super::{
     typed::{split_at_commas, value},
 };
 
-/// Applies `arguments` to `root` in order; returns the keys that were set to one value, and all that is wrong.
+/// Applies `arguments` to `root` in order. Returns the keys that were set to one value, and all problems.
 pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Problem>) {
     let (mut given, mut problems) = (Vec::new(), Vec::new());
     for (i, text) in arguments.iter().enumerate() {
@@ -27,13 +29,13 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
     (set.collect(), problems)
 }
 
-/// A key that an argument gave a value, or several.
+/// A key that an argument set or swept.
 struct Given {
     key: Key,
     is_swept: bool,
 }
 
-/// The key that an axis of the grid sweeps: `seed` for `sweep.grid.seed`.
+/// The swept key that an axis of the grid names: `seed` for `sweep.grid.seed`.
 fn axis_of(key: &Key) -> Option<Key> {
     match &key.parts[..] {
         [sweep, grid, axis] if sweep.text == "sweep" && grid.text == "grid" => {
@@ -46,7 +48,7 @@ fn axis_of(key: &Key) -> Option<Key> {
     }
 }
 
-/// The earlier argument that is taken back by one that deletes, sets or sweeps `key`.
+/// The earlier argument that would be undone if `key` were deleted, set or swept now.
 fn taken_back<'a>(given: &'a [Given], key: &Key, sweeps: bool) -> Option<&'a Key> {
     let name = key.dotted();
     let holds_axes = matches!(name.as_str(), "sweep" | "sweep.grid");
@@ -123,7 +125,7 @@ fn apply_one(
     }
     if let [piece] = pieces[..] {
         key::set(root, &key, value(piece, span_of(piece))?)?;
-        // One value for a swept key: it is swept no more.
+        // A swept key that is set to one value is no longer swept.
         remove_axis(root, &key.dotted());
         return Ok(Some(given));
     }
@@ -138,7 +140,7 @@ fn apply_one(
     Ok(Some(given))
 }
 
-/// The tables of `[sweep]` that hold axes.
+/// The tables of `[sweep]` whose keys are axes.
 const AXES: [&str; 2] = ["grid", "zip"];
 
 fn axes<'a>(root: &'a mut Table, name: &str) -> Option<&'a mut Table> {
@@ -147,7 +149,7 @@ fn axes<'a>(root: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     Some(axes)
 }
 
-/// Removes the axis of a key, with its condition, if there is one.
+/// Removes the axis of a key and its condition. Returns whether there was one.
 fn remove_axis(root: &mut Table, name: &str) -> bool {
     let removed = AXES.map(|table| axes(root, table).and_then(|axes| axes.remove(name)));
     let is_removed = removed.iter().any(Option::is_some);
@@ -161,7 +163,8 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
     is_removed
 }
 
-/// Replaces the axis of that key where it stands, or adds one to the grid. The reader reports a `[sweep]` that is no table.
+/// Replaces the key's axis where it is, or adds one to the grid. A `[sweep]` that is not a table is left to
+/// the reader, which reports it.
 fn sweep(root: &mut Table, key: &Key, axis: Node) {
     let Some(span) = key.span() else { return };
     let name = key.dotted();
@@ -198,7 +201,7 @@ fn delete(root: &mut Table, key: &Key) -> Result<(), Box<Problem>> {
     let mut problem = Problem::new(place, format!("`{name}` is not there to be deleted"));
     let mut written = Vec::new();
     list_keys("", root, &mut written);
-    // What holds the key is no other spelling of it.
+    // A table that contains the key is not a different spelling of it.
     let others = written.iter().map(String::as_str).filter(|other| !name.starts_with(&format!("{other}.")));
     if let Some(near) = suggest::nearest(&name, others) {
         problem = problem.hint(format!("did you mean `~{near}`?"));
@@ -286,7 +289,7 @@ mod tests {
             (&["~l.1", "~l.2"][..], r#"{ l = ["a", { d = 1 }] }"#),
             (&["~l.2", "~l.1"], r#"{ l = ["a", { d = 1 }] }"#),
             (&["~l.0", "l.3.d=2", "l.1=B"], r#"{ l = ["B", "c", { d = 2 }] }"#),
-            // What is deleted may be set anew, and a list that is set anew is another one.
+            // A deleted key may be set again; a list that is set again starts from its new items.
             (&["~l.1", "l.1=x"], r#"{ l = ["a", "x", "c", { d = 1 }] }"#),
             (&["~l.1", "l=[1, 2]", "~l.1"], "{ l = [1] }"),
             (&["l=[1, 2]", "l.0=3"], "{ l = [3, 2] }"),
@@ -339,7 +342,8 @@ mod tests {
         assert_eq!(reported(&["seed.x=1"]), ["`seed` is not a table: it holds `1`"]);
         assert_eq!(reported(&["seed=1,,2"]), ["a value of `seed` is empty"]);
         let large = "the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807";
-        assert_eq!(reported(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]); // neither was taken
+        // Both arguments are rejected, so the second is not a repetition of the first.
+        assert_eq!(reported(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]);
         assert_eq!(reported(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
     }
 }

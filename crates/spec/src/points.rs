@@ -1,4 +1,4 @@
-//! A point of a sweep read as a spec: the tree of the file with the values of that point.
+//! Reads the spec of one point of a sweep: the file's tree with the values of that point.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,25 +14,25 @@ use super::{
     tree::{Node, Span, Table, Value},
 };
 
-/// Options of the command that people look for in the spec, too.
+/// Command-line options that people also look for in the spec.
 const OPTIONS: [&str; 4] = ["threads", "jobs", "virtual-gpus", "runs-dir"];
 
-/// What the points of a sweep are read from.
+/// Everything needed to read the spec of any point.
 #[derive(Clone, Debug)]
 pub(super) struct Points<S> {
-    /// Reads a spec of this kind; its name is the file's where it has none.
+    /// The reader of this kind of spec. A spec without a `name` gets the file's.
     pub read: fn(Item<'_>, Kind, &Path) -> S,
     pub kind: Kind,
     pub path: PathBuf,
     pub folder: PathBuf,
     pub base: Table,
     pub sweep: Sweep,
-    /// The schema of this kind of spec, once it was needed.
+    /// The schema of this kind of spec, built on first use.
     pub schema: OnceLock<reader::Json>,
 }
 
 impl<S> Points<S> {
-    /// Reads the spec with these values of the swept keys.
+    /// Reads the spec with these values of the swept keys; `None` keeps what the file says.
     pub fn read(&self, values: &[Option<&Node>]) -> Result<S, Vec<Problem>> {
         let (tree, mut problems) = self.sweep.apply(&self.base, values);
         let read = |v: Item<'_>| (self.read)(v, self.kind, &self.path);
@@ -61,13 +61,14 @@ pub(super) fn node(table: Table) -> Node {
     Node { span: Span { source: 0, start: 0, end: 0 }, value: Value::Table(table) }
 }
 
-/// The folder that relative paths are taken from.
+/// The folder against which relative paths are resolved.
 pub(super) fn folder_of(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned())
 }
 
-/// Finds the places of dotted keys in the tree; a key of which nothing is written stands for the whole file.
+/// Resolves dotted keys to locations in the tree. A key with no existing table above it resolves to the whole
+/// file.
 pub(super) fn locate(mut problem: Problem, tree: &Table, path: &Path) -> Problem {
     let find = |place: Location| match place {
         Location::Key(key) => match key::nearest(tree, &key) {

@@ -1,56 +1,56 @@
-//! A problem that a user can mend, in words and with its place. Every layer that checks input speaks this type; only
-//! The crate knows how to print it.
+//! A problem that the user can fix, with its location. Every layer that checks input uses this type; only the
+//! command line prints it.
 
 use std::{ops::Range, path::PathBuf};
 
-/// Where a problem is.
+/// The location of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// At the value of a dotted key of the spec, such as `model.layers.1.linear.in_features`; where the key itself is
-    /// not written, at the nearest table above it.
+    /// The value of a dotted key, such as `model.layers.1.linear.in_features`. If the spec does not set the
+    /// key, the nearest table above it is meant.
     Key(String),
-    /// At bytes of a text that the spec was read from: 0 is the file, then one per override in the order given.
+    /// Bytes of one of the spec's texts: 0 is the file, then one per override in the order given.
     Span {
-        /// Which text.
+        /// The number of the text.
         source: usize,
-        /// Which bytes.
+        /// The bytes within it.
         range: Range<usize>,
     },
     /// In another file.
     File {
-        /// The file.
+        /// Its path.
         path: PathBuf,
-        /// 1-based line, where there is one.
+        /// 1-based line, if known.
         line: Option<u64>,
-        /// 1-based column in characters, where there is one.
+        /// 1-based column in characters, if known.
         column: Option<u64>,
-        /// The line's text, where it can be shown.
+        /// The line's text, if it can be shown.
         text: Option<String>,
     },
-    /// In a row of a file without lines.
+    /// In a row of a binary file, which has no lines.
     Row {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
-        /// Counted from 0.
+        /// The row, counted from 0.
         row: usize,
     },
-    /// Nowhere in particular.
+    /// No location.
     Nowhere,
 }
 
-/// What is wrong, where, and the way out. Messages are lower case, without a final period, with what the user typed in
-/// backticks.
+/// What is wrong, where, and how to fix it. Messages are lower case, without a final period, with the user's
+/// words in backticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong.
+    /// What is wrong: the first line that is printed.
     pub message: String,
-    /// Where.
+    /// Where it is.
     pub place: Location,
-    /// Said at the underlined place, such as `expected a positive integer`.
+    /// Printed at the underlined text, such as `expected a positive integer`.
     pub label: Option<String>,
-    /// Other places that explain it, each with its words.
+    /// Other locations that explain the problem, each with a label.
     pub related: Vec<(Location, String)>,
-    /// The way out.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
@@ -71,13 +71,13 @@ impl Problem {
         Self::new(Location::Key(key.into()), message)
     }
 
-    /// Says more at the underlined place.
+    /// Sets the text at the underlined location.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Says the way out.
+    /// Sets the hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

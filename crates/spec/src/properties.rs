@@ -1,5 +1,5 @@
-//! What holds for every spec: one that the schema accepts is read, and reads back the same from its resolved text; garbage
-//! is reported, never a panic.
+//! Properties of every spec: a spec that the schema accepts can be read, and its resolved text reads back the
+//! same. Garbage is reported and never panics.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn read(text: &str, overrides: &[String]) -> Result<Experiment, Failure> {
     }
 }
 
-/// Values that a schema accepts.
+/// Generates values that a schema accepts.
 fn value(schema: &Json) -> BoxedStrategy<Json> {
     let any_of = |schemas: &Json| -> BoxedStrategy<Json> {
         Union::new(schemas.as_array().into_iter().flatten().map(value)).boxed()
@@ -59,7 +59,7 @@ fn number(schema: &Json) -> BoxedStrategy<Json> {
 
 fn string(schema: &Json) -> BoxedStrategy<Json> {
     let strings = match (schema["pattern"].as_str(), schema["maxLength"] == 1, schema.get("minLength")) {
-        // The name of a folder: the schema is looser than the rule.
+        // For a folder's name the schema is looser than the check (see `read_name`).
         (Some(pattern), ..) if pattern.contains("\\s") => "[a-zA-Z0-9_ä][a-zA-Z0-9._=+-]{0,20}".boxed(),
         (Some(pattern), ..) => string_regex(pattern.trim_matches(['^', '$'])).expect("a pattern").boxed(),
         (_, true, _) => select(vec![",", ";", "\t", "|"]).prop_map(str::to_owned).boxed(),
@@ -69,7 +69,7 @@ fn string(schema: &Json) -> BoxedStrategy<Json> {
     strings.prop_map(Json::from).boxed()
 }
 
-/// Tables with the keys that the rules between them allow.
+/// Generates tables whose keys obey the rules between fields.
 fn table(schema: &Json) -> BoxedStrategy<Json> {
     let names = |list: &Json| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
@@ -116,7 +116,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
         .boxed()
 }
 
-/// What the schema does not say: how fields depend on each other.
+/// Rules between fields, which the schema does not express.
 const RULES: [&str; 27] = [
     "needs exactly one of",
     "nesterov momentum requires",
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// An experiment, or at least one problem that can be shown.
+/// Reading gives an experiment, or at least one problem that can be rendered.
 fn is_told(text: &str, overrides: &[String]) {
     match read(text, overrides) {
         Ok(experiment) => assert!(!experiment.trials.is_empty()),

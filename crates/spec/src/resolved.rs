@@ -1,4 +1,5 @@
-//! The resolved spec as text: every default filled in, no sweep, paths absolute, always in the same order.
+//! The resolved spec as text: every default filled in, no sweep, absolute paths, keys always in the same
+//! order.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,29 +13,27 @@ use toml::{Table, Value};
 
 use super::Spec;
 
-/// Tables whose own tables get a header of their own, as in `[optimizer.sgd]`; others are written inline.
+/// Tables whose subtables get their own header, as in `[optimizer.sgd]`; others are written inline.
 const WITH_HEADERS: [&str; 3] = ["data", "optimizer", "schedule"];
 
 impl Spec {
-    /// TOML that reads back as the same spec, from any folder.
+    /// The spec as TOML that reads back the same, from any folder.
     pub fn to_toml(&self) -> String {
         to_toml(self)
     }
 
-    /// The keys in which another spec differs, with the value here and there; `None` where the key is absent.
+    /// The keys whose values differ, with the value here and in `other`; `None` where a key is absent.
     pub fn changes(&self, other: &Self) -> Vec<(String, Option<String>, Option<String>)> {
-        let [own, other] = [self, other].map(|spec| leaves(&table(spec)));
-        let keys: BTreeSet<_> = own.keys().chain(other.keys()).collect();
-        let changed = keys.into_iter().filter(|key| own.get(*key) != other.get(*key));
-        changed.map(|key| (key.clone(), own.get(key).cloned(), other.get(key).cloned())).collect()
+        changes(self, other)
     }
 
-    /// The first 8 hex digits of SHA-256, as in names of run folders; a path counts by its file's name.
+    /// The first 8 hex digits of the spec's SHA-256, as in names of run folders. A path counts by its
+    /// file name only.
     pub fn hash8(&self) -> String {
         hash8(self)
     }
 
-    /// [`Self::to_toml`] and [`Self::hash8`], for which a spec is laid out once.
+    /// [`Self::to_toml`] and [`Self::hash8`] in one pass.
     pub fn to_toml_and_hash8(&self) -> (String, String) {
         let mut table = table(self);
         let toml = text(&table);
@@ -48,17 +47,28 @@ impl Spec {
     }
 }
 
+/// A key, with its value here and there; `None` where it is absent.
+pub(super) type Change = (String, Option<String>, Option<String>);
+
+/// The keys in which specs of any kind differ.
+pub(super) fn changes<S: Serialize>(own: &S, other: &S) -> Vec<Change> {
+    let [own, other] = [own, other].map(|spec| leaves(&table(spec)));
+    let keys: BTreeSet<_> = own.keys().chain(other.keys()).collect();
+    let changed = keys.into_iter().filter(|key| own.get(*key) != other.get(*key));
+    changed.map(|key| (key.clone(), own.get(key).cloned(), other.get(key).cloned())).collect()
+}
+
 /// A spec of any kind as TOML that reads back the same.
 pub(super) fn to_toml(spec: &impl Serialize) -> String {
     text(&table(spec))
 }
 
-/// Every type of a spec is a TOML value: paths were checked to be text when they were read.
+/// Every spec can be represented in TOML: paths were checked to be UTF-8 when they were read.
 fn table(spec: &impl Serialize) -> Table {
     Table::try_from(spec).unwrap_or_default()
 }
 
-/// Values by dotted key; an array is one value.
+/// All values by dotted key; an array counts as one value.
 fn leaves(table: &Table) -> BTreeMap<String, String> {
     let mut leaves = BTreeMap::new();
     for (key, value) in table {
@@ -100,15 +110,16 @@ fn text(table: &Table) -> String {
     out
 }
 
-/// What the hash of a spec is taken of: its text, in which a path is the file's name alone. So the hash depends neither on
-/// how a path is spelled nor on where the project lies; the digest of the data says whether two files of a name are alike.
+/// The text that a spec's hash is computed from: its TOML, with paths reduced to file names. So the hash
+/// depends neither on the spelling of a path nor on where the project is. The data's digest tells different
+/// files of the same name apart.
 pub(super) fn hashed(spec: &impl Serialize) -> String {
     let mut table = table(spec);
     name_all_files(&mut table);
     text(&table)
 }
 
-/// Puts names of files in the place of absolute paths; returns whether there are any.
+/// Replaces absolute paths by file names; returns whether there are any.
 fn name_all_files(table: &mut Table) -> bool {
     table.iter_mut().map(|(_, value)| name_files(value)).filter(|named| *named).count() > 0
 }
@@ -127,19 +138,19 @@ fn name_files(value: &mut Value) -> bool {
     }
 }
 
-/// First 8 hex digits of SHA-256 of a spec, as [`hashed`].
+/// The first 8 hex digits of SHA-256 over [`hashed`].
 pub(super) fn hash8(spec: &impl Serialize) -> String {
     hex8(Sha256::new().chain_update(hashed(spec)))
 }
 
-/// The first 8 hex digits.
+/// The first 8 hex digits of a hash.
 pub(super) fn hex8(hash: Sha256) -> String {
     hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn line(out: &mut String, key: &str, value: &Value) {
     match value {
-        // Layers, links of a chain, steps of a tour: one per line.
+        // Layers, stages of a chain and steps of a tour get one line each.
         Value::Array(items) if matches!(key, "layers" | "chain" | "step") => {
             let _ = writeln!(out, "{key} = [");
             for item in items {

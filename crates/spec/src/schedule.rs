@@ -19,13 +19,13 @@ table! {
 }
 
 impl Schedule {
-    /// Whether the rate is constant, so that the table need not be written.
+    /// Whether the rate is constant; the table is then left out of the resolved spec.
     pub fn is_constant(&self) -> bool {
         self.rule == Rule::Constant
     }
 
-    /// The schedule with `factor` times the rate that it names itself: the largest of a `one_cycle`. Other curves bend
-    /// the optimizer's rate, or name a floor.
+    /// Multiplies the rate that the schedule itself names (`max_lr` of a `one_cycle`) by `factor`. Other
+    /// curves scale the optimizer's rate, or name a floor (`eta_min`), and stay the same.
     pub fn with_lr_times(mut self, factor: f64) -> Self {
         let times = |curve: &mut Curve| {
             if let Curve::OneCycle(c) = curve {
@@ -51,7 +51,7 @@ words! {
     }
 }
 
-/// Nothing, one curve, or a chain (`SequentialLR`).
+/// A constant rate, one curve, or a chain of curves (`SequentialLR`).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Rule {
@@ -59,9 +59,9 @@ pub enum Rule {
     Constant,
     /// One curve over the whole run.
     One(Curve),
-    /// One curve after the other.
+    /// Several curves in turn.
     Chain {
-        /// In order; all but the last say how many counts they last.
+        /// The curves in order; each but the last says how many counts it lasts.
         chain: Vec<Stage>,
     },
 }
@@ -183,7 +183,7 @@ words! {
 }
 
 impl Schedule {
-    /// The schedule of a spec that has none.
+    /// The schedule of a spec without one.
     pub(super) const CONSTANT: Self = Self { interval: Interval::Step, rule: Rule::Constant };
 }
 

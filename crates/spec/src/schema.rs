@@ -1,7 +1,7 @@
-//! The JSON Schema of a spec, for editors, generated from the declarations that read a spec.
+//! The JSON Schema of a spec, for editors, generated from the declarations that the reader uses.
 //!
-//! The tables of all kinds stand side by side, so that an editor knows every one of them; which of them a spec may
-//! have, and must, follows from its `kind`.
+//! It lists the tables of all kinds side by side, so that editors know all of them. Conditions on `kind` then
+//! say which tables a spec may and must have.
 
 use serde_json::{Value, json};
 
@@ -39,8 +39,8 @@ pub fn schema() -> Value {
     schema.into()
 }
 
-/// The dotted path of key `name`. If several tables have it, the one whose table the spec has written; `None` if that is
-/// ambiguous. If no key has the name, the shortest path that ends in it.
+/// The dotted path of key `name`. If several tables have such a key, the one in a table that the spec has;
+/// `None` if that is ambiguous. If no key has this name, the shortest path that ends in it.
 pub(super) fn key_named(
     schema: &reader::Json,
     name: &str,

@@ -1,4 +1,4 @@
-//! What the values of a swept key are called where they are tables.
+//! Short display names for values of a swept key that are tables.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -6,14 +6,18 @@ use toml::{Table, Value};
 
 use super::key::short_keys;
 
-/// What a value holds, by dotted keys.
+/// The leaf values within a value, by dotted key.
 type Leaves = BTreeMap<String, String>;
 
+/// Values with one key alone, or without: their texts, what they hold, and how a list is called.
+type Group<'a> = Vec<(&'a str, Leaves, Option<String>)>;
+
 /// Short names for the values of one axis that are tables or lists of tables, by their texts: `sgd` for
-/// `{ sgd = { lr = 0.1 } }`; where several have that key, what they differ in is added: `sgd(lr 0.1)`.
+/// `{ sgd = { lr = 0.1 } }`; where several have that key, what they differ in is added: `sgd(lr 0.1)`. Lists that differ in
+/// more than one figure are called by all that they hold: `linear32+relu+linear10`.
 pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String, String> {
     let texts: BTreeSet<&str> = values.filter(|text| !text.is_empty()).collect();
-    let mut by_key: BTreeMap<String, Vec<(&str, Leaves)>> = BTreeMap::new();
+    let mut by_key: BTreeMap<String, Group<'_>> = BTreeMap::new();
     for &text in texts.iter().filter(|text| text.contains('{')) {
         let parsed = toml::from_str::<Table>(&format!("value = {text}")).ok();
         let Some(value) = parsed.and_then(|mut table| table.remove("value")) else { continue };
@@ -21,16 +25,20 @@ pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String
         let (key, inner) = only.map_or((String::new(), &value), |(key, inner)| (key.clone(), inner));
         let mut leaves = Leaves::new();
         add_leaves(String::new(), inner, &mut leaves);
-        by_key.entry(key).or_default().push((text, leaves));
+        by_key.entry(key).or_default().push((text, leaves, joined(&value)));
     }
     let names = by_key.iter().flat_map(|(key, group)| {
         let all: BTreeSet<&str> =
-            group.iter().flat_map(|(_, leaves)| leaves.keys().map(String::as_str)).collect();
+            group.iter().flat_map(|(_, leaves, _)| leaves.keys().map(String::as_str)).collect();
         let differs =
-            |leaf: &&str| group.iter().any(|(_, leaves)| leaves.get(*leaf) != group[0].1.get(*leaf));
+            |leaf: &&str| group.iter().any(|(_, leaves, _)| leaves.get(*leaf) != group[0].1.get(*leaf));
         let differing: Vec<&str> = all.into_iter().filter(differs).collect();
         let titles = short_keys(&differing);
-        group.iter().map(move |(text, leaves)| {
+        let are_lists = differing.len() > 1 && group.iter().all(|(.., list)| list.is_some());
+        group.iter().map(move |(text, leaves, list)| {
+            if let Some(list) = list.as_ref().filter(|_| are_lists) {
+                return ((*text).to_owned(), list.clone());
+            }
             let known =
                 differing.iter().zip(&titles).filter_map(|(leaf, title)| Some((title, leaves.get(*leaf)?)));
             let inner = known.map(|(title, value)| format!("{title} {value}")).collect::<Vec<_>>().join(" ");
@@ -48,6 +56,27 @@ pub fn short_values<'a>(values: impl Iterator<Item = &'a str>) -> HashMap<String
     if is_clear { names } else { HashMap::new() }
 }
 
+/// The elements of a list, one after the other: `linear32+relu+linear10`.
+fn joined(value: &Value) -> Option<String> {
+    let element = |value: &Value| match value {
+        Value::Table(table) => table.iter().map(|(key, inner)| key.clone() + &held(inner)).collect(),
+        Value::String(word) => word.clone(),
+        other => other.to_string(),
+    };
+    Some(value.as_array()?.iter().map(element).collect::<Vec<String>>().join("+"))
+}
+
+/// The one figure that a table holds, or all of them with their names.
+fn held(value: &Value) -> String {
+    let mut leaves = Leaves::new();
+    add_leaves(String::new(), value, &mut leaves);
+    if leaves.len() <= 1 {
+        return leaves.into_values().collect();
+    }
+    let named: Vec<String> = leaves.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    format!("({})", named.join(" "))
+}
+
 /// Adds what a value holds by dotted keys; indices are keys of lists that hold tables.
 pub fn add_leaves(key: String, value: &Value, leaves: &mut Leaves) {
     let below = |inner: &str| if key.is_empty() { inner.to_owned() } else { format!("{key}.{inner}") };
@@ -62,7 +91,7 @@ pub fn add_leaves(key: String, value: &Value, leaves: &mut Leaves) {
         leaf => {
             let text = match leaf {
                 Value::String(text) => text.clone(),
-                // Very small or large values get an exponent, which TOML allows.
+                // `{:?}` writes very small or large values with an exponent, which TOML allows.
                 Value::Float(number) => format!("{number:?}"),
                 other => other.to_string(),
             };
@@ -90,6 +119,11 @@ mod tests {
         assert_eq!(shown(&["relu", "{ dropout = { p = 0.1 } }", ""]), ["relu", "dropout", ""]);
         let wide = |n: u32| format!("[{{ linear = {{ out_features = {n} }} }}, \"relu\"]");
         assert_eq!(shown(&[&wide(8), &wide(16)]), ["out_features 8", "out_features 16"]);
+        let deep = "[{ linear = { out_features = 32 } }, { dropout = { p = 0.1 } }, { linear = { bias = false, out_features = 1 } }]";
+        assert_eq!(
+            shown(&[&wide(8), deep, "[{ linear = { out_features = 1 } }]"]),
+            ["linear8+relu", "linear32+dropout0.1+linear(bias false out_features 1)", "linear1"]
+        );
         let csv = |path: &str| format!("{{ path = \"{path}\", target = \"y\" }}");
         assert_eq!(shown(&[&csv("a"), &csv("b")]), ["path a", "path b"]);
     }

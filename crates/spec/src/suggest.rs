@@ -1,8 +1,8 @@
 //! "did you mean": the known name nearest to a mistyped one.
 
-/// The nearest of `names`, where one is near enough to be meant. Case and `-` for `_` do not count.
+/// The most similar of `names`; `None` if none is similar enough. Ignores case, and takes `-` for `_`.
 pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A word this long is no slip of a name, and would cost time to compare.
+    // A word this long is not a typo of a name, and comparing it would take long.
     if typed.len() > 100 {
         return None;
     }
@@ -15,18 +15,18 @@ pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, name)| name)
 }
 
-/// The shortest name that begins with `word` or ends in it: `trainer` for `train`.
+/// The shortest name that begins or ends with `word`: `trainer` for `train`.
 pub(super) fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let fits = |name: &&str| word.len() > 3 && (name.starts_with(word) || ends_in(name, word));
     names.filter(fits).min_by_key(|name| name.len())
 }
 
-/// Whether `name` is a longer one for `word`: `max_epochs` for `epochs`.
+/// Whether `name` is a longer form of `word`: `max_epochs` for `epochs`.
 pub(super) fn ends_in(name: &str, word: &str) -> bool {
     name.strip_suffix(word).is_some_and(|before| before.ends_with('_'))
 }
 
-/// "`a`, `b` and `c`", with the word of your choice.
+/// "`a`, `b` and `c`", with `and` before the last.
 pub(super) fn listing<'a>(names: impl Iterator<Item = &'a str>, and: &str) -> String {
     let names: Vec<String> = names.map(|n| format!("`{n}`")).collect();
     match names.split_last() {

@@ -86,7 +86,7 @@ impl Csv {
         self.check_columns(t);
     }
 
-    /// A column has one use.
+    /// No column may have two roles.
     fn check_columns(&self, t: &mut Fields<'_>) {
         let features = self.features.as_deref().unwrap_or_default();
         if self.features.is_some() && features.is_empty() && self.categorical.is_empty() {
@@ -122,7 +122,7 @@ impl Parquet {
         self.as_csv().check_columns(t);
     }
 
-    /// The same columns of a CSV file: what is done to cells does not depend on how they are stored.
+    /// The same settings as for a CSV file: cells are processed alike, however they are stored.
     pub fn as_csv(&self) -> Csv {
         Csv {
             path: self.path.clone(),
@@ -141,10 +141,10 @@ impl Parquet {
     }
 }
 
-/// Rows to validate on where nothing is said.
+/// The default fraction of validation rows.
 pub(super) const DEFAULT_FRACTION: f64 = 0.2;
 
-/// Either validation files are given or a fraction of the rows, by default a fifth.
+/// Validation rows come from files or from a fraction, never both; by default a fifth of the rows.
 pub(super) fn check_validation(t: &mut Fields<'_>, files: &[&'static str], fraction: &mut Option<f64>) {
     files.iter().for_each(|file| t.rule(Rule::Exclude(file, "validation_fraction")));
     if let [features, labels] = *files {
@@ -153,7 +153,7 @@ pub(super) fn check_validation(t: &mut Fields<'_>, files: &[&'static str], fract
     *fraction = if files.iter().any(|f| t.has(f)) { None } else { fraction.or(Some(DEFAULT_FRACTION)) };
 }
 
-/// A name, or a list of at least one.
+/// A column's name, or a non-empty list of names.
 fn targets(v: Item<'_>) -> Vec<String> {
     let text = json!({ "type": "string" });
     let schema = json!({ "oneOf": [text, { "type": "array", "items": text, "minItems": 1 }] });

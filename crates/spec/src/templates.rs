@@ -1,17 +1,17 @@
-//! Starter specs with comments that teach, for `runner new`.
+//! Commented starter specs for `runner new`.
 
 /// A starter spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// How it is asked for.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it is for, on one line.
+    /// A one-line description.
     pub about: &'static str,
-    /// The spec.
+    /// The spec's text.
     pub text: &'static str,
 }
 
-/// All of them.
+/// All templates.
 pub const TEMPLATES: [Template; 5] = [
     Template {
         name: "linreg",
@@ -36,7 +36,7 @@ pub const TEMPLATES: [Template; 5] = [
     },
 ];
 
-/// The template of that name.
+/// Finds a template by name.
 pub fn find(name: &str) -> Option<Template> {
     TEMPLATES.into_iter().find(|t| t.name == name)
 }

@@ -69,7 +69,7 @@ words! {
 }
 
 impl Monitor {
-    /// What it watches.
+    /// The metric that it watches.
     pub fn metric(self) -> Metric {
         match self {
             Self::ValidationLoss => Metric::Loss,
@@ -85,21 +85,21 @@ impl Monitor {
         }
     }
 
-    /// Smaller is better.
+    /// The value with its sign set so that smaller is better.
     pub fn cost(self, value: f64) -> f64 {
         if self.metric().more_is_better() { -value } else { value }
     }
 }
 
 impl Trainer {
-    /// What is watched, with its keys.
+    /// Every key that names a monitor, with what it names.
     pub fn monitors(&self) -> impl Iterator<Item = (&'static str, Monitor)> {
         let early = self.early_stopping.as_ref().and_then(|early| early.metric);
         let early = early.map(|metric| ("trainer.early_stopping.metric", metric));
         [("trainer.monitor", self.monitor)].into_iter().chain(early)
     }
 
-    /// The key that makes no sense without validation, if one is set.
+    /// A key that is set and needs validation, if any.
     pub fn needs_validation(&self) -> Option<&'static str> {
         if self.early_stopping.is_some() {
             return Some("trainer.early_stopping");

@@ -1,6 +1,6 @@
-//! The spec as it was written: a tree of values in which every node knows its place in a text.
+//! The spec as written: a tree of values in which every node has its location in a text.
 //!
-//! The file and the overrides are parsed to the same tree, so that whatever reads it can point at what the user typed.
+//! The file and the overrides are parsed into the same tree, so any reader can point at what the user typed.
 
 use std::ops::Range;
 
@@ -21,14 +21,14 @@ impl Span {
         Self { source, start: range.start, end: range.end }
     }
 
-    /// The same span as the public [`Location`].
+    /// The span as a public [`Location`].
     pub fn place(self) -> Location {
         Location::Span { source: self.source, range: self.start..self.end }
     }
 }
 
-/// A value and where it stands. A table that has a key stands at its key: the text between its braces, or below its
-/// header, is too long to point at.
+/// A value and its location. The location of a table with a key is its key: the text between braces or below
+/// a header is too long to point at.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub span: Span,
@@ -42,16 +42,16 @@ pub(super) enum Value {
     Integer(i64),
     Float(f64),
     Boolean(bool),
-    /// Dates mean nothing in a spec; kept to be named in a message.
+    /// Dates are not used in specs; the text is kept for error messages.
     Datetime(String),
     Array(Vec<Node>),
     Table(Table),
-    /// An item of an array that an override has deleted: it keeps its place until all overrides and axes have been set, so
-    /// that their indexes mean the spec as it is written.
+    /// An array item that an override deleted. It stays until all overrides and axes are applied, so that
+    /// their indexes refer to the spec as written.
     Deleted,
 }
 
-/// The entries of a table in the order they were written.
+/// The entries of a table, in the order written.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub entries: Vec<Entry>,
@@ -74,7 +74,7 @@ impl Table {
         self.entries.iter_mut().find(|e| e.key == key)
     }
 
-    /// Sets a key, whether or not it is there.
+    /// Sets a key, replacing an existing value.
     pub fn insert(&mut self, key: &str, key_span: Span, node: Node) {
         match self.get_mut(key) {
             Some(entry) => (entry.key_span, entry.node) = (key_span, node),
@@ -94,7 +94,7 @@ impl Table {
 }
 
 impl Value {
-    /// Takes deleted items out of arrays, however deep.
+    /// Removes deleted items from arrays, at any depth.
     pub fn close_gaps(&mut self) {
         match self {
             Self::Array(items) => {
@@ -106,7 +106,7 @@ impl Value {
         }
     }
 
-    /// The value as the toml crate knows it.
+    /// Converts to the toml crate's value.
     pub fn to_toml(&self) -> toml::Value {
         match self {
             Self::String(s) | Self::Datetime(s) => toml::Value::String(s.clone()),
@@ -114,7 +114,7 @@ impl Value {
             Self::Float(x) => toml::Value::Float(*x),
             Self::Boolean(b) => toml::Value::Boolean(*b),
             Self::Array(items) => toml::Value::Array(items.iter().map(|n| n.value.to_toml()).collect()),
-            // Gaps are closed before anything is written.
+            // Unreachable in practice: gaps are closed before anything is written.
             Self::Deleted => toml::Value::String(String::new()),
             Self::Table(t) => toml::Value::Table(
                 t.entries.iter().map(|e| (e.key.clone(), e.node.value.to_toml())).collect(),
@@ -122,17 +122,17 @@ impl Value {
         }
     }
 
-    /// As a name in a table of trials shows it: TOML on one line, strings without their quotes.
+    /// As displayed in tables of trials: TOML on one line, strings without quotes.
     pub fn display(&self) -> String {
         match self {
             Self::String(s) | Self::Datetime(s) => s.clone(),
-            // Unlike TOML's own way this keeps an exponent, so a tiny number stays short.
+            // Unlike the toml crate's format this keeps an exponent, so tiny numbers stay short.
             Self::Float(x) => format!("{x:?}").to_lowercase(),
             other => other.to_toml().to_string(),
         }
     }
 
-    /// In TOML, on one line, so that two values differ where their texts do.
+    /// TOML on one line; different values give different texts.
     pub fn literal(&self) -> String {
         match self {
             Self::Float(_) => self.display(),
@@ -140,7 +140,7 @@ impl Value {
         }
     }
 
-    /// Said after "found".
+    /// Describes the value in messages, after the word "found".
     pub fn found(&self) -> String {
         match self {
             Self::String(s) if s.is_empty() => "an empty string".to_owned(),
@@ -159,11 +159,11 @@ impl Value {
 
 const MAX_SYNTAX_PROBLEMS: usize = 5;
 
-/// Parses a whole document, the text of `source`.
+/// Parses a whole document; `source` is the number of its text.
 pub(super) fn parse_document(text: &str, source: usize) -> Result<Table, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
-        // One slip may make many.
+        // One typo can cause many errors.
         return Err(errors
             .iter()
             .take(MAX_SYNTAX_PROBLEMS)
@@ -175,10 +175,10 @@ pub(super) fn parse_document(text: &str, source: usize) -> Result<Table, Vec<Pro
     if problems.is_empty() { Ok(table) } else { Err(problems) }
 }
 
-/// Parses one TOML value that stands at `span` of an argument; `None` where it is none.
+/// Parses one TOML value at `span` of an argument; `None` if the text is not TOML.
 ///
 /// # Errors
-/// Where it is one that cannot be held: an integer that is too large.
+/// A TOML value that cannot be represented: an integer that is too large.
 pub(super) fn parse_value(text: &str, span: Span) -> Result<Option<Node>, Box<Problem>> {
     let Ok(value) = DeValue::parse(text) else { return Ok(None) };
     let mut problems = Vec::new();
@@ -207,10 +207,10 @@ fn syntax_problem(error: &toml::de::Error, text: &str, source: usize) -> Problem
     }
 }
 
-/// Turns the toml crate's values into nodes.
+/// Converts the toml crate's values into nodes.
 struct Converter<'a> {
     source: usize,
-    /// Where the parsed text begins in its source.
+    /// Offset of the parsed text within its source.
     offset: usize,
     problems: &'a mut Vec<Problem>,
 }
@@ -254,7 +254,7 @@ impl Converter<'_> {
                     Value::Integer(0)
                 }
             },
-            // A number that overflows reads as infinite, which no field accepts.
+            // A number that overflows becomes infinite, which no field accepts.
             DeValue::Float(x) => Value::Float(x.as_str().parse().unwrap_or(f64::NAN)),
             DeValue::Boolean(b) => Value::Boolean(*b),
             DeValue::Datetime(d) => Value::Datetime(d.to_string()),

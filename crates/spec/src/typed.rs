@@ -1,15 +1,15 @@
-//! Values as they are typed on the command line, and within `choice(...)`: TOML, or else plain text.
+//! Values typed on the command line or within `choice(...)`: TOML if possible, otherwise plain text.
 
 use super::{
     problem::Problem,
     tree::{self, Node, Span, Value},
 };
 
-/// What may stand before `(` in a swept value; see [`super::sweep::Space`].
+/// The functions of swept values, such as `logspace(...)`; see [`super::sweep::Space`].
 pub(super) const FUNCTIONS: [&str; 7] =
     ["range", "linspace", "logspace", "choice", "uniform", "loguniform", "int"];
 
-/// How each of [`FUNCTIONS`] is written.
+/// The usage of each of [`FUNCTIONS`], for messages.
 pub(super) const FORMS: [&str; 7] = [
     "range(a, b, step)",
     "linspace(a, b, n)",
@@ -20,7 +20,8 @@ pub(super) const FORMS: [&str; 7] = [
     "int(a, b)",
 ];
 
-/// TOML, or else a plain string; within brackets too, so that `[loss, lr]` needs no quotes.
+/// Parses TOML, or takes the text as a plain string. Within brackets too, so that `[loss, lr]` needs no
+/// quotes.
 pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     let plain = || Node { span, value: Value::String(piece.to_owned()) };
     match tree::parse_value(piece, span)? {
@@ -46,7 +47,7 @@ pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     Ok(Node { span, value: Value::Array(items) })
 }
 
-/// `.1`, `1.` and `-.5`, which TOML does not take.
+/// Parses `.1`, `1.` and `-.5`, which TOML rejects.
 fn bare_number(piece: &str) -> Option<f64> {
     let digits = piece.strip_prefix(['+', '-']).unwrap_or(piece);
     let lacks_digits = digits.starts_with('.') || digits.ends_with('.') || digits.contains(".e");
@@ -54,8 +55,8 @@ fn bare_number(piece: &str) -> Option<f64> {
     piece.parse().ok().filter(|_| lacks_digits && is_decimal)
 }
 
-/// Splits at commas outside brackets, braces, quotes and the parentheses of [`FUNCTIONS`], and trims the pieces. A quote
-/// opens a string only where a value may begin, or within brackets, so that `it's` is a word.
+/// Splits at commas outside brackets, braces, quotes and the parentheses of [`FUNCTIONS`], and trims the
+/// pieces. A quote opens a string only at the start of a value or within brackets, so that `it's` is a word.
 pub(super) fn split_at_commas(text: &str) -> Vec<&str> {
     let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
     let (mut quote, mut escaped, mut fresh) = (None, false, true);

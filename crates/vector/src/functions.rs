@@ -1,7 +1,8 @@
-//! Elementwise functions in f32: polynomial approximations that vectorize, within some 2 ulp of the true values (erf:
-//! 4 ulp), held against the f64 references by a test.
+//! Elementwise functions in f32: polynomial approximations that vectorize, within about 2 ulp of the exact
+//! values (erf: 4 ulp). A test compares them with the f64 references.
 
-/// eˣ. Cephes' `expf`: x = n ln 2 + r, a polynomial in r, times 2ⁿ; 0 and infinity beyond the range of normal numbers.
+/// eˣ, from Cephes' `expf`: x = n ln 2 + r, then a polynomial in r times 2ⁿ. Returns 0 or infinity beyond the
+/// range of normal numbers.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
     // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer in any instruction set.

@@ -1,4 +1,5 @@
-//! What the shell completes besides commands and options: keys of the spec and values that are words, spec files, runs.
+//! Shell completion beyond commands and options: keys of the spec, values from a fixed set of words, spec
+//! files, runs.
 
 use std::{
     cmp::Reverse,
@@ -18,12 +19,12 @@ pub fn run_path() -> ArgValueCompleter {
     ArgValueCompleter::new(runs)
 }
 
-/// Completes a spec file, and after it overrides.
+/// Completes a spec file, or the overrides that follow it.
 pub fn spec_word() -> ArgValueCompleter {
     ArgValueCompleter::new(words)
 }
 
-/// The newest runs first; elsewhere and within a run any folder.
+/// Runs, newest first; outside the runs folder and inside a run, any folder.
 fn runs(typed: &OsStr) -> Vec<CompletionCandidate> {
     let inner = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -42,7 +43,8 @@ fn runs(typed: &OsStr) -> Vec<CompletionCandidate> {
 
 fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
     let text = typed.to_string_lossy();
-    // What follows the cursor does not count; a shell that does not tell its place gives the words before it alone.
+    // Ignore what follows the cursor. If a shell does not report the cursor's position, it passes only the
+    // words before it.
     let cursor = std::env::var("_CLAP_COMPLETE_INDEX").ok();
     let cursor = cursor.and_then(|cursor| cursor.parse().ok()).unwrap_or(usize::MAX);
     // The shell's script calls the program with the words of its line after `--`.
@@ -60,7 +62,8 @@ fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
     let spec: toml::Table =
         fs::read_to_string(spec).ok().and_then(|text| text.parse().ok()).unwrap_or_default();
     let found = match &line[..] {
-        // Bash takes `=` for a word of its own, which is the one to complete right after it, and replaces what follows.
+        // Bash treats `=` as a separate word. It is the word to complete right after it is typed, and what
+        // follows is replaced.
         [.., key, equals] if equals == "=" && (text.is_empty() || text == "=") => values_of(key, "", &spec),
         [.., key, equals, _] if equals == "=" => values_of(key, &text, &spec),
         _ => overrides(&text, &spec),
@@ -68,7 +71,7 @@ fn words(typed: &OsStr) -> Vec<CompletionCandidate> {
     found.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// Keys that begin with what was typed, as `key=`; or the values of the key that was typed, as `key=value`.
+/// Keys that begin with what was typed, as `key=`; once a key is complete, its values, as `key=value`.
 fn overrides(typed: &str, spec: &toml::Table) -> Vec<String> {
     if let Some((key, value)) = typed.split_once('=') {
         return values_of(key, value, spec).into_iter().map(|value| format!("{key}={value}")).collect();
@@ -81,7 +84,7 @@ fn overrides(typed: &str, spec: &toml::Table) -> Vec<String> {
     keys_of(spec).into_iter().map(|(key, _)| key + "=").filter(|key| key.starts_with(typed)).collect()
 }
 
-/// Every key and table that can be deleted.
+/// Lists every key and table in a spec, all of which may be deleted.
 fn list_written(table: &toml::Table, above: &str, written: &mut Vec<String>) {
     for (key, value) in table {
         let path = format!("{above}{key}");
@@ -90,14 +93,14 @@ fn list_written(table: &toml::Table, above: &str, written: &mut Vec<String>) {
     }
 }
 
-/// The values of a key that are words and begin with what was typed after the last comma.
+/// The values of a key that begin with what was typed after the last comma.
 fn values_of(key: &str, typed: &str, spec: &toml::Table) -> Vec<String> {
     let (before, typed) = typed.split_at(typed.rfind(',').map_or(0, |comma| comma + 1));
     let values = keys_of(spec).into_iter().filter(|(name, _)| name == key).flat_map(|(_, values)| values);
     values.filter(|value| value.starts_with(typed)).map(|value| format!("{before}{value}")).collect()
 }
 
-/// The keys that a spec may have, each with its values that are words.
+/// The keys that a spec may have, each with its possible values if these are words.
 type Keys = Vec<(String, Vec<String>)>;
 
 fn keys_of(spec: &toml::Table) -> Keys {
@@ -106,7 +109,7 @@ fn keys_of(spec: &toml::Table) -> Keys {
     keys
 }
 
-/// Adds a key, or those below it. Of tables that exclude each other, those that are written.
+/// Adds a key, or the keys below it. Of tables that exclude each other, uses those present in the spec.
 fn collect(schema: &Value, written: Option<&toml::Value>, path: &str, keys: &mut Keys) {
     let list = |name: &str| schema[name].as_array().into_iter().flatten();
     let all: Vec<&Value> = std::iter::once(schema).chain(list("oneOf")).chain(list("anyOf")).collect();

@@ -43,7 +43,7 @@ pub enum Launcher {
 }
 
 impl LaunchOptions {
-    /// As overrides of the spec.
+    /// The options as overrides of the spec.
     pub fn overrides(&self) -> Vec<String> {
         let json = |text: &String| serde_json::Value::from(text.as_str());
         let texts = [
@@ -57,7 +57,7 @@ impl LaunchOptions {
         let texts = texts.into_iter().filter_map(|(key, value)| Some((key, json(value.as_ref()?))));
         let extra: Vec<_> = self.sbatch.iter().map(json).collect();
         let extra = (!extra.is_empty()).then(|| ("extra", extra.into()));
-        // A text in JSON is one in TOML, too.
+        // A JSON string is also a TOML string.
         texts.chain(extra).map(|(key, value)| format!("launcher.slurm.{key}={value}")).collect()
     }
 }

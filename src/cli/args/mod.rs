@@ -15,7 +15,10 @@ use std::{
 use clap::{CommandFactory, Parser, ValueEnum, error::ErrorKind};
 use clap_complete::{CompleteEnv, Shell, env::Shells};
 
-use crate::run::{Exit, print, print_error};
+use crate::{
+    host,
+    run::{Exit, print, print_error},
+};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportFormat,
     ExportOptions, ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
@@ -42,7 +45,7 @@ Results go to a folder of their own below --runs-dir; nothing is ever overwritte
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    // Before the options that stand below a heading of their own.
+    // Must come before the options that have a heading of their own.
     /// When to colour what is printed
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     color: Color,
@@ -57,16 +60,16 @@ enum Color {
     Never,
 }
 
-/// Stands for the newest run of a spec, as in `--resume auto`.
+/// Means the newest run of a spec, as in `--resume auto`.
 pub const AUTO: &str = "auto";
 
-/// Set by the scripts of shells that ask for completions.
+/// Set by the shells' completion scripts.
 const COMPLETE: &str = "RUNNER_COMPLETE";
 
-/// Stands for `--virtual-gpus` where that is not given.
+/// Used if `--virtual-gpus` is not given.
 const VIRTUAL_GPUS: &str = "RUNNER_VIRTUAL_GPUS";
 
-/// Parses, or says what is wrong.
+/// Parses the command line, or prints what is wrong with it.
 pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     if let Some(exit) = complete(arguments) {
         return Err(exit);
@@ -116,10 +119,11 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     Ok(Parsed { command, color })
 }
 
-/// Options may stand before the command as well: `runner -q run SPEC.toml`. It is put first, where the parser looks for it.
+/// Options may come before the command: `runner -q run SPEC.toml`. Moves the command to the front, where the
+/// parser expects it.
 fn command_first(arguments: &[OsString]) -> Vec<OsString> {
     let mut cli = Cli::command();
-    // Options know whether they take a value only after this.
+    // Only after this do options know whether they take a value.
     cli.build();
     let takes_value = |word: &str| {
         cli.get_opts().any(|option| {
@@ -161,7 +165,7 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
     }
 }
 
-/// Refuses a first word that is neither a file nor an override, and nearly the name of a command.
+/// Refuses a first word that is neither a file nor an override but resembles the name of a command.
 fn refuse_command(word: &str) -> Result<(), Exit> {
     if Path::new(word).exists() || word.starts_with('~') || word.contains(['=', '.', '/']) {
         return Ok(());
@@ -212,12 +216,13 @@ fn runs_dir() -> PathBuf {
     set.map_or_else(|| PathBuf::from("runs"), PathBuf::from)
 }
 
-/// Whether standard error is a terminal.
+/// Whether a person reads standard error. `mpirun` gives its processes a terminal, but forwards their output
+/// line by line, possibly into a file.
 pub fn on_terminal() -> bool {
-    std::io::stderr().is_terminal()
+    std::io::stderr().is_terminal() && host::Launched::here().is_none()
 }
 
-/// Prints the script by which a shell asks this program for completions.
+/// Prints the script with which a shell asks this program for completions.
 pub fn completions(shell: Shell) -> Exit {
     let shells = Shells::builtins();
     let mut script = Vec::new();
@@ -226,18 +231,18 @@ pub fn completions(shell: Shell) -> Exit {
     });
     match written {
         Ok(()) => print(&String::from_utf8_lossy(&script)),
-        Err(_) => Exit::Failed, // a list in memory takes all that is written
+        Err(_) => Exit::Failed, // writing to memory cannot fail
     }
 }
 
-/// Answers the script of a shell; `None` where this is no such call.
+/// Answers a shell's completion script; `None` if this is not such a call.
 fn complete(arguments: &[OsString]) -> Option<Exit> {
     let folder = std::env::current_dir().ok();
     let engine = CompleteEnv::with_factory(Cli::command).var(COMPLETE);
     match engine.try_complete(arguments, folder.as_deref()) {
         Ok(is_done) => is_done.then_some(Exit::Done),
         Err(e) => {
-            let _ = e.print(); // a shell shows nothing of it
+            let _ = e.print(); // a shell does not show it
             Some(Exit::Refused)
         }
     }
@@ -253,7 +258,7 @@ mod tests {
             ("runner -q run a.toml", "runner run -q a.toml"),
             ("runner --threads 2 -v check a.toml", "runner check --threads 2 -v a.toml"),
             ("runner --runs-dir=x --color never report y", "runner report --runs-dir=x --color never y"),
-            // The value of an option, a spec and what follows it are no commands.
+            // The value of an option, a spec, and what follows a spec are not commands.
             ("runner --runs-dir run a.toml", "runner --runs-dir run a.toml"),
             ("runner -q a.toml check", "runner -q a.toml check"),
             ("runner -V run", "runner -V run"),

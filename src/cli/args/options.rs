@@ -11,7 +11,7 @@ use super::{
     start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, StartOptions},
 };
 use crate::{
-    report::{Format, TOP},
+    report::Format,
     spec::{
         duration,
         templates::{TEMPLATES, Template},
@@ -38,9 +38,9 @@ pub enum Command {
         #[arg(value_name = "PATH", default_value_t = runs_dir().to_string_lossy().into_owned(), value_hint = clap::ValueHint::DirPath)]
         path: String,
     },
-    /// Show a run's figures
+    /// Show a run's figures, or what a sweep came to
     Show {
-        /// The run's folder, or a folder or glob that holds one run
+        /// The folder of a run or sweep, or a folder or glob that holds one
         #[arg(value_name = "RUN", add = run_path())]
         run: String,
     },
@@ -115,9 +115,9 @@ pub struct CompareOptions {
     /// Order the table by a column; `-COLUMN` is descending
     #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
     pub sort: Option<String>,
-    /// Lines of the table
-    #[arg(long, value_name = "N", default_value_t = TOP, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
-    pub top: usize,
+    /// Lines of the table [default: 20; of an export all]
+    #[arg(long, value_name = "N", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..))]
+    pub top: Option<usize>,
     /// Only these runs: `lr < 0.1 and status = finished`
     #[arg(long = "where", value_name = "EXPR")]
     pub filter: Option<String>,
@@ -125,7 +125,7 @@ pub struct CompareOptions {
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub by: Vec<String>,
     /// A table of the metric by two keys
-    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with = "by")]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', conflicts_with_all = ["by", "sort", "top", "times"])]
     pub pivot: Vec<String>,
     /// Show times and costs instead
     #[arg(long, conflicts_with_all = ["metric", "by"])]
@@ -134,7 +134,7 @@ pub struct CompareOptions {
     #[arg(long)]
     pub detail: bool,
     /// Exit with 1 where this holds beyond doubt: `median(steps_per_s) < 0.95 * baseline`
-    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "pivot", "detail", "export"])]
+    #[arg(long, value_name = "EXPR", conflicts_with_all = ["times", "metric", "sort", "top", "pivot", "detail", "export"])]
     pub fail_if: Option<String>,
     /// What `--fail-if` holds the runs against [default: the first path]
     #[arg(long, value_name = "PATH", requires = "fail_if", add = run_path())]
@@ -357,6 +357,11 @@ pub enum ExportFormat {
 }
 
 impl ExportFormat {
+    /// Whether it shows what the screen does.
+    pub fn is_table(self) -> bool {
+        matches!(self, Self::Md | Self::Latex)
+    }
+
     /// None for one that is no text.
     pub fn format(self) -> Option<Format> {
         match self {

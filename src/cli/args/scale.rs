@@ -1,17 +1,17 @@
-//! What `check --hosts` takes: counts of hosts, and the link between them.
+//! Values of the options of `check --hosts`: numbers of hosts, and the link between them.
 
 use std::{fmt, str::FromStr};
 
 use crate::{plan::Link, spec::MOST_HOSTS};
 
-/// Counts of hosts, each once, upwards.
+/// Numbers of hosts, ascending, without duplicates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostCounts(pub Vec<usize>);
 
 impl FromStr for HostCounts {
     type Err = String;
 
-    /// `1,2,4,...,64`: between two numbers, `...` stands for the doublings of the first.
+    /// `1,2,4,...,64`: between two numbers, `...` stands for repeated doubling of the first.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected =
             || format!("expected counts from 1 to {MOST_HOSTS}, such as `1,2,4` or `1,2,4,...,64`");
@@ -36,7 +36,7 @@ impl FromStr for HostCounts {
     }
 }
 
-/// A link as its makers name it.
+/// A network link, in the notation of manufacturers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkOption(pub Link);
 
@@ -60,14 +60,14 @@ impl FromStr for LinkOption {
     }
 }
 
-/// As it is read, in three digits.
+/// In the notation that is parsed, with three digits.
 impl fmt::Display for LinkOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Link { latency_s, bytes_per_s } = self.0;
         let unit = |value: f64, units: &'static [(&'static str, f64)]| {
             let fits = units.iter().find(|(_, scale)| value >= *scale).or(units.last()).copied();
             let (name, scale) = fits.unwrap_or(("", 1.0));
-            let digits = 2 - (value / scale).log10().floor() as i32; // small integers
+            let digits = 2 - (value / scale).log10().floor() as i32; // a small integer
             format!("{:.*}{name}", digits.max(0) as usize, value / scale)
         };
         let rate =
@@ -76,7 +76,7 @@ impl fmt::Display for LinkOption {
     }
 }
 
-/// A number above 0 before one of the units.
+/// A positive number followed by one of the units.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -15,7 +15,7 @@ use super::{
     scale::{HostCounts, LinkOption},
 };
 
-/// Each has a memory of its own; more than this is a slip.
+/// Each virtual GPU has its own memory; a number above this is a typing error.
 pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;
 
 #[derive(Args, Clone)]
@@ -69,7 +69,7 @@ pub struct StartOptions {
     pub launch: LaunchOptions,
 }
 
-/// How many trials run side by side.
+/// The number of trials that run side by side.
 #[derive(Clone, Copy, Debug)]
 pub enum Jobs {
     Auto,
@@ -77,7 +77,7 @@ pub enum Jobs {
 }
 
 impl Jobs {
-    /// Their number, where GPUs are there for `most` at a time.
+    /// The number, given that there are GPUs for at most `most` trials at a time.
     pub fn count(self, most: Option<usize>) -> usize {
         match (self, most) {
             (Self::Auto, None) => crate::host::logical_cores().unwrap_or(1),
@@ -114,14 +114,14 @@ impl RunOptions {
         PathBuf::from(&self.words[self.spec_index()])
     }
 
-    /// All other words.
+    /// All words other than the spec's path.
     pub fn overrides(&self) -> Vec<String> {
         let spec = self.spec_index();
         self.words.iter().enumerate().filter(|(i, _)| *i != spec).map(|(_, w)| w.clone()).collect()
     }
 
-    /// Options and overrides may stand in any order, so the spec need not come first. A word that names a file is no
-    /// override: the path of a trial's `spec.toml` holds a `=`, too.
+    /// Options and overrides may come in any order, so the spec may not be the first word. A word that names
+    /// a file is not an override, even though the path of a trial's `spec.toml` contains a `=`.
     fn spec_index(&self) -> usize {
         let is_file = |w: &String| Path::new(w).is_file();
         let is_no_override = |w: &String| !w.starts_with('~') && !w.contains('=');
@@ -130,7 +130,7 @@ impl RunOptions {
         place(&is_file).or_else(|| place(&is_no_override)).or_else(|| place(&ends_as_spec)).unwrap_or(0)
     }
 
-    /// Threads to use.
+    /// Number of threads to use.
     pub fn thread_count(&self) -> usize {
         self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
     }

@@ -10,22 +10,22 @@ use crate::{
 };
 
 pub struct ParityJob {
-    /// The spec, ready but for its devices.
+    /// The spec, complete except for its devices.
     pub spec: Spec,
-    /// The devices that are compared, and in what they multiply; the first is the CPU in f32.
+    /// The devices to compare, each with its number format; the first is the CPU in f32.
     pub cases: Vec<(Request, Precision)>,
-    /// The number format of all but the first, which decides the limits.
+    /// The number format of all but the first, which determines the tolerances.
     pub precision: Precision,
-    /// How this differs from what the spec says.
+    /// Differences from what the spec says.
     pub notes: Vec<String>,
-    /// Whether the GPUs are virtual ones.
+    /// Whether the GPUs are virtual.
     is_virtual: bool,
 }
 
 const CPU: Request = Request::NumGpus(GpuCount::Exactly(0));
 
 impl ParityJob {
-    /// `steps` steps of one global batch each, logging every loss.
+    /// A job of `steps` steps with one global batch each, which logs every loss.
     pub fn new(
         experiment: &Experiment,
         options: &RunOptions,
@@ -50,13 +50,13 @@ impl ParityJob {
             ));
         }
         (spec.devices.scaling, spec.devices.lr_scaling) = (Scaling::Strong, LrScaling::None);
-        // Counts of devices of this host are compared.
+        // Only numbers of devices on this host are compared.
         spec.devices.hosts = None;
         spec.devices.on_missing = OnMissing::Error;
         spec.logging.policy = spec::Policy::Buffered;
         spec.logging.metrics = vec![Metric::Loss];
         let asked = spec.devices.precision;
-        // The processor's own, on which virtual GPUs compute.
+        // If the processor has its own bfloat16 unit, virtual GPUs can use it.
         let by_cpu = asked == Precision::Bf16 && machine.bf16_unit.is_some();
         let precision = if is_virtual && !by_cpu { Precision::F32 } else { asked };
         if asked != precision {
@@ -83,7 +83,7 @@ impl ParityJob {
         let fits = match spec.devices.engine {
             EngineChoice::Auto => true,
             EngineChoice::Serial | EngineChoice::Team => !on_gpus,
-            // For several GPUs the plan chooses a graph if possible.
+            // With several GPUs, the plan chooses a graph if possible.
             EngineChoice::Persistent
             | EngineChoice::Compiled
             | EngineChoice::Cooperative
@@ -112,7 +112,7 @@ impl ParityJob {
     }
 }
 
-/// The requests of GPUs of the command line, else every available count.
+/// The GPU requests of the command line, or every available number of GPUs.
 fn requests(experiment: &Experiment, options: &RunOptions, machine: &Machine) -> Vec<Request> {
     let asks = |word: &String| {
         ["devices.num_gpus=", "devices.use=", "devices={"].iter().any(|key| word.starts_with(key))

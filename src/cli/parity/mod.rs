@@ -1,4 +1,5 @@
-//! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes nothing.
+//! `runner parity SPEC.toml`: compares equal steps on the CPU and on every available number of GPUs. Writes
+//! nothing.
 
 mod job;
 mod table;
@@ -29,6 +30,15 @@ pub fn parity(options: &ParityOptions) -> Exit {
         Err(failure) => return refuse(&failure),
     };
     let Some(trial) = experiment.trials.first() else { return Exit::Done };
+    if let Some(hosts) = trial.spec.devices.hosts.filter(|hosts| *hosts > 1) {
+        print_error(
+            "parity compares the devices of one process, and `devices.hosts` trains with several",
+            Some(&format!(
+                "`--virtual-gpus {hosts} ~devices.hosts`: virtual devices sum in the same order, to the bit"
+            )),
+        );
+        return Exit::Refused;
+    }
     let machine = machine(run.virtual_gpus, true);
     let job = ParityJob::new(&experiment, run, trial.spec.clone(), *steps, &machine);
     if machine.gpus.is_empty() && job.cases.len() < 2 {
@@ -64,7 +74,7 @@ pub fn parity(options: &ParityOptions) -> Exit {
     if holds { printed } else { Exit::Failed }
 }
 
-/// Trains one count of devices.
+/// Trains on one number of devices.
 fn curve(
     experiment: &Experiment,
     spec: Spec,
@@ -78,7 +88,7 @@ fn curve(
     let planned = Trial::plan(&spec, datasets, machine, threads).map_err(|e| match e {
         PlanError::Problems(problems) => refused(problems),
         PlanError::Missing(problem) => {
-            // `on_missing` does not apply here.
+            // `on_missing` has no effect here.
             refused(vec![
                 problem.hint("parity compares what is there: leave it out for every count that there is"),
             ]);

@@ -80,7 +80,7 @@ pub fn page(name: &str, curves: &[Curve], rule: Rule, notes: &[String]) -> Page 
     Page { text, verdict, holds: failing == 0 }
 }
 
-/// What the table shows, and the limits.
+/// Explains the table and its tolerances.
 fn legend(rule: Rule, reference: &str, has_later: bool) -> String {
     let [of_loss, of_targets] = rule.parts();
     let targets = match rule.target_square {
@@ -118,7 +118,7 @@ fn legend(rule: Rule, reference: &str, has_later: bool) -> String {
     text
 }
 
-/// Why the limits are wide.
+/// Why the tolerances are wide.
 fn rounding(precision: Precision) -> Option<&'static str> {
     match precision {
         Precision::F32 => None,

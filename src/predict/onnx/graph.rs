@@ -1,10 +1,10 @@
-//! A graph that grows node by node.
+//! Builds a graph node by node.
 
 use std::collections::BTreeSet;
 
 use super::messages::{Attribute, Element, Graph, Node, Tensor, Value};
 
-/// Every name in it is given once.
+/// Every name in the graph is unique.
 #[derive(Default)]
 pub struct GraphBuilder {
     graph: Graph,
@@ -12,14 +12,14 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// Adds an input, whose name is kept.
+    /// Adds an input under exactly this name.
     pub fn input(&mut self, name: &str, element: Element, width: usize) -> String {
         self.taken.insert(name.to_owned());
         self.graph.input.push(Value::rows(name, element, Some(width)));
         name.to_owned()
     }
 
-    /// A name that nothing has: `name`, with `_` behind it as long as it is taken.
+    /// An unused name: `name`, followed by as many `_` as needed.
     fn unused(&mut self, name: &str) -> String {
         let mut name = name.to_owned();
         while !self.taken.insert(name.clone()) {
@@ -45,8 +45,8 @@ impl GraphBuilder {
         self.tensor(name, Element::Double, &[values.len()], raw_data)
     }
 
-    /// Adds an operation; returns the name of its output, which `output` is where that is unused. Operations of
-    /// `ai.onnx.ml` have that before their name.
+    /// Adds an operation and returns the name of its output: `output`, or a variant of it if that is taken.
+    /// The names of operations in the domain `ai.onnx.ml` start with that domain.
     pub fn node(&mut self, op: &str, inputs: &[&str], attribute: Vec<Attribute>, output: &str) -> String {
         let output = self.unused(output);
         let (domain, op_type) = op.rsplit_once('.').unwrap_or(("", op));

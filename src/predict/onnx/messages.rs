@@ -1,4 +1,5 @@
-//! The messages of <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>, as far as they are written here.
+//! The protobuf messages of <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>, as far as they are
+//! needed here.
 
 use prost::Message;
 
@@ -134,7 +135,7 @@ pub struct Shape {
 pub struct Dimension {
     #[prost(int64, optional, tag = "1")]
     pub value: Option<i64>,
-    /// A size that is known with the rows.
+    /// The name of a size that is known only once there are rows.
     #[prost(string, optional, tag = "2")]
     pub name: Option<String>,
 }
@@ -159,7 +160,7 @@ impl Attribute {
 }
 
 impl Value {
-    /// A tensor with a row of `width` elements for each row; a single axis where that is `None`.
+    /// A tensor with `width` elements per row; one-dimensional if that is `None`.
     pub fn rows(name: &str, element: Element, width: Option<usize>) -> Self {
         let rows = Dimension { name: Some("rows".to_owned()), value: None };
         let width = width.map(|width| Dimension { value: Some(width as i64), name: None });

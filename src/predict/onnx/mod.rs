@@ -1,4 +1,4 @@
-//! A run's model as an ONNX file: preprocessing, layers, and outputs as `runner predict` prints them.
+//! Exports a run's model as an ONNX file: preprocessing, layers, and outputs as printed by `runner predict`.
 
 mod graph;
 mod messages;
@@ -18,18 +18,18 @@ use crate::{
     spec::Layer,
 };
 
-/// The first operator set with GELU, and the version of the format that came with it.
+/// The first operator set with GELU, and the format version that introduced it.
 const OPSETS: [(&str, i64); 2] = [("", 20), ("ai.onnx.ml", 3)];
 const IR_VERSION: i64 = 9;
 const PRODUCER: &str = "runner";
 
-/// Readers of protocol buffers take no larger message.
+/// Protobuf readers do not accept larger messages.
 const MOST_BYTES: usize = i32::MAX as usize;
 
 /// Writes the model to `path`. Returns the names of its inputs and outputs.
 ///
 /// # Errors
-/// The file is of something else, cannot be written, or would be too large.
+/// The existing file is something else, the file cannot be written, or the model would be too large.
 pub fn write_onnx(trained: &Trained, path: &Path) -> Result<[Vec<String>; 2], PredictError> {
     let file = OutputFile::new(path, &trained.folder, [])?;
     let head = Model { ir_version: IR_VERSION, producer_name: PRODUCER.to_owned(), ..Model::default() };
@@ -51,7 +51,7 @@ pub fn write_onnx(trained: &Trained, path: &Path) -> Result<[Vec<String>; 2], Pr
     Ok(names)
 }
 
-/// All but the graph.
+/// The model message without its graph.
 fn described(trained: &Trained) -> Model {
     let run = trained.folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let spec = &trained.spec;
@@ -79,7 +79,7 @@ fn described(trained: &Trained) -> Model {
     }
 }
 
-/// From the inputs to what the first layer takes, (rows, features).
+/// Builds the part from the inputs to the first layer's input, (rows, features).
 fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
     match trained.data.preprocessing() {
         Preprocessing::Array(scale) => {
@@ -98,7 +98,7 @@ fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
             }
         }
         Preprocessing::Table { columns, fills } => {
-            // Inputs first: their names are the columns', whatever else is in the graph.
+            // Add inputs first, so that they keep the names of the columns whatever else is in the graph.
             let inputs: Vec<String> = columns.iter().map(|column| column_input(graph, column)).collect();
             let of_kind = |kind| columns.iter().zip(&inputs).filter(move |(column, _)| column.kind == kind);
             let (numeric, names): (Vec<_>, Vec<_>) = of_kind(ColumnKind::Numeric).unzip();
@@ -135,7 +135,8 @@ fn concat<S: AsRef<str>>(graph: &mut GraphBuilder, parts: &[S], name: &str) -> S
     }
 }
 
-/// Numeric columns, filled and standardized in f64 as those of the training file, then rounded.
+/// Numeric columns: missing values filled in, standardized in f64 like those of the training file, then
+/// rounded to f32.
 fn numbers(graph: &mut GraphBuilder, columns: &[&StoredColumn], names: &[&String], fills: bool) -> String {
     let mut x = concat(graph, names, "numbers");
     if fills {
@@ -151,7 +152,7 @@ fn numbers(graph: &mut GraphBuilder, columns: &[&StoredColumn], names: &[&String
     cast(graph, &x, Element::Float, "rounded")
 }
 
-/// Columns less their means, divided by their deviations, in f64.
+/// Subtracts the columns' means and divides by their standard deviations, in f64.
 fn standardized(graph: &mut GraphBuilder, x: &str, scales: impl Iterator<Item = (f64, f64)>) -> String {
     let (means, deviations): (Vec<f64>, Vec<f64>) = scales.unzip();
     let (mean, std) = (graph.doubles("mean", &means), graph.doubles("std", &deviations));
@@ -163,7 +164,7 @@ fn cast(graph: &mut GraphBuilder, x: &str, to: Element, name: &str) -> String {
     graph.node("Cast", &[x], vec![Attribute::int("to", to as i64)], name)
 }
 
-/// All layers; weights have PyTorch's names.
+/// Adds all layers; weights have PyTorch's names.
 fn layers(graph: &mut GraphBuilder, trained: &Trained, mut x: String) -> String {
     for (i, layer) in trained.spec.model.layers.iter().enumerate() {
         let mut parameter = |name: &str| {
@@ -188,7 +189,7 @@ fn layers(graph: &mut GraphBuilder, trained: &Trained, mut x: String) -> String 
     x
 }
 
-/// A class and the probability of each, or numbers in the units of the training file.
+/// Adds the outputs: a class and the probability of each class, or numbers in the units of the training file.
 fn answers(mut graph: GraphBuilder, trained: &Trained, y: &str) -> messages::Graph {
     let (name, width) = (trained.spec.name.clone(), Some(trained.outputs));
     if let Some(classes) = trained.data.class_names() {

@@ -1,4 +1,4 @@
-//! Folders and files of a store.
+//! Folders and files of an MLflow file store.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,17 +13,17 @@ use crate::report::{
     find::{folders_in, is_run, is_sweep},
 };
 
-/// MLflow reads no longer name.
+/// Maximum length of a name that MLflow reads.
 const LONGEST_KEY: usize = 250;
 
-/// A folder that is there.
+/// A folder that exists.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder of a store, which is made where it is missing.
+    /// The folder of a store, created if it is missing.
     ///
     /// # Errors
-    /// It lies in a run's folder, or holds something else.
+    /// It lies in a run's folder, or contains something else.
     pub fn store(path: &Path) -> Result<Self, ReportError> {
         let refused = |why| ReportError::Query {
             message: format!("`{}` {why}", path.display()),
@@ -53,7 +53,7 @@ impl Folder {
         Self::create(&self.0.join(name))
     }
 
-    /// The folder in it whose `meta.yaml` has that name, in YAML of any style.
+    /// The subfolder whose `meta.yaml` has that name, in any YAML style.
     pub fn folder_named(&self, name: &str) -> Result<Option<String>, ReportError> {
         let wanted = format!("name: {name}");
         let is_named = |folder: &PathBuf| {
@@ -69,13 +69,13 @@ impl Folder {
         self.0.join(name).exists()
     }
 
-    /// The name is one of the store's own.
+    /// Writes a file; the name must be one of the store's own.
     pub fn write(&self, name: &str, text: &str) -> Result<(), ReportError> {
         let path = self.0.join(name);
         fs::write(&path, text).map_err(|e| ReportError::write(&path, e))
     }
 
-    /// Writes a file for each key, in the folder itself whatever the key.
+    /// Writes a file per key, always in this folder itself whatever the key is.
     pub fn write_values(&self, values: &BTreeMap<String, String>) -> Result<(), ReportError> {
         let mut taken = BTreeSet::new();
         for (key, value) in values {
@@ -88,7 +88,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Copies the files of a run's folder, but not of the folders in it.
+    /// Copies the files of a run's folder, but not its subfolders.
     pub fn copy_files(&self, from: &Path) -> Result<(), ReportError> {
         let entries: io::Result<Vec<_>> = fs::read_dir(from).and_then(Iterator::collect);
         for entry in entries.map_err(|e| ReportError::read(from, e))? {
@@ -100,7 +100,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Its address: `file:///...`, with `%` before what is no letter, digit or one of `/-_.~`.
+    /// Its address `file:///...`; bytes other than letters, digits and `/-_.~` are percent-encoded.
     pub fn address(&self) -> String {
         let mut address = "file://".to_owned();
         for byte in self.0.to_string_lossy().bytes() {
@@ -114,8 +114,8 @@ impl Folder {
     }
 }
 
-/// The name that a key has as a file: MLflow takes ASCII letters, digits and `_ . -` and space; all else becomes `_`, as do the dots of
-/// a name that would be another folder.
+/// The file name for a key: MLflow accepts ASCII letters, digits, `_ . -` and space. Everything else becomes
+/// `_`, as do the dots of a name that would refer to another folder.
 fn file_name(key: &str) -> String {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_.- ".contains(c);
     let name: String = key.chars().take(LONGEST_KEY).map(|c| if allowed(c) { c } else { '_' }).collect();
@@ -125,7 +125,7 @@ fn file_name(key: &str) -> String {
     }
 }
 
-/// SHA-256 in hexadecimal digits.
+/// The SHA-256 of a text in hexadecimal.
 pub fn digest(text: &str) -> String {
     Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }

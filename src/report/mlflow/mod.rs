@@ -1,11 +1,12 @@
-//! `runner export --mlflow`: a run, or a sweep and its trials, as MLflow keeps them in a folder (a "file store").
+//! `runner export --mlflow`: writes a run, or a sweep and its trials, in MLflow's folder format (a "file
+//! store").
 //!
 //! ```text
 //! DIR/EXPERIMENT/RUN/meta.yaml, params/KEY, metrics/KEY, tags/KEY, artifacts/
 //! ```
 //!
-//! A run is complete once its `meta.yaml` is there: those of all runs are written last, a sweep's after its trials'. A run's id
-//! is made of its folder's path.
+//! For MLflow, a run exists once its `meta.yaml` does: those of all runs are written last, and a sweep's
+//! after its trials'. A run's id is derived from its folder's path.
 
 mod files;
 
@@ -28,7 +29,7 @@ use super::{
     sweep,
 };
 
-/// Columns of `summary.csv` that are words, though some may look like numbers.
+/// Columns of `summary.csv` that are text, though some may look like numbers.
 const WORDS: [&str; 10] = [
     "run",
     "name",
@@ -42,10 +43,11 @@ const WORDS: [&str; 10] = [
     "data_digest",
 ];
 
-/// Writes the only run or sweep of `path` into the file store `to`, which is made where it is missing. Returns the number of
-/// runs written: one for each trial, and one for the sweep that holds them.
+/// Writes the only run or sweep that `path` names into the file store `to`, which is created if missing.
+/// Returns the number of runs written: one per trial, and one for the sweep that contains them.
 ///
 /// # Errors
+/// The path does not name exactly one, it cannot be read or written, or the store has it already.
 /// There is not one, it cannot be read or written, or the store has it.
 pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
     let mut fault = None;
@@ -53,7 +55,7 @@ pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
         Found::Run(folder) => (vec![Run::read_or_report(&folder, &mut fault)], None),
         Found::Sweep(folder) => (sweep::read(&folder, &mut fault)?, Some(folder)),
     };
-    // Trials that were not run have nothing to show.
+    // Trials that were not run have nothing to export.
     let runs: Vec<(&Run, &Path)> =
         runs.iter().filter_map(|run| Some((run, run.folder.as_deref()?))).collect();
     if let Some(fault) = fault.filter(|_| runs.is_empty()) {
@@ -71,12 +73,12 @@ pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
     let experiment = Experiment::find(to, name)?;
     entries.iter().try_for_each(|entry| experiment.check_is_new(entry))?;
     entries.iter().try_for_each(|entry| experiment.write(entry))?;
-    // An export that failed before can be repeated.
+    // Write `meta.yaml` last, so that a failed export can be repeated.
     entries.iter().try_for_each(|entry| experiment.complete(entry))?;
     Ok(entries.len())
 }
 
-/// What MLflow keeps of a run.
+/// What MLflow stores of a run.
 struct Entry {
     id: String,
     name: String,
@@ -119,7 +121,7 @@ impl Entry {
         (entry.start, entry.end, entry.status) = (started(run), ended(run), status(&run.status));
         let spec = run.spec.iter().flat_map(Leaves::iter);
         entry.params = spec.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-        // A parameter is one line.
+        // A parameter must be a single line.
         entry.params.values_mut().for_each(|value| *value = value.replace('\n', " "));
         if let Some(metrics) = &run.metrics {
             entry.metrics = curves(metrics, entry.start)?;
@@ -146,7 +148,7 @@ impl Entry {
         Ok(entry)
     }
 
-    /// The run that holds the trials: it lasts from the first to the last.
+    /// The parent run of the trials: it lasts from the first start to the last end.
     fn of_sweep(folder: &Path, trials: &[&Run]) -> Result<Self, ReportError> {
         let mut entry = Self::new(folder, &super::tags(folder))?;
         entry.start = trials.iter().map(|run| started(run)).min().unwrap_or_default();
@@ -160,7 +162,7 @@ impl Entry {
     }
 }
 
-/// MLflow's numbers: scheduled, finished, failed, killed, running.
+/// MLflow's status numbers: scheduled, finished, failed, killed, running.
 fn status(status: &str) -> u8 {
     match status {
         "waiting" => 2,
@@ -185,7 +187,7 @@ fn milliseconds(seconds: f64) -> i64 {
     (seconds * 1e3) as i64
 }
 
-/// The curves of `metrics.csv` as MLflow's lines: `train.loss`, `validation.loss` and so on.
+/// The curves of `metrics.csv` as lines for MLflow: `train.loss`, `validation.loss` and so on.
 fn curves(path: &Path, start: i64) -> Result<BTreeMap<String, String>, ReportError> {
     let mut curves: BTreeMap<String, String> = BTreeMap::new();
     let header = |columns: &StringRecord| {
@@ -205,20 +207,20 @@ fn curves(path: &Path, start: i64) -> Result<BTreeMap<String, String>, ReportErr
     Ok(curves)
 }
 
-/// A folder of runs with a name.
+/// A named MLflow experiment: a folder of runs.
 struct Experiment {
     id: String,
     folder: Folder,
 }
 
 impl Experiment {
-    /// The experiment of that name, which is made where there is none.
+    /// Finds the experiment with that name, or creates it.
     fn find(store: &Path, name: &str) -> Result<Self, ReportError> {
         let store = Folder::store(store)?;
         if let Some(id) = store.folder_named(name)? {
             return Ok(Self { folder: store.folder(&id)?, id });
         }
-        // MLflow's own are numbers of eighteen digits, too.
+        // MLflow's own ids are numbers of eighteen digits too.
         let number = u64::from_str_radix(&digest(name)[..16], 16).unwrap_or_default();
         let id = (100_000_000_000_000_000 + number % 900_000_000_000_000_000).to_string();
         let folder = store.folder(&id)?;
@@ -239,7 +241,7 @@ impl Experiment {
         })
     }
 
-    /// Writes all but what makes the run complete.
+    /// Writes everything except the file that makes the run visible.
     fn write(&self, entry: &Entry) -> Result<(), ReportError> {
         let run = self.folder.folder(&entry.id)?;
         run.folder("params")?.write_values(&entry.params)?;
@@ -256,7 +258,7 @@ impl Experiment {
             "run_uuid": entry.id, "source_name": "", "source_type": 4, "source_version": "",
             "start_time": entry.start, "status": entry.status, "tags": [], "user_id": "",
         });
-        // YAML holds JSON.
+        // JSON is valid YAML.
         run.write("meta.yaml", &format!("{meta:#}\n"))
     }
 }

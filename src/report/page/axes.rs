@@ -1,4 +1,4 @@
-//! What a sweep's axes do: each one alone, two of them together, all of them at once.
+//! The effect of a sweep's axes: each alone, two together, and all at once.
 
 use super::{
     Content,
@@ -9,28 +9,23 @@ use super::{
     svg::{self, Frame},
 };
 use crate::{
-    report::{
-        effects::{Effects, has_effects},
-        key::short,
-        plot::Axis,
-        ranking::Ranking,
-    },
+    report::{effects::Effects, key::short, plot::Axis, ranking::Ranking},
     units,
 };
 
-/// Axes that are drawn: they stand side by side.
+/// Maximum axes drawn side by side.
 const MOST_AXES: usize = 8;
 
-/// Rows, and columns, of a heat map.
+/// Maximum rows, and columns, of a heat map.
 const MOST_CELLS: usize = 24;
 
 impl Content<'_> {
-    /// Adds what is known of the axes of a ranking.
+    /// Adds what is known about the axes of a ranking.
     pub(super) fn axes(&mut self, html: &mut Html, ranking: &Ranking) {
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         let names = short(&keys);
-        let effects = Effects::new(ranking);
-        let known = effects.as_ref().ok().filter(|_| has_effects(ranking));
+        let effects = Effects::new(self.comparison, ranking);
+        let known = effects.as_ref().and_then(|effects| effects.as_ref().ok());
         let scales: Vec<Scale> = (0..keys.len()).map(|key| Scale::new(ranking, key)).collect();
         let mut order: Vec<usize> = (0..keys.len()).collect();
         if let Some(effects) = known {
@@ -42,7 +37,9 @@ impl Content<'_> {
             for &key in &shown {
                 let scale = &scales[key];
                 let share = known.map(|effects| effects.axes[key].share);
-                let levels = known.map(|effects| &effects.axes[key].levels[..]).unwrap_or_default();
+                // Levels of an estimate may be ranges, which have no place on the axis.
+                let levels = known.filter(|effects| effects.estimate.is_none());
+                let levels = levels.map(|effects| &effects.axes[key].levels[..]).unwrap_or_default();
                 self.main_effect(html, ranking, (key, names[key], scale), share, levels);
             }
         });
@@ -57,24 +54,8 @@ impl Content<'_> {
                 format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64));
             html.words("p", &[("class", &"note")], &words);
         }
-        if let Some(effects) = known {
-            let mut words = Vec::new();
-            if keys.len() > 1 {
-                words.push(format!("together, beyond each alone: {}", units::percent(effects.interaction)));
-            }
-            let what = if ranking.metric.is_learned { "seeds or folds" } else { "noise" };
-            words.extend(effects.seeds.map(|share| format!("{what}: {}", units::percent(share))));
-            html.words(
-                "p",
-                &[("class", &"note")],
-                &format!("Shares of the variance. {}.", capitalized(&words.join("; "))),
-            );
-        } else if let (Err(reason), true) = (&effects, has_effects(ranking)) {
-            html.words(
-                "p",
-                &[("class", &"note")],
-                &format!("Shares of the variance are not known: {reason}."),
-            );
+        if let Some(words) = effects.map(|effects| shares_in_words(&effects)) {
+            html.words("p", &[("class", &"note")], &words);
         }
         if keys.len() > 1 {
             parallel(html, ranking, &shown, &names, &scales);
@@ -87,7 +68,7 @@ impl Content<'_> {
         }
     }
 
-    /// Each setting's value over those of an axis, and the means of these.
+    /// Each setting's value over the values of an axis, with the means per value.
     fn main_effect(
         &mut self,
         html: &mut Html,
@@ -126,7 +107,7 @@ impl Content<'_> {
         self.figure(html, (&format!("effect-{name}"), &title, &label), drawing);
     }
 
-    /// The metric by two axes, folded over the others.
+    /// A heat map of the metric over two axes, folded over the others.
     fn heat_map(&mut self, html: &mut Html, ranking: &Ranking, by: [&str; 2]) {
         let metric = &ranking.metric;
         let places = ranking.settings.iter().flat_map(|setting| setting.places.iter().copied());
@@ -155,7 +136,7 @@ impl Content<'_> {
         );
     }
 
-    /// The metric over two axes whose values were drawn: as good as no cell of a heat map would have a neighbour.
+    /// The metric over two sampled axes: in a heat map, hardly any cell would have a neighbour.
     fn scatter(&mut self, html: &mut Html, ranking: &Ranking, axes: [(usize, &str, &Scale); 2]) {
         let metric = &ranking.metric;
         let [(x, across, of_x), (y, up, of_y)] = axes;
@@ -163,7 +144,7 @@ impl Content<'_> {
         let frame = Frame::new(440.0, 320.0, to_x.clone(), to_y.clone());
         let shade = shades(ranking);
         let drawing = frame.draw([across, up], &frame.ticks(), |html| {
-            // The best is drawn last, above the others.
+            // Draw the best setting last, on top of the others.
             for setting in ranking.settings.iter().take(MOST_SETTINGS).rev() {
                 let number = |key: usize| setting.values[key].parse::<f64>().unwrap_or(f64::NAN);
                 let at = [frame.across(number(x)), frame.up(number(y))];
@@ -178,6 +159,23 @@ impl Content<'_> {
         let label = format!("{title}{}", best.unwrap_or_default());
         self.figure(html, (&format!("{}-by-{across}-and-{up}", metric.name), &title, &label), drawing);
     }
+}
+
+/// What the shares above the charts are of, and what no axis alone explains.
+fn shares_in_words(effects: &Result<Effects, String>) -> String {
+    let effects = match effects {
+        Ok(effects) => effects,
+        Err(reason) => return format!("Shares of the variance are not known: {reason}."),
+    };
+    let of = match &effects.estimate {
+        Some(how) => format!("Shares of the variance of ranks, {how}."),
+        None => "Shares of the variance.".to_owned(),
+    };
+    let rest = effects.rest.iter().map(|(name, share, words)| {
+        let words = if words.is_empty() { String::new() } else { format!(", {words}") };
+        format!("{name}{words}: {}", units::percent(*share))
+    });
+    format!("{of} {}.", capitalized(&rest.collect::<Vec<_>>().join("; ")))
 }
 
 /// From 0 for the worst value to 9 for the best.

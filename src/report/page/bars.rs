@@ -1,15 +1,15 @@
-//! Bars of coloured parts on one scale, below a key of their colours.
+//! Stacked bars on a common scale, below a legend of their colours.
 
 use super::html::{Attributes, Html};
 
-/// A bar with its name before it, and its sum in words behind.
+/// A bar with its name in front and its formatted total behind.
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) parts: Vec<Part>,
     pub(super) sum: String,
 }
 
-/// A piece of a bar: the class of its colour, its length, and what it stands for.
+/// A segment of a bar: the CSS class of its colour, its length, and its meaning.
 pub(super) struct Part {
     pub(super) class: &'static str,
     pub(super) amount: f64,
@@ -22,7 +22,7 @@ impl Bar {
     }
 }
 
-/// Names and classes of the colours, then the bars, the longest across the page; nothing where all are empty.
+/// Draws the legend and the bars; the longest bar fills the width. Draws nothing if all are empty.
 pub(super) fn draw(html: &mut Html, colours: &[(&str, &'static str)], bars: &[Bar]) {
     let longest = bars.iter().map(Bar::length).fold(0.0, f64::max);
     if longest <= 0.0 {

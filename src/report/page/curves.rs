@@ -1,4 +1,4 @@
-//! Curves of a metric, side by side over the steps that they share; thinned where there are too many.
+//! Curves of a metric over common steps, thinned if there are too many points.
 
 use std::collections::BTreeSet;
 
@@ -6,40 +6,41 @@ use serde_json::{Value, json};
 
 use crate::report::{plot::LOG_FROM, series::Series};
 
-/// Curves in colour, the best; others are grey, and have no band.
+/// Number of curves in colour, for the best; others are grey and have no band.
 pub(super) const COLORS: usize = 7;
 
-/// Values whose relative difference is smaller look the same.
+/// Values with a smaller relative difference look the same.
 const SEEN: f64 = 1e-3;
 
-/// Curves over one axis.
+/// Curves over a common axis.
 pub(super) struct Chart {
     pub(super) title: String,
-    /// What is across.
+    /// The meaning of the horizontal axis.
     pub(super) across: &'static str,
     pub(super) x: Vec<f64>,
     pub(super) lines: Vec<Line>,
-    /// The width of what each point across stands for, where there are more steps than points.
+    /// The number of steps that each point stands for, if there are more steps than points.
     pub(super) thinned: Option<f64>,
-    /// Whether runs of one line end at different places.
+    /// Whether the runs of a line end at different steps.
     pub(super) uneven: bool,
-    /// Values that the axis up reaches in any case: without them noise would look like a change.
+    /// A range that the vertical axis covers in any case; otherwise noise would look like a change.
     pub(super) within: Option<[f64; 2]>,
 }
 
 /// A curve.
 pub(super) struct Line {
     pub(super) name: String,
-    /// Values, by place across.
+    /// Values, one per position on the horizontal axis.
     pub(super) y: Vec<Option<f64>>,
-    /// The lowest and the highest of several runs, or of the steps that share a point; the line is their mean.
+    /// The lowest and the highest values of several runs, or of the steps that share a point; the line is
+    /// their mean.
     pub(super) band: Option<[Vec<Option<f64>>; 2]>,
-    /// Values that cannot be drawn.
+    /// Number of values that cannot be drawn.
     pub(super) not_finite: u64,
 }
 
 impl Chart {
-    /// A chart with a line for each of some runs taken together, and about `most` points across.
+    /// A chart with a line for each group of runs and about `most` points on the horizontal axis.
     pub(super) fn new(
         title: String,
         across: &'static str,
@@ -73,7 +74,8 @@ impl Chart {
         let cells = most / 2;
         let width = (last - first) / cells as f64;
         let place = |step: f64| (((step - first) / width) as usize).min(cells - 1);
-        // Two points for each cell, for the lines that go up and down between its lowest and its highest value.
+        // Each cell has two points, so that a line without a band can go through the cell's lowest and
+        // highest values.
         let at = |place: usize| first + width * place as f64 / 2.0;
         let x = (0..2 * cells).map(|place| if width < 2.0 { at(place) } else { at(place).round() });
         let mut lines: Vec<Line> =
@@ -91,18 +93,18 @@ impl Chart {
         })
     }
 
-    /// Whether values span decades.
+    /// Whether values span several orders of magnitude.
     pub(super) fn is_log(&self) -> bool {
         self.within.is_none() && self.ends().is_some_and(|[low, high]| low > 0.0 && high / low >= LOG_FROM)
     }
 
-    /// Names of lines that lie below later ones, as far as an eye can see.
+    /// Names of lines that are covered by later ones, as far as the eye can tell.
     pub(super) fn hidden(&self) -> Vec<&str> {
         let near = |a: &Option<f64>, b: &Option<f64>| match (a, b) {
             (Some(a), Some(b)) => (a - b).abs() <= SEEN * a.abs().max(b.abs()),
             (a, b) => a == b,
         };
-        // The best are drawn last.
+        // The best lines are drawn last.
         let is_hidden = |place: &usize| {
             let own = &self.lines[*place].y;
             let covers = |line: &Line| line.y.iter().zip(own).all(|(a, b)| near(a, b));
@@ -112,7 +114,7 @@ impl Chart {
         hidden.map(|place| self.lines[place].name.as_str()).collect()
     }
 
-    /// As the page's script reads it.
+    /// The chart as the page's script reads it.
     pub(super) fn json(&self) -> Value {
         let numbers = |values: &Vec<Option<f64>>| Value::from_iter(values.iter().map(|v| v.map(shortened)));
         let line = |line: &Line| {
@@ -151,7 +153,7 @@ impl Line {
         Self { name: name.to_owned(), y, band, not_finite: not_finite(runs) }
     }
 
-    /// A mean for each cell, in a band from its lowest to its highest value.
+    /// The mean for each cell, in a band from the lowest to the highest value.
     fn thinned(name: &str, runs: &[&Series], cells: usize, place: &dyn Fn(f64) -> usize) -> Self {
         let mut low: Vec<Option<f64>> = vec![None; 2 * cells];
         let mut high = low.clone();
@@ -170,7 +172,8 @@ impl Line {
                 means.extend((count > 0.0).then(|| sum / count));
             }
         }
-        // A bucket at the border of two cells has its mean in one of them, an extreme perhaps in the other.
+        // A bucket at the border of two cells has its mean in one of them, but its extremes may be in the
+        // other.
         let mean = |at: usize| {
             let own: &[f64] = if at.is_multiple_of(2) { &means[at / 2] } else { &[] };
             let mean = (!own.is_empty()).then(|| own.iter().sum::<f64>() / own.len() as f64);
@@ -184,7 +187,7 @@ impl Line {
         Self { name: name.to_owned(), y, band: Some([low, high]), not_finite: not_finite(runs) }
     }
 
-    /// A grey line has no band: it goes through its lowest and its highest values.
+    /// Removes the band of a grey line and draws the line through the lowest and highest values instead.
     fn without_band(&mut self) {
         let Some([low, high]) = self.band.take() else { return };
         for at in (0..self.y.len()).step_by(2) {
@@ -197,13 +200,13 @@ fn not_finite(runs: &[&Series]) -> u64 {
     runs.iter().map(|run| run.not_finite).sum()
 }
 
-/// A curve's points, each once.
+/// A curve's points without duplicates.
 fn distinct_points(run: &Series) -> impl Iterator<Item = (f64, f64)> + '_ {
     let mut last = None;
     run.points().filter(move |point| last.replace(point.0) != Some(point.0))
 }
 
-/// Six digits, more than a screen can show.
+/// Rounds to six digits, more than a screen can show.
 fn shortened(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

@@ -1,4 +1,4 @@
-//! The page around its sections.
+//! The HTML document around the sections.
 
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ pub const HEAD: &str = "<!doctype html>\n<!-- made by `runner report` -->\n";
 
 const STYLE: &str = concat!(include_str!("assets/uplot-1.6.32.min.css"), include_str!("assets/page.css"));
 
-/// With its licence, as that asks for.
+/// Includes its licence text, as the licence requires.
 const LIBRARY: &str = concat!(
     "/*\nuPlot 1.6.32\n",
     include_str!("assets/uplot-LICENSE"),
@@ -21,7 +21,7 @@ const LIBRARY: &str = concat!(
 
 const SCRIPT: &str = include_str!("assets/page.js");
 
-/// What a page that is served has besides.
+/// The additional script of a page that is served.
 const LIVE: &str = include_str!("assets/live.js");
 
 impl Content<'_> {
@@ -59,7 +59,7 @@ impl Content<'_> {
     }
 }
 
-/// A page that is served under this `ETag` and has nothing to show yet: why, in words.
+/// A page served under this `ETag` that has nothing to show yet; it says why.
 pub fn waiting(words: &str, tag: &str) -> String {
     let mut body = Html::default();
     body.with("header", &[], |html| {
@@ -70,8 +70,8 @@ pub fn waiting(words: &str, tag: &str) -> String {
     with_head("runs", body, Some(tag))
 }
 
-/// A complete file. What a run's files say cannot become a script: it is escaped, no script runs without the nonce, and the
-/// nonce is a digest of the page itself.
+/// A complete HTML file. Text from a run's files cannot become a script: it is escaped, scripts need the
+/// nonce to run, and the nonce is a digest of the page itself.
 fn with_head(title: &str, body: Html, tag: Option<&str>) -> String {
     let body = body.into_string();
     let nonce: String = Sha256::digest(&body).iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,4 @@
-//! Curves as a drawing, for papers.
+//! Curves as an SVG drawing, for papers.
 
 use super::{
     curves::{COLORS, Chart, Line},
@@ -7,11 +7,11 @@ use super::{
 };
 use crate::report::plot::{Axis, tick_label};
 
-/// Size without the legend, and the height of one of its lines.
+/// Width and height without the legend, and the height of a line in the legend.
 const SIZE: [f64; 3] = [640.0, 340.0, 18.0];
 
 impl Chart {
-    /// As the page draws it; `None` where there is no value.
+    /// The same curves as on the page; `None` if there is no value.
     pub(super) fn drawing(&self) -> Option<Svg> {
         let ends = self.ends()?;
         let [low, high] = self.within.map_or(ends, |[low, high]| [low.min(ends[0]), high.max(ends[1])]);

@@ -1,4 +1,4 @@
-//! Heat maps: a shaded table on the page, a drawing in a file.
+//! Heat maps: a shaded table on the page, and a drawing in a file.
 
 use super::{
     Content,
@@ -9,22 +9,22 @@ use super::{
 /// The strongest shade.
 pub(super) const SHADES: f64 = 9.0;
 
-/// From this shade on words stand in the other colour.
+/// From this shade on, text has the other colour.
 const STRONG: usize = 7;
 
-/// Rows and columns with their names.
+/// A heat map: rows and columns with their names.
 pub(super) struct HeatMap<'a> {
-    /// Of its file.
+    /// The name of its file.
     pub(super) name: &'a str,
     pub(super) caption: &'a str,
-    /// What is down, and what is across.
+    /// The meaning of rows and of columns.
     pub(super) axes: [&'a str; 2],
     pub(super) rows: &'a [&'a str],
     pub(super) columns: &'a [&'a str],
 }
 
 impl Content<'_> {
-    /// `cell` has the words of a cell, and its shade from 0 to 9.
+    /// `cell` returns the text of a cell and its shade from 0 to 9.
     pub(super) fn heat_table(
         &mut self,
         html: &mut Html,
@@ -62,7 +62,7 @@ impl Content<'_> {
 }
 
 fn draw(map: &HeatMap<'_>, cells: &[Vec<Option<(String, usize)>>]) -> Svg {
-    // A digit of 12 pixels is 7 wide.
+    // A digit of a 12-pixel font is 7 pixels wide.
     let longest = |words: &mut dyn Iterator<Item = &str>| {
         words.map(|words| words.chars().count()).max().unwrap_or(0) as f64 * 7.0
     };

@@ -1,11 +1,12 @@
-//! Markup, HTML and SVG. Names of elements and attributes are constants of the program; whatever else comes in is escaped.
+//! Writes HTML and SVG markup. Names of elements and attributes are constants of the program; everything else
+//! is escaped.
 
 use std::fmt::{Display, Write};
 
 /// Attributes of an element.
 pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
-/// Elements that are closed at once where they have no content.
+/// Elements without an end tag.
 const EMPTY: [&str; 9] = ["meta", "line", "rect", "circle", "path", "polyline", "br", "wbr", "col"];
 
 /// A piece of a page.
@@ -13,7 +14,7 @@ const EMPTY: [&str; 9] = ["meta", "line", "rect", "circle", "path", "polyline", 
 pub(super) struct Html(String);
 
 impl Html {
-    /// An element with what `inner` adds.
+    /// Adds an element with the content that `inner` writes.
     pub(super) fn with(
         &mut self,
         tag: &'static str,
@@ -23,25 +24,25 @@ impl Html {
         self.begin(tag, attributes);
         self.0.push('>');
         inner(self);
-        let _ = write!(self.0, "</{tag}>"); // a String takes every write
+        let _ = write!(self.0, "</{tag}>"); // writing to a String cannot fail
     }
 
     fn begin(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.0.push('<');
         self.0.push_str(tag);
         for (name, value) in attributes {
-            let _ = write!(self.0, " {name}=\""); // a String takes every write
+            let _ = write!(self.0, " {name}=\""); // writing to a String cannot fail
             self.text(&value.to_string());
             self.0.push('"');
         }
     }
 
-    /// An element that holds text.
+    /// Adds an element that contains text.
     pub(super) fn words(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.with(tag, attributes, |html| html.text(text));
     }
 
-    /// An element that holds sentences, in which `code` stands between backticks.
+    /// Adds an element with sentences; text between backticks becomes `code`.
     pub(super) fn prose(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
         self.with(tag, attributes, |html| {
             for (place, part) in text.split('`').enumerate() {
@@ -50,7 +51,7 @@ impl Html {
         });
     }
 
-    /// An element without content.
+    /// Adds an element without content.
     pub(super) fn empty(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         if !EMPTY.contains(&tag) {
             return self.with(tag, attributes, |_| {});
@@ -72,12 +73,12 @@ impl Html {
         }
     }
 
-    /// A `<script>` or `<style>` of the program's own text.
+    /// Adds a `<script>` or `<style>` with the program's own text.
     pub(super) fn code(&mut self, tag: &'static str, nonce: &str, text: &'static str) {
         let _ = write!(self.0, "<{tag} nonce=\"{nonce}\">{text}</{tag}>");
     }
 
-    /// Data for scripts: JSON, in which no `<` can end the element.
+    /// Adds data for scripts, as JSON in which no `<` can end the element.
     pub(super) fn data(&mut self, id: &'static str, json: &str) {
         let json = json.replace('<', "\\u003c");
         let _ = write!(self.0, "<script type=\"application/json\" id=\"{id}\">{json}</script>");

@@ -1,4 +1,4 @@
-//! What was learned: the verdict, curves, the ranking.
+//! What was learned: verdict, curves and ranking.
 
 use super::{
     Content,
@@ -17,25 +17,25 @@ use crate::report::{
 };
 use crate::units;
 
-/// Intervals side by side.
+/// Maximum intervals shown side by side.
 const MOST_INTERVALS: usize = 12;
 
-/// Values in all curves of a page: some megabytes of text.
+/// Maximum values in all curves of a page: some megabytes of text.
 const MOST_VALUES: usize = 300_000;
 
-/// Points across a chart: at least those of a narrow one, at most those of a wide screen.
+/// Minimum and maximum points across a chart, for a narrow and a wide screen.
 const POINTS: [usize; 2] = [200, 2000];
 
-/// Curves in one chart; of more the best are drawn.
+/// Maximum curves in a chart; if there are more, the best are drawn.
 const MOST_CURVES: usize = 100;
 
-/// The splits, in their order in a run's curves.
+/// The splits, in the order of a run's curves.
 const SPLITS: [&str; 2] = ["train", "validation"];
 
-/// Runs whose curves are one line, with its name.
+/// A line's name, and the runs whose curves it combines.
 type Group = (String, Vec<usize>);
 
-/// A chart's lines: their names, and the curves that each is of.
+/// A chart's lines: each has a name and the curves that it combines.
 type Lines<'a> = Vec<(String, Vec<&'a Series>)>;
 
 impl Content<'_> {
@@ -44,12 +44,12 @@ impl Content<'_> {
         let question = Question { metric: metric.map(str::to_owned), top: usize::MAX, ..Question::default() };
         let rankings = match self.comparison.rankings(&question) {
             Err(e) if metric.is_some() => return Err(e),
-            // The lab's runs learn nothing.
+            // Lab runs learn nothing.
             rankings => rankings.unwrap_or_default(),
         };
         self.warnings.extend(self.comparison.judged_apart(&question));
         let mut headline = Html::default();
-        // Runs that learn the same are not ranked by it.
+        // Runs that learn the same are not ranked by what they learned.
         let is_about_times = metric.is_none() && self.comparison.is_about_times();
         for (number, ranking) in rankings.iter().enumerate() {
             let (suffix, of) = match rankings.len() {
@@ -117,9 +117,9 @@ impl Content<'_> {
         }
     }
 
-    /// The settings, the best first, then the runs without a place, likewise.
+    /// The settings, best first, then the runs that are not ranked, in the same form.
     fn groups(&self, ranking: &Ranking) -> Vec<Group> {
-        // The curve of the only setting is the mean of its runs, which the best one's name would hide.
+        // A single setting is shown as the mean of its runs; the name of the best run would hide that.
         let name = |setting: &Candidate| match setting.places.len() {
             runs @ 2.. if ranking.settings.len() == 1 => format!("{runs} runs"),
             _ => ranking.name(self.comparison, setting),
@@ -135,13 +135,14 @@ impl Content<'_> {
         settings.chain(rest).filter(|(_, places)| self.has_curves(places)).collect()
     }
 
-    /// Without reading them: of many runs only those that are drawn are read.
+    /// Whether the runs have curves; without reading them, since of many runs only those that are drawn are
+    /// read.
     fn has_curves(&self, places: &[usize]) -> bool {
         let metrics = |place: &usize| self.comparison.runs[*place].metrics.as_ref();
         places.iter().filter_map(metrics).any(|path| path.is_file())
     }
 
-    /// A chart for each metric, that one first whose name `figure` ends with; the others are folded.
+    /// A chart per metric. The one whose name `figure` ends with comes first; the others are collapsed.
     fn curves(&mut self, html: &mut Html, mut groups: Vec<Group>, figure: &str) {
         let all = groups.len();
         groups.truncate(MOST_CURVES);
@@ -172,7 +173,8 @@ impl Content<'_> {
         }
     }
 
-    /// For one run a chart with both splits of each metric, for several one for each split, validation first.
+    /// For a single run, one chart per metric with both splits; for several runs, one chart per split,
+    /// validation first.
     fn charts_of(&self, groups: &[Group], metrics: &[String]) -> Vec<Chart> {
         let series = |places: &[usize], metric: &str, split: usize| -> Vec<&Series> {
             let of_places = places.iter().flat_map(|place| &self.metrics[place]);
@@ -211,7 +213,7 @@ impl Content<'_> {
         below.lines().for_each(|line| html.prose("p", &[("class", &"note")], line.trim()));
     }
 
-    /// The values of the best settings with their intervals, where they have some.
+    /// The values of the best settings with their intervals, if they have any.
     fn intervals(&self, html: &mut Html, ranking: &Ranking) {
         let shown: Vec<&Candidate> = ranking.settings.iter().take(MOST_INTERVALS).collect();
         let ends = shown.iter().filter_map(|setting| setting.interval).flatten();

@@ -1,4 +1,5 @@
-//! `runner report`: runs and sweeps as one page of HTML that needs no network. It answers first, then shows.
+//! `runner report`: shows runs and sweeps as one HTML page that needs no network. The answer comes first,
+//! then the details.
 
 mod axes;
 mod bars;
@@ -40,46 +41,46 @@ pub use document::{HEAD, waiting};
 pub use predicted::{Pairs, Predicted};
 pub use svg::HEAD as SVG;
 
-/// Values in a run's name.
+/// Maximum values in a run's name.
 const MOST_VALUES: usize = 4;
 
-/// Warnings at the top of the page.
+/// Maximum warnings at the top of the page.
 const MOST_WARNINGS: usize = 20;
 
-/// Hidden lines that are named.
+/// Maximum number of hidden lines that are named.
 const MOST_HIDDEN: usize = 8;
 
-/// Rows of a table that is open at first.
+/// A table with more rows than this is collapsed at first.
 const MOST_ROWS: usize = 16;
 
-/// What is shown.
+/// The options of a page.
 pub struct PageRequest<'a> {
-    /// As `compare` takes them.
+    /// Paths as for `compare`.
     pub paths: &'a [String],
-    /// Ranks by it; else by what the runs are judged by.
+    /// The metric to rank by; by default what the runs are judged by.
     pub metric: Option<&'a str>,
-    /// Only runs for which this holds.
+    /// Only runs that pass this filter.
     pub filter: Option<&'a str>,
-    /// The `ETag` under which it is served: it then asks for itself again, and is renewed as runs go on.
+    /// The `ETag` if the page is served: it then polls and is renewed while runs go on.
     pub tag: Option<&'a str>,
-    /// What the model of a single run predicts, or why that is not known.
+    /// The predictions of a single run's model, or why they are unknown.
     pub predicted: Option<&'a Result<Predicted, String>>,
 }
 
-/// A page, and what to say beside it.
+/// A page with its drawings and warnings.
 pub struct Page {
     /// The page.
     pub html: String,
-    /// Its charts, each as a file's name and the text of an SVG.
+    /// Its charts as SVG files.
     pub drawings: Vec<Drawing>,
-    /// What is missing, and why, a sentence each.
+    /// Sentences about what is missing, and why.
     pub warnings: Vec<String>,
 }
 
-/// The name of an SVG file, without its ending, and its text.
+/// The name of an SVG file, without extension, and its content.
 pub type Drawing = (String, String);
 
-/// Makes the page.
+/// Builds the page.
 ///
 /// # Errors
 /// There is no run, or no run has the metric.
@@ -124,7 +125,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
     Ok(Page { html, drawings, warnings })
 }
 
-/// What is missing, where it is seen first.
+/// Adds what is missing to the top of the page.
 fn warn(headline: &mut Html, warnings: &[String]) {
     let more = warnings.len().saturating_sub(MOST_WARNINGS);
     let more = (more > 0).then(|| format!("and {more} more"));
@@ -132,22 +133,22 @@ fn warn(headline: &mut Html, warnings: &[String]) {
     shown.for_each(|words| headline.prose("p", &[("class", &"warning")], words));
 }
 
-/// A page as it grows.
+/// A page under construction.
 struct Content<'a> {
     comparison: &'a Comparison,
-    /// What sets apart the runs of each task, and of which each is.
+    /// What distinguishes the runs of each task, and the task of each run.
     tasks: AxesByTask,
-    /// The curves of the runs that are drawn.
+    /// The curves of the runs that are drawn, by run.
     metrics: HashMap<usize, Vec<MetricCurves>>,
     sections: Vec<Section>,
-    /// What the page's script draws.
+    /// Data of the charts that the page's script draws.
     charts: Vec<Value>,
     drawings: Vec<Drawing>,
-    /// What cannot be shown, a sentence each.
+    /// Sentences about what cannot be shown.
     warnings: Vec<String>,
 }
 
-/// A part with a heading.
+/// A section with a heading.
 struct Section {
     id: String,
     title: String,
@@ -173,7 +174,7 @@ impl Content<'_> {
         })
     }
 
-    /// Keeps a drawing for a file of its own: numbered, so that no two share a name.
+    /// Adds a drawing for a file of its own; numbered, so that names are unique.
     fn keep(&mut self, name: &str, text: String) {
         let name: String = name
             .chars()
@@ -182,7 +183,7 @@ impl Content<'_> {
         self.drawings.push((format!("{:02}-{}", self.drawings.len(), name.trim_matches('-')), text));
     }
 
-    /// A chart that the script draws.
+    /// Adds a chart drawn by the script.
     fn chart(&mut self, html: &mut Html, chart: &Chart) {
         let number = self.charts.len();
         html.with("figure", &[("class", &"chart"), ("data-chart", &number)], |html| {
@@ -200,7 +201,7 @@ impl Content<'_> {
         }
     }
 
-    /// A chart that is a drawing: its name among files, its title, and what it shows in words.
+    /// Adds a chart that is an SVG drawing: its file name, its title, and a description.
     fn figure(&mut self, html: &mut Html, (name, title, label): (&str, &str, &str), drawing: Svg) {
         html.with("figure", &[("class", &"drawn")], |html| {
             html.words("figcaption", &[], title);
@@ -209,13 +210,14 @@ impl Content<'_> {
         });
     }
 
-    /// What runs are called, and the number of the first: trials of one sweep are counted from 0, as in its folder.
+    /// What a run is called, and the number of the first: trials of a single sweep are counted from 0, like
+    /// their folders.
     fn counted(&self) -> (&'static str, usize) {
         let is_trial = |place: usize| self.comparison.number(place) == place;
         if (0..self.comparison.runs.len()).all(is_trial) { ("trial", 0) } else { ("run", 1) }
     }
 
-    /// `#7 0.03 32`: a run's number and what sets it apart.
+    /// `#7 0.03 32`: a run's number and its distinguishing values.
     fn name(&self, place: usize) -> String {
         let is_told = |key: &&String| ![REPEAT, "seed", "name"].contains(&key.as_str());
         let run = &self.comparison.runs[place];
@@ -226,7 +228,7 @@ impl Content<'_> {
         format!("#{}{values}", self.comparison.number(place))
     }
 
-    /// The figures of every run, in words.
+    /// Figures of every run, formatted for people.
     fn runs(&self) -> Vec<Column> {
         let runs = &self.comparison.runs;
         let (thing, first) = self.counted();
@@ -242,7 +244,7 @@ impl Content<'_> {
     }
 }
 
-/// What a chart shows, for those who do not see it.
+/// A description of a chart for people who cannot see it.
 fn label(chart: &Chart) -> String {
     let names: Vec<&str> = chart.lines.iter().take(8).map(|line| line.name.as_str()).collect();
     let values =
@@ -252,7 +254,7 @@ fn label(chart: &Chart) -> String {
     format!("{} over {}, {lines}: {}{values}", chart.title, chart.across, names.join(", "))
 }
 
-/// What the lines do not show.
+/// Notes on what the lines do not show.
 fn notes(chart: &Chart) -> Vec<String> {
     let thinned = chart.thinned.map(|width| {
         let width = format!("{} {}", units::number(width), chart.across);

@@ -7,21 +7,21 @@ use super::{
 };
 use crate::report::ranking::{Candidate, Ranking};
 
-/// From this number of axes on they are too many for a narrow screen.
+/// With this number of axes or more, the drawing is too wide for a narrow screen.
 const ROOM: usize = 4;
 
-/// Pixels: the height of the drawing, and where its axes begin and end.
+/// In pixels: the height of the drawing, and where its axes begin and end.
 const HEIGHT: f64 = 250.0;
 const ENDS: [f64; 2] = [26.0, 236.0];
 
-/// The axes that are shown, of all keys.
+/// The axes that are shown, selected from all keys.
 struct Axes<'a> {
     shown: &'a [usize],
     names: &'a [&'a str],
     scales: &'a [Scale<'a>],
 }
 
-/// A line for each setting, the best in colour.
+/// Draws a line per setting, with the best ones in colour.
 pub(super) fn parallel(
     html: &mut Html,
     ranking: &Ranking,
@@ -40,7 +40,7 @@ pub(super) fn parallel(
     );
     html.with("figure", &[("class", &"drawn")], |html| {
         html.words("figcaption", &[], title);
-        // A narrow screen is scrolled, also by keys, where axes are many.
+        // With many axes, a narrow screen can scroll the drawing, also by keyboard.
         let scroll: Attributes<'_> =
             &[("class", &"wide"), ("tabindex", &0), ("role", &"region"), ("aria-label", &title)];
         let class = if shown.len() < ROOM { "" } else { "axes" };
@@ -61,7 +61,7 @@ impl Axes<'_> {
     fn draw(&self, html: &mut Html, ranking: &Ranking) {
         let metric = &ranking.metric;
         let Some(y) = axis_of(ranking) else { return };
-        // The best is drawn last, above the others.
+        // Draw the best setting last, on top of the others.
         let drawn = ranking.settings.len().min(MOST_SETTINGS);
         for (place, setting) in ranking.settings[..drawn].iter().enumerate().rev() {
             let class = match place {
@@ -80,7 +80,7 @@ impl Axes<'_> {
         self.axis(html, self.shown.len(), &metric.name, &metric_labels(&y));
     }
 
-    /// A setting's line from axis to axis.
+    /// Draws a setting's line across the axes.
     fn line(&self, html: &mut Html, class: &str, title: &str, heights: &[f64]) {
         html.with("g", &[("class", &class)], |html| {
             html.words("title", &[], title);
@@ -91,13 +91,13 @@ impl Axes<'_> {
         });
     }
 
-    /// An axis with its name and its labels.
+    /// Draws an axis with its name and labels.
     fn axis(&self, html: &mut Html, axis: usize, name: &str, labels: &[(f64, String)]) {
         let x = self.across(axis);
         html.empty("line", &[("class", &"axis"), ("x1", &x), ("x2", &x), ("y1", &ENDS[1]), ("y2", &ENDS[0])]);
         let fitting = if self.shown.len() < ROOM { name.to_owned() } else { shortened(name) };
         html.words("text", &[("x", &x), ("y", &12), ("text-anchor", &"middle")], &fitting);
-        // No line passes on the left of the first axis.
+        // On the left of the first axis there are no lines.
         let (beside, anchor) = if axis == 0 { (-6, "end") } else { (6, "start") };
         for (share, label) in labels {
             let place: Attributes<'_> = &[

@@ -1,4 +1,4 @@
-//! What a run's model predicts, beside what is true: points for numbers, a confusion matrix for classes.
+//! A run's predictions compared with the true values: points for numbers, a confusion matrix for classes.
 
 use std::path::Path;
 
@@ -13,48 +13,49 @@ use crate::{
     units,
 };
 
-/// Classes in a table.
+/// Maximum classes in a table.
 const MOST_CLASSES: usize = 40;
 
-/// Targets with a chart.
+/// Maximum number of targets with a chart.
 const MOST_TARGETS: usize = 8;
 
-/// What a model says of the rows that its run was validated on.
+/// The model's predictions for its run's validation rows.
 pub enum Predicted {
-    /// A list for each target.
+    /// Predictions of numbers, with a list per target.
     Numbers {
-        /// Which rows, by which weights.
+        /// Describes the rows and the weights.
         of: String,
-        /// One of this number of rows is kept.
+        /// Only every n-th row is kept.
         every: usize,
         /// In the order of the model's outputs.
         targets: Vec<Pairs>,
     },
-    /// Numbers of rows, by their class and by the predicted one.
+    /// Counts of rows by actual and predicted class.
     Classes {
-        /// Which rows, by which weights.
+        /// Describes the rows and the weights.
         of: String,
         /// The classes.
         names: Vec<String>,
-        /// By class, then by predicted class.
+        /// Row by row: actual class, then predicted class.
         counts: Vec<u64>,
     },
 }
 
 /// A target's true and predicted values.
 pub struct Pairs {
-    /// The column, or `target`.
+    /// The column's name, or `target`.
     pub name: String,
     /// True and predicted values, in the units of the training file.
     pub points: Vec<[f64; 2]>,
-    /// Of all rows.
+    /// R² over all rows.
     pub r2: f64,
-    /// Of all rows.
+    /// Root mean square error over all rows.
     pub rmse: f64,
 }
 
 impl Content<'_> {
-    /// Adds the file that `runner evaluate --confusion` wrote to a single run's folder, else what was predicted.
+    /// Adds the confusion matrix that `runner evaluate --confusion` wrote to a single run's folder, or else
+    /// the predictions.
     pub(super) fn predicted(&mut self, predicted: Option<&Predicted>) {
         let read = |path: &Path| csv_file::read(path).map(Some);
         let one = self.comparison.runs.len() == 1;
@@ -124,7 +125,7 @@ impl Content<'_> {
             return;
         }
         let place = |names: &[String], name: &str| names.iter().position(|known| known == name);
-        // Shades are shares of the actual class, so that rare classes are seen, too.
+        // Shades are shares of the actual class, so that rare classes are visible too.
         let cell = |row: &str, column: &str| {
             let row = &counts[place(actual, row)? * predicted.len()..][..predicted.len()];
             let count = row[place(predicted, column)?];

@@ -1,4 +1,4 @@
-//! The roofline: what steps reach, beside what the machine was measured to be able to.
+//! The roofline: the performance of steps compared with the measured limits of the machine.
 
 use super::{
     Content,
@@ -9,10 +9,10 @@ use crate::{
     units,
 };
 
-/// Settings whose figures stand below the chart.
+/// Maximum number of settings described below the chart.
 const MOST_IN_WORDS: usize = 8;
 
-/// A run's steps, and its machine.
+/// A run's step on the roofline, and its machine.
 struct Point {
     place: usize,
     flops_per_byte: f64,
@@ -29,7 +29,7 @@ struct Roof {
 }
 
 impl Point {
-    /// `None` where a rate was not measured.
+    /// `None` if a rate was not measured.
     fn new(run: &Run, place: usize) -> Option<Self> {
         let positive = |figure: &f64| figure.is_finite() && *figure > 0.0;
         let step = |key: &str| run.environment_number(&format!("step.{key}")).filter(positive);
@@ -48,7 +48,7 @@ impl Point {
 }
 
 impl Content<'_> {
-    /// Adds the settings that ran on the machine of the first of them.
+    /// Adds the settings that ran on the same machine as the first of them.
     pub(super) fn roofline(&mut self) {
         let runs = &self.comparison.runs;
         let places = self.firsts().into_iter().filter(|&place| !runs[place].is_virtual());
@@ -104,7 +104,7 @@ impl Content<'_> {
         let frame = Frame::new(520.0, 320.0, x, y).with_large_figures();
         frame.draw(["FLOP per byte", "FLOP per second"], &frame.ticks(), |html| {
             let roofs = [(memory, "memory", "c1 main"), (cache, "cache", "c0 main")];
-            // Two lines that lie on each other are one.
+            // Draw a single line if both would coincide.
             for (bytes_per_s, name, class) in roofs.into_iter().take(if cache > 1.1 * memory { 2 } else { 1 })
             {
                 let bend = (peak / bytes_per_s).min(to);

@@ -1,4 +1,4 @@
-//! Where the values of a sweep's axes stand.
+//! Positions of an axis's values.
 
 use crate::report::{
     grouping::distinct,
@@ -6,16 +6,16 @@ use crate::report::{
     ranking::Ranking,
 };
 
-/// Characters of a value beside an axis.
+/// Maximum characters of a value beside an axis.
 const MOST_CHARACTERS: usize = 12;
 
-/// Labels beside an axis whose values have a place each.
+/// Maximum labels beside an axis with equally spaced values.
 const MOST_LABELS: usize = 12;
 
-/// Values of an axis that have a place each; more numbers share a scale.
+/// Maximum number of values that are equally spaced; more numbers are placed on a continuous scale.
 const MOST_LEVELS: usize = 8;
 
-/// Settings in a chart; of more the best are drawn.
+/// Maximum settings in a chart; if there are more, the best are drawn.
 pub(super) const MOST_SETTINGS: usize = 500;
 
 /// The axis of a ranking's metric.
@@ -30,7 +30,7 @@ pub(super) fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// The values of an axis, numbers by size.
+/// The values of an axis, with numbers in ascending order.
 pub(super) fn levels(ranking: &Ranking, key: usize) -> Vec<&str> {
     let mut levels = distinct(ranking.settings.iter().map(|setting| setting.values[key].as_str()));
     let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
@@ -38,7 +38,7 @@ pub(super) fn levels(ranking: &Ranking, key: usize) -> Vec<&str> {
     levels
 }
 
-/// The end of a long value, such as that of a path.
+/// The end of a long value, such as a path.
 pub(super) fn shortened(value: &str) -> String {
     match value.chars().count().checked_sub(MOST_CHARACTERS) {
         None | Some(0) => value.to_owned(),
@@ -46,13 +46,13 @@ pub(super) fn shortened(value: &str) -> String {
     }
 }
 
-/// Whether the settings are far from a grid: values that were drawn stand by their size, however few they are.
+/// Whether the settings are far from a grid: sampled values are placed by size, even if they are few.
 pub(super) fn is_sampled(ranking: &Ranking) -> bool {
     let cells = (0..ranking.keys.len()).map(|key| levels(ranking, key).len()).fold(1, usize::saturating_mul);
     ranking.settings.len().saturating_mul(2) < cells
 }
 
-/// Where the values of an axis stand: side by side where they are few, else by their size.
+/// How an axis's values are placed: equally spaced if they are few, otherwise by size.
 pub(super) enum Scale<'a> {
     Levels(Vec<&'a str>),
     Numbers(Axis),
@@ -69,7 +69,7 @@ impl<'a> Scale<'a> {
         }
     }
 
-    /// From 0 to 1.
+    /// A value's position, from 0 to 1.
     pub(super) fn place(&self, value: &str) -> f64 {
         match self {
             Self::Levels(levels) => {

@@ -1,4 +1,4 @@
-//! More devices: rows per second over their number, beside what an ideal machine would do.
+//! Scaling over devices: rows per second over their number, compared with ideal scaling.
 
 use super::{
     Content,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Content<'_> {
-    /// Adds a chart and a table for each sweep over devices.
+    /// Adds a chart and a table for each sweep over numbers of devices.
     pub(super) fn scaling(&mut self) {
         let sweeps = match DeviceSweep::read(&self.comparison.runs) {
             Ok(sweeps) => sweeps,
@@ -51,7 +51,7 @@ fn frame(sweep: &DeviceSweep) -> Option<Frame> {
     Some(Frame::new(440.0, 280.0, Axis::new(0.0, most as f64, most.min(8), true), y).with_large_figures())
 }
 
-/// The GPU alone, which the ideal line begins at. Virtual ones have that line, too, and no speed-up.
+/// The single GPU, where the ideal line begins. Virtual GPUs have this line too, but no speed-up.
 fn one(sweep: &DeviceSweep) -> Option<&Point> {
     sweep.points.iter().find(|point| point.kind != Kind::Cpu && point.devices == 1)
 }

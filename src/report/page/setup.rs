@@ -1,14 +1,14 @@
-//! What was asked for, and on what it ran: specs and environments, with what differs between the runs marked.
+//! The runs' specs and environments, with differences between the runs marked.
 
 use super::{Content, html::Html};
 use crate::report::{comparison::Comparison, differences::Difference, leaves::Leaves, run::Run};
 use crate::units;
 
-/// Values of a key that are named.
+/// Maximum values listed per key.
 const MOST_VALUES: usize = 20;
 
 impl Content<'_> {
-    /// Adds both.
+    /// Adds both sections.
     pub(super) fn setup(&mut self) {
         let comparison = self.comparison;
         self.section("spec", "Spec", |_, html| {
@@ -20,7 +20,7 @@ impl Content<'_> {
     }
 }
 
-/// The keys of the first run that has any, and of each key that differs its values with their runs.
+/// Lists the keys of the first run that has any, and for keys that differ, their values with the runs.
 fn leaves(
     html: &mut Html,
     title: &str,
@@ -52,7 +52,7 @@ fn keys<'a>(html: &mut Html, caption: &str, lines: impl Iterator<Item = (&'a str
         for (key, words) in lines {
             html.with("tr", &[], |html| {
                 html.with("th", &[("scope", &"row")], |html| {
-                    // A narrow screen breaks a key between its words.
+                    // Allow line breaks between the words of a key on narrow screens.
                     for (place, piece) in key.split_inclusive(['.', '_']).enumerate() {
                         if place > 0 {
                             html.empty("wbr", &[]);

@@ -1,12 +1,13 @@
-//! Charts as SVG: a frame with axes, and marks in it. Colours are classes, so that screens and print have their own.
+//! Charts as SVG: a frame with axes and marks. Colours are CSS classes, so that screens and print can have
+//! different ones.
 
 use super::html::{Attributes, Html};
 use crate::report::plot::{Axis, tick_label};
 
-/// The beginning of every file: one that begins otherwise is never replaced.
+/// The beginning of every file: a file that begins otherwise is never replaced by one.
 pub const HEAD: &str = "<!-- made by `runner report` -->\n";
 
-/// What a figure in a file of its own looks like: Okabe and Ito's colours, on white.
+/// The style of a figure in its own file: Okabe and Ito's colours on white.
 const STYLE: &str = "text{font:12px Helvetica,Arial,sans-serif;fill:#222}.soft{fill:#555}line,polyline{fill:none}\
 .grid{stroke:#ddd}.axis{stroke:#333}.f0{fill:#0072b2}.f1{fill:#d55e00}.f2{fill:#009e73}.f3{fill:#cc79a7}.f4{fill:#e69f00}\
 .f5{fill:#56b4e9}.f6{fill:#5c5c5c}.c0{stroke:#0072b2}.c1{stroke:#d55e00}.c2{stroke:#009e73}.c3{stroke:#cc79a7}\
@@ -21,11 +22,11 @@ pub(super) struct Frame {
     height: f64,
     x: Axis,
     y: Axis,
-    /// Words of a value beside an axis.
+    /// Formats a value beside an axis.
     label: fn(f64) -> String,
 }
 
-/// Room around a frame: above, right, below, left.
+/// Margins of a frame: top, right, bottom, left.
 const ROOM: [f64; 4] = [10.0, 24.0, 44.0, 74.0];
 
 impl Frame {
@@ -33,27 +34,27 @@ impl Frame {
         Self { width, height, x, y, label: tick_label }
     }
 
-    /// With labels such as `30 M`, for large figures.
+    /// Uses labels such as `30 M`, for large values.
     pub(super) fn with_large_figures(self) -> Self {
         Self { label: large_label, ..self }
     }
 
-    /// Where a value stands across.
+    /// The horizontal position of a value.
     pub(super) fn across(&self, value: f64) -> f64 {
         self.at(self.x.place(value))
     }
 
-    /// Where a share of the axis is.
+    /// The horizontal position of a share (0 to 1) of the axis.
     pub(super) fn at(&self, share: f64) -> f64 {
         px(ROOM[3] + share * (self.width - ROOM[1] - ROOM[3]))
     }
 
-    /// Where a value stands up.
+    /// The vertical position of a value.
     pub(super) fn up(&self, value: f64) -> f64 {
         px(self.height - ROOM[2] - self.y.place(value) * (self.height - ROOM[0] - ROOM[2]))
     }
 
-    /// The chart: axes with their names, then the marks. `ticks` are the labels across, with their places.
+    /// Draws the chart: axes with their names, then the marks. `ticks` are horizontal positions with labels.
     pub(super) fn draw(
         &self,
         [across, up]: [&str; 2],
@@ -82,7 +83,7 @@ impl Frame {
         Svg::new(self.width, self.height, html)
     }
 
-    /// The labels of the axis across.
+    /// Ticks of the horizontal axis.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let ticks = self.x.ticks.iter().filter(|tick| (-1e-9..=1.0 + 1e-9).contains(&self.x.place(**tick)));
         ticks.map(|&tick| (self.across(tick), (self.label)(tick))).collect()
@@ -105,7 +106,7 @@ impl Svg {
         Self { height, ..self }
     }
 
-    /// As a part of a page.
+    /// Embeds the drawing in a page.
     pub(super) fn inline(self, html: &mut Html, label: &str) {
         let view = format!("0 0 {} {}", self.width, self.height);
         let attributes: Attributes<'_> = &[
@@ -118,7 +119,7 @@ impl Svg {
         html.with("svg", attributes, |html| html.append(self.marks));
     }
 
-    /// As a file.
+    /// The drawing as a file of its own.
     pub(super) fn file(&self, title: &str) -> String {
         let mut html = Html::default();
         let (width, height) = (self.width, self.height);
@@ -143,7 +144,7 @@ pub(super) fn line(html: &mut Html, class: &str, [x1, y1, x2, y2]: [f64; 4]) {
     html.empty("line", &[("class", &class), ("x1", &x1), ("y1", &y1), ("x2", &x2), ("y2", &y2)]);
 }
 
-/// A point; its title is shown beside the cursor.
+/// A dot; its title is shown on hover.
 pub(super) fn dot(html: &mut Html, class: &str, [x, y]: [f64; 2], radius: f64, title: &str) {
     html.with("circle", &[("class", &class), ("cx", &x), ("cy", &y), ("r", &radius)], |html| {
         html.words("title", &[], title);
@@ -160,7 +161,7 @@ pub(super) fn polyline(html: &mut Html, class: &str, points: impl Iterator<Item 
     html.empty("polyline", &[("class", &class), ("points", &points.join(" "))]);
 }
 
-/// `500 k`, `30 M`, and smaller values as they are.
+/// `500 k`, `30 M`; smaller values unchanged.
 fn large_label(value: f64) -> String {
     let (scale, unit) = match value.abs() {
         size if size >= 1e12 => (1e12, " T"),
@@ -172,7 +173,7 @@ fn large_label(value: f64) -> String {
     format!("{}{unit}", tick_label(value / scale))
 }
 
-/// A coordinate with the digits that a screen can show.
+/// A coordinate, rounded to the digits that a screen can show.
 pub(super) fn px(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -1,11 +1,12 @@
-//! The machine while a run went on: processors, memory, GPUs.
+//! The machine during a run: processors, memory, GPUs.
 
 use std::path::Path;
 
 use super::{Content, curves::Chart, html::Html};
 use crate::report::{csv_file, csv_lines, grouping::grouped, series::Series};
 
-/// Columns of `system.csv` that are drawn: name, title, factor, and what the axis reaches in any case.
+/// Columns of `system.csv` that are drawn: name, title, factor, and the range that the axis covers in any
+/// case.
 const DRAWN: [(&str, &str, f64, Option<[f64; 2]>); 9] = [
     ("utilization", "Utilization, %", 100.0, SHARE),
     ("process_cores", "Cores used by the process", 1.0, ZERO),
@@ -24,7 +25,7 @@ const ZERO: Option<[f64; 2]> = Some([0.0, 0.0]);
 
 const MIB: f64 = 1.0 / (1024.0 * 1024.0);
 
-/// Points across.
+/// Number of points across a chart.
 const POINTS: usize = 1000;
 
 impl Content<'_> {

@@ -3,14 +3,14 @@
 use super::html::Html;
 use crate::report::grid::Column;
 
-/// A longer table is scrolled.
+/// A table with more rows than this scrolls.
 const MOST_ROWS: usize = 25;
 
-/// A table with a line for each row, which the script makes sortable.
+/// A table with a row per line, which the script makes sortable.
 pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let class = |column: &Column| if column.numeric { "number" } else { "words" };
-    // A wide table is scrolled, also by keys.
+    // A wide table scrolls, also by keyboard.
     let class_of_all = if rows > MOST_ROWS { "wide tall" } else { "wide" };
     let scroll: super::html::Attributes<'_> =
         &[("class", &class_of_all), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
@@ -44,9 +44,10 @@ pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
     });
 }
 
-/// The place of each value in the order of all, equal ones sharing one: short, and exact where words are rounded.
+/// The rank of each value among all, with equal values sharing a rank: a short sort key that is exact even
+/// though the cells are rounded.
 fn places(exact: &[Option<f64>]) -> Vec<Option<usize>> {
-    // The sum makes one zero of both.
+    // Adding 0 turns -0 into +0.
     let mut order: Vec<f64> = exact.iter().flatten().map(|value| value + 0.0).collect();
     order.sort_by(f64::total_cmp);
     order.dedup();
@@ -66,7 +67,7 @@ pub(super) fn facts(html: &mut Html, columns: &[Column]) {
     });
 }
 
-/// Something that is opened by a click where there is much of it.
+/// Adds content that is collapsed if `is_much`.
 pub(super) fn folded(html: &mut Html, summary: &str, is_much: bool, inner: impl FnOnce(&mut Html)) {
     if !is_much {
         inner(html);

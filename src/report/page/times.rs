@@ -1,4 +1,4 @@
-//! Where the time went.
+//! Where the time went: phases, repeats, and noise.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use crate::{
     units,
 };
 
-/// The phases of a loop with their colours, in the order of a step.
+/// The phases of the training loop in the order of a step, with their colours.
 const PHASES: [(&str, &str); 14] = [
     ("data", "f5"),
     ("upload", "f7"),
@@ -39,7 +39,7 @@ const PHASES: [(&str, &str); 14] = [
     ("other", "rest"),
 ];
 
-/// Bars in a chart, or a few more where the last setting has several.
+/// Maximum bars in a chart; a few more if the last setting has several.
 const MOST_BARS: usize = 16;
 
 /// A row of `timing.csv`.
@@ -54,7 +54,7 @@ struct Phase {
 }
 
 impl Content<'_> {
-    /// Adds what is known of times.
+    /// Adds what is known about times.
     pub(super) fn times(&mut self) {
         let comparison = self.comparison;
         let (thing, first) = self.counted();
@@ -75,7 +75,8 @@ impl Content<'_> {
         if self.comparison.runs.len() == 1 { vec![0] } else { firsts.collect() }
     }
 
-    /// Speeds and losses of repeats, where nothing but speeds tells the settings apart; what logging costs; noise.
+    /// Adds the times and losses of repeats (only if the comparison is about times), the cost of logging, and
+    /// notes on noise.
     fn repeats(&self, html: &mut Html) {
         let comparison = self.comparison;
         let jobs = jobs(&comparison.runs, &comparison.configurations);
@@ -141,7 +142,7 @@ impl Content<'_> {
         }
     }
 
-    /// The rows of a run's `timing.csv`; none where it cannot be read.
+    /// The rows of a run's `timing.csv`; empty if it cannot be read.
     fn phases_of(&mut self, place: usize) -> Vec<Phase> {
         let read = |path: &Path| {
             let mut phases = Vec::new();
@@ -163,7 +164,7 @@ impl Content<'_> {
         self.file_of(place, "timing.csv", read)
     }
 
-    /// What `read` makes of a file of a run; nothing where there is no such file.
+    /// The result of `read` for a file of a run; the default if there is no such file.
     pub(super) fn file_of<T: Default>(
         &mut self,
         place: usize,
@@ -178,13 +179,13 @@ impl Content<'_> {
         })
     }
 
-    /// `, #3 0.1`, where one of several runs is shown.
+    /// `, #3 0.1` if only one of several runs is shown.
     pub(super) fn of_run(&self, place: usize, places: &[usize]) -> String {
         if places.len() > 1 { format!(", {}", self.name(place)) } else { String::new() }
     }
 }
 
-/// The pieces of a bar, in the order of a step.
+/// The segments of a bar, in the order of a step.
 fn parts(phases: &[Phase]) -> Vec<Part> {
     let own = |(name, class): (&'static str, &'static str)| {
         phases.iter().filter(move |phase| phase.name == name).map(move |phase| (phase, class))

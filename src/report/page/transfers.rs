@@ -18,7 +18,7 @@ use crate::{
     units,
 };
 
-/// What copies are for, with their colours.
+/// The purposes of copies, with their colours.
 const PURPOSES: [(&str, &str); 12] = [
     ("dataset", "f5"),
     ("batch", "f0"),
@@ -34,10 +34,10 @@ const PURPOSES: [(&str, &str); 12] = [
     ("tensor", "f0"),
 ];
 
-/// Of all other purposes.
+/// Stands for all other purposes.
 const OTHER: &str = "rest";
 
-/// Settings side by side.
+/// Maximum settings side by side.
 const MOST_SETTINGS: usize = 16;
 
 /// A row of `transfers.csv`.
@@ -62,14 +62,15 @@ impl Copies {
         self.bytes.parse().unwrap_or(0)
     }
 
-    /// Between memories; what is read from a file is copied once it is there.
+    /// Whether this was copied between memories. What is read from a file does not count: it is copied once
+    /// it is in memory.
     fn is_moved(&self) -> bool {
         self.bytes() > 0 && !self.kind.starts_with("read")
     }
 }
 
 impl Content<'_> {
-    /// All of one run; of several what each moved.
+    /// For a single run all its copies; for several runs the bytes that each moved.
     pub(super) fn transfers(&mut self, html: &mut Html, places: &[usize]) {
         let shown = &places[..places.len().min(MOST_SETTINGS)];
         let all: Vec<(usize, Vec<Copies>)> = shown
@@ -113,7 +114,7 @@ impl Content<'_> {
         }
     }
 
-    /// The bytes of each run as a bar.
+    /// A bar per run with its bytes.
     fn moved(&self, html: &mut Html, all: &[(usize, Vec<Copies>)]) {
         let rank =
             |purpose: &str| PURPOSES.iter().position(|(name, _)| *name == purpose).unwrap_or(PURPOSES.len());

@@ -1,11 +1,11 @@
-//! A build without the feature `parquet`.
+//! Stand-in for builds without the feature `parquet`.
 
 use std::marker::PhantomData;
 
 use super::Kind;
 use crate::report::ReportError;
 
-/// Cannot be made.
+/// Its constructor always fails.
 pub(in crate::report) struct ParquetFile<W>(PhantomData<W>);
 
 impl<W> ParquetFile<W> {

@@ -1,4 +1,4 @@
-//! Parquet files with Snappy's compression.
+//! Writes Parquet files with Snappy compression.
 
 use std::{io::Write, sync::Arc};
 
@@ -16,7 +16,7 @@ use parquet::{
 use super::Kind;
 use crate::report::ReportError;
 
-/// A file that grows by groups of rows, whose cells are text; an empty one is null.
+/// A file written in row groups. Cells are given as text; an empty cell becomes null.
 pub(in crate::report) struct ParquetFile<W: Write + Send> {
     file: SerializedFileWriter<W>,
     kinds: Vec<Kind>,
@@ -28,7 +28,7 @@ impl<W: Write + Send> ParquetFile<W> {
         Ok(Self { file, kinds: columns.iter().map(|(_, kind)| *kind).collect() })
     }
 
-    /// Adds rows, given by column.
+    /// Adds rows, given column by column.
     pub(in crate::report) fn write<'a>(
         &mut self,
         columns: impl IntoIterator<Item = &'a Vec<String>>,
@@ -59,7 +59,7 @@ impl<W: Write + Send> ParquetFile<W> {
     }
 }
 
-/// No `From`: with a second one the compiler asks for types elsewhere.
+/// Not a `From` implementation: a second one would make type inference fail elsewhere.
 fn wrong(error: ParquetError) -> ReportError {
     ReportError::Parquet(error.to_string())
 }

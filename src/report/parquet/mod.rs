@@ -23,10 +23,10 @@ use super::{
 };
 use crate::host::{Durability, is_replaceable, write_atomically};
 
-/// Rows of a group, which is held in memory.
+/// Rows per group, which is held in memory.
 const GROUP: usize = 1 << 16;
 
-/// What the cells of a column are.
+/// The type of a column's cells.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Truth,
@@ -35,7 +35,7 @@ enum Kind {
     Words,
 }
 
-/// What all known cells can be read as.
+/// The type that fits all non-empty cells.
 fn kind(column: &Column) -> Kind {
     let all = |is: fn(&str) -> bool| column.cells.iter().all(|cell| cell.is_empty() || is(cell));
     let is_known = column.cells.iter().any(|cell| !cell.is_empty());
@@ -48,7 +48,7 @@ fn kind(column: &Column) -> Kind {
     }
 }
 
-/// A table in a Parquet file.
+/// A table as a Parquet file.
 pub(super) fn table(columns: &[Column]) -> Result<Vec<u8>, ReportError> {
     let kinds: Vec<_> = columns.iter().map(|column| (column.title.clone(), kind(column))).collect();
     let mut bytes = Vec::new();
@@ -58,7 +58,8 @@ pub(super) fn table(columns: &[Column]) -> Result<Vec<u8>, ReportError> {
     Ok(bytes)
 }
 
-/// Writes all rows of a run's `metrics.csv`, or of those of a sweep's trials, whose folders stand in a column `path`.
+/// Writes all rows of a run's `metrics.csv`, or of those of a sweep's trials, whose folders are in a column
+/// `path`.
 ///
 /// # Errors
 /// The path holds no run, a file cannot be read or written, or the program was built without Parquet.
@@ -85,7 +86,7 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
             }
         }
     }
-    // A build without Parquet opens no file.
+    // In a build without Parquet this fails, before the file is touched.
     ParquetFile::new(&columns, io::sink())?;
     if !is_replaceable(to, b"PAR1").map_err(|e| ReportError::write(to, e))? {
         return Err(ReportError::Query {
@@ -93,7 +94,7 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
             hint: Some("write to another file".to_owned()),
         });
     }
-    // A link stays, and the file that it leads to is replaced.
+    // If the path is a link, it is kept and its target is replaced.
     let target = fs::canonicalize(to).unwrap_or_else(|_| to.to_owned());
     let written = write_atomically(&target, Durability::Process, |file| {
         let write = || {
@@ -107,7 +108,7 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
 }
 
 /// # Errors
-/// The cell is not of that kind.
+/// The cell does not have that type.
 fn check(kind: Kind, cell: &[u8], column: &str) -> Result<(), String> {
     let (is_it, what) = match kind {
         _ if cell.is_empty() => return Ok(()),
@@ -121,7 +122,7 @@ fn check(kind: Kind, cell: &[u8], column: &str) -> Result<(), String> {
     if is_it { Ok(()) } else { Err(cells::wrong(cell, column, what)) }
 }
 
-/// Hands out the rows of all files by column, a group at a time.
+/// Passes the rows of all files on, column by column, one group at a time.
 fn rows(
     files: &[&PathBuf],
     columns: &[(String, Kind)],
@@ -131,7 +132,7 @@ fn rows(
     for file in files {
         let folder = file.parent().unwrap_or(file).display().to_string();
         let mut failed = Ok(());
-        // Where each column stands in this file.
+        // The index of each column in this file.
         let header = |names: &csv::StringRecord| -> Result<Vec<Option<usize>>, String> {
             let place = |(wanted, _): &(String, Kind)| names.iter().position(|name| name == wanted);
             Ok(columns.iter().map(place).collect())
@@ -147,7 +148,7 @@ fn rows(
                 failed = write(&cells);
                 cells.iter_mut().for_each(Vec::clear);
             }
-            // This ends the reading; what failed says why.
+            // On a write error, stop reading; `failed` is returned below.
             failed.as_ref().map_err(ToString::to_string).copied()
         };
         let scanned = csv_lines::scan(file, header, take);

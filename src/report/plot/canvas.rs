@@ -1,22 +1,22 @@
-//! Cells of 2 x 4 dots, as Unicode's braille patterns have them.
+//! A canvas of cells with 2 x 4 dots each, printed as Unicode braille patterns.
 
-/// The bit of each dot in U+2800 and what follows, by row and column.
+/// The bit of each dot in the patterns from U+2800 on, by row and column.
 const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 pub(super) struct Canvas {
     pub(super) width: usize,
     pub(super) height: usize,
-    /// Dots, and the curve that set the last of them.
+    /// Dots of each cell, and the curve that set the last of them.
     cells: Vec<(u8, usize)>,
 }
 
 impl Canvas {
-    /// `width` x `height` cells.
+    /// A canvas of `width` x `height` cells.
     pub(super) fn new(width: usize, height: usize) -> Self {
         Self { width, height, cells: vec![(0, 0); width * height] }
     }
 
-    /// Dots from left to right, and from top to bottom.
+    /// The number of dots horizontally and vertically.
     pub(super) fn dots(&self) -> (usize, usize) {
         (2 * self.width, 4 * self.height)
     }
@@ -28,7 +28,7 @@ impl Canvas {
         }
     }
 
-    /// A straight line between two dots (Bresenham 1965).
+    /// Draws a straight line between two dots (Bresenham 1965).
     pub(super) fn line(&mut self, from: (usize, usize), to: (usize, usize), curve: usize) {
         let (mut x, mut y) = (from.0 as i64, from.1 as i64);
         let (to_x, to_y) = (to.0 as i64, to.1 as i64);
@@ -52,7 +52,7 @@ impl Canvas {
         }
     }
 
-    /// The cells of a row: their pattern and their curve; `None` where there is no dot.
+    /// The cells of a row: pattern and curve; `None` for an empty cell.
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = Option<(char, usize)>> + '_ {
         let cells = &self.cells[row * self.width..][..self.width];
         cells.iter().map(|&(dots, curve)| {

@@ -5,29 +5,29 @@ use std::fmt::Write;
 use super::canvas::Canvas;
 use crate::{host::escape_line, report::series::Series, units};
 
-/// How a chart is drawn.
+/// The appearance of a chart.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Columns of text in all.
+    /// Total width in characters.
     pub width: usize,
-    /// Lines of the curves alone.
+    /// Height of the curves in lines, without axes and legend.
     pub height: usize,
-    /// Whether each curve has a colour; else it has a symbol.
+    /// Whether curves have colours; otherwise they have symbols.
     pub color: bool,
-    /// A linear axis also where values span decades.
+    /// Whether to use a linear axis even if values span decades.
     pub linear: bool,
 }
 
-/// A logarithmic axis from this ratio of the largest to the smallest value on.
+/// The axis is logarithmic if the ratio of the largest to the smallest value is at least this.
 pub(in crate::report) const LOG_FROM: f64 = 50.0;
 
-/// A smaller range, of the values themselves, is none: labels would be equal.
+/// A relative range below this is treated as constant: labels would be equal.
 const FLAT: f64 = 5e-4;
 
-/// The terminal's colours, in an order in which neighbours differ also for colour-blind readers.
+/// Terminal colours, in an order in which neighbours are distinguishable also for colour-blind readers.
 const COLORS: [u8; 8] = [34, 33, 36, 31, 35, 32, 94, 93];
 
-/// What stands for a curve without colours.
+/// Symbols for curves without colours.
 const SYMBOLS: [char; 8] = ['•', 'x', '+', 'o', '*', '#', '%', '@'];
 
 /// A chart with its title above and its legend below.
@@ -47,7 +47,7 @@ pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
     text
 }
 
-/// An axis from its lower to its upper end.
+/// An axis with its lower and upper end.
 #[derive(Clone)]
 pub(in crate::report) struct Axis {
     is_log: bool,
@@ -58,12 +58,12 @@ pub(in crate::report) struct Axis {
 }
 
 impl Axis {
-    /// With about `most` labels; logarithmic where values span decades, unless it is to be linear.
+    /// With about `most` labels; logarithmic if values span decades, unless `linear`.
     pub(in crate::report) fn new(low: f64, high: f64, most: usize, linear: bool) -> Self {
         if !linear && low > 0.0 && high / low >= LOG_FROM {
             return Self::logarithmic(low, high, most);
         }
-        // A constant curve lies in the middle; what only the last bits tell apart is constant.
+        // Draw a constant curve in the middle; a curve that varies only in the last bits counts as constant.
         let is_flat = high - low <= FLAT * low.abs().max(high.abs());
         let room = match (is_flat, high) {
             (false, _) => 0.0,
@@ -80,7 +80,7 @@ impl Axis {
         Self { is_log: false, ends, ticks: (first..=last).map(|i| i as f64 * step).collect() }
     }
 
-    /// Linear where an end has no logarithm.
+    /// A logarithmic axis; linear if an end has no logarithm.
     pub(in crate::report) fn logarithmic(low: f64, high: f64, most: usize) -> Self {
         if !(low > 0.0 && low.is_finite() && high > 0.0 && high.is_finite()) {
             return Self::new(low, high, most, true);
@@ -100,7 +100,7 @@ impl Axis {
         Self { is_log: true, ends: [low.log10(), high.log10()], ticks }
     }
 
-    /// Where a value lies, from 0 at the lower end to 1 at the upper.
+    /// The position of a value, from 0 at the lower end to 1 at the upper end.
     pub(in crate::report) fn place(&self, value: f64) -> f64 {
         let value = if self.is_log { value.log10() } else { value };
         (value - self.ends[0]) / (self.ends[1] - self.ends[0])
@@ -154,16 +154,16 @@ fn axes(text: &mut String, curves: &[Series], style: &Style, axis: &Axis, [first
     );
 }
 
-/// As `0.001`, or `1e-5` where that is shorter.
+/// Formats as `0.001`, or as `1e-5` if that is shorter.
 pub(in crate::report) fn tick_label(value: f64) -> String {
-    // Ticks are sums: their last digits are noise.
+    // Ticks are computed by addition, so their last digits are noise.
     let rounded = format!("{value:.4e}").parse().unwrap_or(value);
     let [plain, short] = [format!("{rounded}"), format!("{rounded:e}")];
     let is_plain = value == 0.0 || (1e-3..1e5).contains(&value.abs());
     if is_plain { plain } else { short }
 }
 
-/// A cell of a curve.
+/// A cell of a curve, with colour or symbol.
 fn mark(dots: char, curve: usize, curves: usize, style: &Style) -> String {
     match (style.color, curves) {
         (true, _) => format!("\x1b[{}m{dots}\x1b[0m", COLORS[curve % COLORS.len()]),
@@ -172,8 +172,8 @@ fn mark(dots: char, curve: usize, curves: usize, style: &Style) -> String {
     }
 }
 
-/// A line for each curve: its name, and last, lowest and highest value. Where that is wider than the chart, the values stand
-/// below, as many as fit.
+/// A line per curve: its name, and its last, lowest and highest value. If that is wider than the chart, the
+/// values go below the name, as many as fit.
 fn legend(text: &mut String, curves: &[Series], style: &Style) {
     let longest = curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
     let most = style.width.saturating_sub("  xx ".len()).max(8);
@@ -189,12 +189,12 @@ fn legend(text: &mut String, curves: &[Series], style: &Style) {
         let beside = words.first().filter(fits(width + 7)).map(|words| format!("{name:width$}  {words}"));
         let below = || words.iter().find(fits(5)).map(|words| format!("{name}\n     {words}"));
         let line = beside.or_else(below).unwrap_or(name);
-        let _ = write!(text, "  {mark}{mark} {}", line.trim_end()); // a String takes every write
+        let _ = write!(text, "  {mark}{mark} {}", line.trim_end()); // writing to a String cannot fail
         text.push('\n');
     }
 }
 
-/// A curve's figures in words, from many to few.
+/// A curve's figures as text, with variants from long to short.
 fn figures(curve: &Series) -> Vec<String> {
     let lost = match curve.not_finite {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! `runner plot`: the curves of runs, drawn in the terminal.
+//! `runner plot`: draws curves of runs in the terminal.
 
 mod canvas;
 mod chart;
@@ -20,9 +20,9 @@ pub(super) use chart::{Axis, LOG_FROM, tick_label};
 /// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
 
-/// What is drawn.
+/// The options of a plot.
 pub struct PlotRequest<'a> {
-    /// As `compare` takes them.
+    /// Paths as for `compare`.
     pub paths: &'a [String],
     /// A column of `metrics.csv`, or one with its split: `loss`, `train.loss`, `validation.accuracy`.
     pub metric: &'a str,
@@ -30,7 +30,7 @@ pub struct PlotRequest<'a> {
     pub style: Style,
 }
 
-/// Draws a metric over the steps: both splits of one run, or one curve for each of several runs.
+/// Draws a metric over the steps: both splits of a single run, or one curve for each of several runs.
 ///
 /// # Errors
 /// There is no run, its files cannot be read, or no run has a value of the metric.
@@ -75,7 +75,7 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
     Ok(draw(&title.join("; "), &curves, &request.style))
 }
 
-/// The curves with the best values, where there are too many to tell apart; in their own order.
+/// If there are too many curves, those with the best values, in their original order.
 fn best(curves: Vec<Series>, column: &str, title: &mut Vec<String>) -> Vec<Series> {
     if curves.len() <= MOST_RUNS {
         return curves;
@@ -93,7 +93,7 @@ fn best(curves: Vec<Series>, column: &str, title: &mut Vec<String>) -> Vec<Serie
     ranked.into_iter().map(|(_, series)| series).collect()
 }
 
-/// The folders of all runs, those of a sweep's trials among them.
+/// The folders of all runs, including those of sweeps' trials.
 fn folders(paths: &[String]) -> Result<Vec<PathBuf>, ReportError> {
     let mut folders = Vec::new();
     for found in find(paths)? {
@@ -116,7 +116,8 @@ struct Curves {
 
 impl Curves {
     fn read(folder: &Path, column: &str) -> Result<Self, ReportError> {
-        // A trial's folder names its values; a run's is a time and a hash, below its name.
+        // A trial's folder is named after its values. A run's folder is a time and a hash, in a folder with
+        // the run's name.
         let is_trial = folder.parent().is_some_and(is_sweep);
         let parts: Vec<_> = folder.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         let from = parts.len().saturating_sub(if is_trial { 1 } else { 2 });

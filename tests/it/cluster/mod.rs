@@ -134,10 +134,10 @@ fn what_is_submitted_runs_as_written() {
     assert!(
         cluster.text(&format!("{sweep}/slurm.toml")).starts_with("[[job]]\njob = \"12\"\nname = \"points-20")
     );
-    // Options of the cluster are none of a trial's.
+    // Options of the cluster are not part of a trial's spec.
     let plain = Cluster::new(SPEC);
     assert_eq!(plain.submitted().rsplit('-').next(), sweep.rsplit('-').next());
-    // As a task of the array does.
+    // Runs what a task of the job array runs.
     let mut task = std::process::Command::new("bash");
     task.arg(cluster.place.path().join("sbatch.script"))
         .env("SLURM_ARRAY_JOB_ID", "12")
@@ -150,12 +150,32 @@ fn what_is_submitted_runs_as_written() {
     assert!(cluster.text(&format!("{sweep}/{folder}/environment.toml")).contains("slurm_job = \"12_0\"\n"));
     let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm"]);
     assert_eq!((ended.code, ended.stdout), (Some(0), format!("`{sweep}`: no trial is left to run\n")));
-    // The help of options that all commands have does not stand among those of the cluster.
+    // The help of options that every command has is not among those of the cluster.
     let help = cluster.runner(&["--help"]).stdout;
     assert!(help.find("--color").unwrap() < help.find("On a cluster:").unwrap(), "{help}");
 }
 
-/// One that comes late would find no other at work, and repeat what failed again and again; a new submission repeats it.
+/// The login node has no GPU, the tasks will have.
+#[test]
+fn trials_whose_devices_are_elsewhere_are_submitted() {
+    let cluster = Cluster::new(SPEC);
+    cluster.answers("sbatch", "echo 12");
+    for (devices, trials) in [("devices.num_gpus=1", 3), ("devices.num_gpus=0,1", 6)] {
+        let arguments = ["spec.toml", devices, "--launcher=slurm", "--virtual-gpus=0"];
+        let ended = cluster.runner(&arguments);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let says = format!("{trials} trials submitted to Slurm as job 12 of {trials} tasks\n");
+        assert!(ended.stdout.starts_with(&says), "{ended:?}");
+        assert!(cluster.text("sbatch.script").contains(&format!("--array=0-{}\n", trials - 1)));
+        let folder = ended.stdout.lines().find_map(|line| line.trim().strip_prefix("folder  ")).unwrap();
+        let rows = Table::read(&cluster.text(&format!("{folder}/sweep.csv")));
+        assert_eq!(rows.column("status"), vec!["planned"; trials]);
+    }
+    let dry = cluster.runner(&["spec.toml", "devices.num_gpus=1", "--launcher=slurm", "--dry-run"]);
+    assert!(dry.stdout.contains("--array=0-2\n"), "{dry:?}");
+}
+
+/// Tasks do not repeat failed trials: each late one would repeat them again and again. A new submission does.
 #[test]
 fn tasks_leave_failed_trials_to_the_next_submission() {
     let cluster = Cluster::new(SPEC);
@@ -166,7 +186,7 @@ fn tasks_leave_failed_trials_to_the_next_submission() {
     let status = || Table::read(&fs::read_to_string(&path).unwrap()).column("status").join(" ");
     let ended = cluster.runner(&["run", "--resume", &sweep, "--slurm-task"]);
     assert_eq!((ended.code, &*status()), (Some(1), "failed finished finished"), "{ended:?}");
-    // What is refused leaves all as it is, and no task of an array is without a trial.
+    // A rejected submission changes nothing, and no job array has more tasks than trials.
     let before = fs::read_to_string(&path).unwrap();
     cluster.answers("sbatch", "echo 'sbatch: error: the queue is closed' >&2; exit 1");
     let ended = cluster.runner(&["run", "--resume", &sweep, "--launcher", "slurm"]);
@@ -210,7 +230,7 @@ fn what_sbatch_refuses_is_said_in_its_words() {
     refused(&["--launcher=slurm", "launcher.slurm.gpus=1,2"], "`launcher.slurm.gpus` cannot be an axis");
     refused(&["--launcher=slurm", "launcher.slurm.partitoin=a"], "did you mean `partition`?");
     refused(&["--gpus=1"], "--launcher");
-    // Slurm may have taken the job: what its tasks look for stays.
+    // Slurm may have accepted the job although `sbatch` failed, so the files that its tasks need are kept.
     for script in
         ["echo welcome", "echo 'sbatch: error: Socket timed out on send/recv operation' >&2; exit 1"]
     {
@@ -221,7 +241,7 @@ fn what_sbatch_refuses_is_said_in_its_words() {
     }
 }
 
-/// Trials that the rungs stopped are over, though they have epochs left.
+/// Trials that a rung stopped count as finished, although they have epochs left.
 #[test]
 fn a_finished_sweep_of_successive_halving_leaves_nothing_to_submit() {
     let spec = format!("{SPEC}\n[sweep.stop.asha]\nmin_epochs = 1\nfactor = 3\n");
@@ -235,7 +255,8 @@ fn a_finished_sweep_of_successive_halving_leaves_nothing_to_submit() {
     assert!(ended.stdout.ends_with("no trial is left to run\n"), "{ended:?}");
 }
 
-/// `sbatch` prefers variables to its script: those that would change what the user asked for are not handed on.
+/// `sbatch` lets environment variables override the script. Those that would change what the user asked for
+/// are not passed on.
 #[test]
 fn what_the_user_asks_for_outranks_variables_of_the_shell() {
     let cluster = Cluster::new(SPEC);
@@ -290,7 +311,7 @@ fn states_of_tasks_stand_beside_those_of_trials() {
     assert_eq!((task["task"].as_str(), task["state"].as_str()), (Some("12_0"), Some("RUNNING")));
     assert_eq!(task["peak_rss_bytes"], 1 << 20);
     assert!(cluster.text("squeue.arguments").ends_with("-j 12\n"));
-    // Slurm has forgotten the job, and accounts for nothing.
+    // Slurm has forgotten the job, and its accounting knows nothing of it.
     cluster.answers("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
     cluster.answers("sacct", "echo 'Slurm accounting storage is disabled' >&2");
     let ended = cluster.runner(&["status", &sweep]);
@@ -319,7 +340,7 @@ fn cancelling_ends_the_jobs_that_are_left() {
     );
     assert_eq!((ended.code, ended.stdout), (Some(0), said));
     assert_eq!(cluster.text("scancel.arguments"), "-M east 13\n");
-    // A job that has but the number, as on another cluster, is left alone.
+    // A job with the same number but another name, as on another cluster, is left alone.
     fs::remove_file(cluster.place.path().join("scancel.arguments")).unwrap();
     cluster.answers("squeue", "echo '12_0|RUNNING|None|n1|0:02|another'");
     let ended = cluster.runner(&["cancel", &sweep]);

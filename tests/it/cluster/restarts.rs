@@ -1,4 +1,5 @@
-//! Tasks that are requeued, and those that are not: before their time limit, without progress, with a trial that kills them.
+//! Which tasks are requeued, and which are not: before their time limit, without progress, with a trial that
+//! kills its process.
 
 use std::{fs, path::Path, process::Stdio};
 
@@ -12,7 +13,8 @@ use super::{
     Cluster, SPEC,
 };
 
-/// USR1 ends a task in order, as a signal of its time limit, and requeues it, however busy Slurm is.
+/// USR1 (Slurm's signal before the time limit) ends a task cleanly and requeues it, even if Slurm is busy at
+/// first.
 #[test]
 fn a_task_at_its_time_limit_is_requeued() {
     let cluster = Cluster::new(&SPEC.replace("max_epochs = 2", "max_epochs = 1000000000"));
@@ -38,16 +40,18 @@ fn a_task_at_its_time_limit_is_requeued() {
     assert_eq!(cluster.text("scontrol.arguments"), "requeue 12_7\nrequeue 12_7\n");
     assert_eq!(Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "status"), "interrupted");
     let folder = Table::read(&cluster.text(&format!("{sweep}/sweep.csv"))).cell(0, "folder").to_owned();
-    assert!(trial.join(folder).join("checkpoints").is_dir());
+    assert!(trial.join(&folder).join("checkpoints").is_dir());
+    let log = cluster.text(&format!("{sweep}/{folder}/run.log"));
+    assert!(log.contains("its time limit (SIGUSR1) after step "), "{log}");
 }
 
-/// Before training begins there is nothing to save, and yet the task is requeued; not for ever.
+/// Before training begins there is nothing to save; the task is requeued nevertheless, but not forever.
 #[test]
 fn a_task_that_comes_no_further_is_requeued_thrice() {
     let cluster = Cluster::new(SPEC);
     let sweep = cluster.submitted();
     cluster.answers("scontrol", "");
-    // Held before the first trial, as by another process that has just come.
+    // The sweep's claims are held before the first trial, as by another process that has just started.
     let _first = Claims::new(&cluster.place.path().join(&sweep), true, || false).unwrap();
     for round in 1..=4 {
         let (code, said) = ended_by_usr1(&cluster, &sweep, round, "waiting for another process");
@@ -58,7 +62,8 @@ fn a_task_that_comes_no_further_is_requeued_thrice() {
     }
 }
 
-/// One that waits at a rung for the trials of others can do nothing more, and is requeued as often as it takes.
+/// A task that waits at a rung for other processes' trials can do nothing more. It is requeued any number of
+/// times.
 #[test]
 fn a_task_that_waits_for_others_is_requeued() {
     let stop = "[sweep]\nstop = { asha = { min_epochs = 1, factor = 3 } }";
@@ -66,7 +71,7 @@ fn a_task_that_waits_for_others_is_requeued() {
     let cluster = Cluster::new(&spec.replace("train_rows = 64", "train_rows = 64\nvalidation_rows = 16"));
     let sweep = cluster.submitted();
     cluster.answers("scontrol", "");
-    // Another process that trains the first trial.
+    // Plays another process that trains the first trial.
     let other = Claims::new(&cluster.place.path().join(&sweep), true, || false).unwrap().unwrap();
     assert!(other.claim(0, Some(1)).unwrap() == Claim::New && other.go_on().unwrap());
     for round in 1..=5 {
@@ -76,7 +81,7 @@ fn a_task_that_waits_for_others_is_requeued() {
     }
 }
 
-/// A task that says something, and is asked to end then: how it ended, and all that it said.
+/// Starts a task, sends USR1 once it prints `says`, and returns its exit code and output.
 fn ended_by_usr1(cluster: &Cluster, sweep: &str, round: usize, says: &str) -> (Option<i32>, String) {
     let mut command = cluster.place.command(&["run", "--resume", sweep, "--slurm-task"]);
     command.env("PATH", &cluster.commands);
@@ -90,7 +95,7 @@ fn ended_by_usr1(cluster: &Cluster, sweep: &str, round: usize, says: &str) -> (O
     (child.wait().unwrap().code(), said())
 }
 
-/// Trials that ran beside one that kills its processes have not failed.
+/// Trials that ran beside a trial that kills its processes are not counted as failed.
 #[test]
 fn trials_that_may_have_killed_a_process_run_alone() {
     let epochs = "[sweep.grid]\n\"trainer.max_epochs\" = [1000000000, 10000]\n";
@@ -104,12 +109,12 @@ fn trials_that_may_have_killed_a_process_run_alone() {
     let is_begun = |metrics: &Path| fs::read_to_string(metrics).is_ok_and(|text| text.lines().count() > 5);
     for round in 0..3 {
         let mut child = quiet(task());
-        // The third process may run the other one first; a slow machine may have it end before.
+        // The third process may run the other trial first; on a slow machine that may end before.
         let has_ended = other.with_file_name("model.safetensors").exists();
         wait_until(&mut child, || is_begun(&deadly) && (round == 2 || has_ended || is_begun(&other)));
         child.kill().unwrap();
         child.wait().unwrap();
-        // The next process begins the files anew.
+        // As the next process does, start with fresh files.
         [&deadly, &other].into_iter().for_each(|metrics| drop(fs::remove_file(metrics)));
     }
     let mut child = quiet(task());
@@ -119,7 +124,7 @@ fn trials_that_may_have_killed_a_process_run_alone() {
     assert_eq!(table.column("status"), ["failed", "finished"]);
 }
 
-/// As one that takes more memory than there is does.
+/// The trial kills its process, like one that needs more memory than there is.
 #[test]
 fn a_trial_that_kills_its_processes_is_given_up() {
     let cluster = Cluster::new(
@@ -134,7 +139,7 @@ fn a_trial_that_kills_its_processes_is_given_up() {
         wait_until(&mut child, || fs::read_to_string(&metrics).is_ok_and(|text| text.lines().count() > 5));
         child.kill().unwrap();
         child.wait().unwrap();
-        // The next process begins the file anew.
+        // As the next process does, start with a fresh file.
         fs::remove_file(&metrics).unwrap();
     }
     let ended = Ended::from_output(task().output().unwrap());
@@ -143,7 +148,7 @@ fn a_trial_that_kills_its_processes_is_given_up() {
     assert_eq!(table().column("status"), ["failed"]);
     let why = "3 processes that ran it died, one after the other, before its next checkpoint";
     assert!(table().cell(0, "reason").starts_with(why), "{}", table().cell(0, "reason"));
-    // Tasks leave it, and the next submission begins it again.
+    // Tasks skip the trial from now on; the next submission tries it again.
     assert_eq!(task().output().unwrap().status.code(), Some(1));
     assert_eq!(cluster.runner(&["run", "--resume", &sweep, "--launcher=slurm"]).code, Some(0));
     assert_eq!(table().column("status"), ["planned"]);

@@ -1,4 +1,4 @@
-//! The answer: which setting is best, whether that is known, and the table below.
+//! The answer of `compare`: which setting is best, whether that is certain, and the table below.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,7 @@ use super::{FACTS, Facts, Runs};
 use crate::process::Sandbox;
 
 /// A sweep over learning rates and widths, with a best loss of each repeat.
-fn learned(runs: &Runs, name: &str, settings: &[(&str, &str, &[f64])]) {
+pub(super) fn learned(runs: &Runs, name: &str, settings: &[(&str, &str, &[f64])]) {
     let mut rows = "trial,optimizer.sgd.lr,model.width,repeat,status,folder,reason\n".to_owned();
     let mut trial = 0;
     let repeats = settings.iter().map(|(_, _, values)| values.len()).max().unwrap();
@@ -45,7 +45,7 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
     );
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
     best: #9 lr 0.01 width 32, validation loss 0.0611 [0.0590, 0.0632], n 6;
-      not distinguishable from #10 (paired difference +0.0004333, p 0.56)
+      not distinguishable from #10 (paired difference 0.0004 [-0.0014, 0.0022], p 0.56)
       RUNS/a/S/009
 
       #    lr  width  n          validation loss                   vs best       p    time
@@ -61,9 +61,10 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
       together  0.99 %  beyond each alone
       seeds     2.89 %
     ");
-    // A narrow terminal drops what stands beside the metric.
+    // A narrow terminal drops the columns next to the metric.
     let narrow = runs.answer(&["a"], 80);
-    assert!(narrow.lines().all(|line| line.chars().count() <= 81), "{narrow}");
+    let table = narrow.split("\n\n").nth(1).unwrap();
+    assert!(table.lines().all(|line| line.chars().count() <= 81), "{narrow}");
 }
 
 #[test]
@@ -80,11 +81,11 @@ fn one_run_of_each_cannot_tell() {
      0   0.1     32           0.2000  +0.1000  500 ms
      2  0.01      8           0.3000  +0.2000  500 ms
 
-    which axis matters is not known: 3 of the grid's 4 settings are ranked
+    which axis matters is not known: 3 runs are too few for the values of 2 axes
     ");
 }
 
-/// What did not finish has no place, but a killed run shows its best; other data is another task.
+/// Unfinished runs are not ranked, but a killed run shows its best value; other data is another task.
 #[test]
 fn what_has_no_place_is_named() {
     let runs = Runs::new();
@@ -118,7 +119,7 @@ fn what_has_no_place_is_named() {
     ");
 }
 
-/// Two sweeps are matched by the axes that both have, and by seed; a gate fails only beyond doubt.
+/// Two sweeps are matched by their common axes and by seed. A gate fails only if the difference is certain.
 #[test]
 fn sweeps_are_held_against_each_other() {
     let runs = Runs::new();
@@ -128,8 +129,10 @@ fn sweeps_are_held_against_each_other() {
     let place = Sandbox::new("");
     let [a, b] = ["a", "b"].map(|name| runs.named(name));
     let ran = |more: &[&str]| place.runner(&[&["compare"], more].concat());
-    insta::assert_snapshot!(ran(&[&a, &b]).stdout, @r"
+    insta::assert_snapshot!(runs.masked(&ran(&[&a, &b]).stdout), @r"
     2 shared settings, validation loss: second better in 0, worse in 1, unclear in 1
+      first   RUNS/a/S
+      second  RUNS/b/S
 
        lr  width  n                    first                   second                difference       p
      0.01     32  6  0.0611 [0.0590, 0.0632]  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56
@@ -161,7 +164,8 @@ fn sweeps_are_held_against_each_other() {
     failed
     ");
     assert_eq!(code, Some(1));
-    // Intervals of two medians that cover 97.5 % need seven runs; folded into one setting six are enough.
+    // Intervals of two medians that cover 97.5 % each need seven runs; if the runs form one setting, six are
+    // enough.
     let condition = "median(validation.loss) > 1.05 * baseline";
     let (text, code) = gate(condition, &[&a, &b]);
     assert!(text.contains("take 7 or more of each") && code == Some(0), "{text}");
@@ -173,7 +177,7 @@ fn sweeps_are_held_against_each_other() {
     let (text, code) = gate("median(validation.loss) > 0.05", &[&few.named("a")]);
     assert!(text.contains("too few runs for an interval of the median: take 6 or more of each"), "{text}");
     assert_eq!(code, Some(0));
-    // A setting of which no run finished any more.
+    // A setting whose runs all fail from now on.
     learned(&runs, "c", &[("0.1", "32", &far), ("0.01", "32", &near)]);
     let c = runs.named("c");
     let table = Path::new(&c).join("S/sweep.csv");
@@ -192,7 +196,7 @@ fn sweeps_are_held_against_each_other() {
     assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
 }
 
-/// A single value has no spread: no p-value, no interval, and no gate.
+/// A single value has no spread, so there is no p-value, no interval and no gate.
 #[test]
 fn one_run_each_has_no_interval() {
     let runs = Runs::new();
@@ -200,8 +204,10 @@ fn one_run_each_has_no_interval() {
     learned(&runs, "b", &[("0.1", "32", &[0.3]), ("0.01", "32", &[0.1])]);
     let [a, b] = ["a", "b"].map(|name| runs.named(name));
     let ran = |more: &[&str]| Sandbox::new("").runner(&[&["compare"], more].concat());
-    insta::assert_snapshot!(ran(&[&a, &b]).stdout, @r"
+    insta::assert_snapshot!(runs.masked(&ran(&[&a, &b]).stdout), @r"
     2 shared settings, validation loss: second better in 0, worse in 0, unclear in 2
+      first   RUNS/a/S
+      second  RUNS/b/S
 
        lr  width  n   first  second  difference
      0.01     32  1  0.1000  0.1000           0
@@ -219,7 +225,8 @@ fn one_run_each_has_no_interval() {
     assert_eq!(ended.code, Some(0));
 }
 
-/// Which of them would have been best at the end is not known; at its best epoch one was better than all that went on.
+/// A stopped trial is not ranked: its value at the end is unknown. Here one was better at its best epoch than
+/// all trials that continued.
 #[test]
 fn stopped_trials_have_a_place_of_their_own() {
     let runs = Runs::new();
@@ -238,7 +245,7 @@ fn stopped_trials_have_a_place_of_their_own() {
 
      #   lr  width  validation loss    time
      0  0.1     32          0.06150  500 ms
-      not ranked: 2 stopped (#1, 2, best so far 0.05890)
+      not ranked: 2 stopped (#1, 2, best so far 0.05890 of #1)
     ");
     let place = Sandbox::new("");
     let ran = |more: &[&str]| {
@@ -259,7 +266,7 @@ fn stopped_trials_have_a_place_of_their_own() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), expected));
 }
 
-/// Checkpoints and blocks of rows change nothing that is learned.
+/// Checkpoints and flush intervals do not change what is learned, so they do not make settings.
 #[test]
 fn what_is_recorded_makes_no_other_setting() {
     let spec = "data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 16 }\n\
@@ -306,7 +313,7 @@ fn groups_are_exported_and_pivoted() {
     \bottomrule
     \end{tabular}
     ");
-    // What is pasted into a text is the table of the screen.
+    // An export for pasting has the same table as the screen.
     insta::assert_snapshot!(ran(&["--pivot", "lr,width", "--export", "md"]).stdout, @r"
     | lr | width 8 | width 32 |
     | ---: | ---: | ---: |
@@ -320,8 +327,8 @@ fn groups_are_exported_and_pivoted() {
     assert!(refused.stderr.starts_with("error: `--pivot` takes two keys"), "{}", refused.stderr);
 }
 
-/// Eight widths with two seeds are two values of a learning rate, not sixteen. By hand: 0.0082 and 0.0147, each the mean over
-/// the widths, are 0.01145 with 12.706 * 0.00325 on either side.
+/// Eight widths with two seeds give two values for a learning rate, not sixteen. By hand: 0.0082 and 0.0147,
+/// each the mean over the widths, have the mean 0.01145 with a half-width of 12.706 * 0.00325.
 #[test]
 fn folded_axes_are_no_seeds() {
     let runs = Runs::new();
@@ -343,7 +350,7 @@ fn folded_axes_are_no_seeds() {
     let answer = |name: &str| runs.masked(&runs.read(&[name]).answer(&question, 120).unwrap());
     insta::assert_snapshot!(answer("a"), @r"
     best: #0 lr 0.1, validation loss 0.44 [0.38, 0.50], n 2;
-      not distinguishable from #1 (paired difference +0.01145, p 0.18)
+      not distinguishable from #1 (paired difference 0.011 [-0.030, 0.053], p 0.18)
       RUNS/a/S/000
 
      #    lr  n    validation loss                vs best     p    time
@@ -351,7 +358,7 @@ fn folded_axes_are_no_seeds() {
      1  0.01  2  0.45 [0.35, 0.56]  0.011 [-0.030, 0.053]  0.18  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 1 pair
     ");
-    // A seed that lacks a width does not count.
+    // A seed with a missing width is left out.
     let lacking: Vec<(&str, &str, &[f64])> =
         settings.iter().enumerate().map(|(i, s)| (s.0, s.1, if i == 3 { &s.2[..1] } else { s.2 })).collect();
     learned(&runs, "b", &lacking);
@@ -369,7 +376,7 @@ fn folded_axes_are_no_seeds() {
     ");
 }
 
-/// The setting with one seed has the lower mean, yet on that seed the other is better by 0.01867.
+/// The setting with one seed has the lower mean, but on that seed the other setting is better by 0.01867.
 #[test]
 fn fewer_seeds_are_not_the_best() {
     let runs = Runs::new();
@@ -387,7 +394,8 @@ fn fewer_seeds_are_not_the_best() {
     ");
 }
 
-/// A filter by what runs came to leaves a chosen part of a setting; one by what was set does not.
+/// Filtering by results leaves only a selected part of a setting, which is reported; filtering by configured
+/// keys does not.
 #[test]
 fn a_filter_by_results_is_warned_of() {
     let runs = Runs::new();
@@ -406,7 +414,7 @@ fn a_filter_by_results_is_warned_of() {
     assert_eq!(filtered("repeat < 2"), "");
 }
 
-/// `--sort` takes the table's own titles.
+/// `--sort` accepts the titles of the table.
 #[test]
 fn a_table_is_ordered_by_its_titles() {
     let runs = Runs::new();
@@ -430,7 +438,7 @@ fn a_table_is_ordered_by_its_titles() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
 }
 
-/// What was not run has no spec, and makes no key of its task differ.
+/// A trial that did not run has no spec, so it must not make keys appear to differ.
 #[test]
 fn keys_are_those_of_the_task() {
     let runs = Runs::new();

@@ -99,7 +99,7 @@ proptest::proptest! {
             comparison.times(&Question::default(), 80).unwrap();
             comparison.detail();
             let _ = comparison.answer(&Question::default(), 80);
-            comparison.export(Format::Json);
+            comparison.export(&Question::default(), Format::Json).unwrap();
         }
     }
 }

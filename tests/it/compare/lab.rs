@@ -74,7 +74,7 @@ fn the_same_products_stand_side_by_side() {
     ");
 }
 
-/// Copies, products and tensor experiments are not comparable: no ratios between kinds, no keys of another kind's spec.
+/// Kinds of lab experiments are not comparable: no ratios between kinds, and no spec keys of another kind.
 #[test]
 fn kinds_are_told_apart() {
     let runs = Runs::new();

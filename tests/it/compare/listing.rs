@@ -1,6 +1,8 @@
-//! `list`, `latest`, `show`, `diff`, and paths that are nearly right.
+//! `list`, `latest`, `show`, `diff`, and the hint for mistyped paths.
 
 use std::fs;
+
+use runner::report::{ListRequest, list};
 
 use super::{FACTS, Facts, Runs, sweep};
 use crate::{
@@ -8,7 +10,7 @@ use crate::{
     process::{Folder, Sandbox},
 };
 
-/// Two runs and a sweep. `started` is the rate in these facts: text that orders.
+/// Two runs and a sweep. `started` is derived from the rate, as text that sorts.
 fn runs() -> Runs {
     let runs = Runs::new();
     sweep(&runs);
@@ -38,11 +40,63 @@ fn runs_are_listed_found_and_shown() {
     assert_eq!(json[0]["path"], "RUNS/linreg/b");
     assert_eq!(ran(&["latest", &linreg]), "RUNS/linreg/b\n");
     let shown = ran(&["show", &runs.named("linreg/b")]);
-    assert!(shown.starts_with("RUNS/linreg/b\n\n run "), "{shown}");
+    let head = "RUNS/linreg/b\n  seed: 0\n  started: 3000.0\n  command: runner\n\n run ";
+    assert!(shown.starts_with(head), "{shown}");
     assert!(shown.contains("\n best validation loss  0.5000 in epoch 1\n"), "{shown}");
+    let trial = runs.named("linreg/S/002-devices.num_gpus=2");
+    let shown = ran(&["show", &trial]);
+    assert!(
+        shown.contains("\n  trial: devices.num_gpus=2\n  seed: 0\n  started: 2500.0\n  command: runner\n"),
+        "{shown}"
+    );
+    let shown = ran(&["show", &runs.named("linreg/S")]);
+    assert!(shown.starts_with("linreg: 4 trials, 2 finished, 1 not run, 1 unfinished\n"), "{shown}");
+    assert!(shown.ends_with("\n  folder RUNS/linreg/S\n"), "{shown}");
     let shown = ran(&["diff", &runs.named("linreg/a"), &runs.named("linreg/b")]);
     assert!(shown.contains("\n  trainer.max_epochs  3 (run 1)  4 (run 2)\n"), "{shown}");
     assert!(shown.contains("parts at step 2: 2 and 3"), "{shown}");
+}
+
+/// A line says all of an entry, however narrow the terminal; a pipe has no width.
+#[test]
+fn a_list_has_a_line_for_each() {
+    let runs = runs();
+    let started = FACTS.environment().replace("\"1000.0\"", "\"2026-11-25T17:15:57.436Z\"");
+    runs.write("linreg/a/environment.toml", &started);
+    let linreg = runs.named("linreg");
+    let list = |width: usize, filter: Option<&str>| {
+        runs.masked(&list(&ListRequest { path: &linreg, filter, sort: None, json: false }, width).unwrap())
+    };
+    let words = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let lines = [
+        "started run status best validation.loss",
+        "RUNS/linreg/S 2 finished, 1 not run, 1 unfinished 0.5000",
+        "2026-11-25 17:15 RUNS/linreg/a finished 0.5000",
+        "RUNS/linreg/b finished 0.5000",
+    ];
+    assert_eq!(words(&list(usize::MAX, None)), lines);
+    let narrow =
+        lines.map(|line| line.trim_start_matches("started ").trim_start_matches("2026-11-25 17:15 "));
+    assert_eq!(words(&list(40, None)), narrow);
+    let chosen = list(usize::MAX, Some("trials > 3"));
+    assert!(chosen.lines().count() == 2 && chosen.contains("RUNS/linreg/S"), "{chosen}");
+}
+
+#[test]
+fn sweeps_are_compared_and_not_diffed() {
+    let runs = runs();
+    let ended = Sandbox::new("").runner(&["diff", &runs.named("linreg/a"), &runs.named("linreg/S")]);
+    assert_eq!(
+        (ended.code, &*runs.masked(&ended.stderr)),
+        (
+            Some(2),
+            "error: `RUNS/linreg/S` is a sweep, and holds a run for each trial\n\
+             \x20 = hint: name the folder of one trial, such as `RUNS/linreg/S/000-devices.num_gpus=0`, the best; \
+             `runner compare A B` holds two sweeps against each other\n"
+        )
+    );
 }
 
 /// A folder that is no run is skipped among others; a slip is met with the near name.

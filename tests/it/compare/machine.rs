@@ -1,4 +1,4 @@
-//! Whether runs' times can be compared, judged by the used hardware and reported once.
+//! Whether the times of runs can be compared: it depends on the hardware they used, and is reported once.
 
 use super::{FACTS, Facts, Runs};
 use crate::process::Sandbox;
@@ -10,7 +10,7 @@ fn said(runs: &Runs) -> (String, Vec<String>) {
     (text.lines().next().unwrap().to_owned(), machine.lines().map(str::to_owned).collect())
 }
 
-/// Runs with `[used, available]` threads.
+/// Runs with `[used, available]` threads each.
 fn with_threads(threads: &[[u32; 2]]) -> Runs {
     let runs = Runs::new();
     for (place, &threads) in threads.iter().enumerate() {
@@ -26,7 +26,7 @@ fn threads_are_judged_by_those_that_computed() {
     // Equal numbers of threads, one run with more available.
     let why = "each on the CPU computed with 1 thread, though there were 1 or 2";
     assert_eq!(said(&with_threads(&[[1, 2], [1, 1]])), (format!("{same}; {why}"), vec![]));
-    // Another choice of the plan among equally many threads.
+    // The plan chose differently among equally many threads.
     assert_eq!(
         said(&with_threads(&[[1, 2], [2, 2]])),
         (
@@ -34,7 +34,7 @@ fn threads_are_judged_by_those_that_computed() {
             vec!["  host.threads  1 (run 1)  2 (run 2)".to_owned()]
         )
     );
-    // Given fewer threads.
+    // Some runs were given fewer threads.
     let runs = with_threads(&[[2, 2], [1, 1], [2, 2]]);
     assert_eq!(
         said(&runs),
@@ -46,14 +46,14 @@ fn threads_are_judged_by_those_that_computed() {
             ]
         )
     );
-    // The host's threads do not matter to a GPU's run.
+    // The host's thread count does not affect a run on a GPU.
     let gpu = Facts { num_gpus: 1, devices: "gpu:0", threads: [1, 1], ..FACTS };
     let runs = with_threads(&[[2, 2]]);
     runs.run("linreg/gpu", &gpu);
     assert_eq!(said(&runs).1, Vec::<String>::new());
 }
 
-/// The comparison says it in its first line; an export, which has none, warns.
+/// The comparison says so in its first line; an export has no such line and prints a warning.
 #[test]
 fn what_decides_times_is_said_once() {
     let runs = with_threads(&[[2, 2], [1, 1]]);

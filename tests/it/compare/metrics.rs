@@ -1,9 +1,9 @@
-//! Runs ranked by what they logged, and by what they monitor.
+//! Runs ranked by any logged metric, and by the one that they monitor.
 
 use super::{FACTS, Runs};
 use crate::process::Sandbox;
 
-/// Runs of one spec but for what they monitor; `mae` falls from 3 to `mae`, and the loss is 0.5.
+/// Runs that differ only in what they monitor; `mae` falls from 3 to `mae`, and the loss is 0.5.
 fn run(runs: &Runs, name: &str, monitor: &str, [best, mae]: [&str; 2]) {
     runs.run(&format!("linreg/{name}"), &FACTS);
     let spec =
@@ -81,7 +81,7 @@ fn runs_with_different_monitors_are_ranked_apart() {
         runs.masked(&(ended.stdout + &ended.stderr)).trim_end().to_owned()
     };
     let linreg = runs.named("linreg");
-    // The best epoch of one run does not stand beside the last of the other.
+    // The best epoch of one run is not compared with the last epoch of another.
     insta::assert_snapshot!(shown(&["compare", &linreg, "--metric", "mae"]), @r"
     best: #1 lr a monitor validation.loss, validation mae 0.2500;
       one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
@@ -94,6 +94,9 @@ fn runs_with_different_monitors_are_ranked_apart() {
     ");
     insta::assert_snapshot!(shown(&["show", &runs.named("linreg/b")]), @r"
     RUNS/linreg/b
+      seed: 0
+      started: 1000.0
+      command: runner
 
      run                                  1
      status                        finished
@@ -118,7 +121,8 @@ fn runs_with_different_monitors_are_ranked_apart() {
     ");
 }
 
-/// The best value is of what a run monitors, and ranks by that; a best value is not held against a last one.
+/// A run's best value is that of its monitored metric, and ranks by it. A best value is not compared with a
+/// last one.
 #[test]
 fn best_values_are_of_what_is_monitored() {
     let runs = Runs::new();
@@ -139,13 +143,13 @@ fn best_values_are_of_what_is_monitored() {
       = hint: name one of them
     ");
     assert_eq!(ended.code, Some(2));
-    // Both had a last error of 0.25, while the best of `c` was lower.
+    // Both ended with an error of 0.25, but the best of `c` was lower.
     let ended =
         place.runner(&["compare", &c, "--baseline", &a, "--fail-if", "mean(validation.mae) < baseline"]);
     assert!(ended.stdout.contains("0.2500 of n 1 against 0.2500"), "{ended:?}");
 }
 
-/// A split that says what is so without it.
+/// Naming a split explicitly that is the default anyway changes nothing.
 #[test]
 fn a_default_that_is_written_out_is_no_other_task() {
     let runs = Runs::new();

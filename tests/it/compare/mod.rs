@@ -8,11 +8,13 @@ use runner::{
 };
 
 mod answer;
+mod axes;
 mod faults;
 mod lab;
 mod listing;
 mod machine;
 mod metrics;
+mod options;
 mod settings;
 mod tables;
 
@@ -72,7 +74,7 @@ impl Runs {
     }
 }
 
-/// The parts of a run that tests vary.
+/// The facts of a run that tests vary.
 #[derive(Clone, Copy)]
 struct Facts {
     num_gpus: u32,

@@ -1,4 +1,4 @@
-//! What makes a setting: the spec and the data, wherever a run belongs, and on whatever machine it learned.
+//! What identifies a setting: the spec and the data. The run's location and machine do not matter.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ trainer.max_epochs = 2
 devices.engine = \"team\"
 ";
 
-/// A run of its own is another seed of a sweep's setting, also one with more threads; what is measured stays apart.
+/// A single run counts as another seed of a sweep's setting, even with more threads. Measured times are kept
+/// apart.
 #[test]
 fn a_run_beside_a_sweep_is_of_its_setting() {
     let place = Sandbox::new(SPEC);
@@ -30,7 +31,7 @@ fn a_run_beside_a_sweep_is_of_its_setting() {
     };
     let text = compare(&[]);
     assert!(text.lines().next().is_some_and(|best| best.contains(", n 4;")), "{text}");
-    assert!(text.contains("some settings ran with more seeds"), "{text}");
+    assert!(text.contains("not known: 8 runs do not tell what the axes do from chance"), "{text}");
     let measured = compare(&["--metric", "steps_per_s"]);
     assert!(measured.lines().next().is_some_and(|best| best.ends_with(", n 2;")), "{measured}");
     assert!(
@@ -39,7 +40,7 @@ fn a_run_beside_a_sweep_is_of_its_setting() {
     );
 }
 
-/// Processes that share a sweep list a path in full, or as it was written.
+/// Processes that share a sweep may record a path as absolute or as written.
 #[test]
 fn a_path_in_full_is_no_other_setting() {
     let spec = SPEC.replace(
@@ -49,7 +50,7 @@ fn a_path_in_full_is_no_other_setting() {
     let place = Sandbox::new(
         &(spec + "[data]\nsplit = { validation = 0.25 }\n[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n"),
     );
-    // Other data would be another task.
+    // Different data would be a different task.
     for name in ["a.csv", "b.csv"] {
         let rows: String = (0..80).map(|x| format!("{x},{}\n", 2 * x % 7)).collect();
         fs::write(place.path().join(name), format!("x,y\n{rows}")).unwrap();
@@ -64,12 +65,12 @@ fn a_path_in_full_is_no_other_setting() {
     assert_ne!(mixed, table);
     fs::write(sweep.join("sweep.csv"), &mixed).unwrap();
     assert_eq!(compare(), whole);
-    // Two files of that name are two.
+    // Two different files with the same name are two values.
     fs::write(sweep.join("sweep.csv"), mixed.replacen(",./a.csv,", ",/old/a.csv,", 1)).unwrap();
     assert!(compare().contains("/old/a.csv"), "{}", compare());
 }
 
-/// What is only recorded makes no setting, unless a sweep asks what it costs.
+/// Keys of logging do not identify a setting, unless a sweep varies them to measure their cost.
 #[test]
 fn a_sweep_over_what_is_recorded_has_settings() {
     let place = Sandbox::new(SPEC);
@@ -93,7 +94,7 @@ fn a_sweep_over_what_is_recorded_has_settings() {
     assert_eq!(values, ["1", "50"], "{swept}");
 }
 
-/// Under weak scaling the number of devices is that of batches in a step; under strong scaling it changes times alone.
+/// Under weak scaling the number of devices multiplies the batch; under strong scaling it only changes times.
 #[test]
 fn devices_make_a_setting_under_weak_scaling() {
     for (scaling, is_one) in [("strong", true), ("weak", false)] {
@@ -110,7 +111,7 @@ fn devices_make_a_setting_under_weak_scaling() {
     }
 }
 
-/// It changes what is learned, and is swept for the times: these are those of one machine.
+/// The precision changes what is learned and is also swept for its speed; the times are those of one machine.
 #[test]
 fn a_sweep_over_the_precision_is_ranked_and_its_times_are_compared() {
     let runs = Runs::new();
@@ -140,7 +141,7 @@ fn a_sweep_over_the_precision_is_ranked_and_its_times_are_compared() {
     let times = runs.table(&["a"], 120);
     assert!(times.starts_with("2 runs, comparable: same processor"), "{times}");
     assert!(times.contains(" rows/s vs run 1") && times.contains("2.00x"), "{times}");
-    // Another unit is another machine.
+    // Another hardware unit counts as another machine.
     write("002", "bf16", "3000.0", "\nbf16_unit = \"avx512_bf16\"", 0.5);
     let rows = std::fs::read_to_string(runs.path("a/S/sweep.csv")).unwrap();
     runs.write("a/S/sweep.csv", &(rows + "2,bf16,finished,002,\n"));
@@ -183,7 +184,7 @@ fn lines_of_the_times_are_ordered_and_counted() {
     assert!(ended.stderr.starts_with("error: no run has a column `fast`"), "{ended:?}");
 }
 
-/// What the program infers is no axis: a width decides the next layer's input.
+/// Inferred keys are not axes: a layer's width determines the next layer's input.
 #[test]
 fn single_runs_of_a_grid_are_one() {
     let place = Sandbox::new(&SPEC.replace("[{", "[{ linear = { out_features = 4 } }, \"relu\", {"));
@@ -197,7 +198,7 @@ fn single_runs_of_a_grid_are_one() {
     assert!(!text.contains(" in_features"), "{text}");
 }
 
-/// A trial that went on for longer than the others of its sweep is a setting of its own, and its length is shown.
+/// A trial that trained longer than the others of its sweep is a separate setting, and its length is shown.
 #[test]
 fn a_trial_that_went_on_is_a_setting_of_its_own() {
     let place = Sandbox::new(SPEC);
@@ -210,7 +211,7 @@ fn a_trial_that_went_on_is_a_setting_of_its_own() {
     assert!(text.lines().next().is_some_and(|best| best.contains(" max_epochs 5")), "{text}");
 }
 
-/// Of a table that only some runs have, what is the same in all of these is told once.
+/// If only some runs have a table, keys that are the same in all of those are mentioned once.
 #[test]
 fn another_optimizer_is_told_by_its_learning_rate() {
     let place = Sandbox::new(&SPEC.replace("optimizer.sgd.lr = 0.1", ""));

@@ -1,11 +1,12 @@
 //! Full texts of comparisons, and exports that read back.
 
-use runner::report::{Format, sweep_end};
+use runner::report::{Format, Question, sweep_end};
 
 use super::{FACTS, Facts, Runs, sweep};
 use crate::process::Sandbox;
 
-/// Diverged runs have no meaningful speed and serve as no baseline; means are distinguished from losses of steps.
+/// A diverged run has no meaningful speed and cannot be a baseline. Mean losses are distinguished from losses
+/// of single steps.
 #[test]
 fn a_run_that_diverged_and_one_that_logs_means() {
     let runs = Runs::new();
@@ -27,7 +28,8 @@ fn a_run_that_diverged_and_one_that_logs_means() {
     ");
 }
 
-/// Repeats started one by one are identified by their numbers and the differences of their specs.
+/// Repeats that were started one by one are identified by their run numbers and the differences of their
+/// specs.
 #[test]
 fn repeats_of_single_runs_have_keys() {
     let runs = Runs::new();
@@ -236,7 +238,7 @@ fn exports_read_back() {
     sweep(&runs);
     let comparison = runs.read(&["linreg"]).with_curves().unwrap();
 
-    let text = comparison.export(Format::Csv);
+    let text = comparison.export(&Question::default(), Format::Csv).unwrap();
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let columns = reader.headers().unwrap().clone();
     let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
@@ -252,7 +254,8 @@ fn exports_read_back() {
     assert_eq!(column("steps"), ["3", "", "3", "1"]);
     assert_eq!(column("best_value"), ["0.5", "", "0.5", ""]);
 
-    let json: serde_json::Value = serde_json::from_str(&comparison.export(Format::Json)).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&comparison.export(&Question::default(), Format::Json).unwrap()).unwrap();
     let rows = json.as_array().unwrap();
     assert_eq!(rows.len(), 4);
     assert_eq!(rows[2]["devices.num_gpus"], 2);
@@ -263,7 +266,7 @@ fn exports_read_back() {
     let keys: Vec<&str> = rows[0].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(keys, columns.iter().collect::<Vec<_>>());
 
-    insta::assert_snapshot!(comparison.export(Format::Md), @r"
+    insta::assert_snapshot!(comparison.export(&Question::default(), Format::Md).unwrap(), @r"
     | run | devices.num_gpus | status | devices | steps | train loss | validation loss | best validation loss | train time | steps/s | rows/s vs run 1 | logging | h2d | d2h |
     | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
     | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
@@ -273,7 +276,8 @@ fn exports_read_back() {
     ");
 }
 
-/// Features may differ where the rows do not: where rows with missing cells are dropped, features choose the rows.
+/// Features may differ if the rows are the same. If rows with missing cells are dropped, the features decide
+/// which rows remain, and it does not count as the same.
 #[test]
 fn runs_over_other_features_learn_the_same() {
     for (missing, is_one_task) in [("error", true), ("drop", false)] {
@@ -290,7 +294,8 @@ fn runs_over_other_features_learn_the_same() {
     }
 }
 
-/// Other rows are no repeats, and losses over them are held against nothing; other spellings of a path are the same work.
+/// Runs on other rows are not repeats, and their losses are not compared. Different spellings of a path mean
+/// the same data.
 #[test]
 fn runs_over_other_data_are_said_to_be_so_at_once() {
     let runs = Runs::new();
@@ -326,7 +331,7 @@ fn runs_over_other_data_are_said_to_be_so_at_once() {
     assert_eq!(curves.lines().nth(1), Some("  3  not compared: it learns another task"));
 }
 
-/// A copied folder counts once, and repeats with one seed count once for losses.
+/// A copied folder counts once; for losses, repeats with the same seed count once.
 #[test]
 fn copies_count_once() {
     let runs = Runs::new();
@@ -348,7 +353,8 @@ fn copies_count_once() {
     ");
 }
 
-/// The end of a sweep names its best trial, of repeats the best setting; a cost that noise explains is called that.
+/// At the end of a sweep the best trial (with repeats: the best setting) is named. A cost within the noise is
+/// described as such.
 #[test]
 fn the_best_trial_is_named() {
     let runs = Runs::new();
@@ -378,14 +384,14 @@ fn the_best_trial_is_named() {
     let line = |head: &str| end.lines().find(|line| line.trim_start().starts_with(head)).unwrap_or_default();
     assert_eq!(
         line("best:"),
-        "best: #1 lr 0.01 policy off, validation loss 0.1250, n 2; not distinguishable from #5 (paired difference 0, p 1.00) \
-         and 1 more"
+        "best: #1 lr 0.01 policy off, validation loss 0.1250, n 2; not distinguishable from #5 (paired difference 0.0 [-1.6, 1.6], \
+         p 1.00) and 1 more"
     );
     let costs = end.split_once("what a logging policy costs").unwrap().1;
     let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();
     assert!(buffered.ends_with("1.00x   0.99x to 1.01x   within noise"), "{buffered}");
 
-    // The first repeat alone.
+    // Only the first repeat.
     let first: Vec<&str> = rows.lines().take(4).map(|line| line.trim_end_matches(',')).collect();
     runs.write("a/S/sweep.csv", &format!("{}\n", first.join(",\n").replacen(",\n", "\n", 1) + ","));
     for trial in 3..6 {
@@ -395,7 +401,7 @@ fn the_best_trial_is_named() {
     assert!(end.contains("\nbest: #1 lr 0.01 policy off, validation loss 0.1250; one seed each "), "{end}");
 }
 
-/// A setting without a finished repeat is named below the table.
+/// A setting of which no repeat finished is listed below the table.
 #[test]
 fn settings_that_did_not_finish_are_named() {
     let runs = Runs::new();

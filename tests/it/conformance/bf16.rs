@@ -1,5 +1,5 @@
-//! Products of bfloat16 on the CPU: their operands are rounded, and nothing else is; the same bits from any number of threads.
-//! By AMX and AVX512-BF16 where they are, and everywhere by plain Rust.
+//! Products in bfloat16 on the CPU: only their operands are rounded, and any number of threads gives the same
+//! bits. Covers AMX and AVX512-BF16 where available, and plain Rust everywhere.
 
 use runner::{
     program::{Adam, Op, Sgd, UpdateRule},
@@ -13,7 +13,7 @@ use super::{
     programs::{Sizes, bench, follow, lowered, mlp},
 };
 
-/// The last has tiles enough for a team to share them.
+/// The last shape has enough tiles for a team to share.
 const SHAPES: [[usize; 3]; 8] = [
     [1, 1, 1],
     [33, 2, 1],
@@ -29,7 +29,7 @@ fn kernels() -> impl Iterator<Item = Kernel> {
     ["amx_bf16", "avx512_bf16", "portable"].into_iter().filter_map(Kernel::bf16_named)
 }
 
-/// Kernels with shapes; plain Rust takes long for the last.
+/// Kernels and shapes; plain Rust skips the last shape, which would take too long.
 fn cases() -> impl Iterator<Item = (Kernel, [usize; 3])> {
     let few = |kernel: Kernel| usize::from(kernel.bf16_name() == Some("portable"));
     kernels().flat_map(move |kernel| {
@@ -44,7 +44,7 @@ fn suite(kernel: Kernel, [rows, inputs, outputs]: [usize; 3]) -> Suite {
     suite
 }
 
-/// Rounds x, dy and the weight, the first three buffers of products.
+/// Rounds x, dy and the weight, which are the first three buffers of product suites.
 fn round(bench: &mut Bench) {
     for numbers in &mut bench.contents[7..10] {
         for x in numbers {
@@ -69,7 +69,7 @@ fn operands_are_rounded_and_nothing_else() {
     for (kernel, shape) in cases() {
         let [exact, rounded] = [false, true].map(|rounded| {
             let mut suite = suite(kernel, shape);
-            // A sum over rows rounds nothing.
+            // The bias gradient, a sum over rows, does not round.
             suite.ops.retain(|op| !matches!(op, Op::BiasGradient(_)));
             if rounded {
                 round(&mut suite.bench);

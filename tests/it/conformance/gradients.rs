@@ -1,4 +1,4 @@
-//! The references' own gradients beside finite differences of their loss.
+//! The gradients of the f64 references, compared with finite differences of their loss.
 
 use runner::{
     program::{Hyper, LossKind, Options, Programs, Sgd, Shard, UpdateRule, lower, reference::Memory},
@@ -11,7 +11,7 @@ pub fn linear(out_features: usize, bias: bool) -> Layer {
     Layer::Linear(Linear { out_features, in_features: None, bias })
 }
 
-/// A mean's gradient by every parameter, and the loss itself, in f64.
+/// The gradient of the mean loss with respect to every parameter, and the loss itself, in f64.
 fn loss(programs: &Programs, bench: &Bench, values: &[f64]) -> (f64, Vec<f64>) {
     let mut memory: Memory = bench.memory();
     (memory.step, memory.hyper) = (4, Hyper::default());
@@ -48,7 +48,7 @@ fn check(layers: &[Layer], kind: LossKind) {
     bench.contents[0] = numbers.take(rows * features);
     bench.contents[1] = match kind {
         LossKind::CrossEntropy => (0..rows).map(|row| (row % outputs) as f32).collect(),
-        // Far enough that some residuals lie beyond Huber's delta.
+        // Targets large enough that some residuals exceed Huber's delta.
         _ => numbers.take(rows * targets).into_iter().map(|y| 3.0 * y).collect(),
     };
     let len = programs.layout.buffers[programs.layout.values.0].len;

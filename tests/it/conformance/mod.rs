@@ -1,5 +1,5 @@
-//! The CPU beside the f64 references of `program::reference`: every instruction, whole programs, gradients; and the
-//! same bits from any number of threads.
+//! The CPU against the f64 references of `program::reference`: every instruction, whole programs and
+//! gradients. Also, any number of threads gives the same bits.
 
 mod bf16;
 pub mod gradients;
@@ -16,7 +16,7 @@ use runner::{
     vector::matmul::Kernel,
 };
 
-/// Sizes of teams whose bits must agree.
+/// Team sizes whose results must have the same bits.
 const TEAMS: [usize; 4] = [1, 2, 3, 5];
 
 pub const SEED: u64 = 11;
@@ -38,11 +38,11 @@ impl Numbers {
     }
 }
 
-/// A layout with the contents of all its buffers. The first five are the data.
+/// A layout with the contents of all its buffers. The first five buffers are the data.
 pub struct Bench {
     pub layout: Layout,
     pub contents: Vec<Vec<f32>>,
-    /// The CPU's.
+    /// The kernel that the CPU uses.
     kernel: Kernel,
 }
 
@@ -55,7 +55,7 @@ impl Bench {
         Self { layout, contents, kernel: Kernel::detect() }
     }
 
-    /// Adds a buffer that holds `numbers`.
+    /// Adds a buffer with these numbers.
     pub fn holding(&mut self, numbers: Vec<f32>) -> Slice {
         let buffer = BufferId(self.layout.buffers.len());
         let len = numbers.len();
@@ -91,14 +91,14 @@ impl Bench {
                     let order: Vec<u32> = contents.iter().map(|row| *row as u32).collect();
                     executor.bind_order(&order.into()).map(drop).unwrap();
                 }
-                // Memory begins with zeros, and has no room for rows that no program uses.
+                // Memory starts as zeros, and buffers that no program uses do not exist.
                 _ if contents.iter().all(|v| *v == 0.0) => {}
                 _ => executor.write(self.layout.whole(BufferId(i)), contents).map(drop).unwrap(),
             }
         }
     }
 
-    /// The contents of all buffers but the data.
+    /// The contents of all buffers except the data.
     pub fn read(&self, executor: &mut impl Executor) -> Vec<Vec<f32>> {
         let mut all = Vec::new();
         for (i, buffer) in self.layout.buffers.iter().enumerate().skip(5) {
@@ -110,7 +110,7 @@ impl Bench {
     }
 }
 
-/// The start of a block.
+/// Where a block starts.
 #[derive(Clone, Copy)]
 pub struct At {
     pub work: PassKind,
@@ -136,7 +136,8 @@ pub fn sums(executor: &mut impl Executor, which: Accumulator, len: usize) -> Vec
     sums
 }
 
-/// All numbers agree to `tolerance`, relative to the largest of their buffer where that is above 1.
+/// Asserts that all numbers agree within `tolerance`, which is relative to the largest number of their buffer
+/// if that is above 1.
 #[track_caller]
 pub fn close(got: &[f32], want: &[f64], tolerance: f64, what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");

@@ -1,4 +1,4 @@
-//! Every instruction by itself, at sizes around those of vectors, strips and tiles.
+//! Every instruction alone, at sizes around those of vectors, strips and tiles.
 
 use runner::{
     device::PassKind,
@@ -18,13 +18,13 @@ const WIDTHS: [usize; 8] = [1, 2, 3, 10, 31, 33, 100, 257];
 const ACTIVATIONS: [Activation; 4] =
     [Activation::Relu, Activation::Gelu, Activation::Tanh, Activation::Sigmoid];
 
-/// Rows of data before the batch.
+/// Rows of data that precede the batch.
 pub const BEFORE: usize = 3;
 pub const STEP: u64 = 7;
 pub const SLOT: usize = 2;
 pub const HYPER: Hyper = Hyper { rate: 0.05, first: 0.3, correction: 0.4, decay_factor: 0.99 };
 
-/// A program of instructions that do not depend on each other.
+/// A program of independent instructions.
 pub struct Suite {
     pub bench: Bench,
     numbers: Numbers,
@@ -48,7 +48,7 @@ impl Suite {
         self.bench.holding(numbers)
     }
 
-    /// Several times the usual range: both ends of every function.
+    /// Numbers several times larger than usual, so that both ends of every function are covered.
     fn wide(&mut self, len: usize) -> Slice {
         let numbers = self.numbers.take(len).into_iter().map(|x| 6.0 * x).collect();
         self.bench.holding(numbers)
@@ -113,7 +113,8 @@ impl Suite {
         for eps in [1e-5, 0.1] {
             let y = self.random(rows * width);
             let stats = (eps > 0.01).then(|| self.random(2 * rows));
-            // One unit has no variance: all that is left of it is what rounding makes of eps.
+            // One unit has no variance, so only rounding errors relative to eps are left; a large eps hides
+            // them.
             let eps = if width < 3 { 0.1 } else { eps };
             self.push(LayerNorm { x, weight, bias, y, stats, eps, rows, width });
         }
@@ -154,7 +155,8 @@ impl Suite {
         }
     }
 
-    /// State of a rule: a mean square is positive, and above the square of a mean of the same numbers.
+    /// State for a rule. A mean square must be positive, and above the square of the mean of the same
+    /// numbers.
     fn state_of(&mut self, rule: UpdateRule, len: usize) -> Slice {
         let mut numbers = self.numbers.take(rule.state_per_parameter() * len);
         numbers.iter_mut().for_each(|x| *x = x.abs());
@@ -224,7 +226,7 @@ impl Suite {
         self.push(Log { cells: Slice { len: 1, ..cells }, to: LogTarget::Flag });
     }
 
-    /// Checks products; rounding adds up over the longest sum.
+    /// Checks products. The tolerance grows with the longest sum, as rounding does.
     fn check_products(mut self, [rows, inputs, outputs]: [usize; 3]) {
         self.products(rows, inputs, outputs);
         let longest = rows.max(inputs).max(outputs) as f64;
@@ -236,7 +238,7 @@ impl Suite {
         Program { batch: rows, rows, instructions: self.ops.iter().map(instruction).collect() }
     }
 
-    /// All as one program, and what the reference makes of it.
+    /// All instructions as one program, and the memory after the reference ran it.
     pub fn reference(&self, rows: usize) -> (Program, Memory) {
         let program = self.program(rows);
         let mut memory = self.bench.memory();
@@ -245,12 +247,12 @@ impl Suite {
         (program, memory)
     }
 
-    /// Holds the contents of all buffers but the data against the reference.
+    /// Compares the contents of all buffers except the data with the reference.
     pub fn compare(&self, got: &[Vec<f32>], memory: &Memory, tolerance: f64, what: &str) {
         for (i, (got, want)) in got.iter().zip(&memory.buffers[5..]).enumerate() {
             let id = BufferId(i + 5);
             let op = self.ops.iter().find(|op| format!("{op:?}").contains(&format!("{id:?}")));
-            // A mean's gradients are as small as its terms are many.
+            // Gradients of a mean are divided by its number of terms, so the tolerance shrinks with it.
             let terms = match op {
                 Some(Op::Loss(Loss { gradient: Some(g), kind, total_rows: rows, width, .. }))
                     if g.buffer == id =>
@@ -269,7 +271,7 @@ impl Suite {
         }
     }
 
-    /// The bits of all buffers but the data after a run of all by one thread.
+    /// The bits of all buffers except the data, after one thread ran everything.
     pub fn bits(&self, rows: usize) -> Vec<Vec<u32>> {
         let mut executor = self.bench.executor(&self.programs(self.program(rows)), 1);
         assert_eq!(run(&mut executor, Self::at(rows), 1, &[HYPER]), None);
@@ -285,7 +287,7 @@ impl Suite {
         At { work: PassKind::Train, step: STEP, position: BEFORE, rows: BEFORE + rows, slot: SLOT }
     }
 
-    /// Runs all by teams and by the reference.
+    /// Runs everything with teams of every size, and compares with the reference.
     pub fn check(self, rows: usize, tolerance: f64, what: &str) {
         let (train, memory) = self.reference(rows);
         let (programs, at) = (self.programs(train), Self::at(rows));

@@ -1,4 +1,4 @@
-//! A device of separate memory begins with NaN in it: what a program forgets to write shows.
+//! Memory of a separate device starts as NaN, so a program that forgets to write a buffer gives NaN.
 
 use runner::{
     device::{
@@ -36,7 +36,7 @@ fn programs() -> Programs {
     })
 }
 
-/// The first of eight steps whose loss is NaN, when the host has written all that it must write.
+/// The first of eight steps whose loss is NaN, if the host has written everything that it must write.
 fn first_bad_step(programs: &Programs, memory: Memory, values: Option<f32>) -> Option<u64> {
     let job = CpuSetup { memory, ..CpuSetup::cpu(programs.clone(), 1, SEED, ThreadMode::Team) };
     let mut executor = CpuExecutor::new(job).unwrap();
@@ -58,9 +58,10 @@ fn what_is_not_written_shows_at_once() {
     for memory in [Memory::Host, Memory::Separate] {
         assert_eq!(first_bad_step(&whole, memory, Some(0.1)), None);
     }
-    // The parameters were not written.
+    // The parameters were never written.
     assert_eq!(first_bad_step(&whole, Memory::Separate, None), Some(1));
-    // Each instruction that makes something of a step's rows is missed; the host's memory hides most of them.
+    // Removes each instruction that computes something from a step's rows. Each must be noticed; on host
+    // memory, which starts as zeros, most go unnoticed.
     let makes = |op: &Op| matches!(op, Op::Gather(_) | Op::Linear(_) | Op::Loss(_));
     let mut missed = 0;
     for place in 0..whole.train.instructions.len() {

@@ -1,4 +1,4 @@
-//! Whole programs over several steps, ragged batches and validation among them.
+//! Whole programs over several steps, including ragged batches and validation.
 
 use runner::{
     device::PassKind,
@@ -44,7 +44,8 @@ pub fn lowered(
         targets: 1,
         rule,
         clip,
-        // Gradient norms keep the plain update from being folded in, which is to be tested, too.
+        // Logging gradient norms would prevent the update from being fused into the products, and the fused
+        // form needs a test too.
         metrics: if clip.is_some() { &all } else { &all[..2] },
         policy,
         log_slots: rows.div_ceil(batch),
@@ -76,14 +77,14 @@ pub fn bench(programs: &Programs, sizes: Sizes) -> Bench {
     bench
 }
 
-/// An epoch and a validation, by the reference and by teams.
+/// Compares an epoch and a validation by the reference with teams of every size.
 fn check(layers: &[Layer], rule: UpdateRule, clip: Option<f32>, policy: Policy, sizes: Sizes) {
     let programs = lowered(layers, rule, clip, policy, sizes);
     follow(&programs, &bench(&programs, sizes), sizes, &format!("{layers:?} {rule:?}"));
 }
 
 pub fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
-    // Operands of bfloat16 are rounded by up to 2^-9.
+    // Operands are rounded to bfloat16, with an error of up to 2^-9.
     let tolerance = if bench.kernel.bf16_name().is_some() { 2e-2 } else { 1e-5 };
     let width = programs.layout.log_width;
     let steps = sizes.rows.div_ceil(sizes.batch);
@@ -112,11 +113,11 @@ pub fn follow(programs: &Programs, bench: &Bench, sizes: Sizes, label: &str) {
     }
 
     let mut first = None;
-    // Handing over between team and single thread at every step does not change the bits.
+    // Handing over between the team and a single thread at every step must not change the bits.
     let teams = TEAMS.map(|threads| (threads, ThreadMode::Team));
     for (threads, sharing) in teams.into_iter().chain([(2, ThreadMode::InTurns), (3, ThreadMode::InTurns)]) {
         let mut executor = bench.sharing_executor(programs, threads, sharing);
-        // In two blocks, so that one begins in mid-epoch.
+        // Two blocks, so that one starts in the middle of an epoch.
         let half = steps / 2;
         let at = At { work: PassKind::Train, step: 40, position: 0, rows: sizes.rows, slot: 0 };
         assert_eq!(run(&mut executor, at, half, &hyper[..half]), None);
@@ -205,8 +206,8 @@ fn steps_follow_the_reference_at_odd_sizes() {
     }
 }
 
-/// Layers wide enough that the team shares the tiles of their products: several blocks of terms and groups of columns, with
-/// every way in which a product may end.
+/// Layers wide enough for the team to share the tiles of their products: several blocks of terms and groups
+/// of columns, with every kind of partial tile at the edges.
 #[test]
 fn steps_follow_the_reference_where_a_team_shares_products() {
     let layers = vec![
@@ -224,8 +225,8 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
     check(&layers, rule, None, Policy::Off, Sizes { rows: 151, batch: 151, validation: 1 });
 }
 
-/// A layer with one output over rows wide enough, in batches large enough, that they are read where they lie: by an order
-/// in training, by position in validation. The last batches are small and are copied.
+/// A layer with one output, with rows wide enough and batches large enough to be read in place instead of
+/// copied: through the order in training, by position in validation. The last, small batches are copied.
 #[test]
 fn steps_follow_the_reference_where_rows_are_read_in_place() {
     let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
@@ -291,7 +292,7 @@ fn dropout_zeroes_its_share_and_keeps_the_mean() {
         let off = (f64::from(kept) - n * q).abs() / (n * q * f64::from(p)).sqrt();
         assert!(off < 5.0, "p = {p}: {kept} kept");
     }
-    // Seed, layer, step, row and unit all matter.
+    // The mask must depend on seed, layer, step, row and unit.
     let draw = |seed, layer, step, first| -> Vec<bool> {
         (0..64).map(|unit| dropout_keeps(seed, layer, step, first, unit, 0.5)).collect()
     };

@@ -1,4 +1,4 @@
-//! The engine `compiled`: what it says of itself, and the trial that a compiled step must pass.
+//! The engine `compiled`: what it reports, and the check that a compiled step must pass before it is used.
 
 use super::{LINREG, Sim};
 use crate::process::Sandbox;
@@ -12,11 +12,12 @@ fn the_kernel_of_the_trial_runs_the_steps_after_its_trial() {
     let ran = sim.run(&place, &[COMPILED, "trainer.validate_every_epochs=0"], &[]).ended_by(0);
     let launches: Vec<String> = sim.calls().into_iter().filter(|call| call.starts_with("launch ")).collect();
     let of = |name: &str| launches.iter().filter(|call| call.split(' ').nth(1) == Some(name)).count();
-    // Both twice from a copy of the state; then nothing but the trial's own kernels.
+    // The check runs interpreter and compiled kernel twice from a copy of the state; after it only the
+    // trial's own kernel is launched.
     assert_eq!((of("interpret"), of("last_step")), (2, 3), "{launches:?}");
     assert!(of("steps") >= 2 + 3, "{launches:?}");
     assert!(!ran.text("run.log").contains("is not used"), "{}", ran.text("run.log"));
-    // Its code is kept: another process finds it.
+    // The compiled code is cached, so another process finds it.
     let kept = || std::fs::read_dir(sim.kernels()).unwrap().count();
     let before = kept();
     sim.run(&place, &[COMPILED], &[]).ended_by(0);
@@ -49,7 +50,7 @@ fn check_says_what_it_takes() {
     let text = check(&[COMPILED]);
     assert!(text.contains("compiled: the spec asks for it"), "{text}");
     assert!(text.contains("one block of "), "{text}");
-    // 16 steps an epoch: only a long run repays the compiler.
+    // With 16 steps per epoch, only a long run makes up for the compile time.
     assert!(!check(&["trainer.max_epochs=1500"]).contains("`compiled`"));
     let text = check(&["trainer.max_epochs=1600"]);
     assert!(text.contains("`compiled`"), "{text}");

@@ -1,15 +1,15 @@
-//! `runner devices`: the GPUs, matched by UUID between CUDA and the monitor, and what is missing and why.
+//! `runner devices`: the GPUs, matched by UUID between CUDA and NVML, and what is missing and why.
 
 use super::{LINREG, Sim, has_real_driver};
 use crate::process::Sandbox;
 
-/// What stands behind the CPU.
+/// The lines after the CPU's.
 fn section(sim: &Sim, variables: &[(&str, &str)]) -> String {
     let ended = sim.runner(&Sandbox::new(LINREG), &["devices"], variables);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let text = ended.stdout;
     let text = text[text.find("\ngpu").unwrap() + 1..].to_owned();
-    // Folders differ from run to run.
+    // Folders differ between test runs.
     text.replace(sim.libraries.to_str().unwrap(), "LIBRARIES")
         .replace(sim.kernels().to_str().unwrap(), "KERNELS")
 }
@@ -68,12 +68,12 @@ rates of gpu:1
   not measured; `runner devices --measure` measures them
 ";
     let got = section(&sim, &[("RUNNER_SIM_DEVICES", "2")]);
-    // Widths follow the cells; their order and content are what matters.
+    // Column widths follow the cells; only their order and content are compared.
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(&got), words(want), "{got}");
 }
 
-/// A GPU with two MIG instances, the first of which CUDA lets this process use.
+/// A GPU with two MIG instances; CUDA lets this process use only the first.
 #[test]
 fn a_part_of_a_gpu_is_told_from_the_whole() {
     let Some(sim) = Sim::get() else { return };
@@ -156,7 +156,7 @@ rates of gpu:0
         looked("libnccl.so.2"),
     );
     let got = section(&sim, &[]);
-    // The driver's link leads into the folder of all libraries.
+    // The driver's link points into the folder with all libraries.
     let got: Vec<&str> =
         got.lines().skip(3).filter(|line| !line.trim_start().starts_with("driver")).collect();
     let want: Vec<&str> = want.lines().filter(|line| !line.trim_start().starts_with("driver")).collect();

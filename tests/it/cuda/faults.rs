@@ -1,9 +1,9 @@
-//! Errors are full sentences, come before the start where possible, and are never a crash.
+//! Errors are full sentences, are reported before the start where possible, and never crash.
 
 use super::{LINREG, Sim, has_real_driver};
 use crate::process::{Folder, Sandbox};
 
-/// Refused before the start: exit code, message, no folder.
+/// Asserts that a run is rejected before it starts: exit code, message, no folder.
 #[track_caller]
 fn refused(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)], code: i32, message: &str) {
     let ran = sim.run(&Sandbox::new(LINREG), arguments, variables);
@@ -37,7 +37,7 @@ fn no_driver_and_no_device() {
 fn an_old_driver() {
     let Some(all) = Sim::get() else { return };
     let old = tempfile::tempdir().unwrap();
-    // A library that has none of the driver's functions.
+    // A library without any of the driver's functions.
     std::fs::copy(all.libraries.join("libnvidia-ml.so.1"), old.path().join("libcuda.so.1")).unwrap();
     let ended = Sim::at(old.path()).runner(&Sandbox::new(LINREG), &["devices"], &[]);
     let text = &ended.stdout[ended.stdout.find("\ngpu\n").unwrap()..];
@@ -102,7 +102,7 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
                failure); the GPU is lost to this process; look at `dmesg` and `nvidia-smi -q`, and try `devices.engine = \
                \"launch\"`";
     let arguments = ["devices.engine=launch", "logging.policy=immediate", "-q"];
-    // A step is seven kernels and its end: the second of the fifth step.
+    // A step is seven kernels plus its end: this fails the second kernel of the fifth step.
     let place = Sandbox::new(LINREG);
     let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", "launch:34")]);
     let folder = ran.folder();
@@ -115,7 +115,7 @@ fn a_launch_that_fails_ends_the_run_with_all_rows_before_it() {
 #[test]
 fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
     let Some(sim) = Sim::get() else { return };
-    // The launch in which the tenth step lies, under `immediate`.
+    // The launch that contains the tenth step, under `immediate`.
     for (engine, kernel) in
         [("persistent", 10), ("cooperative", 10), ("graph", 9 * 8 + 3), ("launch", 9 * 8 + 3)]
     {
@@ -136,18 +136,18 @@ fn a_gpu_that_hangs_ends_the_run_with_all_rows_before_it() {
         assert_eq!(metrics.column("step"), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
         assert_eq!((folder.summary("status"), folder.summary("steps")), ("failed".into(), "9".into()));
         assert_eq!(folder.summary("final_train_loss"), metrics.cell(8, "loss"));
-        // The measurements so far are reported.
+        // Measurements up to the hang are reported.
         let timing = folder.table("timing.csv").only("clock", "device");
         let steps: Vec<&str> = timing.column("count").into_iter().take(1).collect();
         assert_eq!(steps, ["9"], "{engine}");
     }
 }
 
-/// Rows of finished blocks are read from a GPU although it hangs.
+/// Rows of finished blocks are read from a GPU even though it hangs.
 #[test]
 fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
     let Some(sim) = Sim::get() else { return };
-    // Blocks of one step, of two, and of more, before anything is known of a step's time: the third does not end.
+    // While step times are unknown, blocks have one step, then two, then more; the third block does not end.
     for (engine, kernel) in
         [("persistent", 3), ("cooperative", 3), ("graph", 3 * 8 + 3), ("launch", 3 * 8 + 3)]
     {
@@ -168,11 +168,11 @@ fn a_gpu_that_hangs_leaves_the_rows_of_blocks_that_are_done() {
     }
 }
 
-/// A driver call that never returns cannot be cancelled, so the process ends, with the rows so far.
+/// A driver call that never returns cannot be cancelled. So the process ends, and keeps the rows up to then.
 #[test]
 fn a_driver_that_does_not_come_back_ends_the_process() {
     let Some(sim) = Sim::get() else { return };
-    // Every step takes longer than rows are buffered.
+    // Each step takes longer than the interval at which rows are flushed.
     for (engine, launch, slow) in
         [("persistent", 10, "launch"), ("graph", 9 * 8 + 3, "h2d"), ("launch", 9 * 8 + 3, "launch op_loss")]
     {
@@ -268,7 +268,7 @@ fn copies_modules_graphs_and_waits_that_fail() {
     }
 }
 
-/// The library of large products fails: during its selection, within the run, or for lack of memory.
+/// The matrix library fails: while kernels are selected, during the run, or because memory is short.
 #[test]
 fn large_products_that_fail() {
     let Some(sim) = Sim::get() else { return };
@@ -276,7 +276,8 @@ fn large_products_that_fail() {
     let arguments = [layers, "data.batch_size=32", "trainer.max_epochs=1", "devices.engine=launch", "-q"];
     let failed = "error: `gpu:0` failed while multiplying matrices by cuBLASLt: CUBLAS_STATUS_EXECUTION_FAILED (the kernel \
                   failed); look at `nvidia-smi` and `dmesg`, or run on the CPU by `devices.num_gpus = 0`\n";
-    // Tries three products of a step and one of the validation; then two steps and one product of the third.
+    // Selection tries three products of a step and one of the validation; then two steps run, and the first
+    // product of the third fails.
     for (fails, code) in [("matmul:3", 2), ("matmul:15", 1)] {
         let place = Sandbox::new(LINREG);
         let ran = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", fails)]);

@@ -1,9 +1,9 @@
-//! No unnecessary waits: checks the driver's calls and the run's own records.
+//! No unnecessary waits: checks the driver calls and the run's own records.
 
 use super::{LINREG, Sim, plus};
 use crate::process::{Sandbox, Table};
 
-/// Count and bytes of a line of `transfers.csv`.
+/// Count and bytes of one row of `transfers.csv`.
 fn line(transfers: &Table, kind: &str, purpose: &str) -> Option<(u64, String)> {
     let rows = 0..transfers.rows.len();
     let mut found =
@@ -21,10 +21,10 @@ fn buffered_waits_only_where_it_flushes() {
         let sim = Sim::at(&sim.libraries);
         let choice = format!("devices.engine={engine}");
         let place = Sandbox::new(LINREG);
-        // Events are only queried, however late they are.
+        // However late events complete, they are only queried, never waited for.
         let folder = sim.run(&place, &plus(&arguments, &choice), &[("RUNNER_SIM_LATE", late)]).ended_by(0);
         let calls = sim.calls();
-        // The loop: from the first copy of learning rates (pinned) to the last flush.
+        // The loop: from the first pinned copy of learning rates to the last flush.
         let first = calls.iter().position(|c| c.starts_with("launch") || c.starts_with("graph")).unwrap();
         let flushes: Vec<usize> = (0..calls.len()).filter(|i| calls[*i] == "d2h 160 pinned").collect();
         assert_eq!(flushes.len(), 4, "160 steps by 40: {calls:?}");
@@ -34,7 +34,7 @@ fn buffered_waits_only_where_it_flushes() {
             assert_eq!(waits, flushed, "{engine}: call {i}, `{call}`, in {calls:?}");
             assert!(!call.starts_with("alloc") && !call.starts_with("free"), "{engine}: {call} in the loop");
         }
-        // The driver may wait silently for copies that it stages itself.
+        // The driver may wait silently in copies that it stages itself.
         let staged = |call: &&String| call.starts_with("h2d") && call.ends_with("pageable");
         assert_eq!(calls.iter().find(staged), None, "{engine}");
         let transfers = folder.table("transfers.csv");
@@ -83,7 +83,7 @@ fn device_times_stand_beside_the_hosts() {
         let total = seconds("host", "total");
         assert!((sum / total - 1.0).abs() < 0.02, "host phases add up to {sum} of {total}");
         let device = timing.only("clock", "device");
-        // The device works while the host's loop runs; each validation is timed by both clocks.
+        // The device computes while the host loop goes on; each validation is timed by both clocks.
         let all: f64 = device.column("total_s").iter().map(|s| s.parse::<f64>().unwrap()).sum();
         assert!(all > 0.0 && all <= total, "{engine}: {all} of {total}");
         if device.column("phase").contains(&"validation") {
@@ -93,7 +93,7 @@ fn device_times_stand_beside_the_hosts() {
         let counted = device.column("phase").into_iter().zip(device.column("count"));
         counted.map(|(phase, count)| format!("{phase} {count}")).collect::<Vec<_>>()
     };
-    // Three passes of two chunks.
+    // Three passes over two chunks.
     for engine in ["persistent", "cooperative", "graph"] {
         assert_eq!(phases(engine, &[]), ["step 48", "validation 3"]);
         assert_eq!(phases(engine, &["data.placement=streamed"]), ["upload 12", "step 48", "validation 3"]);

@@ -94,7 +94,8 @@ fn gpus_are_compared_with_the_cpu_and_two_at_once_with_one() {
     let place = spec("matmul_order.toml");
     let sizes = "matmul.sizes=[16]";
     let orders = "matmul.order=one_device,concurrent";
-    // A first trial of less than 3 ms would be too short to compare with: most of its time would be a cold start.
+    // The first trial must take at least 3 ms: below that the cold start dominates, and no comparison is
+    // printed.
     let ran = sim.run(&place, &["~sweep", sizes, orders, "matmul.count=500"], &TWO);
     let out = &ran.ended.stdout;
     assert!(out.contains("products/s vs trial 0"), "{out}");

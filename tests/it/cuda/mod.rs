@@ -46,21 +46,21 @@ lr = 0.03
 max_epochs = 3
 "#;
 
-/// The stand-in libraries, and an empty cache.
+/// The simulated NVIDIA libraries, and an empty cache of compiled kernels.
 pub struct Sim {
     libraries: PathBuf,
     cache: tempfile::TempDir,
-    /// Path of the call log.
+    /// Path of the log of driver calls.
     log: PathBuf,
 }
 
 impl Sim {
-    /// `None` without a compiler to build them with.
+    /// `None` without a C++ compiler to build them.
     pub fn get() -> Option<Self> {
         folder().map(|libraries| Self::at(libraries))
     }
 
-    /// Only the named libraries.
+    /// Only these libraries.
     pub fn only(names: &[&str]) -> Option<(Self, tempfile::TempDir)> {
         let all = folder()?;
         let some = tempfile::tempdir().unwrap();
@@ -68,19 +68,19 @@ impl Sim {
         Some((Self::at(some.path()), some))
     }
 
-    /// The libraries of a folder.
+    /// The libraries in this folder.
     pub fn at(libraries: &Path) -> Self {
         let cache = tempfile::tempdir().unwrap();
         let log = cache.path().join("calls");
         Self { libraries: libraries.to_owned(), cache, log }
     }
 
-    /// The folder of compiled kernels.
+    /// The cache folder for compiled kernels.
     pub fn kernels(&self) -> PathBuf {
         self.cache.path().join("kernels")
     }
 
-    /// Lets a command find only these libraries, and sets further variables.
+    /// Lets a command find only these libraries, and sets additional variables.
     pub fn on<'a>(&self, command: &'a mut Command, variables: &[(&str, &str)]) -> &'a mut Command {
         for variable in ["VIRTUAL_ENV", "CONDA_PREFIX", "RUNNER_CUDA_PATH", "CUDA_VISIBLE_DEVICES"] {
             command.env_remove(variable);
@@ -93,23 +93,23 @@ impl Sim {
             .envs(variables.iter().copied())
     }
 
-    /// Runs a sandbox's spec on them.
+    /// Runs a sandbox's spec on the simulated GPU.
     pub fn run(&self, place: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
         let (mut command, runs) = place.prepared(arguments);
         Ran { ended: Ended::from_output(self.on(&mut command, variables).output().unwrap()), runs }
     }
 
-    /// `runner ARGUMENTS` on them.
+    /// Runs `runner ARGUMENTS` on the simulated GPU.
     pub fn runner(&self, place: &Sandbox, arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
         Ended::from_output(self.on(&mut place.command(arguments), variables).output().unwrap())
     }
 
-    /// The calls so far, in a file.
+    /// The file with the calls so far.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The calls so far, without the device's number before them.
+    /// The calls so far, without the leading device number.
     pub fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         text.lines().map(|line| line.split_once(' ').map_or(line, |(_, call)| call).to_owned()).collect()
@@ -123,7 +123,7 @@ pub fn plus<'a>(arguments: &[&'a str], more: &'a str) -> Vec<&'a str> {
     all
 }
 
-/// Whether this machine has its own driver.
+/// Whether this machine has a real NVIDIA driver.
 pub fn has_real_driver() -> bool {
     Path::new("/proc/driver/nvidia/version").exists()
 }

@@ -1,4 +1,4 @@
-//! What moves to and from a GPU of the stand-in libraries is what the plan said.
+//! Bytes moved to and from a simulated GPU equal those of the plan.
 
 use super::Sim;
 use crate::moved::{a_gpu_moves_what_was_predicted, examples_move_what_check_says};
@@ -10,7 +10,7 @@ fn gpus_move_what_was_predicted_to_the_byte() {
     a_gpu_moves_what_was_predicted(&policies, |place, overrides| sim.run(place, overrides, &[]));
 }
 
-/// By the engine that the plan picks, and by the others.
+/// With the engine that the plan picks, and with each of the others.
 #[test]
 fn every_example_moves_what_check_says() {
     let Some(sim) = Sim::get() else { return };

@@ -1,4 +1,5 @@
-//! Jobs on the CPU and on every engine of a GPU have equal rows and equal numbers within the rounding of sums.
+//! Training on the CPU and on every engine of a GPU logs the same rows, with numbers that agree up to the
+//! rounding of sums.
 
 use super::{LINREG, Sim, plus};
 use crate::process::{Ended, Folder, Sandbox};
@@ -56,7 +57,7 @@ max_epochs = 3
 metrics = ["loss", "accuracy"]
 "#;
 
-/// A sandbox with the rows of `CLASSES`.
+/// A sandbox with the data for `CLASSES`.
 pub fn classes() -> Sandbox {
     let place = Sandbox::new(CLASSES);
     let mut text = "a,b,c,label\n".to_owned();
@@ -73,7 +74,7 @@ pub fn classes() -> Sandbox {
     place
 }
 
-/// Every cell of `metrics.csv` but the times.
+/// Compares every cell of `metrics.csv` except times.
 #[track_caller]
 pub fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
     let (cpu, gpu) = (cpu.metrics(), gpu.metrics());
@@ -94,7 +95,7 @@ pub fn same(cpu: &Folder, gpu: &Folder, tolerance: f64, what: &str) {
 fn every_engine(place: &Sandbox, arguments: &[&str]) {
     let Some(sim) = Sim::get() else { return };
     let cpu = place.run(&plus(arguments, "devices.num_gpus=0")).ended_by(0);
-    // Running sums are the interpreter's.
+    // Sums per epoch are computed by the interpreter.
     let sums = arguments.contains(&"logging.policy=per_epoch");
     for engine in ENGINES.into_iter().filter(|engine| !(sums && *engine == "compiled")) {
         let choice = format!("devices.engine={engine}");
@@ -155,7 +156,7 @@ fn a_loss_that_is_not_finite_ends_the_run_at_its_step() {
     }
 }
 
-/// Layers large enough for the library: with its epilogues, and with kernels after it.
+/// Layers large enough for cuBLASLt: with its fused epilogues, and with separate kernels after the product.
 const WIDE: &str = r#"model.layers=[{ linear = { out_features = 1300 } }, "relu", { linear = { out_features = 600 } }, "gelu", { linear = { out_features = 3 } }]"#;
 
 #[test]
@@ -177,8 +178,8 @@ fn large_products_go_to_the_library_where_it_is_there() {
     }
     let calls = sim.calls();
     let count = |what: &str| calls.iter().filter(|call| **call == what).count();
-    // Forward with its bias, both gradients: each once for either engine before anything is captured or counted, and by
-    // launches twice. In a graph they are nodes.
+    // Forward with its bias, and both gradients: each is tried once per engine before anything is captured or
+    // counted. `launch` then calls it twice; in a graph the calls are nodes.
     assert_eq!(count("matmul 600 32 1300 epilogue 4 compute 68"), 4, "{calls:?}");
     assert_eq!(count("matmul 1300 32 600 epilogue 1 compute 68"), 4);
     assert_eq!(count("matmul 600 1300 32 epilogue 1 compute 68"), 4);
@@ -193,8 +194,8 @@ fn large_products_go_to_the_library_where_it_is_there() {
     assert!(without.calls().iter().all(|call| !call.starts_with("matmul")));
 }
 
-/// The library's own ReLU turns NaN into 0, so a loss would stay finite. It is not used, and a run ends at
-/// the step at which it ends on the CPU.
+/// The library's own ReLU turns NaN into 0, so the loss would stay finite. It is not used: a run must end at
+/// the same step as on the CPU.
 #[test]
 fn what_is_no_number_is_not_hidden_by_large_products() {
     let Some(sim) = Sim::get() else { return };
@@ -241,7 +242,8 @@ fn precision_is_what_the_spec_says() {
     }
 }
 
-/// The CPU has neither the precision nor the engine: it is the f32 reference, with limits that account for that.
+/// The CPU has neither this precision nor this engine. It is the f32 reference, with limits that allow for
+/// the difference.
 #[test]
 fn parity_takes_what_only_a_gpu_has() {
     let Some(sim) = Sim::get() else { return };
@@ -261,12 +263,12 @@ fn parity_takes_what_only_a_gpu_has() {
     ] {
         assert!(out.contains(part), "{part}\nis not in\n{out}");
     }
-    // The operands were rounded, so the bits differ.
+    // The operands were rounded, so the bits differ from the CPU's.
     assert!(out.lines().any(|line| line.starts_with("  gpu:0 ") && line.ends_with("  the same")), "{out}");
 }
 
-/// Without access to each other's memory (with it: peers.rs) sums over GPUs are nodes of a graph, or launches, by NCCL, or
-/// go through the host: the curve is that of the CPU.
+/// Without access to each other's memory (for that, see peers.rs) GPUs sum by NCCL, as graph nodes or
+/// launches, or through the host. The curve equals the CPU's.
 #[test]
 fn several_gpus_do_what_one_does() {
     let Some(sim) = Sim::get() else { return };
@@ -291,7 +293,7 @@ fn several_gpus_do_what_one_does() {
         assert_eq!((gpus.summary("devices_used"), gpus.summary("engine")), (names.join(";"), chosen.into()));
         same(&cpu, &gpus, 2e-6, &format!("{count} GPUs, {chosen}"));
     }
-    // Each takes its own rows of every chunk.
+    // Each GPU takes its own rows of every chunk.
     let streamed = ["data.placement=streamed", "data.batch_size=7", "trainer.max_epochs=1"];
     let cpu = place.run(&plus(&streamed, "devices.num_gpus=0")).ended_by(0);
     let gpus = sim.run(&place, &plus(&streamed, "devices.num_gpus=2"), &four).ended_by(0);
@@ -300,7 +302,7 @@ fn several_gpus_do_what_one_does() {
     let warning = "warning: gradients are summed through the host's memory, with a wait in every step: NCCL is not there: \
                    looked for libnccl.so.2 in ";
     assert!(warned.stderr.contains(warning), "{}", warned.stderr);
-    // A library that is too old is not used, with a reason.
+    // A library that is too old is not used, and the reason is given.
     let old = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0"), ("RUNNER_SIM_NCCL_VERSION", "21304")];
     let warned = sim.run(&place, &["devices.num_gpus=2"], &old).ended;
     let reported = "libnccl.so.2 is too old: it is 2.13, and calls that can be left are there from 2.18 on";

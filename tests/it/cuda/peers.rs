@@ -1,30 +1,31 @@
-//! Several GPUs that sum from memory to memory: their curves, what is written of it, and what becomes of it where a pair
-//! cannot, or one fails.
+//! Several GPUs that sum directly in each other's memory: their curves, what is recorded, and what happens if
+//! a pair has no access or a GPU fails.
 
 use super::{Sim, parity::classes, parity::same};
 use crate::process::{Folder, Table};
 
-/// Overrides, environment, how `check` says that gradients are summed, and how the run does.
+/// Overrides, environment, how `check` says gradients are summed, and how the run says it.
 type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str, &'a str);
 
 const FOUR: (&str, &str) = ("RUNNER_SIM_DEVICES", "4");
 const NO_PEERS: (&str, &str) = ("RUNNER_SIM_PEER", "0");
 
-/// The all-reduce method that the run's environment records.
+/// The all-reduce method in the run's `environment.toml`.
 fn way(folder: &Folder) -> String {
     let environment: toml::Table = folder.text("environment.toml").parse().unwrap();
     environment["devices"]["sums"].as_str().unwrap().to_owned()
 }
 
-/// The curve and the weights, without the model file's header: that holds the spec, which may differ.
+/// The curve and the weights. The model file's header is skipped, because it contains the spec, which may
+/// differ.
 fn bits(folder: &Folder) -> (String, Vec<u8>) {
     let model = folder.model();
     let head = u64::from_le_bytes(model[..8].try_into().unwrap()) as usize;
     (folder.numbers(), model[8 + head..].to_vec())
 }
 
-/// Kind, purpose, count and bytes of what moved and what was waited for; but for what is uploaded, which depends on how
-/// long blocks are.
+/// Kind, purpose, count and bytes of transfers and waits. Uploads are left out, because they depend on the
+/// length of blocks.
 fn moved(folder: &Folder) -> Vec<String> {
     let table: Table = folder.table("transfers.csv");
     let columns = ["kind", "purpose", "count", "bytes"];
@@ -84,7 +85,7 @@ fn streamed_rows_and_uneven_shares() {
     same(&cpu, &gpus, 2e-6, "3 GPUs");
 }
 
-/// `runner check` shows the plan; `environment.toml` and `run.log` show what was done.
+/// `runner check` shows the plan; `environment.toml` and `run.log` show what was used.
 #[test]
 fn the_way_is_told_with_its_reason() {
     let Some(sim) = Sim::get() else { return };
@@ -128,7 +129,7 @@ fn the_way_is_told_with_its_reason() {
     }
 }
 
-/// Where sums must go through the host, the warning says why none of the others is there.
+/// If sums must go through the host, the warning says why each better method is unavailable.
 #[test]
 fn neither_peers_nor_nccl() {
     let Some((sim, _folder)) = Sim::only(&["libcuda.so.1", "libnvrtc.so.12"]) else { return };
@@ -140,7 +141,7 @@ fn neither_peers_nor_nccl() {
     let stderr = ran.ended.stderr.clone();
     assert!(stderr.contains(start) && stderr.contains(end), "{stderr}");
     assert!(way(&ran.ended_by(0)).starts_with("through the host's memory, with a wait in every step: NCCL"));
-    // Peers that are promised and do not come about.
+    // Peer access is reported as possible but fails.
     let broken = sim.run(&place, &["devices.num_gpus=2"], &[FOUR, ("RUNNER_SIM_FAIL", "peer:1")]).ended;
     assert_eq!(broken.code, Some(2), "{}", broken.stderr);
     let start = "error: `gpu:0` cannot be used: gradients would be summed through the host's memory, with a wait in every \
@@ -151,7 +152,7 @@ fn neither_peers_nor_nccl() {
     assert!(broken.stderr.starts_with(start) && broken.stderr.ends_with(end), "{}", broken.stderr);
 }
 
-/// Each trial connects its GPUs anew: access that an earlier one has opened is there already.
+/// Each trial connects its GPUs anew; access that an earlier trial enabled already exists.
 #[test]
 fn trials_of_a_sweep_connect_one_after_the_other() {
     let Some(sim) = Sim::get() else { return };

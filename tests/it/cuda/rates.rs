@@ -1,5 +1,5 @@
-//! Rates of GPUs: measured on the stand-in libraries; and planted ones, by which jobs are bound by each thing that can
-//! bound one.
+//! Rates of GPUs: measured on the simulated libraries, and planted ones that make a run bound by each
+//! possible bottleneck.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 use super::{LINREG, Sim, plus};
 use crate::process::{Ended, Folder, Sandbox};
 
-/// An engine, planted rates, what bounds the run by them, and the advice.
+/// An engine, planted rates, the resulting bottleneck, and the advice.
 type Case<'a> = (&'a str, &'a [(&'a str, f64)], &'a str);
 
-/// Planted rates, an argument, the engine that runs, and why.
+/// Planted rates, an argument, the engine that is picked, and why.
 type Choice<'a> = (&'a [(&'a str, f64)], &'a str, &'a str, &'a str);
 
-/// A GPU so fast that nothing it does takes any time.
+/// A GPU so fast that nothing on it takes any time.
 const FAST: [(&str, f64); 21] = [
     ("f32_flops_per_s", 1e18),
     ("tf32_flops_per_s", 1e18),
@@ -52,12 +52,12 @@ fn key(device: u32) -> String {
     )
 }
 
-/// The file of a GPU's rates, and its text.
+/// The file with a GPU's cached rates.
 fn of_gpu(sim: &Sim, device: u32) -> PathBuf {
     sim.cache.path().join(format!("gpu-rates-{}.toml", hex16(&key(device))))
 }
 
-/// Writes rates as the program would.
+/// Writes rates as the program would, with those in `but` replaced.
 fn plant(sim: &Sim, device: u32, but: &[(&str, f64)]) {
     let mut rates = String::new();
     for (name, fast) in FAST {
@@ -65,7 +65,7 @@ fn plant(sim: &Sim, device: u32, but: &[(&str, f64)]) {
         let value = if name == "cache_bytes" { format!("{value}") } else { format!("{value:?}") };
         rates.push_str(&format!("{name} = {value}\n"));
     }
-    // As the program writes numbers itself.
+    // Formats numbers like the program does.
     let rates = canonical(&rates);
     let key = key(device);
     let checksum = hex16(&format!("{key}{rates}"));
@@ -103,7 +103,8 @@ fn canonical_sums(small_s: f64) -> String {
     [one("gpus", 2.into()), one("small_s", small_s.into()), one("bytes_per_s", 1e18.into())].concat()
 }
 
-/// What most of a run's explained training time went into: how long a small job leaves a GPU idle depends on the host.
+/// The largest part of a run's explained training time. (How long a small run leaves the GPU idle depends on
+/// the host.)
 fn largest(sim: &Sim, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let log = sim.run(&Sandbox::new(LINREG), arguments, variables).ended_by(0).text("run.log");
     let Some((_, words)) = log.lines().find_map(|line| line.split_once(" training time: ")) else {
@@ -124,11 +125,12 @@ fn every_figure_is_measured_kept_and_told() {
     let unknown = "\nrates of gpu:0\n  not measured; `runner devices --measure` measures them\n";
     assert!(before.stdout.ends_with(unknown), "{before:?}");
     let two = [("RUNNER_SIM_DEVICES", "2")];
-    // A machine that others keep busy refuses figures that do not settle, and says to measure again.
+    // On a busy machine the program refuses rates that do not settle, and says to measure again; so try
+    // several times.
     let mut measured = (0..6).map(|_| sim.runner(&place, &["devices", "--measure"], &two));
     let is_settled = |ended: &Ended| !ended.stderr.lines().any(|line| line.ends_with("; measure again"));
     let ended = measured.find(is_settled).expect("figures that settle");
-    // The processor's may be refused, too.
+    // Measuring the processor may be refused too.
     let is_busy = ended.stderr.contains("; measure again while the machine is quiet");
     assert_eq!(ended.code, Some(i32::from(is_busy)), "{ended:?}");
     let rows = |text: &str| -> Vec<String> {
@@ -152,7 +154,7 @@ fn every_figure_is_measured_kept_and_told() {
     let expected = [&of_gpu_rows[..], &of_gpu_rows, &["measured", "few numbers", "many"]].concat();
     assert_eq!(rows(reported), expected, "{reported}");
     assert!(reported.contains("\nsums over 2 GPUs\n"));
-    // The kernel's rate, not the launch's: every figure is one of this machine.
+    // Simulated kernels run on this machine's processor, so only wide ranges can be checked.
     for device in [0, 1] {
         let text = fs::read_to_string(of_gpu(&sim, device)).unwrap();
         let table: toml::Table = text.parse().unwrap();
@@ -167,16 +169,16 @@ fn every_figure_is_measured_kept_and_told() {
             assert!(range.contains(&value), "{name} {value}");
         }
         assert!(rates["cache_bytes_per_s"].as_float() >= rates["memory_bytes_per_s"].as_float());
-        // A launch in a stream is no quicker than next to nothing, a product takes longer than its bytes.
+        // A launch takes more than next to no time.
         assert!(rates["launch_s"].as_float().unwrap() > 1e-8);
     }
-    // Memory is more than the cache holds, and what lies in the cache is no more than a part of it.
+    // The memory benchmark uses more than the cache holds, the cache benchmark only a part of it.
     let second_level_cache = 2 << 20;
     for bytes in [8 * second_level_cache, second_level_cache / 4] {
         let taken = format!("alloc {}", bytes / 12 * 12);
         assert!(sim.calls().contains(&taken), "{taken}");
     }
-    // Cached: reported again without measuring, unless the driver has changed.
+    // Cached: reported without measuring again, unless the driver has changed.
     let again = sim.runner(&place, &["devices"], &two).stdout;
     assert_eq!(again.split("\nrates of gpu:0\n").nth(1).unwrap(), reported);
 }
@@ -208,7 +210,7 @@ fn planted_rates_bind_a_run_by_what_they_make_slow() {
     }
 }
 
-/// What a run itself shows: copies, reads and sums that take their time.
+/// Bottlenecks that a run measures itself: slow copies, reads and sums.
 #[test]
 fn slow_copies_reads_and_sums_bind_a_run() {
     let Some(all) = Sim::get() else { return };
@@ -222,17 +224,17 @@ fn slow_copies_reads_and_sums_bind_a_run() {
     assert_eq!(largest(&sim(), &["data.placement=streamed"], &slow), "transfer");
     let slow = [("RUNNER_SIM_SLOW", "d2h 4:3000")];
     assert_eq!(largest(&sim(), &["logging.policy=immediate"], &slow), "log");
-    // By NCCL: no GPU reaches the other's memory.
+    // Through NCCL, because no GPU can access the other's memory.
     let [two, nccl] = [("RUNNER_SIM_DEVICES", "2"), ("RUNNER_SIM_PEER", "0")];
     let slow = [("RUNNER_SIM_SLOW", "all_reduce:3000"), two, nccl];
     assert_eq!(largest(&sim(), &["devices.num_gpus=2", "devices.engine=launch"], &slow), "all-reduce");
-    // In a graph the all-reduce is not timed: its time is estimated from measured rates.
+    // An all-reduce within a graph is not timed; its time is estimated from measured rates.
     let sim = sim();
     plant_sums(&sim, 1.0);
     assert_eq!(largest(&sim, &["devices.num_gpus=2", "devices.engine=graph"], &[two, nccl]), "all-reduce");
 }
 
-/// With rates that are measured the plan picks its engine by them.
+/// With measured rates, the plan picks its engine by them.
 #[test]
 fn the_plan_picks_the_engine_by_measured_rates() {
     let Some(all) = Sim::get() else { return };
@@ -255,10 +257,10 @@ fn the_plan_picks_the_engine_by_measured_rates() {
     }
 }
 
-/// Two engines are near each other by these rates, and the third is not.
+/// With these rates two engines are close to each other, and the third is far behind.
 const NEAR: [(&str, f64); 3] = [("block_barrier_s", 1e-3), ("node_s", 1e-3), ("barrier_s", 1.0)];
 
-/// The engine of a run, why, and that of its resolved spec.
+/// The engine of a run, the reason, and the engine in its resolved spec.
 fn engine(run: &Folder) -> (String, String, String) {
     let environment: toml::Table = run.text("environment.toml").parse().unwrap();
     let spec: toml::Table = run.text("spec.toml").parse().unwrap();
@@ -307,7 +309,7 @@ fn no_engine_is_tried_where_that_costs_more_than_it_brings() {
     }
 }
 
-/// Another engine has other last digits.
+/// Another engine would change the last digits, so a resumed run keeps its engine.
 #[test]
 fn repeats_have_one_engine_and_a_run_goes_on_with_its_own() {
     let Some(all) = Sim::get() else { return };
@@ -322,7 +324,7 @@ fn repeats_have_one_engine_and_a_run_goes_on_with_its_own() {
     let run = || Folder::within(&place.path().join("runs")).unwrap();
     assert_eq!(engine(&run()).0, "graph");
     let whole = (run().numbers(), run().model());
-    // As if it had been killed; now its engine is the slower one.
+    // As if the run had been killed. By now its engine is the slower one.
     for resume in [&plus(&arguments, "--resume=auto")[..], &["run", "--resume", "runs/linreg"]] {
         fs::remove_file(run().0.join("summary.csv")).unwrap();
         let ended = sim.runner(&place, resume, &graph);
@@ -363,7 +365,7 @@ fn without_measured_rates_nothing_is_said_of_what_bounds_a_gpu() {
         "measured on blank rows; `runner devices --measure` measures the rates that a lower bound is made of";
     assert!(check.stdout.contains(words), "{check:?}");
     assert!(check.stdout.contains("a step may take, as estimated: "), "{check:?}");
-    // A damaged file is as good as none.
+    // A damaged rate file counts as missing.
     plant(&sim, 0, &[]);
     let path = of_gpu(&sim, 0);
     let text = fs::read_to_string(&path).unwrap();

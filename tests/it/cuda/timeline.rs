@@ -1,4 +1,4 @@
-//! `trace.json` of GPUs: a lane per stream, filled from events, with no wait more than without it.
+//! `trace.json` of GPUs: one lane per stream, filled from device events, without additional waits.
 
 use super::{LINREG, Sim};
 use crate::{
@@ -47,11 +47,11 @@ fn a_gpu_has_a_lane_for_each_of_its_streams() {
         // Features and targets of an epoch, three times, and of its validation, in chunks.
         let copied = lane(&run, "copies in");
         assert!(copied.len() >= 12 && names(&copied).iter().all(|name| *name == "upload"), "{copied:?}");
-        // 48 losses by 20, and three validations.
+        // 48 losses in flushes of 20, and three validations.
         let read = lane(&run, "copies out");
         assert_eq!(names(&read).iter().filter(|name| **name == "log").count(), 3, "{read:?}");
         assert_eq!(names(&read).iter().filter(|name| **name == "validation").count(), 3, "{read:?}");
-        // Uploads by the device's clock.
+        // Uploads are timed by the device's clock.
         let timing = run.table("timing.csv").only("clock", "device");
         assert!(timing.column("phase").contains(&"upload"), "{engine}");
         // A trace adds no waits.
@@ -79,7 +79,7 @@ fn launches_are_steps_of_phases() {
     }
 }
 
-/// Short steps are traced as blocks, long ones singly, once they are known to be long.
+/// Short steps are traced as blocks. Long ones are traced singly, as soon as they are known to be long.
 #[test]
 fn long_steps_are_told_one_by_one() {
     let Some(all) = Sim::get() else { return };

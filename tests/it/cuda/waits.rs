@@ -1,5 +1,5 @@
-//! Every wait of the host for a hung GPU ends, whether its all-reduce or one of its own kernels hangs. In the stand-in
-//! libraries the stream then stands still, and a blocking call would end the process.
+//! Every wait of the host for a hung GPU ends, whether the all-reduce or one of the GPU's own kernels hangs.
+//! A simulated stream then stops making progress, and a blocking call on it would end the process.
 
 use std::{
     process::Command,
@@ -81,7 +81,7 @@ fn pair(engine: Engine, streamed: bool, limit: Duration) -> (Vec<CudaExecutor>, 
     (made.collect(), abort)
 }
 
-/// A rank and its layout.
+/// One rank's executor and layout.
 struct Rank {
     executor: CudaExecutor,
     programs: Programs,
@@ -125,7 +125,7 @@ fn metered(work: impl FnOnce(&mut Meters<'_>) -> Result<(), DeviceError>) -> Res
 
 type Part = fn(&mut Rank) -> Result<(), DeviceError>;
 
-/// What the host may want of a GPU that stands still in its first step.
+/// Everything that the host may do with a GPU that hangs in its first step.
 const PARTS: [(&str, Part); 9] = [
     ("a place in the queue", |rank| (0..2).try_for_each(|_| rank.step())),
     ("the times of its steps", |rank| metered(|meters| rank.executor.settle(Purpose::Log, meters).map(drop))),
@@ -149,17 +149,17 @@ const PARTS: [(&str, Part); 9] = [
     ("a place for a chunk", |rank| (0..4).try_for_each(|_| rank.bind())),
 ];
 
-/// What each GPU says when both do a part, after a first step that does not end.
+/// The errors of both GPUs when both do `part`, after a first step that hangs.
 fn both(engine: Engine, name: &str, part: Part) -> Vec<String> {
     let (executors, _) = pair(engine, name.contains("chunk"), LIMIT);
     let meet = Barrier::new(2);
     let work = |(rank, executor): (usize, CudaExecutor)| {
         let mut rank = Rank { executor, programs: programs(half(rank), name.contains("chunk")), step: 0 };
         let ready = rank.executor.warm_up().and_then(|()| rank.bind());
-        // Only then may one of them give up.
+        // Neither may give up before both have started.
         meet.wait();
         ready.unwrap();
-        // Where the other one has given up already, the step says so.
+        // If the other GPU has already given up, the step itself reports it.
         rank.step().and_then(|()| part(&mut rank)).expect_err(name).to_string()
     };
     thread::scope(|scope| {
@@ -173,7 +173,7 @@ fn both(engine: Engine, name: &str, part: Part) -> Vec<String> {
 fn alone() {
     let late = format!("the other GPUs did not come to the sum within {LIMIT:?}");
     if std::env::var("PART").as_deref() == Ok("first") {
-        // The sum by which they are connected.
+        // The all-reduce by which the GPUs connect hangs.
         let (executors, _) = pair(Engine::Graph, false, LIMIT);
         thread::scope(|scope| {
             for mut executor in executors {
@@ -188,14 +188,14 @@ fn alone() {
     for engine in [Engine::Graph, Engine::Launch] {
         for (name, part) in PARTS {
             let said = both(engine, name, part);
-            // One of them is the first to give up, and ends the sums of both.
+            // One of them times out first, and aborts the sums of both.
             assert!(said.iter().any(|said| said.ends_with(&late)), "{name}: {said:?}");
             for (rank, said) in said.iter().enumerate() {
                 let reported = said.ends_with(&late) || said.contains("NCCL: another process");
                 assert!(reported && said.starts_with(&format!("`gpu:{rank}`, ")), "{name}: {said}");
             }
         }
-        // A rank released because another failed reports only that.
+        // A rank that was released because another failed reports only that.
         let (executors, abort) = pair(engine, false, LIMIT);
         let meet = Barrier::new(2);
         let ended: Vec<String> = thread::scope(|scope| {
@@ -222,7 +222,7 @@ fn alone() {
     }
 }
 
-/// A single GPU whose first kernel never ends; each call is tested on its own GPU.
+/// A single GPU whose first kernel never ends. Each call is tested on a GPU of its own.
 #[test]
 #[ignore = "a part of another test, which runs it in a process of its own"]
 fn hanging() {
@@ -251,7 +251,7 @@ fn hanging() {
              waited for at least"
         );
         assert_eq!(said, want, "{engine:?}, {name}");
-        // It is never waited for, freed or used again.
+        // The buffer is never waited for, freed or used again.
         let mut numbers = vec![0.0; values.len];
         assert!(
             rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))
@@ -274,7 +274,7 @@ fn hanging() {
     }
 }
 
-/// A GPU of two fails before it comes to the sum, and the other one is within the library's call then.
+/// One of two GPUs fails before it reaches the sum, while the other is inside NCCL's call.
 #[test]
 #[ignore = "a part of another test, which runs it in a process of its own"]
 fn inside() {
@@ -288,7 +288,7 @@ fn inside() {
                 let mut rank = Rank { executor: first, programs: programs(half(0), false), step: 0 };
                 rank.executor.warm_up().expect_err("nobody comes").to_string()
             });
-            // It is taken down that the first one has begun: only then the other one fails.
+            // Waits until the log shows that the first GPU has entered the call; only then the other fails.
             let log = std::env::var("RUNNER_SIM_LOG").unwrap();
             let comes =
                 |log: &str| std::fs::read_to_string(log).is_ok_and(|calls| calls.contains("0 all_reduce"));
@@ -322,7 +322,7 @@ fn a_gpu_that_stands_still_is_given_up_in_time() {
 
 #[test]
 fn a_gpu_alone_that_hangs_is_given_up_in_time_and_says_so() {
-    // The first kernel of each GPU: none but that is begun on it.
+    // The first kernel of each GPU: no kernel after it starts there.
     let kernels: Vec<String> = (1..=36).map(|kernel| format!("hang:{kernel}")).collect();
     let variables = [
         ("RUNNER_SIM_DEVICES", "36"),

@@ -1,4 +1,4 @@
-//! `csv`: files that are read.
+//! `csv`: files that are accepted.
 
 use std::{fs, path::PathBuf};
 
@@ -205,7 +205,7 @@ fn numbers_are_classes_from_zero() {
     assert_eq!((made.classes, &made.train.targets[..]), (Some(3), &[2.0, 0.0, 1.0][..]));
     assert_eq!(made.preprocessing["target"], json!({ "name": "k", "classes": 3 }));
 
-    // Other integers are mapped as words are.
+    // Integers other than 0, 1, 2, ... are mapped like words.
     for (labels, targets, classes) in
         [([10, 2, 4], [2.0, 0.0, 1.0], ["2", "4", "10"]), ([1, -1, 1], [1.0, 0.0, 1.0], ["-1", "1", ""])]
     {

@@ -1,4 +1,4 @@
-//! `csv`: refused files and their messages.
+//! `csv`: rejected files and their messages.
 
 use runner::{
     data::Task,

@@ -1,4 +1,5 @@
-//! Arbitrary bytes in a file give rows or problems, never a panic or memory beyond the file's size.
+//! Arbitrary bytes in a data file give rows or problems, but never a panic, nor memory use far beyond the
+//! file's size.
 
 use std::{fs, path::Path};
 
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{MUCH, csv_of, data, idx::idx, idx_of, npy::npy, npy_of};
 
-/// A corrupted file: truncated, with a changed byte, without a piece, or with extra bytes.
+/// A corrupted file: truncated, with a changed byte, with a piece missing, or with extra bytes.
 pub fn mutated(valid: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let length = valid.len();
     let change = prop_oneof![
@@ -41,7 +42,7 @@ enum Change {
     Insert(usize, Vec<u8>),
 }
 
-/// Success and a clean error are both right; a crash is not.
+/// Both success and a clean error are fine.
 fn outcome(source: Source, classes: bool) {
     let task = if classes { Task::Classification } else { Task::Regression };
     match open(&data(source), task, 1, MUCH) {
@@ -71,7 +72,7 @@ fn csv(path: &Path, header: bool, missing: Missing) -> Csv {
     }
 }
 
-/// 300 cases, or as many as `PROPTEST_CASES` says.
+/// 300 cases, or `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 300 };
@@ -174,7 +175,7 @@ loss = "cross_entropy"
 lr = 1.0
 "#;
 
-/// What a model trained on the table keeps of it.
+/// The spec and the preprocessing data that a model trained on the table stores.
 fn trained() -> (Spec, String) {
     let folder = TempDir::new().expect("a folder");
     let path = folder.path().join("spec.toml");
@@ -188,7 +189,8 @@ fn trained() -> (Spec, String) {
 proptest! {
     #![proptest_config(config())]
 
-    /// Rows for a trained model, with and without their targets; now and then what the model keeps is damaged.
+    /// New rows for a trained model, with and without targets; in some cases the stored preprocessing is
+    /// damaged.
     #[test]
     fn new_rows_of_any_bytes(
         bytes in prop_oneof![

@@ -19,7 +19,7 @@ use runner::{
     spec::{Csv, Data, Idx, Location, Missing, Npy, Placement, Problem, Source},
 };
 
-/// More than any of these tests needs.
+/// A memory limit that no test here reaches.
 const MUCH: u64 = 1 << 40;
 
 fn data(source: Source) -> Data {
@@ -44,7 +44,7 @@ fn read_ok(source: Source, task: Task) -> Dataset {
     read(source, task).unwrap_or_else(|problems| panic!("{}", reported(&problems, Path::new(""))))
 }
 
-/// The problems as text, without `folder`.
+/// The problems as text, with `folder` removed.
 fn problems(source: Source, task: Task, folder: &Path) -> String {
     reported(&read(source, task).expect_err("problems"), folder)
 }

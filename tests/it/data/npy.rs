@@ -53,7 +53,7 @@ impl Folder {
     }
 }
 
-/// 50 rows of 3, numbered through; labels are the row's number modulo 5.
+/// 50 rows of 3 consecutive numbers; the label is the row's number modulo 5.
 fn counted(descr: &str) -> Folder {
     let numbers = 0..150_u8;
     let elements: Vec<u8> = match descr {
@@ -65,7 +65,7 @@ fn counted(descr: &str) -> Folder {
     Folder::new(&npy(descr, "(50, 3)", &elements), &npy("<i8", "(50,)", &labels))
 }
 
-/// Rows of a width as f32 and as f64, each with labels of two classes.
+/// Rows of this width as f32 and as f64, each with labels of two classes.
 fn in_both_widths(values: &[f32], width: usize) -> [(&'static str, Folder); 2] {
     let doubles: Vec<u8> = values.iter().flat_map(|&v| f64::from(v).to_le_bytes()).collect();
     let count = values.len() / width;
@@ -155,7 +155,8 @@ fn rows_far_and_near_come_to_their_places() {
     let values: Vec<f32> = (0..count * width).map(|i| i as f32).collect();
     for (descr, folder) in in_both_widths(&values, width) {
         let made = in_file(folder.spec());
-        // All rows shuffled; a few rows some kilobytes apart, in descending order; neighbours among distant rows.
+        // All rows shuffled; then a few rows that are kilobytes apart, in descending order; then neighbours
+        // among distant rows.
         let disorder = (0..count).map(|i| (i * 1009 % count) as u32).collect();
         let apart = (0..40).rev().map(|i| i * 37).collect();
         for order in [disorder, apart, vec![2999, 5, 6, 7, 2999, 1500, 1499, 0]] {
@@ -166,7 +167,7 @@ fn rows_far_and_near_come_to_their_places() {
     }
 }
 
-/// Rows in order with validation rows between them: some pages apart, or adjacent in more than one read.
+/// Rows in order with validation rows between them: pages apart, or adjacent but spanning several reads.
 #[test]
 fn ranges_of_split_rows_are_those_of_memory() {
     for (count, width) in [(200_usize, 1500), (40_000, 5), (6, 100_000)] {
@@ -247,7 +248,7 @@ fn faults_while_reading_are_told() {
     assert!(reader.read_rows(&[0, 1], &mut out).is_err(), "too little room");
 }
 
-/// Equal to the file's contents, however it is read.
+/// Chunks equal the file's contents, however it is read.
 #[test]
 fn a_number_that_f32_does_not_hold_is_called_by_its_value() {
     let values = [0.0, 1.0, -1e300, 2.0, 3.0, f64::NEG_INFINITY];
@@ -292,8 +293,8 @@ labels of shape [2, 3]: expected one class per row
     );
 }
 
-/// As NumPy's `(x - train.mean(0)) / train.std(0)`, of rows that the training rows have no part in, too; a constant column
-/// becomes 0.
+/// Equals NumPy's `(x - train.mean(0)) / train.std(0)`, also for rows outside the training rows. A constant
+/// column becomes 0.
 #[test]
 fn features_are_standardized_by_the_training_rows() {
     for (descr, fraction) in [("<f4", 0.2), ("<f8", 0.5), ("|u1", 0.0)] {

@@ -1,4 +1,5 @@
-//! `parquet`: files that pandas and pyarrow wrote by tests/fixtures/parquet/make.py, beside CSV files of the same cells.
+//! `parquet`: files written by pandas and pyarrow (tests/fixtures/parquet/make.py), compared with CSV files
+//! of the same cells.
 
 use std::{
     fs,
@@ -181,7 +182,7 @@ fn a_run_and_its_predictions_are_those_of_the_csv_file() {
     });
     let table = |run: &Path, name: &str| -> Vec<String> {
         let text = fs::read_to_string(run.join(name)).unwrap();
-        // Without the time that has passed.
+        // Leaves out elapsed times.
         let place = text.lines().next().unwrap().split(',').position(|name| name == "elapsed_s");
         let cells = |line: &str| {
             let cells = line.split(',').enumerate().filter(|(column, _)| Some(*column) != place);

@@ -1,4 +1,4 @@
-//! `parquet` in a build without it.
+//! `parquet` in a build without the feature.
 
 use crate::process::Sandbox;
 

@@ -1,4 +1,4 @@
-//! Real files: those that the repository carries, and larger ones where they are to be had.
+//! Real files: those in the repository, and larger ones where available.
 
 use std::{env, path::PathBuf};
 
@@ -13,7 +13,7 @@ fn carried(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "experiments", "data", name].iter().collect()
 }
 
-/// A file of the folder `RUNNER_TEST_DATA`; `None`, said aloud, where it is not there.
+/// A file of the folder `RUNNER_TEST_DATA`; `None`, with a printed line, if it is missing.
 fn larger(name: &str) -> Option<PathBuf> {
     let path = env::var_os("RUNNER_TEST_DATA").map(|folder| PathBuf::from(folder).join(name));
     let path = path.filter(|path| path.exists());

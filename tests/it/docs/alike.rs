@@ -1,12 +1,12 @@
-//! Whether two printed texts agree in all that does not depend on the machine.
+//! Compares two printed texts, ignoring whatever depends on the machine.
 //!
-//! Times, rates, free memory and names of run folders are ignored. Losses may differ by 3 %, since the CPU's instruction
-//! set changes the last digits.
+//! Times, rates, free memory and names of run folders are ignored. Losses may differ by 3 %, since the CPU's
+//! instruction set changes the last digits.
 
-/// Heads of lines whose presence or words depend on the machine.
+/// Beginnings of lines whose presence or words depend on the machine.
 const DEPENDS: [&str; 4] = ["noise:", "bound by ", "instrument ", "a page of "];
 
-/// The first line that differs in more than it may.
+/// The first line that differs too much, or `None`.
 pub fn difference(shown: &[String], printed: &[String]) -> Option<String> {
     let depends = |line: &&String| DEPENDS.iter().any(|head| line.trim_start().starts_with(head));
     let [shown, printed] =
@@ -19,14 +19,14 @@ pub fn difference(shown: &[String], printed: &[String]) -> Option<String> {
         .map(|(shown, printed)| format!("  shown:   {shown}\n  printed: {printed}"))
 }
 
-/// What a line is compared by.
+/// A word of a line, as it is compared.
 #[derive(Debug, PartialEq)]
 enum Word {
-    /// As it stands.
+    /// Must be the same.
     Exact(String),
-    /// A loss and the like.
+    /// A loss and the like: may differ slightly.
     Near(f64),
-    /// A time, a rate, a share, free memory.
+    /// A time, a rate, a share or free memory: ignored.
     Any,
 }
 
@@ -57,22 +57,22 @@ fn words(line: &str) -> Vec<Word> {
             .collect();
     }
     if line.trim_start().starts_with("engine ") {
-        // Which, and why, depends on the number of cores and on their speed.
+        // Which engine is chosen, and why, depends on the number of cores and their speed.
         let engine = line.split(':').next().unwrap_or_default();
         return vec![Word::Exact(engine.trim().replace("team", "serial"))];
     }
     if let Some((count, _)) = line.split_once(": all-reduce is ") {
-        // Which other parts are worth a word depends on the machine.
+        // Which other parts are mentioned depends on the machine.
         return vec![Word::Exact(count.trim().to_owned())];
     }
     if line.ends_with(" the same") {
-        // How far sums of another order are apart is a matter of the last digits.
+        // How far sums in another order differ depends on the last digits.
         return vec![Word::Exact(
             line.split("  ").find(|cell| !cell.is_empty()).unwrap_or_default().to_owned(),
         )];
     }
     if has_interval(line) {
-        // What the row is about; its times, and their units, depend on the machine.
+        // The row's name is compared; its times and their units depend on the machine.
         let cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
         let is_time = |cell: &str| cell.split(' ').nth(1).is_some_and(|unit| UNITS.contains(&unit));
         return cells
@@ -82,26 +82,26 @@ fn words(line: &str) -> Vec<Word> {
             .collect();
     }
     if line.trim_start().starts_with("steps/s ") {
-        // A row of rates, with units or, on a machine that is busy, without.
+        // Rates have units, but not on a busy machine.
         return vec![Word::Exact("steps/s".to_owned())];
     }
     if line.contains(" rates, bound by ") {
-        // The model's figures are those of the instruction set.
+        // The model's figures depend on the instruction set.
         return Vec::new();
     }
     if let Some((product, figures)) = line.rsplit_once(']')
         && product.contains("] x [")
         && figures.split_whitespace().all(|figure| figure.parse::<f64>().is_ok())
     {
-        // Speeds of a product, a column per trial.
+        // Speeds of products, one column per trial.
         return product.split_whitespace().map(|word| Word::Exact(word.to_owned())).collect();
     }
     let mut found: Vec<Word> = Vec::new();
-    // In a sparkline the last digits may move a level.
+    // In a sparkline, the last digits may change a level.
     let is_curve = |word: &str| word.chars().all(|c| ('\u{2581}'..='\u{2588}').contains(&c));
     for word in without_rate(line).split_whitespace().filter(|word| !is_curve(word)) {
         let bare = word.trim_end_matches([',', ';', ':']);
-        // Which of the two is faster depends on the machine, and on what else it does.
+        // Which of the two engines is faster depends on the machine and its load.
         let bare = if bare == "team" && line.contains(", engine ") { "serial" } else { bare };
         let is_unit = UNITS.contains(&bare);
         match found.last_mut() {
@@ -114,7 +114,7 @@ fn words(line: &str) -> Vec<Word> {
     found
 }
 
-/// A table's row without the rate that stands behind its time: a slow machine shows it without a unit.
+/// A table's row without the rate after its time, which has no unit on a slow machine.
 fn without_rate(line: &str) -> &str {
     let is_number = |cell: &str| cell.trim().parse::<f64>().is_ok();
     let is_time = |cell: &str| {
@@ -130,7 +130,7 @@ fn without_rate(line: &str) -> &str {
 
 const UNITS: [&str; 12] = ["µs", "ms", "s", "min", "h", "k", "M", "G", "steps/s", "rows/s", "%", "GiB"];
 
-/// Whether a line holds something like `1.2 to 1.5 ms`.
+/// Whether a line contains an interval such as `1.2 to 1.5 ms`.
 fn has_interval(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_number = |word: &str| word.trim_end_matches('x').parse::<f64>().is_ok();

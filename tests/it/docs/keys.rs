@@ -1,4 +1,4 @@
-//! Keys that the pages name: fragments of specs, and defaults in tables.
+//! Keys in the documentation: fragments of specs, and defaults in tables.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::all_pages;
 
-/// A block ```` ```toml ```` without a name is a part of a spec: it parses, and each of its keys is one of the schema.
+/// A block ```` ```toml ```` without a name is a fragment of a spec. It must parse, and each of its keys must
+/// be in the schema.
 #[test]
 fn fragments_have_keys_of_the_schema() {
     let schema = runner::spec::schema();
@@ -26,7 +27,7 @@ fn fragments_have_keys_of_the_schema() {
 
 fn unknown(schema: &Value, value: &toml::Value, path: &str, wrong: &mut Vec<String>) {
     match value {
-        // The keys of a grid are keys of the spec.
+        // Keys of a grid are keys of the spec.
         toml::Value::Table(_) if ["sweep.grid", "sweep.when"].contains(&path) => {}
         toml::Value::Table(table) => {
             for (key, value) in table {
@@ -44,13 +45,13 @@ fn unknown(schema: &Value, value: &toml::Value, path: &str, wrong: &mut Vec<Stri
     }
 }
 
-/// A key's schema, also where it stands in one of several alternatives.
+/// The schema of a key, also if it is in one of several alternatives.
 fn property<'a>(schema: &'a Value, key: &str) -> Option<&'a Value> {
     let choices = ["oneOf", "anyOf"].into_iter().filter_map(|of| schema[of].as_array()).flatten();
     std::iter::once(schema).chain(choices).find_map(|s| s["properties"].get(key))
 }
 
-/// A table whose head is a key, such as `on_missing`, marks the default among the values below.
+/// If a table's head is a key, such as `on_missing`, the table marks the default among the values below.
 #[test]
 fn defaults_in_tables_are_those_of_the_schema() {
     let schema = runner::spec::schema();
@@ -79,7 +80,7 @@ fn defaults_in_tables_are_those_of_the_schema() {
     assert!(checked.contains(&"on_missing".to_owned()), "{checked:?}");
 }
 
-/// Every default of a property of that name.
+/// Every default of properties with this name.
 fn defaults(schema: &Value, key: &str) -> Vec<Value> {
     let inner: Vec<&Value> = match schema {
         Value::Object(map) => map.values().collect(),

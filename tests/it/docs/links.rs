@@ -1,4 +1,4 @@
-//! Links between the pages, and from them to files.
+//! Links between pages, and from pages to files.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -31,7 +31,7 @@ fn every_page_of_docs_is_linked_from_the_readme() {
     }
 }
 
-/// Paths in code type, such as `crates/engine/src/op/sgd.rs` or `docs/`, but for patterns and names to be filled in.
+/// Paths in code spans, such as `crates/engine/src/op/sgd.rs` or `docs/`, except patterns and placeholders.
 #[test]
 fn every_path_that_is_named_exists() {
     let heads =

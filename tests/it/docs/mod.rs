@@ -11,10 +11,10 @@ mod reference;
 
 use std::{env, fs, path::PathBuf};
 
-/// README.md stays short enough to be read to its end.
+/// README.md stays short enough to be read to the end.
 const MOST_README_LINES: usize = 200;
 
-/// README.md, the other texts of the first folder and all of docs/.
+/// README.md, the other pages in the root folder, and all of docs/.
 fn all_pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = [".", "docs"]
         .into_iter()
@@ -30,7 +30,7 @@ fn is_refresh() -> bool {
     env::var_os("DOCS_REFRESH").is_some()
 }
 
-/// One test per page, so that they run beside each other; [`every_page_is_run`] holds the list.
+/// One test per page, so that pages run in parallel. [`every_page_is_run`] checks that the list is complete.
 macro_rules! pages {
     ($($name:ident: $path:literal),+ $(,)?) => {
         const RUN: &[&str] = &[$($path),+];
@@ -93,7 +93,7 @@ fn the_reference_is_that_of_the_schema() {
     }
 }
 
-/// Words that a stranger stumbles over, outside of code and of what the program prints.
+/// Odd words, outside of code and of the program's output.
 #[test]
 fn pages_are_in_plain_english() {
     const OUT: [&str; 9] = [

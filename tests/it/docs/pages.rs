@@ -1,4 +1,4 @@
-//! A page in pieces: text, files that it shows, and commands with what they print.
+//! Splits a page into text, files that it shows, and commands with their output.
 
 use std::{
     env, fs,
@@ -20,7 +20,7 @@ struct Step {
 /// A piece of a page, in the order of the page.
 enum Piece {
     Text(String),
-    /// A block that begins with ```` ```toml NAME ````: the commands below it find it under that name.
+    /// A block that begins with ```` ```toml NAME ````. Later commands find it under that name.
     File {
         name: String,
         text: String,
@@ -28,8 +28,8 @@ enum Piece {
     Console(Vec<Step>),
 }
 
-/// Runs a page's commands in a folder with the examples and the files that the page shows. Returns the page as the program
-/// prints it now, and every difference from what it shows.
+/// Runs a page's commands in a folder with the examples and the files that the page shows. Returns the page
+/// with current output, and every difference from what it shows.
 pub fn run(page: &Path) -> (String, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     copy(Path::new("experiments"), &folder.path().join("experiments"));
@@ -94,7 +94,7 @@ fn steps(block: &[&str]) -> Vec<Step> {
     steps
 }
 
-/// Standard error, then standard output, as a shell in that folder prints them.
+/// Standard error, then standard output, of a command run by a shell in that folder.
 fn printed(command: &str, folder: &Path) -> String {
     let runner =
         env::var_os("DOCS_RUNNER").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_runner")), PathBuf::from);

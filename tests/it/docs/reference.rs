@@ -1,4 +1,4 @@
-//! `docs/spec.md`, the reference of the spec, written from the JSON Schema.
+//! Writes `docs/spec.md`, the reference of the spec, from the JSON Schema.
 
 use std::fmt::Write;
 
@@ -29,12 +29,12 @@ pub fn page(schema: &Value) -> String {
 
 struct Page<'a> {
     text: String,
-    /// Tables that the page has already, and where: one that comes again refers to them.
+    /// Tables on the page so far, and where: a repeated table refers to the first.
     seen: Vec<(&'a Value, String)>,
 }
 
 impl<'a> Page<'a> {
-    /// `[path]`, then the tables within it.
+    /// Writes `[path]`, then the tables within it.
     fn table(&mut self, path: &str, value: &'a Value) {
         self.seen.push((value, format!("[{path}]")));
         self.section(&format!("`[{path}]`"), path, description(value), value);
@@ -48,7 +48,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// A heading and the keys of one table, without the tables that have a heading of their own.
+    /// Writes a heading and the keys of one table, except tables that get a heading of their own.
     fn section(&mut self, title: &str, path: &str, text: &str, table: &'a Value) {
         let _ = write!(self.text, "\n## {title}\n");
         if !text.is_empty() {
@@ -66,7 +66,7 @@ impl<'a> Page<'a> {
         own.into_iter().for_each(|row| self.row(path, row));
     }
 
-    /// A key, then the keys of the tables that it may hold.
+    /// Writes a key, then the keys of tables that it may contain.
     fn row(&mut self, path: &str, Row { key, value, is_required }: Row<'a>) {
         let default = match value.get("default") {
             Some(default) => format!("`{default}`"),
@@ -99,7 +99,7 @@ fn properties(table: &Value) -> impl Iterator<Item = (&String, &Value)> {
     table["properties"].as_object().into_iter().flatten()
 }
 
-/// Whether a key has a heading of its own: a table, or a list of tables.
+/// Whether a key gets its own heading: it is a table, or a list of tables.
 fn is_table(value: &Value) -> bool {
     value.get("properties").is_some() || value["items"].get("properties").is_some()
 }
@@ -108,7 +108,7 @@ fn tables(table: &Value) -> impl Iterator<Item = (&String, &Value)> {
     properties(table).filter(|(_, value)| is_table(value))
 }
 
-/// The keys of the tables that a key may hold, itself or in a list.
+/// The keys of tables that a key may contain, directly or in a list.
 fn nested<'a>(key: &str, value: &'a Value) -> Vec<Row<'a>> {
     let lists = value.get("items").map(|items| (format!("{key}[]"), items));
     let mut found = Vec::new();
@@ -119,7 +119,7 @@ fn nested<'a>(key: &str, value: &'a Value) -> Vec<Row<'a>> {
             is_required,
         };
         found.extend(properties(value).map(|p| row(p, is_required(value, p.0))));
-        // Which of the alternatives is taken is a choice: none is required.
+        // The user picks one of the alternatives, so none of their keys is required.
         found.extend(choices(value).flat_map(properties).map(|p| row(p, false)));
     }
     found
@@ -133,7 +133,7 @@ fn is_required(table: &Value, key: &str) -> bool {
     table["required"].as_array().is_some_and(|keys| keys.iter().any(|k| k == key))
 }
 
-/// The values that a key takes.
+/// The values that a key accepts.
 fn kind(value: &Value) -> String {
     let name = |name: &str| match name {
         "object" => "table".to_owned(),
@@ -176,7 +176,7 @@ fn kind_of_items(items: &Value) -> String {
     }
 }
 
-/// The range of a number, where it says more than that it is positive.
+/// The range of a number, unless it only says that the number is positive.
 fn range(value: &Value) -> String {
     let bound = |key: &str, sign: &str| value.get(key).map(|bound| format!("{sign} {bound}"));
     let least = bound("minimum", "≥").or_else(|| bound("exclusiveMinimum", ">"));
@@ -199,7 +199,7 @@ fn meaning(value: &Value) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(". ")
 }
 
-/// Begins with a capital, where the first word is no formula and no name.
+/// Capitalizes the first word, unless it is a formula or a name.
 fn sentence(text: &str) -> String {
     let is_word = text.split(' ').next().is_some_and(|word| word.len() > 1 && !word.contains('.'));
     let mut chars = text.chars();
@@ -209,7 +209,7 @@ fn sentence(text: &str) -> String {
     }
 }
 
-/// Text that may stand in a cell.
+/// Escapes text for a table cell.
 fn escaped(text: String) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

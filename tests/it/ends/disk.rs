@@ -1,7 +1,7 @@
-//! A disk that fails at any single call, and one that loses power: what a run leaves never lies.
+//! A disk on which any single call fails, or that loses power: what a run leaves behind is never wrong.
 //!
-//! A library in C (`tests/disk/disk.c`) stands between the program and the disk; without a C compiler these tests are
-//! left out.
+//! A preloaded library in C (`tests/disk/disk.c`) stands between the program and the disk. Without a C
+//! compiler these tests are skipped.
 
 use std::{
     collections::BTreeMap,
@@ -82,7 +82,7 @@ fn models(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     names.into_iter().filter_map(read).collect()
 }
 
-/// The status of a run's summary; empty where there is none. A torn line counts for nothing, as in `compare`.
+/// The status in a run's summary; empty if there is none. A torn line is ignored, as `compare` does.
 fn status(folder: &Path) -> String {
     let text = fs::read_to_string(folder.join("summary.csv")).unwrap_or_default();
     let table = Table::read(text.rsplit_once('\n').unwrap_or_default().0);
@@ -100,7 +100,7 @@ pub fn runs_below(folder: &Path) -> Vec<PathBuf> {
     runs
 }
 
-/// What is wrong with the folders that a process left which ended with this code.
+/// What is wrong with the folders left behind by a process that ended with this code.
 fn lies(runs: &Path, code: Option<i32>, whole: &[PathBuf]) -> Vec<String> {
     let mut lies = Vec::new();
     if !matches!(code, Some(0 | 1)) {
@@ -151,7 +151,8 @@ fn lies(runs: &Path, code: Option<i32>, whole: &[PathBuf]) -> Vec<String> {
     lies
 }
 
-/// Trials that a sweep's table calls finished and their own summaries do not; and with exit code 0 all others.
+/// Trials that the sweep's table calls finished although their own summaries do not. With exit code 0, also
+/// every trial that is not finished.
 fn sweep_lies(runs: &Path, code: Option<i32>) -> Vec<String> {
     let folders = fs::read_dir(runs.join("short")).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut lies = Vec::new();
@@ -169,7 +170,7 @@ fn sweep_lies(runs: &Path, code: Option<i32>) -> Vec<String> {
     lies
 }
 
-/// Fails each call of each kind once, and looks at what is left.
+/// Makes each call of each kind fail once, and checks what is left.
 fn every_call(overrides: &[&str]) {
     let sandbox = sandbox();
     let Some(library) = library(&sandbox) else { return };
@@ -185,11 +186,11 @@ fn every_call(overrides: &[&str]) {
     });
 }
 
-/// Sets what fails in a command.
+/// Adds the failing call to a command.
 type Fail<'a> = &'a dyn Fn(&mut Command) -> &mut Command;
 
-/// Has each call of each kind fail once, until there are no more of them; `look` runs the command, in a place of its own
-/// where it needs one, and says what is wrong.
+/// Makes each call of each kind fail once, until there are no more. `look` runs the command, in a sandbox of
+/// its own if it needs one, and returns what is wrong.
 fn each_failing(marks: &Path, look: &(dyn Fn(Fail<'_>, &str) -> Vec<String> + Sync)) {
     let of_call = |call: &str| {
         let mark = marks.join(format!("mark-{call}"));
@@ -227,7 +228,8 @@ fn no_failed_call_of_a_sweep_is_hidden() {
     every_call(&["optimizer.adam.lr=0.1,0.2", "~checkpoint"]);
 }
 
-/// A run that gets more epochs: whatever fails, a second try ends as the run that had them from the start.
+/// A run that is resumed with more epochs: whatever fails, a second try ends like a run that had them from
+/// the start.
 #[test]
 fn no_failed_call_of_a_resume_is_hidden() {
     let sandbox = sandbox();
@@ -268,7 +270,7 @@ fn no_failed_call_of_a_resume_is_hidden() {
     });
 }
 
-/// What other commands write is whole, or is not there, and the exit code says which.
+/// What other commands write is complete or absent, and the exit code says which.
 #[test]
 fn no_failed_call_of_other_commands_is_hidden() {
     let sandbox = sandbox();

@@ -15,8 +15,9 @@ use super::{
     numbers, quiet, wait_for_lines, wait_for_lines_of,
 };
 
-/// Address space for the program and its data, but not for the stacks of many threads. Those are large, so that what is
-/// left when one does not fit is enough for all else that a thread takes as it starts.
+/// The address space is limited so that the program and its data fit, but not the stacks of many threads.
+/// Stacks are large, so that when one no longer fits there is still room for everything else a thread needs
+/// at its start.
 #[test]
 fn threads_that_cannot_be_started_leave_no_folder() {
     let place = Sandbox::new(LINREG);
@@ -71,7 +72,7 @@ fn a_full_disk_ends_the_run_on_a_whole_line() {
         assert!(ended.stderr.contains(&words), "{}", ended.stderr);
         let train = numbers(&folder.metrics().only("split", "train"), "step");
         assert!(train.len() > 100 && train.iter().copied().eq(1..=train.len()));
-        // The summary claims no step whose row is missing.
+        // The summary must not count a step whose row is missing.
         let last = numbers(&folder.metrics(), "step").into_iter().max().unwrap();
         let cells = ["status", "steps", "epochs", "final_train_loss", "steps_per_s", "samples_per_s"];
         assert_eq!(cells.map(|cell| folder.summary(cell)), ["failed", &last.to_string(), "", "", "", ""]);
@@ -86,7 +87,8 @@ fn a_full_disk_ends_the_run_on_a_whole_line() {
     }
 }
 
-/// The system goes on writing to files that were removed: the run notices at its next rows, and names one file.
+/// The system keeps writing to deleted files without an error. The run notices at its next rows, and names
+/// one file.
 #[test]
 fn a_removed_folder_ends_the_run_with_one_error() {
     let place = Sandbox::new(LINREG);
@@ -97,7 +99,7 @@ fn a_removed_folder_ends_the_run_with_one_error() {
     let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(1), "{ended:?}");
     let errors: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("error")).collect();
-    // Whichever file is written next notices it first.
+    // Any of the files may be the next one written, and so the one named.
     let of = |file: &str| {
         format!("error: cannot write `{}`: no such file or directory", folder.0.join(file).display())
     };
@@ -174,8 +176,9 @@ fn a_fault_while_streaming_keeps_the_rows_before_it() {
     write_npy(&place.path().join("x.npy"), "(1500, 3000)", &bad);
     write_npy(&place.path().join("y.npy"), "(1500,)", &bad[..1500]);
     let team = ["devices.engine=team", "--threads=3"];
-    // One that fetches rows itself, a team that does, and one to which they are brought, eight megabytes at a time, which
-    // are six batches: a step wants its own rows from all of them, and no others.
+    // Three ways to get rows: one thread that reads them itself, a team that does, and a device that gets
+    // chunks of eight megabytes (six batches). Each must train on all rows before the bad one, and on no
+    // others.
     let steps = 14;
     let ways: [&[&str]; 3] = [&["--threads=1"], &team, &["devices.num_gpus=1", "--virtual-gpus=1"]];
     for policy in ["immediate", "buffered", "per_epoch"] {

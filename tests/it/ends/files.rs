@@ -26,7 +26,7 @@ fn place() -> Sandbox {
     place
 }
 
-/// The end of a run whose file is changed after it has written some lines.
+/// Changes a run's data file after it has written some lines, and returns how the run ended.
 fn disturbed(
     place: &Sandbox,
     way: &[&str],
@@ -125,6 +125,6 @@ fn a_sweep_whose_file_is_written_to_begins_no_further_trial() {
     assert_eq!(table.column("folder"), ["000-lr=1e-6", "", "", ""]);
     assert!(table.column("reason")[1..].iter().all(|reason| *reason == changed), "{table:?}");
     assert_eq!(folder.files(), ["000-lr=1e-6", "sweep.csv", "sweep.toml"]);
-    // Equal reasons are one line.
+    // Trials that failed for the same reason share a line.
     assert!(ended.stdout.contains(&format!("\n  trials 1 to 3 failed: {changed}\n")), "{ended:?}");
 }

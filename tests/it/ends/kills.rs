@@ -1,4 +1,4 @@
-//! Kills: whole files under final names, whole lines (but perhaps the last) in those that grow.
+//! Kills: files under final names are complete, and growing files have whole lines, except perhaps the last.
 
 use std::{
     fs,
@@ -15,13 +15,14 @@ use super::{
     LIMIT, numbers, quiet, wait_for_lines,
 };
 
-/// What a kill leaves: whole files under final names, whole lines (but perhaps the last) in those that grow.
+/// After a kill, files under final names are complete, and growing files have whole lines, except perhaps the
+/// last.
 #[test]
 fn a_kill_leaves_nothing_half_written() {
     let place = Sandbox::new(LINREG);
     let mut killed = 0;
     for round in 0..40u64 {
-        // From the first file to the last: the run takes a few milliseconds.
+        // Kill times are spread from the first file to the end: the run takes only a few milliseconds.
         let (command, runs) = place.prepared(&["trainer.max_epochs=60", "logging.policy=immediate"]);
         let mut child = quiet(command);
         let begun = Instant::now();
@@ -76,13 +77,13 @@ pub fn check_whole(folder: &Folder, name: &str) {
                 assert!(train.iter().copied().eq(1..=train.len()));
             } else if name == "norms.csv" {
                 let index = numbers(&table, "index");
-                // One device after the other.
+                // Devices are written one after the other.
                 assert!(index.first().is_none_or(|first| *first == 1));
                 assert!(index.windows(2).all(|two| two[1] == two[0] + 1 || two[1] == 1));
             }
         }
         "run.log" => {}
-        // A file that was being written, under a temporary name.
+        // A file that was being written still has its temporary name.
         _ => assert!(name.starts_with('.') && name.ends_with(".tmp"), "{name}"),
     }
 }

@@ -46,7 +46,7 @@ fn a_signal_keeps_the_products_that_were_done() {
         let rows = folder.table("matmul.csv");
         let concurrent = order.ends_with("concurrent");
         assert!(rows.rows.len() <= 2 && (concurrent || rows.rows.len() == 1), "{rows:?}");
-        // All norms of all finished products are present and add up.
+        // All norms of finished products are there, and the counts match.
         let mut done = 0;
         for row in 0..rows.rows.len() {
             let norms = folder.table("norms.csv").only("device", rows.cell(row, "device"));
@@ -140,7 +140,7 @@ fn a_signal_ends_a_sweep_and_says_why_in_its_table() {
     assert_eq!(own.table("matmul.csv").cell(0, "count"), own.summary("steps"));
 }
 
-/// From before the folder exists to the end, by a signal that can be handled and by one that cannot.
+/// Interrupts or kills at times from before the folder exists until the end.
 #[test]
 fn at_whatever_moment_it_ends_nothing_is_half_written() {
     let place = Sandbox::new(ENDLESS);
@@ -150,7 +150,7 @@ fn at_whatever_moment_it_ends_nothing_is_half_written() {
         let (command, runs) = place.prepared(&["--virtual-gpus", "1", "matmul.count=400"]);
         let mut child = quiet(command);
         let begun = Instant::now();
-        // Half of the rounds count from the start, half from the folder.
+        // Half of the rounds measure the delay from the start, half from the folder's creation.
         while round % 4 < 2 && !runs.exists() && begun.elapsed() < LIMIT {
             thread::yield_now();
         }

@@ -18,7 +18,8 @@ trainer.max_epochs = 1
     )
 }
 
-/// Saving a model takes no more than that: a run that fits while it trains also writes its weights.
+/// Saving a model needs no more memory than the plan counts, so a run that fits while it trains can also save
+/// its weights.
 #[test]
 fn the_peak_is_what_the_plan_counts() {
     for more in [&[][..], &["checkpoint.every_epochs=1"], &["devices.num_gpus=2", "--virtual-gpus=2"]] {

@@ -1,4 +1,4 @@
-//! Abnormal ends: signals, kills, failing disks and pipes, corrupt files. Every one has its exit code, its
+//! Abnormal ends: signals, kills, failing disks and pipes, corrupt files. Each has its own exit code and
 //! message, and leaves no partial files.
 
 mod disk;
@@ -37,7 +37,7 @@ pub fn send(signal: &str, child: &Child) {
     assert!(status.success());
 }
 
-/// Stops a process. When this returns, no thread of it will take a signal.
+/// Stops a process (SIGSTOP). When this returns, all of its threads are stopped.
 pub fn stop(pid: &str) {
     assert!(Command::new("kill").args(["-STOP", pid]).status().unwrap().success());
     let begun = Instant::now();
@@ -66,7 +66,7 @@ pub fn numbers(table: &Table, column: &str) -> Vec<usize> {
     table.column(column).iter().map(|cell| cell.parse().unwrap()).collect()
 }
 
-/// A spec whose images are 1000 of few bytes, most of them not used.
+/// A spec with 1000 small images, most of which it does not use.
 pub fn with_images(more: &str) -> Sandbox {
     let place = Sandbox::new(&format!(
         "data.idx = {{ images = \"images\", labels = \"labels\" }}\n\
@@ -82,7 +82,7 @@ pub fn with_images(more: &str) -> Sandbox {
     place
 }
 
-/// Puts images in their place that take minutes to read: 20 GB of zeros.
+/// Replaces the images by a sparse file of 20 GB of zeros, which takes minutes to read.
 pub fn make_images_endless(place: &Sandbox) {
     let new = place.path().join("new");
     let mut file = File::create(&new).unwrap();
@@ -107,7 +107,7 @@ pub fn wait_for_lines_of(file: &str, runs: &Path, lines: usize) -> Folder {
     panic!("no {lines} lines of {file} in {}", runs.display());
 }
 
-/// The same of metrics.
+/// Waits for lines of `metrics.csv`.
 pub fn wait_for_lines(runs: &Path, lines: usize) -> Folder {
     wait_for_lines_of("metrics.csv", runs, lines)
 }

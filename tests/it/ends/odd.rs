@@ -1,4 +1,4 @@
-//! Odd inputs and places: each is named, and none hangs, fills the memory or passes for a success.
+//! Odd inputs and paths: each gets a message, and none hangs, fills the memory or passes as a success.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ fn a_constant_column_and_rows_that_validate_themselves_are_named() {
     }
 }
 
-/// Run folders come from anywhere.
+/// Run folders may come from anybody.
 #[test]
 fn compare_reads_regular_files_of_bearable_length() {
     let sandbox = Sandbox::new(
@@ -60,7 +60,8 @@ fn compare_reads_regular_files_of_bearable_length() {
     }
 }
 
-/// Names, descriptions and paths neither colour nor hide anything, nor pass for lines of their own.
+/// Control characters in names, descriptions and paths must not colour or hide output, nor look like lines of
+/// their own.
 #[test]
 fn names_do_not_reach_the_terminal_raw() {
     const EVIL: &str = r"\u001b]0;x\u0007\u009b2J\u001b[2K\r\u001b[8m\u202e\nFAKE";
@@ -113,7 +114,8 @@ fn names_do_not_reach_the_terminal_raw() {
     }
 }
 
-/// Tables keep every cell as it is, as SECURITY.md says: `-0.1` is a value, and so is what a spreadsheet takes for a formula.
+/// Tables keep every cell as it is, as SECURITY.md says: `-0.1` is a value, and so is text that a spreadsheet
+/// would take for a formula.
 #[test]
 fn cells_keep_what_a_spreadsheet_would_calculate() {
     let sandbox = Sandbox::new(
@@ -128,7 +130,7 @@ fn cells_keep_what_a_spreadsheet_would_calculate() {
     assert!(security.contains("Tables keep every cell as it is"));
 }
 
-/// A git in a repository around the spec whose `git status` takes ten minutes.
+/// A `git` in a repository around the spec, whose `git status` takes ten minutes.
 pub struct SlowGit(PathBuf);
 
 impl SlowGit {
@@ -160,7 +162,7 @@ impl SlowGit {
     pub fn ends(&self) {
         let stat = format!("/proc/{}/stat", self.pid().expect("git was asked"));
         let begun = Instant::now();
-        // Nobody may be there to take note of its end: a zombie.
+        // The parent may be gone, so the process may remain as a zombie.
         let is_git = |stat: String| {
             ["(git)", "(sleep)"].iter().any(|name| stat.contains(name)) && !stat.contains(") Z")
         };
@@ -171,7 +173,7 @@ impl SlowGit {
     }
 }
 
-/// A git that takes long is asked no more, and ended.
+/// A git that takes too long is ended, and not asked again.
 #[test]
 fn a_slow_git_does_not_outlive_the_run() {
     let sandbox = Sandbox::new(

@@ -30,7 +30,7 @@ fn a_signal_ends_a_run_in_order() {
     ];
     for (signal, code, name, policy, lines) in cases {
         if signal == "-HUP" && hang_ups_are_ignored() {
-            continue; // below `nohup`, whose children are to outlive a terminal
+            continue; // the process runs below `nohup`, whose children must survive the terminal
         }
         for threads in ["1", "2"] {
             let arguments = ["trainer.max_epochs=1000000000", policy, "--threads", threads];
@@ -55,7 +55,7 @@ fn hang_ups_are_ignored() -> bool {
     u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1
 }
 
-/// Up to the last step that the summary counts; five steps of 20 rows and one of 3 are an epoch.
+/// Every step that the summary counts has its row. An epoch is five steps of 20 rows and one of 3.
 fn every_row_is_there(folder: &Folder, policy: &str) {
     let steps: usize = folder.summary("steps").parse().unwrap();
     let train: Vec<usize> = numbers(&folder.metrics().only("split", "train"), "step");
@@ -68,13 +68,14 @@ fn every_row_is_there(folder: &Folder, policy: &str) {
         }
         _ => assert!(train.iter().copied().eq(1..=steps), "{policy}: {train:?}"),
     }
-    // The last epoch may be whole, and the signal have come before its validation.
+    // The signal may come when the last epoch is complete but not yet validated.
     let whole = validation.len() * 6;
     assert!(validation.iter().copied().eq((6..=whole).step_by(6)));
     assert!(whole <= steps && steps - whole <= 6, "{policy}: {steps} steps, {whole} validated");
 }
 
-/// Nothing is there to save while rows are read, which may take minutes; and git, which was asked before, ends too.
+/// While rows are being read, which may take minutes, there is nothing to save. The `git` process that was
+/// started before ends too.
 #[test]
 fn a_signal_ends_the_reading_of_rows() {
     let place = with_images("");
@@ -91,14 +92,14 @@ fn a_signal_ends_the_reading_of_rows() {
     git.ends();
 }
 
-/// A sweep keeps two data sets in memory, and reads the others again when their trials come.
+/// A sweep keeps two data sets in memory, and reads the others again when their trials start.
 #[test]
 fn a_signal_ends_the_reading_of_rows_within_a_sweep() {
     let place = with_images(
         "trainer = { max_epochs = 1000000000, max_time = \"3s\" }\n\
          sweep.grid.seed = [1, 2, 3]\n",
     );
-    // Made before, so that they take their place well within the three seconds.
+    // Created in advance, so that moving them into place takes well under three seconds.
     let endless = with_images("");
     make_images_endless(&endless);
     let (command, runs) = place.prepared(&["--threads", "1"]);
@@ -121,16 +122,16 @@ fn a_second_signal_at_once_changes_nothing() {
     let (command, runs) = place.prepared(&["trainer.max_epochs=1000000000"]);
     let child = quiet(command);
     let folder = wait_for_lines(&runs, 2);
-    send("-USR1", &child); // harmless
+    send("-USR1", &child); // has no effect on this process
     send("-INT", &child);
-    // It may have ended by the first one already.
+    // The first signal may have ended it already.
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     assert_eq!(folder.summary("status"), "interrupted");
     every_row_is_there(&folder, "logging.policy=buffered");
 }
 
-/// The run cannot end by itself after the first signal, because its output is not read.
+/// Nobody reads the run's output, so it cannot end by itself after the first signal.
 #[test]
 fn a_second_signal_two_seconds_later_does_not_wait() {
     let place = Sandbox::new(LINREG);

@@ -17,7 +17,8 @@ use crate::conformance::{
     run, sums,
 };
 
-/// Sizes around those of warps and tiles: rows, then width (or inputs and outputs). A few first, for the stand-in.
+/// Sizes around those of warps and tiles: rows, then width (or inputs and outputs). The simulator runs only
+/// the first few.
 const ELEMENTWISE: [(usize, usize); 8] =
     [(33, 10), (1, 1), (257, 3), (2, 257), (31, 31), (257, 33), (1023, 10), (1025, 100)];
 const PRODUCTS: [[usize; 3]; 12] = [
@@ -43,7 +44,7 @@ fn check(gpu: &Gpu, suite: &Suite, rows: usize, tolerance: f64, what: &str) {
     let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
     let numbers: usize = programs.layout.buffers.iter().map(|b| b.len + 16).sum();
     for engine in ENGINES {
-        // One block keeps everything in its shared memory.
+        // This engine keeps everything in the shared memory of one block.
         if engine == Engine::Persistent && 4 * numbers > gpu.shared_bytes as usize - (16 << 10) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Suites for any GPU: `scripts/gpu-check` runs them on the hardware, and a test here runs them on
-//! the stand-in libraries, in a process of its own that finds those.
+//! Test suites for any GPU. `scripts/gpu-check` runs them on real hardware. A test here runs them on the
+//! simulated libraries, in a process that is set up to find those.
 
 mod instructions;
 mod peers;
@@ -14,10 +14,10 @@ use crate::kernels::driver::folder;
 /// Set if a missing GPU is a failure.
 const REQUIRED: &str = "RUNNER_REQUIRE_CUDA";
 
-/// Set for the process that runs on the stand-in libraries, which are slow: it takes a part of the cases.
+/// Set for the process that uses the simulated libraries; they are slow, so it runs only some of the cases.
 const STAND_IN: &str = "RUNNER_TEST_STAND_IN";
 
-/// The first GPU; `None`, said on standard error, where there is none and none is required.
+/// The first GPU. `None`, with a message on standard error, if there is none and none is required.
 fn first_gpu() -> Option<Gpu> {
     let found = cuda::gpus().map(|gpus| gpus.into_iter().next());
     let why = match found {
@@ -30,7 +30,7 @@ fn first_gpu() -> Option<Gpu> {
     None
 }
 
-/// The cases of a list that this run takes.
+/// The cases of a list that this process runs.
 fn some<T: Copy>(all: &[T], on_the_stand_in: usize) -> Vec<T> {
     let count = if std::env::var_os(STAND_IN).is_some() { on_the_stand_in } else { all.len() };
     all.iter().copied().take(count).collect()
@@ -38,7 +38,7 @@ fn some<T: Copy>(all: &[T], on_the_stand_in: usize) -> Vec<T> {
 
 #[test]
 fn the_suites_pass_on_the_stand_in_libraries() {
-    // On the hardware they run by themselves.
+    // On the hardware the suites run directly.
     if std::env::var_os(REQUIRED).is_some() {
         return;
     }
@@ -58,7 +58,7 @@ fn the_suites_pass_on_the_stand_in_libraries() {
     assert!(said.contains("test result: ok. 9 passed"), "{said}");
 }
 
-/// `scripts/gpu-check` finds its binaries and the GPUs, MIG instances included, and names what is missing.
+/// `scripts/gpu-check` finds its binaries and the GPUs, including MIG instances, and names what is missing.
 #[test]
 fn the_check_of_a_machine_finds_its_gpus() {
     if std::env::var_os(REQUIRED).is_some() {
@@ -94,7 +94,7 @@ fn the_check_of_a_machine_finds_its_gpus() {
         );
         assert_ne!(said.contains("\n== one GPU: no parity of several\n"), several);
     }
-    // Without time, it lists everything that would run.
+    // With no time at all, it lists everything that it would run.
     let (code, said, complained) =
         check(&[("RUNNER_SIM_DEVICES", "2")], &[&parity[2..], &["--minutes", "0"]].concat());
     assert_eq!((code, complained.as_str()), (Some(4), ""), "{said}");

@@ -1,4 +1,5 @@
-//! Sums over GPUs by the peer kernel, through the executors that trainings use: each GPU on a thread of its own.
+//! Sums over GPUs by the peer kernel, through the same executors as training: each GPU on a thread of its
+//! own.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -21,8 +22,8 @@ use crate::conformance::{Bench, Numbers, SEED, ops::Suite};
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Every GPU there is, up to four; `None` where fewer than two reach each other. Their kernels wait for each other, so
-/// that one test at a time has them.
+/// All GPUs, up to four; `None` if fewer than two can access each other. Their kernels wait for each other,
+/// so a lock lets one test at a time use them.
 fn several() -> Option<(Vec<Gpu>, MutexGuard<'static, ()>)> {
     static ONE: Mutex<()> = Mutex::new(());
     first_gpu()?;
@@ -35,7 +36,7 @@ fn several() -> Option<(Vec<Gpu>, MutexGuard<'static, ()>)> {
     None
 }
 
-/// A bench whose only instruction sums `numbers` over GPUs.
+/// A bench whose only instruction sums `numbers` over the GPUs.
 fn bench(numbers: Vec<f32>) -> (Bench, Slice) {
     let mut suite = Suite::new();
     let of = suite.bench.holding(numbers);

@@ -5,7 +5,7 @@ use runner::device::cuda;
 use super::{first_gpu, some};
 use crate::{moved::a_gpu_moves_what_was_predicted, parity::worst};
 
-/// A part of the cases first: two layers, dropout-free classes, Adam.
+/// The simulator runs only the first cases: two layers, classes without dropout, Adam.
 const CASES: [&str; 14] = [
     "two_linear",
     "cross_entropy",
@@ -23,7 +23,7 @@ const CASES: [&str; 14] = [
     "schedule_one_cycle",
 ];
 
-/// Promised relative error of any step's loss, on every device.
+/// The promised relative error of any step's loss, on every device.
 const LIMIT: f64 = 1e-4;
 
 #[test]
@@ -40,7 +40,8 @@ fn every_engine_follows_pytorch() {
     }
 }
 
-/// Two GPUs, and all of them: summed in a graph, between launches, and (where NCCL is not there) through the host.
+/// Two GPUs, and all of them: sums as graph nodes, between launches, and (if NCCL is missing) through the
+/// host.
 #[test]
 fn several_gpus_follow_pytorch() {
     let all = cuda::gpus().map_or(0, |gpus| gpus.len());

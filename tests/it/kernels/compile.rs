@@ -1,6 +1,8 @@
-//! The kernels through NVIDIA's run-time compiler, for every architecture: they compile, and nothing spills.
+//! Compiles the kernels with NVIDIA's run-time compiler for every architecture: they compile, and no
+//! registers spill.
 //!
-//! Needs the library, not a GPU: RUNNER_NVRTC is its path (`scripts/nvrtc-wheels` installs two). A process can hold one.
+//! Needs the library but no GPU: RUNNER_NVRTC is its path (`scripts/nvrtc-wheels` installs two versions). A
+//! process can load only one.
 
 use std::{
     ffi::{CStr, CString, c_char, c_void},
@@ -14,10 +16,10 @@ use libloading::Library;
 #[path = "../../../kernels/sources.rs"]
 pub mod sources;
 
-/// Set where the test is alone in its process.
+/// Set when the test has a process of its own.
 const ALONE: &str = "RUNNER_TEST_ALONE";
 
-/// Target architectures; those unknown to the library are skipped.
+/// Target architectures; those that the library does not know are skipped.
 const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];
 
 type Status = i32;
@@ -50,7 +52,7 @@ impl Compiler {
     fn architectures(&self) -> Vec<i32> {
         let mut count = 0;
         type Count = unsafe extern "C" fn(*mut i32) -> Status;
-        // SAFETY: the pointers are to live variables, the second to as many elements as the library has reported.
+        // SAFETY: the pointers are to live variables, the second to as many elements as the library reported.
         unsafe {
             assert_eq!(self.function::<Count>("nvrtcGetNumSupportedArchs")(&mut count), 0);
             let mut all = vec![0; count as usize];
@@ -77,7 +79,8 @@ impl Compiler {
         let architecture = CString::new(format!("--gpu-architecture=sm_{architecture}")).unwrap();
         let options = [architecture.as_ptr(), c"--std=c++17".as_ptr(), c"--ptxas-options=-v".as_ptr()];
         let mut program = std::ptr::null_mut();
-        // SAFETY: all strings end in NUL and live through the calls; the log has as much room as the library asked for.
+        // SAFETY: all strings end in NUL and live through the calls; the log has as much room as the library
+        // asked for.
         unsafe {
             let create = self.function::<Create>("nvrtcCreateProgram");
             let name = c"kernels.cu".as_ptr();
@@ -108,7 +111,8 @@ fn every_kernel_compiles_without_a_spill() {
         println!("skipped: RUNNER_NVRTC does not name NVIDIA's run-time compiler (scripts/nvrtc-wheels)");
         return;
     };
-    // In a process of its own: NVIDIA's library does not get along with the stand-in that other tests load.
+    // In a process of its own, because NVIDIA's library conflicts with the simulated one that other tests
+    // load.
     if std::env::var_os(ALONE).is_none() {
         let mut own = Command::new(std::env::current_exe().unwrap());
         own.args(["--exact", "kernels::compile::every_kernel_compiles_without_a_spill", "--nocapture"]);

@@ -1,5 +1,6 @@
-//! Kernels that are compiled for one program: every loss and odd sizes beside the reference, the interpreter's numbers,
-//! and barriers of which none may be missing. Whole epochs under every rule are in `programs`, with the other engines.
+//! Kernels compiled for one program: every loss and odd sizes against the reference and the interpreter, and
+//! proof that no barrier is superfluous. Whole epochs under every rule are in `programs`, with the other
+//! engines.
 
 use runner::{
     program::{
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::conformance::{Bench, Numbers, bits, close, gradients::linear};
 
-/// An experiment of full batches and one smaller one.
+/// An experiment with full batches and one smaller batch.
 pub struct Job {
     pub layers: Vec<Layer>,
     pub loss: LossKind,
@@ -95,7 +96,7 @@ fn hyper() -> Vec<Hyper> {
     (0..=STEPS).map(hyper).collect()
 }
 
-/// What lasts, after some full steps and a smaller one.
+/// The contents of all lasting buffers after several full steps and a smaller one.
 fn run(driver: &Driver, engine: Engine, programs: &Programs, bench: &Bench) -> Vec<Vec<f32>> {
     let (mut machine, hyper) = (Machine::new(driver, bench), hyper());
     machine.run(engine, &programs.train, STEPS, &hyper[..STEPS]);
@@ -185,7 +186,7 @@ fn the_jobs_that_it_is_for_follow_the_reference() {
     );
 }
 
-/// Takes each barrier away in turn: some order of threads then gives other numbers.
+/// Removes each barrier in turn. Then some order of threads must give different numbers.
 #[test]
 fn no_barrier_can_be_missing() {
     let Some(driver) = Driver::get() else { return };
@@ -220,7 +221,7 @@ fn no_barrier_can_be_missing() {
     }
 }
 
-/// What makes a step short: few barriers, rows that are fetched ahead, updates where gradients are made.
+/// What makes a step fast: few barriers, rows fetched ahead, and updates fused with the gradients.
 #[test]
 fn a_step_has_few_barriers() {
     let Some(driver) = Driver::get() else { return };

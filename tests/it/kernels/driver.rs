@@ -1,4 +1,4 @@
-//! The part of the CUDA driver API that these tests need, over the stand-in that `tests/cuda_sim/build` makes.
+//! The part of the CUDA driver API that these tests need, on the simulator that `tests/cuda_sim/build` makes.
 
 use std::{
     ffi::{CString, c_void},
@@ -9,13 +9,14 @@ use std::{
 
 use libloading::{Library, Symbol};
 
-/// The folder of the stand-in libraries, built where they are not there yet; `None` without g++.
+/// The folder of the simulated libraries, built on first use; `None` without g++.
 pub fn folder() -> Option<&'static PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     FOLDER.get_or_init(|| build("cuda_sim", &[])).as_ref()
 }
 
-/// Runs the build script; the folder, or `None` (with a printed line) where there is no compiler. CI must have one.
+/// Runs the build script. Returns the folder, or `None` (with a printed line) without a compiler; CI must
+/// have one.
 pub fn build(name: &str, variables: &[(&str, &str)]) -> Option<PathBuf> {
     let compiler = Command::new("g++").arg("--version").output().is_ok_and(|o| o.status.success());
     if !compiler {
@@ -46,7 +47,7 @@ impl Order {
     pub const ALL: [Self; 3] = [Self::Forward, Self::Reverse, Self::Shuffled];
 }
 
-/// The driver, initialized, with the first device's context current on every thread that uses it.
+/// The driver, initialized. The first device's context is current on every thread that uses it.
 #[derive(Debug)]
 pub struct Driver {
     library: Library,
@@ -57,7 +58,7 @@ pub struct Driver {
 type Status = i32;
 
 impl Driver {
-    /// `None` where there is no compiler to build it with.
+    /// `None` without a compiler.
     pub fn get() -> Option<&'static Self> {
         static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
         let driver = DRIVER.get_or_init(|| folder().map(|folder| Self::open(&folder.join("libcuda.so.1"))));
@@ -96,7 +97,7 @@ impl Driver {
         *symbol
     }
 
-    /// Applies to launches of this thread.
+    /// The order of threads for launches of this thread.
     pub fn order(&self, order: Order) {
         let set = self.function::<unsafe extern "C" fn(i32)>("cusim_order");
         // SAFETY: takes any number.
@@ -108,7 +109,7 @@ impl Driver {
         self.try_holding(numbers).unwrap()
     }
 
-    /// As `launch`, but returns the driver's status on failure.
+    /// Like `holding`, but returns the driver's status on failure.
     pub fn try_holding<T: Copy>(&self, numbers: &[T]) -> Result<Memory<'_>, Status> {
         let bytes = size_of_val(numbers).max(1);
         let mut address = 0;
@@ -123,7 +124,7 @@ impl Driver {
         Ok(memory)
     }
 
-    /// Loads an image.
+    /// Loads a module from its image.
     pub fn load(&self, image: &[u8]) -> Module {
         type Load = unsafe extern "C" fn(*mut usize, *const c_void) -> Status;
         let mut module = 0;
@@ -133,12 +134,12 @@ impl Driver {
         Module(module)
     }
 
-    /// Launches a kernel and waits; the driver's status.
+    /// Launches a kernel and waits; returns the driver's status.
     pub fn try_launch(&self, name: &str, grid: Grid, arguments: &mut [*mut c_void]) -> Status {
         self.try_launch_of(Module(self.module), name, grid, arguments)
     }
 
-    /// As [`Self::try_launch`], a kernel of a module.
+    /// Like [`Self::try_launch`], for a kernel of a loaded module.
     pub fn try_launch_of(
         &self,
         module: Module,
@@ -156,8 +157,8 @@ impl Driver {
         ) -> Status;
         let which = if grid.cooperative { "cuLaunchCooperativeKernel" } else { "cuLaunchKernel" };
         let none = std::ptr::null_mut();
-        // SAFETY: `arguments` point to values of the kernel's parameter types, which live through the call, since the
-        // stand-in copies them and runs the kernel before it returns.
+        // SAFETY: `arguments` point to values of the kernel's parameter types. They outlive the call, since
+        // the simulator copies them and runs the kernel before it returns.
         unsafe {
             let get = self.function::<Get>("cuModuleGetFunction");
             checked(name, get(&mut function, module.0, c_name.as_ptr().cast()));
@@ -182,11 +183,11 @@ fn checked(call: &str, status: Status) {
     assert_eq!(status, 0, "{call}");
 }
 
-/// Code that was loaded.
+/// A loaded module.
 #[derive(Clone, Copy, Debug)]
 pub struct Module(usize);
 
-/// How a kernel is launched.
+/// The configuration of a launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     pub blocks: u32,
@@ -212,7 +213,7 @@ impl Memory<'_> {
     pub fn write<T: Copy>(&self, numbers: &[T]) {
         type Copy = unsafe extern "C" fn(u64, *const c_void, usize) -> Status;
         let copy = self.driver.function::<Copy>("cuMemcpyHtoD_v2");
-        // SAFETY: the length is the source's; the driver checks the target.
+        // SAFETY: the length is that of the source; the driver checks the target.
         checked("cuMemcpyHtoD", unsafe { copy(self.address, numbers.as_ptr().cast(), size_of_val(numbers)) });
     }
 
@@ -221,7 +222,7 @@ impl Memory<'_> {
         let copy = self.driver.function::<Copy>("cuMemcpyDtoH_v2");
         let mut numbers = vec![T::default(); len];
         let bytes = size_of_val(numbers.as_slice());
-        // SAFETY: the length is the target's; the driver checks the source.
+        // SAFETY: the length is that of the target; the driver checks the source.
         checked("cuMemcpyDtoH", unsafe { copy(numbers.as_mut_ptr().cast(), self.address, bytes) });
         numbers
     }
@@ -235,7 +236,7 @@ impl Drop for Memory<'_> {
     }
 }
 
-/// The pointer by which an argument is handed over.
+/// The pointer by which an argument is passed.
 pub fn argument<T>(value: &mut T) -> *mut c_void {
     std::ptr::from_mut(value).cast()
 }

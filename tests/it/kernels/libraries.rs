@@ -1,6 +1,6 @@
-//! The stand-in libraries themselves: what the tests of the CUDA backend build upon.
+//! Tests of the simulated libraries themselves, on which the tests of the CUDA backend rely.
 //!
-//! The stand-in driver reads its settings once, so tests that need other settings run in a process of their own.
+//! The simulated driver reads its settings once, so tests with other settings run in a process of their own.
 
 use std::{
     ffi::c_void,
@@ -64,7 +64,7 @@ fn alone() {
     }
 }
 
-/// Copies into pinned memory that are seen only after a wait; a capture and its replay.
+/// Copies into pinned memory become visible only after a wait; a capture and its replay.
 fn streams(driver: &Driver) {
     type Make = unsafe extern "C" fn(*mut usize, u32) -> Status;
     type One = unsafe extern "C" fn(usize) -> Status;
@@ -91,7 +91,7 @@ fn streams(driver: &Driver) {
         assert_eq!(driver.function::<One>("cuEventSynchronize")(event), 0);
         assert_eq!(*host, 7.0);
 
-        // Captured work runs at each launch of the graph; a capture does not wait.
+        // Captured work runs at each launch of the graph, not during the capture.
         assert_eq!(driver.function::<Begin>("cuStreamBeginCapture_v2")(stream, 1), 0);
         let fill = driver.function::<Fill>("cuMemsetD8Async");
         assert_eq!(fill(memory.address, 0, 8, stream), 0);
@@ -110,7 +110,7 @@ fn streams(driver: &Driver) {
         assert_eq!(synchronize(stream), 900, "a wait within a capture");
         assert_eq!(driver.function::<End>("cuStreamEndCapture")(stream, &mut graph), 901, "spoils it");
 
-        // A copy from where nothing is.
+        // A copy from an address without memory.
         assert_eq!(to_host(host, memory.address + 4, 8, stream), 700);
     }
 }
@@ -164,7 +164,7 @@ fn the_blas_multiplies_and_follows_its_epilogues() {
     type Matmul = unsafe extern "C" fn(
         usize, usize, *const f32, u64, usize, u64, usize, *const f32, u64, usize, u64, usize, *const u64, usize, usize, usize,
     ) -> Status;
-    // By columns: D [2, 3] = A^T [2, 4] B [4, 3], and what follows.
+    // Column-major: D [2, 3] = A^T [2, 4] B [4, 3], plus an epilogue.
     let (m, n, k) = (2, 3, 4);
     let a: Vec<f32> = (0..k * m).map(|i| i as f32 - 3.0).collect();
     let b: Vec<f32> = (0..k * n).map(|i| 2.0 - i as f32).collect();

@@ -1,4 +1,4 @@
-//! A bench's buffers in the device's memory, and three engines that run programs over them.
+//! A bench's buffers in device memory, and the engines that run programs on them.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -20,22 +20,22 @@ const GAP: usize = 16;
 pub enum Engine {
     /// One launch of `blocks` blocks per op.
     Kernels { blocks: u32 },
-    /// One block, its arena in shared memory.
+    /// One block, with its arena in shared memory.
     Walk { threads: u32 },
     /// A cooperative launch.
     Grid { blocks: u32, threads: u32 },
-    /// One block, by a kernel for this program alone.
+    /// One block, with a kernel compiled for this program.
     Compiled,
 }
 
-/// The shared memory of a block that a job may fill, in numbers.
+/// The part of a block's shared memory that a test's arena may use, in numbers.
 pub const ROOM: usize = (232_448 - (12 << 10)) / 4;
 
 /// A bench on the device.
 pub struct Machine<'a> {
     driver: &'a Driver,
     bench: &'a Bench,
-    /// Where each buffer begins in the arena; the data has none.
+    /// Where each buffer begins in the arena; data buffers are not in it.
     places: Vec<usize>,
     arena: Memory<'a>,
     arena_floats: usize,
@@ -46,9 +46,9 @@ pub struct Machine<'a> {
     _partial: Memory<'a>,
     barrier: Memory<'a>,
     run: Memory<'a>,
-    /// What the counters are to be before the next block.
+    /// The counters at the start of the next block.
     pub at: RunRecord,
-    /// Of every product.
+    /// The precision of every product.
     pub precision: Precision,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Machine<'a> {
         records.into_iter().collect::<Result<_, _>>().unwrap()
     }
 
-    /// The source of a program's kernel; the reason why there is none panics.
+    /// The source of a program's compiled kernel; panics with the reason if there is none.
     pub fn source(&self, program: &Program) -> StepSource {
         let place = |s: Slice| Some((self.places[s.buffer.0] + s.offset) as u64);
         let (layout, precision) = (&self.bench.layout, self.precision);
@@ -115,7 +115,7 @@ impl<'a> Machine<'a> {
         StepSource::new("steps", program, &options).unwrap()
     }
 
-    /// Loads such a source, once in this process.
+    /// Compiles and loads a source, once per process.
     pub fn compiled(&self, text: &str) -> Module {
         static KNOWN: Mutex<Option<HashMap<String, Module>>> = Mutex::new(None);
         let source = sources::functions() + text;
@@ -128,7 +128,7 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Runs a program once per `hyper`, or `steps` times without any; the counters go on.
+    /// Runs a program once per `hyper`, or `steps` times if there is none; the counters continue.
     pub fn run(&mut self, engine: Engine, program: &Program, steps: usize, hyper: &[Hyper]) {
         if engine == Engine::Compiled {
             let source = self.source(program);
@@ -212,7 +212,7 @@ impl<'a> Machine<'a> {
         self.after(before, program, steps as u64);
     }
 
-    /// Reads the counters, which have gone on.
+    /// Reads the counters and checks that they have advanced.
     fn after(&mut self, before: RunRecord, program: &Program, steps: u64) {
         self.at = self.run.read::<RunRecord>(1)[0];
         assert_eq!(self.at.step, before.step + steps);
@@ -221,7 +221,7 @@ impl<'a> Machine<'a> {
         assert_eq!((self.at.index, self.at.slot), (steps as u32, before.slot + steps as u32));
     }
 
-    /// The contents of all buffers but the data; panics where something was written between them.
+    /// The contents of all buffers except the data. Panics if a guard between them was overwritten.
     pub fn read(&self) -> Vec<Vec<f32>> {
         let arena: Vec<f32> = self.arena.read(self.arena_floats);
         let mut all = Vec::new();
@@ -240,7 +240,7 @@ impl<'a> Machine<'a> {
         all
     }
 
-    /// The epoch's sums, then the validation's.
+    /// The sums of the epoch, then those of the validation.
     pub fn sums(&self) -> Vec<f64> {
         self.sums.read(32)
     }

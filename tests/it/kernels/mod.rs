@@ -1,5 +1,5 @@
-//! The CUDA kernels without a GPU: compiled for every architecture by NVIDIA's run-time compiler, and run on the processor
-//! by the simulator in `tests/cuda_sim`, in three orders of threads, against the f64 references.
+//! The CUDA kernels without a GPU: compiled for every architecture by NVIDIA's run-time compiler, and run by
+//! the simulator in `tests/cuda_sim`, in three orders of threads, against the f64 references.
 
 #[allow(unsafe_code)]
 mod compile;

@@ -1,4 +1,4 @@
-//! Every op by itself in every engine, at sizes around those of warps and tiles.
+//! Every op alone in every engine, at sizes around those of warps and tiles.
 
 use runner::program::{Accumulator, Log, LogTarget, Op, Precision, Slice};
 
@@ -11,7 +11,7 @@ use crate::conformance::{
     ops::{BEFORE, HYPER, SLOT, STEP, Suite},
 };
 
-/// Few blocks, so that threads own several numbers each; and one, whose sums end at once.
+/// Few blocks, so that each thread handles several numbers; and one block, whose sums need no second stage.
 const KERNELS: [Engine; 2] = [Engine::Kernels { blocks: 3 }, Engine::Kernels { blocks: 1 }];
 const INTERPRETERS: [Engine; 4] = [
     Engine::Walk { threads: 32 },
@@ -20,7 +20,8 @@ const INTERPRETERS: [Engine; 4] = [
     Engine::Grid { blocks: 1, threads: 32 },
 ];
 
-/// Runs a suite in each engine and order: close to the reference, with equal bits in every order and on repetition.
+/// Runs a suite in each engine and order. Results must be close to the reference, with equal bits in every
+/// order and on repetition.
 fn check(driver: &Driver, suite: &Suite, rows: usize, tolerance: f64, engines: &[Engine], what: &str) {
     let (program, memory) = suite.reference(rows);
     for engine in engines {
@@ -46,7 +47,7 @@ fn check(driver: &Driver, suite: &Suite, rows: usize, tolerance: f64, engines: &
     }
 }
 
-/// Rounding adds up over the longest sum.
+/// Rounding errors add up over the longest sum.
 fn product_tolerance([rows, inputs, outputs]: [usize; 3]) -> f64 {
     1e-6 * (1.0 + (rows.max(inputs).max(outputs) as f64).sqrt())
 }
@@ -75,7 +76,7 @@ fn products_follow_the_reference() {
     ] {
         products(driver, shape, &KERNELS);
     }
-    // Enough large tiles for three blocks: the large tiles' way.
+    // Enough large tiles for three blocks, so that the path for large tiles is taken.
     products(driver, [130, 65, 129], &[Engine::Kernels { blocks: 3 }]);
     products(driver, [257, 100, 3], &[Engine::Kernels { blocks: 3 }]);
 }
@@ -109,13 +110,13 @@ fn all_else_follows_the_reference() {
             check(driver, &suite, rows, 2e-6, &INTERPRETERS, &what);
         }
     }
-    // Sums over more numbers than one block of a grid takes alone.
+    // Sums over more numbers than one block of a grid handles alone.
     let mut suite = Suite::new();
     suite.updates(8200);
     check(driver, &suite, 1, 2e-6, &[Engine::Kernels { blocks: 3 }, INTERPRETERS[2]], "8200 numbers");
 }
 
-/// Longer programs than the table of records in shared memory holds.
+/// Programs longer than the table of records in shared memory.
 #[test]
 fn a_long_program_follows_the_reference() {
     let Some(driver) = Driver::get() else { return };
@@ -143,7 +144,7 @@ fn no_rows_are_no_work() {
 #[test]
 fn operands_are_rounded_as_told() {
     let Some(driver) = Driver::get() else { return };
-    // A product of operands that were rounded beforehand is what a rounding product must give, to the bit.
+    // A product of operands that were rounded beforehand must equal a rounding product, to the bit.
     let keep = |bits: u32| {
         move |x: &f32| {
             let dropped = 23 - bits;
@@ -162,7 +163,8 @@ fn operands_are_rounded_as_told() {
             let [rows, inputs, outputs] = shape;
             let mut suite = Suite::new();
             suite.products(rows, inputs, outputs);
-            // The first three buffers of products are x, dy, weight. A sum over rows rounds nothing.
+            // The first three buffers of products are x, dy and weight. The bias gradient, a sum over rows,
+            // does not round.
             suite.ops.retain(|op| !matches!(op, Op::BiasGradient(_)));
             let (program, _) = suite.reference(rows);
             let run = |suite: &Suite, precision| {
@@ -200,7 +202,7 @@ fn losses_that_are_not_finite_are_flagged() {
             machine.run(engine, &program, 1, &[HYPER]);
             assert_eq!(machine.non_finite(), 42, "the first step, counted from 1");
 
-            // The epoch's sums take the loss that raises the flag, and nothing after it.
+            // The sums of the epoch include the loss that raises the flag, and nothing after it.
             let sums = |sums| Op::from(Log { cells, to: LogTarget::Sums { rows: 3, sums } });
             suite.ops = vec![sums(Accumulator::Epoch)];
             let (program, _) = suite.reference(1);

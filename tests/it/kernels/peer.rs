@@ -1,4 +1,4 @@
-//! The sum over GPUs from memory to memory: a thread plays each GPU, in each order of CUDA's threads.
+//! The sum over GPUs from memory to memory: a thread plays each GPU, in each order of CUDA threads.
 
 use std::thread;
 
@@ -14,7 +14,7 @@ const GAP: usize = 8;
 /// Longer than any test.
 const LONG_NS: u64 = 600_000_000_000;
 
-/// See `kernels/peer.cu`.
+/// Mirrors the struct in `kernels/peer.cu`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Peers {
@@ -27,10 +27,10 @@ struct Peers {
     ranks: i32,
 }
 
-/// What a GPU has.
+/// The buffers of one GPU.
 struct Rank<'a> {
     numbers: Memory<'a>,
-    /// First of the numbers that are summed: each GPU's are aligned in another way.
+    /// Index of the first summed number. It differs between GPUs, so that alignments differ.
     first: usize,
     calls: Memory<'a>,
     words: Memory<'a>,
@@ -44,7 +44,7 @@ fn connected(driver: &Driver, ranks: usize, room: usize, blocks: u32) -> Vec<Ran
     assert_eq!(size_of::<Peers>(), 160);
     let room = room.next_multiple_of(4);
     let words = vec![0u64; blocks as usize * MOST_PEERS];
-    // NaN where nothing was written.
+    // NaN marks numbers that were never written.
     let laid: Vec<_> = (0..ranks).map(|_| driver.holding(&vec![f32::NAN; 2 * room])).collect();
     let arrived: Vec<_> = (0..ranks).map(|_| driver.holding(&words)).collect();
     let of = |all: &[Memory<'_>]| std::array::from_fn(|i| all.get(i).map_or(0, |memory| memory.address));
@@ -70,7 +70,7 @@ fn connected(driver: &Driver, ranks: usize, room: usize, blocks: u32) -> Vec<Ran
 }
 
 impl Rank<'_> {
-    /// Launches the kernel as this GPU does, at step 7.
+    /// Launches the kernel for this GPU, at step 7.
     fn sum(&self, driver: &Driver, n: usize, blocks: u32, limit_ns: u64) {
         let run = driver.holding(&[RunRecord { step: 6, ..RunRecord::default() }]);
         let (mut numbers, mut n) = (self.numbers.address + 4 * self.first as u64, n as u64);
@@ -86,7 +86,7 @@ impl Rank<'_> {
         driver.launch("peer_sum", grid, arguments);
     }
 
-    /// Sets the numbers; all beside them is NaN.
+    /// Writes the numbers, with NaN on both sides.
     fn write(&self, numbers: &[f32]) {
         let mut all = vec![f32::NAN; numbers.len() + 2 * GAP];
         all[self.first..self.first + numbers.len()].copy_from_slice(numbers);
@@ -102,7 +102,7 @@ impl Rank<'_> {
     }
 }
 
-/// All GPUs sum what each of them brings.
+/// All GPUs sum their contributions.
 fn all_sum(ranks: &[Rank<'_>], brought: &[Vec<f32>], blocks: u32, order: Order) -> Vec<Vec<f32>> {
     thread::scope(|scope| {
         let one = |(rank, brought): (&Rank<'_>, &Vec<f32>)| {
@@ -122,7 +122,8 @@ fn every_gpu_has_the_sum_in_the_order_of_ranks() {
     let Some(driver) = Driver::get() else { return };
     for (world, blocks) in [(2, 1), (3, 2), (4, 3)] {
         let ranks = connected(driver, world, 2500, blocks);
-        // Longer and shorter ones over the same memory, an odd number of calls: the two buffers alternate.
+        // An odd number of calls of different lengths on the same memory, since calls alternate between two
+        // buffers.
         for (call, n) in [1, 2500, 33, 0, 1025, 4, 2499].into_iter().enumerate() {
             for order in Order::ALL {
                 let scale = |rank: usize, x: f32| x * 10f32.powi(rank as i32 % 3);
@@ -157,7 +158,7 @@ fn a_gpu_that_does_not_come_is_not_waited_for_for_ever() {
     for order in Order::ALL {
         driver.order(order);
         let (ranks, numbers) = (connected(driver, 3, 100, 2), vec![1.0; 100]);
-        // The second has come to its first call with both of its blocks, the third has not.
+        // The second GPU has started its first call with both blocks, the third has not.
         let mut arrived = [0u64; 2 * MOST_PEERS];
         (arrived[1], arrived[MOST_PEERS + 1]) = (1, 1);
         ranks[0].arrived.write(&arrived);
@@ -166,7 +167,7 @@ fn a_gpu_that_does_not_come_is_not_waited_for_for_ever() {
         assert_eq!(ranks[0].words.read::<u64>(2), [0, 7 << 8 | 3], "{order:?}");
         assert_eq!(ranks[0].calls.read::<u64>(2), [GIVEN_UP; 2]);
         assert_eq!(ranks[0].read(100), numbers, "nothing was summed");
-        // Whatever follows has nothing to wait for.
+        // Later calls have nothing to wait for.
         ranks[0].words.write(&[0u64, 0]);
         ranks[0].sum(driver, 100, 2, LONG_NS);
         assert_eq!(ranks[0].words.read::<u64>(2), [0, 0]);

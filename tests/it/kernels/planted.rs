@@ -1,4 +1,4 @@
-//! Tests of the tests: bugs planted into kernels are found.
+//! Tests of the tests: bugs planted in kernels are found.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use super::{
     driver::{Driver, Grid, Order, argument, build},
 };
 
-/// Sums 1, 2, ... 256 by a kernel, in each order.
+/// Sums 1, 2, ... 256 with a kernel, in each order of threads.
 fn sums(driver: &Driver, kernel: &str) -> Vec<f32> {
     let numbers: Vec<f32> = (1..=256).map(|i| i as f32).collect();
     let (x, out) = (driver.holding(&numbers), driver.holding(&[0.0f32]));
@@ -51,7 +51,7 @@ fn a_write_beyond_shared_memory_is_an_error() {
     assert_eq!(driver.try_launch("planted_write_beyond_shared", grid(4 * 64), arguments), 719);
 }
 
-/// More numbers than 32 bits count: an index that wraps would count few of them, or never end.
+/// More numbers than 32 bits can count: an index that wraps would count too few, or loop forever.
 #[test]
 fn a_sum_counts_beyond_32_bits() {
     let Some(driver) = Driver::get() else { return };
@@ -77,7 +77,7 @@ fn shared_memory_is_aligned_for_four_numbers() {
     let grid = Grid { shared_bytes: 256, ..Grid::new(1, 32) };
     driver.launch("planted_alignment", grid, &mut [argument(&mut to)]);
     assert_eq!(out.read::<u64>(1), [0]);
-    // The simulator always aligns this; a device does so only on request.
+    // The simulator always aligns shared memory like this; a device does so only on request.
     for (name, text) in SOURCES {
         let all = text.matches("extern __shared__").count();
         assert_eq!(text.matches("extern __shared__ __align__(16)").count(), all, "{name}");
@@ -94,12 +94,12 @@ fn an_address_of_nothing_is_an_error() {
     assert_eq!(driver.try_launch("planted_nothing", Grid::new(1, 256), arguments), 700, "illegal address");
 }
 
-/// In a process of its own: AddressSanitizer must be there before anything is allocated, and ends the process.
+/// In a process of its own: AddressSanitizer must be loaded before any allocation, and ends the process.
 #[test]
 fn a_read_beyond_the_end_is_named_by_the_sanitizer() {
     let Some(folder) = build("cuda_sim_sanitized", &[("CUSIM_SANITIZE", "1")]) else { return };
     let run = |kernel: &str| {
-        // What the process leaves to its end is no matter here.
+        // Leaks at the end of the process do not matter here.
         let launch = folder.join("launch");
         let output = Command::new(launch).arg(kernel).env("ASAN_OPTIONS", "detect_leaks=0").output().unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())

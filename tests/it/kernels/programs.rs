@@ -1,4 +1,4 @@
-//! Whole programs over several steps in every engine, ragged batches and validation among them.
+//! Whole programs over several steps in every engine, including ragged batches and validation.
 
 use runner::{
     program::{
@@ -25,7 +25,8 @@ const ENGINES: [Engine; 4] = [
     Engine::Compiled,
 ];
 
-/// The programs of an epoch and a validation, each with how often it runs in a row.
+/// The programs of an epoch and a validation; each with the number of consecutive runs, and whether it
+/// validates.
 fn plan(programs: &Programs, rows: usize, validation: usize) -> Vec<(Program, usize, bool)> {
     let mut plan = vec![(programs.train.clone(), rows / programs.train.batch, true)];
     plan.extend(programs.train_last.clone().map(|p| (p, 1, true)));
@@ -36,7 +37,7 @@ fn plan(programs: &Programs, rows: usize, validation: usize) -> Vec<(Program, us
     plan
 }
 
-/// What stays after a run: parameters, state and log; and the sums.
+/// The bits of parameters, state and log after a run; and the sums.
 type Left = (Vec<Vec<u32>>, Vec<f64>);
 
 fn run(
@@ -55,7 +56,7 @@ fn run(
             training = false;
             machine.at.position = 0;
         }
-        // Training in two blocks, so that one begins in mid-epoch.
+        // Training in two blocks, so that one begins in the middle of an epoch.
         for part in [times / 2, times - times / 2] {
             let hyper = if *train { &hyper[step..step + part] } else { &[] };
             // Only training is compiled.
@@ -168,7 +169,8 @@ fn a_wide_step_follows_the_reference() {
     check(driver, &programs, &bench, sizes.rows, sizes.validation, "wide");
 }
 
-/// The smallest experiment: hyperparameters run out of their table in shared memory and are fetched again.
+/// The smallest experiment: it uses up the table of hyperparameters in shared memory, which is then loaded
+/// again.
 #[test]
 fn a_hundred_steps_of_linear_regression_follow_the_reference() {
     let Some(driver) = Driver::get() else { return };

@@ -1,5 +1,5 @@
-//! The lab as a user meets it: products and their norms, copies, a tour of tensors; files read back, numbers held
-//! against double precision, copies counted.
+//! The lab as a user sees it: products and their norms, copies, a tour of tensors. Files are read back,
+//! numbers are compared with double precision, and copies are counted.
 
 mod sweeps;
 mod tour;
@@ -15,13 +15,13 @@ use runner::{
 use self::tour::TWO;
 use crate::process::{Ended, Sandbox, Table};
 
-/// Uniform in [0, 1), as the lab draws it.
+/// Uniform in [0, 1), with the same numbers as the lab.
 fn random(len: usize, seed: u64, index: u64) -> Vec<f64> {
     let mut stream = stream(seed, Purpose::Tensor, index);
     (0..len).map(|_| f64::from((stream.next_u32() >> 8) as f32 * (1.0 / 16_777_216.0))).collect()
 }
 
-/// The sum of squares of the product of the random factors of the shape at `index` of a spec.
+/// The sum of squares of the product of random factors, for the shape at `index` of a spec.
 fn sum_of_squares([m, k, n]: [usize; 3], seed: u64, index: u64) -> f64 {
     let (a, b) = (random(m * k, seed, 2 * index), random(k * n, seed, 2 * index + 1));
     let element = |i: usize, j: usize| -> f64 { (0..k).map(|t| a[i * k + t] * b[t * n + j]).sum() };
@@ -44,7 +44,7 @@ shapes = [[3, 5, 7], [33, 31, 17]]
 count = 10
 ";
 
-/// Counts of one kind and purpose in `transfers.csv`: copies, no-ops, bytes.
+/// Count, count of no-ops and bytes of one kind and purpose in `transfers.csv`.
 fn traffic(table: &Table, kind: &str, purpose: &str, [from, to]: [&str; 2]) -> Option<[String; 3]> {
     let row = (0..table.rows.len()).find(|&row| {
         ["kind", "purpose", "from", "to"].map(|column| table.cell(row, column)) == [kind, purpose, from, to]
@@ -56,7 +56,7 @@ fn traffic(table: &Table, kind: &str, purpose: &str, [from, to]: [&str; 2]) -> O
 fn norms_are_those_of_double_precision_under_every_policy() {
     let place = Sandbox::new(MATMUL);
     let shapes = [[3, 5, 7], [33, 31, 17]];
-    // Copies of the log per shape; norms in a block.
+    // Copies of the log for each shape, and norms per block.
     for (policy, copies, rows) in
         [("immediate", 10, 10), ("buffered", 3, 10), ("per_epoch", 1, 1), ("off", 0, 0)]
     {
@@ -91,7 +91,7 @@ fn norms_are_those_of_double_precision_under_every_policy() {
             let bytes = 2 * rows * 4;
             let expected = [2 * copies, 0, bytes].map(|n: u64| n.to_string());
             assert_eq!(log, (copies > 0).then_some(expected), "{policy}");
-            // Each read is one wait.
+            // Each read waits once.
             let waits = traffic(&moved, "sync", "log", ["virtual:1", "cpu"]).map(|[count, ..]| count);
             assert_eq!(waits, (copies > 0).then(|| (2 * copies).to_string()), "{policy}");
             let factors = [3 * 5 + 5 * 7, 33 * 31 + 31 * 17].iter().sum::<u64>() * 4;
@@ -201,7 +201,7 @@ fn copies_are_measured_by_direction_and_size() {
         assert!(number("p50_s") <= number("max_s") && number("mean_s") <= number("max_s"));
         assert_eq!(number("count"), 5.0);
     }
-    // One copy more than is counted: the first touches fresh memory.
+    // One copy more than is counted: the first only touches fresh memory.
     let moved = folder.table("transfers.csv");
     let bytes = (6 * (4096 + 400)).to_string();
     for (kind, route) in
@@ -276,7 +276,7 @@ fn a_sweep_over_orders_and_missing_devices_has_a_row_per_trial() {
     assert_eq!(table.column("devices_used"), ["virtual:0;virtual:1", "", "virtual:0;virtual:1", ""]);
     let trial = Path::new(table.cell(2, "folder"));
     assert!(folder.0.join(trial).join("matmul.csv").is_file());
-    // No ratio of virtual devices' times.
+    // No ratios of virtual devices' times.
     assert!(!ran.ended.stdout.contains("x\n"), "{}", ran.ended.stdout);
     assert!(ran.ended.stdout.contains("their times say nothing of GPUs"), "{}", ran.ended.stdout);
 }

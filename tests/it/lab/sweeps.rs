@@ -1,4 +1,4 @@
-//! Sweeps of lab experiments: what they print at the end, and which trials would only repeat another.
+//! Sweeps of lab experiments: the closing table, and which trials would only repeat another.
 
 use crate::process::Sandbox;
 
@@ -41,7 +41,7 @@ fn one_device_has_no_order() {
     }
     let check = place.runner(&["check", "spec.toml", order]);
     assert!(check.stdout.starts_with("products: 2 trials, 1 run\n"), "{}", check.stdout);
-    // Two devices have an order.
+    // With two devices the order matters.
     let two = ["devices.use=[\"cpu\", \"gpu:0\"]", order, "--virtual-gpus", "1"];
     let table = place.run(&two).ended_by(0).table("sweep.csv");
     assert_eq!(table.column("status"), ["finished", "finished"]);

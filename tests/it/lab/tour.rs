@@ -1,4 +1,4 @@
-//! A tour of tensors: what it prints, the numbers that it keeps, and the errors that it declares.
+//! A tour of tensors: what it prints, the numbers that it stores, and the errors that it expects.
 
 use std::fs;
 
@@ -94,13 +94,13 @@ fn whole_numbers_keep_every_bit_on_their_way() {
             ran.ended.stdout
         );
     }
-    // The tensor that was saved and loaded is the one that was written.
+    // The tensor is the same after saving and loading.
     let tensors: Vec<&str> = ran.ended.stdout.split("tensor(").filter(|t| t.starts_with("[[9007")).collect();
     assert_eq!(tensors.len(), 3, "{}", ran.ended.stdout);
     let table = folder.table("tensors.csv");
     assert_eq!(table.column("dtype"), ["i64", "i32", "i64", "i64", "f32", "", "i64"]);
     assert_eq!(table.cell(0, "bytes"), "32");
-    // Its own resolved spec repeats it.
+    // The resolved spec repeats the run.
     let repeat = Sandbox::with_spec(&folder.0.join("spec.toml"));
     let again = repeat.run(&["--virtual-gpus", "1"]);
     assert_eq!(again.ended_by(0).text("tensors.csv"), folder.text("tensors.csv"));
@@ -139,7 +139,7 @@ fn parameters_go_through_a_file_to_another_device() {
     let saved = tensors(&fs::read(folder.0.join("net.safetensors")).unwrap());
     let shapes = ["0.weight", "0.bias", "2.weight", "2.bias"].map(|name| saved[name].0.clone());
     assert_eq!(shapes, [vec![3, 4], vec![3], vec![1, 3], vec![1]]);
-    // Equal parameters give equal output on either device.
+    // Equal parameters give equal output on both devices.
     let shown = |head: &str| {
         let after = ran.ended.stdout.split(head).nth(1).unwrap();
         after.split("tensor(").nth(1).unwrap().split(", shape").next().unwrap().to_owned()

@@ -1,4 +1,4 @@
-//! Models of arrays: npy and IDX files as new rows.
+//! Models trained on arrays: npy and IDX files as new rows.
 
 use std::{path::Path, process::Stdio};
 
@@ -23,7 +23,7 @@ pub fn singles(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// Arrays: the true weights are known.
+/// The predictions are checked against the true weights.
 #[test]
 fn arrays_are_predicted_and_evaluated() {
     let model = Model::new(&crate::run::LINREG.replace("max_epochs = 4", "max_epochs = 40"));
@@ -67,7 +67,7 @@ loss = "mse"
 lr = 0.05
 "#;
 
-/// The folder of [`STANDARDIZED`]'s run, and rows for it in `new.npy`. `change` is done to each row.
+/// The folder of [`STANDARDIZED`]'s run, and rows for it in `new.npy`; `change` is applied to each row.
 pub fn standardized(name: &str, overrides: &[&str], change: impl Fn([f32; 3]) -> [f32; 3]) -> Model {
     let row = |i: usize| {
         let [a, b, c] = [1.3, 2.1, 3.7].map(|step| (i as f32 * step).sin());
@@ -89,8 +89,8 @@ pub fn standardized(name: &str, overrides: &[&str], change: impl Fn([f32; 3]) ->
     Model { place, run }
 }
 
-/// A run standardizes as one whose arrays were standardized before: it learns the same, bit for bit, and its model answers the
-/// same on new rows that are not standardized.
+/// Standardizing within a run equals training on arrays standardized before: bit-identical training, and the
+/// same predictions for new rows that are not standardized.
 #[test]
 fn arrays_are_standardized_as_by_hand() {
     let model = standardized("name=own", &[], |row| row);
@@ -118,7 +118,7 @@ fn arrays_are_standardized_as_by_hand() {
     );
 }
 
-/// A pipe with an array, gzipped too; what its header says need not be true.
+/// An array from a pipe, also gzipped; its header may be wrong.
 #[test]
 fn an_array_may_come_from_standard_input() {
     let model = Model::new(crate::run::LINREG);
@@ -159,7 +159,7 @@ fn an_array_may_come_from_standard_input() {
     }
 }
 
-/// Arrays of a name are looked at again, so a pipe is refused, and is not waited for.
+/// Arrays given by name are read twice, so a pipe is rejected without waiting for it.
 #[test]
 fn an_array_is_no_pipe() {
     let model = Model::new(crate::run::LINREG);
@@ -180,7 +180,7 @@ fn an_array_is_no_pipe() {
     assert!(ended.stderr.contains(words), "{ended:?}");
 }
 
-/// Arrays of several targets give the recorded validation, too, and a column for each.
+/// Arrays with several targets reproduce the recorded validation, with one column per target.
 #[test]
 fn several_targets_are_predicted_and_evaluated() {
     let parity = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/parity");
@@ -198,7 +198,7 @@ fn several_targets_are_predicted_and_evaluated() {
     assert_eq!(found.rows.len(), 150);
 }
 
-/// Images in IDX format, gzipped, are scaled as in training; the digits' own labels.
+/// Images in IDX format, gzipped, are scaled as in training; the labels are those of the digits.
 #[test]
 fn images_are_predicted_and_evaluated() {
     let place =

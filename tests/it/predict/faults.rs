@@ -1,4 +1,4 @@
-//! New rows that a model cannot take.
+//! New rows that a model cannot use.
 
 use super::*;
 
@@ -107,7 +107,8 @@ fn wrong_rows_are_shown_with_their_place() {
     ");
 }
 
-/// Rows of which training would leave out those with missing cells: evaluation does, prediction needs a row for each.
+/// If training dropped rows with missing cells, `evaluate` drops them too; `predict` needs an answer for each
+/// row, so it rejects them.
 #[test]
 fn missing_cells_follow_the_spec() {
     let model =
@@ -133,7 +134,7 @@ fn missing_cells_follow_the_spec() {
     "#);
 }
 
-/// What is beyond f32 once it is standardized, and outputs that are no numbers.
+/// Values that overflow f32 after standardization, and outputs that are not finite.
 #[test]
 fn what_is_not_finite_is_no_class() {
     let model = Model::kind();

@@ -1,4 +1,4 @@
-//! Runs that were killed: the weights of their checkpoints.
+//! Predicting with runs that were killed: the weights come from their checkpoints.
 
 use super::{
     super::{
@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// A run that is killed once it has done `done`; its sandbox still has all of its files.
+/// A run that was killed as soon as it had printed `done`, in a sandbox with its data.
 fn killed(more: &[&str], done: &str) -> Model {
     let place = Sandbox::new(&spec("price", "kind", 1, "mse").replace("1e-30", "1e-3"));
     for name in ["train.csv", "new.csv"] {
@@ -33,7 +33,7 @@ fn the_weights_of_its_checkpoint_are_used() {
         &["checkpoint.every_epochs=1", "checkpoint.keep_last=1000000"],
         "checkpoints/step-00000012.toml",
     );
-    // As if the kill had come then; three steps are an epoch.
+    // As if the kill had come at this step; three steps are an epoch.
     for entry in fs::read_dir(Path::new(&model.run).join("checkpoints")).unwrap() {
         let path = entry.unwrap().path();
         if path.file_stem().unwrap().to_string_lossy().as_ref() > "step-00000012" {
@@ -51,7 +51,7 @@ fn the_weights_of_its_checkpoint_are_used() {
     let best = ended(&model, &["predict", "new.csv"]);
     assert_eq!((best.code, best.stdout), (Some(0), predicted(&[]).stdout));
     assert!(best.stderr.contains("; the best so far, since the run"), "{}", best.stderr);
-    // One that finished lost the files of its weights, and one that diverged has none.
+    // A finished run whose weight files are lost, and a diverged run, which has none.
     for status in ["finished", "diverged"] {
         let summary = Path::new(&model.run).join("summary.csv");
         fs::write(&summary, format!("status\n{status}\n")).unwrap();

@@ -1,4 +1,5 @@
-//! A run's model on new rows, held against scikit-learn and PyTorch on the same files, and all that may be wrong.
+//! A run's model on new rows, compared with scikit-learn and PyTorch on the same files; and everything that
+//! can be wrong with such rows.
 
 use std::{
     fs,
@@ -20,7 +21,7 @@ mod recorded;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/predict");
 
-/// A model with the fixture's weights: it takes one step that is too small to move them.
+/// Training that keeps the fixture's weights: a single step too small to change them.
 fn spec(target: &str, other: &str, outputs: usize, loss: &str) -> String {
     format!(
         r#"
@@ -46,7 +47,7 @@ max_epochs = 1
     )
 }
 
-/// A trained model, whose training file is gone.
+/// A trained model; its training file has been deleted.
 struct Model {
     place: Sandbox,
     run: String,
@@ -105,7 +106,7 @@ impl Model {
     }
 }
 
-/// A table whose rows stand in it several times.
+/// A table whose rows are repeated several times.
 fn repeated(table: &str, times: usize) -> String {
     let (header, body) = table.split_once('\n').unwrap();
     format!("{header}\n{}", body.repeat(times))
@@ -129,7 +130,8 @@ fn near(found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// Features scaled, filled and one-hot, dropout off, numbers in the units of the file: as scikit-learn and PyTorch.
+/// Scaled, filled and one-hot features, dropout off, outputs in the file's units: equal to scikit-learn and
+/// PyTorch.
 #[test]
 fn numbers_are_those_of_the_peers() {
     let model = Model::price();
@@ -173,7 +175,8 @@ fn classes_are_those_of_the_peers() {
     assert_eq!(expected["confusion"].to_string(), "[[5,0,95],[16,7,334],[54,9,180]]");
 }
 
-/// Gzipped, from standard input, without the target, without a line end, with a byte order mark, with CRLF: one answer.
+/// Gzipped, from standard input, without the target, without a final newline, with a byte order mark, with
+/// CRLF: the answer is the same.
 #[test]
 fn the_form_of_the_file_does_not_matter() {
     let model = Model::price();
@@ -207,7 +210,7 @@ fn the_form_of_the_file_does_not_matter() {
     }
 }
 
-/// Many parts of a file make the chunks that the rows alone would make.
+/// Reading the file in many parts gives the same chunks as the rows in memory.
 #[test]
 fn a_long_file_is_answered_row_by_row() {
     let model = Model::kind();
@@ -216,7 +219,7 @@ fn a_long_file_is_answered_row_by_row() {
     assert_eq!(model.predicted("long.csv"), repeated(&short, 8));
 }
 
-/// A target of large numbers that differ by little: a single would round the differences away.
+/// A target with large numbers that differ little: rounding to f32 would erase the differences.
 #[test]
 fn predictions_have_all_digits() {
     let spec = spec("price", "kind", 1, "mse").replace("\"train.csv\"", "\"high.csv\"");
@@ -237,7 +240,7 @@ fn predictions_have_all_digits() {
     near(&[errors.sum::<f64>() / 60.0], &[metrics["mae"].as_f64().unwrap()], 1e-4);
 }
 
-/// Each of several targets has its scale, its column of predictions and its metrics.
+/// Each of several targets has its own scale, prediction column and metrics.
 #[test]
 fn several_targets_are_those_of_the_peers() {
     let model = Model::both();
@@ -266,7 +269,8 @@ fn several_targets_are_those_of_the_peers() {
     ");
 }
 
-/// Columns without names are found by their number, cells that `;` separates too; an output beyond the classes has no name.
+/// Columns without names are found by number, also in files separated by `;`. An output beyond the
+/// classes is called `unnamed`.
 #[test]
 fn tables_of_other_forms_are_predicted() {
     let spec = r#"
@@ -331,7 +335,7 @@ fn a_folder_without_one_model_is_refused() {
     let losses = table.f64s("final_validation_loss");
     let best_trial = table.cell(usize::from(losses[1] < losses[0]), "folder");
     let best_trial = format!(
-        "hint: name the folder of one trial, such as `{}/{best_trial}`, the best\n",
+        "hint: name the folder of one trial, such as `{}/{best_trial}`, the best;",
         sweep.folder().0.display()
     );
     let sweep = sweep.runs.display().to_string();

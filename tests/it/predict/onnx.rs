@@ -1,4 +1,4 @@
-//! Exported models, held against `runner predict` by ONNX Runtime, where a Python has it.
+//! Exported models, compared with `runner predict` through ONNX Runtime, if a Python has it.
 
 use std::{fs, process::Command};
 
@@ -8,7 +8,7 @@ use super::{
     *,
 };
 
-/// What ONNX Runtime answers, as a CSV.
+/// The predictions of ONNX Runtime, as CSV.
 fn served(python: &Path, model: &Path, rows: &Path) -> String {
     let script = Path::new(FIXTURES).join("onnx_outputs.py");
     let output = Command::new(python).arg(script).arg(model).arg(rows).output().unwrap();
@@ -38,8 +38,8 @@ fn serves_as_predicted(model: &Model, rows: &str) {
     }
 }
 
-/// Columns filled, standardized and one-hot; layer_norm, tanh and dropout; numbers in the units of the file, classes,
-/// and two targets under their names.
+/// Filled, standardized and one-hot columns; layer_norm, tanh and dropout; outputs in the file's units,
+/// classes, and two targets under their names.
 #[test]
 fn a_model_of_a_table_serves_as_predicted() {
     serves_as_predicted(&Model::price(), "new.csv");
@@ -84,7 +84,7 @@ fn a_model_of_arrays_serves_as_predicted() {
     serves_as_predicted(&Model { place, run }, "x.npy");
 }
 
-/// The Python that docs/predict.md shows.
+/// Runs the Python code in docs/predict.md.
 #[test]
 fn the_page_serves_a_penguin() {
     let Some(python) = python_with("onnxruntime") else { return };
@@ -99,7 +99,7 @@ fn the_page_serves_a_penguin() {
     assert!(printed.starts_with("Chinstrap ["), "{output:?}");
 }
 
-/// A column may have the name of anything else in the graph.
+/// A column may share its name with anything else in the graph.
 #[test]
 fn columns_of_any_name_are_inputs() {
     let rows =

@@ -91,7 +91,7 @@ fn a_link_is_followed() {
     assert_eq!(model.new_rows(), rows);
 }
 
-/// What a run wrote is not written over, nor what stands in the file that standard output leads to.
+/// Files written by a run are not overwritten, nor is the file that standard output is redirected to.
 #[test]
 fn outputs_spare_the_run_and_what_was_printed_before() {
     let model = Model::price();
@@ -123,7 +123,7 @@ fn outputs_spare_the_run_and_what_was_printed_before() {
     assert_eq!((shell.status.code(), model.new_rows()), (Some(2), rows));
 }
 
-/// The matrix replaces neither the rows nor their labels, and no device.
+/// The confusion matrix replaces neither the rows, nor their labels, nor a device.
 #[test]
 fn a_confusion_matrix_replaces_no_input() {
     let model = Model::kind();
@@ -136,7 +136,7 @@ fn a_confusion_matrix_replaces_no_input() {
     let ended = evaluate(&["new.csv", "--labels", "labels", "--confusion", "labels"]);
     assert!(ended.stderr.contains("`labels` is a file that is read"), "{ended:?}");
     assert_eq!(model.new_rows(), rows);
-    // Not /dev/null itself: without rights on its folder nothing could replace it.
+    // A link to /dev/null: without write access to its folder, nothing could replace the real one.
     std::os::unix::fs::symlink("/dev/null", model.place.path().join("null")).unwrap();
     let path = model.place.path().join("null");
     assert_eq!(evaluate(&["new.csv", "--confusion", "null"]).code, Some(0));

@@ -1,4 +1,4 @@
-//! What a run records of its validations is what `evaluate` says of the same rows, to the bit.
+//! The metrics that a run records for its validations equal those of `evaluate` on the same rows, to the bit.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 use super::{FIXTURES, Model};
 use crate::process::Folder;
 
-/// `train.csv` to learn from, `new.csv` to validate on.
+/// `train.csv` for training, `new.csv` for validation.
 const SPEC: &str = r#"
 [data.csv]
 path = "train.csv"
@@ -76,7 +76,7 @@ fn evaluation_repeats_the_recorded_validation() {
     }
 }
 
-/// Each of several targets has its columns behind those of their mean; steps leave them empty.
+/// Each of several targets has its own columns after those of the mean; they are empty in rows of steps.
 #[test]
 fn columns_of_several_targets() {
     let (_model, run) = trained("[\"price\", \"height\"]", "2", "mse", &["r2", "lr", "mae"]);
@@ -93,7 +93,8 @@ fn columns_of_several_targets() {
     }
 }
 
-/// A run that was interrupted has the matrix of its best validation, be that before the checkpoint that it goes on from.
+/// An interrupted run has the confusion matrix of its best validation, even if that was before the checkpoint
+/// from which it resumes.
 #[test]
 fn a_resumed_run_has_the_confusion_matrix_of_its_best_validation() {
     let (model, _) = trained("\"kind\"", "3", "cross_entropy", &["f1"]);

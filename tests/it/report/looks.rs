@@ -1,4 +1,4 @@
-//! What a reader sees: order, axes, colours, and that nothing is read in vain.
+//! What a reader sees: order, axes, colours; and that no unneeded file is read.
 
 use std::{fmt::Write, fs};
 
@@ -21,7 +21,7 @@ fn svg(place: &Sandbox, name: &str) -> String {
     fs::read_to_string(path.unwrap_or_else(|| panic!("no drawing {name}"))).unwrap()
 }
 
-/// Words are rounded; a table is sorted by what they are rounded from.
+/// Cells show rounded values, but tables are sorted by the exact ones.
 #[test]
 fn cells_know_their_place_among_exact_values() {
     let place = Sandbox::new("");
@@ -39,7 +39,7 @@ fn cells_know_their_place_among_exact_values() {
     assert_eq!(places, ["0", "0", "1", "1", "2", "2"], "values and differences");
 }
 
-/// Colours belong to the best, also of those that did not finish, which have their values in their names.
+/// Colours go to the best runs, including unfinished ones, whose values are in their names.
 #[test]
 fn runs_without_a_place_are_ordered_by_what_they_reached() {
     let place = Sandbox::new("");
@@ -62,7 +62,7 @@ fn runs_without_a_place_are_ordered_by_what_they_reached() {
     );
 }
 
-/// Of many runs only the curves that are drawn are read: the others may even be damaged.
+/// If there are many runs, only the files of drawn curves are read; the others may even be damaged.
 #[test]
 fn curves_that_are_not_drawn_are_not_read() {
     let place = Sandbox::new("");
@@ -86,7 +86,7 @@ fn curves_that_are_not_drawn_are_not_read() {
 const TRANSFERS: &str = "kind,purpose,from,to,count,noop_count,bytes,total_s,gb_per_s\n\
     h2d,batch,cpu,gpu:0,10,0,3072,0.1,1\nd2h,log,gpu:0,cpu,1,0,1024,0.1,1\nread,dataset,cpu,cpu,1,0,9999,,\n";
 
-/// What was copied for which purpose is seen before it is read.
+/// The chart shows at a glance how many bytes were copied for which purpose.
 #[test]
 fn transfers_are_bars() {
     let place = Sandbox::new("");
@@ -105,7 +105,7 @@ fn transfers_are_bars() {
     assert!(!bars.contains("dataset"), "what is read from a file is not copied");
 }
 
-/// Memory that stays as it is looks so, and shares end at 100 %.
+/// Constant memory is drawn as a flat line, and axes of shares end at 100 %.
 #[test]
 fn figures_of_the_system_begin_at_zero() {
     let place = Sandbox::new("");
@@ -130,7 +130,7 @@ fn figures_of_the_system_begin_at_zero() {
     assert!(svg(&place, "-memory-of-the-process--mib.svg").contains(">0</text>"));
 }
 
-/// One validation is a point, on the page and on paper; its axis has its step alone.
+/// A single validation is drawn as a point, on screen and in print; its axis has only that step.
 #[test]
 fn a_single_point_is_drawn() {
     let place = Sandbox::new("");
@@ -144,7 +144,7 @@ fn a_single_point_is_drawn() {
     );
 }
 
-/// Values that were drawn stand by their size, however few they are, and are no cells of a heat map.
+/// Sampled values are placed by magnitude, even if there are few, and do not form a heat map.
 #[test]
 fn settings_that_are_no_grid_are_points() {
     let place = Sandbox::new("");
@@ -157,7 +157,7 @@ fn settings_that_are_no_grid_are_points() {
     let drawing = svg(&place, "-train-loss-by-batch-and-lr.svg");
     for shade in [0, 4, 9] {
         assert_eq!(drawing.matches(&format!("<circle class=\"h{shade}\"")).count(), 1, "{drawing}");
-        // Beside the cursor.
+        // The tooltip.
         assert!(drawing.contains("<title>#2 batch 4 lr 2.5: 0.2000</title>"), "{drawing}");
     }
     // 1.5, 2.5 and 9.5 on an axis from 0 to 10.
@@ -165,7 +165,7 @@ fn settings_that_are_no_grid_are_points() {
     assert!(effect.contains(">10</text>") && !effect.contains(">9.5</text>"), "{effect}");
 }
 
-/// Heat maps and confusion matrices are drawings, too.
+/// Heat maps and confusion matrices are also exported as files.
 #[test]
 fn tables_of_colours_are_drawn_in_files() {
     let place = Sandbox::new(SWEEP);
@@ -193,7 +193,7 @@ fn tables_of_colours_are_drawn_in_files() {
     }
 }
 
-/// The column that was predicted, and figures such as `200 k`.
+/// Names the predicted column, and shows numbers such as `200 k`.
 #[test]
 fn a_prediction_is_of_its_column() {
     let place = Sandbox::new("");
@@ -208,7 +208,7 @@ fn a_prediction_is_of_its_column() {
     assert!(svg(&place, "-predicted-price-b.svg").contains(" k</text>"));
 }
 
-/// More axes than can stand side by side are not drawn, and the page says so.
+/// Axes beyond what fits side by side are not drawn, and the page says so.
 #[test]
 fn axes_that_are_drawn_have_room() {
     let place = Sandbox::new("");
@@ -225,7 +225,8 @@ fn axes_that_are_drawn_have_room() {
     assert!(parallel.contains("class=\"axes\""), "{parallel}");
 }
 
-/// A name has what tells settings apart, of which a run of the lab beside them is none, and never fills the page.
+/// A label has whatever distinguishes settings (a lab run next to them does not count), and never fills the
+/// page.
 #[test]
 fn names_are_short() {
     let place = Sandbox::new("");

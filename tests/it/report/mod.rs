@@ -33,7 +33,7 @@ fn page(place: &Sandbox, arguments: &[&str]) -> String {
     fs::read_to_string(place.path().join(ended.stdout.trim())).unwrap()
 }
 
-/// What the page's script draws.
+/// The data from which the page's script draws charts.
 fn charts(page: &str) -> Vec<Value> {
     let (_, json) = page.split_once("<script type=\"application/json\" id=\"charts\">").unwrap();
     serde_json::from_str(json.split_once("</script>").unwrap().0).unwrap()
@@ -72,7 +72,7 @@ fn says_what_compare_says() {
             compared.lines().find(|line| line.trim_start().starts_with(&format!("{} ", row[0]))).unwrap();
         row.iter().for_each(|cell| assert!(line.contains(cell.as_str()), "{cell}: {line}"));
     }
-    // Curves are means of the rows in the files, from the lowest to the highest seed.
+    // Curves are means of the rows in the files, with a band from the lowest to the highest seed.
     let exported: Vec<Value> =
         serde_json::from_str(&place.runner(&["compare", "runs", "--export", "json"]).stdout).unwrap();
     let chart = &charts(&page)[0];
@@ -120,7 +120,7 @@ fn nothing_from_a_file_becomes_markup() {
     assert!(names[0].contains("</script><script>alert(1)</script>"), "{names:?}");
 }
 
-/// Nothing is loaded, and the policy of the page forbids to.
+/// Nothing is loaded, and the page's content security policy forbids it.
 #[test]
 fn asks_for_no_network() {
     let place = Sandbox::new(SWEEP);
@@ -141,7 +141,7 @@ fn asks_for_no_network() {
     assert!(!policy.contains("unsafe") && page.len() < 1_000_000, "{policy}");
 }
 
-/// A spike among 100,000 rows is drawn, and the page says that rows were left out.
+/// A single spike among 100,000 rows is drawn, and the page says that rows were left out.
 #[test]
 fn extremes_survive() {
     let place = Sandbox::new("");
@@ -171,7 +171,7 @@ fn extremes_survive() {
     assert!(page.len() < 200_000, "{}", page.len());
 }
 
-/// Where it is written, and what it never replaces.
+/// Where the page is written, and what it never replaces.
 #[test]
 fn files() {
     let place = Sandbox::new("");
@@ -212,7 +212,7 @@ fn files() {
     assert_eq!(names, ["metrics.csv", "report.html", "spec.toml", "summary.csv"]);
 }
 
-/// Each chart is also a file, which holds no script; a file of another kind is not replaced.
+/// Each chart is also exported as a file without scripts; a file of another kind is not replaced.
 #[test]
 fn drawings() {
     let place = Sandbox::new(SWEEP);
@@ -238,7 +238,7 @@ fn drawings() {
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
 }
 
-/// PNG files are drawn by a program of the machine; here by a script that writes their first bytes.
+/// PNG files are made by an external program; here a script writes their first bytes.
 #[test]
 fn drawings_as_png() {
     let place = Sandbox::new(SWEEP);
@@ -272,7 +272,8 @@ fn drawings_as_png() {
     assert!(failed.stderr.contains("00-loss.png`: `rsvg-convert` fails: no fonts"), "{}", failed.stderr);
 }
 
-/// What the best weights say of the validation rows: points for numbers, a matrix for classes, why not where data are gone.
+/// The best weights on the validation rows: a scatter plot for numbers, a matrix for classes, and a reason if
+/// the data are gone.
 #[test]
 fn predicted_against_true() {
     let place = Sandbox::new(SWEEP);
@@ -301,7 +302,7 @@ fn predicted_against_true() {
     assert!(ended.stderr.starts_with("warning: what the model predicts is not shown: "), "{}", ended.stderr);
 }
 
-/// Virtual devices have a chart with its ideal line, and no speed-up.
+/// Virtual devices get a scaling chart with its ideal line, but no speed-up.
 #[test]
 fn more_devices() {
     let place = Sandbox::new(SWEEP);
@@ -315,7 +316,7 @@ fn more_devices() {
     assert!(moved.iter().any(|row| row[..2] == ["h2d", "batch"]), "{moved:?}");
 }
 
-/// A matrix in the run's folder is a table whose shades are shares of the actual class.
+/// A confusion matrix in the run's folder is shown as a table shaded by shares of the actual class.
 #[test]
 fn confusion() {
     let place = Sandbox::new("");
@@ -328,7 +329,7 @@ fn confusion() {
     assert!(page.contains("<th scope=\"row\">&lt;a&gt;</th>"));
 }
 
-/// A run says what its steps work; a page shows it where the machine was measured.
+/// A run records how much work its steps do; the page relates it to measured rates if there are any.
 #[test]
 fn a_roofline_of_measured_rates() {
     let place = Sandbox::new(SWEEP);
@@ -351,7 +352,7 @@ fn a_roofline_of_measured_rates() {
     let drawing = names.into_iter().find(|name| name.to_string_lossy().ends_with("-roofline.svg")).unwrap();
     let drawing = fs::read_to_string(drawing).unwrap();
     assert_eq!((drawing.matches("<circle").count(), drawing.contains("NaN")), (1, false), "{drawing}");
-    // A speed of 0 has no place on an axis of decades.
+    // A speed of 0 cannot be drawn on a logarithmic axis.
     let summary = folder.text("summary.csv");
     let column = summary.lines().next().unwrap().split(',').position(|name| name == "steps_per_s").unwrap();
     let mut cells: Vec<&str> = summary.lines().nth(1).unwrap().split(',').collect();
@@ -362,7 +363,7 @@ fn a_roofline_of_measured_rates() {
     assert!(!page.contains("<h2>Roofline</h2>"));
 }
 
-/// A damaged run is named and left out.
+/// A damaged run is named and skipped.
 #[test]
 fn damage_is_named() {
     let place = Sandbox::new("");
@@ -378,7 +379,7 @@ fn damage_is_named() {
     assert_eq!(warnings.len(), 2, "{}", ended.stderr);
 }
 
-/// Drawn settings of many axes span more cells than an integer holds.
+/// Sampled settings of many axes span more grid cells than an integer can count.
 #[test]
 fn many_axes() {
     let place = Sandbox::new("");
@@ -387,11 +388,11 @@ fn many_axes() {
         run(place.path(), &format!("run-{setting}"), &values, "1,1,train,8,3,0.1\n");
     }
     let page = page(&place, &["runs/*"]);
-    assert!(page.contains("Shares of the variance are not known: the settings are no grid."));
+    assert!(page.contains("Shares of the variance are not known: all values are equal."));
     assert!(page.contains(", and 44 more</td>"));
 }
 
-/// What is missing from a page stands at its top.
+/// The page begins with what is missing from it.
 #[test]
 fn curves_that_cannot_be_read() {
     let place = Sandbox::new("");
@@ -405,7 +406,7 @@ fn curves_that_cannot_be_read() {
     assert!(page.contains("<p class=\"warning\">curves of #2 are not shown: "), "{}", ended.stderr);
 }
 
-/// Charts of two tasks have titles in common, and a file each.
+/// Charts of two tasks may have the same titles, but each gets its own file.
 #[test]
 fn drawings_of_several_tasks() {
     let place = Sandbox::new("");

@@ -1,4 +1,4 @@
-//! Processes that share a sweep learn what became of each other's trials, however these ended and are spelled.
+//! Processes that share a sweep learn how each other's trials ended, however their paths are spelled.
 
 use std::{
     collections::BTreeSet,
@@ -52,7 +52,8 @@ fn rungs(sweep: &Path) -> String {
     fs::read_to_string(sweep.join("rungs.csv")).unwrap()
 }
 
-/// One that joins has read `sweep.toml`, where paths are absolute, and would call the folders of trials otherwise.
+/// A process that joins reads `sweep.toml`, where paths are absolute; it must still derive the same folder
+/// names.
 #[test]
 fn a_trial_is_known_by_its_number() {
     let place = with_files();
@@ -70,7 +71,7 @@ fn a_trial_is_known_by_its_number() {
     assert_eq!(trials_begun(&sweep.0), 8);
 }
 
-/// A process that was stopped comes last, and knows the values of the trials that others drew meanwhile.
+/// A stopped process that continues last knows the values of trials that others drew meanwhile.
 #[test]
 fn points_are_known_by_their_places() {
     let place = with_files();
@@ -85,7 +86,8 @@ fn points_are_known_by_their_places() {
     let mut first = quiet(command);
     wait_until(&mut first, || Folder::within(&runs).is_some_and(|sweep| trials_begun(&sweep.0) > 11));
     let sweep = Folder::within(&runs).unwrap().0;
-    // Stopped within a trial: with the lock of its folder alone, not that of the table or of a choice.
+    // Stopped within a trial, so it must hold only the lock of that trial's folder, not that of the table or
+    // of a draw.
     let has_lock = |byte: u64| {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         locks.lines().any(|line| line.ends_with(&format!(" {byte} {byte}")))
@@ -119,7 +121,8 @@ fn folders(sweep: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// A sweep that was killed when it had decided its first rung, and its trials that go on from there but have not begun to.
+/// A sweep that was killed right after it decided its first rung, and the trials that continue from there but
+/// have not started to.
 fn killed_at_a_rung(place: &Sandbox) -> (PathBuf, Vec<usize>) {
     let (command, runs) = place.prepared(&HALVING);
     let mut child = quiet(command);
@@ -135,24 +138,24 @@ fn killed_at_a_rung(place: &Sandbox) -> (PathBuf, Vec<usize>) {
     let folders = folders(&sweep);
     let waits = |trial: &usize| {
         let summary = folders[*trial].join("summary.csv");
-        // What has begun has removed its summary, or has another.
+        // A trial that has started to continue has removed its summary, or has a new one.
         fs::read_to_string(summary).is_ok_and(|text| Table::read(&text).cell(0, "epochs") == "60")
     };
     let waiting = goes_on.into_iter().filter(waits).collect();
     (sweep, waiting)
 }
 
-/// A trial that cannot go on from its rung leaves the summary of that rung, and no other.
+/// A trial that cannot continue from its rung keeps the summary of that rung, and gets no other.
 #[test]
 fn a_failure_without_a_summary_is_seen() {
     let place = Sandbox::new(SPEC);
     let other = place.run(&[&HALVING[..], &["data.synthetic_regression.noise=3.0"]].concat()).ended_by(0).0;
-    // On a busy machine the kill may come when all but one go on already.
+    // On a busy machine the kill may come when all but one have continued already.
     let (sweep, lost) = iter::repeat_with(|| killed_at_a_rung(&place))
         .take(20)
         .find(|(_, waiting)| waiting.len() > 1)
         .expect("trials of which the next had not begun");
-    // The checkpoints of others, trained on other data.
+    // Their checkpoints are replaced by those of trials on other data.
     for &trial in &lost {
         let checkpoints = folders(&sweep)[trial].join("checkpoints");
         fs::remove_dir_all(&checkpoints).unwrap();
@@ -169,7 +172,7 @@ fn a_failure_without_a_summary_is_seen() {
     assert!(statuses(&sweep).iter().all(|status| status != "planned"));
 }
 
-/// A summary that is about to be replaced is nobody's result.
+/// A summary that is about to be replaced is not a result.
 #[test]
 fn failures_of_an_earlier_part_are_repeated() {
     let place = Sandbox::new(SPEC);
@@ -188,7 +191,7 @@ fn failures_of_an_earlier_part_are_repeated() {
     assert_eq!(statuses(&sweep), ["finished"; 60]);
 }
 
-/// It would decide a rung without trials that others can run.
+/// Otherwise it would decide a rung without trials that other processes can run.
 #[test]
 fn one_that_lacks_a_device_decides_no_rung_beside_others() {
     let place = Sandbox::new(SPEC);

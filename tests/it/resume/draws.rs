@@ -38,7 +38,7 @@ fn later_trials_learn_from_earlier_ones() {
     };
     assert!(median(&values[10..]) < median(&values[..10]), "{values:?}");
     assert_eq!(text(&sweep, "points.csv").lines().count(), 15);
-    // Side by side they are others, each of them once.
+    // With parallel trials the values differ, but each is drawn once.
     let beside = place.run(&[&SPACE[..], &["-q", "--jobs=3"]].concat()).ended_by(0).0;
     assert_eq!(statuses(&beside), ["finished"; 24]);
     let mut points: Vec<String> =
@@ -72,7 +72,7 @@ fn a_cut_sweep_draws_the_same_trials() {
     }
 }
 
-/// What has no values yet says so, and no other process joins.
+/// Trials without values yet say so, and no other process joins.
 #[test]
 fn trials_that_are_not_drawn_say_so() {
     let place = Sandbox::new(SPEC);
@@ -100,7 +100,7 @@ fn remove_trials(sweep: &Path, names: &[&str]) {
     }
 }
 
-/// A file that was cut short loses its last trials, which are drawn again; one with other rows is refused.
+/// A truncated file loses its last trials, which are drawn again. A file with foreign rows is rejected.
 #[test]
 fn points_that_are_damaged_are_drawn_again_or_refused() {
     let place = Sandbox::new(SPEC);
@@ -145,7 +145,7 @@ fn points_that_are_damaged_are_drawn_again_or_refused() {
             ");
         }
     }
-    // Values that the spec refuses stay those of the trial.
+    // The trial keeps its drawn values, even if the spec rejects them.
     let refused = whole.replace(last, "12,0.1,0");
     write(&refused);
     remove_trials(&sweep, &["012"]);
@@ -166,7 +166,7 @@ fn points_that_are_damaged_are_drawn_again_or_refused() {
     }
 }
 
-/// An empty text is a value, where a key that does not vary keeps what the spec says.
+/// An empty string is a value, unlike a key that does not vary and keeps what the spec says.
 #[test]
 fn an_empty_text_is_a_value() {
     let sweep = r#"description = "base"

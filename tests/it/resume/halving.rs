@@ -84,7 +84,7 @@ fn a_cut_sweep_makes_the_same_choice() {
     }
 }
 
-/// A kill right after a rung was decided: no reason stands yet beside the trials that it left behind.
+/// A kill right after a rung was decided: the trials that it stopped have no reason in their folders yet.
 #[test]
 fn what_a_rung_left_behind_stays() {
     let place = Sandbox::new(SPEC);
@@ -99,7 +99,7 @@ fn what_a_rung_left_behind_stays() {
     assert_eq!(statuses(&sweep)[4..], ["skipped"; 4]);
     fs::write(&path, whole.replace(left, "")).unwrap();
     let resumed = |code| {
-        // Devices that are there by now do not bring a trial back.
+        // Devices that have become available do not revive a stopped trial.
         let arguments = ["run", "-q", "--virtual-gpus=2", "--resume", sweep.to_str().unwrap()];
         let ended = place.runner(&arguments);
         assert_eq!(ended.code, Some(code), "{ended:?}");
@@ -120,7 +120,7 @@ fn what_a_rung_left_behind_stays() {
     assert_eq!(resumed(1), failed);
 }
 
-/// A folder that somebody removed after its rung: the trial comes to its rung again.
+/// If somebody removes a trial's folder after its rung, the trial runs to its rung again.
 #[test]
 fn a_trial_whose_folder_is_gone_begins_again() {
     let place = Sandbox::new(SPEC);
@@ -147,7 +147,7 @@ fn a_trial_whose_folder_is_gone_begins_again() {
     );
 }
 
-/// While the sweep runs: a trial that waits at its rung, and one that trains, once.
+/// While the sweep runs, both a trial that waits at its rung and one that trains are listed once.
 #[test]
 fn a_folder_that_goes_while_the_sweep_runs_begins_again() {
     let place = Sandbox::new(SPEC);
@@ -179,7 +179,7 @@ fn a_folder_that_goes_while_the_sweep_runs_begins_again() {
     }
 }
 
-/// By itself it would run past its rung, and the sweep would choose others.
+/// Resumed alone, a trial would run past its rung, and the sweep would decide differently.
 #[test]
 fn a_trial_that_waits_goes_on_with_its_sweep() {
     let place = Sandbox::new(SPEC);
@@ -196,7 +196,7 @@ fn a_trial_that_waits_goes_on_with_its_sweep() {
     child.wait().unwrap();
     let sweep = sweep.unwrap().0;
     let first = trials(&sweep).swap_remove(0);
-    // Whether it goes on is not decided yet.
+    // Nobody has decided yet whether it continues.
     let own = statuses(&sweep);
     assert!(own[0] == "waiting" && !own.contains(&"stopped".to_owned()), "{own:?}");
     assert_eq!(first.summary("status"), "waiting");
@@ -206,7 +206,7 @@ fn a_trial_that_waits_goes_on_with_its_sweep() {
     let expected = "error: a trial that waits at a rung of successive halving goes on with its sweep\n  = hint: name the \
                     folder of the sweep\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), expected));
-    // Under another name, too.
+    // The same under another name of the folder.
     let renamed = sweep.with_file_name("learning-rates");
     fs::rename(&sweep, &renamed).unwrap();
     let resume = || place.runner(&["run", "-q", "--resume", renamed.to_str().unwrap()]);
@@ -233,7 +233,7 @@ fn a_rung_that_nobody_reaches_is_noticed() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), expected));
 }
 
-/// What trials wrote at their last rung was not on the disk yet.
+/// What the trials wrote at their last rung had not reached the disk.
 #[test]
 fn trials_that_a_loss_of_power_took_begin_again() {
     let place = Sandbox::new(SPEC);
@@ -265,7 +265,7 @@ fn trials_that_a_loss_of_power_took_begin_again() {
         for (own, whole) in trials(&sweep).iter().zip(&trials(&whole)) {
             let is_same = match own.summary("status").as_str() {
                 "finished" => result(own) == result(whole),
-                // Its rows are lost, and no longer of use.
+                // Its rows are lost, but they are no longer needed.
                 _ => own.summary("epochs") == whole.summary("epochs"),
             };
             assert!(is_same, "{lost}: {}", own.0.display());
@@ -277,7 +277,8 @@ fn trials_that_a_loss_of_power_took_begin_again() {
 fn what_cannot_be_judged_is_refused() {
     let place = Sandbox::new(SPEC);
     let refused = |more: &[&str]| -> Vec<String> {
-        let ended: Ended = place.runner(&[&["check", "spec.toml", "seed=0..3", STOP], more].concat());
+        let ended: Ended =
+            place.runner(&[&["check", "spec.toml", "optimizer.adam.lr=0.1,0.2", STOP], more].concat());
         assert_eq!(ended.code, Some(2), "{ended:?}");
         ended
             .stderr
@@ -296,6 +297,12 @@ fn what_cannot_be_judged_is_refused() {
     [
         "error: `sweep.stop`: no validation stands at epoch 1",
         "  = hint: set `trainer.validate_every_epochs = 1`",
+    ]
+    "#);
+    insta::assert_debug_snapshot!(refused(&["seed=0..3"]), @r#"
+    [
+        "error: successive halving cannot judge the axis `seed`: seeds of one point would compete",
+        "  = hint: give it one value, and repeat the best trial afterwards",
     ]
     "#);
     insta::assert_debug_snapshot!(refused(&["data.synthetic_regression.validation_rows=0"]), @r#"

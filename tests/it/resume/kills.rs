@@ -1,4 +1,4 @@
-//! Runs that are killed or signalled at moments that nobody chose, and go on.
+//! Runs that are killed or signalled at random moments, and resume.
 
 use std::{
     env,
@@ -18,12 +18,12 @@ use super::{
     sweeps::{are_equal, statuses},
 };
 
-/// How many kills; `RUNNER_KILLS=200` for more.
+/// The number of kills; `RUNNER_KILLS=200` for more.
 fn kills() -> u32 {
     env::var("RUNNER_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
 }
 
-/// Kills runs and sweeps at random moments, and has them go on until nothing is left to do.
+/// Kills runs and sweeps at random moments, and resumes them until they are complete.
 struct Harness<'a> {
     place: &'a Sandbox,
     on: &'a dyn Fn(&mut Command),
@@ -72,7 +72,7 @@ impl<'a> Harness<'a> {
             self.killed += 1;
             assert!(begun.elapsed() < LIMIT);
         }
-        // One that was killed before its first checkpoint is left, and another one begun.
+        // A run that was killed before its first checkpoint is left as it is, and a new one starts.
         let mut folders: Vec<_> =
             std::fs::read_dir(runs.join("spec")).unwrap().map(|e| e.unwrap().path()).collect();
         folders.sort();
@@ -87,7 +87,7 @@ impl<'a> Harness<'a> {
             let (whole, span) = &wholes[round % cases.len()];
             let run = self.killed(case, span * 1.3);
             assert!(result(&run) == result(whole), "{case:?}: another result in {}", run.0.display());
-            // A kill just after a checkpoint was written leaves the one before, too.
+            // A kill right after a checkpoint was written also leaves the previous one.
             let (left, steps) = (checkpoints(&run), run.summary("steps"));
             assert!(left.len() <= 2 && left.last().is_some_and(|name| name.ends_with(&steps)), "{left:?}");
         }
@@ -95,7 +95,7 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Each policy and way to bring rows.
+/// Every policy and every way of loading rows.
 #[test]
 fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
     let place = Sandbox::new(SPEC);
@@ -138,7 +138,7 @@ fn killed_at_any_moment_a_sweep_ends_as_if_undisturbed() {
     assert!(harness.killed > 0);
 }
 
-/// Also where the spec has no `[checkpoint]`.
+/// Works without a `[checkpoint]` table too.
 #[test]
 fn a_run_that_a_signal_ended_goes_on() {
     let place = Sandbox::new(SPEC);
@@ -175,7 +175,7 @@ fn sigusr1_saves_and_the_run_goes_on() {
     let said =
         |text: String| text.replace(',', "").contains(&format!("SIGUSR1: the state after {step} step"));
     wait_until(&mut child, || said(run.text("run.log")));
-    // Another process leaves it alone.
+    // Another process does not touch it.
     let path = run.0.to_str().unwrap();
     let ended = place.runner(&["run", "--resume", path]);
     assert_eq!(ended.code, Some(2));

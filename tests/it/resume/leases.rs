@@ -1,4 +1,4 @@
-//! Trials side by side on GPUs, on the stand-in libraries and on virtual ones: each has GPUs of its own unless they share.
+//! Parallel trials on GPUs, simulated and virtual: each trial has its own GPUs unless sharing is on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ fn used(sweep: &Path) -> BTreeSet<String> {
     trials(sweep).iter().map(|trial| trial.table("summary.csv").cell(0, "devices_used").to_owned()).collect()
 }
 
-/// The most allocations that a GPU had at one time.
+/// The highest number of allocations that a GPU had at one time.
 fn most_allocated(sim: &Sim) -> usize {
     let text = fs::read_to_string(sim.log()).unwrap();
     fs::remove_file(sim.log()).unwrap();
@@ -65,7 +65,7 @@ fn each_has_a_gpu_of_its_own() {
         for line in [&format!("used = [\"{gpu}\"]\n"), &format!("name = \"{gpu}\"\n"), "jobs = 2\n"] {
             assert!(environment.contains(line), "{line}{environment}");
         }
-        // The two seeds of a setting are its repeats, whatever GPUs they had.
+        // The two seeds of a setting are its repeats, whichever GPUs they ran on.
         let path = sweep.0.to_str().unwrap();
         let times = place.runner(&["compare", path, "--times"]).stdout;
         assert!(times.starts_with("8 runs, comparable: "), "{times}");
@@ -89,7 +89,7 @@ fn each_has_a_gpu_of_its_own() {
     }
 }
 
-/// Trials that want several GPUs get them, and those that want the CPU wait for none.
+/// Trials that need several GPUs get them; trials on the CPU wait for none.
 #[test]
 fn trials_of_several_sizes_share_a_machine() {
     let place = Sandbox::new(SPEC);
@@ -102,26 +102,26 @@ fn trials_of_several_sizes_share_a_machine() {
         .map(|trial| trial.table("summary.csv").cell(0, "devices_used").split(';').count())
         .collect();
     assert_eq!(counts, [1, 1, 1, 1, 2, 2, 4, 4]);
-    // Devices that are named are no others.
+    // Devices that the spec names are not exchanged for others.
     let named =
         ["devices.use=[\"gpu:1\"]", "optimizer.adam.lr=0.01,0.1,0.2", "--jobs", "3", "--virtual-gpus", "4"];
     assert_eq!(used(&place.run(&named).ended_by(0).0), names(&["virtual:1"]));
 }
 
-/// Under successive halving a trial goes on at the next rung on whatever GPU is free.
+/// With successive halving, a trial continues on whichever GPU is free.
 #[test]
 fn trials_go_on_from_a_rung_on_another_gpu() {
     let place = Sandbox::new(SPEC);
-    let halving =
-        [&GRID[..], &["trainer.max_epochs=9", "sweep.stop={ asha = { min_epochs = 1, factor = 2 } }"]];
-    let halving = [&halving.concat()[..], &["--virtual-gpus", "2"]].concat();
+    let stop = "sweep.stop={ asha = { min_epochs = 1, factor = 2 } }";
+    let axes = [&GRID[..2], &["data.batch_size=16,32"]].concat();
+    let halving = [&axes[..], &["trainer.max_epochs=9", stop, "--virtual-gpus", "2"]].concat();
     let alone = place.run(&halving).ended_by(0).0;
     let sweep = place.run(&[&halving[..], &["--jobs", "2"]].concat()).ended_by(0).0;
     are_equal(&sweep, &alone);
     assert_eq!(statuses(&sweep), statuses(&alone));
 }
 
-/// Two processes of one machine have other GPUs, without a word.
+/// Two processes on one machine use different GPUs, without being told to.
 #[test]
 fn processes_have_other_gpus() {
     let Some(sim) = Sim::get() else { return };
@@ -139,7 +139,7 @@ fn processes_have_other_gpus() {
     assert_eq!(used(&sweep), names(&["gpu:0", "gpu:1"]));
 }
 
-/// A GPU that hangs takes no more trials: the others do.
+/// A GPU that hangs gets no more trials; the others do.
 #[test]
 fn a_gpu_that_hangs_is_given_up() {
     let Some(sim) = Sim::get() else { return };
@@ -152,7 +152,7 @@ fn a_gpu_that_hangs_is_given_up() {
     let statuses = |sweep: &Path| statuses(sweep).iter().filter(|status| *status == "finished").count();
     let sweep = run("2");
     assert_eq!((statuses(&sweep), used(&sweep)), (7, names(&["gpu:0", "gpu:1"])));
-    // Where there is no other, each says why it cannot run.
+    // If there is no other GPU, each trial says why it cannot run.
     let sweep = run("1");
     assert_eq!(statuses(&sweep), 0);
     assert!(

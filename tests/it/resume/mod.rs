@@ -3,6 +3,7 @@
 mod auto;
 mod beside;
 mod draws;
+mod extended;
 mod halving;
 mod kills;
 mod leases;
@@ -21,7 +22,7 @@ use super::{
     process::{Ended, Folder, Sandbox},
 };
 
-/// Adam with dropout on rows that fill no whole number of batches: 7 steps an epoch.
+/// Adam with dropout; the rows do not divide into whole batches: 7 steps per epoch.
 pub const SPEC: &str = r#"
 [data]
 batch_size = 16
@@ -74,7 +75,7 @@ pub fn killed_after(run: &Folder, last: &str, to: PathBuf) -> Folder {
     copied
 }
 
-/// Metrics without their times, the model, the best model, and what the summary says of the training.
+/// Metrics without times, the model, the best model, and the training results in the summary.
 type Result = (String, Vec<u8>, Option<Vec<u8>>, [String; 6]);
 
 pub fn result(run: &Folder) -> Result {
@@ -83,7 +84,7 @@ pub fn result(run: &Folder) -> Result {
     (run.numbers(), run.model(), best, columns.map(|column| run.summary(column)))
 }
 
-/// Runs a spec with many checkpoints, then goes on from each of them. Returns how many there were.
+/// Runs a spec with many checkpoints, then resumes from each. Returns the number of checkpoints.
 fn goes_on_from_each(place: &Sandbox, arguments: &[&str], on: &dyn Fn(&mut Command)) -> usize {
     let (mut command, runs) = place.prepared(&[arguments, &["checkpoint.keep_last=1000"]].concat());
     on(&mut command);
@@ -152,7 +153,7 @@ fn a_streamed_run_goes_on_within_an_epoch() {
     goes_on_from_each(&place, &[&streamed[..], &virtual_gpus].concat(), &|_| {});
 }
 
-/// With each engine of the stand-in's GPU.
+/// With each engine of the simulated GPU.
 #[test]
 fn a_run_on_a_gpu_goes_on() {
     let Some(sim) = Sim::get() else { return };
@@ -189,13 +190,13 @@ fn a_run_goes_on_on_another_number_of_devices() {
     }
 }
 
-/// A run of more epochs is what it would have been from the start.
+/// A run that is extended to more epochs equals one that had them from the start.
 #[test]
 fn a_finished_run_is_extended() {
     let place = Sandbox::new(SPEC);
     let validated = "trainer.validate_every_epochs=2";
     let longer = place.run(&["trainer.max_epochs=8", validated, "checkpoint={}"]).ended_by(0);
-    // Three epochs end with a validation that eight do not have there.
+    // A run of three epochs ends with a validation that a run of eight does not have at that point.
     let run = place.run(&["trainer.max_epochs=3", validated, "checkpoint={}"]).ended_by(0);
     let path = run.0.to_str().unwrap();
     let ended = place.runner(&["run", "-q", "--resume", path, "trainer.max_epochs=8"]);
@@ -208,14 +209,14 @@ fn a_finished_run_is_extended() {
     assert!(earlier.text("spec.toml").contains("max_epochs = 3"));
     assert_eq!(earlier.summary("epochs"), "3");
     assert_eq!(earlier.model().len(), run.model().len());
-    // Times are those of all parts.
+    // Times are summed over all parts.
     let wall = |run: &Folder, column: &str| run.summary(column).parse::<f64>().unwrap();
     assert!(wall(&run, "train_s") > wall(&earlier, "train_s"));
     let elapsed = run.metrics().f64s("elapsed_s");
     assert!(elapsed.is_sorted(), "{elapsed:?}");
 }
 
-/// The latest, and those that follow the best validations.
+/// The latest checkpoints are kept, and those of the best validations.
 #[test]
 fn old_checkpoints_are_removed() {
     let place = Sandbox::new(SPEC);

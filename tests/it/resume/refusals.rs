@@ -1,4 +1,4 @@
-//! What cannot go on, and why; nothing in its folder is touched then.
+//! Runs that cannot be resumed, and why. Nothing in their folders is touched.
 
 use std::{fs, path::PathBuf};
 
@@ -105,7 +105,7 @@ fn data_may_have_moved() {
     let named = format!("data.csv.path={}", moved.display());
     let ended = resume(&place, &run, &[longer, &named]);
     assert_eq!((ended.code, run.summary("epochs").as_str()), (Some(0), "20"), "{ended:?}");
-    // They must be the data of before.
+    // The data must be the same as before.
     fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
     let named = format!("data.csv.path={}", table.display());
     let other = resume(&place, &run, &["trainer.max_epochs=30", &named]);
@@ -173,7 +173,7 @@ fn damaged_checkpoints_are_passed_over() {
     );
 }
 
-/// Rows that a loss of power took.
+/// Rows of `metrics.csv` that a loss of power destroyed.
 #[test]
 fn lost_rows_are_noticed() {
     let place = Sandbox::new(SPEC);
@@ -195,7 +195,7 @@ fn lost_rows_are_noticed() {
     assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), 20);
 }
 
-/// `auto` goes on with, or stops at, a run of this very spec and these data alone.
+/// `--resume auto` resumes, or reports as finished, only a run of exactly this spec and these data.
 #[test]
 fn auto_knows_its_own_run() {
     let (place, table, rows) = on_a_table();
@@ -204,7 +204,7 @@ fn auto_knows_its_own_run() {
     let again = auto();
     let expected = format!("`{}` has finished; there is nothing to go on with\n", first.trim());
     assert_eq!((again.code, again.stdout), (Some(0), expected));
-    // Other rows under the old name; a run that was made longer.
+    // Different rows under the old name; and a run that was extended.
     fs::write(&table, format!("a,b\n{}", rows.replace("8\n", "9\n"))).unwrap();
     let second = auto().stdout;
     assert_ne!(second, first);
@@ -214,7 +214,7 @@ fn auto_knows_its_own_run() {
     assert!(third != second && third.starts_with("runs/"), "{third}");
 }
 
-/// Where early stopping had ended a run, more epochs are none; more patience lets it go on.
+/// If early stopping ended a run, more epochs do not resume it; more patience does.
 #[test]
 fn early_stopping_stays_what_it_was() {
     let place = Sandbox::new(SPEC);
@@ -223,7 +223,7 @@ fn early_stopping_stays_what_it_was() {
         place.run(&[stopping, "optimizer.adam.lr=0.5", "trainer.max_epochs=50", "checkpoint={}"]).ended_by(0);
     let steps = run.summary("steps");
     let was = result(&run);
-    // As a kill before the summary's row leaves it.
+    // As a kill just before the summary is written leaves it.
     let killed = killed_after(&run, checkpoints(&run).last().unwrap(), place.path().join("copy"));
     assert_eq!(resume(&place, &killed, &[]).code, Some(0));
     assert!(result(&killed) == was);

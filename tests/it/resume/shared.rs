@@ -33,7 +33,7 @@ pub fn start(place: &Sandbox, arguments: &[&str], others: usize) -> (Vec<Child>,
     (children, sweep)
 }
 
-/// How often each process ran trials; none ran in two, and none began twice.
+/// How many trials each process ran. None ran in two, and except for `begun_twice` none was started twice.
 fn shares(sweep: &Path, begun_twice: usize) -> BTreeMap<String, usize> {
     let mut shares = BTreeMap::new();
     let mut again = 0;
@@ -76,7 +76,7 @@ fn two_that_begin_at_once_share_one_folder() {
     let both = [&["spec.toml", "--resume=auto", "--runs-dir=both"], &GRID[..]].concat();
     let runs = place.path().join("both");
     fs::create_dir(&runs).unwrap();
-    // Both come to the lock of the folder before either makes a sweep.
+    // Both processes must wait for the lock of the runs folder before either creates a sweep.
     let lock = fs::File::open(&runs).unwrap();
     lock.lock().unwrap();
     let mut children = [0, 1].map(|_| quiet(place.command(&both)));
@@ -94,7 +94,7 @@ fn two_that_begin_at_once_share_one_folder() {
     assert_eq!(statuses(&sweep.0), ["finished"; 12]);
 }
 
-/// Its claims are free at once, and another process takes the trial that it had begun.
+/// Its claims are released at once, and another process takes over the trial that it had started.
 #[test]
 fn a_process_that_is_killed_is_replaced() {
     let place = Sandbox::new(SPEC);
@@ -117,7 +117,7 @@ pub fn trials_begun(sweep: &Path) -> usize {
     fs::read_dir(sweep).unwrap().flatten().filter(|entry| entry.path().is_dir()).count()
 }
 
-/// Each writes its own rows, so a reason outlives the process that knew it.
+/// Each process writes its own rows, so a reason outlives the process that found it.
 #[test]
 fn reasons_of_other_processes_are_kept() {
     let place = Sandbox::new(SPEC);
@@ -134,7 +134,7 @@ fn reasons_of_other_processes_are_kept() {
     assert_eq!(reasons(&sweep.0).iter().filter(|reason| !reason.is_empty()).count(), 4);
 }
 
-/// A trial on other data appears while a sweep is under way, as from a process that began at that moment.
+/// A trial on other data appears while a sweep is running, as if started by another process just then.
 #[test]
 fn processes_on_other_data_are_not_mixed() {
     let spec = "[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
@@ -163,7 +163,7 @@ fn processes_on_other_data_are_not_mixed() {
     assert_eq!(statuses(&sweep), ["finished", "finished", "skipped"]);
 }
 
-/// What another process runs at this moment is neither over nor left out.
+/// A trial that another process runs right now counts neither as finished nor as skipped.
 #[test]
 fn one_that_leaves_early_says_what_goes_on() {
     let place = Sandbox::new(SPEC);
@@ -214,7 +214,7 @@ fn all_end(children: &mut [Child], kill_after: Option<usize>, sweep: &Path) {
     }
 }
 
-/// A rung is decided from all its trials, whoever ran them.
+/// A rung is decided from all its trials, whichever process ran them.
 #[test]
 fn processes_divide_the_rungs() {
     let place = Sandbox::new(SPEC);
@@ -259,7 +259,7 @@ fn processes_divide_the_draws() {
         for key in ["optimizer.adam.lr", "data.batch_size"] {
             assert_eq!(column(&table, key)[10..], column(&drawn, key), "{key}");
         }
-        // None is drawn without the results of the others, as all ten of the start would be.
+        // All values differ, so no process drew a trial without the others' results.
         let mut values = column(&table, "optimizer.adam.lr");
         values.sort();
         values.dedup();

@@ -1,11 +1,11 @@
-//! The numbers of a job: the .npy files that every contender reads.
+//! The data of a job: the .npy files that every contender reads.
 
 use std::fs;
 use std::path::Path;
 
 use crate::{Job, Loss, Outcome};
 
-/// Row by row.
+/// Targets, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Targets {
     Values(Vec<f32>),
@@ -17,7 +17,7 @@ pub struct Data {
     /// `rows` x inputs.
     pub x: Vec<f32>,
     pub y: Targets,
-    /// The same of the rows that validate.
+    /// The same for the validation rows.
     pub held_out: Option<(usize, Vec<f32>, Targets)>,
 }
 
@@ -68,7 +68,7 @@ fn classes(path: &Path, classes: usize) -> Outcome<Vec<i64>> {
     }
 }
 
-/// The bytes of an array of the given type in C order, of rows of `width` numbers or, without it, of one axis.
+/// The bytes of an array of this type in C order: rows of `width` numbers, or one axis if that is `None`.
 fn array(path: &Path, descr: &str, width: Option<usize>) -> Outcome<Vec<u8>> {
     let bytes =
         fs::read(path).map_err(|e| format!("{}: {e}; benches/peers/run writes it", path.display()))?;
@@ -102,7 +102,7 @@ fn array(path: &Path, descr: &str, width: Option<usize>) -> Outcome<Vec<u8>> {
     Ok(body.to_vec())
 }
 
-/// Some rows of an array, in the given order.
+/// Gathers rows of an array, in the given order.
 pub fn picked(array: &[f32], width: usize, rows: &[u32], into: &mut Vec<f32>) {
     into.clear();
     for &row in rows {
@@ -111,7 +111,7 @@ pub fn picked(array: &[f32], width: usize, rows: &[u32], into: &mut Vec<f32>) {
     }
 }
 
-/// Probabilities of classes: one where a row belongs, zero elsewhere.
+/// One-hot rows: one at the row's class, zero elsewhere.
 pub fn one_hot(classes: impl ExactSizeIterator<Item = i64>, width: usize) -> Vec<f32> {
     let mut found = vec![0.0; classes.len() * width];
     for (row, class) in found.chunks_exact_mut(width).zip(classes) {

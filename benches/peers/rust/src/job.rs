@@ -1,4 +1,4 @@
-//! A job, as `benches/peers/contenders.py` words it of `workloads.py`.
+//! A job as passed by `benches/peers/contenders.py`, which takes it from `workloads.py`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -21,21 +21,21 @@ pub enum Optimizer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub name: String,
-    /// Of the layers, the input first; ReLU between them.
+    /// Widths of the layers, beginning with the input; ReLU between them.
     pub widths: Vec<usize>,
     pub loss: Loss,
     pub optimizer: Optimizer,
     pub lr: f64,
     pub batch: usize,
-    /// After every epoch, over all rows that validate.
+    /// Whether it validates on all validation rows after every epoch.
     pub validates: bool,
     pub epochs: usize,
-    /// Epochs of an untimed fit beforehand.
+    /// Epochs of an untimed fit before the timed one.
     pub warm_up: usize,
     pub threads: usize,
     /// The folder of the .npy files.
     pub data: PathBuf,
-    /// Where every step's loss is written, as csv.
+    /// Where every step's loss is written, as CSV.
     pub losses: PathBuf,
 }
 

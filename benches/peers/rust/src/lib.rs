@@ -1,5 +1,5 @@
-//! What all rivals share, as `benches/peers/harness.py` does for those in Python: an untimed fit first, the clock, the
-//! recorded losses, one line of JSON at the end.
+//! What all rivals in Rust share, like `benches/peers/harness.py` for those in Python: an untimed fit first,
+//! the clock, the recorded losses, one line of JSON at the end.
 
 mod data;
 mod job;
@@ -14,18 +14,18 @@ pub use job::{Job, Loss, Optimizer};
 
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What a fit leaves behind.
+/// The results of a fit.
 #[derive(Default)]
 pub struct Trained {
-    /// One for each step.
+    /// One per step.
     pub losses: Vec<f32>,
-    /// One for each epoch, where the job validates.
+    /// One per epoch, if the job validates.
     pub validation: Vec<f32>,
     pub validation_took: Duration,
 }
 
 impl Trained {
-    /// Keeps the loss over the rows that validate, and the time that it took.
+    /// Records the validation loss, and the time it took.
     pub fn validate(&mut self, loss: impl FnOnce() -> Outcome<f32>) -> Outcome<()> {
         let start = Instant::now();
         self.validation.push(loss()?);
@@ -34,10 +34,10 @@ impl Trained {
     }
 }
 
-/// Trains from fresh parameters for a number of epochs.
+/// Trains from fresh parameters for this number of epochs.
 pub type Train = Box<dyn FnMut(usize) -> Outcome<Trained>>;
 
-/// The rows of an epoch, in an order of its own, batch by batch.
+/// The batches of an epoch, in a new random order each time.
 pub struct Order {
     rows: Vec<u32>,
     batch: usize,
@@ -55,13 +55,13 @@ impl Order {
     }
 }
 
-/// Initial parameters as torch's Linear draws them, for libraries that draw others: uniform in ±1/sqrt(inputs).
+/// Initial parameters as in PyTorch's Linear, for libraries with other defaults: uniform in ±1/sqrt(inputs).
 pub fn uniform(random: &mut fastrand::Rng, len: usize, inputs: usize) -> Vec<f32> {
     let bound = 1.0 / (inputs as f32).sqrt();
     (0..len).map(|_| bound * (2.0 * random.f32() - 1.0)).collect()
 }
 
-/// The whole program of a rival: `prepare` makes what trains of the job and its numbers.
+/// The main function of a rival: `prepare` builds the training from the job and its data.
 pub fn run(library: &str, prepare: impl FnOnce(&Job, Data) -> Outcome<Train>) -> ExitCode {
     match fit(library, prepare) {
         Ok(line) => {
@@ -113,17 +113,17 @@ fn fit(library: &str, prepare: impl FnOnce(&Job, Data) -> Outcome<Train>) -> Out
     ))
 }
 
-/// Of the library, as it was built: the newest of that name in the lock file.
+/// The library's version as built: the newest with this name in the lock file.
 fn version(library: &str) -> Outcome<&'static str> {
     let head = format!("name = \"{library}\"\nversion = \"");
     let found = include_str!("../Cargo.lock").rsplit_once(&head).and_then(|(_, rest)| rest.split_once('"'));
     found.map(|(version, _)| version).ok_or_else(|| format!("{library} is not in the lock file").into())
 }
 
-/// Threads, this one among them, that take numbers near zero for zero: dying units leave Adam with moments that small,
-/// and a processor takes hundreds of cycles over each.
+/// Makes all threads, including this one, flush denormals to zero: dying units leave Adam with tiny moments,
+/// and a processor takes hundreds of cycles for each denormal.
 fn settle(threads: usize) -> Outcome<()> {
-    // SAFETY: no other thread runs yet. candle asks this variable; the others ask the pool below.
+    // SAFETY: no other thread runs yet. candle reads this variable; the others ask the pool below.
     unsafe { std::env::set_var("RAYON_NUM_THREADS", threads.to_string()) };
     flush_to_zero();
     rayon::ThreadPoolBuilder::new()
@@ -137,7 +137,7 @@ fn settle(threads: usize) -> Outcome<()> {
 #[cfg(target_arch = "x86_64")]
 fn flush_to_zero() {
     let mut control = 0u32;
-    // SAFETY: MXCSR is read, and written back with its flags FTZ and DAZ.
+    // SAFETY: MXCSR is read, and written back with its flags FTZ and DAZ set.
     unsafe {
         std::arch::asm!("stmxcsr [{}]", in(reg) &mut control, options(nostack));
         control |= 0x8040;
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn versions_come_from_the_lock_file() {
         assert_eq!(version("dfdx").unwrap(), "0.13.0");
-        // Two are in it; dfdx has an older one.
+        // The lock file has two versions; dfdx uses the older one.
         assert_eq!(version("gemm").unwrap(), "0.19.0");
         assert_eq!(version("torch").unwrap_err().to_string(), "torch is not in the lock file");
     }

@@ -1,4 +1,5 @@
-//! Files that are there complete or not at all: written under a temporary name in the same folder, then renamed.
+//! Files that exist either completely or not at all: they are written under a temporary name in the same
+//! folder, then renamed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,19 +14,19 @@ use std::{
 
 use super::signals::remove_on_signals;
 
-/// What a finished write must outlive.
+/// What a finished write must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// A kill of the process.
     Process,
-    /// A loss of power, too: waits for the disk (fsync).
+    /// Also a power loss: waits for the disk (fsync).
     Power,
 }
 
-/// Writes a file atomically; `write` makes its content.
+/// Writes a file atomically; `write` writes its content.
 ///
 /// # Errors
-/// Where it cannot be written; nothing is left then, and an older file of that name is as it was.
+/// The file cannot be written. Nothing is left behind then, and an existing file of that name is unchanged.
 pub fn write_atomically(
     path: &Path,
     durability: Durability,
@@ -60,19 +61,19 @@ fn write_by(
         if durability == Durability::Power { file.sync_all() } else { Ok(()) }
     });
     written.and_then(|()| fs::rename(temporary, path)).inspect_err(|_| {
-        let _ = fs::remove_file(temporary); // it may never have been made
+        let _ = fs::remove_file(temporary); // it may not have been created
     })?;
     match durability {
         Durability::Process => Ok(()),
-        // The new name stands in the folder, which has to reach the disk, too.
+        // The new name is an entry of the folder, which must be synced too.
         Durability::Power => sync_path(parent(path)),
     }
 }
 
-/// Waits until a file, or the names in a folder, are on the disk.
+/// Waits until a file's content, or a folder's entries, are on the disk.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub fn sync_path(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -81,7 +82,8 @@ fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A link or file of that name is another's, in a shared folder even an enemy's: it is replaced, never written through.
+/// Creates the temporary file. An existing link or file of that name belongs to someone else, in a shared
+/// folder perhaps an attacker: it is replaced, never written through.
 fn create_new(path: &Path) -> io::Result<File> {
     let create = || OpenOptions::new().write(true).create_new(true).open(path);
     match create() {
@@ -90,8 +92,8 @@ fn create_new(path: &Path) -> io::Result<File> {
     }
 }
 
-/// `.model.safetensors.1234-5678-0.tmp`: hidden, in the same folder, this process's and this call's own. A process on another
-/// host may have the same number: a time tells it apart.
+/// `.model.safetensors.1234-5678-0.tmp`: hidden, in the same folder, unique to this process and call. A
+/// process on another host may have the same process number, so the name also has a time.
 fn temporary_name(path: &Path) -> PathBuf {
     static TIME: LazyLock<u32> =
         LazyLock::new(|| UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos()));

@@ -1,12 +1,13 @@
-//! The time of a wait, for limits that tell a device that hangs from one that is slow.
+//! Measures how long a wait has lasted, to tell a hung device from a slow one.
 
 use std::time::{Duration, Instant};
 
-/// The most that counts between two looks.
+/// The most that is counted between two calls.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Counts the time of a wait that looks at it more often than once a second. A process that was stopped for an hour (Ctrl-Z,
-/// a suspended job) has waited for a second then, since those that it waits for were stopped, too.
+/// Measures a wait whose caller reads this timer more often than once a second. If the process was stopped
+/// for an hour (Ctrl-Z, a suspended job), that counts as one second, since whatever it waits for may have
+/// been stopped too.
 pub struct AwakeTimer {
     last: Instant,
     elapsed: Duration,

@@ -1,7 +1,9 @@
-//! Locks on single bytes of a file, as processes hold them against each other, also on several hosts that share the file's
-//! folder. The system ends them with the process, however that ends, so a lock never outlives its owner.
+//! Locks on single bytes of a file, which processes hold against each other, also on several hosts that share
+//! the file's folder. The system releases them when the process ends, however it ends, so a lock never
+//! outlives its owner.
 
-// Linux's own belong to the opened file, others to the process, which must then open the file only once.
+// On Linux these are open file description locks. Elsewhere locks belong to the process, which must then open
+// the file only once.
 #[cfg(not(target_os = "linux"))]
 use libc::{F_GETLK as GET, F_SETLK as SET};
 #[cfg(target_os = "linux")]
@@ -16,8 +18,8 @@ use std::{
     path::Path,
 };
 
-/// A file whose bytes may be locked; it need not have them. All its errors but those of opening come from file systems that
-/// have no locks, or none left.
+/// A file whose bytes may be locked; the bytes need not exist. All errors except those from opening mean that
+/// the file system has no locks, or none left.
 #[derive(Debug)]
 pub struct ByteLocks<F: AsFd = File>(F);
 
@@ -28,36 +30,38 @@ impl ByteLocks {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
     }
 
-    /// Marks a byte, for those that lock one of the file later. A mark stays.
+    /// Marks a byte, for those that lock a byte of the file later. A mark is permanent.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn mark(&self, byte: u64) -> io::Result<()> {
         self.0.write_all_at(&[1], byte)?;
-        // NFS sends what was written before it ends a lock, also where there is none; the mark outlives this host then.
+        // NFS writes data back before it releases a lock, even one that is not held; the mark then survives
+        // this host.
         self.unlock(u64::MAX >> 1);
         Ok(())
     }
 
-    /// Whether a byte was marked before this process locked one of the file: a lock has NFS read it anew.
+    /// Whether a byte was marked before this process locked a byte of the file: taking a lock makes NFS
+    /// reread the file.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn is_marked(&self, byte: u64) -> io::Result<bool> {
         let mut mark = [0];
         Ok(self.0.read_at(&mut mark, byte)? == 1 && mark != [0])
     }
 
-    /// Takes all marks away.
+    /// Removes all marks.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn clear_marks(&self) -> io::Result<()> {
         self.0.set_len(0)
     }
 
-    /// Whether a process has or shares a byte of a file, which is only looked at. One that cannot be opened may well be
-    /// locked, unless it is missing; a file system without locks has none to find.
+    /// Whether a process holds or shares a byte of a file; only looks, does not lock. A file that exists but
+    /// cannot be opened counts as locked; on a file system without locks nothing is.
     pub fn are_held(path: &Path, byte: u64) -> bool {
         match File::open(path) {
             Ok(file) => Self(file).is_locked(byte).unwrap_or(false),
@@ -67,12 +71,12 @@ impl ByteLocks {
 }
 
 impl<F: AsFd> ByteLocks<F> {
-    /// A file that is open for writing.
+    /// For a file that is open for writing.
     pub fn new(file: F) -> Self {
         Self(file)
     }
 
-    /// Locks a byte; false where another process has or shares it.
+    /// Locks a byte exclusively; false if another process holds or shares it.
     ///
     /// # Errors
     /// See [`ByteLocks`].
@@ -80,7 +84,7 @@ impl<F: AsFd> ByteLocks<F> {
         self.attempt(libc::F_WRLCK, byte)
     }
 
-    /// Locks a byte beside others that share it; false where another process has it alone.
+    /// Locks a byte shared with others; false if another process holds it exclusively.
     ///
     /// # Errors
     /// See [`ByteLocks`].
@@ -88,22 +92,22 @@ impl<F: AsFd> ByteLocks<F> {
         self.attempt(libc::F_RDLCK, byte)
     }
 
-    /// Ends the lock of a byte.
+    /// Releases the lock on a byte.
     pub fn unlock(&self, byte: u64) {
-        let _ = self.control(SET, libc::F_UNLCK, byte); // it ends with the process
+        let _ = self.control(SET, libc::F_UNLCK, byte); // it ends with the process at the latest
     }
 
-    /// Sets the time of the file's last change to now.
+    /// Sets the file's modification time to now.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn touch(&self) -> io::Result<()> {
-        // SAFETY: the descriptor is open as long as `self` is; no times are given.
+        // SAFETY: the descriptor is open as long as `self` lives; a null pointer for the times means now.
         let done = unsafe { libc::futimens(self.0.as_fd().as_raw_fd(), std::ptr::null()) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Whether another process has or shares a byte.
+    /// Whether another process holds or shares a byte.
     fn is_locked(&self, byte: u64) -> io::Result<bool> {
         self.control(GET, libc::F_WRLCK, byte).map(|found| found != libc::F_UNLCK)
     }
@@ -116,15 +120,15 @@ impl<F: AsFd> ByteLocks<F> {
         }
     }
 
-    /// Returns the kind of the lock that was found.
+    /// Calls fcntl; returns the kind of lock that it found or set.
     fn control(&self, command: i32, kind: i32, byte: u64) -> io::Result<i32> {
-        // SAFETY: the struct is plain numbers, of which 0 is a value.
+        // SAFETY: the struct has only integers, for which all-zero bytes are valid.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
         lock.l_type = kind as _;
         lock.l_whence = libc::SEEK_SET as _;
         (lock.l_start, lock.l_len) = (byte as _, 1);
         loop {
-            // SAFETY: the descriptor is open as long as `self` is; the struct is this frame's own.
+            // SAFETY: the descriptor is open as long as `self` lives; the struct is a local variable.
             let done = unsafe { libc::fcntl(self.0.as_fd().as_raw_fd(), command, &raw mut lock) };
             match io::Error::last_os_error() {
                 _ if done != -1 => return Ok(lock.l_type.into()),
@@ -150,7 +154,8 @@ mod tests {
         assert_eq!([3, 5].map(|byte| ByteLocks::are_held(file.path(), byte)), [true, false]);
         assert!(share(&a, 7) && share(&b, 7) && !lock(&a, 7));
         b.unlock(7);
-        // One that has a byte may share it, with no moment between.
+        // A process that holds a byte exclusively may turn that into a shared lock, without releasing it in
+        // between.
         assert!(lock(&a, 7) && !share(&b, 7) && share(&a, 7) && share(&b, 7));
         assert!(!a.is_marked(3).unwrap());
         a.mark(3).unwrap();

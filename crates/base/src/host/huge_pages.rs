@@ -1,14 +1,16 @@
 //! Huge pages for large buffers.
 //!
-//! Random access to rows misses the TLB once the rows cover more pages than it holds: about 6 MB in pages of 4 KiB, a
-//! thousand times as much in pages of 2 MiB.
+//! Random access to rows misses the TLB once the rows cover more pages than it holds: about 6 MB in pages of
+//! 4 KiB, a thousand times as much in pages of 2 MiB.
 
 use std::mem::MaybeUninit;
 
-/// Bytes of a huge page on x86-64 and, with base pages of 4 KiB, on AArch64. Elsewhere the system rounds the range.
+/// Bytes of a huge page on x86-64 and, with base pages of 4 KiB, on AArch64. Elsewhere the system rounds the
+/// range.
 const PAGE: usize = 2 << 20;
 
-/// Advises the system to back the whole huge pages within unwritten memory by such. Without effect where refused.
+/// Advises the system to use huge pages for the part of unwritten memory that consists of whole huge pages.
+/// No effect if the system refuses.
 pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
     let (start, bytes) = (room.as_mut_ptr().cast::<u8>(), size_of_val(room));
     let skipped = start.align_offset(PAGE);
@@ -17,8 +19,8 @@ pub fn prefer_huge_pages<T>(room: &mut [MaybeUninit<T>]) {
         return;
     }
     #[cfg(target_os = "linux")]
-    // SAFETY: the range lies within `room`, which is borrowed exclusively. The advice changes no visible byte, and a
-    // failure has no effect.
+    // SAFETY: the range lies within `room`, which is borrowed exclusively. The advice changes no visible
+    // byte, and a failure has no effect.
     unsafe {
         libc::madvise(start.wrapping_add(skipped).cast(), whole, libc::MADV_HUGEPAGE);
     }

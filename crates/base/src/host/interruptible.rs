@@ -1,4 +1,4 @@
-//! What signals ask for: that long readings end soon, and that nothing is waited for.
+//! What signals ask for: long reads end soon, and nothing is waited for any more.
 
 use std::{
     io::{self, Read},
@@ -11,7 +11,7 @@ static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Whether a second signal has.
 static IS_AT_ONCE: AtomicBool = AtomicBool::new(false);
 
-/// Lets readings end. A signal handler may call it.
+/// Makes reads end. May be called from a signal handler.
 pub(super) fn interrupt() {
     IS_INTERRUPTED.store(true, Ordering::SeqCst);
 }
@@ -26,7 +26,7 @@ pub(super) fn ends_at_once() -> bool {
     IS_AT_ONCE.load(Ordering::SeqCst)
 }
 
-/// To be asked between two pieces of a long reading.
+/// To be called between two pieces of a long read.
 ///
 /// # Errors
 /// A signal has asked the process to end.
@@ -35,11 +35,11 @@ pub fn check_interrupted() -> io::Result<()> {
 }
 
 fn check(is_interrupted: &AtomicBool) -> io::Result<()> {
-    // Not `ErrorKind::Interrupted`: those who meet it read again.
+    // Not `ErrorKind::Interrupted`: readers retry on that.
     if is_interrupted.load(Ordering::SeqCst) { Err(io::Error::other("ended by a signal")) } else { Ok(()) }
 }
 
-/// A reader whose every read asks first.
+/// A reader that checks for a signal before every read.
 pub struct Interruptible<R> {
     reader: R,
     is_interrupted: &'static AtomicBool,
@@ -62,10 +62,10 @@ impl<R: Read> Read for Interruptible<R> {
 mod tests {
     use super::*;
 
-    /// Not the flag of the process, whose other tests read too.
+    /// A separate flag: the process's own would affect other tests that read.
     static OWN: AtomicBool = AtomicBool::new(false);
 
-    /// Zeros without end; the third piece comes with a signal.
+    /// Endless zeros; a signal arrives with the third piece.
     struct Endless(u32);
 
     impl Read for Endless {

@@ -1,46 +1,52 @@
-//! Which of several processes of one job this is, by the variables of its launcher.
+//! Which of a job's processes this one is, according to the environment variables of its launcher.
 
 use super::variable;
 
-/// A process of a job of several.
+/// A process in a job of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launched {
     pub rank: usize,
-    /// Processes of the job.
+    /// Number of processes in the job.
     pub size: usize,
     pub by: Launcher,
 }
 
-/// What starts processes that find each other by MPI.
+/// What started the processes, and with it how they find each other for MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launcher {
     OpenMpi,
-    /// Also others of its family, and Slurm by PMI.
+    /// MPICH and its family, or Slurm with PMI.
     Mpich,
-    /// Slurm by PMIx.
+    /// Slurm with PMIx.
     SlurmPmix,
-    /// Slurm without either: processes that cannot find each other.
+    /// Slurm without either: the processes cannot find each other.
     Slurm,
+    /// `torchrun` and its like, which bring no MPI.
+    Torch,
 }
 
 impl Launched {
-    /// As this process was started; `None` where it is alone.
+    /// Describes this process; `None` if it is alone.
     pub fn here() -> Option<Self> {
         Self::by(|name| variable(name)?.into_string().ok())
     }
 
     fn by(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let number = |name: &str| variable(name)?.parse::<usize>().ok();
-        // `mpirun` within a job of Slurm leaves that one's variables.
+        // `mpirun` within a Slurm job inherits that job's variables.
         let slurm = if variable("PMIX_RANK").is_some() { Launcher::SlurmPmix } else { Launcher::Slurm };
         let launchers = [
             (Launcher::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
             (Launcher::Mpich, "PMI_RANK", "PMI_SIZE"),
-            // A batch script has a rank, too, and the number of tasks that it may start; only a step has this one.
+            // A batch script also has a rank and a number of tasks it may start; only a job step has this
+            // variable.
             (slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
         ];
+        // Common names: only beside an address to meet at do they mean processes that are to train together.
+        let torch = variable("MASTER_ADDR").map(|_| (Launcher::Torch, "RANK", "WORLD_SIZE"));
         let found = launchers
             .into_iter()
+            .chain(torch)
             .find_map(|(by, rank, size)| Some(Self { rank: number(rank)?, size: number(size)?, by }));
         found.filter(|found| found.size > 1 && found.rank < found.size)
     }
@@ -64,9 +70,12 @@ mod tests {
         assert_eq!(by(&[&step[..], &pmi].concat()), Some((1, 2, Launcher::Mpich)));
         let open = [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "8"), ("PMIX_RANK", "0")];
         assert_eq!(by(&[&step[..], &open].concat()), Some((0, 8, Launcher::OpenMpi)));
+        let torch = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "h1")];
+        assert_eq!(by(&torch), Some((1, 2, Launcher::Torch)));
+        assert_eq!(by(&torch[..2]), None);
     }
 
-    /// A batch script of Slurm may start tasks, and is none of them.
+    /// A Slurm batch script may start tasks, but is not one of them.
     #[test]
     fn a_process_that_is_alone_is_not_launched() {
         assert_eq!(by(&[]), None);

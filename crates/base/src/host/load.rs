@@ -1,6 +1,7 @@
-//! How busy the machine is with other processes.
+//! How busy other processes keep the machine.
 //!
-//! From `/proc/stat` and `/proc/self/stat` (proc(5)), over the processors that this process may use, in USER_HZ ticks.
+//! From `/proc/stat` and `/proc/self/stat` (proc(5)), over the processors that this process may use, in
+//! USER_HZ ticks.
 
 use std::{
     fs,
@@ -15,10 +16,11 @@ use super::read_proc;
 /// USER_HZ: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
 
-/// Shorter windows hold too few ticks.
+/// A shorter window holds too few ticks to be accurate.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 
-/// Runs that follow each other faster share a sample: reading the counters takes longer than a short run.
+/// Runs that follow each other within this time share a sample: reading the counters takes longer than a
+/// short run.
 const FRESH: Duration = Duration::from_millis(10);
 
 /// The shortest window of periodic sampling.
@@ -29,17 +31,17 @@ pub struct Sample {
     at: Instant,
     ticks: Ticks,
     throttles: u64,
-    /// Microseconds for which the cgroup's quota withheld the processor.
+    /// Microseconds during which the cgroup's quota withheld the processor.
     withheld_us: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     busy: u64,
-    /// Taken by other virtual machines.
+    /// Ticks taken by other virtual machines.
     stolen: u64,
     idle: u64,
-    /// By this process and its ended children.
+    /// Ticks used by this process and its ended children.
     own: u64,
 }
 
@@ -59,11 +61,11 @@ pub struct Load {
     pub withheld_s: f64,
 }
 
-/// Others that take more than this part of the processors make a machine busy.
+/// If other processes take more than this share of the processors, the machine is busy.
 pub const BUSY: f64 = 0.05;
 
 impl Load {
-    /// Whether others took enough of the machine to be worth a word.
+    /// Whether other processes took enough of the machine to be mentioned.
     pub fn is_busy(&self) -> bool {
         self.others_cores + self.stolen_cores > BUSY * self.cores as f64
     }
@@ -123,14 +125,14 @@ impl Watch {
         drop(self.samples());
     }
 
-    /// The load since the latest sample that is far enough back.
+    /// The load since the latest sample that is long enough ago.
     pub fn load(&self) -> Option<Load> {
         let samples = self.samples();
         let (now, earlier) = samples.split_last()?;
         earlier.iter().rev().find_map(|before| Load::between(before, now))
     }
 
-    /// With one of this moment as the last.
+    /// Returns the samples after adding one of this moment.
     fn samples(&self) -> MutexGuard<'_, Vec<Sample>> {
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if samples.last().is_none_or(|last| last.at.elapsed() >= FRESH) {
@@ -158,13 +160,13 @@ pub fn sample() -> Option<Sample> {
     })
 }
 
-/// The mean number of processes that ran or waited to, over the last minute.
+/// The average number of processes that ran or waited to run, over the last minute.
 pub fn average_1m() -> Option<f64> {
     read_proc("/proc/loadavg")?.split_whitespace().next()?.parse().ok()
 }
 
-/// Threads of the machine that run or wait for a core at this moment, this one among them; `None` if this process may use
-/// a part of its cores only.
+/// Number of the machine's threads that run or wait for a core right now, including this one; `None` if this
+/// process may use only some of the cores.
 pub fn running() -> Option<usize> {
     let stat = read_proc("/proc/stat")?;
     let all = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
@@ -231,7 +233,7 @@ fn throttles() -> u64 {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/thermal_throttle/core_throttle_count");
         fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
     };
-    // A machine has these counters for all processors or for none.
+    // A machine has these counters either for all processors or for none.
     (0..).map_while(count).sum()
 }
 

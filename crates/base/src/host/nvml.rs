@@ -1,5 +1,5 @@
-//! NVIDIA GPUs as NVML reports them (the library behind `nvidia-smi`): properties, links and samples. Nothing here uses
-//! CUDA; UUIDs identify a GPU on both sides.
+//! NVIDIA GPUs as NVML reports them (the library behind `nvidia-smi`): properties, links and samples. Nothing
+//! here uses CUDA; UUIDs identify a GPU on both sides.
 
 #[cfg(not(feature = "cuda"))]
 mod absent;
@@ -92,10 +92,10 @@ impl Throttle {
         (0x100, "display_clocks"),
     ];
 
-    /// Power and heat limits: not idleness, not clocks set by a user.
+    /// Bits for power and thermal limits, not for idleness or clocks set by a user.
     const SLOWING: u64 = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
 
-    /// Whether a limit of power or heat holds the clocks back.
+    /// Whether a power or thermal limit reduces the clocks.
     pub fn slows(self) -> bool {
         self.0 & Self::SLOWING != 0
     }
@@ -127,9 +127,9 @@ pub struct GpuProcess {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuLink {
-    /// Indices in `nvidia-smi`, the lower first.
+    /// Indices as in `nvidia-smi`, the lower one first.
     pub between: (u32, u32),
-    /// In the words of `nvidia-smi topo`: `NV4`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; `?` where unknown.
+    /// As printed by `nvidia-smi topo`: `NV4`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; `?` if unknown.
     pub kind: String,
     /// Whether each can read the other's memory.
     pub peer_access: Option<bool>,

@@ -1,12 +1,13 @@
-//! Page faults of a thread, and what one takes.
+//! Counts a thread's page faults, and measures the time of one.
 
 use std::{hint::black_box, mem::MaybeUninit, sync::LazyLock, time::Instant};
 
-/// Faults of the calling thread since it began, with and without reading from a disk. `None` where the system does not count
-/// them.
+/// Page faults of the calling thread since it started, with and without disk access. `None` if the system
+/// does not count them.
 pub fn page_faults() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the pointer is to a struct of the type that getrusage(2) fills, and all-zero bytes are one.
+    // SAFETY: the pointer is to a struct of the type that getrusage(2) fills, for which all-zero bytes are
+    // valid.
     let usage = unsafe {
         if libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) != 0 {
             return None;
@@ -16,11 +17,12 @@ pub fn page_faults() -> Option<u64> {
     u64::try_from(usage.ru_minflt + usage.ru_majflt).ok()
 }
 
-/// Seconds of a fault without a disk: of fresh pages, touched one after the other, once in a process.
+/// Seconds per page fault without disk access, measured once per process on fresh pages touched one after the
+/// other.
 pub fn page_fault_s() -> f64 {
     static SECONDS: LazyLock<f64> = LazyLock::new(|| {
         const PAGE: usize = 4096;
-        // The allocator gets as much from the system, and gives it back.
+        // The allocator gets a block this large directly from the system, and returns it.
         let mut fresh = Vec::<u8>::with_capacity(128 * PAGE);
         let (before, start) = (page_faults(), Instant::now());
         for page in black_box(&mut fresh).spare_capacity_mut().chunks_mut(PAGE) {
@@ -41,7 +43,7 @@ mod tests {
     fn fresh_pages_are_counted_and_take_their_time() {
         let before = page_faults().expect("a count");
         let fresh = black_box(vec![1_u8; 4 << 20]);
-        // Huge pages are two of these.
+        // With huge pages this takes only two faults.
         assert!(page_faults().expect("a count") >= before + 2, "{} bytes", fresh.len());
         assert!((0.0..1e-3).contains(&page_fault_s()), "{}", page_fault_s());
     }

@@ -1,8 +1,8 @@
-//! Processor facts that timings depend on, besides the model name, as Linux reports them.
+//! Processor facts, besides the model name, that affect timings, as Linux reports them.
 
 use std::{fs, path::Path, sync::LazyLock};
 
-/// Instruction sets that affect compiled code or libraries, of x86-64 and of AArch64.
+/// Instruction sets of x86-64 and AArch64 that affect compiled code or libraries.
 const FLAGS: &str = "sse4_2 avx f16c fma avx2 avx512f avx512dq avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16 \
                      amx_tile amx_bf16 asimd asimddp bf16 i8mm sve sve2";
 
@@ -20,7 +20,8 @@ fn flags_in(cpuinfo: &str) -> Vec<String> {
     FLAGS.split_whitespace().filter(|flag| there.contains(flag)).map(str::to_owned).collect()
 }
 
-/// The first processor's frequency governor: `performance`, `powersave`, `schedutil`. Unknown in most virtual machines.
+/// The first processor's frequency governor: `performance`, `powersave`, `schedutil`. Unknown in most virtual
+/// machines.
 pub fn governor() -> Option<String> {
     line(Path::new("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
 }
@@ -37,7 +38,7 @@ pub fn numa_nodes() -> Option<usize> {
     (nodes > 0).then_some(nodes)
 }
 
-/// The cgroup's CPU quota in cores, as the process began, if there is one.
+/// The cgroup's CPU quota in cores as of the start of the process, if there is one.
 pub fn quota_cores() -> Option<f64> {
     static QUOTA: LazyLock<Option<f64>> = LazyLock::new(|| {
         let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -46,7 +47,7 @@ pub fn quota_cores() -> Option<f64> {
     *QUOTA
 }
 
-/// The lowest quota of the cgroup and its ancestors.
+/// The lowest quota among the cgroup and its ancestors.
 fn quota_in(groups: &str, mount: &Path) -> Option<f64> {
     let folders = super::cgroup_folders(groups, mount, "cpu");
     folders.iter().filter_map(|folder| quota_of(folder)).min_by(f64::total_cmp)

@@ -1,4 +1,5 @@
-//! Opens regular files only: opening a pipe may block, a device may have no end, and neither can be read twice.
+//! Opens regular files only: opening a pipe may block, a device may have no end, and neither can be read
+//! twice.
 
 use std::{
     fs::{self, File, FileType},
@@ -10,7 +11,8 @@ use std::{
 /// Opens a regular file for reading; also returns its length in bytes.
 ///
 /// # Errors
-/// The system's, or `IsADirectory` for a folder and `InvalidInput` for anything else that is no regular file.
+/// The system's error, or `IsADirectory` for a folder and `InvalidInput` for anything else that is not a
+/// regular file.
 pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     // Checked before opening: opening a pipe blocks until someone writes.
     let kind = fs::metadata(path)?.file_type();
@@ -24,10 +26,11 @@ pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, length))
 }
 
-/// Whether a new file that begins with `head` may take this place: there is none, an empty one, or one that begins alike.
+/// Whether a new file that begins with `head` may be written to this path: there is no file, an empty one, or
+/// one that begins with `head` too.
 ///
 /// # Errors
-/// As of [`open_regular`], but for a file that is not there.
+/// Those of [`open_regular`], except for a missing file.
 pub fn is_replaceable(path: &Path, head: &[u8]) -> io::Result<bool> {
     let mut found = Vec::new();
     match open_regular(path) {
@@ -38,16 +41,16 @@ pub fn is_replaceable(path: &Path, head: &[u8]) -> io::Result<bool> {
     Ok(found.is_empty() || found == head)
 }
 
-/// Bytes of a spec or a description of a run, at most.
+/// Maximum bytes of a spec or of a file that describes a run.
 const MOST_TEXT: u64 = 16 << 20;
 
-/// Reads a regular file of text.
+/// Reads a regular text file.
 ///
 /// # Errors
-/// As of [`open_regular`], and where it is no text or implausibly long.
+/// Those of [`open_regular`]; or the file is not text or is implausibly long.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let (file, length) = open_regular(path)?;
-    // Room for the end, too, or it is looked for piece by piece.
+    // Some extra room, so that the end of the file is found without reallocating.
     let mut text = String::with_capacity(length.min(MOST_TEXT) as usize + 64);
     let length = file.take(MOST_TEXT + 1).read_to_string(&mut text)?;
     if length as u64 > MOST_TEXT {

@@ -1,9 +1,10 @@
-//! How long a thread was ready to run while others held the cores.
+//! How long a thread was ready to run while others used the cores.
 
 use std::time::Duration;
 
-/// The time that the calling thread has waited on a run queue since it began: the second number of
-/// `/proc/thread-self/schedstat`, in ns (sched-stats.rst of Linux). `None` where the system does not count it.
+/// The total time that the calling thread has waited on a run queue: the second number of
+/// `/proc/thread-self/schedstat`, in ns (see sched-stats.rst of Linux). `None` if the system does not count
+/// it.
 pub fn run_delay() -> Option<Duration> {
     delay_in(&super::read_proc("/proc/thread-self/schedstat")?)
 }

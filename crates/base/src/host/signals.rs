@@ -26,8 +26,8 @@ use super::{
     stream::may_take,
 };
 
-/// A second signal that comes sooner is taken for the first one: a terminal and `timeout` send theirs to a process and to
-/// its group, which may reach it as two.
+/// A second signal within this time is taken for the first one again: a terminal and `timeout` signal both a
+/// process and its group, so it may get the signal twice.
 const ONE_REQUEST: Duration = Duration::from_secs(2);
 
 const AT_ONCE: &[u8] =
@@ -37,14 +37,15 @@ const BY_FORCE: &[u8] = b"runner: ended at once by a third signal; rows that wer
 
 const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training began\n";
 
-/// Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the process at once: planning may read rows for minutes, and
-/// there is nothing to save. After it the first of them stores its number in `stop`, readings end, and the run ends in
-/// order; one that comes two seconds later or more is the [`SecondSignal`], and another one ends the process at once. SIGUSR1
-/// adds one to `saves`. With `ends_by_usr1`, SIGUSR1 stops the run in order, also before `is_begun`; repeats are ignored. A file
-/// that may not grow further (SIGXFSZ) is an error of its write.
+/// Installs the signal handlers of a run. Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the
+/// process at once: planning may read rows for minutes, and there is nothing to save. Afterwards, the first
+/// of them stores its number in `stop`, reads end, and the run ends in an orderly way; another one at least
+/// two seconds later is the [`SecondSignal`], and one more ends the process at once. SIGUSR1 adds one to
+/// `saves`; with `ends_by_usr1` it instead stops the run in an orderly way, also before `is_begun`, and
+/// repeats are ignored. When a file exceeds its size limit (SIGXFSZ), the write fails with an error.
 ///
 /// # Errors
-/// The system gives no pipe.
+/// The system cannot create a pipe.
 pub fn stop_on_signals(
     stop: &Arc<AtomicUsize>,
     saves: &Arc<AtomicUsize>,
@@ -53,11 +54,12 @@ pub fn stop_on_signals(
 ) -> io::Result<SecondSignal> {
     let (reader, writer) = pipe()?;
     let writer = Arc::new(writer);
-    // Where a handler is refused, its signal ends the process, which loses nothing but the last unflushed rows.
+    // If a handler cannot be installed, its signal ends the process, which loses only the last unflushed
+    // rows.
     let _ = flag::register(SIGXFSZ, Arc::default());
     if !ends_by_usr1 {
         let saves = Arc::clone(saves);
-        // SAFETY: the action changes an atomic, which a signal handler may do.
+        // SAFETY: the action only changes an atomic, which is allowed in a signal handler.
         let _ = unsafe {
             low_level::register(SIGUSR1, move || {
                 saves.fetch_add(1, Ordering::Relaxed);
@@ -68,12 +70,13 @@ pub fn stop_on_signals(
     let ending = [SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1];
     for signal in ending.into_iter().filter(|signal| ends_by_usr1 || *signal != SIGUSR1) {
         if signal == SIGHUP && is_ignored(signal) {
-            continue; // `nohup` asks that a closed terminal ends nothing
+            continue; // under `nohup`, closing the terminal must not end the process
         }
         let (stop, asked_at, is_begun) = (Arc::clone(stop), Arc::clone(&asked_at), Arc::clone(is_begun));
         let writer = Arc::clone(&writer);
         let action = move || {
-            // By SIGUSR1 the process ends in order, as its caller does more than end.
+            // SIGUSR1 always ends the process in an orderly way, because its caller has more to do
+            // afterwards.
             if !is_begun.load(Ordering::Relaxed) && signal != SIGUSR1 {
                 end_with(BEFORE_THE_START, signal);
             }
@@ -83,14 +86,15 @@ pub fn stop_on_signals(
                     stop.store(signal as usize, Ordering::SeqCst);
                     interrupt();
                 }
-                // The system repeats the one every second, and a scheduler may repeat the other.
+                // The system repeats SIGXCPU every second, and a scheduler may repeat SIGUSR1.
                 Err(_) if [SIGXCPU, SIGUSR1].contains(&signal) => {}
                 Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}
                 Err(_) if end_at_once() => write_now(writer.as_raw_fd(), &[signal as u8]),
                 Err(_) => end_with(BY_FORCE, signal),
             }
         };
-        // SAFETY: the action reads a clock, changes atomics, writes and exits, all of which a signal handler may do.
+        // SAFETY: the action reads a clock, changes atomics, writes and exits, all allowed in a signal
+        // handler.
         let _ = unsafe { low_level::register(signal, action) };
     }
     Ok(SecondSignal(reader))
@@ -143,10 +147,10 @@ pub(super) fn remove_on_signals(path: &Path) {
     }
 }
 
-/// Signals to a viewer: none ends it before it has given the terminal back.
+/// Signals to a viewer: none of them ends it before it has restored the terminal.
 #[derive(Debug, Default)]
 pub struct ViewerSignals {
-    /// The process to which they are passed on; 0 while there is none.
+    /// The process that signals are forwarded to; 0 if there is none.
     child: AtomicI32,
     count: AtomicUsize,
     last: AtomicI32,
@@ -154,7 +158,7 @@ pub struct ViewerSignals {
 }
 
 impl ViewerSignals {
-    /// From now on each SIGINT, SIGTERM, SIGHUP and SIGXCPU is counted, and Ctrl-Z waits for `pause`.
+    /// From now on each SIGINT, SIGTERM, SIGHUP and SIGXCPU is counted, and Ctrl-Z takes effect in `pause`.
     pub fn listen() -> Arc<Self> {
         let signals = Arc::<Self>::default();
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGTSTP] {
@@ -171,36 +175,37 @@ impl ViewerSignals {
                     own.pass_on();
                 }
             };
-            // SAFETY: the action changes atomics and sends a signal, which a signal handler may do.
+            // SAFETY: the action changes atomics and sends a signal, both allowed in a signal handler.
             let _ = unsafe { low_level::register(signal, action) };
         }
         signals
     }
 
-    /// From now on each signal is sent on to this process at once, however busy the viewer is: the terminal may have sent it
-    /// there, too, and the two are then taken for one. `None` ends this.
+    /// From now on each signal is forwarded to this process at once, however busy the viewer is. If the
+    /// terminal has signalled that process too, it takes the two for one. `None` ends the forwarding.
     pub fn pass_on_to(&self, child: Option<&Child>) {
         let pid = child.and_then(|child| libc::pid_t::try_from(child.id()).ok());
         self.child.store(pid.unwrap_or(0), Ordering::SeqCst);
         if self.count() > 0 {
-            self.pass_on(); // it came before there was a process
+            self.pass_on(); // the signal came before there was a process
         }
     }
 
     fn pass_on(&self) {
         let child = self.child.load(Ordering::SeqCst);
         if child > 0 {
-            // SAFETY: `kill` touches no memory, and the process is a child that was not waited for.
+            // SAFETY: `kill` accesses no memory, and the child was not waited for, so its number is still its
+            // own.
             unsafe { libc::kill(child, self.last.load(Ordering::Relaxed)) };
         }
     }
 
-    /// How often the viewer was asked to end.
+    /// The number of requests to end.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Where Ctrl-Z asks for it, calls `leave` and stops the process until it is continued.
+    /// If Ctrl-Z was pressed, calls `leave` and stops the process until it is continued.
     pub fn pause(&self, leave: impl FnOnce()) {
         if self.is_pause.swap(false, Ordering::Relaxed) {
             leave();
@@ -214,9 +219,9 @@ pub fn signal_in_words(signal: i32) -> String {
     low_level::signal_name(signal).map_or_else(|| signal.to_string(), |name| format!("{signal} ({name})"))
 }
 
-/// Asks a child to end, with SIGTERM, should this process be killed.
+/// Makes the system send SIGTERM to a child if this process is killed.
 pub fn end_with_parent(child: &mut Command) {
-    // SAFETY: between fork and exec the child makes one system call, which touches no memory.
+    // SAFETY: between fork and exec the child makes one system call, which accesses no memory.
     unsafe {
         child.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, SIGTERM);
@@ -227,7 +232,8 @@ pub fn end_with_parent(child: &mut Command) {
 
 fn is_ignored(signal: i32) -> bool {
     let mut current = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: no action is set, and the current one is written to room of its type, which is read only where it was.
+    // SAFETY: sigaction gets no new action, and stores the current one in memory of its type, which is read
+    // only if the call succeeded.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), current.as_mut_ptr()) == 0
             && current.assume_init().sa_sigaction == libc::SIG_IGN

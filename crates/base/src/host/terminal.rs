@@ -1,28 +1,29 @@
-//! Text that a terminal may be given.
+//! Makes text safe to print on a terminal.
 //!
-//! Text from files and arguments is escaped where it enters a table or a message; what is printed is escaped once more, so
-//! that what was missed moves no cursor.
+//! Text from files and arguments is escaped when it enters a table or a message. Whatever is printed is
+//! escaped once more, so that text which was missed cannot move the cursor.
 
 use std::{borrow::Cow, fmt::Display};
 
-/// A text of lines in which nothing moves the cursor, hides text or turns it round: control characters and those of
-/// direction are escaped, but for line ends and tabs.
+/// Escapes control characters and direction-changing characters except line ends and tabs, so that nothing
+/// moves the cursor, hides text or reverses it.
 pub fn escape_controls(text: &str) -> Cow<'_, str> {
     escape(text, |rest| rest.starts_with(['\n', '\t']) || rest.starts_with("\r\n"))
 }
 
-/// As [`escape_controls`], with line ends and tabs escaped: for text from files and arguments where it enters a table or
-/// a message.
+/// Like [`escape_controls`], and also escapes line ends and tabs: for text from files and arguments when it
+/// enters a table or a message.
 pub fn escape_line(text: &str) -> Cow<'_, str> {
     escape(text, |_| false)
 }
 
-/// As [`escape_controls`], but colours stay: for what this program has coloured itself.
+/// Like [`escape_controls`], but keeps colour sequences: for text that this program has coloured itself.
 pub fn escape_uncoloured(text: &str) -> Cow<'_, str> {
     escape(text, |rest| rest.starts_with(['\n', '\t']) || rest.starts_with("\r\n") || is_colour(rest))
 }
 
-/// `stays` is given the text from a character on.
+/// Escapes what must be escaped; `stays` gets the text from a character on and decides whether that one is
+/// kept.
 fn escape(text: &str, stays: impl Fn(&str) -> bool) -> Cow<'_, str> {
     if !text.contains(is_escaped) {
         return text.into();
@@ -38,13 +39,13 @@ fn escape(text: &str, stays: impl Fn(&str) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Controls, the ends of lines and paragraphs, and what changes the direction of writing.
+/// Control characters, line and paragraph separators, and characters that change the direction of text.
 fn is_escaped(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// JSON with DEL and the C1 controls escaped: they stand in its strings only, where JSON permits them raw.
+/// JSON with DEL and the C1 controls escaped: they only occur in strings, where JSON permits them unescaped.
 pub fn json_text(json: &impl Display) -> String {
     let mut text = String::new();
     for letter in json.to_string().chars() {
@@ -56,7 +57,7 @@ pub fn json_text(json: &impl Display) -> String {
     text
 }
 
-/// Whether it begins with a sequence of SGR: `ESC [ 1;31 m`.
+/// Whether the text begins with an SGR sequence: `ESC [ 1;31 m`.
 fn is_colour(text: &str) -> bool {
     let numbers = text.strip_prefix("\x1b[").and_then(|rest| rest.split_once('m'));
     numbers.is_some_and(|(numbers, _)| numbers.bytes().all(|byte| byte == b';' || byte.is_ascii_digit()))

@@ -1,11 +1,11 @@
-//! Files on their way to the disk, many at once.
+//! Starts and awaits writing many files to the disk.
 
 #[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::{fs::File, io};
 
-/// Starts to write what the system holds of a file to its disk. A later sync waits for it, and does it all where this
-/// cannot.
+/// Starts writing a file's cached data to the disk, so that a later sync has less to wait for. If the system
+/// cannot do this, that sync does all the work.
 #[cfg(target_os = "linux")]
 pub fn start_writing(file: &File) {
     // SAFETY: the descriptor is open as long as `file` is, and no memory is passed.
@@ -17,11 +17,11 @@ pub fn start_writing(file: &File) {
 #[cfg(not(target_os = "linux"))]
 pub fn start_writing(_: &File) {}
 
-/// Waits until the disk holds all that was written to the file system of an open file or folder. Returns false where the
-/// system has no such call.
+/// Waits until everything written to the file system of an open file or folder is on the disk. Returns false
+/// if the system has no such call.
 ///
 /// # Errors
-/// The system's, also of an earlier write that nobody was told about.
+/// The system's error, including that of an earlier write that nobody has seen yet.
 #[cfg(target_os = "linux")]
 pub fn sync_file_system(file: &File) -> io::Result<bool> {
     // SAFETY: the descriptor is open as long as `file` is, and no memory is passed.

@@ -1,12 +1,13 @@
-//! A failed rank releases the ranks that wait for it.
+//! Lets a failed rank release the ranks that wait for it.
 
 use std::sync::Arc;
 
-/// Ends all waits of a group, also later ones.
+/// Ends all current and later waits of a group.
 #[derive(Clone)]
 pub struct Abort(Arc<dyn Fn() + Send + Sync>);
 
-/// Aborts on drop unless it was defused, so a rank's thread cannot end and leave the others waiting.
+/// Aborts when dropped unless it was defused, so that a rank's thread cannot end and leave the others
+/// waiting.
 pub struct Guard<'a>(Option<&'a Abort>);
 
 impl Abort {

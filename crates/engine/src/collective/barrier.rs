@@ -9,13 +9,14 @@ use std::{
 use super::CollectiveError;
 use crate::host::{self, AwakeTimer};
 
-/// Iterations that spin before the wait yields. With more ranks than cores it never spins: the others need the cores.
+/// Turns that a wait spins before it yields. With more ranks than cores it never spins, since the others need
+/// the cores.
 const SPINS: u32 = 300;
 
-/// Iterations between two readings of the clock.
+/// Turns between two readings of the clock.
 const TURNS_PER_LOOK: u32 = 256;
 
-/// Iterations before the wait sleeps between two checks.
+/// Turns before the wait sleeps between two checks.
 const SLEEP_AFTER: u32 = 20_000;
 
 /// Reusable: every rank calls [`wait`](Self::wait) once per round.
@@ -31,7 +32,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// `names` are those of the ranks' devices. A wait takes at most `limit`.
+    /// `names` are those of the ranks' devices; a wait takes at most `limit`.
     pub fn new(names: Vec<String>, limit: Duration) -> Self {
         let came = names.iter().map(|_| AtomicUsize::new(0)).collect();
         let cores = host::logical_cores().unwrap_or(1);
@@ -56,9 +57,9 @@ impl Barrier {
         if self.poisoned.load(Ordering::Acquire) {
             return Err(CollectiveError::Poisoned);
         }
-        // Sequentially consistent: of two ranks that arrive last, at least one sees the other's arrival.
+        // Sequentially consistent: of two ranks that arrive last, at least one sees the arrival of the other.
         let mine = self.came[rank].fetch_add(1, Ordering::SeqCst) + 1;
-        // Several ranks may see the round complete; they store the same value.
+        // Several ranks may see that the round is complete; they all store the same value.
         if self.came.iter().all(|c| c.load(Ordering::SeqCst) >= mine) {
             self.complete.fetch_max(mine, Ordering::AcqRel);
             return Ok(());

@@ -1,7 +1,7 @@
-//! Collectives over the devices of one run.
+//! Collective operations over the devices of one run.
 //!
-//! A [`Collective`] is one rank's handle. An executor gets it at construction and uses it within a step, so the other
-//! layers need not know how many devices there are.
+//! A [`Collective`] is one rank's handle. An executor gets it at construction and uses it within a step, so
+//! the other layers need not know how many devices there are.
 
 mod abort;
 mod barrier;
@@ -19,22 +19,22 @@ pub use shared::{Shared, shared};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
-    /// Another rank has failed; its own error says why.
+    /// Another rank has failed; its own error gives the reason.
     #[error("another device of the run has failed")]
     Poisoned,
     /// Another rank did not arrive in time.
     #[error("`{device}` did not come to the sum over devices within {}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled { device: String, waited: Duration },
-    /// The process of another rank does not answer any more.
+    /// The process of another rank no longer responds.
     #[error("`{rank}` is lost: {why}; it was killed, is frozen, or its link is cut")]
     Gone { rank: String, why: String },
 }
 
 pub trait Collective: Send {
-    /// Sums `elements` over all ranks, in place and in rank order, so that every rank gets the same bits. `step` counts
-    /// from 1 and is used in messages.
+    /// Sums `elements` over all ranks, in place and in rank order, so that every rank gets the same bits.
+    /// `step` counts from 1 and is used in messages.
     ///
     /// # Errors
-    /// Another rank failed or did not arrive; `elements` are then undefined.
+    /// Another rank failed or did not arrive; the contents of `elements` are then undefined.
     fn all_reduce(&mut self, elements: &mut [f32], step: u64) -> Result<(), CollectiveError>;
 }

@@ -1,9 +1,9 @@
-//! All-reduce over the threads of one process: each rank copies its elements to a shared table, waits for the others,
-//! and sums from the table.
+//! All-reduce over the threads of one process: each rank copies its elements to a shared table, waits for the
+//! others, and sums from the table.
 //!
-//! Small buffers: every rank sums everything, which takes one barrier. Large buffers: every rank sums its own part and
-//! copies the other parts after a second barrier. An element is always added up in rank order, so all ranks get the same
-//! bits, and a run's bits repeat.
+//! Small buffers: every rank sums everything, which takes one barrier. Large buffers: every rank sums a part,
+//! and copies the other parts after a second barrier. Each element is always summed in rank order, so all
+//! ranks get the same bits, and a repeated run gives them again.
 
 use std::{
     ops::Range,
@@ -13,19 +13,20 @@ use std::{
 
 use super::{Abort, Collective, CollectiveError, barrier::Barrier};
 
-/// Elements up to which every rank sums everything.
+/// Up to this many elements every rank sums everything.
 const SMALL: usize = 4096;
 
-/// Elements that are summed at one time: the table has a MiB for each rank, twice, whatever the model.
+/// The most elements that are summed at once: the table has 2 MiB per rank, however large the model is.
 const PIECE: usize = 1 << 18;
 
 struct Table {
     piece: usize,
     barrier: Barrier,
-    /// Each rank's elements. Calls alternate between two sets, so that one barrier is enough: before a rank writes a set
-    /// again, the others have passed a barrier after reading it. They never shrink: what grows is filled first.
+    /// Each rank's elements. Calls alternate between two sets, so that one barrier is enough: before a rank
+    /// writes a set again, the others have read it and passed the next barrier. Buffers never shrink; new
+    /// space is filled before it is read.
     inputs: [Vec<RwLock<Vec<f32>>>; 2],
-    /// The sum of each rank's part.
+    /// The sums of each rank's part.
     summed: Vec<RwLock<Vec<f32>>>,
 }
 
@@ -35,7 +36,8 @@ pub struct Shared {
     calls: usize,
 }
 
-/// A handle for each rank, and the abort that releases them all. A rank waits at most `limit` for the others.
+/// A handle for each rank, and an [`Abort`] that releases them all. A rank waits at most `limit` for the
+/// others.
 pub fn shared(names: Vec<String>, limit: Duration) -> (Vec<Shared>, Abort) {
     with_pieces(names, limit, PIECE)
 }
@@ -101,7 +103,7 @@ impl Shared {
     }
 }
 
-/// Adds a rank's elements; rank 0's start the sum.
+/// Adds a rank's elements; those of rank 0 replace `to`.
 fn add(to: &mut [f32], from: &[f32], rank: usize) {
     if rank == 0 {
         to.copy_from_slice(from);
@@ -114,7 +116,8 @@ fn read(buffer: &RwLock<Vec<f32>>) -> RwLockReadGuard<'_, Vec<f32>> {
     buffer.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes the first `len` elements. A poisoned lock only means that its rank's thread panicked, which the barrier reports.
+/// Writes the first `len` elements. A poisoned lock only means that its rank's thread panicked, which the
+/// barrier reports.
 fn write(buffer: &RwLock<Vec<f32>>, len: usize, f: impl FnOnce(&mut [f32])) {
     let mut buffer = buffer.write().unwrap_or_else(PoisonError::into_inner);
     if buffer.len() < len {
@@ -140,7 +143,7 @@ mod tests {
         (0..len).map(|i| ((i * 7 + rank * 13 + call) as f32).sin() * 10f32.powi(rank as i32 % 3)).collect()
     }
 
-    /// Calls of several lengths, as a model's and its norm's are, by one table.
+    /// Calls of several lengths over one table, as for a model's gradients and its norm.
     fn sums_are_in_rank_order(world: usize, piece: usize, lengths: &[usize]) {
         let (ranks, _) = with_pieces(names(world), LONG, piece);
         let work = |mut rank: Shared| {
@@ -177,7 +180,7 @@ mod tests {
         }
     }
 
-    /// In a small call, in the first of three pieces, in the second.
+    /// The failure happens in a small call, or in the first or the second of three pieces.
     #[test]
     fn a_rank_that_fails_lets_the_others_go() {
         let piece = 2 * SMALL;

@@ -1,4 +1,4 @@
-//! A file that holds one array of numbers: header read and checked, elements not yet read.
+//! A file that holds one array of numbers. Its header has been read and checked, its elements not yet.
 
 use std::{
     fs::File,
@@ -16,16 +16,16 @@ use super::{
 };
 use crate::{host::Interruptible, spec::Problem};
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) layout: Layout,
     pub(super) shape: Vec<u64>,
-    /// Where the elements begin in the file.
+    /// The elements' offset in the file.
     pub(super) offset: u64,
 }
 
-/// Why a header is refused, and a hint if there is one.
+/// Why a header was refused, and a hint if there is one.
 #[derive(Debug)]
 pub(super) enum Refusal {
     Io(io::Error),
@@ -43,25 +43,25 @@ pub(super) fn refuse<T>(message: impl Into<String>, hint: Option<&'static str>) 
     Err(Refusal::Words { message: message.into(), hint })
 }
 
-/// Reads a header from the start of a file, and no byte more.
+/// Reads a header from the start of a file, and not one byte more.
 pub(super) type ReadHeader = fn(&mut dyn Read) -> Result<Header, Refusal>;
 
-/// An array of at least one row and one number per row. The file's length agrees with its header.
+/// An array with at least one row and at least one element per row. The file's length agrees with the header.
 pub(super) struct ArrayFile<'a> {
     pub(super) path: &'a Path,
     pub(super) header: Header,
     pub(super) rows: usize,
-    /// Numbers per row.
+    /// Elements per row.
     pub(super) width: usize,
     file: File,
     /// Positioned at the first element.
     elements: Box<dyn Read>,
-    /// Bytes of elements that the header declares.
+    /// Bytes of elements according to the header.
     declared: u64,
     is_gzipped: bool,
-    /// Whether the file is known to end where its elements do.
+    /// Whether the file's length has been checked, so that it ends where its elements do.
     is_measured: bool,
-    /// Rows handed out by [`next_rows`](Self::next_rows).
+    /// Rows returned by [`next_rows`](Self::next_rows) so far.
     done: usize,
 }
 
@@ -94,7 +94,8 @@ impl<'a> ArrayFile<'a> {
         Ok(array)
     }
 
-    /// What standard input gives, gzipped or not: where it ends shows at its end. `header_of` looks at the first bytes.
+    /// An array from standard input, gzipped or not. Its length is only known at its end. `header_of` looks
+    /// at the first bytes to select the format.
     pub(super) fn from_standard_input(
         path: &'a Path,
         header_of: impl FnOnce(&[u8]) -> ReadHeader,
@@ -131,7 +132,7 @@ impl<'a> ArrayFile<'a> {
         Ok(Self { path, header, rows, width, file, elements, declared, is_gzipped, is_measured, done })
     }
 
-    /// The rows of a split, in memory; `finish` is called once per element, in blocks.
+    /// The rows of a split, read into memory; `finish` is called once per element, in blocks.
     pub(super) fn values(
         mut self,
         split: &Split,
@@ -141,7 +142,8 @@ impl<'a> ArrayFile<'a> {
         raw::read_split(&mut *self.elements, layout, self.width, split, !self.is_gzipped, finish)
     }
 
-    /// The next rows, `most` at most and none at the end, with the number of the first; `finish` is called on all of them.
+    /// The next rows, `most` at most and none at the end, with the index of the first; `finish` is called on
+    /// all of them.
     pub(super) fn next_rows(
         &mut self,
         most: usize,
@@ -153,7 +155,7 @@ impl<'a> ArrayFile<'a> {
             let after = raw::fill(&mut *self.elements, &mut [0]).map_err(|e| self.problem(Fault::Io(e)))?;
             return if after > 0 { Err(self.problem(Fault::Long)) } else { Ok((first, Vec::new())) };
         }
-        // The width of what has no length may be anything.
+        // A stream has no length to check the header's width against, so this allocation may fail.
         let (rows, mut bytes) = (most.min(self.rows - first) as u64, Vec::new());
         let wanted = (rows * bytes_per as u64).saturating_mul(self.width as u64);
         let room = usize::try_from(wanted).ok().filter(|room| bytes.try_reserve_exact(*room).is_ok());
@@ -175,8 +177,8 @@ impl<'a> ArrayFile<'a> {
         Ok((first, values))
     }
 
-    /// The labels, and how many classes they are of for a classification; `known` is that number, where these are
-    /// validation rows.
+    /// The labels and, for a classification, the number of classes. For validation rows `known` is that
+    /// number, from the training rows.
     pub(super) fn labels(
         mut self,
         task: Task,
@@ -207,7 +209,7 @@ impl<'a> ArrayFile<'a> {
         file::fault(self.path, self.declared, fault)
     }
 
-    /// Bytes of the elements as the header declares them.
+    /// Bytes of the elements according to the header.
     pub(super) fn declared(&self) -> u64 {
         self.declared
     }

@@ -1,4 +1,5 @@
-//! `idx` and `npy`: features and labels, an array each, and their split into training and validation rows.
+//! `idx` and `npy`: one array of features and one of labels, and their split into training and validation
+//! rows.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,7 +19,7 @@ use crate::spec::{Placement, Problem};
 /// A file of the spec and its key.
 pub(super) type Named<'a> = (&'static str, &'a Path);
 
-/// What the spec says of features and labels in files.
+/// What the spec says about features and labels in files.
 pub(super) struct Arrays<'a> {
     pub(super) read_header: ReadHeader,
     /// Features and labels.
@@ -26,20 +27,21 @@ pub(super) struct Arrays<'a> {
     pub(super) validation: Option<[Named<'a>; 2]>,
     /// Checks beyond the headers.
     pub(super) check: fn(&Pair<'_>, Task) -> Result<(), Problem>,
-    /// Placement and memory limit in bytes; `None` for files that may be gzipped, which are always read into memory.
+    /// Placement and memory limit in bytes; `None` for formats that may be gzipped, which are always read
+    /// into memory.
     pub(super) placement: Option<(Placement, u64)>,
-    /// Divides every feature.
+    /// Every feature is divided by this.
     pub(super) scale: Option<f64>,
-    /// The key by which features are standardized.
+    /// The spec's key that asks for standardized features.
     pub(super) standardize: Option<&'static str>,
 }
 
-/// What is done to the elements of an array.
+/// How the elements of an array are scaled.
 #[derive(Debug)]
 pub enum ArrayScale {
-    /// Nothing.
+    /// Not at all.
     None,
-    /// All are divided by it.
+    /// All are divided by this number.
     Divide(f32),
     /// Each column is standardized.
     Standardize(Vec<Scale>),
@@ -59,7 +61,7 @@ impl ArrayScale {
     }
 }
 
-/// What the model's file keeps of standardized arrays.
+/// What is stored in the model's file about standardized arrays.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredArray {
     source: String,
@@ -67,7 +69,7 @@ pub(super) struct StoredArray {
     pub(super) features: Vec<Scale>,
 }
 
-/// Features and their labels, equally many.
+/// Features and their labels, with the same number of rows.
 pub(super) struct Pair<'a> {
     pub(super) features: ArrayFile<'a>,
     pub(super) labels: ArrayFile<'a>,
@@ -135,7 +137,7 @@ impl Arrays<'_> {
         })
     }
 
-    /// How each feature is standardized; none where nothing is.
+    /// The standardization of each feature; empty if features are not standardized.
     fn fitted(&self, train: &Store, width: usize) -> Vec<Scale> {
         match train {
             Store::Memory(values) if self.standardize.is_some() => Scale::standard_columns(values, width),
@@ -153,7 +155,7 @@ impl Arrays<'_> {
         Ok(pair)
     }
 
-    /// Whether features of that many bytes are left in their file.
+    /// Whether features of `bytes` bytes stay in their file.
     fn stays_in_file(&self, bytes: u128) -> Result<bool, Problem> {
         let Some((placement, limit)) = self.placement else { return Ok(false) };
         let fits = bytes <= u128::from(limit);
@@ -199,7 +201,7 @@ impl Arrays<'_> {
         let array = Arc::new(Array { file, path: path.into(), layout, width, offset, stamp });
         let is_divided = split.train_rows() < split.rows();
         let store = |part: RowUse| {
-            // At most u32::MAX rows: checked with the shape.
+            // There are at most u32::MAX rows, which was checked with the shape.
             let chosen =
                 is_divided.then(|| split.rows_of(part).map(|row| row as u32).collect::<Arc<[u32]>>());
             let rows = if part == RowUse::Held { split.held_rows() } else { split.train_rows() };
@@ -209,7 +211,7 @@ impl Arrays<'_> {
     }
 }
 
-/// Standardizes features in memory, of rows with these numbers in the file; none where there are no scales.
+/// Standardizes features in memory; `numbers` are the rows' numbers in the file. Does nothing without scales.
 fn standardize(
     features: &mut Store,
     scales: &[Scale],
@@ -220,7 +222,7 @@ fn standardize(
     if scales.is_empty() {
         return Ok(());
     }
-    // No other holds them yet, so nothing is copied.
+    // Nothing else refers to these features yet, so nothing is copied.
     for row in Arc::make_mut(values).chunks_exact_mut(scales.len()) {
         let number = numbers.next().unwrap_or_default() as u64;
         for (column, (x, scale)) in row.iter_mut().zip(scales).enumerate() {
@@ -242,7 +244,7 @@ impl Pair<'_> {
     }
 }
 
-/// There must be a label for each row.
+/// Checks that there is a label for each row.
 pub(super) fn same_rows(features: &ArrayFile<'_>, labels: &ArrayFile<'_>) -> Result<(), Problem> {
     if features.rows == labels.rows {
         return Ok(());

@@ -1,8 +1,8 @@
-//! A digest of the rows of a run: equal where two runs read the same data, whatever their files are called.
+//! A digest of the rows of a run: equal for two runs on the same data, whatever the files are called.
 //!
-//! XXH3 (64 bits) over what the files hold, unpacked where they are gzipped, before preprocessing and splitting: spec and seed
-//! decide those. Synthetic rows are digested as they were drawn. A large array that may stay in its file counts by samples and
-//! its length.
+//! XXH3 (64 bits) over the contents of the files, unpacked if they are gzipped. Preprocessing and splitting
+//! are not included, since they follow from spec and seed. Synthetic rows are digested as they were drawn. Of
+//! a large array that may stay in its file, only samples and the length are digested.
 
 use std::{
     fs::File,
@@ -22,15 +22,15 @@ use crate::{
     spec::{Problem, Source},
 };
 
-/// Larger arrays are sampled.
+/// Arrays with more bytes are sampled.
 const WHOLE_BYTES: u64 = 64 << 20;
 
-/// Blocks read from a larger array: the first, the last, and those at equal distances between them.
+/// Number of blocks read from a larger array: the first, the last, and others at equal distances in between.
 const SAMPLES: u64 = 64;
 
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The digest of the rows of a source that was read, in hex.
+/// The digest of a source's rows, in hexadecimal.
 pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<String, Problem> {
     let mut hash = XxHash3_64::new();
     if matches!(source, Source::SyntheticRegression(_)) {
@@ -39,7 +39,7 @@ pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<String, Probl
             .flatten()
             .for_each(|part| add_rows(&mut hash, part));
     }
-    // An array is digested alike whether it is loaded or streamed.
+    // An array has the same digest whether it is loaded or streamed.
     let whole = if matches!(source, Source::Npy(_)) { WHOLE_BYTES } else { u64::MAX };
     for path in source.files() {
         add_file(&mut hash, path, whole).map_err(|error| file::unreadable(path, &error))?;
@@ -78,7 +78,7 @@ fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds a gzipped file as if it were not.
+/// Adds the unpacked contents of a gzipped file.
 fn add_unpacked(hash: &mut XxHash3_64, file: File) -> io::Result<()> {
     let mut reader = MultiGzDecoder::new(BufReader::new(file));
     let mut block = vec![0; BLOCK_BYTES];
@@ -129,7 +129,7 @@ mod tests {
         let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
         let plain = digest(&bytes).expect("a digest");
         assert_eq!(digest(&pack(&bytes)).expect("a digest"), plain);
-        // As `cat a.gz b.gz` writes them.
+        // As written by `cat a.gz b.gz`.
         let (first, second) = bytes.split_at(70_000);
         assert_eq!(digest(&[pack(first), pack(second)].concat()).expect("a digest"), plain);
         assert_ne!(digest(&pack(first)).expect("a digest"), plain);

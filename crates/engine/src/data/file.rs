@@ -1,4 +1,4 @@
-//! Opens the files of a spec and reports their errors.
+//! Opens the files named in a spec and reports errors with them.
 
 use std::{
     fs::File,
@@ -41,7 +41,7 @@ pub(super) const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The first bytes of a Parquet file.
 pub(super) const PARQUET: [u8; 4] = *b"PAR1";
 
-/// Whether a file is Parquet's; a pipe, which has no places to read at, is not.
+/// Whether a file is in the Parquet format. A pipe never is, since it cannot be read at a position.
 pub(super) fn is_parquet(file: &File) -> bool {
     let mut start = PARQUET.map(|_| 0);
     file.read_at(&mut start, 0).is_ok_and(|count| count == start.len()) && start == PARQUET
@@ -53,9 +53,9 @@ pub(super) fn is_gzip(file: &File) -> io::Result<bool> {
     Ok(file.read_at(&mut start, 0)? == 2 && start == GZIP)
 }
 
-/// Unpacks what is gzipped.
+/// Unpacks the data if it is gzipped.
 pub(super) fn unpacked(mut reader: impl Read + 'static) -> io::Result<Box<dyn Read>> {
-    // A pipe may give a single byte first.
+    // A pipe may return a single byte at first.
     let mut start = [0; GZIP.len()];
     let count = raw::fill(&mut reader, &mut start)?;
     let whole = io::Cursor::new(start).take(count as u64).chain(reader);
@@ -75,17 +75,17 @@ pub(super) fn read(path: &Path, key: &str) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// A problem at an unknown position of the file `path`.
+/// A problem at an unknown position in the file `path`.
 pub(super) fn problem(path: &Path, message: impl Into<String>) -> Problem {
     Problem::new(place(path), message)
 }
 
-/// The file `path` as a whole.
+/// The location of the file `path` as a whole.
 pub(super) fn place(path: &Path) -> Location {
     Location::File { path: path.into(), line: None, column: None, text: None }
 }
 
-/// The file was opened, but cannot be read to its end.
+/// The problem of a file that could be opened but not read to its end.
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> Problem {
     problem(path, format!("cannot be read: {}", host::reason(error)))
 }
@@ -106,13 +106,13 @@ pub(super) fn fault(path: &Path, declared: u64, fault: raw::Fault) -> Problem {
     }
 }
 
-/// A header that does not fit what follows it.
+/// The problem of a header that does not match the contents.
 pub(super) fn wrong_size(path: &Path, declared: u64, found: &str) -> Problem {
     let message = format!("the header declares {declared} bytes of elements, and {found}");
     problem(path, message).hint("the file is damaged, or was cut while it was copied")
 }
 
-/// Text from a file for a message: shortened, without control characters.
+/// Text from a file, made fit for a message: shortened, without control characters.
 pub(super) fn printable(text: &str) -> String {
     const LONGEST: usize = 60;
     let shown: String = text.chars().take(LONGEST).collect();
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives a byte at a time, and is interrupted before each.
+    /// Returns a byte at a time, and is interrupted before each one.
     struct Slow(io::Cursor<Vec<u8>>, bool);
 
     impl Read for Slow {

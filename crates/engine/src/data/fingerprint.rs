@@ -1,8 +1,8 @@
-//! Detects changes of a file since it was opened.
+//! Detects whether a file has changed since it was opened.
 //!
-//! Compares length and modification time (about a microsecond), not contents. The system's timestamps have a resolution of
-//! some milliseconds, so two writes within one tick look like one. Writes through a memory map count at the first touch of
-//! a page.
+//! Compares length and modification time, not contents. Timestamps have a resolution of some milliseconds, so
+//! two writes within one tick look like one. A write through a memory map changes the time when a page is
+//! first touched. A comparison takes about a microsecond.
 
 use std::{
     fs::{self, Metadata},
@@ -39,13 +39,13 @@ impl FileFingerprint {
         }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The change of an open file whose metadata are `now`. Checks whether its path leads to another file only if the file
-    /// itself is unchanged.
+    /// How an open file has changed, if its metadata are `now`. Only if the file itself is unchanged, checks
+    /// whether its path now leads to another file.
     pub(super) fn change(&self, now: &Metadata) -> Option<FileChange> {
         let path = self.path.display();
         if self.bytes != now.len() {
@@ -79,7 +79,7 @@ impl Before {
         Self(paths.iter().filter_map(|path| FileFingerprint::from_path(path)).collect())
     }
 
-    /// The fingerprints if no file has changed, else the first changed file.
+    /// The fingerprints if no file has changed, else the path of the first changed file.
     pub(super) fn after(self) -> Result<Vec<FileFingerprint>, PathBuf> {
         match self.0.iter().find(|stamp| FileFingerprint::from_path(&stamp.path).as_ref() != Some(*stamp)) {
             Some(changed) => Err(changed.path.clone()),

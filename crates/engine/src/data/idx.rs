@@ -1,7 +1,7 @@
-//! `idx`: MNIST's format, gzipped or not.
+//! `idx`: the format of MNIST, gzipped or not.
 //!
-//! A file is two zero bytes, an element type, the number of dimensions, the dimensions as big-endian u32, then the
-//! elements, big-endian and row-major (<http://yann.lecun.com/exdb/mnist/>).
+//! A file has two zero bytes, an element type, the number of dimensions, the dimensions as big-endian u32,
+//! then the elements, big-endian and row-major (<http://yann.lecun.com/exdb/mnist/>).
 
 use std::io::Read;
 

@@ -13,7 +13,7 @@ pub(super) const NUMBERS_HINT: &str = "for numbers instead of classes use `loss 
 /// A gap is an error: labels that start at 1, or years, would silently create outputs that are never trained.
 ///
 /// # Errors
-/// In words, what was found instead.
+/// A description of what was found instead.
 pub(super) fn count(labels: impl Iterator<Item = i64>) -> Result<usize, String> {
     let distinct: BTreeSet<i64> = labels.collect();
     let (Some(&first), Some(&last)) = (distinct.first(), distinct.last()) else {
@@ -32,14 +32,14 @@ pub(super) fn count(labels: impl Iterator<Item = i64>) -> Result<usize, String> 
     Err(format!("classes are numbered 0, 1, 2, ... without a gap: {found}"))
 }
 
-/// `value` as a label, where it is a whole number that f32 holds.
+/// `value` as a label, if it is an integer that f32 represents exactly.
 pub(super) fn whole(value: f64) -> Option<i64> {
     // f32 represents all integers up to 2^24 exactly.
     (value.fract() == 0.0 && value.abs() <= 16_777_216.0).then_some(value as i64)
 }
 
-/// Checks the labels of one array, in file order; returns the number of classes for a classification. `known`: the
-/// training file's number of classes, given for validation labels, which must be below it.
+/// Checks the labels of one array, in file order; returns the number of classes for a classification. For
+/// validation labels, `known` is the training file's number of classes, and labels must be below it.
 pub(super) fn check(
     labels: &[f64],
     width: usize,

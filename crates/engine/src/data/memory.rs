@@ -21,7 +21,7 @@ pub(super) fn grow(values: &mut Vec<f32>, more: usize) -> Result<(), ()> {
     Ok(())
 }
 
-/// Bytes for people: `3.2 GiB`.
+/// Formats bytes for messages: `3.2 GiB`.
 pub(super) fn size(bytes: u128) -> String {
     units::bytes(u64::try_from(bytes).unwrap_or(u64::MAX))
 }

@@ -1,6 +1,8 @@
-//! Sources of rows: read (or opened, if streamed), split and standardized; errors name the bad rows, up to about twenty.
+//! Sources of rows: read (or opened, if streamed), split and standardized. Errors name the bad rows, up to
+//! about twenty.
 //!
-//! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its index from 0.
+//! Features are `[rows, features]` row-major f32; targets are `[rows, targets]` f32, where a class is its
+//! index from 0.
 
 mod array_file;
 mod arrays;
@@ -39,7 +41,7 @@ pub use order::epoch_order;
 pub use scale::Scale;
 pub use weights::{Tensor, Weights, read_metadata, read_weights, read_weights_among};
 
-/// The task, which the loss decides.
+/// The task, determined by the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Targets are numbers.
@@ -48,43 +50,43 @@ pub enum Task {
     Classification,
 }
 
-/// Which rows are kept beside those to train on.
+/// Which rows are held out from training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
-    /// Those to validate on.
+    /// The rows to validate on.
     Validation,
-    /// Those that `data.split.test` sets apart.
+    /// The rows that `data.split.test` sets apart.
     Test,
 }
 
-/// A dataset as read.
+/// A dataset, read and preprocessed.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     /// Rows to train on; at least one.
     pub train: Part,
-    /// Rows to validate on, or those that were held in their place; `None` where there are none.
+    /// Rows to validate on, or for a test the rows held out for that; `None` if there are none.
     pub validation: Option<Part>,
-    /// Numbers, from 0, that the rows held and left out have in their file: in [`open`] those that validate, and those of
-    /// a test. Ascending; empty where the rows to validate on have a file of their own.
+    /// Numbers in the file, from 0, of the rows held out and of those left out: with [`open`], the validation
+    /// rows and the test rows. Ascending; empty if the validation rows have a file of their own.
     pub apart: Arc<[Vec<u32>; 2]>,
     /// Features per row.
     pub features: usize,
     /// Elements per target (1 for a class).
     pub targets: usize,
-    /// How each number to predict was standardized; none for classes.
+    /// The standardization of each numeric target; empty for classes.
     pub target_scales: Vec<Scale>,
-    /// Number of classes, for a classification.
+    /// Number of classes; `None` for a regression.
     pub classes: Option<usize>,
-    /// The fitted preprocessing of columns (standardization, categories, class names), kept with the run and in the model's
-    /// metadata for new rows. `Null` if there is none.
+    /// The fitted preprocessing of columns (standardization, categories, class names). It is stored with the
+    /// run and in the model's metadata, to preprocess new rows. `Null` if there is none.
     pub preprocessing: serde_json::Value,
     /// The true weights and bias of synthetic data.
     pub truth: Option<(Vec<f64>, f64)>,
     /// Sentences for the log: rows dropped, categories found, ...
     pub notes: Vec<String>,
-    /// What is odd about it.
+    /// Warnings about the data.
     pub warnings: Vec<String>,
-    /// Fingerprints of its files when they were read.
+    /// Fingerprints of its files at the time they were read.
     pub files: Vec<FileFingerprint>,
     /// Equal for equal data; see `digest.rs`.
     pub digest: String,
@@ -101,19 +103,19 @@ pub struct Part {
     pub targets: Arc<Vec<f32>>,
 }
 
-/// Rows for a trained model, preprocessed as its training rows.
+/// Rows for a trained model, preprocessed like its training rows.
 #[derive(Clone, Debug, Default)]
 pub struct RowBlock {
     /// The number of rows.
     pub rows: usize,
     /// `[rows, features]`.
     pub features: Vec<f32>,
-    /// `[rows, targets]`; empty where they are not read.
+    /// `[rows, targets]`; empty if targets are not read.
     pub targets: Vec<f32>,
 }
 
-/// Reads and splits the source of `[data]`. Features of an `npy` source stay in their file with `placement = "streamed"`,
-/// or with `"auto"` if they exceed `memory_limit` bytes; all else is read to memory.
+/// Reads and splits the source of `[data]`. Features of an `npy` source stay in their file with `placement =
+/// "streamed"`, or with `"auto"` if they exceed `memory_limit` bytes; everything else is read into memory.
 ///
 /// # Errors
 /// Up to about twenty problems, with file, line and column if known.
@@ -121,10 +123,10 @@ pub fn open(data: &spec::Data, task: Task, seed: u64, memory_limit: u64) -> Resu
     open_with(data, task, seed, Held::Validation, memory_limit)
 }
 
-/// As [`open`], with the rows that `data.split.test` sets aside in the place of those to validate on.
+/// Like [`open`], but `validation` has the rows that `data.split.test` sets apart.
 ///
 /// # Errors
-/// As of [`open`].
+/// As for [`open`].
 pub fn open_test(data: &spec::Data, task: Task, seed: u64) -> Result<Dataset, Vec<Problem>> {
     open_with(data, task, seed, Held::Test, u64::MAX)
 }
@@ -148,7 +150,7 @@ fn open_with(
         }
     };
     let digest = dataset.as_ref().map(|dataset| digest::digest(&data.source, dataset));
-    // A file that changes while it is read is the first problem to report.
+    // If a file changed while it was read, report that before any other problem.
     let files = before.after().map_err(|path| busy(&path))?;
     let digest = digest.unwrap_or_else(|_| Ok(String::new()))?;
     let mut dataset = Dataset { files, digest, ..dataset? };
@@ -164,7 +166,7 @@ fn busy(path: &Path) -> Problem {
         .hint("start again once nothing writes to it")
 }
 
-/// Checks for all sources.
+/// Checks that apply to all sources.
 fn check(dataset: &Dataset) -> Result<(), Problem> {
     let problem = |message: String| Err(Problem::at_key("data", message));
     let parts = [("train on", Some(&dataset.train)), ("validate on", dataset.validation.as_ref())];
@@ -198,7 +200,7 @@ impl Part {
 }
 
 impl Dataset {
-    /// Numbers to predict, without more to tell.
+    /// A dataset of numeric targets, without any further information.
     fn new(train: Part, validation: Option<Part>, features: usize, targets: usize) -> Self {
         Self {
             train,
@@ -217,7 +219,7 @@ impl Dataset {
         }
     }
 
-    /// The preprocessing as the metadata of a model's file has it.
+    /// The preprocessing as it is stored in the metadata of a model's file.
     pub fn stored_preprocessing(&self) -> Option<String> {
         (!self.preprocessing.is_null()).then(|| self.preprocessing.to_string())
     }
@@ -238,7 +240,7 @@ impl Dataset {
         }
     }
 
-    /// How the files of streamed rows have changed; a change that invalidates rows has priority.
+    /// How the files of streamed rows have changed; a change that invalidates rows takes precedence.
     pub fn change(&self) -> Option<FileChange> {
         let of = |part: &Part| match &part.features {
             Store::File(rows) => rows.change(),

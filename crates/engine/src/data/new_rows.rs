@@ -1,4 +1,4 @@
-//! Rows for a trained model: read in blocks, and preprocessed as its training rows were.
+//! Rows for a trained model: read in blocks, and preprocessed like its training rows.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use crate::{
     spec::{Layer, Location, Problem, Source, Spec},
 };
 
-/// Elements of a block of arrays.
+/// The most elements in a block of an array's rows.
 const BLOCK: usize = 1 << 20;
 
 /// Where new rows come from.
@@ -32,13 +32,13 @@ pub enum Input {
 }
 
 impl Input {
-    /// The file, where it is one.
+    /// The path of the file, or that of standard input.
     pub fn path(&self) -> Option<&Path> {
         Some(if let Self::File(path) = self { path } else { Path::new("/dev/stdin") })
     }
 }
 
-/// What a model keeps of the data that it was trained on.
+/// What a model stores about the data that it was trained on.
 pub struct TrainedData {
     kind: Kind,
     task: Task,
@@ -47,9 +47,9 @@ pub struct TrainedData {
     classes: usize,
 }
 
-/// What is done to a row before the model takes it.
+/// How rows are preprocessed before they go into the model.
 pub enum Preprocessing<'a> {
-    /// A table, whose numeric columns come first.
+    /// A table; its numeric columns come first.
     Table {
         /// In the order of the features.
         columns: &'a [StoredColumn],
@@ -66,7 +66,7 @@ enum Kind {
 }
 
 impl Part {
-    /// Rows from `next` on, which moves behind them; none at the end, or where the rows stay in their file.
+    /// A block of rows from `next` on; advances `next`. `None` at the end, or if the rows stay in their file.
     fn block_from(&self, next: &mut usize) -> Option<RowBlock> {
         let Store::Memory(features) = &self.features else { return None };
         let [width, targets] = [features.len(), self.targets.len()].map(|all| all / self.rows.max(1));
@@ -79,10 +79,11 @@ impl Part {
 }
 
 impl TrainedData {
-    /// From a resolved spec, and the preprocessing in the model's file; `outputs` are those of the model.
+    /// From a resolved spec and the preprocessing stored in the model's file. `outputs` is the model's number
+    /// of outputs.
     ///
     /// # Errors
-    /// In words, why the preprocessing is not known.
+    /// A sentence on why the preprocessing is unknown.
     pub fn new(spec: &Spec, stored: Option<&str>, outputs: usize) -> Result<Self, String> {
         let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
         let width = spec.model.layers.iter().find_map(|layer| match layer {
@@ -127,7 +128,7 @@ impl TrainedData {
         Ok(Self { kind, task, targets, classes: outputs })
     }
 
-    /// Features per row, where they are known without rows.
+    /// Features per row, if known before any rows are read.
     pub fn features(&self) -> Option<usize> {
         match &self.kind {
             Kind::Csv(model) => Some(model.width()),
@@ -154,7 +155,7 @@ impl TrainedData {
         })
     }
 
-    /// How each number to predict was standardized; none for classes.
+    /// The standardization of each numeric target; empty for classes.
     pub fn target_scales(&self) -> Vec<Scale> {
         match &self.kind {
             Kind::Csv(model) => model.target_scales().to_vec(),
@@ -163,7 +164,7 @@ impl TrainedData {
         }
     }
 
-    /// Names of the targets, where there are several: columns, or numbers from 0.
+    /// Names of the targets, if there are several: column names, or numbers from 0.
     pub fn target_names(&self) -> Vec<String> {
         match &self.kind {
             _ if self.targets < 2 => Vec::new(),
@@ -172,7 +173,7 @@ impl TrainedData {
         }
     }
 
-    /// The column of a target; of arrays only where there are several.
+    /// The name of a target's column. Targets of arrays have names only if there are several.
     pub fn target_name(&self, target: usize) -> Option<String> {
         match &self.kind {
             Kind::Csv(model) => model.targets().get(target).map(|name| (*name).to_owned()),
@@ -180,7 +181,7 @@ impl TrainedData {
         }
     }
 
-    /// What is done to a row before the model takes it.
+    /// How rows are preprocessed before they go into the model.
     pub fn preprocessing(&self) -> Preprocessing<'_> {
         match &self.kind {
             Kind::Csv(model) => {
@@ -194,15 +195,15 @@ impl TrainedData {
     /// Opens rows to predict.
     ///
     /// # Errors
-    /// What is wrong with the file as a whole; for a table that shows with the first block.
+    /// What is wrong with the file as a whole; for a table that is only found with the first block.
     pub fn rows<'a>(&'a self, input: &'a Input) -> Result<NewRows<'a>, Vec<Problem>> {
         self.open(input, false, None)
     }
 
-    /// Opens rows with their targets; those of arrays are in the file `labels`.
+    /// Opens rows together with their targets; for arrays the targets are in the file `labels`.
     ///
     /// # Errors
-    /// As of [`rows`](Self::rows).
+    /// As for [`rows`](Self::rows).
     pub fn labelled_rows<'a>(
         &'a self,
         input: &'a Input,
@@ -285,7 +286,7 @@ impl TrainedData {
         Ok(labels.labels(self.task, Some(self.classes))?.0)
     }
 
-    /// Opens an array; one of IDX models may be of either format.
+    /// Opens an array. For a model trained on IDX images, it may be in either format.
     fn array<'a>(&self, path: &'a Path, is_idx: bool) -> Result<ArrayFile<'a>, Problem> {
         let mut start = [0; 6];
         let opened = host::open_regular(path);
@@ -296,7 +297,7 @@ impl TrainedData {
     }
 }
 
-/// Whether an array that begins so is read as npy: a model of IDX images takes either format.
+/// Whether an array that begins with `start` is read as npy: a model of IDX images accepts either format.
 fn is_npy(is_idx: bool, start: &[u8]) -> bool {
     !is_idx || start.starts_with(b"\x93NUMPY")
 }
@@ -314,7 +315,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
 pub struct NewRows<'a>(Rows<'a>);
 
 enum Rows<'a> {
-    /// Rows that a run set aside, and the next of them.
+    /// Rows that a run held out, and the index of the next one.
     Held(Part, usize),
     Csv(&'a CsvModel, Box<CsvRows>),
     Array {
@@ -326,7 +327,7 @@ enum Rows<'a> {
 }
 
 impl NewRows<'_> {
-    /// Rows in memory, as the model takes them.
+    /// Rows in memory that are already preprocessed for the model.
     pub fn from_part(part: Part) -> Self {
         Self(Rows::Held(part, 0))
     }
@@ -334,7 +335,7 @@ impl NewRows<'_> {
     /// The next rows; `None` at the end.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with the rows.
     pub fn next_block(&mut self) -> Result<Option<RowBlock>, Vec<Problem>> {
         let (array, scale, labels, targets) = match &mut self.0 {
             Rows::Csv(model, rows) => return rows.next_block(model),
@@ -349,12 +350,12 @@ impl NewRows<'_> {
         Ok((rows > 0).then_some(RowBlock { rows, features, targets }))
     }
 
-    /// Names of the columns that are not used, once the first rows have been read.
+    /// Names of the columns that are not used; known once the first rows have been read.
     pub fn unused(&self) -> &[String] {
         if let Rows::Csv(_, rows) = &self.0 { &rows.unused } else { &[] }
     }
 
-    /// Rows left out for missing cells so far.
+    /// Number of rows left out so far because of missing cells.
     pub fn dropped(&self) -> usize {
         if let Rows::Csv(_, rows) = &self.0 { rows.dropped } else { 0 }
     }

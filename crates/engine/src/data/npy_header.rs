@@ -1,5 +1,5 @@
-//! The header of a `.npy` file, versions 1.0 to 3.0: a Python dictionary of the element type, the order of the
-//! dimensions and the shape (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
+//! The header of a `.npy` file, versions 1.0 to 3.0: a Python dictionary with the element type, the order of
+//! the dimensions and the shape (<https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>).
 
 use std::io::Read;
 
@@ -57,7 +57,7 @@ pub(super) fn read(reader: &mut dyn Read) -> Result<Header, Refusal> {
     }
 }
 
-/// The three entries of a header, as they are written.
+/// The values of a header's three entries, as written.
 struct Dictionary<'a> {
     descr: &'a str,
     fortran_order: bool,
@@ -74,7 +74,8 @@ impl<'a> Dictionary<'a> {
             let value = after.trim_start().strip_prefix(':')?.trim_start();
             rest = match key {
                 "descr" if value.starts_with('[') => {
-                    // Named fields: kept as written, for the message that refuses them.
+                    // Structured types with named fields are kept as written, for the message that refuses
+                    // them.
                     let end = value.find("'fortran_order'").or(value.rfind(']').map(|end| end + 1))?;
                     descr = Some(value[..end].trim_end().trim_end_matches(','));
                     &value[end..]

@@ -1,9 +1,10 @@
-//! The row order of an epoch, a pure function of (seed, epoch): batches do not depend on devices or processes.
+//! The row order of an epoch, a pure function of (seed, epoch), so that batches do not depend on devices or
+//! processes.
 
 use crate::random::{self, Purpose};
 
-/// Writes a permutation of `0..rows` to `order` (Fisher-Yates, seeded by (seed, epoch)). Allocates only if `order` lacks
-/// capacity.
+/// Writes a permutation of `0..rows` to `order` (Fisher-Yates, seeded by (seed, epoch)). Allocates only if
+/// `order` lacks capacity.
 pub fn epoch_order(seed: u64, epoch: u64, rows: u32, order: &mut Vec<u32>) {
     order.clear();
     order.extend(0..rows);
@@ -29,7 +30,8 @@ mod tests {
 
     #[test]
     fn numbers_are_frozen() {
-        // Computed from the papers' definitions, without this code. Changed values would change every recorded run.
+        // Computed independently from the papers' definitions. If these values changed, no recorded run could
+        // be repeated.
         assert_eq!(order(0, 1, 10), [8, 7, 5, 4, 6, 9, 1, 0, 2, 3]);
         assert_eq!(order(0, 2, 10), [8, 7, 3, 6, 1, 4, 9, 2, 5, 0]);
         assert_eq!(order(1, 1, 10), [6, 1, 3, 7, 2, 5, 4, 9, 0, 8]);

@@ -1,4 +1,4 @@
-//! Arrays of plain numbers in a file, read in blocks as f32: the common part of IDX and NPY.
+//! Arrays of plain numbers in a file, read in blocks as f32: the part that IDX and NPY have in common.
 
 use std::io::{self, Read};
 
@@ -124,12 +124,12 @@ pub(super) enum Fault {
     Memory(u128),
 }
 
-/// Bytes read and converted at a time: they fit the L1 cache.
+/// Bytes read and converted at a time; they fit into the L1 cache.
 const BLOCK: usize = 1 << 16;
 
-/// Reads a `[rows, width]` array as f32 into the parts of `split`; `finish` is called once per element, in blocks. If
-/// `trusted`, the file is known to hold all elements, and memory is allocated at once. Otherwise it grows with the rows
-/// read, so that a false header costs nothing.
+/// Reads a `[rows, width]` array as f32 into the parts of `split`; `finish` is called once per element, in
+/// blocks. If `trusted`, the file is known to contain all elements, and memory is allocated at once.
+/// Otherwise memory grows with the rows read, so that a false header does no harm.
 pub(super) fn read_split(
     reader: &mut dyn Read,
     layout: Layout,
@@ -138,7 +138,7 @@ pub(super) fn read_split(
     trusted: bool,
     finish: impl Fn(&mut [f32]),
 ) -> Result<(Vec<f32>, Vec<f32>), Fault> {
-    // The error names the bytes of all rows: which of the two parts did not fit does not matter.
+    // The error names the bytes of all rows, whichever of the two parts did not fit.
     let whole = split.rows() as u128 * width as u128 * 4;
     let room =
         |rows| memory::reserved(if trusted { rows } else { 0 }, width).map_err(|_| Fault::Memory(whole));
@@ -188,7 +188,7 @@ pub(super) fn read_split(
 
 /// The index of the first element that is infinite or NaN.
 pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
-    // A check without early exit vectorizes. It runs for every row that a step fetches from a file.
+    // Checking without an early exit vectorizes; this runs for every row that a step fetches from a file.
     let all_finite = vectorized(
         #[inline(always)]
         || values.iter().fold(true, |all, value| all & value.is_finite()),
@@ -196,7 +196,7 @@ pub(super) fn first_not_finite(values: &[f32]) -> Option<usize> {
     if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
 }
 
-/// Why an element is not finite as f32, as the end of a sentence.
+/// Why an element is not finite as f32, phrased as the end of a sentence.
 pub(super) fn not_finite(value: f64) -> String {
     match value.is_finite() {
         false => format!("is {value}: expected a finite number"),
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(read.expect("rows"), split.apply(all, width));
     }
 
-    /// Whichever of the two parts does not fit memory.
+    /// The error is the same, whichever of the two parts does not fit into memory.
     #[test]
     fn what_memory_does_not_hold_is_all_of_it() {
         let layout = Layout { element: Element::U8, endian: Endian::Little };

@@ -20,8 +20,8 @@ use crate::{
 
 /// A `[rows, width]` array in a file.
 ///
-/// Read at positions, not memory-mapped: a map counts fully against an address space limit, and an unreadable page kills
-/// the process instead of returning an error.
+/// It is read at positions, not memory-mapped: a map counts fully against an address-space limit, and a page
+/// that cannot be read kills the process instead of returning an error.
 pub(super) struct Array {
     pub(super) file: File,
     pub(super) path: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Array {
     pub(super) stamp: FileFingerprint,
 }
 
-/// Some rows of an [`Array`], numbered from 0.
+/// Some rows of an [`Array`], renumbered from 0.
 pub(super) struct Rows {
     array: Arc<Array>,
     /// Their indices in the array; `None` for all rows.
@@ -50,8 +50,8 @@ struct Buffers {
     bytes: Vec<u8>,
 }
 
-/// A row's index in the array and its position in the request, packed into one integer that sorts as the pair does:
-/// sorting pairs takes several times as long.
+/// A row's index in the array and its position in the request, packed into one integer that sorts like the
+/// pair. Sorting pairs would take several times as long.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Wanted(u64);
 
@@ -68,13 +68,13 @@ impl Wanted {
         (self.0 as u32) as usize
     }
 
-    /// Whether it follows another in the array, and where it is to be.
+    /// Whether its row and its position directly follow those of `other`.
     fn follows(self, other: Self) -> bool {
         self.0.wrapping_sub(other.0) == Self::new(1, 1).0
     }
 }
 
-/// Maximum bytes of one read.
+/// The most bytes of one read.
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 impl Rows {
@@ -82,12 +82,12 @@ impl Rows {
         Self { array, chosen, rows, reads: Arc::default(), spare: Mutex::new(Vec::new()) }
     }
 
-    /// Counts rows read since `begun`, and the system calls.
+    /// Counts rows read since `begun`, and system calls.
     fn count(&self, rows: usize, calls: usize, begun: Instant) {
         self.reads.add(calls as u64, rows as u64 * self.row_bytes(), begun.elapsed());
     }
 
-    /// The index in the array of row `row`.
+    /// The index of row `row` in the array.
     fn number(&self, row: u32) -> io::Result<u32> {
         let number = match &self.chosen {
             None => (row < self.rows).then_some(row),
@@ -115,7 +115,7 @@ impl RowReader for Rows {
         for (row, place) in rows.iter().zip(0..) {
             wanted.push(Wanted::new(self.number(*row)?, place));
         }
-        // In file order: neighbours share a read, and a disk is read in one direction.
+        // Read in file order: neighbours share a read, and a disk reads in one direction.
         wanted.sort_unstable();
         let mut calls = 0;
         let mut rest = &wanted[..];
@@ -162,12 +162,12 @@ impl RowReader for Rows {
     }
 
     fn change(&self) -> Option<FileChange> {
-        // If the metadata cannot be read, neither can the rows, which is then reported.
+        // If the metadata cannot be read, the rows cannot be read either, which is reported then.
         self.array.file.metadata().ok().and_then(|now| self.array.stamp.change(&now))
     }
 }
 
-/// That many bytes to read into, whatever is in them.
+/// A buffer of `len` bytes to read into, with arbitrary contents.
 fn room(bytes: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if bytes.len() < len {
         bytes.resize(len, 0);
@@ -175,7 +175,7 @@ fn room(bytes: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut bytes[..len]
 }
 
-/// How many rows from the first on follow each other in the array, and where they are to be.
+/// How many rows at the start follow each other both in the array and in their positions.
 fn following(run: &[Wanted]) -> usize {
     1 + run.windows(2).take_while(|pair| pair[1].follows(pair[0])).count()
 }
@@ -185,7 +185,7 @@ impl Array {
         self.width * self.layout.element.bytes()
     }
 
-    /// How many of the rows with these ascending indices one read covers: those close together.
+    /// How many of the rows with these ascending indices are close enough together to be covered by one read.
     fn run(&self, mut numbers: impl Iterator<Item = u32>) -> usize {
         let size = self.row_bytes() as u64;
         let Some(first) = numbers.next() else { return 0 };
@@ -198,7 +198,7 @@ impl Array {
         1 + near.count()
     }
 
-    /// Reads the rows with these ascending indices into `out`; returns the number of calls.
+    /// Reads the rows with these ascending indices into `out`; returns the number of system calls.
     fn read_ascending(
         &self,
         mut numbers: &[u32],
@@ -227,7 +227,8 @@ impl Array {
         Ok(calls)
     }
 
-    /// Reads rows from index `first` on into `out`, through `bytes` if they are not f32; returns the number of calls.
+    /// Reads rows from index `first` on into `out`, through `bytes` if they are not f32; returns the number
+    /// of system calls.
     fn read(&self, first: u32, out: &mut [f32], bytes: &mut Vec<u8>) -> io::Result<usize> {
         let size = self.layout.element.bytes();
         let as_they_are = self.layout.is_f32_of_this_machine();
@@ -258,8 +259,8 @@ impl Array {
         Ok(())
     }
 
-    /// Reads consecutive rows as stored, and checks in one pass whether all are finite. A bad row may be one that was not
-    /// requested.
+    /// Reads consecutive rows as stored, and checks in the same pass whether all are finite. A bad row may be
+    /// one that was not requested.
     fn span<'b>(&self, first: u32, rows: usize, bytes: &'b mut Vec<u8>) -> io::Result<(&'b [u8], bool)> {
         let bytes = room(bytes, rows * self.row_bytes());
         self.read_bytes(u64::from(first) * self.width as u64, bytes)?;
@@ -268,7 +269,7 @@ impl Array {
         Ok((bytes, are_finite))
     }
 
-    /// Converts rows from index `from` on, out of the bytes of rows from index `first` on.
+    /// Converts rows from index `from` on; `bytes` holds the rows from index `first` on.
     fn place(
         &self,
         bytes: &[u8],
@@ -295,7 +296,7 @@ impl Array {
         })
     }
 
-    /// Checks that elements are finite; the first has index `element` in the array.
+    /// Checks that elements are finite; `element` is the index of the first one in the array.
     fn check(&self, element: u64, numbers: &[f32]) -> io::Result<()> {
         let Some(bad) = raw::first_not_finite(numbers) else { return Ok(()) };
         let (element, width) = (element + bad as u64, self.width as u64);

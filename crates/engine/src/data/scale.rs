@@ -1,11 +1,11 @@
-//! Standardization of a column, and back.
+//! Standardization of a column, and its inverse.
 
 use serde::{Deserialize, Serialize};
 
 /// `(x - mean) / std`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scale {
-    /// Subtracted.
+    /// Subtracted from a value.
     pub mean: f64,
     /// The divisor.
     pub std: f64,
@@ -14,11 +14,11 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Leaves values as they are.
+    /// Leaves values unchanged.
     pub const IDENTITY: Self = Self { mean: 0.0, std: 1.0, is_identity: true };
 
-    /// Zero mean and unit population deviation over `values`, as scikit-learn's `StandardScaler`. For constant values the
-    /// deviation is 1.
+    /// Zero mean and unit population deviation over `values`, as in scikit-learn's `StandardScaler`. For
+    /// constant values the deviation is set to 1.
     pub(super) fn standard(values: impl Iterator<Item = f64> + Clone) -> Self {
         let mean = mean(values.clone()).unwrap_or(0.0);
         let (sum, count) =
@@ -29,7 +29,7 @@ impl Scale {
 
     /// [`Scale::standard`] of each column of `[rows, width]`.
     pub(super) fn standard_columns(values: &[f32], width: usize) -> Vec<Self> {
-        // By row, as they lie in memory.
+        // Row by row, in the order of memory.
         let mut sums = vec![(0.0, f64::INFINITY, f64::NEG_INFINITY); width];
         for row in values.chunks_exact(width) {
             for ((sum, least, greatest), x) in sums.iter_mut().zip(row) {
@@ -65,18 +65,18 @@ impl Scale {
         if self.is_identity { value } else { value * self.std + self.mean }
     }
 
-    /// Whether values are left as they are.
+    /// Whether values are left unchanged.
     pub fn is_identity(&self) -> bool {
         self.is_identity
     }
 
-    /// What the model's file keeps, where anything is done.
+    /// What is stored in the model's file; `None` if values are left unchanged.
     pub(super) fn stored(&self) -> Option<Self> {
         (!self.is_identity).then_some(*self)
     }
 }
 
-/// Mean of the present values, clamped to their range, so that the mean of equal values is exact.
+/// Mean of the values, clamped to their range so that the mean of equal values is exact.
 pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let start = (0.0, 0_u64, f64::INFINITY, f64::NEG_INFINITY);
     let (sum, count, least, greatest) =

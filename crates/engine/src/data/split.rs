@@ -1,4 +1,5 @@
-//! The seeded split into rows to train on, rows held for validation or for a test, and rows that are left out.
+//! The seeded split into training rows, rows held out for validation or for a test, and rows that are left
+//! out.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -13,11 +14,11 @@ use crate::{
     units,
 };
 
-/// What becomes of a row.
+/// What a row is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowUse {
     Train,
-    /// Validates, or tests.
+    /// Held out, for validation or for a test.
     Held,
     Unused,
 }
@@ -26,20 +27,21 @@ pub(super) enum RowUse {
 #[derive(Clone, Debug)]
 pub(super) struct Division {
     seed: u64,
-    /// What the rows of a test are drawn by: not the seed of the run, or one run would train on the test of another.
+    /// The seed that draws the test rows. It is not the run's seed, or one run would train on the test rows
+    /// of another.
     test_seed: u64,
     validation: f64,
     test: f64,
-    /// Their number, and the one that validates.
+    /// The number of folds, and the one that validates.
     folds: Option<[u32; 2]>,
     pub(super) stratify: bool,
-    /// The key that messages name.
+    /// The key that error messages name.
     key: &'static str,
     held: Held,
 }
 
 impl Division {
-    /// As the spec has it; `seed` is that of the run.
+    /// As the spec defines it; `seed` is the run's seed.
     pub(super) fn new(data: &spec::Data, seed: u64, held: Held) -> Self {
         let split = data.split.as_ref();
         let folds = data.folds.zip(data.fold).map(|(folds, fold)| [folds, fold]);
@@ -57,7 +59,7 @@ impl Division {
         }
     }
 
-    /// A fraction to validate on.
+    /// A division that holds out a fraction for validation.
     #[cfg(test)]
     pub(super) fn of_fraction(seed: u64, validation: f64) -> Self {
         let (test, folds, stratify, held) = (0.0, None, false, Held::Validation);
@@ -67,7 +69,7 @@ impl Division {
 }
 
 impl Division {
-    /// What is wrong with it, at the key that decides.
+    /// The problem, at the key that is responsible.
     fn refused(&self, why: &str) -> Problem {
         let hint = match self.folds {
             Some(_) => "use fewer folds, or a smaller `data.split.test`",
@@ -82,8 +84,8 @@ fn rounded(fraction: f64, rows: usize) -> usize {
     (fraction * rows as f64).round() as usize
 }
 
-/// Rows of each class that are together the rounded fraction of all: what is left after rounding down goes to the classes
-/// that lost most by it.
+/// The number of rows from each class. Together they are the rounded fraction of all rows: what is left after
+/// rounding down goes to the classes with the largest remainders.
 fn shares(fraction: f64, sizes: &[usize]) -> Vec<usize> {
     let exact: Vec<f64> = sizes.iter().map(|&size| fraction * size as f64).collect();
     let mut shares: Vec<usize> = exact.iter().map(|share| share.floor() as usize).collect();
@@ -94,10 +96,10 @@ fn shares(fraction: f64, sizes: &[usize]) -> Vec<usize> {
     shares
 }
 
-/// Takes `count` rows out of `order`, or all that there are; the others keep their order.
+/// Takes `count` random rows out of `order`, or all if there are fewer; the others keep their order.
 fn draw(order: &mut Vec<u32>, count: usize, seed: u64, purpose: Purpose, stratum: u64) -> Vec<u32> {
     let count = count.min(order.len());
-    // A partial shuffle draws without repetition.
+    // A partial Fisher-Yates shuffle draws without replacement.
     let mut rng = random::fast_stream(seed, purpose, stratum);
     let mut shuffled = order.clone();
     for first in 0..count {
@@ -110,10 +112,10 @@ fn draw(order: &mut Vec<u32>, count: usize, seed: u64, purpose: Purpose, stratum
     shuffled
 }
 
-/// A split of rows; all parts keep the order of the file.
+/// A split of rows; all parts keep the file's order.
 #[derive(Debug)]
 pub(super) struct Split {
-    /// What becomes of each row; empty if all train.
+    /// The use of each row; empty if all are for training.
     uses: Vec<RowUse>,
     rows: usize,
     train_rows: usize,
@@ -121,12 +123,12 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// All rows belong to training.
+    /// All rows are for training.
     pub(super) fn none(rows: usize) -> Self {
         Self { uses: Vec::new(), rows, train_rows: rows, held_rows: 0 }
     }
 
-    /// Fractions are rounded to whole rows; where the division is stratified, each class gives its share of them.
+    /// Fractions are rounded to whole rows. If the division is stratified, each class contributes its share.
     pub(super) fn new(
         division: &Division,
         rows: usize,
@@ -163,7 +165,7 @@ impl Split {
             }
             let drawn = if folds.is_some() { order.len() } else { validations[stratum] };
             for row in draw(&mut order, drawn, *seed, Purpose::Split, stratum as u64) {
-                // Rows are dealt to the folds in turn, also from one class to the next.
+                // Rows are dealt to the folds in turn, continuing from one class to the next.
                 if folds.is_none_or(|[folds, fold]| dealt % folds == fold) {
                     uses[row as usize] = as_held(Held::Validation);
                 }
@@ -185,12 +187,12 @@ impl Split {
         Ok(Self { uses, rows, train_rows, held_rows })
     }
 
-    /// All rows of the file.
+    /// The number of all rows.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many rows are in neither part, in words; nothing where none is.
+    /// A sentence on how many rows are in neither part; `None` if there are none.
     pub(super) fn note(&self) -> Option<String> {
         let rows = self.rows - self.train_rows - self.held_rows;
         (rows > 0).then(|| format!("{} set aside for a test", units::counted(rows as u64, "row")))
@@ -204,7 +206,7 @@ impl Split {
         self.held_rows
     }
 
-    /// What becomes of a row.
+    /// What a row is used for.
     #[inline]
     pub(super) fn use_of(&self, row: usize) -> RowUse {
         self.uses.get(row).copied().unwrap_or(RowUse::Train)
@@ -215,7 +217,8 @@ impl Split {
         (0..self.rows).filter(move |&row| self.use_of(row) == part)
     }
 
-    /// Of all rows, whose numbers in the file are `numbers`, those that are held and those that are left out.
+    /// The rows held out and the rows left out, by their numbers in the file; `numbers` has the number of
+    /// every row.
     pub(super) fn apart(&self, numbers: impl Iterator<Item = u32>) -> Arc<[Vec<u32>; 2]> {
         let mut apart = [Vec::new(), Vec::new()];
         for (own, number) in self.uses.iter().zip(numbers) {
@@ -228,7 +231,7 @@ impl Split {
         Arc::new(apart)
     }
 
-    /// Splits `values`, `width` per row, into those to train on and those that are held.
+    /// Splits `values`, `width` per row, into those for training and those held out.
     pub(super) fn apply(&self, values: Vec<f32>, width: usize) -> (Vec<f32>, Vec<f32>) {
         if self.uses.is_empty() {
             return (values, Vec::new());
@@ -301,8 +304,8 @@ mod tests {
         [RowUse::Train, RowUse::Held].map(|part| split.rows_of(part).collect())
     }
 
-    /// Every row is in one part and each class has its share of it. What tests depends neither on the run's seed nor on what
-    /// validates.
+    /// Every row is in one part, and each class has its share of every part. The test rows depend neither on
+    /// the run's seed nor on which rows validate.
     #[test]
     fn parts_are_apart_and_stratified() {
         let classes: Vec<u32> = (0..90).map(|row| u32::from(row % 9 == 0)).collect();
@@ -324,7 +327,7 @@ mod tests {
         );
     }
 
-    /// Small classes give together as many rows as the fraction says.
+    /// Even if all classes are small, the number of rows matches the fraction.
     #[test]
     fn shares_of_small_classes_add_up() {
         assert_eq!(shares(0.2, &[2; 100]).iter().sum::<usize>(), 40);
@@ -332,7 +335,8 @@ mod tests {
         assert_eq!(shares(0.25, &[6, 4, 2]), [2, 1, 0]);
     }
 
-    /// Each row but those of the test validates in exactly one fold, and each fold has its share of each class.
+    /// Each row that is not for the test validates in exactly one fold, and each fold has its share of each
+    /// class.
     #[test]
     fn folds_cover_all_rows_once() {
         let classes: Vec<u32> = (0..103).map(|row| row % 3).collect();

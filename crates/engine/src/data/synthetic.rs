@@ -1,7 +1,7 @@
 //! `synthetic_regression`: rows generated from known weights, to compare with the learned ones.
 //!
-//! A row is `x ~ N(0, 1)`, `y = x . w + b + noise * N(0, 1)`, drawn in this order: the features of a row, then its noise.
-//! Training and validation rows come from separate random streams.
+//! A row has `x ~ N(0, 1)` and `y = x . w + b + noise * N(0, 1)`. The features of a row are drawn first, then
+//! its noise. Training and validation rows come from separate random streams.
 
 use rand_distr::{Distribution, StandardNormal};
 
@@ -43,8 +43,8 @@ fn rows(spec: &SyntheticRegression, seed: u64, index: u64, rows: usize) -> Resul
     Ok(Part::in_memory(rows, features, targets))
 }
 
-/// In f64 from the stored f32 features, so that the true weights are exact for them. Four partial sums hide the latency of
-/// additions.
+/// Computed in f64 from the stored f32 features, so that the true weights fit them exactly. Four partial sums
+/// hide the latency of additions.
 fn dot(row: &[f32], weights: &[f64]) -> f64 {
     let (rows, row_rest) = row.as_chunks::<4>();
     let (weights, weight_rest) = weights.as_chunks::<4>();

@@ -1,4 +1,4 @@
-//! Initial weights from a safetensors file, under the names that PyTorch's `nn.Sequential` gives them.
+//! Initial weights from a safetensors file, with the names of PyTorch's `nn.Sequential`.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,7 +13,7 @@ use crate::spec::Problem;
 /// Tensors by name.
 pub type Weights = BTreeMap<String, Tensor>;
 
-/// A tensor in PyTorch's order of axes.
+/// A tensor in PyTorch's axis order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
     /// `[out, in]` for a weight, `[out]` for a bias.
@@ -22,10 +22,10 @@ pub struct Tensor {
     pub values: Vec<f32>,
 }
 
-/// What the file says of itself, by key.
+/// The metadata of a safetensors file, by key.
 ///
 /// # Errors
-/// It cannot be read, or is no safetensors file.
+/// If it cannot be read, or is not a safetensors file.
 pub fn read_metadata(path: &Path) -> Result<HashMap<String, String>, Problem> {
     let bytes = file::read(path, "model.init.file")?;
     let (_, header) = SafeTensors::read_metadata(&bytes)
@@ -33,18 +33,18 @@ pub fn read_metadata(path: &Path) -> Result<HashMap<String, String>, Problem> {
     Ok(header.metadata().clone().unwrap_or_default())
 }
 
-/// Reads the file and checks that it holds exactly `wanted`: names and shapes in PyTorch's order of axes.
+/// Reads the file and checks that it contains exactly `wanted`: names and shapes in PyTorch's axis order.
 ///
 /// # Errors
-/// All tensors that are missing, of another shape or type, or not wanted.
+/// All tensors that are missing, have another shape or type, or are not wanted.
 pub fn read_weights(path: &Path, wanted: &[(String, Vec<usize>)]) -> Result<Weights, Vec<Problem>> {
     read(path, wanted, None)
 }
 
-/// As [`read_weights`], of a file in which the names begin with `prefix` and other tensors stand beside them.
+/// Like [`read_weights`], for a file in which the names begin with `prefix` and other tensors may occur.
 ///
 /// # Errors
-/// All tensors that are missing, or of another shape or type.
+/// All tensors that are missing, or have another shape or type.
 pub fn read_weights_among(
     path: &Path,
     prefix: &str,

@@ -1,8 +1,9 @@
-//! A backend: a device's memory for tensors, copies between memories, and single ops over them. Tensors and the lab stand
-//! on it; training runs whole programs instead.
+//! A backend: a device's memory for tensors, copies between memories, and single ops. Tensors and the lab use
+//! it; training runs whole programs through an executor instead.
 //!
-//! A [`Backend`] may work asynchronously: operations on one device run in order, and only [`Backend::read`] and
-//! [`Backend::synchronize`] must wait for them. A copy returns how much it moved, so that the caller can count it.
+//! A [`Backend`] may work asynchronously: operations on one device run in order, and only [`Backend::read`]
+//! and [`Backend::synchronize`] must wait for them. A copy returns how much it moved, so that the caller can
+//! count it.
 
 use std::{any::Any, ops::DerefMut};
 
@@ -16,7 +17,7 @@ pub(super) fn misfit(device: &str, what: impl Into<String>) -> DeviceError {
     DeviceError::Operand { device: device.to_owned(), what: what.into() }
 }
 
-/// Memory of another device, or memory that was freed.
+/// The error for memory that belongs to another device or was freed.
 pub(super) fn unknown(device: &str) -> DeviceError {
     misfit(device, "memory that it does not hold")
 }
@@ -24,9 +25,9 @@ pub(super) fn unknown(device: &str) -> DeviceError {
 /// Host memory to copy from and to.
 pub type Staging = Box<dyn DerefMut<Target = [f32]> + Send>;
 
-/// A device's memory, in blocks by number, and the ops that run on it.
+/// A device's memory, in numbered blocks, and the ops that run on it.
 pub trait Backend: Send {
-    /// Makes a block of `len` numbers that all are `value`.
+    /// Allocates a block of `len` elements, all set to `value`.
     fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError>;
     /// Frees all blocks.
     fn clear(&mut self);
@@ -35,24 +36,24 @@ pub trait Backend: Send {
 
     /// Host memory to copy from and to, filled with zeros.
     fn staging(&mut self, memory: Memory, len: usize) -> Result<Staging, DeviceError>;
-    /// Host to device, the whole block.
+    /// Copies to the device; fills the whole block.
     fn write(&mut self, to: BufferId, from: &[f32]) -> Result<Moved, DeviceError>;
-    /// Device to host, the block's first numbers; returns when they are there.
+    /// Copies the block's first elements to the host; returns when they have arrived.
     fn read(&mut self, from: BufferId, to: &mut [f32]) -> Result<Moved, DeviceError>;
-    /// Copies a block to another one of the device.
+    /// Copies one block of the device to another.
     fn copy(&mut self, to: BufferId, from: BufferId) -> Result<Moved, DeviceError>;
-    /// Copies a block of another device of this kind.
+    /// Copies a block from another device of the same kind.
     fn copy_from(
         &mut self,
         to: BufferId,
         peer: &mut dyn Backend,
         from: BufferId,
     ) -> Result<Moved, DeviceError>;
-    /// Itself, for a peer of its kind.
+    /// For downcasting: `copy_from` needs the peer's concrete type.
     fn as_any(&mut self) -> &mut dyn Any;
 
     /// Runs an op over blocks.
     fn run(&mut self, op: &Op) -> Result<(), DeviceError>;
-    /// Waits until everything so far is done.
+    /// Waits until all operations so far are complete.
     fn synchronize(&mut self) -> Result<(), DeviceError>;
 }

@@ -1,5 +1,5 @@
-//! Times by phase: exact count, sum, mean and deviation; percentiles from a histogram of two significant digits, so
-//! that memory stays bounded.
+//! Times by phase: exact count, sum, mean and deviation; percentiles from a histogram with two significant
+//! digits, which keeps memory bounded.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Grain, Lane, Trace};
 use crate::{program::Phase, units::named};
 
-/// Longest time of a histogram; longer ones count as this, in percentiles only.
+/// The longest time that a histogram distinguishes; longer times count as this, which affects only
+/// percentiles.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 named! {
@@ -28,11 +29,11 @@ pub struct Clock {
     samples: [[Samples; Phase::ALL.len()]; 2],
     /// Spans of a trace, if one is wanted.
     pub trace: Option<Box<Trace>>,
-    /// Times recorded on the host.
+    /// Number of times recorded on the host, for the clock's own cost.
     readings: u64,
 }
 
-/// The times of another process's clock.
+/// The times of another process's clock, as they are sent.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ClockRecord {
     samples: [[Samples; Phase::ALL.len()]; 2],
@@ -54,16 +55,17 @@ impl ClockCost {
 }
 
 impl Clock {
-    /// Starts at the end of its construction.
+    /// The clock starts when this returns.
     pub fn new(grain: Grain) -> Self {
         let clock = Self::at(Instant::now(), grain);
         Self { origin: Instant::now(), ..clock }
     }
 
-    /// One whose origin lies back by the time that earlier parts of a run took.
+    /// A clock whose origin lies `earlier` in the past: the time of the run's parts before the last resume.
     pub fn after(earlier: Duration, grain: Grain) -> Self {
         let mut clock = Self::at(Instant::now(), grain);
-        // To make them within a short run would be a good part of it, and of no phase.
+        // Allocate the histograms now: in a short run that would take a large share of the time and count
+        // under no phase.
         let of_steps: &[Phase] = match grain {
             Grain::Blocks => &[Phase::Step],
             Grain::Phases => &[Phase::Forward, Phase::Loss, Phase::Backward, Phase::Optimizer],
@@ -127,8 +129,8 @@ impl Clock {
         self.readings
     }
 
-    /// The least cost of this clock so far: the number of recordings, times their cost now with a warm histogram.
-    /// Traces are not counted.
+    /// A lower limit of this clock's cost so far: the number of recordings times the cost of one now, with a
+    /// warm histogram. Traces are not counted.
     pub fn cost(&self) -> ClockCost {
         const READINGS: u32 = 64;
         let mut scratch = Samples::default();
@@ -142,13 +144,13 @@ impl Clock {
             }
             begun.elapsed() / READINGS
         };
-        // The first round warms up; the least of the others is undisturbed.
+        // The first round warms up; the fastest of the others was not disturbed.
         round();
         let each = (0..4).map(|_| round()).min().unwrap_or_default();
         ClockCost { readings: self.readings, each_s: each.as_secs_f64() }
     }
 
-    /// Adds time to a phase without a sample: the host's wait for queued work.
+    /// Adds time to a phase without adding a sample: the host's wait for queued work.
     pub fn extend(&mut self, phase: Phase, time: Duration) {
         let samples = &mut self.samples[Timer::Host as usize][phase as usize];
         if samples.count > 0 {
@@ -173,13 +175,13 @@ impl Clock {
         own.zip(other.as_flattened()).for_each(|(own, other)| own.absorb(other));
     }
 
-    /// To be sent to another process.
+    /// The clock's times, to be sent to another process.
     pub fn into_record(self) -> ClockRecord {
         let Self { samples, trace, readings, .. } = self;
         ClockRecord { samples, trace, readings }
     }
 
-    /// Takes the times of another process's clock, and its trace as its own.
+    /// Adds the times of another process's clock, and takes over its trace.
     pub fn absorb_record(&mut self, ClockRecord { samples, trace, readings }: ClockRecord) {
         self.absorb_samples(&samples, readings);
         self.trace = trace.or(self.trace.take());
@@ -201,10 +203,10 @@ impl Clock {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseSummary {
     pub count: u64,
-    /// Times that were measured; fewer than `count` where some are means over a block of steps.
+    /// Number of measured times; fewer than `count` if some are means over a block of steps.
     pub samples: u64,
     pub total: Duration,
-    /// Standard deviation (n - 1).
+    /// Standard deviation of the samples (n - 1).
     pub std_s: Option<f64>,
     pub min_s: f64,
     pub percentiles_s: [f64; 3],
@@ -221,7 +223,7 @@ struct Samples {
     mean_s: f64,
     min: Duration,
     max: Duration,
-    /// Made with the first sample at the latest.
+    /// Created no later than the first sample.
     #[serde(serialize_with = "write_histogram", deserialize_with = "read_histogram")]
     histogram: Option<Histogram<u32>>,
 }
@@ -231,7 +233,7 @@ fn new_histogram() -> Option<Histogram<u32>> {
     Histogram::new_with_bounds(1, LONGEST_NS, 2).ok()
 }
 
-/// Values and how often they occurred.
+/// Serializes pairs of a value and its count.
 fn write_histogram<S: Serializer>(histogram: &Option<Histogram<u32>>, to: S) -> Result<S::Ok, S::Error> {
     let bars = histogram.iter().flat_map(|h| h.iter_recorded());
     to.collect_seq(bars.map(|bar| (bar.value_iterated_to(), bar.count_at_value())))
@@ -272,7 +274,7 @@ impl Samples {
         }
     }
 
-    /// Chan, Golub and LeVeque's update of mean and squares for two sets of samples.
+    /// Combines mean and squares of two sets of samples (Chan, Golub and LeVeque).
     fn absorb(&mut self, other: &Self) {
         if self.count == 0 || other.count == 0 {
             return if self.count == 0 {
@@ -298,7 +300,7 @@ impl Samples {
         let (min_s, max_s) = (self.min.as_secs_f64(), self.max.as_secs_f64());
         let at = |q| {
             let ns = self.histogram.as_ref().map_or(0, |h| h.value_at_quantile(q));
-            // A bucket's edge may lie outside the range of samples.
+            // A histogram bucket's edge may lie outside the range of the samples.
             (ns as f64 / 1e9).clamp(min_s, max_s)
         };
         PhaseSummary {

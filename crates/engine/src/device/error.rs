@@ -1,4 +1,4 @@
-//! What a device could not do, and the way out.
+//! What a device could not do, and what the user can do about it.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use crate::{collective::CollectiveError, op::Slice};
 pub enum DeviceError {
     #[error("`{device}` has no room for {}", crate::units::bytes(*bytes))]
     OutOfMemory { device: String, bytes: u64 },
-    /// Memory was handed to it that it cannot take; a defect of this program.
+    /// The device was given memory that it cannot use, which is a bug of this program.
     #[error("`{device}` was handed {what}")]
     Operand { device: String, what: String },
-    /// The device fetches rows from its own memory only.
+    /// The device only fetches rows from its own memory.
     #[error("rows that stay in a file cannot be fetched by this device: they must be brought to it")]
     RowsInFile,
     /// Rows that a step fetches from a file could not be read.
     #[error("cannot read the next rows: {source}")]
     Rows {
-        /// Steps of the block that were done before.
+        /// Steps of the block that were complete before.
         done: usize,
         source: std::io::Error,
     },
     /// A thread of the device could not be started.
     #[error("`{device}` cannot start a thread: {source}")]
     Thread { device: String, source: std::io::Error },
-    /// A schedule of tasks that would race; a defect of this program, found before anything ran.
+    /// A schedule of tasks that would race, which is a bug of this program. It is found before anything runs.
     #[error("a schedule of the CPU is not free of conflicts: {conflict}")]
     Schedule { conflict: String },
-    /// The devices of a run did not come together.
+    /// A collective operation of the run's devices failed.
     #[error("`{device}`, step {}: {source}", crate::units::count(*step))]
     Collective { device: String, step: u64, source: CollectiveError },
-    /// It is there, and cannot be used.
+    /// The device exists but cannot be used.
     #[error("`{device}` cannot be used: {why}")]
     Unusable { device: String, why: String },
     #[error("`{device}` failed while {doing}: {name} ({text}); {way_out}")]
@@ -44,20 +44,20 @@ pub enum DeviceError {
         /// What a user can do about it.
         way_out: &'static str,
     },
-    /// The way to the other devices is broken.
+    /// The connection to the other devices is broken.
     #[error("`{device}`, {doing}: {why}")]
     Broken { device: String, doing: String, why: String },
-    /// Replicas that should be equal are not.
+    /// The devices' parameters should be equal but are not.
     #[error("after step {}, `{device}` no longer holds the parameters of `{first}`", crate::units::count(*step))]
     Replicas { device: String, first: String, step: u64 },
     #[error("`{device}` did not answer within {}, at {doing}", crate::units::seconds(waited.as_secs_f64()))]
     Stalled {
         device: String,
-        /// What it was at, such as `steps 3 to 9`.
+        /// What it was doing, such as `steps 3 to 9`.
         doing: String,
         waited: Duration,
     },
-    /// A GPU does not come to the end of what it was given.
+    /// A GPU does not complete its queued work.
     #[error(
         "`{device}` hangs while {doing}: it has not ended within {}{}; look at `dmesg` and `nvidia-smi -q`; where it is \
          only slow, `RUNNER_GPU_WAIT_S` sets for how many seconds it is waited for at least",
@@ -66,31 +66,31 @@ pub enum DeviceError {
     )]
     Hangs {
         device: String,
-        /// The last step that it was given, from 1; 0 where that was none.
+        /// The last step that was queued, from 1; 0 if there was none.
         step: u64,
         /// What was being done, such as `running steps 3 to 9`.
         doing: String,
         waited: Duration,
     },
-    /// The thread of a device panicked: a defect of this program.
+    /// The thread of a device panicked, which is a bug of this program.
     #[error("`{device}` panicked at {doing}: {reason}")]
     Panicked {
         device: String,
-        /// What it was at, such as `steps 3 to 9`.
+        /// What it was doing, such as `steps 3 to 9`.
         doing: String,
         reason: String,
     },
-    /// The device of another process failed; what it said names it.
+    /// The device of another process failed; its message names it.
     #[error("{0}")]
     Remote(String),
     #[error("the thread of `{device}` ended unexpectedly")]
     Ended { device: String },
-    /// A worker of the device ended before its work was done.
+    /// A worker thread of the device ended before its work was complete.
     #[error("a thread of `{device}` ended unexpectedly at step {}", crate::units::count(*step))]
     Lost { device: String, step: u64 },
 }
 
-/// The last step that a device was given.
+/// The last step that was queued, in words.
 fn given(step: u64) -> String {
     match step {
         0 => String::new(),
@@ -99,7 +99,7 @@ fn given(step: u64) -> String {
 }
 
 impl DeviceError {
-    /// A slice that a device was not loaded with; a defect of this program.
+    /// The error for a slice that the device has not loaded, which is a bug of this program.
     pub fn no_place(device: &str, slice: Slice) -> Self {
         let why = format!("buffer {} has no place in its memory", slice.buffer.0);
         Self::Unusable { device: device.to_owned(), why }

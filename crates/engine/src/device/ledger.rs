@@ -11,7 +11,7 @@ use super::Moved;
 use crate::{op::Reads, units::named};
 
 named! {
-    /// What is counted.
+    /// The kinds of events that are counted.
     #[derive(PartialOrd, Ord, Serialize, Deserialize)]
     pub enum Kind {
         HostToDevice = "h2d",
@@ -21,9 +21,9 @@ named! {
         AllReduce = "all_reduce",
         /// The host waits for the device.
         Sync = "sync",
-        /// Rows that stay in a file, read from there.
+        /// Reads of rows that stay in a file.
         Read = "read",
-        /// Rows read ahead, so that the system caches them.
+        /// Rows that are read ahead, so that the operating system caches them.
         ReadAhead = "read_ahead",
     }
 }
@@ -32,7 +32,7 @@ named! {
     /// Why something is copied.
     #[derive(PartialOrd, Ord, Serialize, Deserialize)]
     pub enum Purpose {
-        /// Which rows, or the rows of a batch.
+        /// The rows of a batch, or the order that selects them.
         Batch = "batch",
         /// All rows, once.
         Dataset = "dataset",
@@ -40,35 +40,35 @@ named! {
         Parameters = "parameters",
         /// Learning rates and other constants of steps.
         Constants = "constants",
-        /// What launches are given: a program's instructions, and the counters of each block of steps.
+        /// Arguments of launches: a program's instructions, and the counters of each block of steps.
         Launch = "launch",
         /// Metrics of training steps.
         Log = "log",
         Gradients = "gradients",
         /// Metrics of validation.
         Validation = "validation",
-        /// The weights that had the best validation.
+        /// The weights of the best validation.
         Best = "best",
-        /// State saved during the run.
+        /// The state that is saved during the run.
         Checkpoint = "checkpoint",
         /// A tensor that the user moved.
         Tensor = "tensor",
-        /// Digests, by which devices compare their parameters.
+        /// Digests, which compare the devices' parameters.
         Digest = "digest",
     }
 }
 
-/// What was counted under one kind and purpose.
+/// The counts of one kind and purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     /// Copies that moved bytes, or waits.
     pub count: u64,
-    /// Copies to where the data already was.
+    /// Copies to where the data already was, so nothing moved.
     pub noop_count: u64,
     pub bytes: u64,
-    /// Time the host spent in them.
+    /// Time that the host spent in them.
     pub time: Duration,
-    /// Copies that were queued among a device's work; the host does not know their time.
+    /// Copies queued among a device's other work, whose times the host does not know.
     pub untimed: u64,
 }
 
@@ -93,7 +93,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Records a copy that began at `begun` and is over now.
+    /// Records a copy that started at `begun` and ends now.
     pub fn count(&mut self, kind: Kind, purpose: Purpose, moved: Moved, begun: Instant) {
         match moved {
             Moved::Bytes(bytes) => self.copy(kind, purpose, bytes, begun.elapsed()),
@@ -110,7 +110,7 @@ impl Ledger {
         self.copies(kind, purpose, 1, bytes, time);
     }
 
-    /// Records `count` copies of `bytes` in all.
+    /// Records `count` copies with `bytes` bytes in total.
     pub fn copies(&mut self, kind: Kind, purpose: Purpose, count: u64, bytes: u64, time: Duration) {
         if count > 0 {
             let line = self.lines.entry((kind, purpose)).or_default();
@@ -120,7 +120,7 @@ impl Ledger {
         }
     }
 
-    /// Records `count` copies of `bytes` in all that were queued among a device's work.
+    /// Records `count` copies with `bytes` bytes in total that were queued among a device's other work.
     pub fn queued(&mut self, kind: Kind, purpose: Purpose, count: u64, bytes: u64) {
         self.copies(kind, purpose, count, bytes, Duration::ZERO);
         if count > 0 {
@@ -138,7 +138,7 @@ impl Ledger {
         self.copy(Kind::Sync, purpose, 0, time);
     }
 
-    /// Records the time of a wait that the read behind it counts.
+    /// Records the time of a wait; the read that follows counts the wait itself.
     pub fn sync_before_read(&mut self, purpose: Purpose, time: Duration) {
         self.lines.entry((Kind::Sync, purpose)).or_default().time += time;
     }
@@ -155,7 +155,7 @@ impl Ledger {
         }
     }
 
-    /// In the order of kinds and purposes.
+    /// All lines, ordered by kind and purpose.
     pub fn lines(&self) -> impl Iterator<Item = (Kind, Purpose, Line)> + '_ {
         self.lines.iter().map(|((kind, purpose), line)| (*kind, *purpose, *line))
     }

@@ -1,8 +1,8 @@
 //! Devices: memory, copies, running programs, and the ledger that counts every transfer and every wait.
 //!
-//! May use [`crate::spec`], [`crate::program`] and [`crate::plan`]'s pure types. A device is chosen by a value at run
-//! time; nothing here is generic over one. All that crosses between host and device passes through [`Device`], the one
-//! door that knows purpose, direction and bytes.
+//! May use [`crate::spec`], [`crate::program`] and [`crate::plan`]'s pure types. The device is chosen at run
+//! time by a value; nothing here is generic over the device. Everything that passes between host and device
+//! goes through [`Device`], the only place that knows purpose, direction and bytes of every copy.
 
 pub mod backend;
 mod clock;
@@ -35,9 +35,9 @@ use crate::{
 /// How a device sums gradients with the others of its run.
 pub enum RankLink {
     Alone,
-    /// Through the host's memory, with a wait in every step.
+    /// Through host memory, with a wait in every step.
     Host(Box<dyn Collective>),
-    /// Queued among a GPU's kernels, so that a graph may hold it.
+    /// Queued like a GPU's kernels, so that it may be part of a graph.
     #[cfg(feature = "cuda")]
     Queued(cuda::QueuedSums),
 }
@@ -46,12 +46,12 @@ pub enum RankLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     Bytes(u64),
-    /// After the host has waited for the device.
+    /// The host had to wait for the device first.
     AfterWait {
         bytes: u64,
         wait: Duration,
     },
-    /// The data already was there.
+    /// The data was there already.
     Nothing,
 }
 
@@ -62,7 +62,7 @@ pub enum PassKind {
     Validate,
 }
 
-/// Consecutive steps that run without the host: one unit of dispatch.
+/// Consecutive steps that run without the host: the unit of dispatch.
 #[derive(Clone, Debug)]
 pub struct Block<'a> {
     pub work: PassKind,
@@ -70,9 +70,9 @@ pub struct Block<'a> {
     pub step: u64,
     /// First row of the global batch within the epoch (or the validation rows).
     pub position: usize,
-    /// Rows of global batches that the bound chunk holds before this one, where data are streamed.
+    /// If data are streamed: rows (of global batches) in the bound chunk before this block.
     pub offset: usize,
-    /// Rows in the epoch (or the validation rows); the last step takes what is left.
+    /// Rows in the epoch (or the validation rows); the last step takes the remainder.
     pub rows: usize,
     pub steps: usize,
     /// One per step, for training.
@@ -81,16 +81,16 @@ pub struct Block<'a> {
     pub slot: usize,
 }
 
-/// What the host knows of a device's steps.
+/// What the host knows about a device's steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ran {
     /// The first step (1-based) whose loss was not finite, of all blocks so far.
     pub non_finite: Option<u64>,
-    /// How long a step takes, where something new is known of it.
+    /// The time of a step, if there is a new measurement.
     pub step_time: Option<Duration>,
     /// How long the host has waited for steps since the last report.
     pub waited: Duration,
-    /// Something about the device that a person should know.
+    /// A message about the device for the user.
     pub notice: Option<String>,
 }
 
@@ -102,17 +102,17 @@ pub struct Meters<'a> {
     pub ends: &'a mut Vec<f64>,
 }
 
-/// A device that holds a trial: its arena, its programs.
+/// A device that holds a trial: its memory and its programs.
 pub trait Executor: Send {
-    /// One-time setup (library loading, collective initialization), on each device's own thread, before training and before
-    /// anything is written. It is no step and counts as none.
+    /// One-time setup (library loading, collective initialization), on each device's own thread, before
+    /// training and before anything is written. It does not count as a step.
     fn warm_up(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
-    /// Makes rows of data (`[rows, width]`) the contents of a data buffer.
+    /// Makes `rows` (`[rows, width]`) the contents of a data buffer.
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError>;
-    /// Makes rows that stay in their file the contents of a buffer of features, for a device that works in the host's
-    /// memory and fetches them itself.
+    /// Makes rows in a file the contents of a buffer of features. Only for a device that uses the host's
+    /// memory and fetches rows itself.
     fn bind_file(&mut self, _: BufferId, _: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
         Err(DeviceError::RowsInFile)
     }
@@ -124,20 +124,20 @@ pub trait Executor: Send {
     fn copy(&mut self, from: Slice, to: Slice) -> Result<Moved, DeviceError>;
     /// Reads the running sums and sets them to zero.
     fn take_sums(&mut self, sums: Accumulator, to: &mut [f64]) -> Result<Moved, DeviceError>;
-    /// Sets the running sums, as [`Executor::take_sums`] read them.
+    /// Sets the running sums to values that [`Executor::take_sums`] returned.
     fn write_sums(&mut self, sums: Accumulator, from: &[f64]) -> Result<Moved, DeviceError>;
-    /// A number made of the bits of `from`: equal for equal contents; see [`digest()`].
+    /// A hash of the slice's bits, equal for equal contents; see [`digest()`].
     fn digest(&mut self, of: Slice) -> Result<(u64, Moved), DeviceError>;
-    /// Runs a block of steps; it may return before they are done. Where the clock takes phases, theirs go to it; a whole
-    /// block's time is the caller's to take.
+    /// Runs a block of steps; may return before they are complete. If the clock's grain is phases, records
+    /// their times. The caller times the block as a whole.
     fn run(&mut self, block: &Block<'_>, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
-    /// Hands over the times of all steps so far, and whether a loss was not finite. Where the host has just read from the
-    /// device, all of them are done; else this waits for them, for that purpose. A device that hangs hands over those of
-    /// the steps that it has done.
+    /// Reports the times of all steps so far, and whether a loss was not finite. If the host has just read
+    /// from the device, all steps are complete; otherwise this waits for them, and counts the wait under
+    /// `purpose`. A device that hangs reports the steps that it has completed.
     fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError>;
     /// Bytes this trial holds on the device.
     fn bytes(&self) -> u64;
-    /// Hands over what was counted and timed elsewhere, after the last command.
+    /// Reports what was counted and timed in another process; called after the last command.
     fn close(&mut self, _: &mut Meters<'_>) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -152,7 +152,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Puts the ledger in front of an executor.
+    /// Puts a new ledger in front of an executor.
     pub fn new(name: impl Into<String>, executor: Box<dyn Executor>) -> Self {
         Self { name: name.into(), executor, ledger: Ledger::default() }
     }
@@ -241,8 +241,8 @@ impl Device {
     }
 }
 
-/// The sum, modulo 2^64, of a mix of each number's bits and its place (SplitMix64's): equal contents have equal digests,
-/// and it may be summed in any order, hence by any number of threads.
+/// The sum, modulo 2^64, of a hash of each element's bits and index (SplitMix64's finalizer). Equal contents
+/// have equal digests. The order of the additions does not matter, so any number of threads may compute it.
 pub fn digest(numbers: &[f32]) -> u64 {
     let mixed = |(i, v): (usize, &f32)| mix(u64::from(v.to_bits()) ^ (i as u64 + 1).wrapping_mul(GOLDEN));
     numbers.iter().enumerate().map(mixed).fold(0, u64::wrapping_add)
@@ -253,9 +253,9 @@ pub fn digest(numbers: &[f32]) -> u64 {
 pub enum Grain {
     /// Every phase of every step.
     Phases,
-    /// Blocks only: steps are so short that a clock would be most of what it measures.
+    /// Only blocks: single steps are so short that reading the clock would dominate the measurement.
     Blocks,
 }
 
-/// Shorter than this, a step is timed by blocks.
+/// Steps shorter than this are timed by blocks.
 pub const SHORTEST_TIMED_STEP: Duration = Duration::from_micros(10);

@@ -1,4 +1,4 @@
-//! Small programs by which the speeds of a device are measured.
+//! Small programs for measuring the speeds of a device.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,18 @@ use crate::{
     spec::{Layer, Linear, Loss, Metric, Policy},
 };
 
-/// Steps of a block of a probe.
+/// Steps per block of a probe.
 pub const STEPS: usize = 64;
 
-/// Rectifiers of the two models by which instructions are measured: their difference in time is the cost of the further
-/// instructions.
+/// Numbers of ReLUs of the two models that measure instructions: the difference of their times is the cost of
+/// the extra instructions.
 pub const SHORT_AND_LONG: [usize; 2] = [2, 34];
 
-/// Two takes of a cost agree if they are no further apart than this.
+/// Two measurements of a cost agree if their ratio is at most this.
 const AGREEMENT: f64 = 1.5;
 
-/// The middle of the first two takes that agree, since one that was held up agrees with none; else all of them.
+/// The mean of the first two measurements that agree: one that was delayed agrees with none. If no two agree,
+/// returns all of them.
 pub fn agreed<E>(most: usize, mut take: impl FnMut() -> Result<f64, E>) -> Result<Result<f64, Vec<f64>>, E> {
     let mut taken: Vec<f64> = Vec::new();
     for _ in 0..most {
@@ -32,15 +33,15 @@ pub fn agreed<E>(most: usize, mut take: impl FnMut() -> Result<f64, E>) -> Resul
     Ok(Err(taken))
 }
 
-/// How far the middle half of the values lies apart, as a part of their median; 0 of few.
+/// The relative interquartile range: that of the values divided by their median; 0 for few values.
 pub fn spread(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let (count, median) = (values.len(), values.get(values.len() / 2).copied().unwrap_or(0.0));
     if count < 5 || median <= 0.0 { 0.0 } else { (values[count * 3 / 4] - values[count / 4]) / median }
 }
 
-/// A rate with its spread: the first take that varies by no more than `steady`, else the steadiest of them all. None begins
-/// later than `within`.
+/// A rate with its spread: the first measurement that varies by at most `steady`, else the steadiest of all.
+/// None starts later than `within`.
 pub fn steadiest<E>(
     most: usize,
     within: Duration,
@@ -61,14 +62,14 @@ pub fn steadiest<E>(
     Ok(best)
 }
 
-/// A model on one number that does next to no work, of `activations` rectifiers.
+/// A model on a single number with `activations` ReLUs, which does next to no work.
 pub fn tiny(activations: usize) -> Programs {
     let mut layers = vec![linear(1, 1)];
     layers.resize(1 + activations, Layer::Relu);
     programs(&layers, 1, 1)
 }
 
-/// Products of `width` by `width` on as many rows, and next to nothing else.
+/// Products of `width` by `width` matrices, and next to nothing else.
 #[cfg(feature = "cuda")]
 pub fn wide(width: usize) -> Programs {
     programs(&[linear(width, width), linear(width, width), linear(width, width)], width, width)
@@ -89,7 +90,7 @@ impl<E: Executor> Probe<E> {
         executor.bind(layout.train_features, &vec![0.5; rows * batch].into())?;
         executor.bind(layout.train_targets, &vec![0.25; rows * batch].into())?;
         executor.bind_order(&(0..rows as u32).collect::<Vec<_>>().into())?;
-        // They leave the weights as they are.
+        // These rates leave the weights unchanged.
         let hyper = vec![Hyper { correction: 1.0, decay_factor: 1.0, ..Hyper::default() }; STEPS];
         Ok(Self { executor, rows, hyper })
     }
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(agree(&[1.0, 1.2]), Ok(1.1));
         assert_eq!(agree(&[4.56, 0.09, 0.11]), Ok(0.1));
         assert_eq!(agree(&[0.09, 3700.0, 4.56]), Err(vec![0.09, 3700.0, 4.56]));
-        // A difference of two times that is none says nothing, however often.
+        // A difference of two times that is not positive says nothing, however often it occurs.
         assert_eq!(agree(&[-1.0, -1.0, 0.0]), Err(vec![-1.0, -1.0, 0.0]));
     }
 

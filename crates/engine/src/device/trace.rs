@@ -1,5 +1,5 @@
-//! A run's timeline: spans of time by lane, in detail for the first steps and in growing windows after them, so that a
-//! trace has a bounded size.
+//! A run's timeline: spans of time by lane, in detail for the first steps and then in growing windows, so
+//! that the size of a trace is bounded.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{program::Phase, units::named};
 
-/// Steps of a lane that are kept in detail.
+/// Steps per lane that are kept in detail.
 pub const DETAILED_STEPS: u64 = 200;
 
 /// Maximum spans of a lane that are kept in detail.
 const MOST_SPANS: usize = 8192;
 
-/// Maximum windows of a lane; then neighbours are joined.
+/// Maximum windows of a lane; when it is exceeded, neighbours are merged.
 const MOST_WINDOWS: usize = 2048;
 
 const WINDOW: Duration = Duration::from_millis(1);
@@ -24,7 +24,7 @@ named! {
         Host = "host loop",
         /// The device's own work: steps and their phases.
         Device = "steps",
-        /// Uploads of rows beside computing.
+        /// Uploads of rows, in parallel with computing.
         CopyIn = "copies in",
         CopyOut = "copies out",
     }
@@ -40,11 +40,11 @@ pub struct Span {
     pub phase: Phase,
     pub start_ns: u64,
     pub end_ns: u64,
-    /// Optimizer steps in it, if it holds complete ones.
+    /// Optimizer steps in it, if it covers complete ones.
     pub steps: u64,
 }
 
-/// A window of spans of which only sums are kept.
+/// A window of spans, of which only sums are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     pub start_ns: u64,
@@ -55,13 +55,13 @@ pub struct Window {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneTrace {
-    /// In the order of their ends.
+    /// Ordered by their ends.
     pub spans: Vec<Span>,
     /// Windows of later spans, in order.
     pub windows: Vec<Window>,
     steps: u64,
     window_ns: u64,
-    /// Time of the current step's parts, while only sums are kept.
+    /// Time of the current step's phases, while only sums are kept.
     parts_ns: [u64; Phase::ALL.len()],
 }
 
@@ -75,7 +75,8 @@ impl Trace {
         &self.lanes[lane as usize]
     }
 
-    /// Adds a span; a lane's spans must come in the order of their ends. A span of complete steps has their number.
+    /// Adds a span; a lane's spans must come in the order of their ends. `steps` is set for a span of
+    /// complete steps.
     pub fn span(
         &mut self,
         lane: Lane,
@@ -101,7 +102,8 @@ impl LaneTrace {
             return;
         }
         self.window_ns = self.window_ns.max(WINDOW.as_nanos() as u64);
-        // On a device's lane a step comes after its parts and contains them, so it alone extends the window.
+        // On a device's lane a step comes after its phases and contains them, so only the step extends the
+        // window.
         self.parts_ns[span.phase as usize] += span.end_ns.saturating_sub(span.start_ns);
         if lane == Lane::Device && span.steps == 0 {
             return;
@@ -162,7 +164,7 @@ mod tests {
         }
         assert_eq!(lane.spans.len() as u64, 2 * DETAILED_STEPS);
         assert!((MOST_WINDOWS / 4..MOST_WINDOWS).contains(&lane.windows.len()), "{}", lane.windows.len());
-        // Nothing is lost, and nothing overlaps.
+        // No step is lost, and no windows overlap.
         let detailed: u64 = lane.spans.iter().map(|s| s.steps).sum();
         assert_eq!(detailed + lane.windows.iter().map(|w| w.steps).sum::<u64>(), STEPS);
         let log_ns: u64 = lane.windows.iter().map(|w| w.phases_ns[Phase::Log as usize]).sum();
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!(lane.windows.last().unwrap().end_ns, STEPS * 50_000);
     }
 
-    /// On a device's lane parts come before the step that holds them.
+    /// On a device's lane the phases come before the step that contains them.
     #[test]
     fn a_step_and_its_parts_share_a_window() {
         let mut lane = LaneTrace::default();

@@ -1,5 +1,6 @@
-//! The state of a training between two steps: all that the steps after it depend on. Everything else follows from the
-//! spec: the order of an epoch from seed and epoch, a dropout mask from seed, step and row, a learning rate from the step.
+//! The state of a training between two steps: all that later steps depend on. Everything else follows from
+//! the spec: the order of an epoch from seed and epoch, a dropout mask from seed, step and row, a learning
+//! rate from the step.
 
 use std::{
     sync::{Arc, mpsc::Sender},
@@ -15,7 +16,7 @@ use super::{Confusion, ValidationRow};
 pub struct Checkpoint {
     pub facts: CheckpointFacts,
     pub arrays: Arc<StateArrays>,
-    /// Takes the time that writing took. Dropped once nobody needs the arrays any more.
+    /// Receives the time that writing took. It is dropped once nobody needs the arrays any more.
     pub written: Sender<Duration>,
 }
 
@@ -31,13 +32,13 @@ pub struct SavedState {
 pub struct StateArrays {
     /// The flat buffer of parameters.
     pub values: Vec<f32>,
-    /// The optimizer's numbers: the first one of every parameter, then the second; empty where it has none.
+    /// The optimizer's state: the first number of every parameter, then the second; empty if it has none.
     pub optimizer: Vec<f32>,
-    /// The parameters of the best validation; empty where there is none.
+    /// The parameters of the best validation; empty without one.
     pub best: Vec<f32>,
 }
 
-/// What the host knows.
+/// The host's part of the state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointFacts {
     /// Optimizer steps taken.
@@ -50,15 +51,15 @@ pub struct CheckpointFacts {
     pub samples: u64,
     /// Rows of a global batch.
     pub batch: u64,
-    /// Since training began, without the time between an end and a resume.
+    /// Seconds since training began, not counting the time between an end and a resume.
     pub elapsed_s: f64,
-    /// The part of it that was no validation.
+    /// The part of it without validation.
     pub train_s: f64,
     pub logging_s: f64,
     /// The loss of the last row that reached the host.
     pub last_loss: Option<f64>,
     pub epoch_loss: EpochLoss,
-    /// Rows of the epoch that its mean has not been taken of.
+    /// Rows of the current epoch that are not yet in a recorded mean.
     pub epoch_rows: u64,
     /// Under `per_epoch`, the running sums over these rows.
     pub epoch_sums: Vec<f64>,
@@ -67,18 +68,18 @@ pub struct CheckpointFacts {
     pub early_stopping: EarlyStoppingState,
 }
 
-/// The training losses of the last epoch that reached the host.
+/// The mean training loss of the last epoch, as far as its losses have reached the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EpochLoss {
     pub epoch: u64,
     /// Training rows seen in it.
     pub rows: u64,
-    /// Each step's loss times its rows.
+    /// The sum over steps of loss times rows.
     pub sum: f64,
 }
 
 impl EpochLoss {
-    /// Adds a step's loss, the mean of its rows.
+    /// Adds a step's loss, which is the mean over its rows.
     pub fn add(&mut self, epoch: u64, rows: u64, loss: f32) {
         if epoch != self.epoch {
             *self = Self { epoch, ..Self::default() };
@@ -87,7 +88,7 @@ impl EpochLoss {
         self.sum += f64::from(loss) * rows as f64;
     }
 
-    /// The mean over rows, where there were any.
+    /// The mean over rows; `None` without rows.
     pub fn mean(&self) -> Option<f64> {
         (self.rows > 0).then(|| self.sum / self.rows as f64)
     }
@@ -103,11 +104,11 @@ pub struct BestSoFar {
     pub confusion: Confusion,
 }
 
-/// What early stopping has seen.
+/// The state of early stopping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EarlyStoppingState {
     /// The best value so far; smaller is better.
     pub best: Option<f64>,
-    /// Validations since.
+    /// Validations since then.
     pub waited: u64,
 }

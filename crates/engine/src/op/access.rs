@@ -1,21 +1,21 @@
-//! What ops and tasks read and write, and which of them may run between the same two barriers: the one analysis behind
-//! the CPU's stages and the GPU's barriers.
+//! What ops and tasks read and write, and which of them may run between the same two barriers. This one
+//! analysis places the barriers of the CPU and of GPUs.
 
 use std::collections::BTreeMap;
 
 use super::{BufferId, Instruction, Slice};
 
-/// What a task or an op reads and writes; unused places are empty.
+/// What a task or an op reads and writes; unused entries are empty slices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Shared with other readers.
+    /// May be shared with other readers.
     pub reads: [Slice; 4],
-    /// Exclusive.
+    /// Must be exclusive.
     pub writes: [Slice; 4],
 }
 
 impl Access {
-    /// Reads and writes, in the order in which a task names them.
+    /// The reads and writes, in the order in which a task's `run` receives them.
     pub fn new<const R: usize, const W: usize>(reads: [Slice; R], writes: [Slice; W]) -> Self {
         let mut access = Self::default();
         access.reads[..R].copy_from_slice(&reads);
@@ -29,14 +29,15 @@ impl Access {
     }
 }
 
-/// The flag of losses that are not finite, as if it were a buffer: a GPU's ops that write it exclude each other. On the
-/// CPU the first thread runs all of them.
+/// The flag for losses that are not finite, treated like a buffer so that a GPU's ops that write it exclude
+/// each other. On the CPU this is not needed: the first thread runs all of them.
 pub const NON_FINITE: Slice = Slice { buffer: BufferId(usize::MAX), offset: 0, len: 1 };
 
-/// A GPU's scratch for sums over its blocks, likewise.
+/// A GPU's scratch memory for sums over its blocks, treated in the same way.
 pub const PARTIAL_SUMS: Slice = Slice { buffer: BufferId(usize::MAX - 1), offset: 0, len: 1 };
 
-/// What was touched since the last barrier, and by whom: a thread, a task that several share, an op.
+/// What was touched since the last barrier, and by which party: a thread, a task that several threads share,
+/// or an op.
 #[derive(Default)]
 pub struct Window {
     written: Footprint,
@@ -44,8 +45,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether `party` may do this before the next barrier: it touches nothing that another wrote, and writes nothing
-    /// that another touched.
+    /// Whether `party` may do this before the next barrier: it touches nothing that another party wrote, and
+    /// writes nothing that another party touched.
     pub fn admits(&self, party: usize, access: &Access) -> bool {
         !access.touched().any(|slice| self.written.meets_another(slice, party))
             && !access.writes.into_iter().any(|slice| self.touched.meets_another(slice, party))
@@ -57,7 +58,7 @@ impl Window {
     }
 }
 
-/// Whether a barrier stands before each instruction, for a device whose threads share every instruction.
+/// Whether a barrier is needed before each instruction, on a device whose threads share every instruction.
 pub fn barriers(instructions: &[Instruction]) -> Vec<bool> {
     let mut since = Window::default();
     let mut before = |(number, instruction): (usize, &Instruction)| {
@@ -72,11 +73,11 @@ pub fn barriers(instructions: &[Instruction]) -> Vec<bool> {
     instructions.iter().enumerate().map(&mut before).collect()
 }
 
-/// Disjoint pieces of buffers with the party that touches each, so that a deep model's schedule for many threads is made
-/// in n log n.
+/// Disjoint pieces of buffers, each with the party that touched it. With n pieces a lookup takes O(log n), so
+/// scheduling a deep model for many threads takes O(n log n).
 #[derive(Default)]
 struct Footprint {
-    /// By buffer and first number: the end, and the party; `None` where there are several.
+    /// By buffer and first element: the end, and the party; `None` if there were several parties.
     pieces: BTreeMap<(BufferId, usize), (usize, Option<usize>)>,
 }
 
@@ -103,7 +104,7 @@ impl Footprint {
         self.pieces.extend(gaps.into_iter().map(|(from, to)| ((buffer, from), (to, Some(party)))));
     }
 
-    /// Whether a party other than `party` touches a part of the slice.
+    /// Whether another party than `party` touched a part of the slice.
     fn meets_another(&self, slice: Slice, party: usize) -> bool {
         let (buffer, start, end) = (slice.buffer, slice.offset, slice.end());
         let pieces = self.pieces.range((buffer, 0)..(buffer, end)).rev();
@@ -111,7 +112,7 @@ impl Footprint {
         slice.len > 0 && overlapping.any(|(_, (_, owner))| *owner != Some(party))
     }
 
-    /// Cuts the piece that contains `place`.
+    /// Splits the piece that contains the element `place`.
     fn split_at(&mut self, buffer: BufferId, place: usize) {
         if let Some((_, piece)) = self.pieces.range_mut((buffer, 0)..(buffer, place)).next_back()
             && piece.0 > place

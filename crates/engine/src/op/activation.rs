@@ -1,4 +1,4 @@
-//! Elementwise functions by themselves, where no product folds them in, and their derivatives.
+//! Elementwise functions that are ops of their own because no product fuses them, and their derivatives.
 
 use super::{
     Access, Backward, Cost, Encoder, FUNCTION, Kind, Lowering, Operation, Record, Refused, Slice,
@@ -26,15 +26,16 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// In the order of `kernels/abi.cuh`, where 0 is none.
+    /// In the order of `kernels/abi.cuh`, where 0 stands for no activation.
     pub const ALL: [Self; 4] = [Self::Relu, Self::Gelu, Self::Tanh, Self::Sigmoid];
 
-    /// Its number in kernels.
+    /// Its number in the kernels.
     pub fn number(activation: Option<Self>) -> i32 {
         activation.map_or(0, |f| f as i32 + 1)
     }
 
-    /// Whether the derivative is computed from the input; else from the output, and the input need not be kept.
+    /// Whether the derivative is computed from the input. Otherwise it is computed from the output, and the
+    /// input is not kept.
     pub fn derivative_needs_input(self) -> bool {
         matches!(self, Self::Gelu)
     }
@@ -64,9 +65,9 @@ pub struct Activate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActivateBackward {
     pub activation: Activation,
-    /// f's input or output, as its derivative needs.
+    /// The input or the output of f, whichever its derivative needs.
     pub saved: Slice,
-    /// Gradient of the output, overwritten with that of the input.
+    /// Gradient of the output; overwritten with the gradient of the input.
     pub dy: Slice,
     pub rows: usize,
     pub width: usize,
@@ -198,12 +199,12 @@ pub(super) fn activate_in_place(activation: Activation, y: &mut [f32]) {
     );
 }
 
-/// dy becomes dy f'(saved), with f' as [`Activation::derivative_needs_input`] says.
+/// Multiplies dy by f'(saved), where [`Activation::derivative_needs_input`] tells what `saved` is.
 pub(super) fn activate_backward(activation: Activation, saved: &[f32], dy: &mut [f32]) {
     vectorized(
         #[inline(always)]
         || match activation {
-            // A selection, not a product: the gradient of a unit that is off is 0 even where dy is not finite.
+            // Selects instead of multiplying: an inactive unit has gradient 0 even if dy is not finite.
             Activation::Relu => each(saved, dy, |s, d| if s > 0.0 { d } else { 0.0 }),
             Activation::Gelu => each(saved, dy, |s, d| d * gelu_derivative(s)),
             Activation::Tanh => each(saved, dy, |s, d| d * (1.0 - s * s)),
@@ -212,7 +213,7 @@ pub(super) fn activate_backward(activation: Activation, saved: &[f32], dy: &mut 
     );
 }
 
-/// PyTorch's: a NaN stays a NaN.
+/// As in PyTorch, a NaN stays a NaN.
 #[inline(always)]
 fn relu(x: f32) -> f32 {
     if x < 0.0 { 0.0 } else { x }
@@ -242,7 +243,7 @@ impl Activation {
         }
     }
 
-    /// f'(x), from x for those that need their input, from f(x) for the others.
+    /// f'(x), computed from x if [`Self::derivative_needs_input`], else from f(x).
     pub fn derivative(self, saved: f64) -> f64 {
         match self {
             Self::Relu => f64::from(saved > 0.0),
@@ -256,8 +257,8 @@ impl Activation {
     }
 }
 
-/// The error function by its Maclaurin series, and by the continued fraction of its complement beyond 2.5 (Abramowitz
-/// and Stegun 7.1.5 and 7.1.14): some 1e-15 everywhere.
+/// The error function by its Maclaurin series, and beyond 2.5 by the continued fraction of its complement
+/// (Abramowitz and Stegun 7.1.5 and 7.1.14). The error is about 1e-15 everywhere.
 fn erf(x: f64) -> f64 {
     let a = x.abs();
     let value = if a < 2.5 {

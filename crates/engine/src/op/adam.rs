@@ -1,4 +1,4 @@
-//! `torch.optim.Adam` and, decoupled, `AdamW`.
+//! `torch.optim.Adam`, and `AdamW` where weight decay is decoupled.
 
 use super::{
     FUNCTION, Kind,
@@ -10,12 +10,12 @@ use crate::vector::vectorized;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
     pub beta2: f32,
-    /// 1 - beta2, rounded once from double precision.
+    /// 1 - beta2, computed in f64 and rounded once.
     pub one_minus_beta2: f32,
     pub eps: f32,
-    /// L2 penalty, or the decoupled decay.
+    /// The factor of the L2 penalty or of the decoupled decay.
     pub weight_decay: f32,
-    /// AdamW: decay shrinks the weights themselves.
+    /// As in AdamW, weight decay shrinks the weights directly.
     pub decoupled: bool,
 }
 
@@ -46,12 +46,12 @@ impl Rule for Adam {
         2
     }
 
-    /// A square root and a division take as long as some twenty operations.
+    /// A square root with a division counts as about twenty operations.
     fn operations(&self) -> usize {
         32
     }
 
-    /// The root and the division, which a vector unit does in half the time of a function.
+    /// The square root with the division, which a vector unit does in half the time of a function like `exp`.
     fn function_operations(&self) -> usize {
         FUNCTION / 2
     }

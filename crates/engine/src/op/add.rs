@@ -12,7 +12,7 @@ use super::{
 pub struct Add {
     /// As long as y.
     pub a: Slice,
-    /// A divisor of y's length.
+    /// Its length divides y's.
     pub b: Slice,
     /// The sum.
     pub y: Slice,
@@ -46,7 +46,7 @@ impl Operation for Add {
     }
 }
 
-/// Reads rows and one row, writes their sums.
+/// Reads some rows of a, and b; writes rows of y.
 #[derive(Clone, Copy, Debug)]
 pub struct Job;
 

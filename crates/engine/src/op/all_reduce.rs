@@ -10,9 +10,9 @@ use super::{
 /// Sums over all devices of the run, in place: afterwards every device holds the same bits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllReduce {
-    /// Gradients and the cells behind them.
+    /// Gradients and the cells that follow them.
     pub of: Slice,
-    /// How many of these numbers are gradients and metrics; the others only align them.
+    /// How many of these elements are gradients and metrics; the others are padding.
     pub payload: usize,
 }
 
@@ -25,14 +25,14 @@ impl Operation for AllReduce {
         Cost::new(self.of.len, 2 * self.of.len)
     }
 
-    /// A reference has no other device.
+    /// Nothing to do: the reference runs on a single device.
     fn reference(&self, _: &mut Memory) {}
 
     fn split(&self, split: &mut Split<'_>) {
         split.single(Job, Access::new([], [self.of]));
     }
 
-    /// No kernel: the GPU's collectives do it.
+    /// There is no such kernel: the GPU's collectives do the work. Only checks that the slice has a place.
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         e.places([self.of])?;
         Err(Refused::AllReduce(self.of))

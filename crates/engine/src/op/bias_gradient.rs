@@ -9,7 +9,7 @@ use super::{
 };
 use crate::vector::vectorized;
 
-/// db = column sums of dy; or b -= rate db.
+/// db = column sums of dy; with `update`, b -= rate db.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BiasGradient {
     /// `[rows, outputs]`.
@@ -57,7 +57,8 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::new(r.product(r.outputs, 1).div_ceil(32), multiprocessors.saturating_mul(4))
 }
 
-/// Sums over the rows of `[_, stride]`, of its first `columns` columns: a gradient, or subtracted from a parameter.
+/// Adds tasks that sum the first `columns` columns of `[_, stride]` over all rows. The sums are stored as a
+/// gradient or, with `update`, subtracted from a parameter.
 pub(super) fn split(s: &mut Split<'_>, of: Slice, stride: usize, columns: usize, to: Slice, update: bool) {
     let sums = if update { s.scratch(columns) } else { Slice::default() };
     s.each(columns, |c| {
@@ -67,8 +68,8 @@ pub(super) fn split(s: &mut Split<'_>, of: Slice, stride: usize, columns: usize,
     });
 }
 
-/// Reads rows; writes the sums of columns: a gradient; or a parameter, from which the sums are subtracted, and a scratch of
-/// the same length.
+/// Reads rows and writes the sums of some columns. They are a gradient; or, with an update, they go to a
+/// scratch buffer of the same length and are subtracted from a parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns {
     stride: usize,
@@ -97,7 +98,7 @@ fn sgd_step(rate: f32, values: &mut [f32], gradients: &[f32]) {
     );
 }
 
-/// Column sums of `[rows, stride]`, of the columns `first..first + out.len()`, rows in order.
+/// Sums of the columns `first..first + out.len()` of `[rows, stride]`; the rows are added in order.
 fn columns(values: &[f32], stride: usize, first: usize, out: &mut [f32]) {
     if let (1, [out]) = (stride, &mut *out) {
         *out = sum(values) as f32;
@@ -107,8 +108,8 @@ fn columns(values: &[f32], stride: usize, first: usize, out: &mut [f32]) {
     vectorized(
         #[inline(always)]
         || {
-            // Some rows at a time, each read along its length: the sums stay in the nearest cache, and memory is read in
-            // the order in which it lies.
+            // A few rows at a time, each read along its length: the sums stay in the L1 cache, and memory is
+            // read sequentially.
             const ROWS: usize = 4;
             let mut rows = values.chunks_exact(ROWS * stride);
             for rows in &mut rows {

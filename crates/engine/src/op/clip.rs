@@ -50,7 +50,8 @@ pub struct Job {
 impl Job {
     pub(super) fn run(&self, ([norm, ..], [gradients, ..]): Slices<'_>, _: &mut Context<'_>) {
         let factor = self.max_norm / (norm[0] + 1e-6);
-        // PyTorch multiplies by a clamped factor: below the limit by exactly 1, and a NaN norm makes every gradient NaN.
+        // PyTorch multiplies by a clamped factor. Below the limit that is exactly 1, so there is nothing to
+        // do; a NaN norm makes every gradient NaN.
         if factor < 1.0 || factor.is_nan() {
             vectorized(
                 #[inline(always)]

@@ -1,4 +1,4 @@
-//! What an op costs at least: floating-point operations, and bytes read and written once each.
+//! The minimum cost of an op: floating-point operations, and bytes, each read or written once.
 
 use std::{iter::Sum, ops::Add};
 
@@ -6,15 +6,15 @@ use std::{iter::Sum, ops::Add};
 pub struct Cost {
     /// A multiply-add counts as two.
     pub flops: f64,
-    /// Bytes that pass between an op and memory if nothing stays in a cache between ops.
+    /// Bytes moved between memory and the op if no cache keeps anything between ops.
     pub bytes: f64,
-    /// Those of the operations that are functions (an exponential, random bits, a root with a division) and take a vector
-    /// unit longer than an addition.
+    /// Operations that belong to functions (an exponential, random bits, a square root with a division),
+    /// which take a vector unit longer than an addition.
     pub functions: f64,
 }
 
 impl Cost {
-    /// `numbers`: f32 elements read or written.
+    /// `numbers`: how many f32 elements are read or written.
     pub fn new(flops: usize, numbers: usize) -> Self {
         Self { flops: flops as f64, bytes: numbers as f64 * 4.0, functions: 0.0 }
     }
@@ -47,11 +47,11 @@ impl Sum for Cost {
     }
 }
 
-/// Multiply-adds from which a GPU's products are left to a library, whose tuned tiles and tensor cores then pay for a call
-/// of its own: an estimate.
+/// From this number of multiply-adds on, a GPU's products are computed by the library: its tuned tiles and
+/// tensor cores then repay a separate call. An estimate.
 pub const LARGE_PRODUCT: f64 = 2e7;
 
-/// Whether a product of that shape is one of these.
+/// Whether a product of this shape is large enough for the library.
 pub fn is_large(shape: [usize; 3]) -> bool {
     shape.iter().map(|n| *n as f64).product::<f64>() >= LARGE_PRODUCT
 }

@@ -1,4 +1,5 @@
-//! Dropout: the mask is a pure function of (seed, layer, step, global row, unit) and is computed, never kept.
+//! Dropout: the mask is a pure function of (seed, layer, step, global row, unit). It is computed when needed,
+//! never stored.
 
 use super::{
     Access, Backward, Cost, Encoder, Kind, Lowering, Operation, Record, Refused, Size, Slice,
@@ -8,7 +9,8 @@ use super::{
 };
 use crate::{random::mix, vector::vectorized};
 
-/// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch, unit).
+/// y = x m / (1 - p), with m = 0 with probability p: a pure function of (seed, layer, step, row of the epoch,
+/// unit).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
     pub x: Slice,
@@ -130,7 +132,8 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::of_threads(r.product(r.rows, r.inputs), multiprocessors)
 }
 
-/// Which rows of the mask a share takes. Reads x and writes y; or writes dy in place, where nothing is read.
+/// Which rows of the mask a share covers. The forward pass reads x and writes y; the backward pass writes dy
+/// in place and has no reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     p: f32,
@@ -174,14 +177,14 @@ impl Job {
     }
 }
 
-/// Whether dropout keeps a unit. One 32-bit number per (seed, layer, step, row within the epoch, unit), by SplitMix64's
-/// finalizer over the mixed coordinates (Steele, Lea, Flood 2014), compared with p.
+/// Whether dropout keeps a unit: compares a 32-bit hash of (seed, layer, step, row within the epoch, unit)
+/// with p. The row's key is SplitMix64's finalizer over the mixed coordinates (Steele, Lea, Flood 2014).
 pub fn keeps(seed: u64, layer: u32, step: u64, row: u64, unit: u32, p: f32) -> bool {
     let key = key_of_row(seed, layer, step, row);
     draw(key, unit) >= threshold_of(p)
 }
 
-/// The part of a dropout draw that a whole row shares.
+/// The part of the hash that all units of a row share.
 fn key_of_row(seed: u64, layer: u32, step: u64, row: u64) -> u32 {
     let mut z = seed ^ (u64::from(layer) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for coordinate in [step, row] {
@@ -190,8 +193,8 @@ fn key_of_row(seed: u64, layer: u32, step: u64, row: u64) -> u32 {
     (z >> 32) as u32 ^ z as u32
 }
 
-/// One draw, uniform over 32 bits: the `lowbias32` mix (Wellons 2018) of key and unit, in 32-bit arithmetic so that
-/// vector units of every device do it alike.
+/// A unit's 32 uniform bits: the `lowbias32` mix (Wellons 2018) of key and unit. It uses only 32-bit
+/// arithmetic, so that the vector units of every device compute the same.
 #[inline(always)]
 fn draw(key: u32, unit: u32) -> u32 {
     let mut x = key ^ unit.wrapping_mul(0x9E37_79B9);

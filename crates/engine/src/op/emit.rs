@@ -1,5 +1,5 @@
-//! Instructions as text of a compiled step: a record as a constant, and the call that reads it. Where an op has a form for
-//! sizes that are known (`kernels/step.cuh`), its own file says so.
+//! Instructions as source text of a compiled step: a record as a constant, and the call that uses it. Ops
+//! that have a special form for known sizes (`kernels/step.cuh`) emit it in their own files.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::{
     record::{NONE, Precision},
 };
 
-/// How an operand of a product lies; the words of `kernels/step.cuh`.
+/// How an operand of a product is stored; the names are those of `kernels/step.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operand {
     AlongK,
@@ -26,29 +26,29 @@ impl Operand {
     }
 }
 
-/// The update of parameters as soon as their gradients are known. Places are those of the flat buffers.
+/// How to update parameters as soon as their gradients are known. Offsets are those of the flat buffers.
 #[derive(Clone, Debug)]
 pub struct Learning {
-    /// The rule with its constants, as `Adam{hyper, ...}`.
+    /// The rule with its constants, such as `Adam{hyper, ...}`.
     pub rule: String,
     pub values: u64,
     pub gradients: u64,
     pub state: Option<u64>,
-    /// Numbers of the flat buffer: from a parameter's first state to its second.
+    /// Elements of the flat buffer: the distance from a parameter's first state value to its second.
     pub stride: usize,
 }
 
-/// What the text of instructions depends on beside their records.
+/// What the text of instructions depends on besides their records.
 pub struct Emitter {
     pub threads: u32,
     pub precision: Precision,
-    /// The places of a batch's features and targets where a step finds them at one of two places.
+    /// The offsets of a batch's features and targets, if a step finds them in one of two buffers.
     pub batch: Option<[u64; 2]>,
     pub learning: Option<Learning>,
 }
 
 impl Emitter {
-    /// A constant `op`.
+    /// The record as a constant named `op`.
     pub fn record_text(&self, r: &Record) -> String {
         let at = r.at.map(|at| match self.batch {
             Some([x, _]) if at == x => "x".to_owned(),
@@ -69,13 +69,13 @@ impl Emitter {
         )
     }
 
-    /// A call of what interpreters call.
+    /// The call of the same function that interpreters call.
     pub(super) fn call(&self, r: &Record) -> String {
         format!("{} {}(op, own, at, s);", self.record_text(r), r.kind().function())
     }
 
-    /// A product `[m, k, n]` in tiles. `made`: the call that makes its `Product` from `op`; `to`: the place of the gradient
-    /// that it makes, if it makes one.
+    /// A product `[m, k, n]` in tiles. `made`: the call that makes its `Product` from `op`; `to`: the offset
+    /// of the gradient that it computes, if it computes one.
     pub(super) fn product(
         &self,
         r: &Record,
@@ -93,7 +93,7 @@ impl Emitter {
         text
     }
 
-    /// Sums of the columns of `[rows, columns]`: a product with a row of ones.
+    /// Sums of the columns of `[rows, columns]`, computed as a product with a row of ones.
     pub(super) fn column_sums(&self, r: &Record, [rows, columns]: [i32; 2]) -> String {
         let mut text = format!("{} const Learn out = bias_gradient_out(op, own, at); ", self.record_text(r));
         let finish = match self.learning {
@@ -123,7 +123,7 @@ impl Emitter {
         );
     }
 
-    /// What becomes of element (i, j) of a gradient that begins at `to`.
+    /// What to do with element (i, j) of a gradient that begins at `to`: store it, or update the parameter.
     fn learn(&self, to: u64, columns: i32) -> String {
         let Some(Learning { rule, values, gradients, state, stride }) = &self.learning else {
             return "c.finish(i, j, z);".to_owned();
@@ -141,19 +141,20 @@ pub struct Tiles {
     /// Rows of a thread's tile.
     pub rows: i32,
     pub columns: i32,
-    /// That share the terms of a tile.
+    /// Lanes that share the terms of a tile.
     pub lanes: i32,
-    /// Terms that are loaded at a time.
+    /// Terms that are loaded at the same time.
     pub depth: i32,
-    /// That have work.
+    /// Warps that have work.
     pub warps: i32,
     /// Estimated cycles.
     pub cycles: f64,
 }
 
 impl Tiles {
-    /// The fastest by an estimate: a multiprocessor does 128 multiply-adds and brings 32 numbers from shared memory in a cycle,
-    /// a thread waits some 25 cycles for each exchange between lanes and some 30 for the first numbers.
+    /// The fastest division by this estimate: a multiprocessor does 128 multiply-adds and loads 32 elements
+    /// from shared memory per cycle; a thread waits about 25 cycles for each exchange between lanes and about
+    /// 30 for its first elements.
     pub fn best([m, k, n]: [i32; 3], threads: u32) -> Self {
         let depth = [4, 2, 1].into_iter().find(|depth| k % depth == 0).unwrap_or(1);
         let threads = threads as i32;
@@ -167,7 +168,8 @@ impl Tiles {
                     let terms = f64::from((k / depth + lanes - 1) / lanes * depth);
                     let tile = f64::from(rows * columns);
                     let busy = f64::from(warps.min(threads / 32));
-                    // In turns of four schedulers, and at least the latency of a chain of sums.
+                    // The warps share four schedulers. A step takes at least the latency of one chain of
+                    // additions.
                     let work = terms * (tile / 4.0 + f64::from(rows + columns) * 0.5) * busy;
                     let alone = terms * (tile + f64::from(rows + columns) * 2.0 + 4.0);
                     let exchanges =

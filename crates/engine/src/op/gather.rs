@@ -1,4 +1,4 @@
-//! The rows of a batch.
+//! Fetches the rows of a batch.
 
 use super::{
     Access, BufferId, Cost, Encoder, Kind, Operation, Record, Refused, Size, Slice, Store,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::vector::prefetch;
 
-/// Copies the batch's rows of features and targets; the position within the epoch is the device's own counter.
+/// Copies the batch's rows of features and targets. The device itself counts the position within the epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gather {
     /// `[all rows, width]`.
@@ -28,14 +28,14 @@ pub struct Gather {
     pub target_width: usize,
 }
 
-/// Which row of the data is row i of a device's share of a batch.
+/// How row i of a device's share of a batch is found in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowSource {
-    /// The one that this buffer, the epoch's order, names at `position + first + i`.
+    /// The epoch's order, in this buffer, holds the row's index at `position + first + i`.
     Order(BufferId),
-    /// Row `position + first + i` itself.
+    /// It is row `position + first + i`.
     Position,
-    /// Row `offset + i` of a streamed chunk, which holds this device's rows only.
+    /// It is row `offset + i` of a streamed chunk, which holds only this device's rows.
     Chunk,
 }
 
@@ -92,12 +92,12 @@ impl Operation for Gather {
     }
 }
 
-/// Four elements per thread where rows are whole quads.
+/// Four elements per thread, if a row is a whole number of quads.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::of_threads((r.product(r.rows, r.inputs) / 4).max(r.product(r.rows, r.outputs)), multiprocessors)
 }
 
-/// Writes x, y: rows of the batch. x is left alone where its readers read the rows in place.
+/// Writes x and y, the batch's rows. x is not written if its users read the rows in place.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     fetch: RowFetch,
@@ -136,17 +136,17 @@ impl Job {
     }
 }
 
-/// Prefetch distance in elements: 24 KiB, a small part of the L2 cache, and several times what a core can have in flight
-/// from memory.
+/// Prefetch distance in elements: 24 KiB. That is a small part of the L2 cache, and several times what a core
+/// can have in flight from memory.
 const AHEAD: usize = 6144;
 
-/// And in rows: the least, for long rows, and the most, for short ones.
+/// Limits of the prefetch distance in rows: the minimum applies to long rows, the maximum to short ones.
 const ROWS_AHEAD: [usize; 2] = [2, 48];
 
 /// Copies rows `order[0], order[1], ...` of `from` (`[_, width]`) to `to`.
 fn gather(from: &[f32], order: &[u32], width: usize, to: &mut [f32]) {
     match width {
-        // A constant width turns the copy of a tiny row into a move.
+        // With a constant width the copy of a tiny row becomes a few moves.
         1 => gather_rows::<1>(from, order, to),
         2 => gather_rows::<2>(from, order, to),
         3 => gather_rows::<3>(from, order, to),

@@ -8,7 +8,7 @@ use super::{
     split::Split,
 };
 
-/// dx = (dy Wᵀ) f'(saved), with f the activation that made x, where it is folded in here.
+/// dx = (dy Wᵀ) f'(saved), where f is the activation that made x, if its derivative is fused here.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputGradient {
     /// `[rows, outputs]`.
@@ -17,7 +17,7 @@ pub struct InputGradient {
     pub weight: Slice,
     /// `[rows, inputs]`.
     pub dx: Slice,
-    /// f and what its derivative is computed from.
+    /// f, and the values from which its derivative is computed.
     pub derivative: Option<(Activation, Slice)>,
     pub rows: usize,
     pub inputs: usize,

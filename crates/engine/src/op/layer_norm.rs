@@ -8,7 +8,7 @@ use super::{
 };
 use crate::vector::vectorized;
 
-/// y = (x - mean) / sqrt(variance + eps) * weight + bias, by rows; the variance is that of a population.
+/// y = (x - mean) / sqrt(variance + eps) * weight + bias, per row; the variance is divided by n, not n - 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
     pub x: Slice,
@@ -37,7 +37,8 @@ pub struct LayerNormBackward {
     pub width: usize,
 }
 
-/// Gradients of weight and bias: column sums of dy z and of dy; or steps of plain descent along them.
+/// Gradients of weight and bias: column sums of dy z and of dy; or, with `update`, plain SGD steps along
+/// them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormGradient {
     pub dy: Slice,
@@ -225,14 +226,15 @@ pub(super) fn gradient_size(r: &Record, multiprocessors: u32) -> Size {
     Size::of_threads(r.product(r.inputs, 1), multiprocessors)
 }
 
-/// What a thread does with its rows, or with its columns.
+/// What a thread does with its rows or its columns.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// Reads x, weight, bias; writes y and, where they are kept, the rows' statistics.
+    /// Reads x, weight, bias; writes y and, if they are kept, the rows' statistics.
     Forward { eps: f32, width: usize },
     /// Reads dy, x, weight, statistics; writes dx.
     Backward { width: usize },
-    /// Reads dy, x, statistics; writes columns of the gradients, or of the parameters and two scratches of that length.
+    /// Reads dy, x, statistics; writes columns of both gradients; or, with `update`, of both parameters,
+    /// using two scratch buffers of the same length.
     Gradient { width: usize, first: usize, update: bool },
 }
 
@@ -260,10 +262,11 @@ impl Job {
     }
 }
 
-/// Lanes that are summed apart before they are joined, so that loops vectorize in a fixed order.
+/// Number of partial sums that are added up separately before they are joined, so that loops vectorize in a
+/// fixed order.
 const LANES: usize = 16;
 
-/// The mean of f over two rows of one width, in double precision.
+/// The mean of f over two rows of equal width, in double precision.
 #[inline(always)]
 fn mean(a: &[f32], b: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
     let mut sums = [0.0f64; LANES];
@@ -303,7 +306,7 @@ fn backward([dy, x, weight, stats]: [&[f32]; 4], dx: &mut [f32], width: usize) {
     }
 }
 
-/// Column sums of dy z and of dy, rows in order.
+/// Column sums of dy z and of dy; the rows are added in order.
 fn gradient([dy, x, stats]: [&[f32]; 3], weight: &mut [f32], bias: &mut [f32], width: usize, first: usize) {
     weight.fill(0.0);
     bias.fill(0.0);

@@ -1,4 +1,4 @@
-//! Buffers: what memory a trial needs, planned before anything runs.
+//! Buffers: the memory that a trial needs, planned before anything runs.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub fn aligned(len: usize) -> usize {
 )]
 pub struct BufferId(pub usize);
 
-/// A range of elements within a buffer. Scratch of the CPU's tasks has buffers of its own, behind the layout's.
+/// A range of elements within a buffer. Scratch buffers of CPU tasks are numbered after the layout's buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Slice {
     pub buffer: BufferId,
@@ -27,10 +27,10 @@ impl Slice {
         self.offset + self.len
     }
 
-    /// A part of it.
+    /// A part of the slice.
     ///
     /// # Panics
-    /// Where the part lies outside.
+    /// If the part is not within the slice.
     pub fn part(self, part: Range<usize>) -> Self {
         assert!(part.end <= self.len, "a part lies within its slice");
         Self { offset: self.offset + part.start, len: part.len(), ..self }
@@ -45,17 +45,17 @@ impl Slice {
 pub enum Role {
     /// Rows of data, bound to the device once or streamed; not part of the arena.
     Data,
-    /// All parameters, flat.
+    /// All parameters in one flat buffer.
     Values,
     Gradients,
     State,
-    /// What a step computes on its way.
+    /// An intermediate result of a step.
     Activation,
     /// Scalars of a step: loss, norms.
     Cells,
-    /// Rows of metrics that wait to be read by the host.
+    /// Rows of metrics that the host has not read yet.
     Log,
-    /// A copy of the values that had the best validation; no instruction touches it.
+    /// A copy of the values with the best validation; no instruction uses it.
     Best,
 }
 
@@ -63,21 +63,22 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
     pub name: String,
-    /// Numbers in it; 0 for data, whose size the source decides.
+    /// Number of its elements; 0 for data, whose size depends on the source.
     pub len: usize,
     pub role: Role,
 }
 
-/// A weight or bias: a view of the flat buffer of values (and, at the same place, of gradients and state).
+/// A weight or bias: a view of the flat buffer of values (and of those of gradients and state, at the same
+/// offset).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// As in PyTorch's `nn.Sequential`: `0.weight`.
+    /// Its name in PyTorch's `nn.Sequential`: `0.weight`.
     pub name: String,
     /// `[in, out]` for a weight, `[out]` for a bias.
     pub shape: Vec<usize>,
-    /// First number within the flat buffer.
+    /// Its first element within the flat buffer.
     pub offset: usize,
-    /// The number that all of it begins with, whatever `model.init` says.
+    /// The value of all its elements at the start, whatever `model.init` says.
     pub constant: Option<f32>,
 }
 
@@ -103,20 +104,21 @@ pub struct Layout {
     /// The epoch's order of rows, u32.
     pub order: BufferId,
     pub values: BufferId,
-    /// On the first device, where the run validates.
+    /// On the first device, if the run validates.
     pub best: Option<BufferId>,
-    /// A row of a validation's prediction, the first of a chunk, where the host reads them.
+    /// A row of a validation's prediction, the first of a chunk, if the host reads predictions.
     pub prediction: Option<Slice>,
     /// `[slots, log_width]`.
     pub log: BufferId,
-    /// Numbers per logged step: the metrics but `lr`.
+    /// Elements per logged step: all metrics except `lr`.
     pub log_width: usize,
     pub log_slots: usize,
 }
 
 impl Layout {
-    /// Buffers of no trial, for programs of single instructions: the first seven are the data, their order, the parameters
-    /// and a log of one number, in the order of the fields; those that a program does not use may be missing.
+    /// A layout that belongs to no trial, for programs of single instructions. The first seven buffers are
+    /// the data, their order, the parameters and a log of one element, in the order of the fields; those that
+    /// a program does not use may be missing.
     pub fn bare(buffers: Vec<Buffer>) -> Self {
         let id = BufferId;
         Self {
@@ -136,7 +138,7 @@ impl Layout {
         }
     }
 
-    /// The number of a buffer of rows: training features and targets, validation features and targets.
+    /// The index of a buffer of rows: training features and targets, validation features and targets.
     pub fn data_number(&self, buffer: BufferId) -> Option<usize> {
         let all =
             [self.train_features, self.train_targets, self.validation_features, self.validation_targets];
@@ -147,7 +149,7 @@ impl Layout {
         Slice { buffer, offset: 0, len: self.buffers[buffer.0].len }
     }
 
-    /// The whole of the only buffer of a role.
+    /// The slice of the whole buffer, if there is one with this role.
     pub fn of_role(&self, role: Role) -> Option<Slice> {
         let place = self.buffers.iter().position(|buffer| buffer.role == role)?;
         Some(self.whole(BufferId(place)))

@@ -17,9 +17,9 @@ pub struct Linear {
     pub weight: Slice,
     /// `[outputs]`.
     pub bias: Option<Slice>,
-    /// f, where there is one.
+    /// f, if there is one.
     pub activation: Option<Activation>,
-    /// Where x W + b is kept for the backward pass, if f needs it.
+    /// Where x W + b is stored for the backward pass, if f' needs it.
     pub pre: Option<Slice>,
     pub y: Slice,
     pub rows: usize,
@@ -28,7 +28,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Lowers layer `index` with the activation that follows it; returns its output. `parameters`: weight and bias.
+    /// Lowers layer `index` with the activation that follows it; returns its output. `parameters`: weight and
+    /// bias.
     pub fn lower(
         l: &mut Lowering,
         index: usize,

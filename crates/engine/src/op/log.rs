@@ -1,4 +1,5 @@
-//! What a step leaves for the host: a row of the log, running sums, the flag of a loss that is not finite.
+//! The results of a step for the host: a row of the log, running sums, the flag for a loss that is not
+//! finite.
 
 use super::{
     Access, BufferId, Cost, Encoder, Kind, NON_FINITE, Operation, Record, Refused, Slice,
@@ -8,23 +9,23 @@ use super::{
     split::Split,
 };
 
-/// Hands a step's scalars on.
+/// Records a step's scalars.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Log {
-    /// The first is the loss.
+    /// The scalars; the first is the loss.
     pub cells: Slice,
     pub to: LogTarget,
 }
 
-/// All but the sums of the validation raise the non-finite flag by the first cell.
+/// All targets except the validation's sums raise the non-finite flag if the first cell is not finite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LogTarget {
     /// A row of this buffer, at the device's slot counter.
     Row(BufferId),
-    /// The device's sums in double precision, each cell times `rows`: the rows that the cells are means of, 1 where they
-    /// are sums. The epoch's take nothing more once the flag is raised.
+    /// The device's sums in double precision. Each cell is added times `rows`: the number of rows if cells
+    /// are means, 1 if they are sums. The epoch's sums stop growing once the flag is raised.
     Sums { rows: usize, sums: Accumulator },
-    /// The flag alone.
+    /// Only the flag.
     Flag,
 }
 
@@ -98,7 +99,7 @@ impl LogTarget {
             }
             Self::Sums { rows, sums } => {
                 if sums == Accumulator::Epoch {
-                    // What comes after the first loss that is not finite never happened.
+                    // Steps after the first loss that is not finite do not count.
                     if worker.non_finite.is_some() {
                         return;
                     }

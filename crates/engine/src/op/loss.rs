@@ -1,4 +1,4 @@
-//! Losses with their gradients, in one pass over the predictions.
+//! Losses and their gradients, computed in one pass over the predictions.
 
 use super::{
     Access, Cost, Encoder, FUNCTION, Kind, Operation, Record, Refused, Size, Slice,
@@ -8,15 +8,15 @@ use super::{
 };
 use crate::vector::{functions::exp, vectorized};
 
-/// What is minimized; definitions in [`crate::spec::Loss`].
+/// The function to minimize; defined in [`crate::spec::Loss`].
 pub type LossKind = crate::spec::Loss;
 
 /// In the order of `kernels/abi.cuh`.
 pub(super) const KINDS: [LossKind; 4] =
     [LossKind::Mse, LossKind::L1, LossKind::Huber, LossKind::CrossEntropy];
 
-/// Per-row losses (a sum over the row's outputs), whether each row is right, and the gradient of the mean over the
-/// global batch.
+/// The loss of each row (a sum over the row's outputs), whether the row is classified correctly, and the
+/// gradient of the mean over the global batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
     pub kind: LossKind,
@@ -26,9 +26,9 @@ pub struct Loss {
     pub target: Slice,
     /// `[rows]`.
     pub per_row: Slice,
-    /// `[rows]`: 1 where the largest output is the label's, for classes.
+    /// `[rows]`: 1 if the largest output is the label's, else 0; only for classes.
     pub hits: Option<Slice>,
-    /// `[rows, width]`: d mean / d prediction; `None` where nothing is learned.
+    /// `[rows, width]`: d mean / d prediction; `None` in a validation.
     pub gradient: Option<Slice>,
     pub rows: usize,
     pub total_rows: usize,
@@ -114,7 +114,7 @@ impl Job {
     }
 }
 
-/// Per-row losses, hits, and the gradient of the mean over `total` rows. PyTorch's definitions with
+/// Losses per row, hits, and the gradient of the mean over `total` rows, as PyTorch defines them with
 /// `reduction="mean"`.
 fn reference(
     kind: LossKind,
@@ -158,7 +158,7 @@ fn reference(
     (losses, hits, gradient)
 }
 
-/// What a loss writes for a share of rows.
+/// The results of a loss for some rows.
 struct Out<'a> {
     /// `[rows]`.
     per_row: &'a mut [f32],
@@ -168,7 +168,7 @@ struct Out<'a> {
     gradient: &'a mut [f32],
 }
 
-/// Losses of regression. `terms` is what the mean is over: all rows of the batch times the width.
+/// Regression losses. `terms` is the number of terms in the mean: rows of the global batch times the width.
 fn regression(
     kind: LossKind,
     prediction: &[f32],
@@ -211,7 +211,8 @@ fn pass(p: &[f32], t: &[f32], width: usize, out: &mut Out<'_>, f: impl Fn(f32) -
     }
 }
 
-/// Cross-entropy over class indices: log-sum-exp with the largest output taken out first. `rows` is the batch's.
+/// Cross-entropy over class indices: log-sum-exp after subtracting the largest output. `rows` is that of the
+/// global batch.
 fn cross_entropy(prediction: &[f32], target: &[f32], width: usize, rows: f32, out: &mut Out<'_>) {
     vectorized(
         #[inline(always)]
@@ -225,7 +226,8 @@ fn cross_entropy(prediction: &[f32], target: &[f32], width: usize, rows: f32, ou
     );
 }
 
-/// In three passes, so that the exponentials of all rows are taken in one: rows are often narrower than a vector.
+/// Works in three passes, so that all rows' exponentials are computed in one loop: a row is often narrower
+/// than a vector.
 #[inline(always)]
 fn values_and_gradients(prediction: &[f32], target: &[f32], width: usize, scale: f32, out: &mut Out<'_>) {
     for (row, (p, g)) in prediction.chunks_exact(width).zip(out.gradient.chunks_exact_mut(width)).enumerate()

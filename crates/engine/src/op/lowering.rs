@@ -1,36 +1,38 @@
-//! What the ops of layers need while a program is laid out: buffers by name, and where gradients go.
+//! What the layers' ops need while a program is lowered: buffers by name, and where gradients go.
 
 use std::collections::HashMap;
 
 use super::{BufferId, Instruction, Layout, Op, Phase, Role, Slice, layout::Buffer};
 
-/// A program in the making. Gradients of parameters are kept apart: they come behind all gradients of activations.
+/// A program under construction. Gradients of parameters are kept in `later`, since they follow all gradients
+/// of activations.
 pub struct Lowering {
     pub layout: Layout,
-    /// Those made at their first use.
+    /// Activation buffers by name; each is created at its first use.
     named: HashMap<String, BufferId>,
-    /// Rows of the largest program: buffers have room for it.
+    /// Rows of the largest program; buffers are sized for it.
     most_rows: usize,
-    /// The flat buffer of gradients; `None` where the plain SGD update is folded into the products.
+    /// The flat buffer of gradients; `None` if the plain SGD update is fused into the products.
     pub gradients: Option<BufferId>,
     pub folds: bool,
     /// Rows of this program on this device.
     pub rows: usize,
-    /// The first of them within the global batch.
+    /// The first of these rows within the global batch.
     pub first: usize,
     pub training: bool,
     pub out: Vec<Instruction>,
     pub later: Vec<Instruction>,
 }
 
-/// Where the backward pass is when it reaches an op of the forward pass.
+/// The state of the backward pass when it reaches an op of the forward pass.
 pub struct Backward<'a> {
     pub dy: Slice,
-    /// Whether the op's own activation is behind it already.
+    /// Whether `dy` is already the gradient before the op's own activation.
     pub through: bool,
-    /// The op's number among those of the forward pass.
+    /// The op's index among those of the forward pass.
     pub link: usize,
-    /// The op before, where something is learned there or further on; else no gradient of the input is needed.
+    /// The preceding op, if it or an earlier one has parameters. Otherwise no gradient of the input is
+    /// needed.
     pub before: Option<&'a Op>,
 }
 
@@ -50,7 +52,7 @@ impl Lowering {
         }
     }
 
-    /// `[rows, width]` of an activation buffer of that name, which is made at its first use.
+    /// `[rows, width]` of the activation buffer with this name, which is created at its first use.
     pub fn rows_of(&mut self, name: &str, width: usize) -> Slice {
         let buffer = match self.named.get(name) {
             Some(id) => *id,
@@ -64,7 +66,7 @@ impl Lowering {
         Slice { buffer, offset: 0, len: self.rows * width }
     }
 
-    /// Where a parameter's gradient goes: to the parameter itself where the update is folded in.
+    /// Where a parameter's gradient goes; the parameter itself if the update is fused.
     pub fn gradient_of(&self, parameter: Slice) -> Slice {
         Slice { buffer: self.gradients.unwrap_or(parameter.buffer), ..parameter }
     }

@@ -1,11 +1,12 @@
-//! Ops: the instructions of a step. An op is one file.
+//! Ops: the instructions of a step, one file per op.
 //!
-//! The file holds the op's fields and shapes, what it reads and writes, its cost, its reference in f64, its lowering where
-//! it stands for a layer, its tasks on the CPU and what they run, and the record that its GPU kernel reads. The kernel
-//! stands in `kernels/` under the file's name. The lists of this file are the only ones.
+//! The file holds the op's fields and shapes, what it reads and writes, its cost, its reference in f64, the
+//! lowering if it stands for a layer, its CPU tasks and their code, and the record that its GPU kernel reads.
+//! The kernel is in `kernels/` under the same file name. Nothing else lists the ops but the macros in this
+//! file.
 //!
-//! Conventions: all numbers are f32 (classes too: a class is its index); matrices are row-major; a weight is held as
-//! `[in, out]`, the transpose of PyTorch's, so that the forward product reads it along its rows.
+//! Conventions: all numbers are f32 (classes too: a class is its index); matrices are row-major; a weight is
+//! held as `[in, out]`, the transpose of PyTorch's, so that the forward product reads it along its rows.
 
 mod access;
 mod activation;
@@ -73,31 +74,31 @@ pub use zero::Zero;
 use run::{Context, Slices};
 use split::Split;
 
-/// What every op must say of itself.
+/// What every op has to define.
 pub trait Operation {
-    /// What it reads and writes; the data, the log and the state of collectives are no part of this.
+    /// What it reads and writes, apart from the data, the log and the state of collectives.
     fn access(&self) -> Access;
 
     fn cost(&self) -> Cost;
 
-    /// `[m, k, n]` of a matrix product, which runs at another rate than all else.
+    /// `[m, k, n]` if it is a matrix product, which runs at a different rate than other ops.
     fn product(&self) -> Option<[usize; 3]> {
         None
     }
 
-    /// The op in double precision, by a text of its own.
+    /// The op in double precision, implemented independently.
     fn reference(&self, memory: &mut reference::Memory);
 
-    /// Adds the tasks of each thread of the CPU.
+    /// Adds its tasks for each thread of the CPU.
     fn split(&self, split: &mut Split<'_>);
 
-    /// What its GPU kernel reads.
+    /// The record that its GPU kernel reads.
     ///
     /// # Errors
-    /// Where sizes are beyond what kernels count.
+    /// If sizes exceed what kernels can count.
     fn record(&self, encoder: &Encoder<'_>) -> Result<Record, Refused>;
 
-    /// Its text in a compiled step, from the record that it made.
+    /// Its source text in a compiled step, given its record.
     fn emit(&self, record: &Record, emitter: &Emitter) -> String {
         emitter.call(record)
     }
@@ -107,13 +108,15 @@ pub trait Operation {
         false
     }
 
-    /// Its own activation and what the derivative is computed from, where the layer behind may fold that in.
+    /// Its own activation and the values from which the derivative is computed, if the following layer may
+    /// fuse the derivative.
     fn folded_activation(&self) -> Option<(Activation, Slice)> {
         None
     }
 
-    /// Adds the ops that lead from the gradient of its output to that of its input and of its parameters. Returns the
-    /// gradient of its input, and whether the activation of the layer before is behind it already.
+    /// Adds the ops that compute the gradients of its input and of its parameters from the gradient of its
+    /// output. Returns the gradient of its input, and whether that already includes the derivative of the
+    /// preceding layer's activation.
     fn backward(&self, _: &mut Lowering, backward: Backward<'_>) -> (Slice, bool) {
         (backward.dy, false)
     }
@@ -152,7 +155,7 @@ ops! {
 
 macro_rules! jobs {
     ($($job:ident($($type:tt)*)),* $(,)?) => {
-        /// What a task of the CPU does; each is documented where it is run.
+        /// What a CPU task does; each variant is documented where it is defined.
         #[derive(Clone, Copy, Debug)]
         pub enum Job {
             $($job($($type)*),)*
@@ -165,7 +168,7 @@ macro_rules! jobs {
         })*
 
         impl Job {
-            /// Runs a task on its slices; a failure is in the context then.
+            /// Runs a task on its slices; a failure is stored in the context.
             #[inline]
             pub fn run(&self, slices: Slices<'_>, context: &mut Context<'_>) {
                 match self {
@@ -209,8 +212,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// How a stand-alone kernel is launched on a GPU of that many multiprocessors: enough threads for its work,
-            /// and no more blocks than run at once, since every kernel strides.
+            /// The launch of a stand-alone kernel on a GPU with this many multiprocessors: enough threads for
+            /// the work, but no more blocks than run at once, since every kernel loops with a stride.
             pub fn size(self, record: &Record, multiprocessors: u32) -> Size {
                 match self {
                     $(Self::$kind => $size(record, multiprocessors),)*
@@ -247,7 +250,7 @@ kinds! {
     LayerNormGradient, "op_layer_norm_gradient", "layer_norm_gradient_op", layer_norm::gradient_size;
 }
 
-/// One op and the phase its time counts under.
+/// An op and the phase under which its time is counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
     pub op: Op,

@@ -3,10 +3,10 @@
 use crate::units::named;
 
 named! {
-    /// The parts of a run that `timing.csv` tells apart, in its order.
+    /// The parts of a run that `timing.csv` distinguishes, in its order.
     #[derive(serde::Serialize, serde::Deserialize)]
     pub enum Phase {
-        /// Fetching the rows of a batch, where they are copied.
+        /// Fetching the rows of a batch, if they are copied.
         Data = "data",
         Upload = "upload",
         /// From features to predictions.
@@ -21,15 +21,15 @@ named! {
         /// A full step, if its phases cannot be separated.
         Step = "step",
         Validation = "validation",
-        /// Metrics: computing, appending, moving, handing over.
+        /// Metrics: computing, appending, reading, handing over.
         Log = "log",
         /// Copying the state of the training for a checkpoint.
         Checkpoint = "checkpoint",
-        /// Giving several devices their steps, and being told that they are done.
+        /// Giving several devices their steps, and waiting for their answers.
         HandOver = "hand_over",
-        /// Comparing what several devices hold.
+        /// Comparing the parameters of several devices.
         Digest = "digest",
-        /// All else within the loop.
+        /// Everything else within the loop.
         Other = "other",
     }
 }

@@ -1,4 +1,5 @@
-//! What the three products of a Linear layer share: how they are split over threads, packed, run and launched.
+//! What the three products of a Linear layer share: how they are divided among threads, packed, run and
+//! launched.
 
 use std::ops::Range;
 
@@ -10,22 +11,25 @@ use super::{
 };
 use crate::vector::matmul::{Epilogue, Kernel, Lhs, Lines, Rhs, Source};
 
-/// Idle threads take tiles from others where each thread has at least this many, ...
+/// Threads share a pool of tiles, so that idle ones help, if there are at least this many tiles per thread,
+/// ...
 const SHARED_TILES: usize = 4;
 
-/// ... as wide as two of the widest tiles, ...
+/// ... at least this many columns (two of the widest tiles), ...
 const SHARED_COLUMNS: usize = 64;
 
-/// ... and this many terms: some 50 µs of one thread, against one for taking tiles and for one more barrier.
+/// ... and at least this many multiply-adds. That is about 50 µs of one thread; taking tiles and one more
+/// barrier cost 1 µs.
 const SHARED_TERMS: usize = 3 << 20;
 
-/// The same of bfloat16.
+/// The same limit for bfloat16.
 const SHARED_HALF_TERMS: usize = 24 << 20;
 
-/// Columns up to which a GPU's products have ways of their own (`SLIM` of kernels/product.cu).
+/// Up to this many columns a GPU's products use special algorithms (`SLIM` of kernels/product.cu).
 pub const SLIM: i32 = 16;
 
-/// Adds a product's tasks: a pool of tiles where there are enough of them, else shares of `unit` rows.
+/// Adds a product's tasks: a pool of tiles if there are enough of them, else shares in multiples of `unit`
+/// rows.
 pub(super) fn split(
     split: &mut Split<'_>,
     shape: [usize; 3],
@@ -56,7 +60,8 @@ pub(super) fn split(
     }
 }
 
-/// Whether that many tiles can be shared by that many threads: no thread may have more than a queue counts.
+/// Whether this many tiles can be shared by this many threads: each thread's queue must be able to count its
+/// tiles.
 pub fn fits(tiles: usize, threads: usize) -> bool {
     tiles >= threads && tiles.div_ceil(threads) <= usize::from(u16::MAX)
 }
@@ -66,27 +71,28 @@ pub fn fits(tiles: usize, threads: usize) -> bool {
 pub enum Packed {
     No,
     Right,
-    /// In tiles of bfloat16.
+    /// Both operands, in tiles of bfloat16.
     Both,
 }
 
-/// Where a product's operands lie.
+/// The operands of a product, packed or not.
 pub(super) struct Placed {
-    /// The left one, where it is packed, with what tells a share's part of it.
+    /// The left one if it is packed, with what is needed to find the part for some rows.
     left: Option<(Slice, Kernel, usize)>,
     pub right: Slice,
     pub packed: Packed,
 }
 
 impl Placed {
-    /// Some rows of the left operand, which begin with a strip; `None` where they are read as they lie.
+    /// The part of the packed left operand for some rows, which must begin with a strip; `None` if it is not
+    /// packed.
     pub fn left(&self, rows: &Range<usize>) -> Option<Slice> {
         self.left.map(|(left, kernel, k)| left.part(kernel.left_range(k, rows.clone())))
     }
 }
 
-/// Packs the operands of a product `[m, k, n]`: a right one, `[k, n]` or transposed, if that is worth it for a left one of `m`
-/// rows; those of bfloat16 always.
+/// Packs the operands of a product `[m, k, n]`. The right operand, `[k, n]` or transposed, is packed if that
+/// pays for `m` rows of the left one. In bfloat16 both are always packed.
 pub(super) fn pack(
     split: &mut Split<'_>,
     (left, columns): (Slice, bool),
@@ -99,7 +105,7 @@ pub(super) fn pack(
         split.units(m.div_ceil(strip), 1, |strips| {
             let rows = strips.start * strip..m.min(strips.end * strip);
             let to = packed.part(kernel.left_range(k, rows.clone()));
-            // Where rows follow each other, a share reads its own.
+            // If the operand is stored by rows, each share reads only its own rows.
             let (from, strips) =
                 if columns { (left, strips) } else { (left.rows(&rows, k), 0..strips.len()) };
             let (from_side, lines) =
@@ -135,20 +141,20 @@ pub(super) fn size(r: &Record, [m, k, n]: [i32; 3], multiprocessors: u32) -> Siz
     }
 }
 
-/// How an operand lies that is packed.
+/// Which operand is packed, and how it is stored.
 #[derive(Clone, Copy, Debug)]
 enum Side {
-    /// A right one, `[k, n]`.
+    /// The right one, `[k, n]`.
     Right,
-    /// Its transpose.
+    /// The right one, stored transposed.
     Transposed,
-    /// A left one, `[m, k]`.
+    /// The left one, `[m, k]`.
     LeftRows,
-    /// Its transpose.
+    /// The left one, stored transposed.
     LeftColumns,
 }
 
-/// Reads an operand, writes units of its packed form. `shape` is that of the operand.
+/// Reads an operand and writes units of its packed form. `shape` is the operand's.
 #[derive(Clone, Copy, Debug)]
 pub struct Pack {
     side: Side,
@@ -169,11 +175,11 @@ impl Pack {
     }
 }
 
-/// A product, or some rows of it. `shape` is `[m, k, n]`.
+/// A product, or some of its rows. `shape` is `[m, k, n]`.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// Reads x, weight (perhaps both packed), bias; writes y, and z before the activation where `keep`. One output may be
-    /// computed from rows that are in place.
+    /// Reads x, weight (either may be packed), bias; writes y and, with `keep`, z (the value before the
+    /// activation). With one output, x may be read in place from the data.
     Linear {
         shape: [usize; 3],
         packed: Packed,
@@ -182,10 +188,10 @@ pub enum Job {
         keep: bool,
         in_place: Option<RowFetch>,
     },
-    /// Reads dy (perhaps packed), packed Wᵀ, saved; writes dx.
+    /// Reads dy (which may be packed), packed Wᵀ, saved; writes dx.
     InputGradient { shape: [usize; 3], packed: Packed, derivative: Option<Activation> },
-    /// Reads x, dy (perhaps packed, or both); writes rows of the gradient, or of the weight where `update`. Meanwhile the next
-    /// step's rows may be prefetched.
+    /// Reads x, dy (either may be packed); writes rows of the gradient or, with `update`, of the weight.
+    /// Meanwhile the next step's rows may be prefetched.
     WeightGradient {
         shape: [usize; 3],
         first: usize,
@@ -196,7 +202,7 @@ pub enum Job {
     },
 }
 
-/// A product's operands, its shape and what becomes of its sums.
+/// A product's operands and shape, and what to do with its sums.
 pub struct Operands<'a> {
     pub lhs: Lhs<'a>,
     pub rhs: Rhs<'a>,
@@ -205,11 +211,11 @@ pub struct Operands<'a> {
 }
 
 impl Job {
-    /// One thread's share, of whole rows.
+    /// Runs one thread's share, which consists of whole rows.
     #[inline]
     pub(super) fn run(&self, (reads, [w0, w1, ..]): Slices<'_>, context: &mut Context<'_>) {
         let (kernel, at) = (context.kernel, &context.at);
-        // One output: a layer of dot products, where nothing is to be laid out for tiles.
+        // A layer with one output consists of dot products, which need no tiles.
         match *self {
             _ if self.packed() == Packed::Both => self.multiply(reads, w0, w1, context),
             Job::Linear { shape: [rows, inputs, 1], bias, activation, keep, in_place, .. } => {
@@ -242,12 +248,12 @@ impl Job {
         packed
     }
 
-    /// Whether the sums are kept beside what the activation makes of them.
+    /// Whether the sums are stored in addition to the activation's results.
     pub fn keeps(&self) -> bool {
         matches!(self, Job::Linear { keep: true, .. })
     }
 
-    /// The product itself. `rate` is the learning rate, for an update that is folded in.
+    /// The product's operands. `rate` is the learning rate, for a fused update.
     #[inline]
     pub fn operands<'a>(&self, [r0, r1, r2, _]: [&'a [f32]; 4], rate: f32) -> Operands<'a> {
         let packed = self.packed();
@@ -281,8 +287,8 @@ impl Job {
         }
     }
 
-    /// What follows a product on the rows that it made: an activation that does not fit its epilogue, or the way back
-    /// through one; `saved` are the rows' outputs of it.
+    /// What follows a product on the rows that it computed: an activation that cannot be fused into its
+    /// epilogue, or the derivative of one; `saved` are the values from which the derivative is computed.
     #[inline]
     pub fn finish(&self, saved: &[f32], w0: &mut [f32], w1: &[f32]) {
         match *self {
@@ -301,7 +307,7 @@ mod tests {
     use super::*;
     use crate::op::Layout;
 
-    /// Whether a team of that many threads shares the tiles of a product.
+    /// Whether a team of this many threads shares the tiles of a product.
     fn shares_of(kernel: Kernel, threads: usize, shape: [usize; 3]) -> bool {
         let (layout, mut scratch) = (Layout::bare(Vec::new()), Default::default());
         let mut s = Split::new(&layout, threads, kernel, &mut scratch);
@@ -314,13 +320,13 @@ mod tests {
     fn a_team_shares_products_of_many_tiles() {
         let shares = |threads, shape| shares_of(Kernel::detect(), threads, shape);
         assert!(shares(2, [256, 784, 256]) && shares(2, [784, 256, 256]) && shares(2, [1024, 2048, 2048]));
-        // One thread, a short product, a narrow one, more threads than tiles of their own.
+        // Not shared: with one thread, few terms, few columns, or fewer tiles than each thread needs.
         for (threads, shape) in
             [(1, [1024, 2048, 2048]), (2, [32, 64, 32]), (2, [1024, 2048, 10]), (64, [256, 784, 256])]
         {
             assert!(!shares(threads, shape), "{threads} {shape:?}");
         }
-        // Strips of 32 rows, and more terms.
+        // In bfloat16 strips have 32 rows, and more terms are needed.
         let bf16 = Kernel::bf16_named("portable").expect("it is everywhere");
         assert!(shares_of(bf16, 2, [257, 400, 260]) && shares_of(bf16, 2, [1024, 2048, 2048]));
         assert!(!shares_of(bf16, 2, [255, 784, 256].map(|n| n / 2)) && !shares_of(bf16, 3, [257, 400, 260]));

@@ -1,5 +1,5 @@
-//! What GPU kernels read, as C lays it out: the one definition of both sides. [`header`] is their text in C, which
-//! `kernels/abi.cuh` holds.
+//! The structs that GPU kernels read, in C's memory layout. This is the one definition for both sides:
+//! [`header`] generates the C text of `kernels/abi.cuh` from it.
 
 use std::fmt::Write;
 
@@ -12,10 +12,10 @@ pub const NONE: u64 = u64::MAX;
 /// Doubles per set of running sums.
 pub const SUMS: usize = 16;
 
-/// Blocks that a launch with a sum may have at most.
+/// The most blocks of a launch that sums.
 pub const PARTIALS: usize = 1024;
 
-/// Sizes that kernels count up to in 32 bits, with room to step by all threads of a launch.
+/// The largest size that kernels count in 32 bits; it leaves room for a stride of all threads of a launch.
 pub const MOST_COUNTED: usize = 2_147_000_000;
 
 macro_rules! flags {
@@ -85,7 +85,7 @@ shared! {
 }
 
 shared! {
-    /// What an update needs that may change at every step; computed on the host in f64, rounded once.
+    /// The values of an update that may change at every step; computed on the host in f64 and rounded once.
     Hyper as Hyper: 16 bytes {
         rate: f32 = "float rate", "The learning rate; Adam: lr / (1 - beta1^t).";
         first: f32 = "float first", "SGD and RMSprop multiply the momentum by it; Adam multiplies (g - m) by it, so there it is 1 - beta1.";
@@ -95,7 +95,8 @@ shared! {
 }
 
 shared! {
-    /// Where a run is. The host writes it before a block of steps; the device counts on. Addresses are the device's.
+    /// The position of a run. The host writes it before a block of steps, then the device keeps counting.
+    /// Addresses are the device's.
     RunRecord as Run: 128 bytes {
         data: [u64; 4] = "const float* data[4]", "Training features and targets, validation features and targets.";
         order: u64 = "const u32* order", "Row by position.";
@@ -138,7 +139,7 @@ pub fn header() -> String {
     text.push_str("// The body of the interpreters' switch over kinds.\n#define EXECUTE_CASES");
     for (i, kind) in Kind::ALL.iter().enumerate() {
         let _ = write!(text, " \\\n    case OP_{}:", constant(kind));
-        // Kinds of one function follow each other and share its call.
+        // Kinds with the same function are consecutive and share its call.
         if Kind::ALL.get(i + 1).is_none_or(|next| next.function() != kind.function()) {
             let _ = write!(text, " return {}(op, arena, run, s);", kind.function());
         }
@@ -147,7 +148,7 @@ pub fn header() -> String {
     text
 }
 
-/// `InputGradient` as `INPUT_GRADIENT`.
+/// The C name of a constant: `InputGradient` becomes `INPUT_GRADIENT`.
 fn constant(name: &impl std::fmt::Debug) -> String {
     let mut constant = String::new();
     for (i, c) in format!("{name:?}").char_indices() {
@@ -175,20 +176,20 @@ impl Record {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// A size beyond what kernels count.
+    /// A size beyond what kernels can count.
     TooLarge(usize),
-    /// A slice without a place; a defect of this program.
+    /// A slice without a place in the arena, which is a bug of this program.
     NoPlace(Slice),
-    /// Not a kernel's work: a sum over devices.
+    /// An all-reduce, which is not a kernel's work.
     AllReduce(Slice),
 }
 
-/// A size as kernels count; `None` beyond their limit.
+/// A size as an int, as kernels count; `None` beyond their limit.
 pub fn counted(n: usize) -> Option<i32> {
     i32::try_from(n).ok().filter(|_| n <= MOST_COUNTED)
 }
 
-/// What ops need to make their records.
+/// What ops need to create their records.
 pub struct Encoder<'a> {
     pub layout: &'a Layout,
     pub precision: Precision,
@@ -201,7 +202,7 @@ impl Encoder<'_> {
         counted(n).ok_or(Refused::TooLarge(n))
     }
 
-    /// A record with its rows, inputs and outputs, of which every two are those of a matrix.
+    /// A record with its rows, inputs and outputs. Any two of these form a matrix, whose size is checked.
     pub(super) fn shaped(&self, kind: Kind, [rows, inputs, outputs]: [usize; 3]) -> Result<Record, Refused> {
         for (a, b) in [(rows, inputs), (rows, outputs), (inputs, outputs)] {
             self.int(a.saturating_mul(b))?;
@@ -210,7 +211,7 @@ impl Encoder<'_> {
         Ok(Record { rows, inputs, outputs, ..Record::new(kind) })
     }
 
-    /// A record of an op over `n` numbers.
+    /// A record of an op over `n` elements.
     pub(super) fn numbered<const N: usize>(
         &self,
         kind: Kind,
@@ -243,7 +244,7 @@ impl Encoder<'_> {
     }
 }
 
-/// The record of each instruction, or why there is none; with the barriers that interpreters need.
+/// The record of each instruction, with the barriers that interpreters need, or the reason why there is none.
 pub fn encode(instructions: &[Instruction], encoder: &Encoder<'_>) -> Vec<Result<Record, Refused>> {
     let record = |(instruction, barrier): (&Instruction, bool)| {
         let record = instruction.op.record(encoder)?;
@@ -252,7 +253,7 @@ pub fn encode(instructions: &[Instruction], encoder: &Encoder<'_>) -> Vec<Result
     instructions.iter().zip(barriers(instructions)).map(record).collect()
 }
 
-/// Threads of a block of a stand-alone kernel; products are written for this number.
+/// Threads per block of a stand-alone kernel; products rely on this number.
 const THREADS: u32 = 256;
 
 /// Blocks and threads of a stand-alone kernel.
@@ -265,7 +266,7 @@ pub struct Size {
 impl Size {
     pub const WARP: Self = Self { blocks: 1, threads: 32 };
 
-    /// Blocks for work that would fill this many, and at most `most`.
+    /// Enough blocks for work that fills `blocks` of them, but at most `most`.
     pub fn new(blocks: u64, most: u32) -> Self {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, most.max(1));
         Self { blocks, threads: THREADS }
@@ -314,7 +315,7 @@ mod tests {
         }
     }
 
-    /// `RUNNER_WRITE_ABI=1 cargo test --lib op::record` writes the file anew.
+    /// `RUNNER_WRITE_ABI=1 cargo test --lib op::record` rewrites the file.
     #[test]
     fn the_kernels_have_this_header() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/abi.cuh");

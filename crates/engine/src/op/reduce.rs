@@ -1,4 +1,5 @@
-//! Sums over a whole buffer into one cell, in double precision and a fixed order, whatever the number of threads.
+//! Sums over a whole buffer into one cell, in double precision and in an order that does not depend on the
+//! number of threads.
 
 use super::{
     Access, Cost, Encoder, Kind, Operation, PARTIAL_SUMS, PARTIALS, Record, Refused, Size, Slice,
@@ -13,7 +14,7 @@ use crate::vector::vectorized;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Norm {
     pub of: Slice,
-    /// One number.
+    /// A single element.
     pub cell: Slice,
     pub how: NormKind,
 }
@@ -21,11 +22,11 @@ pub struct Norm {
 /// How a norm is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormKind {
-    /// The root of sums per chunk: threads share them, and each is rounded to f32.
+    /// Square root of sums per chunk. Threads share the chunks; each chunk's sum is rounded to f32.
     Chunked,
-    /// The root of a sum by one thread, without a rounding on the way.
+    /// Square root of a sum by one thread, without intermediate rounding.
     Exact,
-    /// As [`Exact`](Self::Exact), without the root: tr(M Mᵀ) of a matrix.
+    /// As [`Exact`](Self::Exact), without the square root: tr(M Mᵀ) of a matrix.
     Squared,
 }
 
@@ -35,11 +36,11 @@ pub struct Mean {
     /// `[rows]`.
     pub of: Slice,
     pub cell: Slice,
-    /// 1 / rows for a mean over rows, 1 for their sum.
+    /// 1 / rows for a mean over rows, 1 for a sum.
     pub scale: f64,
 }
 
-/// One block of a GPU sums up to this many elements alone (`TEAM_SUM` of kernels/common.cuh).
+/// Up to this many elements one block of a GPU sums alone (`TEAM_SUM` of kernels/common.cuh).
 const ONE_BLOCK: usize = 8192;
 
 fn access(of: Slice, cell: Slice) -> Access {
@@ -106,12 +107,12 @@ impl Operation for Mean {
     }
 }
 
-/// A block of its own sums that much before it pays to bring in another.
+/// Each block sums 4096 elements before it pays to use another one.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::new(r.product(r.n, 1).div_ceil(4096), multiprocessors.min(PARTIALS as u32))
 }
 
-/// Reads elements, writes one or several sums.
+/// Reads elements and writes one or several sums.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// A sum of squares per chunk.
@@ -142,10 +143,11 @@ impl Job {
 
 const CHUNK: usize = 4096;
 
-/// Lanes that are summed apart before they are joined, so that the loop vectorizes in a fixed order.
+/// Number of partial sums that are added up separately before they are joined, so that the loop vectorizes in
+/// a fixed order.
 const LANES: usize = 16;
 
-/// The sum in double precision: 16 running sums, joined in order.
+/// The sum in double precision: 16 partial sums, joined in order.
 pub(super) fn sum(values: &[f32]) -> f64 {
     vectorized(
         #[inline(always)]
@@ -153,7 +155,7 @@ pub(super) fn sum(values: &[f32]) -> f64 {
     )
 }
 
-/// The sum of squares in double precision: 16 running sums, joined in order.
+/// The sum of squares in double precision: 16 partial sums, joined in order.
 fn sum_of_squares(values: &[f32]) -> f64 {
     vectorized(
         #[inline(always)]

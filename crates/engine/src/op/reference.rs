@@ -1,21 +1,21 @@
-//! The memory that ops' references run on, in double precision, written for clarity alone: the truth that every device is
-//! held against.
+//! The memory on which the ops' references run, in double precision. Written only for clarity: every device
+//! is compared with it.
 
 use super::{Hyper, Instruction, Op, Slice};
 
-/// The memory of a reference run, and the counters that a device keeps for itself.
+/// The memory of a reference run, and the counters that a device would keep.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// By [`BufferId`](super::BufferId).
+    /// Indexed by [`BufferId`](super::BufferId).
     pub buffers: Vec<Vec<f64>>,
-    /// First row of the global batch within the epoch (or of the chunk within the validation rows).
+    /// The first row of the global batch within the epoch, or of the chunk within the validation rows.
     pub position: usize,
-    /// First row within a streamed chunk, in this device's own rows.
+    /// The first row of the batch within a streamed chunk, counting only this device's rows.
     pub offset: usize,
     pub step: u64,
     pub slot: usize,
     pub seed: u64,
-    /// What the update uses in this step.
+    /// The values for this step's update.
     pub hyper: Hyper,
     /// Running sums of the epoch and of the validation.
     pub sums: [Vec<f64>; 2],
@@ -44,7 +44,7 @@ impl Memory {
         self.set(s, &values);
     }
 
-    /// Stores a gradient, or takes a step of plain gradient descent along it.
+    /// Stores a gradient or, with `update`, takes a plain SGD step along it.
     pub(super) fn gradient(&mut self, to: Slice, d: &[f64], update: bool) {
         let rate = f64::from(self.hyper.rate);
         let stepped = |(v, d): (&f64, &f64)| v - rate * d;

@@ -7,22 +7,22 @@ use super::{
 };
 use crate::{spec, vector::vectorized};
 
-/// Steps divided by a running root mean square of the gradients. State: the mean square; then the momentum and the mean
-/// gradient, each where there is one.
+/// Divides steps by a running root mean square of the gradients. State: the mean square; then, if used, the
+/// momentum and the mean gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rmsprop {
     pub alpha: f32,
-    /// 1 - alpha, rounded once from double precision.
+    /// 1 - alpha, computed in f64 and rounded once.
     pub one_minus_alpha: f32,
     pub eps: f32,
     pub momentum: bool,
-    /// Divides by the standard deviation: the mean gradient is taken out of the mean square.
+    /// Divides by the standard deviation: the square of the mean gradient is subtracted from the mean square.
     pub centered: bool,
     pub weight_decay: f32,
 }
 
 impl Rmsprop {
-    /// A schedule that moves the momentum gives it one, as PyTorch's OneCycleLR does.
+    /// `moves_momentum`: the schedule changes the momentum, so there is one, as with PyTorch's OneCycleLR.
     pub fn new(o: &spec::Rmsprop, moves_momentum: bool) -> Self {
         Self {
             alpha: o.alpha as f32,
@@ -40,7 +40,7 @@ impl Rule for Rmsprop {
         1 + usize::from(self.momentum) + usize::from(self.centered)
     }
 
-    /// A square root and a division take as long as some twenty operations.
+    /// A square root with a division counts as about twenty operations.
     fn operations(&self) -> usize {
         28 + if self.momentum { 2 } else { 0 } + if self.centered { 5 } else { 0 }
     }
@@ -117,7 +117,7 @@ impl Rule for Rmsprop {
 }
 
 impl Rmsprop {
-    /// The gradient over the root of the running mean square, or over the standard deviation.
+    /// The gradient divided by the root of the running mean square, or by the standard deviation.
     #[inline(always)]
     fn step(&self, g: f32, square: &mut f32, mean: Option<&mut f32>) -> f32 {
         *square = *square * self.alpha + self.one_minus_alpha * (g * g);

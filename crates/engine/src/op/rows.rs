@@ -13,32 +13,32 @@ use crate::units;
 
 /// Reads rows of features by index from a source larger than memory.
 pub trait RowReader: Send + Sync {
-    /// Copies `rows`, in this order, to `out` of `rows.len() * features` elements.
+    /// Copies `rows`, in this order, to `out`, which has `rows.len() * features` elements.
     fn read_rows(&self, rows: &[u32], out: &mut [f32]) -> io::Result<()>;
-    /// Fills `out` with rows from `first` on.
+    /// Fills `out` with consecutive rows from `first` on.
     fn read_range(&self, first: u32, out: &mut [f32]) -> io::Result<()>;
     fn row_bytes(&self) -> u64;
-    /// A reader of these rows that counts its reads.
+    /// A reader of the same rows that counts its reads in `reads`.
     fn counted(&self, reads: Arc<Reads>) -> Arc<dyn RowReader>;
-    /// The change of the source since it was opened; checked from time to time and at the end.
+    /// How the source has changed since it was opened; checked from time to time and at the end.
     fn change(&self) -> Option<FileChange> {
         None
     }
 }
 
-/// A change of an open file, as a message.
+/// A change of an open file, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileChange {
-    /// The file was written to: reads may return old or new contents.
+    /// The file was modified: reads may return old or new contents.
     Written(String),
-    /// Its path leads elsewhere or nowhere: reads still return the opened file's contents.
+    /// Its path leads to another file or to none: reads still return the contents of the opened file.
     Replaced(String),
 }
 
-/// Reserves capacity for exactly `len` items in total, which is what the plan counts.
+/// Reserves capacity for exactly `len` items in total, which is what the plan counted.
 ///
 /// # Errors
-/// `memory does not hold <what>, 3 MiB`.
+/// If there is no memory: `memory does not hold <what>, 3 MiB`.
 pub fn make_room<T>(buffer: &mut Vec<T>, len: usize, what: &str) -> io::Result<()> {
     buffer.try_reserve_exact(len.saturating_sub(buffer.len())).map_err(|_| {
         let bytes = units::bytes((len as u64).saturating_mul(size_of::<T>() as u64));
@@ -57,13 +57,13 @@ pub struct Reads {
 impl Reads {
     /// Counts the bytes and system calls of a read.
     pub fn add(&self, calls: u64, bytes: u64, time: Duration) {
-        // Relaxed: independent counters.
+        // Relaxed: the counters are independent of each other and of other memory.
         self.calls.fetch_add(calls, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.nanoseconds.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// What was counted so far: the calls, the bytes of the rows, and the time of all threads together.
+    /// The counts so far: calls, bytes of the rows, and time, summed over all threads.
     pub fn total(&self) -> (u64, u64, Duration) {
         let nanoseconds = self.nanoseconds.load(Ordering::Relaxed);
         let counts = [&self.calls, &self.bytes].map(|count| count.load(Ordering::Relaxed));
@@ -79,7 +79,7 @@ pub enum Store {
 }
 
 impl Store {
-    /// The rows in memory, none of them where they are in a file.
+    /// The rows in memory; replaces rows in a file by an empty vector.
     pub fn in_memory(&mut self) -> &mut Arc<Vec<f32>> {
         match self {
             Self::Memory(rows) => rows,

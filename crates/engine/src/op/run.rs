@@ -1,4 +1,4 @@
-//! What tasks of the CPU run on: the data, where a thread is within a block, and what the first thread keeps.
+//! What CPU tasks run on: the data, a thread's position within a block, and what the first thread keeps.
 
 use std::{
     io,
@@ -13,10 +13,10 @@ use crate::{
     vector::matmul::{Kernel, Lines, UpcomingRows},
 };
 
-/// What a task reads and what it writes, in the order of its [`Access`](super::Access).
+/// The slices that a task reads and writes, in the order of its [`Access`](super::Access).
 pub type Slices<'a> = ([&'a [f32]; 4], [&'a mut [f32]; 4]);
 
-/// All that tasks need beside their slices.
+/// What tasks need besides their slices.
 pub struct Context<'a> {
     /// The matrix products' instruction set.
     pub kernel: Kernel,
@@ -25,10 +25,10 @@ pub struct Context<'a> {
     pub worker: &'a mut WorkerState,
 }
 
-/// Which rows of the data a share of the batch is.
+/// Which rows of the data form a share of the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowFetch {
-    /// Validation rows, not training rows.
+    /// Whether they are validation rows.
     pub validation: bool,
     pub source: RowSource,
     /// The share's first row within the batch.
@@ -42,16 +42,16 @@ impl RowFetch {
         Self { validation, source: gather.source, first }
     }
 
-    /// Those from a row of the share on.
+    /// The same share without the rows before `row`.
     pub fn from(self, row: usize) -> Self {
         Self { first: self.first + row, ..self }
     }
 }
 
-/// The training rows that the next step fetches by the epoch's order.
+/// The training rows that the next step will fetch by the epoch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NextRows {
-    /// Rows from this step's first row to their first.
+    /// The distance in rows from this step's first row to the first of these.
     pub first: usize,
     pub rows: usize,
     pub width: usize,
@@ -65,7 +65,7 @@ pub struct Part {
     pub targets: Arc<Vec<f32>>,
 }
 
-/// Data bound to the device: the host's own memory, or its files.
+/// The data bound to the device: in host memory, or in files.
 #[derive(Default)]
 pub struct BoundData {
     /// Training rows, then validation rows.
@@ -73,7 +73,8 @@ pub struct BoundData {
     pub order: Arc<Vec<u32>>,
 }
 
-/// Maximum elements prefetched while a product computes, half a MiB: more would evict its operands from the L2 cache.
+/// The most elements prefetched while a product computes: half a MiB, since more would evict its operands
+/// from the L2 cache.
 const MOST_UPCOMING: usize = 1 << 17;
 
 impl BoundData {
@@ -81,7 +82,8 @@ impl BoundData {
         &self.parts[usize::from(validation)]
     }
 
-    /// `rows` rows of `width` in place; their copies if they are in a file or were copied anyway.
+    /// `rows` rows of `width` elements in place; or their copies, if they are in a file or were copied
+    /// anyway.
     pub fn lines<'a>(
         &'a self,
         in_place: Option<RowFetch>,
@@ -102,7 +104,7 @@ impl BoundData {
         }
     }
 
-    /// A part of the next step's rows, as far as the epoch goes; none where they lie in a file.
+    /// A part of the next step's rows, up to the end of the epoch; empty if they are in a file.
     pub fn upcoming(&self, next: NextRows, part: Range<usize>, at: &Cursor) -> UpcomingRows<'_> {
         let Store::Memory(data) = &self.parts[0].features else { return UpcomingRows::default() };
         let (first, most) = (at.position + next.first, MOST_UPCOMING / next.width.max(1));
@@ -112,7 +114,7 @@ impl BoundData {
     }
 }
 
-/// Where a thread is within a block.
+/// A thread's position within a block of steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     pub seed: u64,
@@ -122,38 +124,39 @@ pub struct Cursor {
     /// First row of this device's share within a streamed chunk.
     pub offset: usize,
     pub slot: usize,
-    /// What this step's update uses.
+    /// The values for this step's update.
     pub hyper: Hyper,
 }
 
 impl Cursor {
-    /// Where the rows of a fetch begin: in the order, in the data, or in the chunk.
+    /// Where the rows of a fetch begin: in the order, the data or the chunk.
     pub(super) fn start(&self, fetch: RowFetch) -> usize {
         fetch.first + if fetch.source == RowSource::Chunk { self.offset } else { self.position }
     }
 }
 
-/// Why a step cannot go on.
+/// Why a step cannot be completed.
 #[derive(Debug)]
 pub enum Failure {
     /// Its rows could not be read.
     Rows(io::Error),
-    /// The sum over devices did not come about.
+    /// The sum over devices failed.
     Sum(CollectiveError),
 }
 
-/// What a thread keeps from step to step. All but the failure is the first thread's: it alone runs the tasks that touch it.
+/// What a thread keeps from step to step. Apart from `failure`, only the first thread uses it: it runs all
+/// tasks that need it.
 #[derive(Default)]
 pub struct WorkerState {
-    /// The way to the other devices, where there are any.
+    /// The connection to the other devices, if there are any.
     pub collective: Option<Box<dyn Collective>>,
     pub failure: Option<Failure>,
-    /// Sums over devices so far, and the time they took.
+    /// Number of sums over devices so far, and the time they took.
     pub all_reduces: (u64, Duration),
     pub all_reduce_bytes: u64,
-    /// Running sums, by `Accumulator`.
+    /// Running sums, indexed by `Accumulator`.
     pub sums: [Vec<f64>; 2],
-    /// First step (1-based) whose loss was not finite.
+    /// The first step (from 1) whose loss was not finite.
     pub non_finite: Option<u64>,
 }
 

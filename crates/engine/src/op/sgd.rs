@@ -15,7 +15,7 @@ pub struct Sgd {
 }
 
 impl Sgd {
-    /// A schedule that moves the momentum gives it one, as PyTorch's OneCycleLR does.
+    /// `moves_momentum`: the schedule changes the momentum, so there is one, as with PyTorch's OneCycleLR.
     pub fn new(o: &spec::Sgd, moves_momentum: bool) -> Self {
         let momentum = o.momentum != 0.0 || moves_momentum;
         Self { momentum, nesterov: o.nesterov, weight_decay: o.weight_decay as f32 }

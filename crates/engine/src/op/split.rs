@@ -1,5 +1,6 @@
-//! How an op's work is split over the threads of the CPU: one way that suits it, by rows of the batch, by rows of a weight,
-//! by columns, by elements, or not at all; idle threads take the tiles of a large product.
+//! How an op's work is divided among CPU threads: in the way that suits the op, by rows of the batch, rows of
+//! a weight, columns or elements, or not at all. The tiles of a large product are shared, so that idle
+//! threads take over some of them.
 
 use std::ops::Range;
 
@@ -10,21 +11,22 @@ use super::{
 };
 use crate::vector::matmul::{Grid, Kernel};
 
-/// Shares begin at multiples of this many rows, columns or elements, where there are enough: whole cache lines.
+/// Shares begin at multiples of this many rows, columns or elements if there are enough, so that they are
+/// whole cache lines.
 pub const GRAIN: usize = 16;
 
-/// A task before its access is proven.
+/// A task whose access has not been verified yet.
 pub struct Draft {
     pub job: Job,
     pub access: Access,
     pub phase: Phase,
 }
 
-/// One op, or a part of it.
+/// One op, or a part of one.
 pub enum Step {
     /// At most one draft per thread.
     Each(Vec<Option<Draft>>),
-    /// A product whose tiles idle threads take.
+    /// A product whose tiles are shared by all threads.
     Shared(Box<Shared>),
 }
 
@@ -32,14 +34,14 @@ pub enum Step {
 pub struct Shared {
     pub draft: Draft,
     pub grid: Grid,
-    /// Numbers in a row of each of the first two writes.
+    /// Row widths of the first two writes.
     pub widths: [usize; 2],
 }
 
-/// Scratch memory that tasks need beyond the layout, by number of floats. Programs use the same memory.
+/// Scratch memory that tasks need beyond the layout, in f32 elements. All programs use the same memory.
 #[derive(Default)]
 pub struct Scratch {
-    /// Lengths, in the order asked for.
+    /// Lengths of the scratch buffers, in the order requested.
     pub lens: Vec<usize>,
 }
 
@@ -47,13 +49,13 @@ pub struct Scratch {
 pub struct Split<'a> {
     pub layout: &'a Layout,
     pub threads: usize,
-    /// Decides what is packed.
+    /// Decides which operands are packed.
     pub kernel: Kernel,
-    /// Where the time of the current op counts.
+    /// The phase under which the current op's time is counted.
     pub phase: Phase,
-    /// The batch's features, and which rows they are, where they are read where they lie.
+    /// The batch's features, and which rows of the data they are, if they are used in place.
     pub features: Option<(Slice, RowFetch)>,
-    /// The batch's features, and the next step's rows of them, where those are drawn by an order.
+    /// The batch's features, and the rows that the next step will use, if rows follow an order.
     pub fetched: Option<(Slice, NextRows)>,
     pub steps: Vec<Step>,
     scratch: &'a mut Scratch,
@@ -66,17 +68,17 @@ impl<'a> Split<'a> {
         Self { layout, threads, kernel, phase, features: None, fetched: None, steps, scratch, scratches: 0 }
     }
 
-    /// Which rows `x` is, where it is read where it lies.
+    /// Which rows of the data `x` is, if it is used in place.
     pub(super) fn in_place(&self, x: Slice) -> Option<RowFetch> {
         self.features.filter(|(features, _)| *features == x).map(|(_, fetch)| fetch)
     }
 
-    /// The next step's rows of `x`, where they may be prefetched.
+    /// The next step's rows of `x`, if they may be prefetched.
     pub(super) fn upcoming(&self, x: Slice) -> Option<NextRows> {
         self.fetched.filter(|(features, _)| *features == x).map(|(_, next)| next)
     }
 
-    /// Scratch memory of this program.
+    /// Requests scratch memory for this program.
     pub(super) fn scratch(&mut self, len: usize) -> Slice {
         let index = self.scratches;
         self.scratches += 1;
@@ -87,12 +89,12 @@ impl<'a> Split<'a> {
         Slice { buffer: BufferId(self.layout.buffers.len() + index), offset: 0, len }
     }
 
-    /// Adds a step: each thread has a share of `n` things, in whole cache lines where there are enough.
+    /// Adds a step that divides `n` items among the threads, in whole cache lines if there are enough.
     pub(super) fn each<J: Into<Job>>(&mut self, n: usize, draft: impl FnMut(Range<usize>) -> (J, Access)) {
         self.units(n, self.grain(n), draft);
     }
 
-    /// Adds a step: each thread has a share of `n` things that come in units.
+    /// Adds a step that divides `n` items among the threads in multiples of `unit`.
     pub(super) fn units<J: Into<Job>>(
         &mut self,
         n: usize,
@@ -112,13 +114,13 @@ impl<'a> Split<'a> {
         self.steps.push(Step::Each(drafts));
     }
 
-    /// Adds a step of the first thread.
+    /// Adds a step that only the first thread runs.
     pub(super) fn single(&mut self, job: impl Into<Job>, access: Access) {
         let first = Some(Draft { job: job.into(), access, phase: self.phase });
         self.steps.push(Step::Each(std::iter::once(first).chain((1..self.threads).map(|_| None)).collect()));
     }
 
-    /// The unit in which shares of `n` are handed out: whole cache lines where there are enough.
+    /// The unit in which `n` items are divided: whole cache lines if there are enough.
     pub(super) fn grain(&self, n: usize) -> usize {
         if n >= GRAIN * self.threads { GRAIN } else { 1 }
     }

@@ -14,33 +14,34 @@ pub struct Update {
     pub rule: UpdateRule,
     pub values: Slice,
     pub gradients: Slice,
-    /// The rule's state, in place: the first number of every parameter, then the second of every one, and so on.
+    /// The rule's state, updated in place: the first value of every parameter, then the second of every one,
+    /// and so on.
     pub state: Option<Slice>,
 }
 
-/// What an update rule must say of itself. What changes from step to step is in [`Hyper`].
+/// What an update rule has to define. Values that change from step to step are in [`Hyper`].
 pub(super) trait Rule {
-    /// Numbers of state per parameter.
+    /// State values per parameter.
     fn state(&self) -> usize;
     /// Operations per parameter.
     fn operations(&self) -> usize;
-    /// Those of them that are slow functions (a root, a division, an exponential).
+    /// How many of these belong to slow functions (a square root, a division, an exponential).
     fn function_operations(&self) -> usize {
         0
     }
-    /// One parameter in double precision, by the algorithms of `torch.optim`'s documentation.
+    /// Updates one parameter in double precision, by the algorithms in `torch.optim`'s documentation.
     fn reference(&self, hyper: &Hyper, w: &mut f64, gradient: f64, state: &mut [&mut f64]);
-    /// A share of the parameters, in PyTorch's order of operations. Unused states are empty.
+    /// Updates a share of the parameters, in PyTorch's order of operations. Unused states are empty.
     fn run(&self, hyper: &Hyper, values: &mut [f32], gradients: &[f32], state: [&mut [f32]; 3]);
     /// Its kernel, flags and constants.
     fn record(&self) -> (Kind, i32, [f32; 6]);
-    /// Its type in kernels with constants, for the rates `hyper`.
+    /// C++ text that constructs its kernel type with these constants and the step's `hyper`.
     fn emit(&self) -> String;
 }
 
 macro_rules! rules {
     ($($rule:ident),*) => {
-        /// An update rule with what does not change from step to step.
+        /// An update rule, with the values that stay the same in every step.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub enum UpdateRule {
             $($rule($rule),)*
@@ -66,7 +67,7 @@ macro_rules! rules {
 rules! { Sgd, Adam, Rmsprop }
 
 impl UpdateRule {
-    /// The rule of an optimizer. `moves_momentum`: the schedule gives it a momentum.
+    /// The rule of an optimizer. `moves_momentum`: whether the schedule changes the momentum.
     pub fn new(optimizer: &Optimizer, moves_momentum: bool) -> Self {
         match optimizer {
             Optimizer::Sgd(o) => Self::Sgd(Sgd::new(o, moves_momentum)),
@@ -76,7 +77,7 @@ impl UpdateRule {
         }
     }
 
-    /// What changes from step to step, rounded once from f64. `step` counts from 1.
+    /// The values that change from step to step, computed in f64 and rounded once. `step` counts from 1.
     pub fn hyper(optimizer: &Optimizer, lr: f64, momentum: f64, step: u64) -> Hyper {
         match optimizer {
             Optimizer::Sgd(_) | Optimizer::Rmsprop(_) => Sgd::hyper(lr, momentum),
@@ -85,17 +86,17 @@ impl UpdateRule {
         }
     }
 
-    /// Whether it is plain descent, which may be folded into the ops that make the gradients.
+    /// Whether it is plain SGD, which may be fused into the ops that compute the gradients.
     pub fn is_plain(&self) -> bool {
         matches!(self, Self::Sgd(sgd) if !sgd.momentum && sgd.weight_decay == 0.0)
     }
 
-    /// Its type in kernels with constants, for the rates `hyper`.
+    /// C++ text that constructs its kernel type with these constants and the step's `hyper`.
     pub fn emit(&self) -> String {
         self.rule().emit()
     }
 
-    /// Numbers of state per parameter.
+    /// State values per parameter.
     pub fn state_per_parameter(&self) -> usize {
         self.rule().state()
     }

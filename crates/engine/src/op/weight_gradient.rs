@@ -10,14 +10,14 @@ use super::{
     split::{GRAIN, Split},
 };
 
-/// dW = xᵀ dy; or, with the plain SGD update folded in, W -= rate dW.
+/// dW = xᵀ dy; or, with the plain SGD update fused in, W -= rate dW.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightGradient {
     /// `[rows, inputs]`.
     pub x: Slice,
     /// `[rows, outputs]`.
     pub dy: Slice,
-    /// `[inputs, outputs]`: the gradient, or the weight itself where the update is folded in.
+    /// `[inputs, outputs]`: the gradient, or the weight itself if the update is fused.
     pub to: Slice,
     pub update: bool,
     pub rows: usize,
@@ -25,7 +25,8 @@ pub struct WeightGradient {
     pub outputs: usize,
 }
 
-/// Rows per partial sum of a single column: a fixed number, so that the order of additions does not depend on threads.
+/// Rows per partial sum of a single column. It is fixed, so that the order of additions does not depend on
+/// the threads.
 pub const SUM_ROWS: usize = 64;
 
 impl Operation for WeightGradient {
@@ -58,9 +59,10 @@ impl Operation for WeightGradient {
         let shape = [inputs, rows, outputs];
         let operands = product::pack(split, (x, true), (dy, false), shape);
         let packed = operands.packed;
-        // The sums of a single column are taken by strips of this width, which are not to be split.
+        // A single column is summed in strips of this width, which must not be split.
         let unit = if outputs == 1 || inputs >= GRAIN * split.threads { GRAIN } else { 1 };
-        // The first layer's comes last in a step.
+        // The first layer's weight gradient is the last op of a step, so the next step's rows are prefetched
+        // here.
         let upcoming = split.upcoming(x);
         product::split(split, shape, packed, unit, [outputs, 0], |part| {
             let shape = [part.len(), rows, outputs];
@@ -87,8 +89,8 @@ impl Operation for WeightGradient {
 }
 
 impl WeightGradient {
-    /// Each thread sums over its own rows, which are in its cache; the other way, every row would wander from one core's
-    /// cache to the other's and back in every step.
+    /// For one output: each thread sums over its own rows, which are in its cache. Dividing by inputs instead
+    /// would move every row from one core's cache to another's and back in every step.
     fn split_single_column(&self, split: &mut Split<'_>) {
         let Self { x, dy, to, update, rows, inputs, .. } = *self;
         let chunks = rows.div_ceil(SUM_ROWS);
@@ -105,7 +107,7 @@ impl WeightGradient {
     }
 }
 
-/// With few columns a warp or less per row of the gradient.
+/// If there are few columns, at most a warp works on each row of the gradient.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     if r.inputs > product::SLIM && r.outputs > product::SLIM {
         return product::size(r, [r.inputs, r.rows, r.outputs], multiprocessors);
@@ -113,7 +115,8 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::new(r.product(r.inputs.max(r.outputs), 1).div_ceil(32), multiprocessors.saturating_mul(4))
 }
 
-/// Reads x, perhaps in place, and dy (one number per row); writes their products, a row of sums per chunk of rows.
+/// Reads x, which may be used in place, and dy (one element per row); writes their products, one row of sums
+/// per chunk of rows.
 #[derive(Clone, Copy, Debug)]
 pub struct PartialSums {
     inputs: usize,

@@ -1,4 +1,4 @@
-//! Zeros: the gradients of a device that has no rows of a batch.
+//! Fills with zeros: the gradients of a device that has no rows of a batch.
 
 use super::{
     Access, Cost, Encoder, Kind, Operation, Record, Refused, Slice,

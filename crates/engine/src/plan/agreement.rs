@@ -1,5 +1,5 @@
-//! The criterion of parity: whether two runs agree within rounding. `runner parity` holds devices to it, and a GPU its
-//! compiled steps.
+//! The parity criterion: whether two runs agree within rounding. `runner parity` compares devices by it, and
+//! a GPU's compiled steps are checked against the interpreter by it.
 
 use crate::spec::Precision;
 
@@ -8,39 +8,40 @@ use crate::spec::Precision;
 pub struct Curve {
     /// The devices' names.
     pub devices: String,
-    /// A step, as text.
+    /// A description of the steps' rows.
     pub rows: String,
     /// The loss of every step.
     pub losses: Vec<f64>,
-    /// The flat buffer at the end.
+    /// The flat buffer of parameters after the last step.
     pub parameters: Vec<f32>,
 }
 
-/// Losses `a` and `b` of a step may differ by `r |b| + s t`. For a regression `t` is the mean square of the targets, since a
-/// loss near 0 is a difference of numbers of that size; for a classification it is 0. In f32, `r` is 1e-5 and `s` 1e-9.
+/// In a step, losses `a` and `b` may differ by `r |b| + s t`. For a regression, `t` is the mean square of the
+/// targets, since a loss near 0 is a difference of numbers of that size; for a classification, `t` is 0. In
+/// f32, `r` is 1e-5 and `s` is 1e-9.
 ///
-/// If products round their operands with a relative error `u`, `r` is `32 u` and `s` is `r` squared: an estimate of the
-/// effect on a loss, which no library guarantees.
+/// If products round their operands with a relative error `u`, then `r` is `32 u` and `s` is `r` squared.
+/// This is an estimate of the effect on a loss, which no library guarantees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     pub target_square: f64,
     pub precision: Precision,
 }
 
-/// Steps that are judged. Every step amplifies rounding differences, so the differences of later steps depend on the model,
-/// not on the sums.
+/// Steps that are judged. Every step amplifies rounding differences, so in later steps the difference depends
+/// on the model and no longer on how sums are computed.
 pub const JUDGED: usize = 200;
 
 /// The difference of two curves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
-    /// The step (1-based) with the largest share of its limit.
+    /// The step (from 1) whose difference is the largest share of its limit.
     pub step: usize,
-    /// The difference of its losses.
+    /// The difference of the losses at that step.
     pub loss: f64,
     /// Its share of the limit.
     pub of_limit: f64,
-    /// The worst of the steps that are not judged, if any.
+    /// The worst of the steps after the judged ones, if there are any.
     pub later: Option<Later>,
     /// Norm of the parameters' difference, relative to the reference's norm.
     pub parameters: f64,
@@ -51,12 +52,12 @@ pub struct Difference {
 pub struct Later {
     /// 1-based.
     pub step: usize,
-    /// Its share of what would be the limit.
+    /// Its share of the limit, if it were judged.
     pub of_limit: f64,
 }
 
 impl Rule {
-    /// `r` and `s` of the limit.
+    /// The factors `r` and `s` of the limit.
     pub fn parts(self) -> [f64; 2] {
         // Mantissas of 10 and 7 bits, plus the implicit one.
         let rounded = |bits: i32| 32.0 * 2f64.powi(-(bits + 1));
@@ -81,7 +82,7 @@ impl Rule {
         of_loss * b.abs() + of_targets * self.target_square
     }
 
-    /// Compares `curve` with `reference`. For equal curves the step is the first.
+    /// Compares `curve` with `reference`. If the curves are equal, the reported step is the first.
     pub fn difference(self, curve: &Curve, reference: &Curve) -> Difference {
         let mut worst = Difference { step: 1, loss: 0.0, of_limit: 0.0, later: None, parameters: 0.0 };
         for (i, (a, b)) in curve.losses.iter().zip(&reference.losses).enumerate() {
@@ -110,8 +111,8 @@ impl Rule {
         Difference { parameters: if parameters.is_nan() { f64::INFINITY } else { parameters }, ..worst }
     }
 
-    /// Whether a difference is within the limits. The parameters are those of the last step: after more than the judged steps
-    /// they must only be finite.
+    /// Whether a difference is within the limits. The parameters are compared after the last step, so if
+    /// there are steps beyond the judged ones, they only have to be finite.
     pub fn holds(self, difference: &Difference) -> bool {
         let parameters = if difference.later.is_some() { f64::MAX } else { self.parameters() };
         difference.of_limit <= 1.0 && difference.parameters <= parameters

@@ -1,4 +1,4 @@
-//! How the devices of a run sum their gradients, and why.
+//! How the devices of a run sum their gradients (all-reduce), and why.
 
 use super::{
     devices::DeviceId,
@@ -9,9 +9,9 @@ use crate::program::{AllReduce, Op, Program};
 /// How devices sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllReduceMethod {
-    /// A kernel of ours on each GPU reads the buffers of all others.
+    /// A kernel of this project, on each GPU, reads the buffers of all other GPUs.
     PeerKernel,
-    /// NCCL, queued among the kernels.
+    /// NCCL, queued in the stream like a kernel.
     Nccl,
     /// Through the host's memory, with a wait in every step.
     Host,
@@ -24,18 +24,18 @@ impl AllReduceMethod {
     }
 }
 
-/// Whether a peer kernel can sum, or what is against it.
+/// Whether the peer kernel can sum, or what prevents it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerAccess {
     /// Every GPU reads the memory of all others, and the sum is small enough.
     Fits {
         bytes: u64,
-        /// Bytes that a peer kernel sums at most.
+        /// The most bytes that the peer kernel sums.
         most: u64,
     },
     TooLarge {
         bytes: u64,
-        /// Bytes that a peer kernel sums at most.
+        /// The most bytes that the peer kernel sums.
         most: u64,
     },
     Mixed,
@@ -46,10 +46,10 @@ pub enum PeerAccess {
     Failed(String),
 }
 
-/// Why NCCL cannot sum where a peer kernel cannot.
+/// Why NCCL cannot sum either, where the peer kernel cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NcclFailure {
-    /// It is not there; why, if a run has tried.
+    /// NCCL is not there; with the reason, if a run has tried to load it.
     Missing(Option<String>),
     Failed(String),
 }
@@ -62,7 +62,7 @@ pub struct AllReducePlan {
     pub nccl: Option<NcclFailure>,
 }
 
-/// What a step sums over devices, if anything.
+/// The instruction of a step that sums over devices, if there is one.
 pub fn sum_of(program: &Program) -> Option<&AllReduce> {
     program.instructions.iter().find_map(|i| match &i.op {
         Op::AllReduce(op) => Some(op),
@@ -70,12 +70,12 @@ pub fn sum_of(program: &Program) -> Option<&AllReduce> {
     })
 }
 
-/// Elements that a step sums over devices.
+/// The number of elements that a step sums over devices.
 pub fn summed(program: &Program) -> usize {
     sum_of(program).map_or(0, |sum| sum.of.len)
 }
 
-/// How devices sum `elements` numbers; `None` for a single device, and without GPUs.
+/// How devices sum `elements` numbers; `None` for a single device, and if no device is a GPU.
 pub fn among(used: &[DeviceId], machine: &Machine, elements: usize) -> Option<AllReducePlan> {
     let gpus: Vec<_> = used.iter().filter_map(|place| Some((*place, place.real_gpu(machine)?))).collect();
     if used.len() < 2 || gpus.is_empty() {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::plan::GpuLimits;
 
-    /// GPUs that all reach each other.
+    /// GPUs that can all access each other's memory.
     fn machine(count: u32, nccl: bool) -> Machine {
         let gpu = |i: u32| {
             let reaches = (0..count).filter(|other| *other != i).collect();

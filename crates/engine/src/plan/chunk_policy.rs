@@ -1,4 +1,4 @@
-//! Whether a trial's rows stay where they are computed with, are fetched by its steps, or come in chunks.
+//! Whether a trial's rows are resident on their device, are fetched by its steps, or come in chunks.
 
 use super::{
     chunks::Chunks,
@@ -13,13 +13,13 @@ use crate::{
     spec::{EngineChoice, Metric, Placement, Precision, Source, Spec},
 };
 
-/// What decides how a trial's rows are cut.
+/// What decides how a trial's rows are divided into chunks.
 #[derive(Clone, Copy)]
 pub(super) struct ChunkPolicy<'a> {
     pub spec: &'a Spec,
     pub facts: DatasetInfo,
     pub on_cpu: bool,
-    /// Each host reads its own rows, one by one.
+    /// Several processes, each of which reads its own rows one by one.
     pub over_hosts: bool,
     /// Threads that the host may use.
     pub threads: usize,
@@ -27,9 +27,9 @@ pub(super) struct ChunkPolicy<'a> {
 }
 
 impl ChunkPolicy<'_> {
-    /// The chunks of steps on `batch` rows; `None` if rows stay where they are computed with, or steps fetch them. The CPU
-    /// fetches rows one by one or many together, as is quicker; other devices have a memory of their own, to which rows are
-    /// brought.
+    /// The chunks for steps on `batch` rows; `None` if rows are resident or each step fetches its own. The
+    /// CPU fetches rows one by one or many together, whichever is faster. Other devices have their own
+    /// memory, into which rows must be copied.
     pub fn chunks(&self, batch: usize) -> Option<Chunks> {
         let Self { spec, facts, .. } = *self;
         if self.over_hosts {
@@ -48,12 +48,12 @@ impl ChunkPolicy<'_> {
         away.then(|| Chunks::new(facts, &length, validation_batch))
     }
 
-    /// The same rows, kept in memory.
+    /// The same policy, if all rows were kept in memory.
     pub fn resident(&self) -> Self {
         Self { facts: DatasetInfo { file_row_bytes: None, ..self.facts }, ..*self }
     }
 
-    /// Where the rows of those programs are.
+    /// Where the rows of these programs are kept.
     pub fn rows(&self, programs: &Programs, chunks: Option<Chunks>) -> Rows {
         let Self { spec, facts, .. } = *self;
         let of_one_file = matches!(&spec.data.source, Source::Npy(npy) if npy.validation_features.is_none());

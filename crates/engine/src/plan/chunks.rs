@@ -1,44 +1,44 @@
-//! Rows that are brought to where they are computed with in chunks, because they do not stay there: how many at a time.
+//! Rows that are not resident come to their device in chunks: how many rows each chunk has.
 
 use super::{dataset_info::DatasetInfo, run_length::RunLength};
 use crate::program::Shard;
 
-/// Bytes of a chunk for a device with a memory of its own, about.
+/// Approximate bytes of a chunk for a device with its own memory.
 const CHUNK_BYTES: u64 = 8 << 20;
 
-/// Bytes of a chunk for the CPU, which has chunks only where it pays to read the rows of many steps together: the more of
-/// them, the closer they lie in their file.
+/// Bytes of a chunk for the CPU. It uses chunks only where it pays to read the rows of many steps together;
+/// the more rows a chunk has, the closer they lie in their file.
 const TOGETHER_BYTES: u64 = 64 << 20;
 
-/// The part of the memory that is free which one of those may fill.
+/// A chunk for the CPU takes at most one part in this many of the free memory.
 const TOGETHER_PART: u64 = 16;
 
 /// Maximum chunks in host memory per split when devices work on copies.
 const ON_THE_HOST: u64 = 3;
 
-/// Chunks on a GPU: one is computed with, one is on its way. Each has a copy in pinned memory.
+/// Chunks on a GPU: one in use, one on its way. Each has a copy in pinned host memory.
 pub(super) const ON_A_GPU: u64 = 2;
 
-/// Rows that are brought together, of all devices.
+/// The numbers of rows that are brought together, over all devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
-    /// Rows to train on: whole batches, but for the last of an epoch.
+    /// Training rows of a chunk: whole batches, except at the end of an epoch.
     pub train: usize,
     pub validation: usize,
     train_batch: usize,
     validation_batch: usize,
-    /// Chunks of a pass over either, and passes.
+    /// Chunks per pass, and number of passes, for training and for validation.
     passes: [[u64; 2]; 2],
     row_bytes: u64,
 }
 
 impl Chunks {
-    /// For devices with a memory of their own.
+    /// For devices with their own memory.
     pub(super) fn new(facts: DatasetInfo, length: &RunLength, validation_batch: usize) -> Self {
         Self::with_chunk_bytes(facts, length, validation_batch, CHUNK_BYTES)
     }
 
-    /// For the CPU, which has that much memory.
+    /// For the CPU, with `memory_available` bytes free.
     pub(super) fn together(
         facts: DatasetInfo,
         length: &RunLength,
@@ -58,9 +58,9 @@ impl Chunks {
         let row_bytes = facts.row_bytes().max(1);
         let [train_batch, validation_batch] = [length.batch, validation_batch].map(|batch| batch.max(1));
         let train = usize::try_from(chunk_bytes / row_bytes.saturating_mul(train_batch as u64)).unwrap_or(1);
-        // No more than steps take of an epoch.
+        // No more rows than the steps take of an epoch.
         let train = train.max(1).saturating_mul(train_batch).min(length.epoch_rows());
-        // Validation rows are in file order, so a large chunk gains nothing.
+        // Validation reads rows in file order, so a larger chunk gains nothing.
         let in_order = usize::try_from(CHUNK_BYTES.min(chunk_bytes) / row_bytes).unwrap_or(1);
         let validation = (in_order / validation_batch).max(1).saturating_mul(validation_batch);
         let validation = validation.min(facts.validation_rows);
@@ -72,9 +72,9 @@ impl Chunks {
         Self { train, validation, train_batch, validation_batch, passes, row_bytes }
     }
 
-    /// The most chunks of either kind in the host's memory at one time: one in use, one ready, one being read. `is_held`:
-    /// whether a device computes with the host's own. It then holds the last one until it gets the next, even of the next
-    /// pass.
+    /// The most training and validation chunks in host memory at the same time: one in use, one ready, one
+    /// being read. `is_held`: whether a device computes on the host's chunk itself. It then holds each chunk
+    /// until it gets the next one, even across passes.
     pub(super) fn on_the_host(&self, is_held: bool) -> [u64; 2] {
         self.passes.map(|[chunks, passes]| match (is_held, passes) {
             (_, 0) => 0,
@@ -84,20 +84,20 @@ impl Chunks {
         })
     }
 
-    /// Bytes of a device's share of these numbers of chunks of either kind.
+    /// Bytes of a device's share of `counts` training and validation chunks.
     pub(super) fn bytes_of(&self, shard: Shard, validates: bool, counts: [u64; 2]) -> u64 {
         let rows = self.shares(shard, validates);
         let rows = rows[0].saturating_mul(counts[0]).saturating_add(rows[1].saturating_mul(counts[1]));
         rows.saturating_mul(self.row_bytes)
     }
 
-    /// The rows of both.
+    /// The device's rows of one training and one validation chunk together.
     pub(super) fn rows(&self, shard: Shard, validates: bool) -> u64 {
         let [train, validation] = self.shares(shard, validates);
         train.saturating_add(validation)
     }
 
-    /// That device's share of a chunk of either kind.
+    /// The device's rows of a training chunk and of a validation chunk.
     fn shares(&self, shard: Shard, validates: bool) -> [u64; 2] {
         let share = |rows: usize, batch: usize| -> u64 {
             ((rows / batch) * shard.rows(batch).len() + shard.rows(rows % batch).len()) as u64
@@ -111,7 +111,7 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    /// As the reading thread was seen to take them: see the tests of `train::feed`.
+    /// The numbers that the reading thread was seen to use: see the tests of `train::feed`.
     #[test]
     fn no_more_chunks_are_counted_than_there_are() {
         let of = |passes: u64, is_held| {

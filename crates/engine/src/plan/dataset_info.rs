@@ -8,9 +8,9 @@ pub struct DatasetInfo {
     pub validation_rows: usize,
     pub features: usize,
     pub targets: usize,
-    /// Number of classes, for a classification.
+    /// Number of classes; `None` for a regression.
     pub classes: Option<usize>,
-    /// Bytes of a row's features in the file, if they stay there.
+    /// Bytes of a row's features in the file, if features are read from there during the run.
     pub file_row_bytes: Option<u64>,
     /// Equal for equal data.
     pub digest: u64,

@@ -5,7 +5,7 @@ use std::fmt;
 use super::machine::{Gpu, Machine};
 use crate::spec::{DeviceName, Devices, GpuCount, OnMissing, Problem, Request};
 
-/// Lists up to this length are spelled out.
+/// Longer lists of names are shortened.
 const MOST_NAMES: usize = 8;
 
 /// A device of this machine.
@@ -15,7 +15,7 @@ pub enum DeviceId {
     Gpu(u32),
     /// A virtual GPU by ordinal: the CPU with separate memory.
     Virtual(u32),
-    /// The CPU of a process of several, by its rank.
+    /// The CPU of one of several processes, by its rank.
     Rank(u32),
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for DeviceId {
 }
 
 impl DeviceId {
-    /// The ordinal of a GPU, a virtual one included.
+    /// The ordinal of a real or virtual GPU; `None` for a CPU.
     pub fn gpu(self) -> Option<u32> {
         match self {
             Self::Gpu(i) | Self::Virtual(i) => Some(i),
@@ -46,7 +46,7 @@ impl DeviceId {
         }
     }
 
-    /// The device of a spec's name; `None` if this machine does not have it.
+    /// The device that a spec names; `None` if this machine does not have it.
     pub fn from_name(name: DeviceName, machine: &Machine) -> Option<Self> {
         match name {
             DeviceName::Cpu => Some(Self::Cpu),
@@ -63,13 +63,14 @@ pub struct ResolvedDevices {
     /// The request: `3`, `all`, `gpu:1;gpu:2`.
     pub requested: String,
     pub used: Vec<DeviceId>,
-    /// Whether the spec names them, so that no others will do.
+    /// Whether the spec names its devices, so that no others may replace them.
     pub are_named: bool,
-    /// A sentence on why the two differ, if they do.
+    /// A sentence on why the used devices differ from the requested ones, if they do.
     pub note: Option<String>,
     /// Names and UUIDs of the real GPUs in use.
     pub gpus: Vec<(String, String)>,
-    /// Names with those of their hosts, by rank; empty on one host, and where a launcher is still to tell them.
+    /// Devices with the names of their hosts, by rank; empty on one host, and while the launcher has not
+    /// named the hosts yet.
     pub ranks: Vec<String>,
 }
 
@@ -80,7 +81,7 @@ impl ResolvedDevices {
         Self { requested, used, are_named: false, note, gpus, ranks: Vec::new() }
     }
 
-    /// The same with these GPUs in the place of its own.
+    /// The same devices on other GPUs: `gpus` replaces the ordinals, in order.
     pub fn on(&self, gpus: &[u32], machine: &Machine) -> Self {
         let mut ordinals = gpus.iter();
         let other = |device: &DeviceId| match device {
@@ -92,23 +93,23 @@ impl ResolvedDevices {
         Self::new(self.requested.clone(), used, self.note.clone(), machine)
     }
 
-    /// The names joined as in `summary.csv`.
+    /// The devices' names, as `summary.csv` joins them.
     pub fn used_names(&self) -> Vec<String> {
         self.used.iter().map(|place| self.name_of(*place)).collect()
     }
 
-    /// A device's name, with that of its host where there are several.
+    /// A device's name, with that of its host if there are several hosts.
     pub fn name_of(&self, place: DeviceId) -> String {
         let named = if let DeviceId::Rank(rank) = place { self.ranks.get(rank as usize) } else { None };
         named.cloned().unwrap_or_else(|| place.to_string())
     }
 
-    /// Whether each computes on the rows in the memory of its host, with all threads.
+    /// Whether every device is a CPU that computes on rows in its host's memory, with all threads.
     pub fn on_cpu(&self) -> bool {
         self.used.iter().all(|place| matches!(place, DeviceId::Cpu | DeviceId::Rank(_)))
     }
 
-    /// Whether several processes train together.
+    /// Whether several processes, one per rank, train together.
     pub fn over_hosts(&self) -> bool {
         matches!(self.used.first(), Some(DeviceId::Rank(_)))
     }
@@ -129,10 +130,16 @@ pub fn choose(devices: &Devices, machine: &Machine) -> Result<ResolvedDevices, P
             0 => format!("{hosts} hosts are asked for, and no launcher started this process"),
             started => format!("{}, and the launcher started {started} processes", counted(hosts)),
         };
-        let hint = format!(
-            "`mpirun -n {hosts} runner ...` or `srun -n {hosts} --mpi=pmix runner ...` starts one process a host; \
-             `torchrun` brings no MPI"
-        );
+        let keep = match ranks.len() {
+            0 => String::new(),
+            started => format!("; `devices.hosts={started}` takes those that were started"),
+        };
+        let hint = match hosts {
+            1 => format!("start one process without a launcher{keep}"),
+            _ => format!(
+                "`mpirun -n {hosts} runner ...` or `srun -n {hosts} --mpi=pmix runner ...` starts one process a host{keep}"
+            ),
+        };
         return Err(Problem::at_key("devices.hosts", message).hint(hint));
     }
     if hosts > 1 {

@@ -8,9 +8,9 @@ named! {
         Team = "team",
         /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
         Persistent = "persistent",
-        /// The same by a kernel that is compiled for the trial.
+        /// Like `persistent`, with a kernel that is compiled for the trial.
         Compiled = "compiled",
-        /// All blocks of one GPU launch interpret the program together.
+        /// All blocks of one GPU launch interpret the program together, with a barrier over the grid.
         Cooperative = "cooperative",
         /// Steps are captured once as a CUDA graph and replayed.
         Graph = "graph",
@@ -32,36 +32,36 @@ pub enum EngineReason {
     Spec,
     OneThread,
     ThreadPerDevice,
-    /// A team must save enough of a step's time, in seconds by one thread and by all.
+    /// Whether a team saves enough of a step's time: seconds with one thread and with all.
     Threads {
         alone_s: f64,
         together_s: f64,
         threads: usize,
-        /// Whether the step reads rows of a file, at typical rates.
+        /// Whether the step reads rows from a file; that cost is at typical rates.
         reads_file: bool,
     },
-    /// All-reduce is queued among the kernels, so that a graph can hold it.
+    /// All-reduce is queued like a kernel, so a graph can contain it.
     QueuedSums,
     SumsOnHost,
-    /// The least seconds of a step, in ascending order.
+    /// The estimated seconds of a step by engine, in ascending order.
     Fastest {
         steps_s: Vec<(Engine, f64)>,
-        /// Whether they follow from measured rates.
+        /// Whether the estimates follow from measured rates.
         measured: bool,
     },
-    /// A trial on blank rows.
+    /// The candidates were timed in a few steps on made-up rows.
     Tried {
         tried: Vec<Tried>,
-        /// Cores that other processes held meanwhile.
+        /// Cores that other processes used meanwhile.
         held: usize,
         took_s: f64,
     },
-    /// The run that goes on began with it.
+    /// A resumed run keeps the engine that it began with.
     Begun,
 }
 
 impl EngineReason {
-    /// Seconds of a step by one thread and by a team, if both were tried.
+    /// Seconds of a step with one thread and with a team, if both were tried.
     pub fn tried_s(&self, threads: usize) -> Option<[f64; 2]> {
         let Self::Tried { tried, .. } = self else { return None };
         let step_s = |threads| tried.iter().find(|own| own.threads == threads).map(|own| own.step_s);
@@ -69,7 +69,7 @@ impl EngineReason {
     }
 }
 
-/// What a trial found of an engine.
+/// What was measured of an engine that was tried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tried {
     pub engine: Engine,

@@ -15,13 +15,14 @@ use crate::{
     units,
 };
 
-/// A team must promise at least this much, since it suffers from every other process on the machine.
+/// A team is chosen only if its step takes less than this share of one thread's: a team suffers more from
+/// other processes on the machine.
 const TEAM_MARGIN: f64 = 0.75;
 
-/// Steps that repay compiling a kernel, some 0.5 s against some 20 µs that it saves in each.
+/// The number of steps that repays compiling a kernel: about 0.5 s once, against about 20 µs saved per step.
 const REPAID_STEPS: u64 = 25_000;
 
-/// Operations of a multiprocessor in a clock cycle, in f32.
+/// f32 operations of a multiprocessor per clock cycle.
 const FLOPS_PER_CLOCK: f64 = 256.0;
 
 const LEAVE_OUT: &str = "leave `devices.engine` out, or `auto`: the plan picks one that fits";
@@ -33,9 +34,9 @@ fn refused(message: impl Into<String>, hint: &str) -> Problem {
     Problem::at_key("devices.engine", message).hint(hint)
 }
 
-/// A team pays if its barriers cost less than sharing the work saves.
+/// Chooses between one thread and a team. A team pays if its barriers cost less than sharing the work saves.
 pub fn on_the_cpu(choice: EngineChoice, lower_bound: &LowerBound, threads: usize) -> Chosen {
-    // Work beside a step is not shared.
+    // Work beside the step is not shared among threads, so it is left out.
     let [alone_s, together_s] = [1, threads].map(|threads| lower_bound.settled_s(threads));
     let reads_file = lower_bound.fetch.is_some_and(|fetch| fetch.in_step);
     match choice {
@@ -101,17 +102,17 @@ pub fn on_gpus(
     Ok((engine, EngineReason::Spec))
 }
 
-/// What a step of a compiled kernel may take, in seconds.
+/// Estimated seconds of a step of the compiled kernel.
 ///
 /// # Errors
-/// Why there is no such kernel.
+/// Why no such kernel can be made.
 fn compiled_step(precision: Precision, programs: &Programs, limits: GpuLimits) -> Result<f64, String> {
     let sources = StepSources::new(programs, precision, limits.shared_bytes)?;
     let clock_hz = limits.multiprocessor_flops_per_s / FLOPS_PER_CLOCK;
     Ok(sources.full.cycles / clock_hz.max(1.0))
 }
 
-/// `queued`: whether sums over GPUs are queued like kernels.
+/// The engine for several GPUs. `queued`: whether all-reduce is queued like a kernel.
 fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> {
     match choice {
         EngineChoice::Auto if queued => Ok((Engine::Graph, EngineReason::QueuedSums)),
@@ -131,7 +132,7 @@ fn among_several(choice: EngineChoice, queued: bool) -> Result<Chosen, Problem> 
     }
 }
 
-/// The engine with the shortest step, by measured rates or else as estimated from limits.
+/// The engine with the shortest step, by measured rates if there are any, else by the GPU's limits.
 fn fastest(
     precision: Precision,
     programs: &Programs,
@@ -139,7 +140,7 @@ fn fastest(
     (fits, data_bytes, compiled_s): (bool, u64, Option<f64>),
 ) -> Chosen {
     let by_rates = |rates: GpuRates, engine| {
-        // Streamed rows take as long with any engine.
+        // The upload of streamed rows takes the same time with every engine, so it is left out.
         let speed = Speed { upload_bytes_per_s: None, ..rates.speed(engine, precision) };
         LowerBound::new(programs, speed, (data_bytes, None)).serial_s()
     };
@@ -163,8 +164,8 @@ fn fastest(
     (engine, EngineReason::Fastest { steps_s, measured: rates.is_some() })
 }
 
-/// An explicit choice that only GPUs have is refused on the CPU, which virtual GPUs compute on: nothing is changed
-/// silently.
+/// Refuses an explicit choice that only GPUs support, if the trial runs on the CPU (virtual GPUs do). The
+/// plan never replaces an explicit choice silently.
 pub fn refuse_on_cpu(spec: &Spec, used: &[DeviceId], machine: &Machine) -> Result<(), Problem> {
     let devices = &spec.devices;
     let is_virtual = used.iter().any(|place| matches!(place, DeviceId::Virtual(_)));
@@ -227,7 +228,7 @@ mod tests {
         }
     }
 
-    /// The operands of all products, in 16 bits.
+    /// The packed 16-bit operands of all products are counted.
     #[test]
     fn tiles_are_part_of_the_memory() {
         let trial = of_layers(WIDE, &["data.batch_size=64"], facts(1000, 100, false), 2);

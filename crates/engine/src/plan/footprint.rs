@@ -1,6 +1,6 @@
 //! A trial's memory use: on each device, and in host memory for all devices.
 //!
-//! Constant parts are not counted: stacks, code, staging buffers of a few megabytes.
+//! Constant overheads of a few megabytes are not counted: stacks, code, staging buffers.
 
 use super::{
     chunks::{Chunks, ON_A_GPU},
@@ -11,13 +11,14 @@ use crate::program::{MemoryPlan, Programs, Role, Shard, Slice};
 
 const NUMBER: u64 = 4;
 
-/// Outputs of validation rows that `auc` ranks at most: 1 GiB of them.
+/// The most outputs of validation rows that `auc` ranks: 1 GiB of f32.
 pub const MOST_RANKED: usize = 1 << 28;
 
-/// Bytes kept per row of a chunk from a file, to read its rows in file order: its index and its position in the chunk.
+/// Bytes kept per row of a chunk so that its rows can be read in file order: the row's index and its position
+/// in the chunk.
 const SORTED: u64 = 8;
 
-/// The placement of a trial's rows, and what else grows with their number.
+/// Where a trial's rows are kept, and what else grows with their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
     pub facts: DatasetInfo,
@@ -31,24 +32,26 @@ pub(super) struct Rows {
     pub ranks_outputs: bool,
     /// Whether the CPU packs the operands of products in bfloat16.
     pub packs_bf16: bool,
-    /// Bytes of any job on a GPU beside its buffers.
+    /// Bytes that any job takes on a GPU besides its buffers.
     pub gpu_fixed_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Per device, in the order of [`super::ResolvedDevices::used`]. The CPU and virtual devices use host memory.
+    /// Per device, in the order of [`super::ResolvedDevices::used`]. The CPU and virtual devices use host
+    /// memory.
     pub devices: Vec<u64>,
-    /// Further host memory: rows, their order, and chunks in flight.
+    /// Other host memory: rows, their order, and chunks in flight.
     pub host: u64,
-    /// Host memory for copies of the weights, and of the optimizer's state in a checkpoint, while they are saved.
+    /// Host memory for copies of the weights while they are saved, and of the optimizer's state for a
+    /// checkpoint.
     pub saved: u64,
-    /// The part of `host` for training and validation chunks, and the maximum number of chunks.
+    /// The part of `host` that chunks take, and the maximum number of chunks.
     pub chunks: (u64, u64),
 }
 
 impl Footprint {
-    /// For devices that run these programs.
+    /// The footprint of devices that run these programs.
     pub(super) fn new<'a>(rows: &Rows, ranks: impl Iterator<Item = (&'a DeviceId, &'a Programs)>) -> Self {
         let ranks: Vec<_> = ranks.collect();
         let world_size = ranks.len();
@@ -67,7 +70,7 @@ impl Footprint {
         }
     }
 
-    /// Whether no memory holds less than in the other footprint, and at least one holds more.
+    /// Whether this footprint is at least as large in every memory, and larger in one.
     pub(super) fn exceeds(&self, other: &Self, used: &[DeviceId]) -> bool {
         let memories = |footprint: &Self| -> Vec<u64> {
             let own = footprint
@@ -81,7 +84,7 @@ impl Footprint {
         own != other && own.iter().zip(&other).all(|(own, other)| own >= other)
     }
 
-    /// Peak host memory, with that of the CPU and virtual devices.
+    /// Peak host memory, including that of the CPU and of virtual devices.
     pub fn in_host_memory(&self, used: &[DeviceId]) -> u64 {
         let is_here = |place: &DeviceId| !matches!(place, DeviceId::Gpu(_) | DeviceId::Rank(1..));
         let own = self.devices.iter().zip(used).filter(|(_, place)| is_here(place));
@@ -104,14 +107,16 @@ impl Rows {
         if self.validates { bytes_of(Some(programs.layout.whole(programs.layout.values))) } else { 0 }
     }
 
-    /// Bytes of host memory to rank the outputs of all validation rows: they, the classes, and two pairs of f64 a row.
+    /// Bytes of host memory for ranking the outputs of all validation rows: outputs, classes, and two pairs
+    /// of f64 per row.
     fn ranked(&self, programs: &Programs) -> u64 {
         let row = programs.layout.prediction.filter(|_| self.ranks_outputs);
         let each = row.map_or(0, |row| NUMBER * (row.len as u64 + 1) + 32);
         each.saturating_mul(self.facts.validation_rows as u64)
     }
 
-    /// Bytes of host memory for what is saved: final and best weights, in a checkpoint also the optimizer's state.
+    /// Bytes of host memory for what is saved: the final and best weights, and in a checkpoint the
+    /// optimizer's state.
     pub fn saved(&self, programs: &Programs) -> u64 {
         let layout = &programs.layout;
         let state = layout.of_role(Role::State).filter(|_| self.saves_checkpoints);
@@ -119,11 +124,11 @@ impl Rows {
         values.saturating_add(self.best(programs)).saturating_add(state)
     }
 
-    /// Bytes on one device, without the best weights.
+    /// Bytes on one device, not counting the best weights.
     pub fn on_device(&self, place: DeviceId, programs: &Programs, shard: Shard) -> u64 {
         let chunk = || self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
         match place {
-            // Computes on the host's rows.
+            // These compute directly on the host's rows.
             DeviceId::Cpu | DeviceId::Rank(_) => {
                 programs.arena_bytes().saturating_add(programs.packed_bytes(self.packs_bf16))
             }
@@ -144,7 +149,7 @@ impl Rows {
         }
     }
 
-    /// Bytes of host memory for these devices.
+    /// Bytes of host memory used on behalf of these devices.
     pub fn on_host(&self, places: &[DeviceId]) -> u64 {
         let facts = self.facts;
         let mut bytes = facts.resident_bytes().saturating_add(self.order());
@@ -157,7 +162,7 @@ impl Rows {
             let chunk = self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
             let more = match place {
                 DeviceId::Cpu | DeviceId::Virtual(_) | DeviceId::Rank(_) => 0,
-                // Pinned.
+                // Copies in pinned memory.
                 DeviceId::Gpu(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
                 DeviceId::Gpu(_) => ON_A_GPU.saturating_mul(self.order()),
             };
@@ -177,7 +182,8 @@ impl Rows {
         ((0..places.len()).map(of).fold(0, u64::saturating_add), counts[0] + counts[1])
     }
 
-    /// Bytes kept of a chunk's rows while it is read: devices' shares are read one by one, and the last is the largest.
+    /// Bytes kept per row while a chunk is read. The devices' shares are read one after the other, so the
+    /// largest counts, which is that of the last device.
     fn noted(&self, world_size: usize) -> u64 {
         let last = Shard { rank: world_size.saturating_sub(1), world_size };
         let rows = self.chunks.map_or(0, |chunks| chunks.rows(last, self.validates));

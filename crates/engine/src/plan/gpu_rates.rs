@@ -2,15 +2,16 @@
 //!
 //! | engine | an instruction costs | products run at | bytes come from |
 //! | --- | --- | --- | --- |
-//! | `launch` | a launch in a stream | the library's rate in the run's precision | L2 cache or memory |
+//! | `launch` | a launch in a stream | the library's rate, in the run's precision | L2 cache or memory |
 //! | `graph` | a node of a graph | the same | the same |
-//! | `cooperative` | a barrier over the grid | the rate of our own products over all multiprocessors | the same |
-//! | `persistent` | a barrier within the block | that of one multiprocessor | shared memory: what its banks give |
-//! | `compiled` | the same, which is too much: no rates are measured for it | the same | the same |
+//! | `cooperative` | a barrier over the grid | our own products on all multiprocessors | the same |
+//! | `persistent` | a barrier within the block | our own products on one multiprocessor | shared memory |
+//! | `compiled` | as `persistent`, which overestimates it: it has no measured rates | the same | the same |
 //!
-//! With all engines the data's rows are in the GPU's memory and are read from there or the L2 cache. The block of
-//! `persistent` reads them through its multiprocessor's L1 cache, which is one unit with the shared memory (CUDA C++
-//! programming guide, shared memory), so they cannot be faster than shared memory.
+//! With every engine the data's rows are in the GPU's memory and are read from there or from the L2 cache.
+//! The block of `persistent` reads them through its multiprocessor's L1 cache. That cache and shared memory
+//! are one unit (CUDA C++ Programming Guide, Shared Memory), so the rows cannot be read faster than shared
+//! memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,14 +28,14 @@ pub struct GpuRates {
     pub f32_flops_per_s: f64,
     pub tf32_flops_per_s: f64,
     pub bf16_flops_per_s: f64,
-    /// FLOPs of this program's products in a cooperative grid over all multiprocessors.
+    /// FLOPs of this project's matrix products in a cooperative grid over all multiprocessors.
     pub grid_flops_per_s: f64,
-    /// FLOPs of this program's products in one persistent block.
+    /// FLOPs of this project's matrix products in one persistent block.
     pub block_flops_per_s: f64,
     pub elementwise_per_s: f64,
     pub cache_bytes_per_s: f64,
     pub memory_bytes_per_s: f64,
-    /// Bytes of shared memory: computed from clock and banks, not measured.
+    /// Bytes of shared memory per second: computed from clock and banks, not measured.
     pub shared_bytes_per_s: f64,
     pub h2d_bytes_per_s: f64,
     pub d2h_bytes_per_s: f64,
@@ -46,9 +47,9 @@ pub struct GpuRates {
     pub barrier_s: f64,
     /// Seconds per instruction of the persistent block, with its barrier.
     pub block_barrier_s: f64,
-    /// Seconds from launching an almost empty kernel until the host has waited for it.
+    /// Seconds to launch an almost empty kernel and wait for it on the host.
     pub sync_s: f64,
-    /// Seconds to hand over a block of one step and read its loss, without the step.
+    /// Seconds to launch a block of one step and read its loss, not counting the step itself.
     pub block_s: f64,
     pub cache_bytes: u64,
     /// As [`MachineRates::noise`].

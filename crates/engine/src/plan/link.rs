@@ -1,9 +1,9 @@
-//! What a message between hosts costs, and a sum over them with it.
+//! The cost of a message between hosts, and of an all-reduce over them.
 
 use crate::collective::Traffic;
 
-/// A network between hosts, by the model of Hockney (1994, Parallel Computing 20): a message of `m` bytes takes
-/// `latency_s + m / bytes_per_s`.
+/// A network between hosts, by the model of Hockney (1994, Parallel Computing 20): a message of `m` bytes
+/// takes `latency_s + m / bytes_per_s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     pub latency_s: f64,
@@ -11,13 +11,15 @@ pub struct Link {
 }
 
 impl Link {
-    /// The time of a rank's messages one after the other, as pairwise exchanges are counted (Thakur, Rabenseifner and Gropp
-    /// 2005, Int. J. High Performance Computing Applications 19): an upper bound where a network carries several at once.
+    /// The time of a rank's messages one after the other, counted as pairwise exchanges (Thakur, Rabenseifner
+    /// and Gropp 2005, Int. J. High Performance Computing Applications 19). It is an upper bound where the
+    /// network carries several messages at once.
     pub fn seconds(&self, traffic: Traffic) -> f64 {
         traffic.messages as f64 * self.latency_s + traffic.bytes as f64 / self.bytes_per_s
     }
 
-    /// The link of which a small and a large sum took so long; `None` where the large one was no slower by its bytes.
+    /// The link that explains the measured times of a small and a large sum; `None` if the large one was not
+    /// slower.
     pub fn from_sums([small, large]: [(Traffic, f64); 2]) -> Option<Self> {
         let messages = |(traffic, _): (Traffic, f64)| traffic.messages as f64;
         let bytes = |(traffic, _): (Traffic, f64)| traffic.bytes as f64;
@@ -30,7 +32,7 @@ impl Link {
     }
 }
 
-/// A step's time by its rows, `fixed_s + rows * row_s`, from a few of both.
+/// A step's time as a line in its number of rows: `fixed_s + rows * row_s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepTime {
     pub fixed_s: f64,
@@ -38,8 +40,8 @@ pub struct StepTime {
 }
 
 impl StepTime {
-    /// The line of least squares of the ratios, so that small steps count as much as large ones; `None` for steps of one
-    /// size, and where larger ones were no slower.
+    /// Fits the line to measured steps by least squares of relative errors, so that small steps count as much
+    /// as large ones. `None` if all steps have the same size, or larger ones were not slower.
     pub fn fit(steps: &[(usize, f64)]) -> Option<Self> {
         // Weights of 1 / s^2 make errors relative.
         let sum =
@@ -55,10 +57,11 @@ impl StepTime {
         self.fixed_s + rows * self.row_s
     }
 
-    /// The smallest batch that `hosts` hosts, which sum in `sum_s`, train on at `efficiency` times the speed of as many that
-    /// would not have to sum, each with the rows of the whole batch divided by their number; at least a row each.
-    ///
-    /// `(a + b B) / (n (a + b B / n + s)) >= e`, for the batch `B`.
+    /// The smallest global batch at which training on `hosts` hosts reaches the parallel efficiency
+    /// `efficiency`, if an all-reduce takes `sum_s`. Efficiency is the speed relative to the same hosts
+    /// without any cost of summing or of splitting: `(a + b B) / (n (a + b B / n + s)) >= e`, solved for the
+    /// batch `B`, with `a = fixed_s` and `b = row_s`. At least one row per host; `None` for an efficiency of
+    /// 1 or more.
     pub fn least_batch(&self, hosts: usize, sum_s: f64, efficiency: f64) -> Option<f64> {
         let n = hosts as f64;
         let needed_s = efficiency * n * (self.fixed_s + sum_s) - self.fixed_s;

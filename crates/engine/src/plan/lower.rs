@@ -1,4 +1,5 @@
-//! A spec lowered to the programs of each device, with the engine of GPUs, on which they depend.
+//! Lowers a spec to the programs of each device. On GPUs the engine is chosen here too, since the programs
+//! depend on it.
 
 use super::{
     all_reduce::{self, AllReducePlan, summed},
@@ -17,14 +18,14 @@ use crate::{
     spec::{Policy, Problem, Spec},
 };
 
-/// Steps that a device's log holds at most, however long `flush_every` or an epoch is.
+/// The most steps that a device's log holds, however long `flush_every` or an epoch is.
 const MOST_LOG_SLOTS: u64 = 1 << 20;
 
-/// What each device runs.
+/// The programs of each device, and the choices they depend on.
 pub(super) struct Lowered {
     pub programs: Programs,
     pub peers: Vec<Programs>,
-    /// Whether updates are folded into products.
+    /// Whether updates are fused into the products that compute gradients.
     pub fold_update: bool,
     pub chosen: Option<Chosen>,
     pub sums: Option<AllReducePlan>,
@@ -102,7 +103,7 @@ pub(super) fn programs(
     })
 }
 
-/// Refuses an instruction with more elements than kernels count.
+/// Refuses programs with an instruction that has more elements than kernels can count.
 fn countable(programs: &Programs, limit: usize) -> Result<(), Problem> {
     let all = [Some(&programs.train), programs.validate.as_ref()];
     let mut most = 0;

@@ -1,5 +1,5 @@
-//! The least time a step can take on a machine: arithmetic at the rate of its products, bytes at the speed of the
-//! memory they come from, and a fixed cost per instruction.
+//! The least time that a step can take on a machine: arithmetic at the rate of its matrix products, bytes at
+//! the speed of the memory they come from, and a fixed cost per instruction.
 
 use super::{
     devices::DeviceId,
@@ -19,56 +19,57 @@ pub enum Bottleneck {
     Memory,
     Overhead,
     AllReduce,
-    /// Rows on their way to the device.
+    /// Copying rows to the device.
     Transfer,
-    /// Rows on their way out of their file.
+    /// Reading rows from their file.
     File,
-    /// Metrics on their way to the host.
+    /// Reading metrics from the device and recording them.
     Log,
     /// Waiting for checkpoints.
     Checkpoint,
-    /// Ready to run, while others hold the cores.
+    /// Ready to run, but without a core because others held them.
     Core,
-    /// Pages of memory that were touched for the first time, or read from a disk.
+    /// Page faults: memory that was touched for the first time, or read from a disk.
     PageFaults,
-    /// A GPU that has nothing to do, for no measured reason.
+    /// The GPU had nothing to do, for no measured reason.
     Idle,
-    /// Nothing that was measured.
+    /// Time that nothing measured explains.
     Unexplained,
 }
 
-/// What a step takes at least, by one thread.
+/// The least work of a step, in seconds of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepWork {
-    /// Seconds of arithmetic, where that is longer than the moving of its bytes.
+    /// Seconds of the instructions whose arithmetic takes longer than moving their bytes.
     pub arithmetic_s: f64,
-    /// Seconds of moving bytes, where that is longer.
+    /// Seconds of the instructions for which moving bytes takes longer.
     pub memory_s: f64,
-    /// The part of these that comes from beyond the caches, from the memory that all threads share.
+    /// The part of `memory_s` that comes from main memory, beyond the caches, which all threads share.
     pub far_s: f64,
     pub overhead_s: f64,
-    /// Seconds of sums over devices, where they are known apart.
+    /// Seconds of all-reduce, if its rates are known.
     pub all_reduce_s: f64,
-    /// Seconds in which a batch comes to the device, which it does while another is computed with.
+    /// Seconds to upload a batch; it overlaps with computing on another one.
     pub upload_s: f64,
     pub barriers: usize,
 }
 
-/// The least that a trial's steps take. Reading rows from a file is left out: what was read once may stay in memory, so a
-/// run measures it.
+/// The least time of a trial's steps. Reading rows from a file is not part of the bound, since the file may
+/// be cached in memory: a run measures it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LowerBound {
     pub rates: MachineRates,
     pub cost: Cost,
     pub full: StepWork,
-    /// The step that ends an epoch, where it takes fewer rows.
+    /// The last step of an epoch, if it has fewer rows.
     pub last: Option<StepWork>,
     /// How rows are read that stay in a file.
     pub fetch: Option<ReadCost>,
 }
 
 impl LowerBound {
-    /// The bound of a trial on a device of this speed: `data_bytes` are resident, and `fetch` is how rows of a file are read.
+    /// The bound of a trial on a device of this speed. `data_bytes` are resident; `fetch` says how rows of a
+    /// file are read.
     pub(super) fn new(
         programs: &Programs,
         speed: Speed,
@@ -85,8 +86,8 @@ impl LowerBound {
         }
     }
 
-    /// The bound of a run on several devices: that of the slowest GPU. `None` if one of the GPUs was not measured, or there
-    /// is none.
+    /// The bound of a run on GPUs: that of the slowest one. `None` if there is no GPU, or one was not
+    /// measured.
     pub(super) fn of_gpus<'a>(
         machine: &Machine,
         ranks: impl Iterator<Item = (&'a DeviceId, &'a Programs)>,
@@ -107,17 +108,17 @@ impl LowerBound {
         slowest
     }
 
-    /// Seconds of a full step by one thread.
+    /// Seconds of a full step with one thread.
     pub fn serial_s(&self) -> f64 {
         self.by(1).total_s()
     }
 
-    /// What the seconds of a full step by `threads` are made of.
+    /// The breakdown of a full step's seconds with `threads` threads.
     pub fn by(&self, threads: usize) -> TimeBreakdown {
         self.parts(&self.full, threads)
     }
 
-    /// What the seconds of `full` steps and of `last` ones, which end an epoch, are made of.
+    /// The breakdown of `full` full steps and of `last` steps that end an epoch.
     pub fn of_steps(&self, threads: usize, full: u64, last: u64) -> TimeBreakdown {
         let ends = self.last.as_ref().unwrap_or(&self.full);
         let (full, last) = (full as f64, last as f64);
@@ -137,8 +138,8 @@ impl LowerBound {
         }
     }
 
-    /// Seconds of a step by `threads`, by which the plan decides: rows that it fetches from a file included,
-    /// at typical rates.
+    /// Seconds of a step with `threads` threads, as the plan compares them: includes the rows that the step
+    /// itself fetches from a file, at typical rates.
     pub fn settled_s(&self, threads: usize) -> f64 {
         self.by(threads).device_s() + self.fetch.map_or(0.0, |fetch| fetch.in_step_s(threads))
     }
@@ -153,7 +154,7 @@ impl StepWork {
     ) -> Self {
         let Speed { rates, rows_bytes_per_s, cache_bytes, sums, upload_bytes_per_s } = *speed;
         let fetched = fetch.is_some_and(|fetch| fetch.in_step);
-        // The rate, and whether it is that of the caches.
+        // The rate, and whether it is a cache's.
         let from = |bytes: u64, [cache, memory]: [f64; 2]| {
             if bytes <= cache_bytes { (cache, true) } else { (memory, memory >= cache) }
         };
@@ -172,9 +173,9 @@ impl StepWork {
                     work.upload_s += (4 * rows * (width + target_width)) as f64 / rate;
                 }
                 cost.bytes -= match () {
-                    // Features are copied out of the system's memory straight to where the step has them.
+                    // Features are copied from the file cache straight to the batch's buffer.
                     () if fetched => (2 * 4 * rows * width) as f64,
-                    // Features are read where they lie; their copy is not written.
+                    // Features are used in place, so no copy is written.
                     () if in_place == Some(*x) => (4 * rows * width) as f64,
                     () => 0.0,
                 };
@@ -183,7 +184,8 @@ impl StepWork {
             let compute_s = if instruction.op.product().is_some() {
                 cost.flops / rates.flops_per_s
             } else {
-                // Sums and products of numbers are done long before the numbers are there.
+                // Sums and products of elements take no time of their own: they are done before the next
+                // elements arrive.
                 cost.functions / rates.elementwise_per_s
             };
             let moved_s = cost.bytes / speed;
@@ -197,7 +199,7 @@ impl StepWork {
             work.overhead_s += rates.instruction_s;
         }
         if rates.processor == Processor::Gpu {
-            // A launch of its own ends the step.
+            // One more launch ends the step.
             work.overhead_s += rates.instruction_s;
         }
         work
@@ -212,7 +214,7 @@ pub struct TimeBreakdown {
     /// Fixed costs of instructions and of barriers.
     pub overhead_s: f64,
     pub all_reduce_s: f64,
-    /// Rows on their way to the device, beside all else.
+    /// Uploading rows, which overlaps with everything else.
     pub upload_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What devices report to the plan: the host, and each GPU with its limits.
+//! What devices report to the plan: facts about the host, and each GPU with its limits.
 
 use super::{
     gpu_rates::GpuRates,
@@ -6,31 +6,31 @@ use super::{
 };
 use crate::spec::Precision;
 
-/// What planning must know of a machine.
+/// The facts about a machine that planning needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// GPUs that can be used, by ordinal.
     pub gpus: Vec<Gpu>,
-    /// Why there is no GPU, in words.
+    /// Why there is no GPU, as a sentence.
     pub no_gpu: String,
-    /// Bytes that a run may take.
+    /// Bytes of host memory that a run may use.
     pub memory_available: u64,
     /// Bytes of one core's second-level cache.
     pub cache_bytes: u64,
     /// Instruction set of matrix products.
     pub instruction_set: String,
-    /// What multiplies bfloat16, where the processor can: `amx_bf16`, `avx512_bf16`.
+    /// The processor's unit for bfloat16 products, if it has one: `amx_bf16`, `avx512_bf16`.
     pub bf16_unit: Option<String>,
     pub rates: MachineRates,
-    /// Cost of all-reduce over its GPUs, if measured.
+    /// Cost of all-reduce over this machine's GPUs, if measured.
     pub sum_rates: Option<AllReduceRates>,
-    /// The processes that a launcher started with this one, with their hosts, by rank; none for a process that is alone.
-    /// `None` where nothing is to run.
+    /// The hosts of the processes that a launcher started, by rank; empty for a process on its own. `None` if
+    /// this command runs nothing and so did not look for a launcher.
     pub ranks: Option<Vec<String>>,
 }
 
 impl Machine {
-    /// A host with typical rates of AVX2 and these GPUs.
+    /// A host with typical rates for AVX2 and these GPUs.
     pub fn typical(gpus: Vec<Gpu>, memory_available: u64) -> Self {
         let instruction_set = "avx2".to_owned();
         Self {
@@ -58,10 +58,10 @@ impl Machine {
     }
 }
 
-/// A GPU, as planning must know it.
+/// The facts about a GPU that planning needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpu {
-    /// Whether the host only poses as it.
+    /// Whether it is a virtual GPU, simulated by the host.
     pub is_virtual: bool,
     pub model: String,
     /// As `nvidia-smi` prints it, with `GPU-` or `MIG-` before it; `None` for a virtual one.
@@ -75,31 +75,31 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// A virtual GPU with this part of the host's memory.
+    /// A virtual GPU that may use this much of the host's memory.
     pub fn virtual_of(memory_free: u64) -> Self {
         let (model, limits) = ("virtual GPU".to_owned(), GpuLimits::default());
         Self { is_virtual: true, model, uuid: None, memory_free, reaches: Vec::new(), limits, speed: None }
     }
 }
 
-/// Limits that a GPU's device reports. Arrays are by engine: `persistent`, `cooperative`, `graph`.
+/// Limits that a GPU's device reports. Arrays are indexed by engine: `persistent`, `cooperative`, `graph`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuLimits {
     pub multiprocessors: u32,
-    /// Shared memory of a block that a job may fill.
+    /// Bytes of a block's shared memory that a job may use.
     pub shared_bytes: u64,
     pub fixed_bytes: u64,
-    /// Elements of an instruction that kernels can count.
+    /// The most elements of one instruction that kernels can count.
     pub most_elements: usize,
-    /// Whether a kernel may have a barrier over its whole grid.
+    /// Whether a kernel may use a barrier over its whole grid.
     pub cooperative: bool,
-    /// Whether a sum over GPUs can be queued like a kernel: NCCL is there.
+    /// Whether all-reduce over GPUs can be queued like a kernel, which needs NCCL.
     pub queued_sums: bool,
-    /// Bytes that a peer kernel sums at most, by the number of GPUs (from 0).
+    /// The most bytes that the peer kernel sums, indexed by the number of GPUs.
     pub peer_bytes: &'static [u64],
     /// Peak rate of one multiprocessor in f32.
     pub multiprocessor_flops_per_s: f64,
-    /// Typical seconds of an instruction beside its work.
+    /// Typical seconds of an instruction's fixed cost.
     pub instruction_s: [f64; 3],
     /// Share of the peak that small products reach.
     pub product_shares: [f64; 3],

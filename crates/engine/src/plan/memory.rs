@@ -1,4 +1,4 @@
-//! Whether a trial fits the available memory, and which batch would.
+//! Whether a trial fits into the available memory, and if not, which batch size would.
 
 use super::{
     chunk_policy::ChunkPolicy,
@@ -13,7 +13,7 @@ use crate::{
     units,
 };
 
-/// A trial's parts that its memory depends on.
+/// What a trial's memory use depends on.
 pub(super) struct Need<'a> {
     pub policy: ChunkPolicy<'a>,
     /// Whether updates may be fused into products, which needs no gradient buffers.
@@ -23,7 +23,7 @@ pub(super) struct Need<'a> {
 }
 
 struct Lack {
-    /// The GPU; `None` for the host's memory, which virtual devices share.
+    /// The GPU that lacks memory; `None` for the host, whose memory virtual devices share.
     gpu: Option<DeviceId>,
     needed: u64,
     free: u64,
@@ -34,8 +34,8 @@ struct Lack {
 }
 
 impl Need<'_> {
-    /// Compares each device's part with its memory, and the host's part with host memory. `largest` are the programs of the
-    /// device with the largest share of `batch` rows.
+    /// Compares each device's need with its memory, and the host's need with host memory. `largest` are the
+    /// programs of the device with the largest share of `batch` rows.
     pub fn check(&self, largest: &Programs, batch: usize) -> Result<(), Problem> {
         let Some(lack) = self.lack(largest, batch) else { return Ok(()) };
         let [needed, free] = units::two_sizes(lack.needed, lack.free);
@@ -66,14 +66,14 @@ impl Need<'_> {
         Err(Problem::at_key(key, message).hint(hint))
     }
 
-    /// The hint if rows take most of the memory.
+    /// The hint for the case that rows take most of the memory.
     fn fewer_rows(&self) -> &'static str {
         let ChunkPolicy { spec, facts, on_cpu, .. } = self.policy;
         let is_npy = matches!(spec.data.source, Source::Npy(_));
         let streamed = spec.data.placement == Placement::Streamed;
         match () {
             () if facts.in_file() => "use fewer rows: their targets and their order are held in memory",
-            // The CPU shares the memory of the rows; those of arrays can stay in their file.
+            // The CPU uses the rows in place. Rows of arrays can stay in their file.
             () if !is_npy && (on_cpu || streamed) => {
                 "use fewer rows, or `npy` arrays, which may stay in their file"
             }
@@ -81,13 +81,13 @@ impl Need<'_> {
         }
     }
 
-    /// The first memory that is too small for devices that all run `programs`.
+    /// The first memory that is too small, if all devices run `programs`.
     fn lack(&self, programs: &Programs, batch: usize) -> Option<Lack> {
         let rows = self.policy.rows(programs, self.policy.chunks(batch));
         let used = &self.devices.used;
         // The last device has the largest share.
         let last = Shard { rank: used.len().saturating_sub(1), world_size: used.len() };
-        // The first device may have a share as large, and keeps the best weights too.
+        // The first device's share may be just as large, and it keeps the best weights as well.
         let best = rows.best(programs);
         let of = |place: DeviceId| rows.on_device(place, programs, last);
         let each = of(DeviceId::Virtual(0));
@@ -101,7 +101,7 @@ impl Need<'_> {
                 }
             }
         }
-        // Each process has a host of its own, and plans for itself.
+        // Other processes run on their own hosts and plan for themselves.
         let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_) | DeviceId::Rank(1..)));
         let kept = if matches!(used.first(), Some(DeviceId::Gpu(_))) { 0 } else { best };
         let fixed = host.saturating_add(kept).saturating_add(rows.saved(programs));
@@ -110,7 +110,7 @@ impl Need<'_> {
         (needed > free).then_some(Lack { gpu: None, needed, free, each, host })
     }
 
-    /// ` for parameters, activations and data`, and their location.
+    /// ` for parameters, activations and data`, preceded by where they are.
     fn of_the_host(&self, lack: &Lack, batch: usize) -> String {
         let [each, host] = [lack.each, lack.host].map(units::bytes);
         let rows = match self.policy.chunks(batch) {
@@ -152,7 +152,7 @@ impl Need<'_> {
     }
 }
 
-/// The error for sizes beyond any memory. `fixed`: bytes of the parameters, independent of the batch.
+/// The error for sizes beyond any memory. `fixed`: bytes that do not depend on the batch, such as parameters.
 pub(super) fn too_large(spec: &Spec, needed: u64, fixed: u64, machine: &Machine) -> Problem {
     let hint = if fixed.saturating_mul(3) > machine.memory_available {
         "make the model smaller"

@@ -1,15 +1,16 @@
-//! Jobs that fit into memory, and jobs that do not.
+//! Trials that fit into memory, and trials that do not.
 
 use super::*;
 use crate::plan::testing::{facts, gpus, planned};
 
 const MUCH: u64 = 1 << 40;
 
-/// A job that does not fit names both numbers, and the batch that it names is the largest that does.
+/// The error for a trial that does not fit names the need and the limit, and suggests the largest batch that
+/// fits.
 #[test]
 fn the_batch_that_would_fit_is_named() {
     let (facts, free) = (facts(50_000, 100, false), 40_000_000);
-    // Rows of 100 features and a target, the same on the host where a device has its own.
+    // Rows of 100 features and a target; the host has a second copy if a device has its own memory.
     let data = 50_000 * 101 * 4;
     let virtual_gpus = |n: usize| Machine::typical(gpus(true, n, 1), free + n as u64 * data);
     let real = [gpus(false, 1, MUCH), gpus(false, 1, 28_000_000)].concat();
@@ -26,7 +27,7 @@ fn the_batch_that_would_fit_is_named() {
         let hint = with(40_000).expect_err("it is too large").hint.unwrap_or_default();
         let number = hint.strip_prefix("`data.batch_size = ").and_then(|s| s.strip_suffix("` would fit"));
         let fits: usize = number.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{devices}: {hint}"));
-        // A few rows more or less are a matter of where updates are folded into products.
+        // The exact limit may be a few rows off, depending on where updates are fused into products.
         assert!(with(fits).is_ok() && with(fits + 20).is_err(), "{devices}: {fits}");
     }
 }
@@ -50,8 +51,8 @@ fn the_need_of_each_virtual_device_is_named() {
     assert_eq!(problem.hint.as_deref(), Some("`data.placement = \"streamed\"` leaves the data on the host"));
 }
 
-/// Rows of 100 features in a file, 20 batches of 1,000 at a time: each device has its share of a chunk, and the host
-/// holds three chunks, and what is in no file.
+/// Rows of 100 features in a file, 20 batches of 1,000 at a time: each device has its share of a chunk; the
+/// host holds three chunks, and the targets and the order, which are in no file.
 #[test]
 fn chunks_are_counted_where_they_are() {
     let facts = crate::plan::DatasetInfo { validation_rows: 3_000, ..facts(50_000, 100, true) };
@@ -60,9 +61,9 @@ fn chunks_are_counted_where_they_are() {
         planned(&overrides, facts, &Machine::typical(gpus(is_virtual, 2, MUCH), free))
     };
     let (train, validation) = (20_000 * 404, 3_000 * 404);
-    // The index and the position of each row of a device's share, and its index once more, by which they are sorted.
+    // Index and position of each row of a device's share, plus a second copy of the index, for sorting.
     let noted = 12 * (10_000 + 1_500);
-    // All rows to validate on are one chunk.
+    // All validation rows fit into one chunk.
     let held = 53_000 * 4 + 3 * train + validation + noted;
     let shuffled = two(true, "data.shuffle=true", MUCH).expect("it fits");
     let chunks = shuffled.chunks.expect("chunks");
@@ -75,11 +76,11 @@ fn chunks_are_counted_where_they_are() {
     devices[0] += best;
     let host = held + 50_000 * 4;
     assert_eq!((&shuffled.footprint.devices[..], shuffled.footprint.host), (&devices[..], host));
-    // Final and best weights on their way to their files.
+    // Copies of the final and best weights, on their way to their files.
     assert_eq!(shuffled.footprint.saved, 2 * best);
     let needed = host + devices[0] + devices[1] + 2 * best;
     assert_eq!(shuffled.footprint.in_host_memory(&shuffled.devices.used), needed);
-    // Any smaller memory is refused.
+    // One byte less is refused.
     assert!(two(true, "data.shuffle=true", needed).is_ok());
     let refused = two(true, "data.shuffle=true", needed - 1).expect_err("it is too large");
     let [needs, free] = units::two_sizes(needed, needed - 1);

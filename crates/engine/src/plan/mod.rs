@@ -1,7 +1,7 @@
-//! What will happen: a [`Spec`] with every choice made and every number counted, before anything runs.
+//! The plan: a [`Spec`] with every choice made and every number computed, before anything runs.
 //!
-//! Planning is pure: it takes what the data are ([`DatasetInfo`]) and what the machine is ([`Machine`]), and touches neither
-//! hardware nor disk. May use [`crate::spec`] and [`crate::program`].
+//! Planning is pure: it takes a description of the data ([`DatasetInfo`]) and of the machine ([`Machine`])
+//! and touches neither hardware nor disk. It may use [`crate::spec`] and [`crate::program`].
 
 pub mod agreement;
 mod all_reduce;
@@ -63,18 +63,19 @@ use crate::{
 
 const MOST_READERS: usize = 8;
 
-/// Numbers that a step may hold at one time, far more than any memory: sizes made of them stay within 64 bits.
+/// The most numbers that a step may hold at one time. It is far more than any memory, and low enough that
+/// sizes computed from it fit into 64 bits.
 const MOST_NUMBERS: u64 = 1 << 48;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum PlanError {
-    /// The spec and its data do not fit together.
+    /// The spec does not fit its data or the machine.
     Problems(Vec<Problem>),
-    /// A declared device is not there and `on_missing = "error"`.
+    /// A requested device is missing and `on_missing = "error"`.
     Missing(Problem),
 }
 
-/// Plans one trial. `threads` is what the host may use.
+/// Plans one trial. The host may use `threads`.
 pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) -> Result<Trial, PlanError> {
     let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let Resolved { spec, layers, length } = Resolved::new(spec, facts, devices.used.len(), machine)?;
@@ -94,8 +95,8 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let footprint = Footprint::new(&policy.rows(&programs, chunks), all());
     let resident = Footprint::new(&policy.resident().rows(&programs, None), all());
     let resident = footprint.exceeds(&resident, &devices.used).then_some(resident);
-    // Devices that share a run, or that have a memory of their own, have one thread each. Beside a GPU the host's cores have
-    // nothing to do; virtual ones compute on them.
+    // Several devices, and devices with their own memory, get one thread each. Cores that GPUs leave idle
+    // read rows; virtual GPUs compute on the cores themselves.
     let (threads, readers) = match (on_cpu, &chosen) {
         (true, _) => (threads, 1),
         (false, Some(_)) => (1, threads.min(MOST_READERS)),
@@ -181,7 +182,7 @@ impl Resolved {
     }
 }
 
-/// The least numbers that a step holds at one time; saturates.
+/// A lower limit of the numbers that a step holds at one time; saturates.
 fn least_numbers(layers: &[LayerRow], facts: DatasetInfo, batch: usize) -> u64 {
     let rows = batch.max(validation_chunk(facts, batch)) as u64;
     let widths = layers.iter().map(|layer| layer.outputs as u64);

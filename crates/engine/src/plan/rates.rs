@@ -1,4 +1,5 @@
-//! Speeds of processors: measured on this machine, or typical of their kind. A GPU is one more set of them.
+//! Speeds of processors: measured on this machine, or typical of their kind. A GPU is described by the same
+//! figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +8,10 @@ use crate::units::named;
 named! {
     #[derive(Default)]
     pub enum Origin {
-        /// Figures that such processors have, from data sheets and machines that were measured.
+        /// Typical of such processors, from data sheets and from machines that were measured.
         Typical = "typical",
-        /// Measured here: those that are read back were.
+        /// Measured on this machine. The default when rates are read from a file, since only measured ones
+        /// are saved.
         #[default]
         Measured = "measured",
     }
@@ -19,9 +21,9 @@ named! {
 pub enum Processor {
     #[default]
     Cpu,
-    /// A GPU's, to which every instruction is a launch.
+    /// A GPU that runs each instruction as a launch.
     Gpu,
-    /// A GPU's, where one launch interprets the whole program, with a barrier after every instruction.
+    /// A GPU on which one launch interprets the whole program, with a barrier after every instruction.
     GpuWalk,
 }
 
@@ -31,9 +33,9 @@ impl Processor {
     }
 }
 
-/// Whether every figure is finite, speeds above zero and all others not below it.
+/// Whether all figures are plausible: finite, speeds above zero, and no other figure negative.
 pub fn are_sane(rates: &impl Serialize) -> bool {
-    // JSON has no figure that is not finite.
+    // In JSON a figure that is not finite becomes null, so it is refused here.
     let is_sane = |(name, figure): (&String, &serde_json::Value)| {
         figure.as_f64().is_some_and(|figure| figure > 0.0 || figure == 0.0 && !name.ends_with("_per_s"))
     };
@@ -41,34 +43,36 @@ pub fn are_sane(rates: &impl Serialize) -> bool {
     figures.is_ok_and(|figures| figures.as_object().is_some_and(|all| all.iter().all(is_sane)))
 }
 
-/// Speeds of one thread (of a GPU: of the whole device, which has no threads to the plan), and how they grow with threads.
+/// Speeds of one thread and how they scale with threads. For a GPU: speeds of the whole device, which counts
+/// as one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineRates {
-    /// Where they come from; those in a file were measured on a CPU.
+    /// Where the rates come from. Not saved: those in a file were measured on a CPU.
     #[serde(skip)]
     pub origin: Origin,
     #[serde(skip)]
     pub processor: Processor,
     pub flops_per_s: f64,
-    /// Products of bfloat16, where the processor has instructions for them and they were measured.
+    /// bfloat16 products, if the processor has instructions for them and they were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bf16_flops_per_s: Option<f64>,
-    /// Functions of single numbers, operations per second.
+    /// Elementwise functions such as `exp`, per second.
     pub elementwise_per_s: f64,
     pub cache_bytes_per_s: f64,
     pub memory_bytes_per_s: f64,
-    /// What each further thread adds to products, as a part of the first one's speed.
+    /// What each further thread adds to the speed of products, as a fraction of the first thread's.
     pub product_scaling: f64,
-    /// What each further thread adds to reading memory, which all threads share.
+    /// What each further thread adds to the speed of main memory, which all threads share, as a fraction.
     pub memory_scaling: f64,
-    /// Cost of an instruction beside its work.
+    /// Fixed cost of an instruction, in seconds.
     pub instruction_s: f64,
     pub barrier_s: f64,
-    /// Cost of handing over a block of steps and waiting for it, beside the steps: what reading the loss after every step
-    /// adds to it.
+    /// Seconds to launch a block of steps and wait for it, not counting the steps. Reading the loss after
+    /// every step costs this much per step.
     pub block_s: f64,
-    /// How far the middle half of the rounds of the least steady rate lay apart, as a part of it; 0 where nothing was measured.
+    /// Relative interquartile range of the least steady rate over the measuring rounds; 0 if nothing was
+    /// measured.
     #[serde(default)]
     pub noise: f64,
 }
@@ -98,34 +102,35 @@ impl MachineRates {
         }
     }
 
-    /// The rates of a run whose products that unit computes in bfloat16: the measured one, or a typical multiple of that of f32.
+    /// The rates of a run whose products use `unit` in bfloat16: the measured rate, or a typical multiple of
+    /// the f32 rate.
     pub fn in_bf16(self, unit: &str) -> Self {
         let typical = if unit == "amx_bf16" { 6.0 } else { 1.8 };
         let flops_per_s = self.bf16_flops_per_s.unwrap_or(typical * self.flops_per_s);
         Self { flops_per_s, ..self }
     }
 
-    /// How many times as fast as one thread `threads` of them are at products, and at what they have in their own caches.
+    /// The speed of `threads` threads relative to one, for products and for data in their own caches.
     pub fn product_speedup(&self, threads: usize) -> f64 {
         1.0 + self.product_scaling * (threads.max(1) - 1) as f64
     }
 
-    /// How many times as fast as one thread `threads` of them read memory.
+    /// The speed of `threads` threads relative to one, for reading main memory.
     pub fn memory_speedup(&self, threads: usize) -> f64 {
         1.0 + self.memory_scaling * (threads.max(1) - 1) as f64
     }
 }
 
-/// What the steps of a program take on a device.
+/// What determines the time of a program's steps on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
     pub rates: MachineRates,
-    /// Bytes per second of the data's rows, from the cache and from memory.
+    /// Bytes per second at which the data's rows are read, from the cache and from memory.
     pub rows_bytes_per_s: [f64; 2],
     pub cache_bytes: u64,
-    /// Rates of all-reduce; where unknown, a sum counts as any other work.
+    /// Rates of all-reduce; if unknown, a sum counts like any other instruction.
     pub sums: Option<AllReduceRates>,
-    /// Rate of rows on their way to a device with a memory of its own.
+    /// Bytes per second of rows uploaded to a device with its own memory.
     pub upload_bytes_per_s: Option<f64>,
 }
 

@@ -1,58 +1,64 @@
-//! Whether steps fetch rows that stay in a file, or rows of many steps are read together.
+//! Rows that stay in a file: whether each step fetches its own, or the rows of many steps are read together.
 //!
-//! Rows in any order are read in the order of the file, and one call reads rows that lie close together, with what lies
-//! between them. So the more rows are read together, the fewer calls each of them takes: where rows are narrow it pays to
-//! read those of thousands of steps at once. Each of those is sorted and copied to its place, and nothing can be computed
-//! before the first chunk of an epoch is there.
+//! Rows in random order are sorted and read in file order, and one system call reads rows that lie close
+//! together, along with what lies between them. So the more rows are read together, the fewer calls each
+//! needs: where rows are narrow, it pays to read those of thousands of steps at once. The price: every row is
+//! sorted and copied to its position, and nothing can be computed before the first chunk of an epoch is
+//! there.
 //!
-//! Typical rates decide, so that a spec on the same number of threads always reads in the same way. Steps compute with the
-//! same rows either way, to the same bits.
+//! The decision uses typical rates, so that a spec with the same number of threads always reads in the same
+//! way. Either way, steps compute on the same rows and give the same bits.
 
 use super::{chunks::Chunks, dataset_info::DatasetInfo, rates::MachineRates, run_length::RunLength};
 
-/// Bytes that are read and dropped rather than skipped by a read of their own: what is copied in the time of a system
-/// call, about.
+/// Gaps up to this many bytes are read and dropped rather than skipped by another call: about what can be
+/// copied in the time of a system call.
 pub const GAP_BYTES: u64 = 4096;
 
-/// Bytes of one read at most: large enough to make a system call cheap, small enough for the second-level cache.
+/// The most bytes of one read: enough to make the system call cheap, few enough for the second-level cache.
 pub const BLOCK_BYTES: u64 = 1 << 18;
 
-/// Threads that read ahead of steps which would wait for a disk.
+/// Threads that read ahead if steps would otherwise wait for a disk.
 pub const READERS_AHEAD: usize = 4;
 
-/// Rows are read together only where that takes at most this part of the time that steps would take to fetch them.
+/// Rows are read together only if that takes at most this share of the time in which steps would fetch them.
 const PAYS: f64 = 0.5;
 
-/// Cost of a team's barriers within a step, about: a shorter step is one thread's.
+/// Approximate cost of a team's barriers within a step, in seconds: the team is only worth it for longer
+/// steps.
 const BARRIERS_S: f64 = 20e-6;
 
-/// A row by itself, beside its bytes, that a core of a server copies from the system's memory: 1.5 µs were measured for 40
-/// bytes in any order and 1.9 for 3 KB, 2.4 where another core does the same (benches/results/gap.md).
+/// Seconds of the call that reads a single row, not counting its bytes, on a server's core and from the file
+/// cache: 1.5 µs were measured for 40 bytes in random order and 1.9 for 3 KB; 2.4 if another core does the
+/// same (benches/results/gap.md).
 const CALL_S: f64 = 1.5e-6;
 
-/// A call that goes on where the last one ended, beside its bytes.
+/// Seconds of a call that continues where the last one ended, not counting its bytes.
 const NEXT_S: f64 = 0.4e-6;
 
-/// Bytes per second of rows that follow each other.
+/// Bytes per second of consecutive rows.
 const BYTES_PER_S: f64 = 3.5e9;
 
-/// A row that is read with its neighbours, beside its bytes: sorted and copied to its place.
+/// Seconds of a row that is read along with its neighbours, not counting its bytes: it is sorted and copied
+/// to its position.
 const ROW_S: f64 = 40e-9;
 
-/// What each further thread adds, as a part of the first one's speed.
+/// What each further thread adds to the speed, as a fraction of the first thread's.
 const SCALING: f64 = 0.7;
 
-/// How the rows of a step are read that stay in a file, and the cost at typical rates, without a disk's share.
+/// How the rows of a step are read from their file, and what that costs at typical rates if no disk is waited
+/// for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadCost {
-    /// Whether a step fetches them itself; else they are read beside it, many at a time.
+    /// Whether the step fetches them itself; otherwise they are read outside the step, many at a time.
     pub in_step: bool,
-    /// Seconds of one thread per step.
+    /// Seconds per step with one thread.
     serial_s: f64,
 }
 
 impl ReadCost {
-    /// For chunks that one thread reads, or for steps that fetch their own rows. `None` if rows do not stay in a file.
+    /// The cost for chunks read by one thread, or for steps that fetch their own rows. `None` if no rows stay
+    /// in a file.
     pub(super) fn new(
         facts: DatasetInfo,
         length: &RunLength,
@@ -64,27 +70,30 @@ impl ReadCost {
         let row_s = match shuffle {
             false => row_bytes / BYTES_PER_S + NEXT_S / rows,
             true => {
-                // The mean distance of rows in the file, and the share of those that come with a neighbour.
+                // The mean distance of rows in the file, and the share of rows that have a neighbour within
+                // the gap.
                 let distance = facts.train_rows as f64 / rows * row_bytes;
                 let near = 1.0 - (-(GAP_BYTES as f64) / distance).exp();
                 let bytes = row_bytes + near * (distance - row_bytes).clamp(0.0, GAP_BYTES as f64);
                 bytes / BYTES_PER_S + near * ROW_S + (1.0 - near) * CALL_S
             }
         };
-        // Rows of a chunk go to places all over it: their cache lines are read and written, those of targets read.
+        // A chunk's rows are written in random order: their cache lines are read and written; those of
+        // targets only read.
         let lines = |numbers: usize| (64 + 4 * numbers) as f64;
         let moved = 2.0 * lines(facts.features) + lines(facts.targets);
         let placed_s = if shuffle && chunks.is_some() { moved / rates.memory_bytes_per_s } else { 0.0 };
         Some(Self { in_step: chunks.is_none(), serial_s: length.batch as f64 * (row_s + placed_s) })
     }
 
-    /// Seconds in which `threads` fetch the rows of a step.
+    /// Seconds that `threads` threads take to fetch the rows of a step.
     pub fn in_step_s(&self, threads: usize) -> f64 {
         if self.in_step { self.serial_s / (1.0 + SCALING * (threads.max(1) - 1) as f64) } else { 0.0 }
     }
 }
 
-/// `chunks`, if the CPU should rather read those than let a team of `threads` fetch the rows of each step.
+/// Returns `chunks` if the CPU should read rows in these rather than let up to `threads` threads fetch each
+/// step's rows.
 pub(super) fn together(
     facts: DatasetInfo,
     length: &RunLength,
@@ -101,7 +110,7 @@ pub(super) fn together(
 mod tests {
     use super::*;
 
-    /// The size of chunks of a run of one epoch by 256, with that much memory.
+    /// The chunk size of a one-epoch run in batches of 256, with the given free memory.
     fn chunk(
         rows: usize,
         features: usize,
@@ -137,7 +146,8 @@ mod tests {
         assert_eq!(chunk(million, 10, 2, |_, memory| *memory = 64 << 20), None, "no room");
         let few = |length: &mut RunLength, _: &mut u64| *length = RunLength::with_steps(256, 26_843_546, 100);
         assert_eq!(chunk(million, 10, 2, few), None, "too few steps");
-        // 1.5 µs for a row by itself, 0.3 for one of a chunk: 32 threads are some 23 times as quick as one.
+        // About 1.5 µs for a single row, 0.3 µs for one of a chunk; but 32 threads are about 23 times as fast
+        // as one.
         assert_eq!(chunk(million, 10, 32, same), None);
     }
 }

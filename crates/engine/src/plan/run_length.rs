@@ -1,15 +1,15 @@
-//! How a run goes over its rows, if nothing ends it early: its epochs, their steps, and how often it validates.
+//! The length of a run that nothing ends early: its epochs, their steps, and how often it validates.
 
 use super::dataset_info::DatasetInfo;
 use crate::spec::{Scaling, Spec};
 
-/// Minimum rows of a validation chunk, if the data have as many.
+/// Minimum rows of a validation chunk, if there are as many.
 const VALIDATION_ROWS: usize = 256;
 
-/// Maximum rows of a validation chunk: f32 counts every row up to here.
+/// Maximum rows of a validation chunk: f32 represents every integer up to here.
 const MOST_VALIDATION_ROWS: usize = 1 << 24;
 
-/// Rows of a step over all devices, before the training rows cap it.
+/// Rows of a step over all devices, before it is limited by the number of training rows.
 pub fn global_batch(spec: &Spec, devices: usize) -> usize {
     match spec.devices.scaling {
         Scaling::Strong => spec.data.batch_size,
@@ -22,17 +22,17 @@ pub(super) fn validation_chunk(facts: DatasetInfo, batch: usize) -> usize {
     validation_rows(batch).min(facts.validation_rows)
 }
 
-/// Rows of a validation chunk, unless there are fewer.
+/// Rows of a validation chunk, before it is limited by the number of validation rows.
 pub fn validation_rows(batch: usize) -> usize {
     batch.clamp(VALIDATION_ROWS, MOST_VALIDATION_ROWS)
 }
 
-/// The number of steps, and of the rows that they take.
+/// The number of steps, of validations, and of the rows that steps take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RunLength {
     pub batch: usize,
     pub steps: u64,
-    /// Those of an epoch, the last of them perhaps on fewer rows.
+    /// Steps of an epoch; the last may have fewer rows.
     pub steps_per_epoch: u64,
     pub validations: u64,
     rows: u64,
@@ -49,7 +49,7 @@ impl RunLength {
             Self { batch, steps, steps_per_epoch, validations: 0, rows: facts.train_rows as u64 };
         let every = trainer.validate_every_epochs;
         if facts.validation_rows > 0 && every > 0 {
-            // The last epoch always ends with one.
+            // The run always ends with a validation, even if the last epoch is not one of the `every`.
             let epochs = length.epochs();
             length.validations = epochs / every + u64::from(!epochs.is_multiple_of(every));
         }
@@ -60,7 +60,7 @@ impl RunLength {
         self.steps.div_ceil(self.steps_per_epoch.max(1))
     }
 
-    /// Epochs that are gone through to their end, and the rows that steps take of the one behind them.
+    /// The number of complete epochs, and the rows taken of the incomplete one that follows.
     fn whole_and_rest(&self) -> (u64, u64) {
         let per_epoch = self.steps_per_epoch.max(1);
         let rest = (self.steps % per_epoch).saturating_mul(self.batch as u64);
@@ -73,7 +73,7 @@ impl RunLength {
         whole.saturating_mul(self.rows).saturating_add(rest)
     }
 
-    /// Rows that steps take of an epoch at most.
+    /// The most rows that steps take of any epoch.
     pub fn epoch_rows(&self) -> usize {
         let (whole, rest) = self.whole_and_rest();
         (if whole > 0 { self.rows } else { rest }) as usize
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// 100 rows by 8 are 13 steps.
+    /// 100 rows in batches of 8 are 13 steps.
     #[test]
     fn rows_of_epochs_and_of_parts_of_one_are_counted() {
         for (steps, counts) in [(39, (3, 300, 100)), (31, (3, 240, 100)), (3, (1, 24, 24))] {

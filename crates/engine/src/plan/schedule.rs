@@ -5,7 +5,7 @@ use crate::{
     spec::{Curve, Interval, Optimizer, Problem, Rule, Schedule, Spec},
 };
 
-/// Fills in `t_max` and `total_steps`; problems go to `problems`.
+/// Fills in `t_max` and `total_steps`; errors are added to `problems`.
 pub fn resolve(spec: &mut Spec, steps: u64, steps_per_epoch: u64, problems: &mut Vec<Problem>) {
     let total = match spec.schedule.interval {
         Interval::Step => steps,
@@ -23,7 +23,8 @@ fn resolve_rule(rule: &mut Rule, total: u64, problems: &mut Vec<Problem>) {
             for (i, stage) in chain.iter_mut().enumerate() {
                 let own = stage.steps.unwrap_or(left).min(left);
                 let key = format!("schedule.chain.{i}");
-                // PyTorch's OneCycleLR sets the initial rate and momentum of the whole chain when it is made.
+                // In PyTorch, constructing OneCycleLR changes the initial rate and momentum of the whole
+                // chain. Not supported.
                 if let Curve::OneCycle(_) = stage.curve {
                     let message = format!("`{key}.one_cycle` is not in this version");
                     let problem = Problem::at_key(format!("{key}.one_cycle"), message);
@@ -69,7 +70,7 @@ pub fn update_rule(optimizer: &Optimizer, schedule: &Schedule) -> UpdateRule {
     UpdateRule::new(optimizer, moves_momentum(schedule))
 }
 
-/// A OneCycle gives plain SGD a momentum, as PyTorch's does.
+/// Whether the schedule changes the momentum. With a OneCycle even plain SGD has one, as in PyTorch.
 fn moves_momentum(schedule: &Schedule) -> bool {
     let moves = |curve: &Curve| matches!(curve, Curve::OneCycle(c) if c.cycle_momentum);
     match &schedule.rule {
@@ -99,7 +100,8 @@ mod tests {
         })
     }
 
-    /// Where `torch.optim.lr_scheduler.OneCycleLR` raises a ZeroDivisionError, and nowhere else.
+    /// The case in which `torch.optim.lr_scheduler.OneCycleLR` raises a ZeroDivisionError is refused, and no
+    /// other.
     #[test]
     fn a_rise_of_no_length_is_refused() {
         for three_phase in [false, true] {

@@ -1,4 +1,5 @@
-//! Shapes: each layer's input is what the one before puts out; the last must fit the targets.
+//! Shapes: each layer's input width is the output width of the layer before; the last output must fit the
+//! targets.
 
 use super::dataset_info::DatasetInfo;
 use crate::{
@@ -6,7 +7,7 @@ use crate::{
     units,
 };
 
-/// Parameters of a model at most; more than any memory this runs on.
+/// The most parameters of a model: more than fit into any memory this runs on.
 const MOST_PARAMETERS: u64 = 1 << 38;
 
 /// A layer as `runner check` shows it.
@@ -17,17 +18,17 @@ pub struct LayerRow {
     pub name: &'static str,
     pub inputs: usize,
     pub outputs: usize,
-    /// Numbers it learns.
+    /// Number of its learned parameters.
     pub parameters: u64,
 }
 
-/// Fills in every `in_features`; problems go to `problems`.
+/// Fills in every `in_features`; errors are added to `problems`.
 pub fn infer(model: &mut Model, facts: DatasetInfo, problems: &mut Vec<Problem>) -> Vec<LayerRow> {
     let mut rows = Vec::with_capacity(model.layers.len());
     let (mut width, mut last, mut total) = (facts.features, None, 0u64);
     for (index, layer) in model.layers.iter_mut().enumerate() {
         let (name, inputs) = (layer.torch_name(), width);
-        // The numbers of a product may be more than a usize counts.
+        // The product of the axes may exceed a usize.
         let elements = |shape: &[usize]| shape.iter().fold(1u64, |n, axis| n.saturating_mul(*axis as u64));
         let own = layer.parameters(width);
         let parameters = own.iter().fold(0u64, |sum, p| sum.saturating_add(elements(&p.shape)));

@@ -1,4 +1,4 @@
-//! Trials for the tests of the plan.
+//! Trials for the plan's tests.
 
 use super::{DatasetInfo, Gpu, Machine, PlanError, Trial, plan};
 use crate::spec::{Problem, load};
@@ -6,7 +6,7 @@ use crate::spec::{Problem, load};
 pub const LINE: &str = "{ linear = { out_features = 1 } }";
 pub const WIDE: &str = "{ linear = { out_features = 2048 } }, \"relu\", { linear = { out_features = 2048 } }, \"relu\", { linear = { out_features = 1 } }";
 
-/// A regression on one target.
+/// The facts of a regression with one target.
 pub fn facts(train_rows: usize, features: usize, in_file: bool) -> DatasetInfo {
     let file_row_bytes = in_file.then_some(4 * features as u64);
     DatasetInfo {
@@ -20,19 +20,19 @@ pub fn facts(train_rows: usize, features: usize, in_file: bool) -> DatasetInfo {
     }
 }
 
-/// GPUs with that much free memory each.
+/// `count` GPUs with this much free memory each.
 pub fn gpus(is_virtual: bool, count: usize, memory_free: u64) -> Vec<Gpu> {
     let mut gpu = Gpu { is_virtual, ..Gpu::virtual_of(memory_free) };
     gpu.limits.most_elements = usize::MAX;
     vec![gpu; count]
 }
 
-/// The plan of a linear model with the given overrides, by two threads.
+/// The plan of a linear model with these overrides, for two threads.
 pub fn planned(overrides: &[&str], facts: DatasetInfo, machine: &Machine) -> Result<Trial, Problem> {
     by_threads(overrides, facts, machine, 2)
 }
 
-/// The plan of the model with these layers.
+/// The plan of a model with these layers.
 pub fn of_layers(layers: &str, overrides: &[&str], facts: DatasetInfo, threads: usize) -> Trial {
     let layers = format!("model.layers=[{layers}]");
     let run = ["data.shuffle=true", "trainer.max_epochs=10", "logging.metrics=[\"loss\"]", layers.as_str()];

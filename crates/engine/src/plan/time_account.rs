@@ -1,12 +1,14 @@
-//! What a run's time went into: measured phases, held against the least time that its steps need.
+//! What a run's time was spent on: measured phases, compared with the least time that its steps need.
 //!
-//! Time is booked to a cause only where something shows it. The time of computing is divided as the lower bound is, up to
-//! that bound; what it takes longer is unexplained, but for the hand-over of blocks, waits for a core and page faults. Blocks
-//! and faults are counted, and what one takes is measured.
+//! Time is attributed to a cause only if a measurement supports it. Compute time, up to the lower bound, is
+//! divided in the bound's proportions. The excess is attributed to the hand-over of blocks, waits for a core
+//! and page faults, up to their cost (how often they occurred times the measured cost of one); the rest is
+//! unexplained.
 //!
-//! A GPU's time of computing is by its own events. What the host does meanwhile costs the run nothing: rows and log are
-//! charged with no more than the time in which the GPU stood idle. Resident rows are moved before the first step, so they
-//! come first there; streamed ones come after the log. The rest is idle time that nothing explains.
+//! On a GPU, compute time comes from its own events. Work that the host does meanwhile costs the run nothing,
+//! so rows and log can only be charged with time in which the GPU was idle. Resident rows are copied before
+//! the first step, so they are charged first; streamed rows are charged after the log. The rest is
+//! unexplained idle time.
 
 use super::{
     lower_bound::{Bottleneck, LowerBound, TimeBreakdown},
@@ -15,73 +17,73 @@ use super::{
 };
 use crate::spec::Policy;
 
-/// What a run spent its training time on, in seconds over all its steps, as measured.
+/// What a run spent its training time on, in measured seconds over all its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
     pub full_steps: u64,
-    /// Steps on the fewer rows that an epoch ends with.
+    /// Steps on the smaller batch that ends an epoch.
     pub last_steps: u64,
-    /// All of it, without validation.
+    /// The whole training time, without validation.
     pub train_s: f64,
     /// The steps themselves, by the device's own clock where it has one.
     pub compute_s: f64,
-    /// Fetching rows from their file, by the steps themselves.
+    /// Fetches of rows from their file by the steps themselves.
     pub fetch_s: f64,
-    /// The host waiting for chunks of rows, while a GPU may compute.
+    /// The host waits for chunks of rows; a GPU may compute meanwhile.
     pub wait_s: f64,
-    /// The host moving rows to the device, while a GPU may compute.
+    /// The host copies rows to the device; a GPU may compute meanwhile.
     pub upload_s: f64,
-    /// Reading metrics and handing them over, while a GPU may compute.
+    /// The host reads metrics and hands them over; a GPU may compute meanwhile.
     pub log_s: f64,
-    /// Copying the state for checkpoints, and waiting until the one before is written.
+    /// The state is copied for checkpoints, including the wait until the previous one is written.
     pub checkpoint_s: f64,
-    /// All-reduce, where it is timed by itself.
+    /// All-reduce, if it is timed separately.
     pub all_reduce_s: f64,
-    /// How long the thread that the clock times was ready to run and had no core.
+    /// The thread that the clock times was ready to run but had no core.
     pub core_wait_s: f64,
-    /// Page faults of that thread, as many as there were times what one takes.
+    /// Page faults of that thread: their count times the cost of one.
     pub page_faults_s: f64,
-    /// Times that the host waited for the device in order to log.
+    /// How often the host waited for the device in order to log.
     pub log_waits: u64,
 }
 
-/// Seconds of a run and what they went into.
+/// Seconds of a run and what they were spent on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeShare {
     pub cause: Bottleneck,
     pub seconds: f64,
 }
 
-/// A run that reads its losses more often than once per epoch, as counted.
+/// How many reads of losses a run could save, if it read them once per epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewerReads {
-    /// Whether it reads blocks already, so that `logging.flush_every` is what to change.
+    /// Whether it uses the policy `buffered` already, so that `logging.flush_every` is what to change.
     pub is_buffered: bool,
-    /// Reads that it waited for.
+    /// Reads of the run, each of which it waited for.
     pub reads: u64,
-    /// Reads with one per epoch.
+    /// Reads if there were one per epoch.
     pub instead: u64,
 }
 
-/// What a run's training time went into.
+/// What a run's training time was spent on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeAccount {
-    /// The largest first; they add up to the training time.
+    /// Sorted, the largest first; they add up to the training time.
     pub shares: Vec<TimeShare>,
     pub step_s: f64,
     /// The least that a step could take, as the mean over full and last batches.
     pub least_s: f64,
-    /// Whose rates the lower bound is made of.
+    /// The kind of processor whose rates the lower bound uses.
     pub processor: Processor,
     /// Where those rates come from.
     pub origin: Origin,
-    /// Where the log takes most of the time and could take less.
+    /// Set if the log takes more time than anything else and could take less.
     pub fewer_reads: Option<FewerReads>,
 }
 
 impl TimeAccount {
-    /// The account of a trial. `None` without steps, and if the lower bound is that of another processor: the speed of a
-    /// virtual GPU says nothing, and a real one may not have been measured.
+    /// The account of a trial. `None` without steps, or if the lower bound is for another processor than the
+    /// one used: a virtual GPU's speed says nothing, and a real GPU may not have been measured.
     pub fn new(trial: &Trial, measured: &Measured) -> Option<Self> {
         let steps = (measured.full_steps + measured.last_steps) as f64;
         let lower_bound = &trial.lower_bound;
@@ -111,7 +113,7 @@ impl TimeAccount {
         }
         let known_s: f64 = shares.iter().map(|share| share.seconds).sum();
         let mut rest_s = (measured.train_s - known_s).max(0.0);
-        // What the host lacked explains no time in which a GPU computed.
+        // Waits for a core and page faults cannot explain time in which a GPU computed, only its idle time.
         let mut idle = shares.iter_mut().find(|share| share.cause == Bottleneck::Idle);
         let left_s = idle.as_mut().map_or(&mut rest_s, |idle| &mut idle.seconds);
         let mut causes = [
@@ -137,13 +139,14 @@ impl TimeAccount {
         })
     }
 
-    /// The part of the training time that a share has.
+    /// A share's fraction of the training time.
     pub fn part(&self, share: &TimeShare) -> f64 {
         let all: f64 = self.shares.iter().map(|share| share.seconds).sum();
         share.seconds / all.max(f64::MIN_POSITIVE)
     }
 
-    /// How many times its lower bound a step takes; `None` below it, which only says that the rates are another machine's.
+    /// The ratio of a step's time to its lower bound; `None` below 1, which only shows that the rates are
+    /// another machine's.
     pub fn distance(&self) -> Option<f64> {
         Some(self.step_s / self.least_s.max(f64::MIN_POSITIVE)).filter(|times| *times >= 1.0)
     }
@@ -153,17 +156,18 @@ fn rows_cause(from_file: bool) -> Bottleneck {
     if from_file { Bottleneck::File } else { Bottleneck::Transfer }
 }
 
-/// The time of computing, divided as the lower bound is; what takes longer goes to the hand-over of blocks, up to its cost.
+/// Divides compute time in the proportions of the lower bound; the excess goes to the hand-over of blocks, up
+/// to its cost.
 fn step_shares(lower_bound: &LowerBound, least: TimeBreakdown, measured: &Measured) -> Vec<TimeShare> {
     let mut least = least;
     if measured.all_reduce_s > 0.0 {
         least.all_reduce_s = 0.0;
     }
     let least_s = least.device_s();
-    // A run may be quicker than the bound of typical rates.
+    // A run may be faster than a bound made of typical rates.
     let scale = (measured.compute_s / least_s.max(f64::MIN_POSITIVE)).min(1.0);
     let excess_s = (measured.compute_s - least_s).max(0.0);
-    // A GPU's steps hold no hand-over.
+    // A GPU's compute time includes no hand-over.
     let waits = if lower_bound.rates.processor.is_gpu() { 0 } else { measured.log_waits };
     let handover_s = excess_s.min(waits as f64 * lower_bound.rates.block_s);
     vec![
@@ -178,7 +182,7 @@ fn step_shares(lower_bound: &LowerBound, least: TimeBreakdown, measured: &Measur
     ]
 }
 
-/// What a GPU stood idle for.
+/// Divides the time in which a GPU was idle among its causes.
 fn idle_shares(measured: &Measured, block_s: f64, streamed: bool, from_file: bool) -> Vec<TimeShare> {
     let busy_s = measured.compute_s + measured.all_reduce_s + measured.checkpoint_s;
     let idle_s = (measured.train_s - busy_s).max(0.0);
@@ -204,7 +208,7 @@ fn idle_shares(measured: &Measured, block_s: f64, streamed: bool, from_file: boo
     shares
 }
 
-/// `None` where losses are read once per epoch, or less.
+/// The saving from reading losses once per epoch; `None` if they are not read more often than that.
 fn fewer_reads(trial: &Trial, steps: u64, reads: u64) -> Option<FewerReads> {
     let instead = steps.div_ceil(trial.steps_per_epoch.max(1));
     let is_buffered = match trial.spec.logging.policy {

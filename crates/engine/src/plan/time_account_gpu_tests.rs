@@ -9,7 +9,7 @@ use crate::{
     spec::Precision,
 };
 
-/// About an H100's.
+/// Rates close to those of an H100.
 fn rates() -> GpuRates {
     GpuRates {
         f32_flops_per_s: 50e12,
@@ -40,7 +40,7 @@ fn planned(layers: &str, batch: usize, features: usize, rows: usize) -> Trial {
     of_layers(layers, &[&format!("data.batch_size={batch}")], facts(rows, features, false), 1)
 }
 
-/// The trial as a GPU of these rates runs it.
+/// The trial, as run by a GPU with these rates.
 fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine) -> Trial {
     let mut trial = trial.clone();
     let speed = rates.speed(engine, Precision::F32);
@@ -49,24 +49,25 @@ fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine) -> Trial {
     trial
 }
 
-/// Steps that take `slower` times what the device must do.
+/// Steps that take `slower` times their lower bound.
 fn busy(trial: &Trial, steps: u64, slower: f64) -> Measured {
     let compute_s = trial.lower_bound.by(1).device_s() * steps as f64 * slower;
     Measured { full_steps: steps, train_s: compute_s, compute_s, ..Measured::default() }
 }
 
-/// The host's work beside a computing GPU costs nothing: rows and log are charged with the GPU's idle time at most.
+/// Work of the host while the GPU computes costs nothing: rows and log are charged with at most the GPU's
+/// idle time.
 #[test]
 fn idle_time_is_charged_to_the_log_and_to_rows() {
     let trial = on_gpu(&planned(LINE, 32, 2, 1000), rates(), Engine::Persistent);
     let steps = busy(&trial, 320, 1.1);
-    // A hand-over per step; 2 µs of it on the host.
+    // One hand-over per step; the host takes 2 µs of it.
     let logging =
         Measured { train_s: steps.train_s + 320.0 * 14e-6, log_s: 320.0 * 2e-6, log_waits: 320, ..steps };
     assert_eq!(largest(&trial, &logging).0, Bottleneck::Log);
     let trial = on_gpu(&planned(WIDE, 1024, 512, 4096), rates(), Engine::Graph);
     let steps = busy(&trial, 40, 1.2);
-    // The host moves rows for most of the run, beside the steps; the GPU is idle for a twentieth of it.
+    // The host copies rows during most of the run, in parallel with the steps; the GPU is idle for 5 % of it.
     let hidden = Measured {
         train_s: steps.compute_s / 0.95,
         upload_s: 0.9 * steps.train_s,
@@ -79,7 +80,7 @@ fn idle_time_is_charged_to_the_log_and_to_rows() {
     let of = |cause| account.shares.iter().filter(|s| s.cause == cause).map(|s| s.seconds).sum::<f64>();
     let beside = of(Bottleneck::Transfer) + of(Bottleneck::Log) + of(Bottleneck::Idle);
     assert!((beside - 0.05 * hidden.train_s).abs() < 1e-12, "{account:?}");
-    // A large data set is moved before the first step, and the GPU waits for it.
+    // A large data set is copied before the first step, and the GPU waits for it.
     let waiting = Measured { train_s: 3.0 * steps.train_s, upload_s: 1.9 * steps.train_s, ..steps };
     assert_eq!(largest(&trial, &waiting), (Bottleneck::Transfer, 633));
     for (from_file, waited) in [(false, Bottleneck::Transfer), (true, Bottleneck::File)] {
@@ -88,20 +89,20 @@ fn idle_time_is_charged_to_the_log_and_to_rows() {
         let on = |rates| on_gpu(&trial, rates, Engine::Graph);
         let trial = on(rates());
         let steps = busy(&trial, 40, 1.1);
-        // Nothing was measured that the GPU could have waited for.
+        // Nothing was measured for which the GPU could have waited.
         let idle = Measured { train_s: 2.5 * steps.train_s, log_waits: 1, ..steps };
         assert_eq!(largest(&trial, &idle).0, Bottleneck::Idle);
-        // What the host lacked explains time in which the GPU stood idle, and none in which it computed.
+        // Waits for a core explain time in which the GPU was idle, but not time in which it computed.
         let crowded = Measured { core_wait_s: 9.0 * steps.train_s, ..idle };
         assert_eq!(largest(&trial, &crowded).0, Bottleneck::Core);
         let busy = Measured { core_wait_s: 9.0, page_faults_s: 9.0, log_waits: 1, ..busy(&trial, 40, 4.0) };
         assert_eq!(largest(&trial, &busy), (Bottleneck::Unexplained, 750));
-        // A wait longer than the idle time is hidden behind the steps.
+        // The part of a wait that exceeds the idle time overlapped with steps.
         let waits = Measured { wait_s: 3.0 * steps.train_s, ..idle };
         assert_eq!(largest(&trial, &waits).0, waited);
         let copies = Measured { upload_s: 3.0 * steps.train_s, ..idle };
         assert_eq!(largest(&trial, &copies).0, Bottleneck::Transfer);
-        // The bound knows it beforehand if the link is slow.
+        // If the link is slow, the bound predicts it.
         let slow = on(GpuRates { h2d_bytes_per_s: 1e8, ..rates() });
         assert_eq!(slow.lower_bound.by(1).bound(), Bottleneck::Transfer);
         assert_eq!(slow.lower_bound.serial_s(), (32 * 513 * 4) as f64 / 1e8);

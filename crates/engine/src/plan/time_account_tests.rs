@@ -1,4 +1,4 @@
-//! Accounts of runs built to be bound by each thing that can bound one.
+//! Accounts of runs that are each constructed to be limited by one cause.
 
 use super::*;
 use crate::plan::{
@@ -12,13 +12,13 @@ fn planned(layers: &str, overrides: &[&str], features: usize, rows: usize, threa
     of_layers(layers, overrides, facts(rows, features, false), threads)
 }
 
-/// A run that computes at `slower` times its lower bound, with nothing else.
+/// A run whose steps take `slower` times their lower bound, and that does nothing else.
 fn computing(trial: &Trial, steps: u64, slower: f64) -> Measured {
     let compute_s = trial.lower_bound.by(trial.threads).total_s() * steps as f64 * slower;
     Measured { full_steps: steps, train_s: compute_s, compute_s, ..Measured::default() }
 }
 
-/// The largest share, and its part in thousandths.
+/// The cause of the largest share, and its part in thousandths.
 pub(super) fn largest(trial: &Trial, measured: &Measured) -> (Bottleneck, u32) {
     let account = TimeAccount::new(trial, measured).unwrap();
     let all: f64 = account.shares.iter().map(|share| share.seconds).sum();
@@ -26,7 +26,7 @@ pub(super) fn largest(trial: &Trial, measured: &Measured) -> (Bottleneck, u32) {
     (account.shares[0].cause, (1000.0 * account.part(&account.shares[0])).round() as u32)
 }
 
-/// 0.14 µs of instructions, 0.24 µs of log, and the hand-over of each step.
+/// 0.14 µs of instructions, 0.24 µs of log, plus the hand-over of each step.
 #[test]
 fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
     let trial = planned(LINE, &["logging.policy=immediate", "data.batch_size=32"], 2, 10_000, 1);
@@ -41,17 +41,17 @@ fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
     assert_eq!(largest(&trial, &measured).0, Bottleneck::Log);
     let account = TimeAccount::new(&trial, &measured).unwrap();
     assert_eq!(account.fewer_reads, Some(FewerReads { is_buffered: false, reads: 3130, instead: 10 }));
-    // Without a hand-over per step nothing explains what steps take longer than they must.
+    // With few hand-overs nothing explains the time above the bound.
     let calm = Measured { log_waits: 10, ..measured };
     let account = TimeAccount::new(&trial, &calm).unwrap();
     assert_eq!((largest(&trial, &calm).0, account.fewer_reads), (Bottleneck::Unexplained, None));
-    // Waits for a core are counted, but never more than the time that is left.
+    // Waits for a core explain it, but never more than the time that is left.
     let crowded = Measured { core_wait_s: 0.1e-6 * 3130.0, ..calm };
     let account = TimeAccount::new(&trial, &crowded).unwrap();
     let core = account.shares.iter().find(|share| share.cause == Bottleneck::Core).unwrap();
     assert_eq!(core.seconds, crowded.core_wait_s);
     assert_eq!(largest(&trial, &Measured { core_wait_s: 9.0, ..calm }).0, Bottleneck::Core);
-    // So do page faults, after them.
+    // Page faults come next.
     let faulting = Measured { page_faults_s: 0.05e-6 * 3130.0, ..crowded };
     let account = TimeAccount::new(&trial, &faulting).unwrap();
     let of = |cause| account.shares.iter().find(|share| share.cause == cause).map(|share| share.seconds);
@@ -62,13 +62,13 @@ fn a_tiny_model_that_logs_at_once_is_bound_by_its_log() {
         TimeAccount::new(&trial, &Measured { page_faults_s: 9.0, core_wait_s: 9.0, ..calm }).unwrap();
     assert!(account.shares.iter().all(|share| share.cause != Bottleneck::PageFaults), "no time is left");
     assert_eq!(TimeAccount::new(&trial, &Measured::default()), None, "no steps");
-    // The rates of the CPU say nothing of a GPU.
+    // A CPU's rates do not apply to a GPU.
     let mut elsewhere = trial.clone();
     elsewhere.devices.used = vec![DeviceId::Gpu(0)];
     assert_eq!(TimeAccount::new(&elsewhere, &measured), None);
 }
 
-/// Time above the lower bound is booked to nothing that was not measured.
+/// Time above the lower bound is never attributed to a cause that was not measured.
 #[test]
 fn time_above_the_bound_is_unexplained_or_measured() {
     use Bottleneck::{AllReduce, Arithmetic, File, Memory, Unexplained};
@@ -91,7 +91,8 @@ fn time_above_the_bound_is_unexplained_or_measured() {
     assert_eq!(largest(&trial, &waiting), (File, 667));
 }
 
-/// Ten epochs of 1000 rows by 300 end with steps on 100: none of them makes a run quicker than it can be.
+/// Ten epochs of 1000 rows in batches of 300 each end with a step on 100 rows. The bound accounts for these
+/// small steps, so the run does not seem faster than possible.
 #[test]
 fn a_last_batch_counts_with_its_own_rows() {
     let trial = planned(WIDE, &["data.batch_size=300"], 512, 1000, 1);
@@ -102,7 +103,7 @@ fn a_last_batch_counts_with_its_own_rows() {
         Measured { full_steps: 30, last_steps: 10, train_s: least, compute_s: least, ..Measured::default() };
     let account = TimeAccount::new(&trial, &measured).unwrap();
     assert!((account.distance().unwrap() - 1.0).abs() < 1e-9, "{account:?}");
-    // Quicker than the bound of typical rates: no ratio.
+    // Faster than the bound of typical rates: no ratio is given.
     let quick = Measured { train_s: 0.7 * least, compute_s: 0.7 * least, ..measured };
     assert_eq!(TimeAccount::new(&trial, &quick).unwrap().distance(), None);
 }

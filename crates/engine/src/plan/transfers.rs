@@ -1,10 +1,10 @@
-//! What a trial will move between host and devices, and read from files, to the byte, by kind and purpose: what the ledger
-//! will have counted when the run has come to its planned end.
+//! Predicts to the byte what a trial will copy between host and devices and read from files, by kind and
+//! purpose. It is what the ledger will have counted if the run ends as planned.
 //!
-//! To a device whose memory is the host's nothing moves. A run that ends early moves less. What is read ahead of steps that
-//! would wait for a disk comes on top: whether they would, only the run knows. So do copies of the best weights on the device:
-//! how often a validation is better, only the run knows. How many blocks of steps a GPU is given depends on the time that
-//! steps take, and each comes with 128 bytes of counters: here are those of the fewest blocks.
+//! Nothing is copied to a device that uses the host's memory. A run that ends early copies less. Some counts
+//! only the run knows; they come on top: reads ahead of steps that would wait for a disk; copies of the best
+//! weights on the device, one per improvement; and blocks of steps beyond the fewest, whose number depends on
+//! the steps' time, with 128 bytes of counters for each block on a GPU.
 
 use super::{
     all_reduce::{AllReduceMethod, sum_of},
@@ -18,7 +18,7 @@ use crate::{
     spec::Policy,
 };
 
-/// Bytes of one kind and purpose, over all devices, by the words of `transfers.csv`.
+/// Bytes of one kind and purpose over all devices, in the terms of `transfers.csv`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Movement {
     /// `h2d`, `d2h`, `all_reduce` or `read`.
@@ -26,7 +26,7 @@ pub struct Movement {
     /// `dataset`, `batch`, `parameters`, `log`, `validation`, `best` or `gradients`.
     pub purpose: &'static str,
     pub bytes: u64,
-    /// What each block of steps adds that there is beyond the fewest, where time decides how many there are.
+    /// Bytes that each block of steps beyond the fewest adds, if the number of blocks depends on time.
     pub for_each_more: Option<u64>,
 }
 
@@ -34,10 +34,12 @@ const NUMBER: u64 = 4;
 
 const SUM: u64 = 8;
 
-/// Bytes before the sums of an epoch on a GPU: whether a loss was not finite, apart from the sums.
+/// Bytes before an epoch's sums on a GPU: the flag for a loss that is not finite, padded to keep it apart
+/// from the sums.
 pub const FLAG: u64 = 64;
 
-/// Bytes of each copy for a purpose: as they move, and without what only aligns them. `[1, 1]` where these are equal.
+/// Elements or bytes of each copy for a purpose: with the padding that is copied along, and without it. `[1,
+/// 1]` if there is no padding.
 pub fn padding(trial: &Trial, purpose: &str) -> [u64; 2] {
     let layout = &trial.programs.layout;
     let values = [layout.buffers[layout.values.0].len as u64, layout.parameter_count()];
@@ -51,12 +53,12 @@ pub fn padding(trial: &Trial, purpose: &str) -> [u64; 2] {
     }
 }
 
-/// Whether a flag is copied before the sums of an epoch.
+/// Whether the flag for a loss that is not finite is copied before the sums of an epoch.
 fn flags(trial: &Trial) -> bool {
     trial.engine.is_gpu() && trial.spec.logging.policy == Policy::PerEpoch
 }
 
-/// All that moves, in the order of `transfers.csv`; what would be zero is left out.
+/// All copies and reads, in the order of `transfers.csv`; those of zero bytes are left out.
 pub fn transfers(trial: &Trial) -> Vec<Movement> {
     let length = RunLength::new(&trial.spec, trial.facts, trial.programs.train.batch);
     let mut all = to_devices(trial, &length);
@@ -89,8 +91,8 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
     let resident = if trial.chunks.is_some() { 0 } else { 1 };
     let streamed = 1 - resident;
-    // Every host has its own rows.
-    // Each device has all resident rows, but only its share of streamed ones.
+    // Every host reads its own rows. On one host each device has all resident rows, but only its share of
+    // streamed ones.
     let dataset = first * resident * each((train_rows + validates * validation_rows) * row_bytes);
     let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
     let batches = order + streamed * length.train_rows() * row_bytes;
@@ -99,7 +101,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let values = layout.parameter_count() * NUMBER;
     let constants = steps * size_of::<Hyper>() as u64;
     let prediction = layout.prediction.map_or(0, |row| row.len as u64 * NUMBER);
-    // Several devices compare what they hold once per epoch.
+    // Several devices compare digests of their parameters once per epoch.
     let digests = if trial.world_size() > 1 { epochs * SUM } else { 0 };
     let width = layout.log_width as u64;
     let flag = if flags(trial) { SUM } else { 0 };
@@ -124,7 +126,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         movement("d2h", "parameters", first * values),
         movement("d2h", "log", first * log),
         movement("d2h", "gradients", through_host),
-        // Loss and hits.
+        // The sums of loss and hits.
         movement("d2h", "validation", each(passes * 2 * SUM) + first * passes * validation_rows * prediction),
         movement("d2h", "best", first * validates * passes.min(1) * values),
         movement("d2h", "digest", each(digests)),
@@ -132,8 +134,8 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     ]
 }
 
-/// Bytes that launches of GPUs are given: the instructions once, and the counters of each block of steps; and those of a
-/// further block, where more may be needed.
+/// Bytes passed to kernel launches on GPUs: the instructions once, and the counters of each block of steps.
+/// The second value is the bytes of one more block, if more blocks may be needed.
 fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<u64>) {
     let is_record = |program: &Program| {
         program.instructions.iter().filter(|i| !matches!(i.op, Op::AllReduce(_))).count() as u64

@@ -29,9 +29,9 @@ pub struct Trial {
     pub threads: usize,
     pub layers: Vec<LayerRow>,
     pub facts: DatasetInfo,
-    /// The first device has these. Trials whose steps are alike may share them.
+    /// The programs of the first device. Trials with equal steps may share them.
     pub programs: Arc<Programs>,
-    /// The other devices have these.
+    /// The programs of the other devices.
     pub peers: Vec<Arc<Programs>>,
     /// Optimizer steps per epoch; the last may have fewer rows.
     pub steps_per_epoch: u64,
@@ -43,7 +43,7 @@ pub struct Trial {
     pub lower_bound: LowerBound,
     pub data_bytes: u64,
     pub footprint: Footprint,
-    /// Its memory use with resident rows, if that is less.
+    /// Its memory use if all rows were resident, if that is less.
     pub resident: Option<Footprint>,
 }
 
@@ -52,7 +52,7 @@ impl Trial {
         self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
     }
 
-    /// The same trial on devices like its own, likewise connected.
+    /// The same trial on other devices of the same kind, connected in the same way.
     pub fn on(&self, devices: ResolvedDevices) -> Self {
         let mut trial = self.clone();
         let rename = |own: &mut DeviceId| {
@@ -68,12 +68,12 @@ impl Trial {
         trial
     }
 
-    /// Whether a step has a product that the GPU's library computes.
+    /// Whether a step has a matrix product that is computed by the GPU's library.
     pub fn has_large_product(&self) -> bool {
         has_large_product(&self.programs)
     }
 
-    /// Names of the numbers to predict, where there are several: columns, or numbers from 0.
+    /// Names of the targets, if there are several: column names, or numbers from 0.
     pub fn target_names(&self) -> Vec<String> {
         match (self.facts.targets, self.spec.data.source.table()) {
             (0 | 1, _) => Vec::new(),
@@ -86,13 +86,13 @@ impl Trial {
         self.devices.used.len()
     }
 
-    /// Rows of a step, over all devices and on one: under weak scaling the step's rows grow with the devices, if there are
-    /// enough rows.
+    /// Rows of a step, over all devices and per device before scaling. Under weak scaling the first grows
+    /// with the number of devices, if there are enough rows.
     pub fn batches(&self) -> [usize; 2] {
         [self.programs.train.batch, self.spec.data.batch_size.min(self.facts.train_rows)]
     }
 
-    /// The factor of the learning rate for the number of devices.
+    /// The factor by which weak scaling changes the learning rate.
     pub fn lr_factor(&self) -> f64 {
         let [all, one] = self.batches();
         let ratio = if self.world_size() == 1 { 1.0 } else { all as f64 / one as f64 };
@@ -111,7 +111,8 @@ impl Trial {
     }
 }
 
-/// Whether a step has a product that the GPU's library computes, so that its update must stand apart from it.
+/// Whether a step has a product that the GPU's library computes; an update cannot be fused into such a
+/// product.
 pub(super) fn has_large_product(programs: &Programs) -> bool {
     programs.train.instructions.iter().any(|i| i.op.product().is_some_and(is_large))
 }

@@ -1,4 +1,4 @@
-//! Initial values of parameters, and their transposition between the programs' order of axes and PyTorch's.
+//! Initial values of parameters, and transposition between the programs' axis order and PyTorch's.
 
 use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 use rand_distr::{Distribution, StandardNormal};
@@ -9,8 +9,9 @@ use crate::{
     spec::Init,
 };
 
-/// Draws the initial values of parameter `index` into `to`, in the programs' order of axes. `inputs` is the width of its
-/// layer's input. Values that no rule draws (most biases; those of a file) stay as they are.
+/// Draws the initial values of parameter `index` into `to`, in the programs' axis order. `inputs` is the
+/// width of its layer's input. Values that are not drawn (most biases; those loaded from a file) stay as they
+/// are.
 pub fn initial_parameter(
     init: &Init,
     parameter: &Parameter,
@@ -22,7 +23,8 @@ pub fn initial_parameter(
     if let Some(constant) = parameter.constant {
         return to.fill(constant);
     }
-    // PyTorch's order of drawing: `[out, in]`, row by row. One stream per parameter, so that none depends on another.
+    // Drawn in PyTorch's order, `[out, in]` row by row. One random stream per parameter, so that they are
+    // independent.
     let mut random = stream(seed, Purpose::Weights, index as u64);
     let is_weight = parameter.shape.len() == 2;
     let outputs = parameter.shape.last().copied().unwrap_or(1);
@@ -44,13 +46,13 @@ pub fn initial_parameter(
     }
 }
 
-/// Fills a parameter from values in PyTorch's order of axes.
+/// Fills a parameter from values in PyTorch's axis order.
 pub fn imported(parameter: &Parameter, values: &[f32], to: &mut [f32]) {
     let mut elements = values.iter().copied();
     draw(to, parameter, || elements.next().unwrap_or(0.0));
 }
 
-/// A parameter's values in PyTorch's order of axes, from the flat buffer of all.
+/// A parameter's values in PyTorch's axis order, taken from the flat buffer of all parameters.
 pub fn exported<'a>(parameter: &Parameter, values: &'a [f32]) -> impl Iterator<Item = f32> + use<'a> {
     let own = &values[parameter.offset..parameter.offset + parameter.elements()];
     let (inputs, outputs) = match parameter.shape[..] {
@@ -60,7 +62,7 @@ pub fn exported<'a>(parameter: &Parameter, values: &'a [f32]) -> impl Iterator<I
     (0..outputs).flat_map(move |o| (0..inputs).map(move |i| own[i * outputs + o]))
 }
 
-/// Fills a parameter in PyTorch's order of axes.
+/// Fills a parameter from `next`, called in PyTorch's axis order.
 fn draw(to: &mut [f32], parameter: &Parameter, mut next: impl FnMut() -> f32) {
     match parameter.shape[..] {
         [inputs, outputs] => {
@@ -74,7 +76,7 @@ fn draw(to: &mut [f32], parameter: &Parameter, mut next: impl FnMut() -> f32) {
     }
 }
 
-/// Uniform in (-bound, bound), from 24 bits.
+/// Uniform in (-bound, bound), from 24 random bits.
 fn uniform(random: &mut ChaCha8Rng, bound: f64) -> f32 {
     let unit = f64::from(random.next_u32() >> 8) * (1.0 / 16_777_216.0);
     ((unit * 2.0 - 1.0) * bound) as f32

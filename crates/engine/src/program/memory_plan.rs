@@ -1,25 +1,26 @@
-//! Where each buffer of a trial lies in a device's one block of memory, the arena.
+//! The offset of each buffer of a trial in the device's one block of memory, the arena.
 //!
-//! What lasts from step to step comes first: parameters, the optimizer's state, gradients, whose gaps between parameters
-//! stay zero, and the scalars of a step. What every step makes anew lies behind it, once as training needs it and once, over the same
-//! memory, as validation does: the two never run at the same time. So a small model's training needs no room for
-//! validation's larger chunks, and fits a multiprocessor.
+//! First come the buffers that persist from step to step: parameters, the optimizer's state, gradients (with
+//! gaps between parameters that stay zero), and a step's scalars. Temporary buffers follow. These have two
+//! layouts over the same memory, one for training and one for validation, since the two never run at the same
+//! time. So a small model's training is not enlarged by validation's larger chunks, and may fit a
+//! multiprocessor's shared memory.
 
 use std::collections::BTreeMap;
 
 use super::{ALIGN, Buffer, BufferId, Layout, Program, Programs, Role, Slice};
 
-/// The places of one kind of program.
+/// The offsets for one kind of program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offsets {
-    /// First number and length of each buffer's place.
+    /// First element and length of each buffer.
     bases: BTreeMap<BufferId, (usize, usize)>,
-    /// Numbers from the arena's base to the end of the last place.
+    /// Elements from the start of the arena to the end of the last buffer.
     pub elements: usize,
 }
 
 impl Offsets {
-    /// First number of a slice; `None` where its buffer has none, or a shorter one.
+    /// First element of a slice; `None` if its buffer is not in the arena, or is shorter than the slice.
     pub fn offset(&self, slice: Slice) -> Option<u64> {
         let (base, len) = *self.bases.get(&slice.buffer)?;
         (slice.offset.checked_add(slice.len)? <= len).then_some((base + slice.offset) as u64)
@@ -35,7 +36,7 @@ impl Offsets {
 pub struct MemoryPlan {
     pub train: Offsets,
     pub validate: Offsets,
-    /// The buffer that the host reads where validation has it.
+    /// The prediction's buffer, which the host reads at its offset in the validation layout.
     prediction: Option<BufferId>,
 }
 
@@ -59,7 +60,7 @@ impl MemoryPlan {
             }
             places
         };
-        // With no validation nothing is sized for it: every buffer is there as a whole.
+        // Without validation no buffer is sized by it, so all activations are placed in full.
         let whole = |(i, buffer): (usize, &Buffer)| {
             let lies_here = buffer.role == Role::Activation;
             lies_here.then_some((BufferId(i), buffer.len))
@@ -73,7 +74,7 @@ impl MemoryPlan {
         }
     }
 
-    /// With room for the best values, behind what steps touch.
+    /// Adds room for the best values, after the memory that steps use.
     pub fn with_best(mut self, layout: &Layout) -> Self {
         layout.best.into_iter().for_each(|best| self.add(best, layout.whole(best).len));
         self
@@ -83,7 +84,7 @@ impl MemoryPlan {
         self.train.elements.max(self.validate.elements)
     }
 
-    /// Adds a buffer behind all others, at one place for training and validation.
+    /// Adds a buffer after all others, at the same offset for training and validation.
     pub fn add(&mut self, buffer: BufferId, elements: usize) {
         let end = self.elements();
         for offsets in [&mut self.train, &mut self.validate] {
@@ -92,12 +93,12 @@ impl MemoryPlan {
         }
     }
 
-    /// First number and length of a buffer's places.
+    /// First element and length of a buffer, in training and in validation.
     pub fn places(&self, buffer: BufferId) -> impl Iterator<Item = (usize, usize)> + use<'_> {
         [&self.train, &self.validate].into_iter().filter_map(move |o| o.bases.get(&buffer).copied())
     }
 
-    /// Where the host reads and writes a slice.
+    /// The offset at which the host reads and writes a slice.
     pub fn place(&self, slice: Slice) -> Option<u64> {
         if self.prediction == Some(slice.buffer) {
             return self.validate.offset(slice);
@@ -106,12 +107,12 @@ impl MemoryPlan {
     }
 }
 
-/// How much of each buffer the programs touch. The log lies elsewhere, and data are no part of the arena.
+/// How much of each buffer the programs use. Neither the log nor the data are part of the arena.
 fn extents(programs: [Option<&Program>; 2], buffers: usize) -> BTreeMap<BufferId, usize> {
     let mut extents = BTreeMap::new();
     let instructions = programs.into_iter().flatten().flat_map(|program| &program.instructions);
     for slice in instructions.flat_map(|instruction| instruction.op.access().touched()) {
-        // Others stand for what is no memory of the arena.
+        // Higher ids stand for things that are not in the arena.
         if slice.len > 0 && slice.buffer.0 < buffers {
             let extent = extents.entry(slice.buffer).or_default();
             *extent = slice.offset.saturating_add(slice.len).max(*extent);

@@ -1,7 +1,8 @@
-//! A training step as data: a short, fixed list of instructions over buffers whose sizes are known beforehand.
+//! A training step as data: a short, fixed list of instructions over buffers whose sizes are known in
+//! advance.
 //!
-//! Pure data, shared by everyone: `runner check` prints it, its FLOPs and bytes give the floor that a measured step is
-//! held against, each instruction bears its phase, and every device runs it.
+//! It is pure data with many uses: `runner check` prints it, its FLOPs and bytes give the lower bound that a
+//! measured step is compared with, each instruction is labelled with its phase, and every device runs it.
 
 mod in_place;
 mod initial;
@@ -17,13 +18,13 @@ pub use step_source::{StepOptions, StepSource, StepSources};
 
 use crate::vector::matmul::Kernel;
 
-/// Columns of a packed panel, at most.
+/// The most columns of a packed panel.
 const PANEL: usize = 32;
 
 /// The instructions of one kind of step, for one number of rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Rows of the global batch, by which the position advances.
+    /// Rows of the global batch; the position in the data advances by this much.
     pub batch: usize,
     /// This device's rows of the batch.
     pub rows: usize,
@@ -37,29 +38,29 @@ impl Program {
     }
 }
 
-/// All programs of a trial, over one layout.
+/// All programs of a trial; they share one layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Programs {
     pub layout: Layout,
     /// One optimizer step on a full batch.
     pub train: Program,
-    /// One on the last batch of an epoch, where that is smaller.
+    /// One optimizer step on the last batch of an epoch, if that is smaller.
     pub train_last: Option<Program>,
     /// One chunk of validation rows: no dropout, no backward.
     pub validate: Option<Program>,
-    /// The last chunk, where that is smaller.
+    /// The last validation chunk, if that is smaller.
     pub validate_last: Option<Program>,
 }
 
 impl Programs {
-    /// Bytes of all buffers but the data, as [`MemoryPlan`] lays them out.
+    /// Bytes of all buffers except the data, as [`MemoryPlan`] lays them out.
     pub fn arena_bytes(&self) -> u64 {
         let log = self.layout.buffers.get(self.layout.log.0).map_or(0, |log| aligned(log.len));
         (MemoryPlan::new(self).elements() as u64).saturating_add(log as u64).saturating_mul(4)
     }
 
-    /// Bytes of the matrices that the CPU packs for the products of a step or of a chunk, rounded up; of `half`, both
-    /// operands of each.
+    /// Bytes that the CPU needs to pack matrices for the products of a step or of a chunk, rounded up. With
+    /// `half` (bfloat16), both operands of each product are packed.
     pub fn packed_bytes(&self, half: bool) -> u64 {
         let packed = |Instruction { op, .. }: &Instruction| {
             let [m, k, n] = op.product()?;

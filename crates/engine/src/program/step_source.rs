@@ -1,8 +1,10 @@
-//! A program as CUDA source: a step for one block, in which all that interpreters look up is a constant.
+//! Compiles a program to CUDA source: a step for one block, in which everything that the interpreters look up
+//! is a constant.
 //!
-//! Instructions become pieces. A piece stands in the earliest stage that what it reads and writes allows; between two stages
-//! is a barrier. The rows of the next batch are fetched while a step runs, and where nobody else asks for gradients, a
-//! parameter is updated by whoever has just summed its gradient. `kernels/step.cuh` has what the text calls.
+//! Instructions become pieces. A piece is put into the earliest stage that its reads and writes allow; a
+//! barrier separates two stages. The rows of the next batch are fetched while a step runs. If nothing else
+//! needs the gradients, whoever has just summed a parameter's gradient updates the parameter at once. The
+//! generated text calls `kernels/step.cuh`.
 
 use std::fmt::Write;
 
@@ -19,24 +21,24 @@ const THREADS: [u32; 5] = [32, 64, 128, 256, 512];
 pub struct StepSource {
     pub text: String,
     pub threads: u32,
-    /// Numbers in shared memory: the arena, and a second place for the batch.
+    /// Elements in shared memory: the arena, plus a second buffer for the batch.
     pub elements: usize,
     /// Barriers of a step.
     pub barriers: usize,
-    /// What a step may take, an estimate: products, and what a piece and a barrier wait for.
+    /// Estimated clock cycles of a step: its products, and the latency of each piece and barrier.
     pub cycles: f64,
 }
 
-/// The sources of a trial's training.
+/// The sources of a trial's training steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepSources {
     pub full: StepSource,
-    /// That of the last batch of an epoch, where it is smaller.
+    /// The source for the last batch of an epoch, if it is smaller.
     pub last: Option<StepSource>,
 }
 
 impl StepSources {
-    /// Those that a block with so much shared memory can run.
+    /// Sources that a block with `shared_bytes` of shared memory can run.
     ///
     /// # Errors
     /// As for [`StepSource::new`].
@@ -57,20 +59,20 @@ impl StepSources {
     }
 }
 
-/// Rows of a batch whose numbers are kept beside the job, at most.
+/// The largest batch that is fetched ahead, in rows: its row indices are kept in shared memory too.
 const MOST_ROWS_AHEAD: usize = 1024;
 
-/// Cycles of a piece that is no product, about.
+/// Approximate cycles of a piece that is not a product.
 const PIECE_CYCLES: f64 = 200.0;
 
-/// Cycles of a barrier, about: some, and more for each warp.
+/// Approximate cycles of a barrier: a constant, plus some per warp.
 const BARRIER_CYCLES: [f64; 2] = [15.0, 2.0];
 
-/// An instruction, or what several have become.
+/// One instruction, or several that were merged.
 struct Piece {
     text: String,
     access: Access,
-    /// That have work.
+    /// Warps that have work in this piece.
     warps: u32,
     /// An estimate.
     cycles: f64,
@@ -88,14 +90,14 @@ impl Piece {
     }
 }
 
-/// What a program is made a source with.
+/// What the source depends on besides the program.
 pub struct StepOptions<'a> {
     pub layout: &'a Layout,
     pub precision: Precision,
-    /// The offset of each slice in numbers from the arena's base, and the arena's length.
+    /// The offset of a slice in the arena, in elements.
     pub place: &'a dyn Fn(Slice) -> Option<u64>,
     pub elements: usize,
-    /// Numbers that the block's shared memory has room for.
+    /// Elements that fit into the block's shared memory.
     pub room: usize,
 }
 
@@ -103,7 +105,7 @@ impl StepSource {
     /// The source of a program's kernel.
     ///
     /// # Errors
-    /// The instruction that only the interpreter has, or why the job does not fit.
+    /// An instruction that only the interpreter supports, or the reason why the job does not fit.
     pub fn new(name: &str, program: &Program, options: &StepOptions<'_>) -> Result<Self, String> {
         let StepOptions { layout, precision, place, elements: arena, room } = *options;
         let encoder = Encoder { layout, precision, place };
@@ -166,7 +168,7 @@ fn why(refused: Refused) -> String {
     }
 }
 
-/// What a step may take: the pieces of a stage run at once where there are warps for all of them.
+/// Estimated cycles of a step. The pieces of a stage run in parallel as far as there are warps for them.
 fn cycles(pieces: &[Piece], stages: &[usize], threads: u32) -> f64 {
     let [barrier, warp] = BARRIER_CYCLES;
     let warps = threads / 32;
@@ -180,7 +182,8 @@ fn cycles(pieces: &[Piece], stages: &[usize], threads: u32) -> f64 {
     (0..=stages.iter().max().copied().unwrap_or(0)).map(stage).sum()
 }
 
-/// The update that may follow each gradient at once: nobody else asks for gradients, and products and column sums make all.
+/// The update, if it may directly follow each gradient: nothing else needs the gradients, and all of them are
+/// made by products and column sums.
 fn learning(instructions: &[Instruction], place: &dyn Fn(Slice) -> Option<u64>) -> Option<Learning> {
     let Update { rule, values, gradients, state } = instructions.iter().find_map(update_of)?;
     let touches =
@@ -200,7 +203,8 @@ fn learning(instructions: &[Instruction], place: &dyn Fn(Slice) -> Option<u64>) 
     .filter(|_| alone)
 }
 
-/// The pieces of a step. Where parameters are updated by their gradients' pieces, these stand where the update stood.
+/// The pieces of a step. If parameters are updated by the pieces that compute their gradients, these pieces
+/// are placed where the update stood.
 fn pieces(instructions: &[Instruction], records: &[Record], emitter: &Emitter) -> Vec<Piece> {
     let update = instructions.iter().find_map(update_of).filter(|_| emitter.learning.is_some());
     let (mut pieces, mut learning) = (Vec::new(), Vec::new());
@@ -209,7 +213,8 @@ fn pieces(instructions: &[Instruction], records: &[Record], emitter: &Emitter) -
         let mut access = op.access();
         match (update, op) {
             (Some(update), Op::WeightGradient(_) | Op::BiasGradient(_)) => {
-                // The parameter in the place of its gradient. No other piece has its state.
+                // The piece writes the parameter instead of its gradient. No other piece touches the
+                // optimizer's state of it.
                 let to = &mut access.writes[0];
                 let offset = to.offset - update.gradients.offset + update.values.offset;
                 *to = Slice { buffer: update.values.buffer, offset, len: to.len };
@@ -226,7 +231,7 @@ fn update_of(instruction: &Instruction) -> Option<&Update> {
     if let Op::Update(update) = &instruction.op { Some(update) } else { None }
 }
 
-/// The stage of each piece: the first behind all earlier ones that it must not run beside.
+/// The stage of each piece: one after the last earlier piece that it must not run in parallel with.
 fn stages(pieces: &[Piece]) -> Vec<usize> {
     let mut stages: Vec<usize> = Vec::new();
     for (number, piece) in pieces.iter().enumerate() {
@@ -253,7 +258,7 @@ fn constants(program: &Program, arena: usize, emitter: &Emitter) -> String {
     )
 }
 
-/// How rows come to the one place of the batch or to the other.
+/// The code that fetches rows into one of the batch's two buffers.
 fn fetch(gather: &Gather, r: &Record, behind: usize) -> String {
     let data = if r.flags & super::FLAG_VALIDATION != 0 { 2 } else { 0 };
     let Gather { rows, width, target_width, .. } = gather;
@@ -274,7 +279,7 @@ fn fetch(gather: &Gather, r: &Record, behind: usize) -> String {
     )
 }
 
-/// The function `step`. Pieces of a stage begin at different warps.
+/// Writes the function `step`. The pieces of a stage begin at different warps, so that they run in parallel.
 fn write_step(
     text: &mut String,
     gathers: &Record,

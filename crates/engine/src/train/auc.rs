@@ -1,15 +1,16 @@
-//! The area under the ROC curve, as scikit-learn's `roc_auc_score` has it of the softmax of the outputs: of two classes that
-//! of the second, of more the mean of each against the rest (`multi_class="ovr"`).
+//! The area under the ROC curve, as scikit-learn's `roc_auc_score` computes it from the softmax of the
+//! outputs: with two classes, that of the second class; with more, the mean of each class against the rest
+//! (`multi_class="ovr"`).
 
 use crate::plan::MOST_RANKED;
 
-/// The outputs and classes of all rows: an area follows from their ranks, which one row does not know.
+/// The outputs and classes of all rows. They are all kept, because the area depends on the ranks among them.
 pub struct RocPoints {
     classes: usize,
     /// `[rows, classes]`.
     outputs: Vec<f32>,
     labels: Vec<f32>,
-    /// Whether there were more than [`MOST_RANKED`] outputs.
+    /// Set once there are more than [`MOST_RANKED`] outputs; the rows are dropped then.
     is_full: bool,
 }
 
@@ -28,8 +29,8 @@ impl RocPoints {
         }
     }
 
-    /// The mean over classes that have rows and are not all rows. NaN where there is none, or where an output is not
-    /// finite; `None` where there were too many rows to rank.
+    /// The mean over the classes that have some rows but not all. NaN if there is no such class or an output
+    /// is not finite; `None` if there were too many rows to rank.
     pub fn area(&self) -> Option<f64> {
         if self.is_full {
             return None;
@@ -57,7 +58,8 @@ impl RocPoints {
     }
 }
 
-/// The share of pairs of a row of the class and another in which the first has the higher score; a tie is half a pair.
+/// The share of pairs, one row of the class and one of another, in which the first has the higher score; a
+/// tie counts half.
 fn area(scored: &mut [(f64, bool)]) -> Option<f64> {
     scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     let (mut halves, mut below, mut inside) = (0_u128, 0_u128, 0_u128);

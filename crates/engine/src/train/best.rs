@@ -1,4 +1,5 @@
-//! The weights of the best validation: a copy on the first device, which the host reads once, at the end.
+//! The weights of the best validation: a copy on the first device, which the host reads only once, at the
+//! end.
 
 use super::{
     stop::EarlyStopper,
@@ -12,7 +13,8 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// Keeps the weights if this validation is better than all before. A value that is not finite never is.
+    /// Keeps the weights if this validation is better than all before. A value that is not finite is never
+    /// better.
     pub(super) fn keep_best(&mut self, row: &ValidationRow) -> Result<(), Halt> {
         let (monitor, layout) = (self.trial.spec.trainer.monitor, &self.trial.programs.layout);
         let (Some(value), Some(to)) = (row.value(monitor), layout.best) else { return Ok(()) };
@@ -29,13 +31,14 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// What to do about a watched metric that no validation measured as a finite number, though the loss was.
+    /// A warning, with advice, if no validation measured the watched metric as a finite number although the
+    /// loss was finite.
     pub(super) fn unmeasured(&self) -> Option<String> {
         let last = self.validated.last.as_ref().filter(|row| row.loss.is_finite())?;
         let trainer = &self.trial.spec.trainer;
         let kept = (self.trial.programs.layout.best.is_some() && self.validated.best.is_none())
             .then_some(trainer.monitor)
-            // With a finite value they were kept, and lost with their device.
+            // If the last value was finite, the weights had been kept and were lost with their device.
             .filter(|monitor| last.value(*monitor).is_some_and(|value| !value.is_finite()));
         let stopper = self.validated.stopper.as_ref().filter(|stopper| stopper.seen.best.is_none());
         let monitor = kept.or(stopper.map(EarlyStopper::monitor))?;
@@ -62,7 +65,7 @@ impl TrainLoop<'_> {
         ))
     }
 
-    /// Reads the kept weights. Without them the run has no best validation.
+    /// Reads the kept weights. If that fails, the run has no best validation.
     pub(super) fn read_best(&mut self) -> Option<Vec<f32>> {
         let best = self.validated.best.take()?;
         let layout = &self.trial.programs.layout;

@@ -1,4 +1,5 @@
-//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two blocks.
+//! The steps of an epoch, in blocks that run on the devices without the host, and what ends a run between two
+//! blocks.
 
 use std::{io, sync::Arc, time::Instant};
 
@@ -19,7 +20,7 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// Makes the epoch's order known to all who read rows; its steps begin at row `first`.
+    /// Announces the epoch's order of rows to everything that reads rows; its steps begin at row `first`.
     pub(super) fn begin_epoch(
         &mut self,
         source: &Source,
@@ -37,7 +38,7 @@ impl TrainLoop<'_> {
             self.inputs.ordering += start.elapsed();
         }
         let shuffled = || shuffle.then(|| Arc::clone(order));
-        // Only rows that steps use are read.
+        // The last epoch may be cut short: read only the rows that its steps use.
         let batch = self.trial.programs.train.batch as u64;
         let wanted = self.trial.steps.saturating_sub(self.at.step).saturating_mul(batch);
         let end = wanted.saturating_add(first as u64).min(rows as u64) as usize;
@@ -54,7 +55,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Takes the steps from row `first` of the epoch on.
+    /// Runs the steps of the epoch from row `first` on.
     pub(super) fn steps_of_epoch(&mut self, source: &Source, first: usize) -> Result<(), Halt> {
         let rows = self.trial.facts.train_rows;
         let stream = match source {
@@ -73,7 +74,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Waits for the next chunk of an epoch; `None` where the run ends first.
+    /// Waits for the next chunk of an epoch; `None` if the run ends first.
     fn next_chunk(&mut self, stream: &Stream) -> Result<Option<Chunk>, Halt> {
         let start = Instant::now();
         let chunk = loop {
@@ -111,7 +112,8 @@ impl TrainLoop<'_> {
         self.at.step < self.trial.steps && self.ended.is_none()
     }
 
-    /// Runs the steps of rows `position..end` of the epoch; the bound data begin at its row `origin`.
+    /// Runs the steps on rows `position..end` of the epoch. The bound data begin at row `origin` of the
+    /// epoch.
     fn blocks(
         &mut self,
         mut position: usize,
@@ -164,7 +166,7 @@ impl TrainLoop<'_> {
                 _ => {}
             }
             self.check()?;
-            // The end of an epoch is saved after its validation.
+            // At the end of an epoch the state is saved after the validation, not here.
             if position < total {
                 self.save_if_due()?;
             }
@@ -173,14 +175,14 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Rows cannot be read. An earlier loss that is not finite takes precedence.
+    /// Handles rows that cannot be read. If an earlier loss was not finite, the run ends as diverged instead.
     fn rows_fault(&mut self, fault: io::Error) -> Result<(), Halt> {
         let settled = self.group.settle(Purpose::Log, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.non_finite = settled.non_finite;
         if self.non_finite.is_some() { self.check() } else { Err(Halt::Data(fault)) }
     }
 
-    /// Counts steps that began at row `position` of the epoch. Returns their number of rows.
+    /// Counts steps that began at row `position` of the epoch. Returns the number of rows they took.
     fn steps_ended(&mut self, position: usize, steps: usize, start: Instant) -> usize {
         if steps == 0 {
             return 0;
@@ -209,7 +211,8 @@ impl TrainLoop<'_> {
         rows
     }
 
-    /// Most rows of a block: where each is fetched from a file, the next ones may take far longer than the last.
+    /// The most rows of a block. Where steps fetch rows from a file, the next rows may take far longer than
+    /// the last ones, so a block is kept short.
     pub(super) fn most_rows(&self) -> usize {
         let facts = self.trial.facts;
         let fetched = facts.in_file() && self.trial.chunks.is_none();
@@ -219,7 +222,7 @@ impl TrainLoop<'_> {
     /// Ends the run at `step`: later steps do not count.
     pub(super) fn end_at(&mut self, step: u64) {
         let facts = self.trial.facts;
-        // A device that is not waited for may be in a later epoch.
+        // The host may run ahead of the device, so that `self.at` is already in a later epoch.
         let epochs = (step - 1) / self.trial.steps_per_epoch;
         let before = epochs * facts.train_rows as u64;
         let within = step - epochs * self.trial.steps_per_epoch;
@@ -244,7 +247,7 @@ impl TrainLoop<'_> {
         self.ended = Some((Status::Diverged, Some(reason)));
     }
 
-    /// Ends the run where a loss was not finite, a signal came or `max_time` is over.
+    /// Ends the run if a loss was not finite, a signal arrived or `max_time` is over.
     pub(super) fn check(&mut self) -> Result<(), Halt> {
         if let Some(step) = self.non_finite {
             // Later steps of this block do not count.

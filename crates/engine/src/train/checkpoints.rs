@@ -1,5 +1,5 @@
-//! When the state of the training is saved. The recorder writes it beside the training; the next one waits until it is
-//! written, or is left out where the training has waited long enough.
+//! When the state of the training is saved. The recorder writes a checkpoint while training goes on; the next
+//! checkpoint waits until the previous one is written, or is left out if training has waited long enough.
 
 use std::{
     sync::{
@@ -27,11 +27,11 @@ pub(super) struct Checkpoints {
     best: Vec<f64>,
     begun: Instant,
     pub last: Instant,
-    /// Requests by a signal that have been met.
+    /// Signal requests for a checkpoint that have been served.
     pub requests: usize,
-    /// The last state that was saved, or gone on from: its step, and whether its epoch was not over.
+    /// The last state that was saved or resumed from: its step, and whether its epoch was unfinished.
     pub saved: Option<(u64, bool)>,
-    /// The arrays that the recorder has, and the time it needs to write them.
+    /// The arrays that the recorder is writing, and the channel that reports how long writing took.
     pub writing: Option<(Arc<StateArrays>, Receiver<Duration>)>,
     pub count: u64,
     /// How many were due and not made.
@@ -59,7 +59,7 @@ impl Checkpoints {
         }
     }
 
-    /// Steps after `step` until the next checkpoint, at most.
+    /// The most steps that may run after `step` before the next checkpoint is due.
     pub fn steps_left(&self, step: u64) -> usize {
         match self.every {
             Some(Every::Steps(n)) => usize::try_from(n - step % n).unwrap_or(usize::MAX),
@@ -112,10 +112,12 @@ impl Checkpoints {
         false
     }
 
-    /// Waits until the last checkpoint is written; returns its arrays, for the next one.
+    /// Waits until the last checkpoint is written; returns its arrays, so that the next one can reuse their
+    /// memory.
     pub fn wait(&mut self) -> StateArrays {
         let Some((arrays, written)) = self.writing.take() else { return StateArrays::default() };
-        // It is closed without an answer where a checkpoint could not be written; the recorder says so.
+        // The channel closes without an answer if the checkpoint could not be written; the recorder reports
+        // that.
         self.written += written.iter().sum::<Duration>();
         Arc::try_unwrap(arrays).unwrap_or_default()
     }

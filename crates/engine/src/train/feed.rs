@@ -20,12 +20,12 @@ use crate::{
 };
 
 pub struct Chunk {
-    /// Position of its first row within the epoch.
+    /// Position of the chunk's first row within the epoch.
     pub first: usize,
     pub rows: usize,
-    /// For each device `[its rows, features]`.
+    /// For each device `[rows of the device, features]`.
     pub features: Vec<Arc<Vec<f32>>>,
-    /// For each device `[its rows, targets]`.
+    /// For each device `[rows of the device, targets]`.
     pub targets: Vec<Arc<Vec<f32>>>,
 }
 
@@ -42,7 +42,7 @@ pub struct ChunkShape {
     pub readers: usize,
 }
 
-/// A request: the order, and which rows of it.
+/// A request for a pass: the order (file order if `None`) and the range of it to read.
 type Request = (Option<Arc<Vec<u32>>>, Range<usize>);
 
 /// Reads chunks ahead: one is in use, one is ready, one is being read.
@@ -51,15 +51,16 @@ pub struct Stream {
     chunks: Receiver<io::Result<Chunk>>,
     /// Used buffers, to be filled again.
     spent: SyncSender<[Arc<Vec<f32>>; 2]>,
-    /// Whether a device computes on the chunks themselves and releases each when it gets the next, as the CPU does.
+    /// Whether a device computes on the chunk itself, as the CPU does, and releases it when it gets the next
+    /// one.
     is_held: bool,
     /// The chunk that such a device holds, also between passes.
     held: Cell<Option<Chunk>>,
 }
 
 impl Stream {
-    /// Starts the reader thread; the last chunk of a pass may be shorter. `is_held`: whether a device computes on the
-    /// chunks themselves, not on a copy.
+    /// Starts the reader thread. The last chunk of a pass may be shorter than the others. `is_held`: whether
+    /// a device computes on the chunk itself rather than on a copy.
     pub fn new(part: Part, cut: ChunkShape, is_held: bool) -> io::Result<Self> {
         let (requests, orders) = sync_channel::<Request>(1);
         let (filled, chunks) = sync_channel(1);
@@ -92,7 +93,7 @@ impl Stream {
         self.requests.send((order, rows)).map_err(|_| ended())
     }
 
-    /// The next chunk of the pass; `None` if it is not there in time.
+    /// The next chunk of the pass; `None` if it is not ready in time.
     pub fn next(&self, within: Duration) -> io::Result<Option<Chunk>> {
         match self.chunks.recv_timeout(within) {
             Ok(chunk) => chunk.map(Some),
@@ -106,7 +107,7 @@ impl Stream {
         let free = if self.is_held { self.held.replace(Some(chunk)) } else { Some(chunk) };
         let Some(chunk) = free else { return };
         for pair in chunk.features.into_iter().zip(chunk.targets) {
-            // A full queue drops the buffers, which only costs an allocation later.
+            // If the queue is full the buffers are dropped, which only costs an allocation later.
             let _ = self.spent.try_send(pair.into());
         }
     }
@@ -123,7 +124,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// After a failed read: the batches before the first one that fails, and then the error.
+    /// After a failed read: returns the rows of the batches before the failing one, and the error.
     fn read_by_batch(
         &self,
         order: Option<&[u32]>,
@@ -136,7 +137,7 @@ impl Reader {
         match fault.into_iter().find_map(|(start, read)| read.err().map(|fault| (start, fault))) {
             Some((0, fault)) => [Some(Err(fault)), None],
             Some((start, fault)) => [Some(self.read(order, first, start)), Some(Err(fault))],
-            // The second read succeeded.
+            // Every batch could be read this time.
             None => [Some(self.read(order, first, rows)), None],
         }
     }
@@ -159,7 +160,7 @@ impl Reader {
             let batches = (0..rows).step_by(self.cut.batch);
             batches.map(|start| (start, shard.rows(self.cut.batch.min(rows - start))))
         };
-        // As much as the plan counts.
+        // Reserve exactly as much as the plan counts.
         let mut wanted = Vec::new();
         make_room(
             &mut wanted,
@@ -189,7 +190,7 @@ impl Reader {
         Ok((x, y))
     }
 
-    /// By several threads: a disk serves many reads at once.
+    /// Reads with several threads, since a disk serves many reads at once.
     fn read_rows(&self, file: &dyn RowReader, wanted: &[u32], x: &mut [f32]) -> io::Result<()> {
         let rows = wanted.len().div_ceil(self.cut.readers.max(1)).max(1);
         thread::scope(|scope| {
@@ -209,13 +210,13 @@ impl Reader {
 fn resize(buffer: &mut Vec<f32>, len: usize) -> io::Result<()> {
     buffer.truncate(len);
     make_room(buffer, len, "a chunk")?;
-    // Rows in random order are written everywhere in it.
+    // Rows in random order are written all over the buffer.
     prefer_huge_pages(buffer.spare_capacity_mut());
     buffer.resize(len, 0.0);
     Ok(())
 }
 
-/// The buffer itself unless a device still holds it.
+/// The buffer itself for reuse, or an empty one if a device still holds it.
 fn unshare(buffer: Arc<Vec<f32>>) -> Vec<f32> {
     Arc::try_unwrap(buffer).unwrap_or_default()
 }
@@ -232,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// A file that counts the reads that were begun.
+    /// A fake file that counts the reads that have begun.
     #[derive(Default)]
     struct Notify(Mutex<usize>, Condvar);
 
@@ -256,7 +257,8 @@ mod tests {
         }
     }
 
-    /// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far ahead as possible.
+    /// The number of buffers used over `passes` passes of `chunks` chunks, if the reader is always as far
+    /// ahead as possible.
     fn buffers(chunks: usize, passes: usize, is_held: bool) -> usize {
         let reported = Arc::new(Notify::default());
         let (rows, file) = (2 * chunks, Arc::clone(&reported) as Arc<dyn RowReader>);
@@ -289,13 +291,13 @@ mod tests {
         seen.len()
     }
 
-    /// As many as the plan counts: see `on_the_host` of its chunks.
+    /// The plan counts the same number: see `on_the_host` in `plan::chunks`.
     #[test]
     fn no_more_chunks_are_in_memory_than_an_epoch_has() {
         let of = |passes, is_held| [1, 2, 3, 4, 6].map(|chunks| buffers(chunks, passes, is_held));
         assert_eq!(of(1, false), [1, 2, 3, 3, 3]);
         assert_eq!(of(3, false), [1, 2, 3, 3, 3]);
-        // The device has the last one until it is given the next.
+        // The device keeps the last chunk until it is given the next one.
         assert_eq!(of(1, true), [1, 2, 3, 4, 4]);
         assert_eq!(of(3, true), [2, 3, 4, 4, 4]);
     }

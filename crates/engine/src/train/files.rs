@@ -1,7 +1,8 @@
 //! Files of rows that change while a run reads them.
 //!
-//! Checked whenever progress is reported, and at the end. A file that was written to mixes two contents, so the run
-//! fails; one that was replaced is still read as it was.
+//! Checked whenever progress is reported, and at the end. If a file was modified in place, the run has read a
+//! mixture of old and new contents, so it fails. If a file was replaced, the run still reads the old one and
+//! goes on.
 
 use super::train_loop::{Halt, TrainLoop};
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// Fails if a file was written to.
+    /// Fails if a file was modified in place.
     pub(super) fn check_files(&mut self) -> Result<(), Halt> {
         match self.dataset.change() {
             Some(FileChange::Written(what)) => Err(Halt::Changed(self.written(&what))),
@@ -22,8 +23,8 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// The last check. A write to a file explains `unread` rows and turns a finished run into a failed one; any other
-    /// end stays.
+    /// The last check. A modified file is the reason given for `unread` rows, and turns a finished run into a
+    /// failed one; any other end stays as it is.
     pub(super) fn check_inputs(&mut self, status: &mut Status, reason: &mut Option<String>, unread: bool) {
         let warning = match self.dataset.change() {
             None => return,

@@ -1,4 +1,4 @@
-//! What a run reports on its way: log rows, epoch ends, progress.
+//! What a run reports while it runs: log rows, epoch ends, progress.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ impl TrainLoop<'_> {
         self.compare_replicas()
     }
 
-    /// The epoch's row, where the policy has one. The device's log outlives an epoch; the end of the run flushes it.
+    /// Records the epoch's row, if the policy has one. The device's log may span epochs; the end of the run
+    /// flushes it.
     pub(super) fn log_epoch(&mut self) -> Result<(), Halt> {
         match self.trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => {}
@@ -50,7 +51,7 @@ impl TrainLoop<'_> {
             return Ok(());
         }
         let start = Instant::now();
-        // The wait for steps counts as theirs, the wait for digests does not.
+        // The wait for unfinished steps counts as step time, that for digests does not.
         let waited = self.settle(Purpose::Parameters)?;
         let digests = self.group.digests(self.values())?;
         self.group.settle(Purpose::Parameters, &mut self.clock, &mut self.metric_buffer.ends)?;
@@ -68,7 +69,8 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// After a device hangs: the run ends with the last step that was done, and its rows are recorded.
+    /// After a device hangs: ends the run at the last step that was completed and records the rows up to
+    /// there.
     pub(super) fn rescue(&mut self) -> Result<(), Halt> {
         self.settle(Purpose::Log)?;
         match self.metric_buffer.done() {
@@ -79,7 +81,7 @@ impl TrainLoop<'_> {
         self.flush_until(self.at.step)
     }
 
-    /// Whether rows of `buffered` have waited on the device for as long as they may.
+    /// Whether rows under the policy `buffered` have waited on the device as long as they may.
     pub(super) fn flush_is_overdue(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.outbox.last_flush).as_secs_f64()
             >= self.trial.spec.logging.flush_every_s
@@ -114,7 +116,8 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Takes the times of all steps so far and the first loss that is not finite. The wait for them counts as theirs.
+    /// Collects the times of all steps so far and the first loss that is not finite. The wait counts as step
+    /// time.
     pub(super) fn settle(&mut self, purpose: Purpose) -> Result<Duration, Halt> {
         let ran = self.group.settle(purpose, &mut self.clock, &mut self.metric_buffer.ends)?;
         self.non_finite = ran.non_finite;
@@ -123,7 +126,7 @@ impl TrainLoop<'_> {
         Ok(ran.waited)
     }
 
-    /// Hands over events if it is time; called after every block.
+    /// Sends events if it is time; called after every block.
     pub(super) fn send_events(&mut self) -> Result<(), Halt> {
         let now = Instant::now();
         if now - self.outbox.last_report < REPORT_INTERVAL {

@@ -1,4 +1,4 @@
-//! Initial weights: from the seed, on the host, so that every device has the same; or from a file.
+//! Initial weights: drawn on the host from the seed, so that every device has the same, or read from a file.
 
 use crate::{
     data::Weights,
@@ -6,7 +6,7 @@ use crate::{
     spec::Init,
 };
 
-/// The flat buffer of parameters, each at its offset, in the layout's order of axes.
+/// The flat buffer of parameters, each at its offset and in the layout's axis order.
 pub fn initial_values(init: &Init, layout: &Layout, seed: u64, file: Option<&Weights>) -> Vec<f32> {
     let end = layout.buffers[layout.values.0].len;
     let mut values = vec![0.0; end];

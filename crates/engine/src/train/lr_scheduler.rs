@@ -14,16 +14,16 @@ pub struct LrStep {
     pub momentum: f64,
 }
 
-/// A schedule with every length known.
+/// A schedule whose lengths are all filled in.
 #[derive(Clone, Debug)]
 pub struct LrScheduler {
     optimizer: Optimizer,
     interval: Interval,
-    /// Each stage's first count (a step or an epoch, by `interval`) and curve; empty for a constant rate.
+    /// Each stage's curve and where it starts (a step or an epoch, by `interval`); empty for a constant rate.
     stages: Vec<(u64, Curve)>,
     /// One per step that `fill` last computed.
     pub hyper: Vec<Hyper>,
-    /// Their learning rates.
+    /// The learning rates of the same steps.
     pub lrs: Vec<f64>,
 }
 
@@ -45,7 +45,7 @@ impl LrScheduler {
         Self { optimizer: optimizer.clone(), interval: schedule.interval, stages, hyper, lrs }
     }
 
-    /// The values of step `step` (from 0) of epoch `epoch` (from 0).
+    /// Learning rate and momentum at step `step` of epoch `epoch`, both counted from 0.
     pub fn lr_at(&self, step: u64, epoch: u64) -> LrStep {
         let base = LrStep { lr: self.optimizer.lr(), momentum: self.optimizer.momentum() };
         let count = match self.interval {
@@ -58,7 +58,7 @@ impl LrScheduler {
         }
     }
 
-    /// Fills in the values of `steps` updates from `step` on, in epoch `epoch`.
+    /// Computes the values of `steps` updates from `step` on, in epoch `epoch`.
     pub fn fill(&mut self, step: u64, epoch: u64, steps: usize) {
         self.hyper.clear();
         self.lrs.clear();
@@ -76,7 +76,7 @@ impl LrScheduler {
         }
     }
 
-    /// Rounded once, from the formulas of `torch.optim`.
+    /// Computed in f64 by the formulas of `torch.optim` and rounded to f32 once.
     fn hyper(&self, LrStep { lr, momentum }: LrStep, step: u64) -> Hyper {
         UpdateRule::hyper(&self.optimizer, lr, momentum, step + 1)
     }

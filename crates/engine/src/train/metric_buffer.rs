@@ -1,7 +1,7 @@
-//! Training rows on their way from the device's log to the recorder, by policy.
+//! Training rows between the device's log and the recorder, by logging policy.
 //!
-//! Losses wait on the device; what the host knows already (epoch, step, rows, rates, times) waits here. A validation
-//! between two flushes waits as well, so that rows are recorded in order of steps.
+//! Losses wait on the device. What the host already knows (epoch, step, rows, rates, times) waits here. A
+//! validation between two flushes waits here as well, so that rows are recorded in step order.
 
 use crate::{
     event::{CheckpointFacts, EpochLoss, Event, TrainRows, ValidationRow},
@@ -32,13 +32,14 @@ pub struct MetricBuffer {
     used: usize,
     waiting: Vec<Waiting>,
     lrs: Vec<f64>,
-    /// Seconds at which steps ended, as devices report them; complete when their rows are read.
+    /// The time in seconds at which each step ended, as reported by devices; complete once the steps' rows
+    /// are read.
     pub ends: Vec<f64>,
-    /// Room for rows that are read from the device.
+    /// Reused buffer for rows read from the device.
     pub read: Vec<f32>,
-    /// Steps whose ends are no longer in `ends`.
+    /// Number of steps whose ends have been dropped from `ends`.
     done: u64,
-    /// Rows of the epoch so far.
+    /// Training rows of the epoch so far.
     epoch_rows: u64,
     /// Loss of the last row that reached the host.
     pub last_loss: Option<f32>,
@@ -64,12 +65,12 @@ impl MetricBuffer {
         }
     }
 
-    /// Goes on from a state that was saved when nothing waited.
+    /// Continues from a saved state. No rows were waiting when it was saved.
     pub fn resume(&mut self, facts: &CheckpointFacts) {
         self.done = facts.step;
         self.epoch_rows = facts.epoch_rows;
         if self.sums_an_epoch() {
-            // About when the last step ended.
+            // `ends` needs the end of the last step; the time of saving is close to it.
             self.done -= 1;
             self.ends.push(facts.elapsed_s);
         }
@@ -77,7 +78,7 @@ impl MetricBuffer {
         self.epoch_loss = facts.epoch_loss;
     }
 
-    /// Its own part of a state.
+    /// This buffer's part of a saved state.
     pub fn facts(&self) -> CheckpointFacts {
         CheckpointFacts {
             last_loss: self.last_loss.map(f64::from),
@@ -87,12 +88,12 @@ impl MetricBuffer {
         }
     }
 
-    /// Whether the device has sums of an epoch that is not over.
+    /// Whether the device holds the running sums of an unfinished epoch.
     pub fn sums_an_epoch(&self) -> bool {
         self.policy == Policy::PerEpoch && self.epoch_rows > 0
     }
 
-    /// Steps that devices have reported as done, of the whole run.
+    /// Steps of the whole run that devices have reported as done.
     pub fn done(&self) -> u64 {
         self.done + self.ends.len() as u64
     }
@@ -116,7 +117,7 @@ impl MetricBuffer {
         }
     }
 
-    /// Records steps that ran, with one learning rate for each.
+    /// Records steps that ran; `lrs` has one learning rate per step.
     pub fn ran(&mut self, steps: Steps, lrs: &[f64]) {
         self.epoch_rows += steps.rows as u64 * (steps.count as u64 - 1) + u64::from(steps.last_rows);
         match self.policy {
@@ -125,7 +126,7 @@ impl MetricBuffer {
                 self.waiting.push(Waiting::Steps(steps));
                 self.lrs.extend_from_slice(lrs);
             }
-            // Only the last end is used, and an epoch may have many.
+            // Only the last end is used, and an epoch may have many steps.
             Policy::PerEpoch | Policy::Off => {
                 self.drop_ends(self.ends.len().saturating_sub(1));
             }
@@ -146,7 +147,7 @@ impl MetricBuffer {
         self.used * self.width
     }
 
-    /// Turns the log's rows into events and starts anew. Rows after step `until` are dropped.
+    /// Turns the log's rows into events and empties the buffer. Rows of steps after `until` are dropped.
     pub fn flush(&mut self, values: &[f32], until: u64) -> Vec<Event> {
         let mut events = Vec::with_capacity(self.waiting.len());
         let mut row = 0;
@@ -184,18 +185,19 @@ impl MetricBuffer {
         }
         self.used = 0;
         self.lrs.clear();
-        // The row of an epoch that is not over may still need the last one.
+        // The row of an unfinished epoch may still need the end of the last step.
         let kept = usize::from(self.sums_an_epoch());
         self.drop_ends(self.ends.len().saturating_sub(kept));
         events
     }
 
-    /// Sets the epoch's rows: later ones do not count.
+    /// Sets the epoch's number of rows, dropping later ones.
     pub fn cut_epoch(&mut self, rows: u64) {
         self.epoch_rows = rows;
     }
 
-    /// The epoch's mean as a row, from the device's row-weighted sums; `lr` is the last step's. `None` without a step.
+    /// The epoch's row: the mean from the device's row-weighted sums, with the `lr` of the last step. `None`
+    /// if the epoch had no step.
     pub fn epoch_mean(&mut self, epoch: u64, step: u64, lr: f64, sums: &[f64]) -> Option<Event> {
         let rows = self.take_epoch_rows();
         if rows == 0 {

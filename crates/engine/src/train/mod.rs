@@ -1,7 +1,7 @@
 //! The trainer: epochs of blocks of steps, validation, stopping. It emits events and formats nothing.
 //!
-//! A block of steps runs on the device without the host. It ends at the next flush of the log, the end of an epoch,
-//! `max_steps`, and after some 50 ms, so that a signal or `max_time` is noticed.
+//! A block of steps runs on the device without the host. It ends at the next flush of the log, at the end of
+//! an epoch, at `max_steps`, or after about 50 ms, so that a signal or `max_time` is noticed.
 
 mod auc;
 mod best;

@@ -1,4 +1,4 @@
-//! The end of a run: what the clock and the ledger counted, as the rows of its files.
+//! The end of a run: turns what the clock and the ledger counted into the rows of the run's files.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// Hands over what is left, and adds up.
+    /// Sends the remaining events and computes the totals.
     pub(super) fn outcome(mut self, status: Status, reason: Option<String>, loop_time: Duration) -> Outcome {
         let costs = self.checkpoint_costs();
         self.outbox.events.extend(costs);
         self.outbox.events.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
         self.outbox.events.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
         self.outbox.events.extend(self.unmeasured().map(|text| Event::Notice(Level::Warning, text)));
-        // A listener that is gone is noticed with the last event, which the caller emits.
+        // If the receiver is gone, the caller notices when it emits the last event.
         let _ = self.outbox.send();
-        // Phases and copies are of the part since the last resume.
+        // Phases and copies cover only the part of the run since the last resume.
         let here = loop_time.saturating_sub(Duration::from_secs_f64(self.earlier.elapsed_s));
         let train_time = here.saturating_sub(self.clock.total(Timer::Host, Phase::Validation));
         let (measured, fetched_s) = (self.measured(here, train_time), self.fetched_s());
@@ -37,14 +37,14 @@ impl TrainLoop<'_> {
             let measured = Measured { log_waits: log_waits(&first.device), ..measured };
             let on_gpu = self.trial.engine.is_gpu();
             let measured = if on_gpu { work.of_gpu(measured) } else { work.of_cpu(measured) };
-            // Virtual devices share one processor: their times say nothing about real ones.
+            // Virtual devices share one processor, so their times say nothing about real devices.
             let known = !self.trial.devices.any_virtual();
             TimeAccount::new(self.trial, &measured).filter(|_| known)
         });
         Outcome {
             status,
             reason,
-            // One that was begun and had no step yet is none.
+            // An epoch that has begun but has no step yet does not count.
             epochs: Some(self.at.step.div_ceil(self.trial.steps_per_epoch.max(1))),
             steps: self.at.step,
             samples: Some(self.at.samples),
@@ -72,7 +72,8 @@ impl TrainLoop<'_> {
 }
 
 impl TrainLoop<'_> {
-    /// What the loop knows of its time. What others and faults took is counted over all of it: the training has its part.
+    /// Times that the loop itself knows. Waits for a core and page faults are counted over the whole loop;
+    /// training gets its share of them in proportion to its time.
     fn measured(&self, here: Duration, train_time: Duration) -> Measured {
         let [here_s, train_s] = [here, train_time].map(|time| time.as_secs_f64());
         let part = train_s / here_s.max(f64::MIN_POSITIVE);
@@ -88,7 +89,7 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// How often replicas were compared; `None` where they were not.
+    /// How often the devices' parameters were compared; `None` if never.
     fn comparisons(&self) -> Option<String> {
         let (count @ 1.., time) = (self.replicas.count, self.replicas.time) else { return None };
         let time = units::seconds(time.as_secs_f64());
@@ -96,13 +97,13 @@ impl TrainLoop<'_> {
         Some(format!("replicas compared {times} in {time}, equal"))
     }
 
-    /// How long this thread, which the clock times, was ready to run and had no core.
+    /// How long this thread, the one that the clock times, was ready to run but had no core.
     fn core_wait(&self) -> Duration {
         let delays = run_delay().zip(self.inputs.run_delay);
         delays.map(|(after, before)| after.saturating_sub(before)).unwrap_or_default()
     }
 
-    /// What this thread's page faults since the rows were in place took, about.
+    /// Approximate time this thread has spent on page faults since the rows were loaded.
     fn page_faults_s(&self) -> f64 {
         let faults = page_faults().zip(self.inputs.page_faults);
         match faults.map_or(0, |(after, before)| after.saturating_sub(before)) {
@@ -111,7 +112,7 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// Steps on the fewer rows that an epoch ends with.
+    /// Steps on the smaller batch that ends an epoch.
     fn last_steps(&self) -> u64 {
         match self.trial.programs.train_last {
             Some(_) => {
@@ -122,7 +123,8 @@ impl TrainLoop<'_> {
         }
     }
 
-    /// Seconds in which steps fetched their rows from a file. If phases are not timed, the mean over the threads of a team.
+    /// Seconds that steps spent fetching their rows from a file. If phases are not timed, the mean over a
+    /// team's threads.
     fn fetched_s(&self) -> f64 {
         if self.trial.chunks.is_some() || !self.trial.facts.in_file() {
             return 0.0;
@@ -137,22 +139,22 @@ impl TrainLoop<'_> {
     }
 }
 
-/// What moved on every device, and what was read from files.
+/// All that was copied on every device and read from files.
 fn all_transfers(ranks: &[Rank], run: &Clock, trial: &Trial, inputs: &Inputs) -> Vec<Transfer> {
     let moved = ranks.iter().flat_map(|r| transfers(&r.device, r.clock.as_ref().unwrap_or(run), trial));
     let files = inputs.reads.iter();
     moved.chain(files.filter_map(|(kind, of, reads)| read(*kind, *of, Line::from(&**reads)))).collect()
 }
 
-/// What the clock took of the run: its own readings, and those of the device with the most, since devices are timed side by
-/// side.
+/// The time that reading the clock cost the run: the host's own readings, plus those of the device with the
+/// most, since devices are timed in parallel.
 fn instrument(run: &Clock, ranks: &[Rank]) -> ClockCost {
     let of_rank = |rank: &Rank| rank.clock.as_ref().map_or(0, Clock::readings);
     let cost = run.cost();
     ClockCost { readings: cost.readings + ranks.iter().map(of_rank).max().unwrap_or(0), ..cost }
 }
 
-/// What happened when: the host's loop first, then each device.
+/// The run's timeline: the host's loop first, then each device.
 fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     let lane = |process: &str, lane: Lane, clock: &Clock| {
         let trace = clock.trace.as_ref()?.lane(lane).clone();
@@ -162,19 +164,19 @@ fn traces(run: &Clock, ranks: &[Rank]) -> Vec<TraceLane> {
     let devices = ranks.iter().flat_map(|rank| {
         let clock = rank.clock.as_ref().unwrap_or(run);
         let lanes = Lane::OF_DEVICE.map(|of| lane(&rank.device.name, of, clock));
-        // A device without streams of its own has no lanes for copies.
+        // A device without its own streams has no lanes for copies.
         let lanes = lanes.into_iter().flatten();
         lanes.enumerate().filter(|(i, lane)| *i == 0 || !lane.trace.is_empty()).map(|(_, lane)| lane)
     });
     host.into_iter().chain(devices).collect()
 }
 
-/// Seconds of each phase over all steps.
+/// Seconds of each phase, summed over all steps.
 struct RunTimes<'a> {
     seconds: &'a dyn Fn(Timer, Phase) -> f64,
-    /// The part of [`Phase::Data`] in which the orders of epochs were made.
+    /// The part of [`Phase::Data`] spent on making the orders of epochs.
     ordering_s: f64,
-    /// Whether rows came in chunks, which were waited for.
+    /// Whether rows came in chunks, which the loop waited for.
     in_chunks: bool,
     fetched_s: f64,
 }
@@ -185,7 +187,8 @@ impl RunTimes<'_> {
     fn of_cpu(&self, measured: Measured) -> Measured {
         let host = |phase| (self.seconds)(Timer::Host, phase);
         let data_s = host(Phase::Data);
-        // A step fetches rows itself if they are resident or in a file; it waits for chunks. Orders are made in any case.
+        // Under `Data`: waits for chunks if there are chunks; otherwise fetches by the steps. Making orders
+        // is always in it.
         let order_s = if self.in_chunks { self.ordering_s.min(data_s) } else { data_s };
         let all_s = COMPUTING.into_iter().map(host).sum::<f64>() + order_s;
         let fetch_s = self.fetched_s.min(all_s);
@@ -200,14 +203,14 @@ impl RunTimes<'_> {
         }
     }
 
-    /// A GPU works while the host is elsewhere: its steps go by its own clock, with the rows that they fetch and the log
-    /// that they append to.
+    /// A GPU works while the host does other things, so the time of its steps is taken from its own clock. It
+    /// includes fetching rows and appending to the log.
     fn of_gpu(&self, measured: Measured) -> Measured {
         let [host, device] = [Timer::Host, Timer::Device].map(|by| move |phase| (self.seconds)(by, phase));
         Measured {
             compute_s: COMPUTING.into_iter().chain([Phase::Data, Phase::Log]).map(device).sum(),
             wait_s: if self.in_chunks { host(Phase::Data) } else { 0.0 },
-            // Chunks are copied while the host is elsewhere.
+            // Chunks are copied while the host does other things.
             upload_s: host(Phase::Upload).max(device(Phase::Upload)),
             log_s: host(Phase::Log),
             all_reduce_s: device(Phase::AllReduce),
@@ -216,15 +219,15 @@ impl RunTimes<'_> {
     }
 }
 
-/// Times that the host read the log.
+/// How often the host read the log from the device, and so waited for it.
 fn log_waits(device: &Device) -> u64 {
     let is_log =
         |(kind, purpose, _): &(Kind, Purpose, Line)| *kind == Kind::DeviceToHost && *purpose == Purpose::Log;
     device.ledger.lines().filter(is_log).map(|(_, _, line)| line.count + line.noop_count).sum()
 }
 
-/// The rows of `timing.csv`: the phases of each device; with the first also those of the host's loop, `other` as what is left
-/// of the loop, `total` and `warmup`.
+/// The rows of `timing.csv`: the phases of each device. The first device also has those of the host's loop,
+/// `other` (the remainder of the loop), `total` and `warmup`.
 fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Duration>) -> Vec<PhaseTime> {
     let mut rows = Vec::new();
     for (index, rank) in ranks.iter().enumerate() {
@@ -235,7 +238,7 @@ fn timings(run: &Clock, ranks: &[Rank], loop_time: Duration, warmup: Option<Dura
     rows
 }
 
-/// The phases of a clock; `warmup` is there for the clock of the loop.
+/// The rows of one clock. `warmup` is given only for the clock of the loop.
 fn timing(
     clock: &Clock,
     device: &str,
@@ -276,7 +279,7 @@ fn timing(
     };
     let mut rows = Vec::new();
     let mut reported = Duration::ZERO;
-    // What was recorded as `other` is part of what is left, too.
+    // What was recorded as `other` belongs to the remainder too.
     for (phase, s) in clock.summaries(Timer::Host).filter(|(phase, _)| *phase != Phase::Other) {
         reported += s.total;
         rows.push(row(phase, s));
@@ -291,18 +294,18 @@ fn timing(
     rows
 }
 
-/// Rounded to what a clock of nanoseconds can tell of a mean.
+/// Rounds to picoseconds: a mean of times in nanoseconds has no more precision.
 fn picoseconds(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e12
 }
 
-/// What was read from a file into the host's memory; `None` where that was nothing.
+/// What was read from a file into host memory; `None` if nothing was.
 fn read(kind: Kind, purpose: Purpose, line: Line) -> Option<Transfer> {
     (line.count > 0).then(|| Transfer::new(kind, purpose, "file".into(), "cpu".into(), line))
 }
 
 fn transfers(device: &Device, clock: &Clock, trial: &Trial) -> Vec<Transfer> {
-    // Sums that were queued as work of their own have their time by the device's clock.
+    // Sums queued as work of their own are timed by the device's clock.
     let summed_s =
         Some(clock.total(Timer::Device, Phase::AllReduce).as_secs_f64()).filter(|seconds| *seconds > 0.0);
     let transfer = |(kind, purpose, line): (Kind, Purpose, Line)| {
@@ -310,7 +313,7 @@ fn transfers(device: &Device, clock: &Clock, trial: &Trial) -> Vec<Transfer> {
         let (from, to) = match kind {
             Kind::HostToDevice => (host, there),
             Kind::DeviceToHost | Kind::Sync => (there, host),
-            // By another process.
+            // Another process read its own files.
             Kind::Read | Kind::ReadAhead => ("file".to_owned(), there),
             _ => (there.clone(), there),
         };

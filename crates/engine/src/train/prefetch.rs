@@ -1,7 +1,8 @@
-//! Reads rows that a device fetches from a file into the system's file cache, ahead of the steps.
+//! Reads rows that steps will fetch from a file into the operating system's file cache, ahead of the steps.
 //!
-//! A sample of the next rows shows whether they wait for a disk. If so, threads read all of them and drop the data, so
-//! that steps find them in memory. If not, reading would only take a core from the steps.
+//! A sample of the next rows shows whether reading them waits for a disk. If so, threads read all of them and
+//! drop the data, so that steps find them cached. If not, reading ahead would only take a core from the
+//! steps.
 
 use std::{
     io,
@@ -13,28 +14,28 @@ use std::{
 
 use crate::{device::RowReader, plan::READERS_AHEAD};
 
-/// Rows of the sample.
+/// Rows in the sample.
 const LOOKS: usize = 16;
 
-/// Rows that a thread reads before it checks for the end; a hard disk may take ten milliseconds for each.
+/// Rows that a thread reads before it checks whether to stop; a hard disk may take 10 ms for each.
 const PIECE: usize = 16;
 
-/// Smallest window, in bytes: about ten milliseconds of a quick disk, and of steps.
+/// Smallest window, in bytes: about 10 ms of a fast disk, and of steps.
 const WINDOW_BYTES: usize = 32 << 20;
 
-/// Reading a row takes longer than this only where something is waited for: a call of the system takes a microsecond or
-/// two, the quickest of disks some fifty.
+/// A row that takes longer than this to read was waited for: a system call takes one or two microseconds, the
+/// fastest disks take about fifty.
 const CALL: Duration = Duration::from_micros(20);
 
-/// Bytes that are copied from memory in a second at least.
+/// A lower limit of the rate at which bytes are copied from cached memory, per second.
 const COPIED_PER_S: f64 = 1e9;
 
-/// Whether reading a row took so long that something was waited for.
+/// Whether reading a row took too long for it to have been cached.
 fn is_far(took: Duration, row_bytes: u64) -> bool {
     took > CALL + Duration::from_secs_f64(row_bytes as f64 / COPIED_PER_S)
 }
 
-/// Rows of a window. Steps report their position at least once in a window.
+/// Rows of a window. Steps report their position at least once per window.
 pub fn window(features: usize) -> usize {
     (WINDOW_BYTES / (4 * features.max(1))).max(LOOKS)
 }
@@ -43,9 +44,9 @@ pub fn window(features: usize) -> usize {
 struct Pass {
     order: Option<Arc<Vec<u32>>>,
     rows: usize,
-    /// The next row of the steps.
+    /// The next row that the steps will take.
     position: usize,
-    /// Rows before this one are done.
+    /// Rows before this one have been looked at.
     covered: usize,
     ended: bool,
 }
@@ -85,7 +86,7 @@ impl Drop for Prefetch {
         self.shared.pass().ended = true;
         self.shared.changed.notify_one();
         if let Some(worker) = self.worker.take() {
-            // A worker that panicked only leaves rows uncached.
+            // If a worker panicked, some rows are not cached, nothing worse.
             drop(worker.join());
         }
     }
@@ -113,7 +114,7 @@ impl Worker {
         }
     }
 
-    /// The next window, once the steps are near it; `None` at the end.
+    /// The next window, once the steps are close to it; `None` at the end.
     fn next(&self) -> Option<PrefetchBatch> {
         let window = window(self.features);
         let mut pass = self.shared.pass();
@@ -129,16 +130,16 @@ impl Worker {
         }
     }
 
-    /// Whether some of the rows are not in memory.
+    /// Whether some of the rows are not in the file cache.
     fn is_far(&self, rows: &[u32]) -> bool {
         let mut row = vec![0.0; self.features];
-        // A spread sample. One slow read may have lost its core for a moment; rows outside of memory are slow every
-        // time.
+        // A spread sample. A single slow read may only mean that this thread lost its core for a moment, so
+        // at least two must be slow.
         let looked_at =
             rows.iter().step_by((rows.len() / LOOKS).max(1)).take_while(|_| !self.shared.pass().ended);
         let slow = looked_at.filter(|number| {
             let begun = Instant::now();
-            // The step that needs the row reports its error.
+            // The error is ignored here; the step that needs the row reports it.
             let _ = self.rows.read_rows(&[**number], &mut row);
             is_far(begun.elapsed(), self.rows.row_bytes())
         });
@@ -154,7 +155,7 @@ impl Worker {
                         let _ = self.rows.read_rows(rows, &mut room[..rows.len() * self.features]);
                     }
                 };
-                // Without a thread the steps wait for their rows themselves.
+                // If no thread can be started, the steps simply wait for their rows.
                 let _ = thread::Builder::new().name("read-ahead".into()).spawn_scoped(scope, read);
             }
         });
@@ -192,7 +193,7 @@ mod tests {
         time::Duration,
     };
 
-    /// Tells what is read, and takes so long for it.
+    /// Reports which rows are read; each read takes the given time.
     struct Notify(Mutex<Sender<Vec<u32>>>, Duration);
 
     impl RowReader for Notify {
@@ -229,7 +230,7 @@ mod tests {
         let prefetch = prefetch.expect("a thread");
         let order: Vec<u32> = (0..3 * WINDOW as u32).rev().collect();
         prefetch.begin(Some(Arc::new(order.clone())), order.len());
-        // Two windows from the start on, and no more before the steps go on.
+        // Two windows at the start, and no more until the steps advance.
         let mut read = std::collections::BTreeSet::new();
         while read.len() < 2 * WINDOW {
             read.extend(reported.recv().expect("reads go on"));

@@ -1,6 +1,6 @@
-//! How the state of the training is saved between two steps, and put back.
+//! How the state of the training is saved between two steps, and restored.
 //!
-//! The log is flushed first, so that a run that goes on from the state takes the same steps and writes the same rows.
+//! The log is flushed first, so that a resumed run takes the same steps and writes the same rows.
 
 use std::{
     sync::{Arc, mpsc::channel},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// Goes on from a saved state: all but the parameters, which are the initial values of this part of the run.
+    /// Restores everything of a saved state but the parameters, which are already this run's initial values.
     pub(super) fn resume(&mut self, saved: SavedState) -> Result<(), Halt> {
         let layout = &self.trial.programs.layout;
         let SavedState { facts, arrays } = saved;
@@ -44,7 +44,7 @@ impl TrainLoop<'_> {
         self.validated.last = facts.validation.clone();
         if let Some(stopper) = &mut self.validated.stopper {
             stopper.seen = facts.early_stopping;
-            // Early stopping had ended it, and would again.
+            // Early stopping had ended the saved run, and would end this one at once.
             if !facts.in_epoch
                 && let Some(why) = stopper.exhausted()
             {
@@ -57,7 +57,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Saves the state if it is time, or if SIGUSR1 asks for it.
+    /// Saves the state if a checkpoint is due or SIGUSR1 asked for one.
     pub(super) fn save_if_due(&mut self) -> Result<(), Halt> {
         let requests = self.stop.save_requests();
         let is_asked = std::mem::replace(&mut self.checkpoints.requests, requests) != requests;
@@ -76,7 +76,8 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// Saves the state at the end of the run, for more epochs later, or for the rest of it after a signal.
+    /// Saves the state at the end of the run, so that it can be continued: with more epochs, or after a
+    /// signal.
     pub(super) fn save_at_end(&mut self) -> Result<(), Halt> {
         let saves = match self.ended {
             None | Some((Status::Finished, _)) => self.trial.spec.checkpoint.is_some(),
@@ -116,7 +117,7 @@ impl TrainLoop<'_> {
         }
         let facts = self.facts()?;
         let waited = self.settle(Purpose::Checkpoint)?;
-        // Rows of changed files may be of either content.
+        // If a file was modified, rows may have come from either version: do not save such a state.
         self.check_files()?;
         if self.non_finite.is_some() {
             return self.check();
@@ -172,7 +173,7 @@ impl TrainLoop<'_> {
         self.trial.programs.layout.of_role(Role::State)
     }
 
-    /// How many checkpoints there were, and their time, once all are written.
+    /// The number of checkpoints and the time they took, once all are written.
     pub(super) fn checkpoint_costs(&mut self) -> Option<Event> {
         self.checkpoints.wait();
         let Checkpoints { count, left_out, written, .. } = self.checkpoints;

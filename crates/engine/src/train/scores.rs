@@ -1,17 +1,18 @@
-//! Metrics that follow from predictions alone, with the definitions of scikit-learn: of numbers in the units of the
-//! training file, averaged over the targets, and of classes, averaged over those that occur (`macro`).
+//! Metrics computed from predictions alone, as scikit-learn defines them. For regressions: in the units of
+//! the training file, averaged over the targets. For classifications: averaged over the classes that occur
+//! (`macro`).
 
 use super::auc::RocPoints;
 use crate::{data::Scale, event::Confusion, spec::Metric};
 
-/// What is added up row by row.
+/// Accumulators that are updated row by row.
 pub enum Scores {
-    /// One for each target.
+    /// A regression: one per target.
     Numbers(Vec<Errors>),
     Classes(Classes),
 }
 
-/// Errors of one target, and how its true values spread.
+/// The errors of one target, and the spread of its true values.
 pub struct Errors {
     scale: Scale,
     rows: f64,
@@ -25,16 +26,16 @@ pub struct Errors {
 pub struct Classes {
     /// Number of classes.
     pub classes: usize,
-    /// Rows by their class (the rows of the matrix) and the predicted one.
+    /// The confusion matrix: counts by true class (row) and predicted class (column).
     pub counts: Vec<u64>,
-    /// Whether an output was no number: then no metric is.
+    /// Whether an output was NaN; then every metric is NaN.
     has_nan: bool,
-    /// The outputs of all rows, where `auc` is wanted.
+    /// The outputs of all rows, if `auc` is wanted.
     roc: Option<RocPoints>,
 }
 
 impl Scores {
-    /// Of numbers, one for each scale.
+    /// For a regression, with one scale per target.
     pub fn of_numbers(scales: &[Scale]) -> Self {
         Self::Numbers(scales.iter().copied().map(Errors::new).collect())
     }
@@ -44,7 +45,8 @@ impl Scores {
         Self::Classes(Classes { classes, counts, has_nan: false, roc })
     }
 
-    /// Adds rows: `[rows, outputs]`, and `[rows, outputs]` numbers or `[rows]` classes.
+    /// Adds rows. `predictions` is `[rows, outputs]`; `targets` is `[rows, outputs]` numbers or `[rows]`
+    /// classes.
     pub fn add(&mut self, predictions: &[f32], targets: &[f32]) {
         match self {
             Self::Numbers(errors) => {
@@ -67,7 +69,7 @@ impl Scores {
         }
     }
 
-    /// The metric; `None` where these rows do not have it.
+    /// The metric's value; `None` if it is not defined for these rows.
     pub fn value(&self, metric: Metric) -> Option<f64> {
         match self {
             Self::Numbers(errors) => {
@@ -86,14 +88,14 @@ impl Scores {
         }
     }
 
-    /// The metric of each target alone, named `mae_NAME`; none for classes.
+    /// The metric of each target separately, named `mae_NAME`; empty for classes.
     pub fn of_targets(&self, metric: Metric, names: &[String]) -> Vec<(String, f64)> {
         let Self::Numbers(errors) = self else { return Vec::new() };
         let targets = errors.iter().zip(names);
         targets.filter_map(|(errors, name)| Some((metric.of_target(name), errors.value(metric)?))).collect()
     }
 
-    /// The cells of the confusion matrix; none for numbers.
+    /// The nonzero cells of the confusion matrix; empty for a regression.
     pub fn confusion(&self) -> Confusion {
         let Self::Classes(all) = self else { return Vec::new() };
         let cells = (0..).zip(&all.counts);
@@ -110,7 +112,7 @@ impl Errors {
         let [predicted, actual] = [predicted, actual].map(|value| self.scale.original(value));
         let error = predicted - actual;
         (self.absolute, self.squared) = (self.absolute + error.abs(), self.squared + error * error);
-        // Welford's sums keep their digits where values are large and spread little.
+        // Welford's algorithm stays accurate where values are large and their spread is small.
         self.rows += 1.0;
         let from_mean = actual - self.mean;
         self.mean += from_mean / self.rows;
@@ -127,7 +129,7 @@ impl Errors {
         }
     }
 
-    /// For equal true values: 1 if all are hit, else 0.
+    /// If all true values are equal: 1 if every prediction is exact, else 0.
     fn r2(&self) -> f64 {
         match (self.squared > 0.0, self.spread > 0.0) {
             _ if self.rows < 2.0 || self.squared.is_nan() => f64::NAN,
@@ -155,7 +157,7 @@ impl Classes {
         self.occurring().map(|class| class.f1() * class.actual).sum::<f64>() / rows
     }
 
-    /// The classes that occur, in the rows or in the predictions.
+    /// The classes that occur among the rows or the predictions.
     fn occurring(&self) -> impl Iterator<Item = Counts> + '_ {
         let at = |row: usize, column: usize| self.counts[row * self.classes + column] as f64;
         let counts = move |class| Counts {
@@ -173,7 +175,7 @@ impl Counts {
         if self.predicted > 0.0 { self.hits / self.predicted } else { 0.0 }
     }
 
-    /// 0 for a class that has no row.
+    /// 0 for a class without rows.
     fn recall(&self) -> f64 {
         if self.actual > 0.0 { self.hits / self.actual } else { 0.0 }
     }
@@ -188,7 +190,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// The index of the largest output; of equal ones, the first.
+/// The index of the largest output; the first of equal ones.
 pub fn largest(outputs: &[f32]) -> usize {
     (1..outputs.len()).fold(0, |best, i| if outputs[i] > outputs[best] { i } else { best })
 }
@@ -205,7 +207,7 @@ mod tests {
 
     #[test]
     fn r2_of_odd_rows() {
-        // As sklearn.metrics.r2_score has them.
+        // The values that sklearn.metrics.r2_score gives.
         assert_eq!(r2(&[1.0, 2.0, 4.0], &[1.0, 2.0, 3.0]), 0.5);
         assert_eq!([r2(&[5.0, 5.0], &[5.0, 5.0]), r2(&[5.0, 6.0], &[5.0, 5.0])], [1.0, 0.0]);
         assert!(r2(&[1.0], &[1.0]).is_nan());

@@ -1,4 +1,4 @@
-//! What the training loop knows while it runs, one struct for each idea.
+//! The state of the training loop, one struct per concern.
 
 use std::{
     sync::Arc,
@@ -12,19 +12,19 @@ use crate::{
     spec::Trainer,
 };
 
-/// The longest block, about.
+/// The approximate maximum time of a block.
 pub(super) const BLOCK: Duration = Duration::from_millis(50);
 
 /// Takes events in order.
 pub type Emit<'a> = &'a mut dyn FnMut(Vec<Event>) -> Result<(), Closed>;
 
-/// How far a run is.
+/// How far the run has come.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Position {
     pub step: u64,
-    /// From 1; 0 before the first.
+    /// Counted from 1; 0 before the first epoch.
     pub epoch: u64,
-    /// Whether steps of this epoch, its row or its validation are still to come.
+    /// Whether the epoch is unfinished: steps, its row or its validation are still to come.
     pub in_epoch: bool,
     pub samples: u64,
 }
@@ -36,12 +36,12 @@ impl From<&CheckpointFacts> for Position {
     }
 }
 
-/// What the parts of a run before its last resume took.
+/// Totals of the parts of the run before its last resume.
 #[derive(Default)]
 pub(super) struct Earlier {
     pub steps: u64,
     pub elapsed_s: f64,
-    /// The part of it that was no validation.
+    /// Training time without validation.
     pub train_s: f64,
     pub logging_s: f64,
 }
@@ -56,25 +56,25 @@ impl From<&CheckpointFacts> for Earlier {
 /// Rows on their way from files to the steps.
 #[derive(Default)]
 pub(super) struct Inputs {
-    /// Counts of what is read from files.
+    /// Counters of what is read from files.
     pub reads: Vec<(Kind, Purpose, Arc<Reads>)>,
-    /// The time that the orders of epochs took.
+    /// The time spent making the orders of epochs.
     pub ordering: Duration,
     /// The last step at which the files were found unchanged.
     pub unchanged_at: u64,
     /// [`run_delay`](crate::host::run_delay) before the first step.
     pub run_delay: Option<Duration>,
-    /// [`page_faults`](crate::host::page_faults) once the rows are in place.
+    /// [`page_faults`](crate::host::page_faults) once the rows are loaded.
     pub page_faults: Option<u64>,
 }
 
-/// What the length of blocks follows from.
+/// What the length of the next block is derived from.
 pub(super) struct Pacing {
-    /// The time of the first step, which runs alone.
+    /// The time of the first step, which runs as a block of its own.
     pub warmup: Option<Duration>,
-    /// Estimate of a step's time; zero while nothing is known of it.
+    /// Estimate of a step's time; zero while it is unknown.
     pub step_time: Duration,
-    /// Steps of the block before.
+    /// Steps of the previous block.
     pub before: usize,
 }
 
@@ -85,13 +85,13 @@ impl Default for Pacing {
 }
 
 impl Pacing {
-    /// Steps that fit a block's time.
+    /// Steps that fit into the time of a block.
     pub fn steps(&self) -> usize {
         if self.warmup.is_none() {
             return 1;
         }
         if self.step_time.is_zero() {
-            // A device that is not waited for has not reported yet.
+            // The device runs asynchronously and has not reported yet.
             return self.before.saturating_mul(2);
         }
         let ns = self.step_time.as_nanos().max(1);
@@ -99,7 +99,7 @@ impl Pacing {
     }
 }
 
-/// Events that wait to be handed over.
+/// Events that wait to be sent.
 pub(super) struct Outbox<'a> {
     emit: Emit<'a>,
     pub events: Vec<Event>,
@@ -119,7 +119,7 @@ impl<'a> Outbox<'a> {
     }
 }
 
-/// Comparisons of the devices' parameters that found them equal.
+/// How often the devices' parameters were compared (and found equal), and the time that took.
 #[derive(Default)]
 pub(super) struct ReplicaChecks {
     pub count: u64,
@@ -130,9 +130,9 @@ pub(super) struct ReplicaChecks {
 pub(super) struct Validated {
     pub stopper: Option<EarlyStopper>,
     pub last: Option<ValidationRow>,
-    /// Metrics of predictions, while a validation is under way that is to measure some.
+    /// The metrics being accumulated, during a validation that computes some from predictions.
     pub scores: Option<Scores>,
-    /// That with the best value of `trainer.monitor`; the first device has its weights.
+    /// The best validation by `trainer.monitor`; the first device holds its weights.
     pub best: Option<Best>,
     /// Its confusion matrix.
     pub best_confusion: Confusion,

@@ -1,4 +1,5 @@
-//! What ends a run early: a signal, a rung of its sweep, or a metric that no longer improves.
+//! What ends a run early: a signal, a rung of its sweep's successive halving, or a metric that no longer
+//! improves.
 
 use std::sync::{
     Arc,
@@ -11,16 +12,16 @@ use crate::{
     units,
 };
 
-/// What signals and a sweep ask of a run.
+/// What signals and the sweep have asked of a run.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
-    /// The number of the signal that asks it to end; 0 for none.
+    /// The number of the signal that asks the run to end; 0 for none.
     pub number: Arc<AtomicUsize>,
-    /// How often a signal has asked to save the state and go on.
+    /// How often a signal has asked to save the state and continue.
     pub saves: Arc<AtomicUsize>,
-    /// Whether there is something to end in order; until then a signal ends the process.
+    /// Whether there is a run to end in an orderly way; until then a signal ends the process.
     pub is_begun: Arc<AtomicBool>,
-    /// The epoch after which the run stops, with a checkpoint, unless it ends there anyway.
+    /// The epoch after which the run pauses with a checkpoint, unless it ends there anyway.
     pub stop_after: Option<u64>,
 }
 
@@ -29,12 +30,12 @@ impl StopFlag {
         Some(self.number.load(Ordering::Relaxed)).filter(|s| *s != 0)
     }
 
-    /// How often the state was to be saved so far.
+    /// How many times a save has been requested.
     pub fn save_requests(&self) -> usize {
         self.saves.load(Ordering::Relaxed)
     }
 
-    /// How a run ends whose epochs so far are these and whole, where its sweep stops it there.
+    /// The status of a run that its sweep pauses after `epochs` completed epochs; `None` if it goes on.
     pub(super) fn at_rung(&self, epochs: u64) -> Option<(Status, Option<String>)> {
         let is_due = self.stop_after.is_some_and(|most| epochs >= most);
         is_due.then(|| (Status::Waiting, Some("for the other trials at its rung".to_owned())))
@@ -43,6 +44,8 @@ impl StopFlag {
     pub fn name(&self) -> &'static str {
         match self.signal() {
             Some(1) => "SIGHUP",
+            // Slurm's warning before the limit of a task.
+            Some(10) => "its time limit (SIGUSR1)",
             Some(15) => "SIGTERM",
             Some(24) => "SIGXCPU",
             _ => "Ctrl-C (SIGINT)",
@@ -61,16 +64,16 @@ impl EarlyStopper {
         Self { rule, seen: EarlyStoppingState::default() }
     }
 
-    /// What it watches.
+    /// The metric that is watched.
     pub fn monitor(&self) -> Monitor {
         self.rule.metric.unwrap_or(Monitor::ValidationLoss)
     }
 
-    /// The reason to stop, if this validation exhausts the patience.
+    /// Records a validation. Returns the reason to stop if the patience is exhausted.
     pub fn observe(&mut self, row: &ValidationRow) -> Option<String> {
         let metric = self.monitor();
         let value = metric.cost(row.value(metric)?);
-        // A value that is not finite is no improvement and no reference.
+        // A value that is not finite is neither an improvement nor a reference for later ones.
         if value.is_finite() && self.seen.best.is_none_or(|best| value < best - self.rule.min_delta) {
             self.seen.best = Some(value);
             self.seen.waited = 0;
@@ -80,14 +83,14 @@ impl EarlyStopper {
         self.exhausted()
     }
 
-    /// The reason to stop, if what was seen so far exhausts the patience.
+    /// The reason to stop if the patience is exhausted by what was seen so far.
     pub fn exhausted(&self) -> Option<String> {
         if self.seen.waited == 0 {
             return None;
         }
         let metric = self.monitor();
         let name = metric.metric().name();
-        // As in Lightning and Keras: a patience of 0 is one of 1.
+        // As in Lightning and Keras, a patience of 0 acts like 1.
         (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {
             Some(best) => {
                 let (best, waited) =
@@ -109,7 +112,7 @@ impl EarlyStopper {
 mod tests {
     use super::*;
 
-    /// The results of a patience of two validations.
+    /// The results of observing these losses with a patience of two validations.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Some(Monitor::ValidationLoss), patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);

@@ -25,33 +25,33 @@ use crate::{
     program::{Phase, Slice},
 };
 
-/// All that a run needs.
+/// What [`train`] needs: the planned trial, its data and devices, and where events go.
 pub struct TrainSetup<'a> {
     pub trial: &'a Trial,
     pub dataset: &'a Dataset,
     pub group: DeviceGroup,
-    /// The flat buffer of initial values. Freed once the devices have them.
+    /// The flat buffer of initial values. Freed once the devices have a copy.
     pub initial: Vec<f32>,
-    /// A state to go on from, whose parameters are `initial`. Likewise.
+    /// A state to resume from, whose parameters are in `initial`. Freed likewise.
     pub resumed: Option<SavedState>,
     pub stop: &'a StopFlag,
     pub emit: Emit<'a>,
 }
 
-/// What a run leaves behind.
+/// What a run leaves to the caller.
 pub struct Trained {
-    /// The last event.
+    /// The last event, which the caller emits.
     pub outcome: Outcome,
-    /// Values for `model.safetensors`: the final ones, or the best where those are restored. `None` where the run diverged,
-    /// or the final ones are not finite or could not be read.
+    /// Values for `model.safetensors`: the final ones, or the best ones if those are to be restored. `None`
+    /// if the run diverged, or if the final values are not finite or could not be read.
     pub values: Option<Vec<f32>>,
     /// Values of the best validation, if there is one.
     pub best: Option<Vec<f32>>,
-    /// What it predicted, for classes; empty where that was not measured.
+    /// The confusion matrix of the best validation; empty if none was measured.
     pub confusion: Confusion,
 }
 
-/// Why the loop ended before its time.
+/// Why the loop ended early, other than by a stop that the run planned for.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Halt {
     #[error(transparent)]
@@ -60,7 +60,7 @@ pub(super) enum Halt {
     Device(DeviceError),
     #[error("cannot read the next rows: {0}")]
     Data(#[from] io::Error),
-    /// A file of rows has changed: how.
+    /// A file of rows was modified while the run read it; the text says how.
     #[error("{0}")]
     Changed(String),
 }
@@ -78,20 +78,23 @@ impl From<DeviceError> for Halt {
 pub fn grain(trial: &Trial) -> Grain {
     let device_s = trial.lower_bound.settled_s(1);
     // A GPU times its steps itself, while the host is elsewhere.
-    let blocks = trial.engine.is_gpu() || device_s < SHORTEST_TIMED_STEP.as_secs_f64();
+    // Over hosts a step waits for messages, and other ranks report what they timed by phases.
+    let is_short = device_s < SHORTEST_TIMED_STEP.as_secs_f64() && !trial.devices.over_hosts();
+    let blocks = trial.engine.is_gpu() || is_short;
     if blocks { Grain::Blocks } else { Grain::Phases }
 }
 
 /// Trains. The caller emits the last event.
 ///
 /// # Errors
-/// Nobody takes events any more.
+/// If the recorder no longer takes events.
 pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     let TrainSetup { trial, dataset, group, initial, resumed, stop, emit } = job;
     let mut training = TrainLoop::new((trial, dataset), group, resumed.as_ref(), stop, emit);
     let ran = training.run(initial, resumed);
-    // The rows of the steps before the fault are the run's own. That there was a fault is known already. A device's
-    // running sums may hold steps of the block that failed, so that a mean is no longer known.
+    // Rows of the steps before the fault are valid, so record them; an error in doing so is ignored, since
+    // the run has failed already. After a device failure the epoch's mean is left out: the running sums on
+    // the device may include steps of the failed block.
     let _ = match ran {
         Err(Halt::Device(DeviceError::Hangs { .. })) => training.rescue(),
         Err(Halt::Device(_)) => training.flush(),
@@ -110,7 +113,7 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     }
     training.check_inputs(&mut status, &mut reason, unread);
     let loop_time = training.clock.origin().elapsed();
-    // Frees the arrays of the last checkpoint.
+    // Wait for the last checkpoint to be written, then free its arrays.
     training.checkpoints.wait();
     let slice = training.values();
     let mut values = Vec::new();
@@ -134,12 +137,12 @@ pub fn train(job: TrainSetup<'_>) -> Result<Trained, Closed> {
     Ok(Trained { outcome, values, best, confusion })
 }
 
-/// Where a step's rows come from.
+/// Where the steps' rows come from.
 pub(super) enum Source {
-    /// The device has them.
+    /// The device holds them all.
     Bound,
-    /// The device fetches them from their file. Where they come in any order this looks ahead into it; the system itself
-    /// foresees rows that follow each other.
+    /// The device fetches them from their file. For rows in random order, `Prefetch` reads ahead; for rows in
+    /// file order the operating system does so itself.
     File(Option<Prefetch>),
     /// They are brought to the device in chunks.
     Stream(Stream),
@@ -161,11 +164,11 @@ pub(super) struct TrainLoop<'a> {
     pub(super) inputs: Inputs,
     pub(super) replicas: ReplicaChecks,
     pub(super) checkpoints: Checkpoints,
-    /// What the parts of the run before the last resume took.
+    /// Totals of the parts of the run before the last resume.
     pub(super) earlier: Earlier,
     /// The first step whose loss is not finite.
     pub(super) non_finite: Option<u64>,
-    /// An end that is not the planned one.
+    /// How the run ended, if not as planned.
     pub(super) ended: Option<(Status, Option<String>)>,
 }
 
@@ -200,7 +203,7 @@ impl<'a> TrainLoop<'a> {
             earlier,
             non_finite: None,
             ended: None,
-            // The last: it runs from here on.
+            // Keep this field last: the clock starts here.
             clock: Clock::after(Duration::from_secs_f64(elapsed_s), grain(trial)).traced(logging.trace),
         }
     }
@@ -238,16 +241,17 @@ impl<'a> TrainLoop<'a> {
         }
         self.last_validation(validation.as_ref())?;
         self.flush()?;
-        // Makes the next report due, so that everything left is sent.
+        // Make the next report due, so that everything left is sent.
         self.outbox.last_report = self.clock.origin();
         self.send_events()
     }
 
-    /// What follows an epoch's steps: its row, validation, a checkpoint.
+    /// What follows an epoch's steps: its log row, validation, a checkpoint.
     fn finish_epoch(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
         let is_whole = self.rows_of_epoch() == self.trial.facts.train_rows;
         if self.is_interrupted() || !is_whole {
-            // The run may go on with the rest of the epoch, whose row is then another one.
+            // Save before the epoch's row is written: a resumed run finishes the epoch and writes another row
+            // for it.
             self.save_at_end()?;
         }
         self.end_epoch()?;
@@ -270,8 +274,8 @@ impl<'a> TrainLoop<'a> {
         if is_last || self.ended.is_some() { self.save_at_end() } else { self.save_if_due() }
     }
 
-    /// A run ends with a validation, also within an epoch. A longer run would not have it here, so that what was saved does
-    /// not know it.
+    /// Every run ends with a validation, even within an epoch. A longer run would not have it at this step,
+    /// so it comes after the state is saved, and the saved state does not include it.
     fn last_validation(&mut self, validation: Option<&(usize, Source)>) -> Result<(), Halt> {
         let is_done = self.validated.last.as_ref().is_some_and(|row| row.step == self.at.step);
         if let Some((rows, source)) = validation.filter(|_| !is_done && self.is_in_order()) {
@@ -283,7 +287,7 @@ impl<'a> TrainLoop<'a> {
         Ok(())
     }
 
-    /// Whether nothing but its planned length, `max_time` or early stopping ends the run.
+    /// Whether the run ends normally: by its planned length, `max_time` or early stopping.
     fn is_in_order(&self) -> bool {
         matches!(self.ended, None | Some((Status::Finished, _)))
     }
@@ -300,7 +304,7 @@ impl<'a> TrainLoop<'a> {
         usize::try_from(steps).map_or(rows, |steps| (steps * self.trial.programs.train.batch).min(rows))
     }
 
-    /// Binds a part's rows to the device, or starts reading them.
+    /// Binds the rows of a part (training or validation) to the devices, or starts reading them.
     fn open(&mut self, part: &Part, work: PassKind) -> Result<Source, Halt> {
         let layout = &self.trial.programs.layout;
         let (features, targets) = match work {
@@ -322,7 +326,7 @@ impl<'a> TrainLoop<'a> {
                     return Ok(Source::File(None));
                 }
                 let prefetch = self.counted(Kind::ReadAhead, purpose, &**rows);
-                // Where there is no thread for it the steps wait for their rows themselves.
+                // If no thread can be started for it, the steps wait for their rows.
                 Ok(Source::File(Prefetch::new(prefetch, self.trial.facts.features).ok()))
             }
             (_, Some(chunks)) => {
@@ -344,7 +348,7 @@ impl<'a> TrainLoop<'a> {
         }
     }
 
-    /// The same rows, for a reader whose reads have a line of their own in `transfers.csv`.
+    /// Wraps a reader of rows so that its reads are counted on their own line of `transfers.csv`.
     fn counted(&mut self, kind: Kind, purpose: Purpose, rows: &dyn RowReader) -> Arc<dyn RowReader> {
         let reads = Arc::<Reads>::default();
         self.inputs.reads.push((kind, purpose, Arc::clone(&reads)));

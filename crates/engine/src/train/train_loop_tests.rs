@@ -1,4 +1,5 @@
-//! Runs on several devices, of which some go wrong: what the run reports, which rows it keeps, and who is waited for.
+//! Runs on several devices of which some fail: what the run reports, which rows it keeps, and whom it waits
+//! for.
 
 use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
@@ -16,19 +17,19 @@ use crate::{
     train::initial_values,
 };
 
-/// 12 rows by 4: three steps an epoch.
+/// 12 rows in batches of 4: three steps per epoch.
 const SPEC: &str = "[devices]\nnum_gpus = 2\n[data]\nbatch_size = 4\n[data.synthetic_regression]\nweights = [2.0, -3.4]\n\
                     train_rows = 12\nvalidation_rows = 4\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
                     [optimizer.sgd]\nlr = 0.03\n";
 
-/// What a device does at its fifth sum.
+/// What a device does at its fifth all-reduce.
 #[derive(Clone)]
 enum Fault {
-    /// It takes another gradient than the others.
+    /// It computes a different gradient than the others.
     Differ,
     Error,
     Panic,
-    /// It waits until this is released.
+    /// It blocks until this mutex is released.
     Stall(Arc<Mutex<()>>),
 }
 
@@ -52,12 +53,13 @@ impl Collective for Faulty {
     }
 }
 
-/// Longer than any test: nobody may need it.
+/// Longer than any test takes: a test that waits for it has failed.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
 const SHORT: Duration = Duration::from_millis(500);
 
-/// A run on devices with these faults, and its train rows. The limits are for waits among devices and for answers.
+/// A run on devices with these faults; returns its number of training rows too. `limits`: how long devices
+/// wait for each other, and how long answers are waited for.
 fn run(faults: &[Option<Fault>], policy: &str, limits: [Duration; 2]) -> (Trained, usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.toml");
@@ -107,7 +109,7 @@ fn a_replica_that_differs_is_caught_at_the_end_of_its_epoch() {
     assert!(trained.values.is_some());
 }
 
-/// Blocks end where the log is flushed, so the rows of whole blocks are kept of the epoch with the fault.
+/// Blocks end at a flush of the log, so of the epoch with the fault the rows of complete blocks are kept.
 #[test]
 fn a_fault_keeps_the_rows_of_the_steps_before_it() {
     for fault in [Fault::Error, Fault::Panic] {
@@ -137,7 +139,7 @@ fn the_device_at_fault_is_named_and_nobody_waits_for_it() {
         (vec![None, None, panic], unlimited, "`virtual:2` panicked at step 5: by the test".into()),
         (vec![stall.clone(), None], [SHORT, FOR_EVER], missed(1, "virtual:0", "500 ms")),
         (vec![None, stall.clone()], [SHORT, FOR_EVER], missed(0, "virtual:1", "500 ms")),
-        // No device is left to report the other.
+        // Both stall, so no device is left to report the other.
         (
             vec![stall.clone(), stall],
             [FOR_EVER, SHORT],
@@ -147,7 +149,7 @@ fn the_device_at_fault_is_named_and_nobody_waits_for_it() {
         let (trained, rows) = run(&faults, "immediate", limits);
         let Outcome { reason, steps, transfers, .. } = trained.outcome;
         assert_eq!((reason, steps), (Some(words), 4));
-        // A device that stalls gives nothing more, neither rows of the log nor counts.
+        // A device that stalls yields nothing more: no log rows and no counts.
         let stalls = faults.iter().filter(|fault| matches!(fault, Some(Fault::Stall(_)))).count();
         let sent = transfers.into_iter().filter(|row| row.kind == "h2d");
         let ended: BTreeSet<String> = sent.map(|row| row.to).collect();

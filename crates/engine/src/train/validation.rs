@@ -16,9 +16,9 @@ use crate::{
 };
 
 impl TrainLoop<'_> {
-    /// One pass; after a signal it records no row.
+    /// Runs one pass. If a signal interrupts it, no row is recorded.
     pub(super) fn validate(&mut self, rows: usize, source: &Source) -> Result<(), Halt> {
-        // The wait for training steps is not validation time.
+        // The wait for unfinished training steps is not validation time.
         self.settle(Purpose::Validation)?;
         let start = Instant::now();
         self.validated.scores = self.new_scores();
@@ -28,7 +28,7 @@ impl TrainLoop<'_> {
         };
         let mut sums = [0.0; 2];
         self.group.take_sums(Purpose::Validation, Accumulator::Validation, &mut sums)?;
-        // This wait belongs to validation, not to steps.
+        // This wait belongs to validation, not to training steps.
         self.group.settle(Purpose::Validation, &mut self.clock, &mut self.metric_buffer.ends)?;
         if !whole {
             self.clock.record(Phase::Validation, start.elapsed());
@@ -60,7 +60,7 @@ impl TrainLoop<'_> {
         Ok(())
     }
 
-    /// `None` where nothing follows from predictions, which then stay on their devices.
+    /// `None` if no metric needs the predictions, which then stay on the devices.
     fn new_scores(&self) -> Option<Scores> {
         let row = self.trial.ranks().find_map(|programs| programs.layout.prediction)?;
         let with_auc = self.trial.spec.scores().contains(&Metric::Auc);
@@ -70,7 +70,7 @@ impl TrainLoop<'_> {
         })
     }
 
-    /// Brings the predictions of the chunk that was validated last to the host, and adds them to the scores.
+    /// Reads the predictions of the last validated chunk to the host and adds them to the scores.
     fn score(&mut self, rows: Range<usize>) -> Result<(), Halt> {
         let (Some(scores), Some(part)) = (&mut self.validated.scores, &self.dataset.validation) else {
             return Ok(());
@@ -110,7 +110,8 @@ impl TrainLoop<'_> {
         Ok(true)
     }
 
-    /// Validates rows `position..end` of `rows`; the bound data begin at row `origin`. False after a signal.
+    /// Validates rows `position..end` of `rows`; the bound data begin at row `origin`. Returns false after a
+    /// signal.
     fn validate_rows(
         &mut self,
         mut position: usize,

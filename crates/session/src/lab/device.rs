@@ -1,4 +1,4 @@
-//! A device of the lab: its memory behind a ledger that counts every copy and every wait.
+//! A device of the lab: its memory, and a ledger that counts every copy and every wait.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -14,11 +14,11 @@ use crate::{
     spec::lab::Memory,
 };
 
-/// A device with what has crossed between it and others.
+/// A device, with counts of what was copied between it and others.
 pub struct Device {
     id: DeviceId,
     backend: Box<dyn Backend>,
-    /// By the memory that is read and the one that is written; a wait goes from the device to the host.
+    /// Keyed by the memory read and the memory written; a wait counts as device to host.
     ledgers: BTreeMap<[DeviceId; 2], Ledger>,
     /// Peak bytes of its blocks.
     peak_bytes: u64,
@@ -48,7 +48,7 @@ impl Device {
         self.ledgers.entry(route).or_default().count(kind, purpose, moved, begun);
     }
 
-    /// Makes a block of `len` numbers that all are `value`.
+    /// Makes a block of `len` elements, all equal to `value`.
     pub fn alloc(&mut self, block: BufferId, len: usize, value: f32) -> Result<(), DeviceError> {
         self.backend.alloc(block, len, value)?;
         self.peak_bytes = self.peak_bytes.max(self.backend.bytes());
@@ -73,7 +73,7 @@ impl Device {
         Ok(())
     }
 
-    /// Device to host, the block's first numbers; waits until they are computed.
+    /// Copies the first elements of a block from device to host; waits until they are computed.
     pub fn read(&mut self, purpose: Purpose, from: BufferId, to: &mut [f32]) -> Result<(), DeviceError> {
         let begun = Instant::now();
         let moved = self.backend.read(from, to)?;
@@ -81,14 +81,14 @@ impl Device {
         Ok(())
     }
 
-    /// The first `len` numbers of a block on the host.
+    /// Copies the first `len` elements of a block to the host and returns them.
     pub fn values(&mut self, purpose: Purpose, from: BufferId, len: usize) -> Result<Vec<f32>, DeviceError> {
         let mut values = vec![0.0; len];
         self.read(purpose, from, &mut values)?;
         Ok(values)
     }
 
-    /// Counts a copy that was not needed.
+    /// Counts a copy that was unnecessary and moved nothing.
     pub fn count_nothing(&mut self) {
         self.count(Kind::DeviceToDevice, Purpose::Tensor, [self.id; 2], Moved::Nothing, Instant::now());
     }
@@ -101,7 +101,8 @@ impl Device {
         Ok(())
     }
 
-    /// Copies a block of `len` numbers from another device: directly between GPUs, else from or to the host's memory.
+    /// Copies a block of `len` elements from another device: directly between GPUs, otherwise from or to host
+    /// memory.
     pub fn copy_from(
         &mut self,
         to: BufferId,
@@ -128,12 +129,12 @@ impl Device {
         }
     }
 
-    /// Runs an op over its blocks.
+    /// Runs an op on the blocks.
     pub fn run(&mut self, op: &Op) -> Result<(), DeviceError> {
         self.backend.run(op)
     }
 
-    /// Waits until the device has finished all work, and counts the wait; no wait on the CPU.
+    /// Waits until the device has finished all work, and counts the wait; does nothing on the CPU.
     pub fn synchronize(&mut self, purpose: Purpose) -> Result<(), DeviceError> {
         let begun = Instant::now();
         self.backend.synchronize()?;
@@ -143,7 +144,7 @@ impl Device {
         Ok(())
     }
 
-    /// Waits for the work whose result is read next; that read counts the wait.
+    /// Waits for the work whose result is read next. The wait is not counted here but by that read.
     pub fn wait_before_read(&mut self, purpose: Purpose) -> Result<(), DeviceError> {
         let begun = Instant::now();
         self.backend.synchronize()?;
@@ -154,14 +155,14 @@ impl Device {
         Ok(())
     }
 
-    /// Bytes that were copied between memories, without those that were copied to be shown.
+    /// Bytes copied between memories, not counting copies made only to show values.
     pub fn copied_bytes(&self) -> u64 {
         let lines = self.ledgers.values().flat_map(Ledger::lines);
         lines.filter(|line| line.0 != Kind::Sync && line.1 != Purpose::Log).map(|line| line.2.bytes).sum()
     }
 }
 
-/// Two different devices of the list.
+/// Mutable references to two different devices of the list.
 pub fn two(devices: &mut [Device], at: [usize; 2]) -> Result<[&mut Device; 2], DeviceError> {
     let lost = |_| DeviceError::Operand { device: "cpu".into(), what: "a copy without two devices".into() };
     devices.get_disjoint_mut(at).map_err(lost)

@@ -1,4 +1,4 @@
-//! Products of random matrices, their norms, and when those are brought to the host.
+//! Products of random matrices, their norms, and when the norms are copied to the host.
 
 use std::{
     thread,
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Bench<'_> {
-    /// The products of every shape on every device that the spec names.
+    /// Computes the products of every shape on every device that the spec names.
     pub(super) fn multiply(
         &mut self,
         matmul: &Matmul,
@@ -50,7 +50,7 @@ impl Bench<'_> {
             self.clear();
             self.work += wall;
             let mut halt = None;
-            // One that halted takes nothing from the others.
+            // If one device halted, the results of the others still count.
             for end in ends {
                 if let Some(row) = end.row {
                     self.done += row.count;
@@ -69,7 +69,7 @@ impl Bench<'_> {
     }
 }
 
-/// One job after the other until one halts, or all at once.
+/// Runs one job after the other until one halts, or all at once.
 fn run_all(jobs: &mut [Job<'_>], order: Order) -> Vec<End> {
     let mut ends: Vec<End> = Vec::with_capacity(jobs.len());
     match order {
@@ -94,27 +94,29 @@ fn run_all(jobs: &mut [Job<'_>], order: Order) -> Vec<End> {
 struct Job<'a> {
     device: &'a mut Device,
     matmul: &'a Matmul,
-    /// Products.
+    /// Number of products.
     count: u64,
     policy: Policy,
-    /// Norms that the device keeps.
+    /// Number of norms that the device keeps before they are copied.
     kept: usize,
     shape: [usize; 3],
     stop: &'a StopFlag,
     emit: Emit<'a>,
-    /// Lengths of its blocks: left factors, right factors, the product, norms that the device keeps, one cell for their sum.
+    /// Lengths of its blocks: left factors, right factors, the product, the kept norms, and one cell for
+    /// their sum.
     lens: [usize; 5],
 }
 
-/// What became of a device's products of a shape.
+/// How a device's products of one shape ended.
 struct End {
-    /// Those that were done, where that is known.
+    /// The products that were done, if their number is known.
     row: Option<ProductRow>,
     halt: Option<LabError>,
 }
 
 impl Job<'_> {
-    /// Puts the factors on the device and multiplies once: what only the first product costs is not measured.
+    /// Fills the factors on the device and multiplies once, so that the extra cost of the first product is
+    /// not measured.
     fn ready(&mut self, seed: u64, index: u64) -> Result<(), LabError> {
         for (block, (len, value)) in
             self.lens.into_iter().zip([f32::NAN, f32::NAN, f32::NAN, 0.0, 0.0]).enumerate()
@@ -132,12 +134,12 @@ impl Job<'_> {
         Ok(self.device.synchronize(Purpose::Tensor)?)
     }
 
-    /// The whole of a block.
+    /// The slice that covers a whole block.
     fn slice(&self, block: usize) -> Slice {
         Slice { buffer: BufferId(block), offset: 0, len: self.lens[block] }
     }
 
-    /// The product of that number: of the next pair of a left and a right factor, in turn all of them.
+    /// Product `number`: pairs of left and right factors are used in rotation.
     fn product(&self, number: u64) -> Op {
         let matrices = self.matmul.matrices;
         let (left, right) = (number % matrices, (number + number / matrices) % matrices);
@@ -152,7 +154,7 @@ impl Job<'_> {
         let mut log = Log::default();
         let (begun, mut done) = (Instant::now(), 0);
         let ended = self.multiply(&mut log, &mut done);
-        // A device that failed gives nothing more; a signal takes nothing from what was done before it.
+        // After a device failure nothing more can be read; after a signal, the finished products still count.
         let settled = match ended {
             Ok(()) | Err(LabError::Interrupted) => self.settle(&mut log, done),
             Err(e) => return End { row: None, halt: Some(e) },
@@ -174,7 +176,7 @@ impl Job<'_> {
         End { row: (done > 0).then_some(row), halt: ended.err() }
     }
 
-    /// The products, and the norm of each; `done` counts them.
+    /// Computes the products and the norm of each; `done` counts them.
     fn multiply(&mut self, log: &mut Log, done: &mut u64) -> Result<(), LabError> {
         let (of, norms) = (self.slice(2), self.slice(3));
         let how = if self.matmul.norm == Norm::Frobenius { NormKind::Exact } else { NormKind::Squared };
@@ -200,7 +202,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Waits for products that are still computed, which is no part of the log, and brings the last norms.
+    /// Waits for unfinished products, which is not part of the time for logging, and copies the last norms.
     fn settle(&mut self, log: &mut Log, done: u64) -> Result<(), LabError> {
         if log.taken > 0 {
             self.device.wait_before_read(Purpose::Log)?;
@@ -210,7 +212,8 @@ impl Job<'_> {
         self.flush(log, done)
     }
 
-    /// Brings the norms that the device has kept to the host and reports them; `last` is the number of the last.
+    /// Copies the norms kept on the device to the host and reports them; `last` is the number of the last
+    /// one.
     fn flush(&mut self, log: &mut Log, last: u64) -> Result<(), LabError> {
         if log.taken == 0 {
             return Ok(());
@@ -218,7 +221,7 @@ impl Job<'_> {
         let begun = Instant::now();
         let (norms, cell) = (self.slice(3), self.slice(4));
         let values = if self.policy == Policy::PerEpoch {
-            // The rest of the block is 0 and adds nothing.
+            // The rest of the block is 0 and does not change the sum.
             self.device.run(&Mean { of: norms, cell, scale: 1.0 }.into())?;
             let sum = f64::from(self.device.values(Purpose::Log, cell.buffer, 1)?[0]);
             self.device.run(&Zero { of: norms }.into())?;
@@ -237,13 +240,13 @@ impl Job<'_> {
     }
 }
 
-/// Norms on their way to the host.
+/// State of the norms on their way to the host.
 #[derive(Default)]
 struct Log {
-    /// On the device, not yet brought.
+    /// Norms on the device that are not copied yet.
     taken: usize,
-    /// Time spent on bringing norms.
+    /// Time spent copying norms.
     time: Duration,
-    /// Of all that were brought.
+    /// The sum of all norms copied so far.
     sum: f64,
 }

@@ -1,5 +1,5 @@
-//! The lab: experiments on the machine itself. Products of matrices and what their log costs, copies between memories,
-//! a tour of tensors. It emits events and formats nothing.
+//! The lab: experiments on the machine itself. Matrix products and what their log costs, copies between
+//! memories, and a tour of tensors. It emits events and formats nothing.
 //!
 //! May use [`crate::device`], [`crate::plan`], [`crate::event`] and [`crate::train`]'s stop flag.
 
@@ -27,7 +27,7 @@ use crate::{
     units,
 };
 
-/// Takes events as they come, from several threads.
+/// Receives events as they occur, from several threads.
 pub type Emit<'a> = &'a (dyn Fn(Event) -> Result<(), Closed> + Sync);
 
 /// Why an experiment ended early.
@@ -38,10 +38,10 @@ pub enum LabError {
     /// A file of tensors cannot be read or written.
     #[error("{0}")]
     File(String),
-    /// A step did not do what it declares.
+    /// The result of a step is not what the step declares.
     #[error("{0}")]
     Step(String),
-    /// A device of the plan that was not opened; a defect of this program.
+    /// A device of the plan was not opened; this is a bug in this program.
     #[error("`{0}` was not opened")]
     NoDevice(DeviceId),
     /// A thread of the lab ended unexpectedly.
@@ -53,10 +53,10 @@ pub enum LabError {
     Interrupted,
 }
 
-/// The devices of a trial.
+/// Opens the devices of a trial.
 ///
 /// # Errors
-/// Where one cannot be used.
+/// A device cannot be used.
 pub fn devices(trial: &LabTrial) -> Result<Vec<Device>, DeviceError> {
     let mut all = trial.devices.used.clone();
     all.extend(
@@ -65,17 +65,17 @@ pub fn devices(trial: &LabTrial) -> Result<Vec<Device>, DeviceError> {
     all.into_iter().map(|device| Device::open(device, trial.threads)).collect()
 }
 
-/// What an experiment runs on.
+/// What an experiment runs on, and its progress.
 struct Bench<'a> {
     trial: &'a LabTrial,
-    /// Those that the spec names, in its order, then others.
+    /// First those that the spec names, in its order, then others.
     devices: &'a mut [Device],
     stop: &'a StopFlag,
     emit: Emit<'a>,
-    /// Products, copies or steps so far.
+    /// Number of products, copies or steps done so far.
     done: u64,
     work: Duration,
-    /// Time of the log within.
+    /// Time spent on logging so far.
     logging: Duration,
 }
 
@@ -90,7 +90,7 @@ impl Bench<'_> {
     }
 }
 
-/// Runs a trial. Files that steps save go to `folder`.
+/// Runs a trial. Files saved by steps go to `folder`.
 pub fn run(
     trial: &LabTrial,
     devices: &mut [Device],
@@ -137,7 +137,7 @@ pub fn run(
     }
 }
 
-/// What a trial does, and how often if nothing ends it early.
+/// The unit of a trial's work, and the number of units if nothing ends it early.
 pub fn planned(trial: &LabTrial) -> (&'static str, u64) {
     match (&trial.spec.lab, &trial.work) {
         (Lab::Matmul(matmul), Work::Matmul { shapes, .. }) => {

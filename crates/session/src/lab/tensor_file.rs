@@ -12,19 +12,19 @@ use crate::{
     spec::lab::DType,
 };
 
-/// A tensor off its device.
+/// A tensor in host memory.
 pub struct Tensor {
     pub dtype: DType,
     pub shape: Vec<usize>,
-    /// Its numbers as 32-bit words.
+    /// Its elements as 32-bit words.
     pub words: Vec<f32>,
 }
 
-/// Formats that tensors and files share.
+/// Element types that tensors and files have in common.
 const FORMATS: [(DType, Dtype); 3] =
     [(DType::F32, Dtype::F32), (DType::I32, Dtype::I32), (DType::I64, Dtype::I64)];
 
-/// Writes tensors, each under its name, whole or not at all.
+/// Writes named tensors to a file atomically.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -42,7 +42,7 @@ pub fn save(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), String> {
         .map_err(|e| format!("cannot write `{}`: {}", path.display(), reason(&e)))
 }
 
-/// A file that was read.
+/// A file read into memory.
 pub struct TensorFile {
     path: PathBuf,
     bytes: Vec<u8>,
@@ -59,7 +59,7 @@ impl TensorFile {
     }
 
     /// # Errors
-    /// There is none of that name, or it is of another format.
+    /// There is no tensor of that name, or its element type is not supported.
     pub fn get(&self, name: &str) -> Result<Tensor, String> {
         let content = |message: String| format!("`{}`: {message}", self.path.display());
         let file = SafeTensors::deserialize(&self.bytes)

@@ -1,4 +1,4 @@
-//! The tour: steps done one after the other, each shown with its result.
+//! The tour: runs steps one after the other and shows each with its result.
 
 use std::{
     path::{Path, PathBuf},
@@ -47,7 +47,7 @@ impl Bench<'_> {
     }
 }
 
-/// The devices, which hold what the steps so far have made.
+/// The devices, with the values that the steps so far have made.
 struct Tour<'a> {
     plan: &'a TensorsPlan,
     devices: &'a mut [Device],
@@ -101,7 +101,7 @@ impl Tour<'_> {
         }
     }
 
-    /// Does a step; its result as it is shown.
+    /// Runs a step; returns its result as text.
     fn act(&mut self, index: usize, plan: &StepPlan) -> Result<Option<String>, LabError> {
         let fill = if let Action::Fill(value) = plan.action { value } else { f32::NAN };
         for value in plan.makes.clone() {
@@ -155,7 +155,7 @@ impl Tour<'_> {
         found.ok_or(LabError::NoDevice(id))
     }
 
-    /// The device of a value.
+    /// The device that holds a value.
     fn on(&mut self, value: usize) -> Result<&mut Device, LabError> {
         let device = self.device_of(value)?;
         Ok(&mut self.devices[device])
@@ -179,7 +179,7 @@ impl Tour<'_> {
         Ok(ops.iter().try_for_each(|op| device.run(op))?)
     }
 
-    /// Gives a net's parameters their first numbers: as training does, or from a file.
+    /// Initializes a net's parameters: as training does, or from a file.
     fn start(&mut self, parameters: &[NetParameter], start: &Start) -> Result<(), LabError> {
         let init = match start {
             Start::Init(init) => init,
@@ -211,13 +211,13 @@ impl Tour<'_> {
         self.write(Purpose::Checkpoint, to, &words)
     }
 
-    /// A file that an earlier step saved lies in the run's folder.
+    /// The path of a file; one saved by an earlier step is in the run's folder.
     fn path(&self, file: &FileName) -> PathBuf {
         if file.is_saved { self.folder.join(&file.text) } else { file.path.clone() }
     }
 }
 
-/// The words of numbers that are uniform in `low..high`.
+/// Random elements, as words, uniform in `low..high`.
 fn random(seed: u64, index: u64, [low, high]: [f64; 2], value: &Value) -> Vec<f32> {
     if value.dtype == DType::F32 {
         let below = (high as f32).next_down();
@@ -227,14 +227,16 @@ fn random(seed: u64, index: u64, [low, high]: [f64; 2], value: &Value) -> Vec<f3
     let mut stream = random::stream(seed, random::Purpose::Tensor, index);
     let count = (high - low) as u128;
     let number = |_| {
-        // The upper half of the product of 64 random bits and the count; its bias is below 2^-64 of the count.
+        // The upper half of the product of 64 random bits and the count. The bias is below 2^-64 of the
+        // count.
         let above = (u128::from(stream.next_u64()) * count) >> 64;
         value.dtype.encode(Scalar::Integer((low as i64).wrapping_add(above as i64))).unwrap_or_default()
     };
     (0..value.len / value.dtype.words()).flat_map(number).collect()
 }
 
-/// Uniform in [0, 1), a function of seed and index only: 24 bits, so that each value is exact in f32 and below 1.
+/// Uniform in [0, 1); depends only on seed and index. Each value has 24 bits, so that it is exact in f32 and
+/// below 1.
 pub(super) fn uniform(seed: u64, index: u64, len: usize) -> Vec<f32> {
     let mut stream = random::stream(seed, random::Purpose::Tensor, index);
     (0..len).map(|_| (stream.next_u32() >> 8) as f32 * (1.0 / 16_777_216.0)).collect()

@@ -1,4 +1,4 @@
-//! Copies between memories, each waited for: what a copy costs by size, direction and kind of host memory.
+//! Copies between memories, waiting for each: what a copy costs by size, direction and kind of host memory.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One size of one copy; a signal ends it early.
+    /// Measures one size of one copy; a signal ends it early.
     fn measure(&mut self, copy: &CopyPlan, bytes: u64, times: u64) -> Result<CopyRow, LabError> {
         let len = (bytes / 4) as usize;
         let find =
@@ -40,7 +40,7 @@ impl Bench<'_> {
         let (source, target) = (BufferId(0), BufferId(1));
         self.devices[from].alloc(source, if host_writes { 0 } else { len }, 1.0)?;
         self.devices[to].alloc(target, if host_reads { 0 } else { len }, 0.0)?;
-        // The first copy is not counted: it touches memory that nobody has touched.
+        // The first copy is not counted, because it touches memory for the first time.
         let mut samples = Vec::with_capacity(times as usize);
         self.devices[device].synchronize(Purpose::Tensor)?;
         for done in 0..=times {
@@ -87,7 +87,7 @@ fn seconds(sample: Option<&Duration>) -> f64 {
     sample.copied().unwrap_or_default().as_secs_f64()
 }
 
-/// Of sorted samples.
+/// The median of sorted samples, in seconds.
 fn median_s(samples: &[Duration]) -> f64 {
     let at = |i: usize| samples.get(i).copied().unwrap_or_default().as_secs_f64();
     let half = samples.len() / 2;

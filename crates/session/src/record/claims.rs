@@ -1,6 +1,6 @@
-//! Claims to the trials of a sweep, which several processes may run together, also on several hosts: locks on bytes of
-//! `.claims`, and of `sweep.toml` for what they do one after the other. One whose owner died is free again, since the
-//! system ends its locks.
+//! Claims to the trials of a sweep, which several processes may run together, also on several hosts. A claim
+//! is a lock on a byte of `.claims`; locks on bytes of `sweep.toml` serialize what only one process may do at
+//! a time. If a process dies, the system releases its locks, so its trials are free again.
 
 use std::{
     fs::{self, OpenOptions},
@@ -16,41 +16,42 @@ use crate::{host::ByteLocks, random::mix};
 /// A sweep's own file in its folder.
 pub const SWEEP_FILE: &str = "sweep.toml";
 
-/// Has a byte for each trial, from 0, which is marked once a process has begun it.
+/// Has a byte per trial, starting at 0, which is marked once a process has begun the trial.
 pub const CLAIMS_FILE: &str = ".claims";
 
-/// Stands for the processes that are at work.
+/// Locked, shared, by every process that is at work.
 const AT_WORK: u64 = 1 << 40;
 
-/// Held by the one that writes the sweep's table.
+/// Locked by the process that writes the sweep's table.
 const TABLE: u64 = AT_WORK + 1;
 
-/// Held by the one that draws a trial, or decides a rung.
+/// Locked by the process that draws a trial or decides a rung.
 const CHOICE: u64 = AT_WORK + 2;
 
-/// From here on a byte for each GPU that trials have.
+/// The bytes from here on stand for GPUs, chosen by UUID.
 const GPUS: u64 = 1 << 41;
 const MOST_GPUS: u64 = 1 << 40;
 
-/// Trials that a rung has bytes for, and rungs; those above share the bytes of the last, so that one process has both.
+/// Number of bytes per rung, one per trial, and number of rungs. Higher rungs share the bytes of the last
+/// one, so one process gets a trial at all of them.
 const TRIALS: u64 = 1 << 20;
 const RUNGS: u64 = 1 << 20;
 
-/// How long a process waits before it looks again.
+/// How long a process waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(20);
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Whose a trial is.
+/// Who may run a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// This process's, and none has begun it.
+    /// This process, and none has begun the trial yet.
     New,
-    /// This process's, but another one, or an earlier part of the sweep, may have begun it.
+    /// This process, but another one or an earlier part of the sweep may have begun the trial.
     Begun,
     Elsewhere,
 }
 
-/// What a process has claimed of a sweep, until it ends.
+/// What a process has claimed in a sweep. Dropping this releases it all.
 pub struct Claims {
     locks: ByteLocks,
     path: PathBuf,
@@ -58,13 +59,14 @@ pub struct Claims {
     trials_path: PathBuf,
     is_shared: bool,
     is_first: bool,
-    /// When the last process joined one that is first here.
+    /// The time stamp of `sweep.toml` when this process joined; joining processes change it.
     joined: Option<SystemTime>,
 }
 
 impl Claims {
-    /// Joins a sweep, beside others or alone; `None` where it cannot be alone, or `is_cut` while it waits for one that lets
-    /// none join. The first that comes is alone until it calls [`Claims::go_on`].
+    /// Joins a sweep, together with other processes or exclusively. Returns `None` if exclusive access is not
+    /// possible, or if `is_cut` becomes true while waiting for a process that does not admit others yet. The
+    /// first process is alone until it calls [`Claims::go_on`].
     pub fn new(
         sweep: &Path,
         is_shared: bool,
@@ -79,7 +81,7 @@ impl Claims {
         loop {
             claims.is_first = claims.locked(claims.locks.try_lock(AT_WORK))?;
             if claims.is_first {
-                // Nobody else is at work: what is begun is to be seen from the folders.
+                // No other process is at work, so the folders alone show which trials were begun.
                 let cleared = claims.trials.clear_marks();
                 cleared.map_err(|e| RecordError::write(&claims.trials_path, e))?;
             }
@@ -94,7 +96,8 @@ impl Claims {
         }
     }
 
-    /// Tells the first process that there are others, by a time that differs from the one that it saw.
+    /// Shows the first process that others have joined, by giving the file a time stamp other than the one it
+    /// saw.
     fn join(&mut self) -> io::Result<()> {
         self.joined = self.changed();
         while !self.is_first && self.joined.is_some() && self.joined == self.changed() {
@@ -113,7 +116,8 @@ impl Claims {
         !self.is_first || self.joined.is_none() || self.joined != self.changed()
     }
 
-    /// Whether no other process was at work when this one came: what the sweep's table says is of an earlier part.
+    /// Whether no other process was at work when this one joined. If so, the sweep's table stems from an
+    /// earlier part.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
@@ -126,7 +130,8 @@ impl Claims {
         done.map_err(|e| RecordError::Lock { path: self.path.clone(), source: e })
     }
 
-    /// Claims a trial up to a rung, or to its end. It stays this process's until the process ends, so that none runs twice.
+    /// Claims a trial up to a rung, or to its end. The claim lasts until this process ends, so no trial runs
+    /// twice.
     pub fn claim(&self, trial: usize, rung: Option<u64>) -> Result<Claim, RecordError> {
         let (trial, rung) = (trial as u64, rung.unwrap_or(0).min(RUNGS - 1));
         if !self.claimed(self.trials.try_lock(rung * TRIALS + trial))? {
@@ -140,35 +145,35 @@ impl Claims {
         Ok(Claim::New)
     }
 
-    /// Keeps a GPU, by its UUID, from other processes of the sweep, or only from those that want it alone; false where one of
-    /// them has it.
+    /// Leases a GPU, by its UUID, so that other processes of the sweep cannot use it; with `is_shared`, only
+    /// those that need it exclusively cannot. Returns false if it is already leased.
     pub fn lease(&self, uuid: &str, is_shared: bool) -> bool {
         let byte = byte_of(uuid);
         let taken = if is_shared { self.locks.try_share(byte) } else { self.locks.try_lock(byte) };
-        taken.unwrap_or(true) // claims say what is wrong with locks
+        taken.unwrap_or(true) // claiming trials reports problems with locks
     }
 
     pub fn end_lease(&self, uuid: &str) {
         self.locks.unlock(byte_of(uuid));
     }
 
-    /// Ends this process's work, and says whether no other is at work: then none can begin while the claims exist, unless
-    /// this one goes on.
+    /// Ends this process's work. Returns whether no other process is at work; then none can join as long as
+    /// these claims exist, unless this process calls [`Claims::go_on`].
     pub fn leave(&self) -> Result<bool, RecordError> {
         if !self.is_shared {
             return Ok(true);
         }
-        // Where several end at once, the last to come here finds itself alone.
+        // If several processes end at once, the last one to get here finds itself alone.
         self.locks.unlock(AT_WORK);
         self.locked(self.locks.try_lock(AT_WORK))
     }
 
-    /// Is at work, and lets others join; false where another process lets none.
+    /// Marks this process as at work and admits others; false if another process admits none.
     pub fn go_on(&self) -> Result<bool, RecordError> {
         Ok(!self.is_shared || self.locked(self.locks.try_share(AT_WORK))?)
     }
 
-    /// Does something while no other process writes the sweep's table.
+    /// Runs `what` while no other process writes the sweep's table.
     pub fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
         while !self.locked(self.locks.try_lock(TABLE))? {
             thread::sleep(LOCK_PAUSE);
@@ -178,7 +183,8 @@ impl Claims {
         Ok(done)
     }
 
-    /// Draws a trial or decides a rung while no other process does; `None` where `is_cut` while it waits.
+    /// Runs `what` (drawing a trial or deciding a rung) while no other process does so; `None` if `is_cut`
+    /// becomes true while waiting.
     pub fn with_choice<R>(
         &self,
         is_cut: impl Fn() -> bool,
@@ -223,15 +229,16 @@ mod tests {
         assert!(first.has_others() && second.has_others());
         let claim = |of: &Claims, trial| of.claim(trial, None).unwrap();
         assert_eq!([claim(&first, 3), claim(&second, 3)], [Claim::New, Claim::Elsewhere]);
-        // A GPU is one process's, or of those that share.
+        // A GPU belongs to one process, or to several that share it.
         assert!(first.lease("GPU-1", false) && !second.lease("GPU-1", false) && !second.lease("GPU-1", true));
         first.end_lease("GPU-1");
         assert!(first.lease("GPU-1", true) && second.lease("GPU-1", true) && second.lease("GPU-2", false));
-        // A signal ends the wait for one that holds a lock.
+        // A signal ends the wait for the lock.
         let waited = first.with_choice(|| false, || second.with_choice(|| true, || ()).unwrap());
         assert_eq!(waited.unwrap(), Some(None));
         assert!(!first.leave().unwrap() && second.leave().unwrap());
-        // Its trials are free once it has ended, and say that they were begun, as long as any process is at work.
+        // Once a process has ended, its trials are free, and marked as begun as long as any process is at
+        // work.
         drop(first);
         assert_eq!([3, 4].map(|trial| claim(&second, trial)), [Claim::Begun, Claim::New]);
         drop(second);

@@ -1,6 +1,6 @@
 //! The command line, quoted for a POSIX shell.
 
-/// Joins arguments to one line, quoted for a POSIX shell where they need it.
+/// Joins arguments into one line, quoting those that a POSIX shell would otherwise change.
 pub fn command_line<S: AsRef<str>>(arguments: impl IntoIterator<Item = S>) -> String {
     let quoted: Vec<String> = arguments.into_iter().map(|argument| quote(argument.as_ref())).collect();
     quoted.join(" ")
@@ -12,7 +12,7 @@ fn quote(argument: &str) -> String {
         return argument.to_owned();
     }
     if argument.chars().any(char::is_control) {
-        // A line break would end a comment that contains the command.
+        // An unescaped line break would end a comment that contains the command.
         let escaped: String = argument
             .chars()
             .map(|c| match c {

@@ -1,14 +1,15 @@
-//! Processes that died in a trial: one that takes more memory than there is ends each process that takes it over.
+//! Counts processes that died in a trial: one that needs more memory than there is kills every process that
+//! runs it.
 
 use std::fs;
 
 use super::{RecordError, RunDir, newest_step, run_dir::DEATHS as FILE};
 use crate::host::read_text;
 
-/// Counts one more process that died in a trial; returns how many did so since its newest checkpoint.
+/// Counts one more process that died in a trial; returns the number since its newest checkpoint.
 ///
 /// # Errors
-/// It cannot be written.
+/// The count cannot be written.
 pub fn count_death(trial: &RunDir) -> Result<u32, RecordError> {
     let step = newest_step(trial.path());
     let text = read_text(&trial.file(FILE)).unwrap_or_default();
@@ -17,14 +18,14 @@ pub fn count_death(trial: &RunDir) -> Result<u32, RecordError> {
     trial.write(FILE, &format!("{step} {count}\n")).map(|()| count)
 }
 
-/// Whether a process died in a trial before.
+/// Whether a process has died in a trial.
 pub fn has_deaths(trial: &RunDir) -> bool {
     trial.file(FILE).exists()
 }
 
-/// Lets the trial be taken again.
+/// Resets the count, so that the trial may run again.
 pub fn forget_deaths(trial: &RunDir) {
-    let _ = fs::remove_file(trial.file(FILE)); // counted again at worst
+    let _ = fs::remove_file(trial.file(FILE)); // at worst a death too many is counted
 }
 
 #[cfg(test)]
@@ -36,7 +37,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let trial = RunDir::existing(folder.path().to_owned());
         assert_eq!([0, 1].map(|_| count_death(&trial).unwrap()), [1, 2]);
-        // Of an earlier checkpoint.
+        // A count from an earlier checkpoint.
         trial.write(FILE, "7 2\n").unwrap();
         assert_eq!(count_death(&trial).unwrap(), 1);
         forget_deaths(&trial);

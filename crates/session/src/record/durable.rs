@@ -1,10 +1,11 @@
-//! What a run leaves outlives a loss of power.
+//! Makes what a run leaves survive a power loss.
 //!
-//! A single run waits for the disk once, before its summary is written: a row in `summary.csv` says that all other files
-//! are on the disk. All files are under way before the first one is waited for; a thread for each would be no faster on a
-//! disk, and costs a millisecond. A sweep of short trials would still wait far longer than it computes: a thread syncs
-//! what it has written at most once a second, and once more at its end, by one call for all files together. So a loss of
-//! power takes the trials of the last seconds.
+//! A single run waits for the disk once, before its summary is written: a row in `summary.csv` means that all
+//! other files are on the disk. Writing back all files is started before waiting for the first; a thread per
+//! file would be no faster on a disk, and costs a millisecond. A sweep of short trials would still wait far
+//! longer than it computes. So a thread syncs what the sweep has written at most once a second, and once more
+//! at its end, with one system call for all files. A power loss then costs at most the trials of the last
+//! seconds.
 
 use std::{
     fs::{self, File},
@@ -19,11 +20,11 @@ use crate::{
     host::{start_writing, sync_file_system, sync_path},
 };
 
-/// How often a sweep syncs at most.
+/// Minimum time between two syncs of a sweep.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits until every file of a folder, and the folder itself, is on the disk. Fails where a file could not be written, be
-/// it long ago.
+/// Waits until every file of a folder, and the folder itself, is on the disk. Fails if a write failed, even
+/// long ago.
 pub(super) fn sync_files(folder: &Path) -> Result<(), RecordError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(|e| RecordError::read(folder, e))? {
@@ -35,7 +36,7 @@ pub(super) fn sync_files(folder: &Path) -> Result<(), RecordError> {
     }
     files.iter().for_each(|(file, _)| start_writing(file));
     files.iter().try_for_each(|(file, path)| file.sync_all().map_err(|e| RecordError::write(path, e)))?;
-    // The folder's own name stands in the one above.
+    // The folder's own name is an entry of its parent.
     let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
     [folder].into_iter().chain(above).try_for_each(sync)
 }
@@ -57,9 +58,9 @@ pub fn make_folders(folder: &Path) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// At the end of a run, waits until the disk holds what was written before.
+/// At the end of a run, waits until everything written before is on the disk.
 pub(super) enum DiskSync {
-    /// Everything in a run's folder.
+    /// Syncs everything in a run's folder.
     Folder(PathBuf),
     File(PathBuf),
 }
@@ -74,7 +75,7 @@ impl Sink for DiskSync {
     }
 }
 
-/// Folders of trials that the disk is still to take.
+/// Folders of trials that are not yet synced to disk.
 pub(super) struct SyncQueue {
     sweep: PathBuf,
     folders: Vec<PathBuf>,
@@ -87,7 +88,8 @@ impl SyncQueue {
         Self { sweep: sweep.to_owned(), folders: Vec::new(), last: Instant::now(), under_way: None }
     }
 
-    /// Adds a folder, and has all of them synced where the last time is long enough ago. Fails where an earlier sync did.
+    /// Adds a folder; if the last sync is long enough ago, starts syncing all folders in the queue. Fails if
+    /// an earlier sync failed.
     pub(super) fn push(&mut self, folder: PathBuf) -> Result<(), RecordError> {
         self.folders.push(folder);
         if self.last.elapsed() < INTERVAL || self.under_way.as_ref().is_some_and(|sync| !sync.is_finished()) {
@@ -97,7 +99,7 @@ impl SyncQueue {
         self.last = Instant::now();
         let (sweep, folders) = (self.sweep.clone(), self.folders.clone());
         let work = move || sync_trials(&sweep, &folders);
-        // Without a thread they wait for the end.
+        // If no thread can be started, the folders wait for the sync at the end.
         if let Ok(sync) = thread::Builder::new().name("sync".to_owned()).spawn(work) {
             self.folders.clear();
             self.under_way = Some(sync);
@@ -105,7 +107,7 @@ impl SyncQueue {
         Ok(())
     }
 
-    /// Waits until the disk holds all of them.
+    /// Waits until all of them are on the disk.
     pub(super) fn sync(&mut self) -> Result<(), RecordError> {
         let waited = self.wait();
         let synced = sync_trials(&self.sweep, &std::mem::take(&mut self.folders));
@@ -117,7 +119,8 @@ impl SyncQueue {
     }
 }
 
-/// By one call where the system has it: waiting for a file at a time takes a sweep of short trials most of its time.
+/// Uses one system call for all files where the system has one: waiting for one file at a time would take
+/// most of the time of a sweep of short trials.
 fn sync_trials(sweep: &Path, folders: &[PathBuf]) -> Result<(), RecordError> {
     if folders.is_empty() {
         return Ok(());

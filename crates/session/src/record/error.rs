@@ -27,7 +27,7 @@ pub enum RecordError {
     /// A file's content cannot be expressed in its format.
     #[error("cannot write `{}`: {message}", path.display())]
     Encode { path: PathBuf, message: String },
-    /// A file of an earlier part of the run is not as that part left it.
+    /// A file of an earlier part of the run was changed since.
     #[error("cannot go on with `{}`: {message}", path.display())]
     Unusable { path: PathBuf, message: &'static str },
     #[error("cannot start the thread that writes the run folder: {}", reason(.0))]
@@ -45,7 +45,7 @@ impl RecordError {
         Self::Write { path: path.to_owned(), source }
     }
 
-    /// Whether a folder was removed while its run went on: other runs may go on.
+    /// Whether the error is that this run's folder was removed while it ran, so that other runs can continue.
     pub fn is_of_one_folder(&self) -> bool {
         let (Self::MakeFolder { source, .. } | Self::Write { source, .. } | Self::Read { source, .. }) = self
         else {
@@ -100,7 +100,7 @@ mod tests {
         let error = full("runs/a/metrics.csv");
         assert_eq!(error.to_string(), "cannot write `runs/a/metrics.csv`: no space left on device");
         assert_eq!(error.hint(), Some("free some space, or choose another disk with `--runs-dir DIR`"));
-        // The user chose where standard output goes.
+        // The user chose where standard output goes, so there is no hint.
         assert_eq!(full(STANDARD_OUTPUT).hint(), None);
         let error = RecordError::make_folder(Path::new("/proc/x"), io::Error::from_raw_os_error(13));
         assert_eq!(error.to_string(), "cannot make the folder `/proc/x`: permission denied");

@@ -1,4 +1,4 @@
-//! `--json`: what happens, for programs: one JSON object a line on standard output.
+//! `--json`: the events for other programs, one JSON object per line on standard output.
 
 use std::{
     io::{self, Write},
@@ -21,7 +21,7 @@ use crate::{
 /// The sink of one run.
 pub(super) struct EventLines {
     folder: PathBuf,
-    /// Its number in a sweep.
+    /// The trial's number in a sweep.
     trial: Option<usize>,
     metrics: Vec<Metric>,
 }
@@ -44,7 +44,7 @@ impl EventLines {
         })
     }
 
-    /// The last step of a block: `metrics.csv` has all of them.
+    /// Only the last step of a block; `metrics.csv` has all of them.
     fn train(&self, rows: &TrainRows) -> Option<Value> {
         let last = rows.len().checked_sub(1)?;
         let mut line = Map::new();
@@ -53,7 +53,7 @@ impl EventLines {
         line.insert("epoch".to_owned(), rows.epoch.into());
         for (metric, value) in train_cells(rows, last, &self.metrics) {
             let value = value.and_then(|value| match value {
-                // With the digits that it has in metrics.csv.
+                // With the same digits as in `metrics.csv`.
                 TrainCell::Measured(value) => value.to_string().parse().ok(),
                 TrainCell::Rate(lr) => Some(lr),
             });

@@ -1,11 +1,11 @@
-//! The git commit that a spec stands in, and whether tracked files differ from it.
+//! The git commit of the repository that contains a spec, and whether tracked files differ from it.
 //!
-//! The commit is read from git's files by hand, in microseconds. Whether files differ only `git status` can say; it
-//! runs on a thread of its own from the start of the run, and is asked at the end.
+//! The commit is read directly from git's files, in microseconds. Only `git status` can tell whether files
+//! differ; it runs on its own thread from the start of the run, and its answer is fetched at the end.
 //!
-//! A repository may come from anyone, and its settings can name commands: git runs them when it looks for changes. So
-//! git is held to the repository found here, its file monitor is off, nothing is fetched, and a repository that defines
-//! filters of its own is not asked at all; see [`settings_run_code`].
+//! A repository may come from anyone, and its settings can name commands that git runs when it looks for
+//! changes. So git is restricted to the repository found here, its file monitor is off, nothing is fetched,
+//! and a repository that defines its own filters is not queried at all; see [`settings_run_code`].
 
 use std::{
     fs,
@@ -25,27 +25,27 @@ use crate::host::{end_with_parent, open_regular};
 /// How long the end of a run waits for a slow `git status`.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes that are read of one of git's small files; a repository from elsewhere may hold any.
+/// Maximum bytes read from one of git's files; in an untrusted repository they may have any size.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The commit that a repository stands at; `None` before its first one.
+/// The commit that a repository is at; `None` before its first one.
 fn commit(root: &Path) -> Option<String> {
     let git = git_folder(root)?;
     let head = read(&git.join("HEAD"))?;
     let Some(reference) = head.strip_prefix("ref: ") else { return is_hash(&head).then_some(head) };
-    // A linked worktree has a HEAD of its own and shares the branches with the main one.
+    // A linked worktree has its own HEAD and shares the branches with the main one.
     let common = read(&git.join("commondir")).map_or_else(|| git.clone(), |path| git.join(path));
     let loose = read(&git.join(reference)).or_else(|| read(&common.join(reference)));
     loose.filter(|hash| is_hash(hash)).or_else(|| packed(&common, reference))
 }
 
-/// The work tree of the nearest repository above.
+/// The work tree of the nearest repository that contains `folder`.
 fn work_tree(folder: &Path) -> Option<PathBuf> {
     let folder = fs::canonicalize(folder).ok()?;
     folder.ancestors().find(|folder| folder.join(".git").exists()).map(Path::to_owned)
 }
 
-/// Where a work tree's repository is: `.git`, or where the file of that name points.
+/// The git directory of a work tree: `.git`, or the folder that a file of that name points to.
 fn git_folder(root: &Path) -> Option<PathBuf> {
     let git = root.join(".git");
     if git.is_dir() {
@@ -71,24 +71,24 @@ fn is_hash(text: &str) -> bool {
     text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A question to git, asked in the background: best at the very start, so that the answer is there at the end. All runs
-/// of a process share one.
+/// A git query that runs in the background. Start it as early as possible, so that the answer is there at the
+/// end. All runs of a process share one.
 #[derive(Clone)]
 pub struct GitQuery {
     pub(super) commit: Option<String>,
     dirty: Option<Arc<Mutex<Dirty>>>,
 }
 
-/// The answer on its way.
+/// The pending answer.
 struct Dirty {
     coming: Receiver<Option<bool>>,
     came: Option<Option<bool>>,
-    /// The git that is at work; ended where it takes too long.
+    /// The running git process; killed if it takes too long.
     child: Arc<Mutex<Option<Child>>>,
 }
 
 impl GitQuery {
-    /// Asks about the repository that `folder` stands in; outside of one there is nothing to ask.
+    /// Asks about the repository that contains `folder`; does nothing outside a repository.
     pub fn start(folder: &Path) -> Self {
         let root = work_tree(folder);
         let commit = root.as_deref().and_then(commit);
@@ -97,16 +97,17 @@ impl GitQuery {
         let child = Arc::new(Mutex::new(None));
         let dirty = Dirty { coming, came: None, child: Arc::clone(&child) };
         let thread = thread::Builder::new().name("git".to_owned()).spawn(move || {
-            let _ = answer.send(ask_git(&root, &child)); // nobody may be waiting any more
+            let _ = answer.send(ask_git(&root, &child)); // the receiver may be gone
         });
         Self { commit: Some(commit), dirty: thread.is_ok().then(|| Arc::new(Mutex::new(dirty))) }
     }
 
-    /// Whether tracked files differ from the commit; `None` where git is not there, is not asked, or takes too long.
+    /// Whether tracked files differ from the commit; `None` if git is missing, was not asked, or takes too
+    /// long.
     pub(super) fn dirty(&self) -> Option<bool> {
         let mut dirty = lock(self.dirty.as_ref()?);
         if dirty.came.is_none() {
-            // A sweep waits for a slow git once, not at the end of every trial.
+            // Keep the answer, so that a sweep waits for a slow git once and not at the end of every trial.
             dirty.came = Some(dirty.coming.recv_timeout(PATIENCE).ok().flatten());
             if let Some(mut child) = lock(&dirty.child).take() {
                 let _ = child.kill(); // it may have ended by itself
@@ -125,33 +126,34 @@ fn ask_git(root: &Path, running: &Mutex<Option<Child>>) -> Option<bool> {
     if settings_run_code(root)? {
         return None;
     }
-    // Untracked files are left out: a run folder below the repository would make every second run dirty.
+    // Untracked files are ignored: otherwise a run folder inside the repository would make the next run
+    // dirty.
     let mut child = git(root)
         .args(["status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"])
         .spawn()
         .ok()?;
     let mut answer = child.stdout.take()?;
     *lock(running) = Some(child);
-    // One byte says it all; the rest may be long.
+    // A single byte of output means dirty; the rest may be long.
     let is_dirty = answer.read(&mut [0]).ok()? > 0;
     drop(answer);
     let mut child = lock(running).take()?;
     (is_dirty | child.wait().ok()?.success()).then_some(is_dirty)
 }
 
-/// Whether the repository's own settings name filters: commands that git would run over files to compare them. Those
-/// of the user, such as Git LFS's, are trusted.
+/// Whether the repository's own settings define filters: commands that git would run on files to compare
+/// them. The user's own filters, such as Git LFS's, are trusted.
 fn settings_run_code(root: &Path) -> Option<bool> {
     let filters = ["config", "--show-scope", "--name-only", "--get-regexp", r"^filter\."];
     let output = git(root).args(filters).output().ok()?;
     let scopes = String::from_utf8_lossy(&output.stdout);
-    // Exit code 1: there are none.
+    // Exit code 1 means that there are none.
     matches!(output.status.code(), Some(0 | 1))
         .then(|| scopes.lines().any(|line| line.starts_with("local") || line.starts_with("worktree")))
 }
 
-/// Git in the repository of `root` and no other, which runs nothing that the repository names and fetches nothing. Git's
-/// own check stays that the repository belongs to the user.
+/// A git command restricted to the repository of `root`, which runs nothing that the repository names and
+/// fetches nothing. Git's own check that the repository belongs to the user stays on.
 fn git(root: &Path) -> Command {
     let mut git = Command::new("git");
     git.arg("-C").arg(root).arg("--no-optional-locks");
@@ -219,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Runs git in a folder; `None` where there is no git.
+    /// Runs git in a folder; `None` if git is not installed.
     fn run(folder: &Path, arguments: &[&str]) -> Option<()> {
         let identity = ["-c", "user.name=a", "-c", "user.email=a@b"];
         let status =
@@ -228,7 +230,7 @@ mod tests {
         Some(())
     }
 
-    /// A repository with one committed file; `None` where there is no git.
+    /// Creates a repository with one committed file; `None` if git is not installed.
     fn repository(root: &Path) -> Option<()> {
         fs::create_dir_all(root).unwrap();
         run(root, &["init", "-q"])?;
@@ -246,7 +248,7 @@ mod tests {
         }
         assert_eq!(GitQuery::start(folder.path()).dirty(), Some(false));
         fs::write(folder.path().join("a"), "longer").unwrap();
-        // One answer serves all who ask.
+        // One query serves all callers.
         let query = GitQuery::start(folder.path());
         assert_eq!([query.clone().dirty(), query.dirty()], [Some(true); 2]);
     }
@@ -266,7 +268,7 @@ mod tests {
         run(&filtered, &["config", "filter.evil.clean", &command]).unwrap();
         fs::write(filtered.join("a"), "2").unwrap();
         assert_eq!(GitQuery::start(&filtered).dirty(), None);
-        // A folder of a clone that looks like a repository.
+        // A folder in a clone that itself looks like a repository.
         repository(&outer).unwrap();
         let bare = outer.join("bare");
         run(folder.path(), &["init", "-q", "--bare", bare.to_str().unwrap()]).unwrap();

@@ -1,11 +1,11 @@
-//! `rows.csv`: the rows of the source file that validate, and those of a test.
+//! `rows.csv`: which rows of the source file are used for validation and for test.
 
 use std::{io::Write, path::Path};
 
 use super::RecordError;
 use crate::host::{Durability, write_atomically};
 
-/// Writes the row numbers of the two parts; no file where both are empty.
+/// Writes the row numbers of the two parts; writes no file if both are empty.
 pub(super) fn write_held_rows(path: &Path, apart: &[Vec<u32>; 2]) -> Result<(), RecordError> {
     if apart.iter().all(Vec::is_empty) {
         return Ok(());

@@ -1,10 +1,11 @@
 //! Formats CSV lines into one reused buffer, since a small model makes millions of rows per second.
 //!
-//! Numbers are written with the fewest digits that read back exactly.
+//! Numbers are written with the fewest digits that read back to the same value.
 
 use std::io::Write;
 
-/// A confusion matrix, a line for each actual class; `counts` has a cell for each pair of classes, row by row.
+/// A confusion matrix as CSV, with a line per actual class; `counts` has a cell for each pair of classes, row
+/// by row.
 pub fn confusion_csv(names: &[String], counts: &[u64]) -> String {
     let mut lines = Lines::new();
     lines.text("actual");
@@ -72,7 +73,7 @@ impl Lines {
         self
     }
 
-    /// Cells already formatted and separated by commas.
+    /// Appends cells already formatted and separated by commas.
     pub fn cells(&mut self, cells: &[u8]) -> &mut Self {
         self.separate();
         self.bytes.extend_from_slice(cells);
@@ -85,7 +86,7 @@ impl Lines {
         self
     }
 
-    /// A single, as `0.1`, `1e-10`, `NaN`, `inf`.
+    /// An `f32`, as `0.1`, `1e-10`, `NaN`, `inf`.
     pub fn f32(&mut self, value: f32) -> &mut Self {
         self.separate();
         self.bytes.extend_from_slice(zmij::Buffer::new().format(value).as_bytes());
@@ -98,14 +99,14 @@ impl Lines {
         self
     }
 
-    /// Seconds: a double without an exponent, whatever its size.
+    /// Seconds, as an `f64` without an exponent whatever its size.
     pub fn seconds(&mut self, value: f64) -> &mut Self {
         let plain = value == 0.0 || (1e-5..1e15).contains(&value);
         if plain {
             return self.f64(value);
         }
         self.separate();
-        let _ = write!(self.bytes, "{value}"); // a Vec takes every write
+        let _ = write!(self.bytes, "{value}"); // writing to a Vec cannot fail
         self
     }
 
@@ -113,7 +114,7 @@ impl Lines {
         self.text(if value { "true" } else { "false" })
     }
 
-    /// Writes a known value with `write`, else an empty cell.
+    /// Writes a known value with `write`, or an empty cell.
     pub fn option<T>(
         &mut self,
         value: Option<T>,

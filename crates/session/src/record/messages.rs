@@ -1,4 +1,4 @@
-//! What the log and the console say of a run, in the same words.
+//! The sentences about a run that the log and the console share.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use crate::{
     units,
 };
 
-/// From this part of a run's wall time on, what lies outside of its training is what bounds it.
+/// If at least this share of a run's wall time lies outside training, that is reported as what bounds the
+/// run.
 const MOSTLY: f64 = 0.5;
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
@@ -53,17 +54,19 @@ pub(super) fn ended(outcome: &Outcome) -> String {
     format!("{status} after {epochs}{}{reason}", units::seconds(outcome.loop_s))
 }
 
-/// The warning wherever times of such a build are shown.
+/// The warning shown next to times from such a build.
 pub fn of_build(build: &str) -> Option<&'static str> {
     (build == "debug").then_some("debug: its times say nothing of a release build (`cargo build --release`)")
 }
 
-/// What follows "no model was written": why and, where there is one, the command that writes the last that can be.
+/// Explains why no model was written, to follow "no model was written", and names the command that exports
+/// the last usable checkpoint, if there is one.
 pub(super) fn no_model(outcome: &Outcome, folder: &Path) -> Option<String> {
     let (why, before) = match outcome.no_model? {
-        // A step's loss is that of the weights before it, so the last that were good are those before the last step but one.
+        // A step's loss belongs to the weights before the step, so the last good weights are those before the
+        // last step but one.
         NoModel::Diverged => ("", 2),
-        // Every loss was looked at: the last update made them.
+        // Every loss was checked and finite, so the last update made the weights not finite.
         NoModel::NotFinite => (": not all weights are finite numbers", 1),
         NoModel::Device => (": after a device failure we cannot tell which step its parameters belong to", 0),
         NoModel::Unread => (": the device does not give its parameters back", 0),
@@ -84,7 +87,7 @@ pub(super) fn no_model(outcome: &Outcome, folder: &Path) -> Option<String> {
     Some(format!("{why}{again}"))
 }
 
-/// What checkpoints cost the training, where there were any.
+/// What checkpoints cost the training, if it made any.
 pub(super) fn checkpoints(outcome: &Outcome) -> Option<String> {
     let is_wait = |row: &&PhaseTime| (row.phase, row.clock) == ("checkpoint", "host");
     let row = outcome.timing.iter().find(is_wait)?;
@@ -96,7 +99,8 @@ pub(super) fn checkpoints(outcome: &Outcome) -> Option<String> {
     Some(format!("{count}, for which training waited {waited}{left_out}"))
 }
 
-/// What bounds a run, in a few words: of one that is over before it has done much, its start and its files.
+/// What bounds a run, in a few words. For a run that is over before it has done much, this is its start and
+/// its files.
 pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
     let outside = 1.0 - outcome.loop_s / wall_s.max(f64::MIN_POSITIVE);
     if outcome.status == Status::Diverged || outcome.steps == 0 {
@@ -118,7 +122,7 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
         Bottleneck::Unexplained => {
             format!("nothing that was measured: {part} of the training time has no known cause{busy}")
         }
-        // That others were busy is said with it.
+        // Include what other processes used.
         Bottleneck::Core => {
             format!("{}, {part} of the training time", cause(largest.cause, account.processor))
         }
@@ -126,7 +130,7 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
     })
 }
 
-/// What time goes into, in a word or two.
+/// A short name of what takes the time.
 pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
     match cause {
         Bottleneck::Arithmetic => "arithmetic",
@@ -148,7 +152,7 @@ pub fn cause(cause: Bottleneck, processor: Processor) -> &'static str {
     }
 }
 
-/// What only a closer look wants to know of a run: in `run.log`, and on the console with `-v`.
+/// Details of a run, shown in `run.log` and on the console with `-v`.
 pub(super) fn details(header: &Header, outcome: &Outcome) -> Vec<String> {
     if header.lab.is_some() {
         return Vec::new();
@@ -179,7 +183,7 @@ fn time_account(account: &TimeAccount) -> String {
     )
 }
 
-/// The way to wait less often for losses, with the counts that it follows from.
+/// How to wait less often for losses, with the counts behind the advice.
 fn fewer_reads(advice: FewerReads) -> String {
     let FewerReads { is_buffered, reads, instead } = advice;
     let way = match is_buffered {
@@ -190,7 +194,7 @@ fn fewer_reads(advice: FewerReads) -> String {
     format!("to wait {instead} for the log instead of {}, {way}", units::count(reads))
 }
 
-/// What others did with the machine during a run; `None` where that was little.
+/// How much of the machine other processes used during a run; `None` if that was little.
 fn busy(load: &Load) -> Option<String> {
     let mut words = Vec::new();
     if load.is_busy() {
@@ -224,7 +228,7 @@ fn profiler_overhead(outcome: &Outcome) -> Option<String> {
     })
 }
 
-/// The devices that train and, where it is something else, what was asked for.
+/// The devices that train and, if it differs, what was requested.
 pub fn devices_in_words(asked: &str, devices_used: &[String]) -> String {
     let used = devices_used.join(", ");
     let on_cpu = devices_used.iter().all(|device| device == "cpu");
@@ -239,7 +243,7 @@ pub fn devices_in_words(asked: &str, devices_used: &[String]) -> String {
     }
 }
 
-/// Whether a run that ends so has failed.
+/// Whether this status means that the run failed.
 pub(super) fn is_fault(status: Status) -> bool {
     matches!(status, Status::Failed | Status::Diverged)
 }

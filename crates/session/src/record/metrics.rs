@@ -1,4 +1,4 @@
-//! `metrics.csv`: one row per step and split, append only, its header fixed before step 0.
+//! `metrics.csv`: one row per step and split, append-only, with a header fixed before step 0.
 
 use std::{
     fs::File,
@@ -20,7 +20,8 @@ pub(super) enum TrainCell {
     Rate(f64),
 }
 
-/// All metrics of a block's row (from 0), each with its value; those of whole validations have none.
+/// All metrics for one row of a block (from 0), with their values; metrics that only validations have get
+/// none.
 pub(super) fn train_cells<'a>(
     block: &'a TrainRows,
     row: usize,
@@ -37,10 +38,11 @@ pub(super) fn train_cells<'a>(
     })
 }
 
-/// The metrics of a run, those of numbers also for each of several targets.
+/// The metric columns of a run; metrics of numeric targets have an additional column per target if there are
+/// several.
 pub struct MetricColumns {
     metrics: Vec<Metric>,
-    /// Names of several targets.
+    /// The names of the targets, if there are several.
     targets: Vec<String>,
 }
 
@@ -55,7 +57,7 @@ impl MetricColumns {
         for metric in &self.metrics {
             lines.text(metric.name());
             for name in self.of_targets(*metric) {
-                // A line end within it would end the header.
+                // A line break within a name would end the header.
                 lines.text(&name.replace(['\n', '\r'], " "));
             }
         }
@@ -63,16 +65,16 @@ impl MetricColumns {
         lines
     }
 
-    /// The metric's names for each of several targets.
+    /// The metric's column names, one per target.
     fn of_targets(&self, metric: Metric) -> impl Iterator<Item = String> + '_ {
         let targets = if metric.is_of_numbers() { &self.targets[..] } else { &[] };
         targets.iter().map(move |target| metric.of_target(target))
     }
 
-    /// Bytes of the header and the first `rows` rows of a file that was begun earlier.
+    /// Length in bytes of the header and the first `rows` rows of an existing file.
     ///
     /// # Errors
-    /// Where it cannot be read, has fewer rows, or other columns.
+    /// The file cannot be read, has fewer rows, or has other columns.
     pub fn length_of(&self, path: &Path, rows: u64) -> Result<u64, RecordError> {
         let unreadable = |e| RecordError::read(path, e);
         let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
@@ -97,7 +99,7 @@ impl MetricColumns {
 pub struct MetricsCsv {
     file: RowFile,
     columns: MetricColumns,
-    /// The common cells of a block's rows: `,<epoch>,train,<rows>`.
+    /// The cells that all rows of a block share: `,<epoch>,train,<rows>`.
     shared: Lines,
 }
 
@@ -105,16 +107,16 @@ impl MetricsCsv {
     /// Creates the file with its header.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The file cannot be written.
     pub fn create(path: &Path, columns: MetricColumns) -> Result<Self, RecordError> {
         let file = RowFile::create(path, columns.header().bytes())?;
         Ok(Self { file, columns, shared: Lines::new() })
     }
 
-    /// Goes on after the first `rows` rows of a file that was begun earlier; later ones are cut.
+    /// Continues after the first `rows` rows of an existing file; later rows are cut off.
     ///
     /// # Errors
-    /// Where it cannot be read or written, has fewer rows, or other columns.
+    /// The file cannot be read or written, has fewer rows, or has other columns.
     pub fn resume(path: &Path, columns: MetricColumns, rows: u64) -> Result<Self, RecordError> {
         let file = RowFile::open_at(path, columns.length_of(path, rows)?)?;
         Ok(Self { file, columns, shared: Lines::new() })
@@ -171,7 +173,7 @@ impl Sink for MetricsCsv {
         match event {
             Event::Train(block) => self.train(block),
             Event::Validation(row) => self.validation(row),
-            // Which counts the rows before it.
+            // A checkpoint counts the rows before it.
             Event::Checkpoint(_) => self.file.flush(),
             _ => Ok(()),
         }

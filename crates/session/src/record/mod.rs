@@ -1,8 +1,9 @@
-//! `record`: events into a run folder, one sink per file, on a thread of its own.
+//! `record`: writes events into a run folder, one sink per file, on a thread of its own.
 //!
-//! May use [`crate::spec`], [`crate::plan`]'s pure types and [`crate::event`]. A file is opened with its header before the work starts and grows by
-//! whole lines; files that only make sense whole are written under a temporary name and renamed. So a kill at any
-//! moment leaves every finished row readable and nothing half-written under its final name.
+//! May use [`crate::spec`], [`crate::plan`]'s pure types and [`crate::event`]. A file is opened with its
+//! header before the work starts and grows by complete lines. Files that only make sense as a whole are
+//! written under a temporary name and renamed. So a kill at any moment leaves every finished row readable,
+//! and no incomplete file under its final name.
 //!
 //! ```text
 //! RunDir::create -> open_sinks -> Recorder::start -> sender().send(event) ... -> finish
@@ -82,52 +83,55 @@ pub use system::{Findings, GpuProbe, SystemSampler};
 
 /// Consumes events.
 pub trait Sink: Send {
-    /// Takes one event. What it means for a file may wait in memory until [`Sink::flush`], in whole lines.
+    /// Takes one event. What it means for the file may be buffered until [`Sink::flush`], in complete lines.
     ///
     /// # Errors
-    /// Where it cannot be kept; the sink then gets no more events.
+    /// It cannot be recorded; the sink then gets no more events.
     fn event(&mut self, event: &Event) -> Result<(), RecordError>;
 
-    /// Writes what waits. Called whenever no more events do.
+    /// Writes what is buffered. Called whenever no more events are waiting.
     ///
     /// # Errors
-    /// As [`Sink::event`].
+    /// Like [`Sink::event`].
     fn flush(&mut self) -> Result<(), RecordError> {
         Ok(())
     }
 
-    /// The last step whose row is in the file, of one that has rows of steps; asked once it has failed.
+    /// The last step whose row is in the file, for sinks with a row per step; asked once the sink has failed.
     fn last_step(&self) -> Option<u64> {
         None
     }
 }
 
-/// The files that are a kind's own.
+/// The files that are specific to a kind.
 pub enum RunFiles<'a> {
     Training(TrainingFiles<'a>),
-    /// Another kind; whether norms reach the host.
+    /// Another kind, and whether norms reach the host.
     Lab(Kind, bool),
 }
 
-/// What the files of a training are made of.
+/// What the files of a training need.
 pub struct TrainingFiles<'a> {
     pub trial: &'a Trial,
     pub identity: CheckpointIdentity,
-    /// Where the run goes on from a checkpoint: its folder's log, which is locked, and the rows of `metrics.csv` that stay.
+    /// When resuming from a checkpoint: the locked log of its folder, and the number of rows of `metrics.csv`
+    /// to keep.
     pub resumed: Option<(RunLock, u64)>,
-    /// Numbers, in the file, of the rows that validate and of those of a test.
+    /// Row numbers, in the source file, of the validation rows and of the test rows.
     pub apart: Arc<[Vec<u32>; 2]>,
 }
 
-/// Opens every file of a run folder that events fill, and the console. `wall_s` is counted from `begun`.
+/// Opens all files of a run folder that are written from events, and the console. `wall_s` is counted from
+/// `begun`.
 pub fn open_sinks(
     run: &RunDir,
     files: RunFiles<'_>,
     begun: Instant,
     console: ConsoleOptions,
 ) -> Result<Vec<Box<dyn Sink>>, RecordError> {
-    // A sink gets the end once those before it have written everything: a row in `summary.csv` says that all other files
-    // are complete, and the console names the folder once the summary is there.
+    // The order matters: a sink gets the end of the run once those before it have written everything. So a
+    // row in `summary.csv` means that all other files are complete, and the console names the folder once the
+    // summary is there.
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let mut lock = None;
     let is_alone = console.trial.is_none();
@@ -149,7 +153,7 @@ pub fn open_sinks(
             if logging.tensorboard {
                 sinks.push(Box::new(TensorBoard::create(run, &logging.metrics)?));
             }
-            // A checkpoint stands behind the rows that come before it, in the files above.
+            // A checkpoint must come after the sinks above, which write the rows that it counts.
             sinks.push(Box::new(Checkpoints::new(run.path(), trial, identity, rows.unwrap_or(0), is_alone)));
             sinks.push(Box::new(EventCsv::timing(&run.file("timing.csv"))?));
             if logging.trace {

@@ -1,7 +1,8 @@
 //! `model.safetensors`: final weights under PyTorch's names.
 //!
-//! The container is written here rather than by the `safetensors` crate, which keeps metadata in a hash map: the order
-//! of its keys, and so the file's bytes, would change from run to run. The crate reads it back in the tests.
+//! The container is written here rather than by the `safetensors` crate: the crate keeps metadata in a hash
+//! map, so the order of its keys, and with it the file's bytes, would change from run to run. The tests read
+//! the file back with the crate.
 
 use std::{collections::BTreeMap, io::Write, path::Path};
 
@@ -13,10 +14,10 @@ use crate::{
     program::{Parameter, exported},
 };
 
-/// A tensor to write: its name, its parameter, and the flat buffer of all parameters.
+/// A tensor to write: its name, its parameter, and the flat buffer that holds all parameters.
 pub type Exported<'a> = (String, &'a Parameter, &'a [f32]);
 
-/// Writes a model that outlives a kill of the process; see `write_tensors`.
+/// Writes a model so that it survives a kill of the process; see `write_tensors`.
 pub fn write_model(
     path: &Path,
     tensors: &[Exported],
@@ -25,8 +26,8 @@ pub fn write_model(
     write_tensors(path, Durability::Process, tensors, metadata)
 }
 
-/// Writes tensors in the given order, in PyTorch's order of axes and without a second copy of them. On an error nothing
-/// is left.
+/// Writes tensors in the given order, with PyTorch's order of axes, without making a second copy of them. On
+/// an error no file is left.
 pub(super) fn write_tensors(
     path: &Path,
     durability: Durability,

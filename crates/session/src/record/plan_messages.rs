@@ -1,4 +1,4 @@
-//! A plan's choices in words, for `runner check` and the log.
+//! A plan's choices as sentences, for `runner check` and the log.
 
 use crate::{
     plan::{AllReduceMethod, AllReducePlan, Engine, EngineReason, NcclFailure, PeerAccess, Trial, Tried},
@@ -95,7 +95,7 @@ pub fn weak_scaling(trial: &Trial) -> Option<String> {
         return None;
     }
     let (each, [all, one]) = (trial.spec.data.batch_size, trial.batches());
-    // With too few rows the devices share them.
+    // If there are fewer rows than the scaled batch, the devices divide those rows.
     let shares = || trial.ranks().map(|programs| programs.train.rows);
     let (least, most) = (shares().min().unwrap_or(each), shares().max().unwrap_or(each));
     let share = if least == most { most.to_string() } else { format!("{least} or {most}") };
@@ -105,7 +105,7 @@ pub fn weak_scaling(trial: &Trial) -> Option<String> {
     let batch = format!(
         "weak scaling: a step takes {all} rows{there_are}, {share} for each of {devices} devices{instead}"
     );
-    // By the ratio of rows if these do not scale with the devices.
+    // Use the ratio of rows if these do not scale with the devices.
     let times = if capped { format!("{all}/{one}") } else { devices.to_string() };
     let rule = match trial.spec.devices.lr_scaling {
         LrScaling::None => return Some(format!("{batch}; the learning rate is as written")),
@@ -120,7 +120,7 @@ pub fn weak_scaling(trial: &Trial) -> Option<String> {
         Rule::One(Curve::OneCycle(c)) => ("max_lr", c.max_lr),
         _ => ("lr", trial.spec.optimizer.lr()),
     };
-    // Rounded for reading: 0.3, not 0.30000000000000004.
+    // Rounded for display: 0.3, not 0.30000000000000004.
     let used = written * trial.lr_factor();
     let used = units::exact(format!("{used:.5e}").parse().unwrap_or(used));
     Some(format!("{batch}; `{name}` is {used}: {} times {rule}", units::exact(written)))

@@ -1,5 +1,5 @@
-//! The recording thread: takes events from a bounded channel and hands them to the sinks, so that formatting and disk
-//! never stand in the training loop's way.
+//! The recording thread: takes events from a bounded channel and passes them to the sinks, so that formatting
+//! and disk writes never delay the training loop.
 
 use std::{
     sync::{
@@ -13,8 +13,8 @@ use std::{
 use super::{RecordError, Sink};
 use crate::event::{Closed, Event, Outcome, Status};
 
-/// Batches of events that may wait. Few, since one may hold many blocks of rows; a disk that is slower than the training
-/// makes the training wait rather than fill the memory.
+/// Capacity of the channel in batches of events. It is small, since one batch may hold many blocks of rows.
+/// If the disk is slower than the training, the training waits instead of filling the memory.
 const WAITING: usize = 16;
 
 enum Message {
@@ -22,10 +22,10 @@ enum Message {
     Close,
 }
 
-/// A run's sinks on a thread of their own.
+/// A run's sinks, on their own thread.
 ///
-/// A sink that fails gets no more events, and every later [`EventSender::send`] reports it; the other sinks go on, so
-/// that a run that ends early for a full disk still has what could be kept.
+/// A sink that fails gets no more events, and every later [`EventSender::send`] reports the failure. The
+/// other sinks continue, so that a run that ends early because the disk is full still records what it can.
 pub struct Recorder {
     sender: EventSender,
     thread: JoinHandle<Result<(), RecordError>>,
@@ -40,11 +40,12 @@ impl Recorder {
         let thread = thread::Builder::new()
             .name("record".to_owned())
             .spawn(move || {
-                let _ = ready.send(()); // it is waited for below
+                let _ = ready.send(()); // `start` waits for this below
                 RecorderThread { sinks, failed, fault: None, last_step: None }.run(&receiver)
             })
             .map_err(RecordError::Start)?;
-        // A thread that is still being set up would stand in the way of the first steps: both need the memory map.
+        // Wait until the thread runs. Setting it up would delay the first steps, because both need the lock
+        // of the process's memory map.
         started.recv().map_err(|_| RecordError::Gone)?;
         Ok(Self { sender, thread })
     }
@@ -58,10 +59,10 @@ impl Recorder {
         self.sender.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until everything sent so far is written, and returns the first error of a sink. Senders that still exist are
-    /// of no more use.
+    /// Waits until everything sent so far is written, and returns the first error of a sink. Remaining
+    /// senders are useless after that.
     pub fn finish(self) -> Result<(), RecordError> {
-        let _ = self.sender.channel.send(Message::Close); // the join reports a thread that is gone
+        let _ = self.sender.channel.send(Message::Close); // joining reports a thread that is gone
         self.thread.join().unwrap_or(Err(RecordError::Gone))
     }
 }
@@ -78,7 +79,7 @@ impl EventSender {
         self.send_all(vec![event])
     }
 
-    /// Hands events over, waiting while too many batches wait already. Where a sink has failed, the others still get them.
+    /// Sends events, and waits while the channel is full. After a sink has failed, the others still get them.
     pub fn send_all(&self, events: Vec<Event>) -> Result<(), Closed> {
         self.channel.send(Message::Events(events)).map_err(|_| Closed)?;
         if self.failed.load(Ordering::Relaxed) { Err(Closed) } else { Ok(()) }
@@ -89,14 +90,14 @@ struct RecorderThread {
     sinks: Vec<Box<dyn Sink>>,
     failed: Arc<AtomicBool>,
     fault: Option<RecordError>,
-    /// The last step whose row was kept, where later ones were not.
+    /// The last step whose row was written, if later rows were lost.
     last_step: Option<u64>,
 }
 
 impl RecorderThread {
     fn run(mut self, receiver: &Receiver<Message>) -> Result<(), RecordError> {
         while let Ok(Message::Events(mut events)) = receiver.recv() {
-            // Files are flushed where nothing waits; where something always does, now and then.
+            // Flush whenever no events are waiting; if some always are, after every [`WAITING`] batches.
             let mut taken = 0;
             let is_last = loop {
                 self.take(events);
@@ -136,7 +137,8 @@ impl RecorderThread {
         }
     }
 
-    /// A checkpoint counts rows: the sinks before the one that writes it must have kept them.
+    /// A checkpoint counts rows that the sinks before it have written, so it is skipped if one of them
+    /// failed.
     fn checkpoint(&mut self, event: &Event) {
         for mut sink in std::mem::take(&mut self.sinks) {
             let done = if self.fault.is_none() { sink.event(event) } else { Ok(()) };
@@ -155,8 +157,8 @@ impl RecorderThread {
         }
     }
 
-    /// Sinks get the end in turn, each once all before it have written everything: `summary.csv`, which comes late, never
-    /// calls a run finished that is not recorded in full.
+    /// Sinks get the end one by one, each after all before it have written everything. So `summary.csv`,
+    /// which comes late, never calls a run finished that is not recorded completely.
     fn finished(&mut self, outcome: Box<Outcome>) {
         let mut event = Event::Finished(outcome);
         let was_stopped = self.fault.is_some();
@@ -223,7 +225,7 @@ mod tests {
             let _ = sender.send(event);
         }
         let reason = "cannot write `metrics.csv`: no space left on device";
-        // The other sink gets the end, which is that of a failed run.
+        // The other sink is sent the end of a failed run.
         let end = heard.iter().find_map(|event| match event {
             Event::Finished(outcome) => Some((outcome.status, outcome.reason)),
             _ => None,

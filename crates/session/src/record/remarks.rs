@@ -1,5 +1,5 @@
-//! Warnings about keys without effect, or with less effect than they seem to have. Shown by `runner check` and at the start
-//! of a run.
+//! Warnings about keys that have no effect, or less than they seem to have. Shown by `runner check` and at
+//! the start of a run.
 
 use crate::{
     plan::{Footprint, Trial, global_batch},
@@ -23,10 +23,10 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
     all.into_iter().flatten().chain(milestones(trial)).collect()
 }
 
-/// Targets whose root mean square is above this make gradients that usual learning rates do not fit.
+/// Targets with a root mean square above this produce gradients too large for usual learning rates.
 const LARGE_TARGETS: f64 = 10.0;
 
-/// What to do about large targets of a run that diverged.
+/// Advice about large targets, for a run that diverged.
 pub fn large_targets(trial: &Trial, targets: &[f32]) -> Option<String> {
     if trial.spec.model.loss.classifies() || targets.is_empty() {
         return None;
@@ -66,7 +66,7 @@ fn batch(trial: &Trial) -> Option<String> {
     Some(format!("`data.batch_size` is {}{each}, and {rows}", count(trial.spec.data.batch_size as u64)))
 }
 
-/// Rows to be streamed to a device that already holds them.
+/// Rows that are to be streamed to a device that already holds them.
 fn placement(trial: &Trial) -> Option<String> {
     if trial.spec.data.placement != Placement::Streamed {
         return None;
@@ -85,7 +85,7 @@ fn placement(trial: &Trial) -> Option<String> {
     ))
 }
 
-/// Outputs without a class.
+/// Model outputs that no class uses.
 fn outputs(trial: &Trial) -> Option<String> {
     let classes = trial.facts.classes?;
     let last = trial.layers.iter().rfind(|layer| layer.parameters > 0)?;
@@ -125,12 +125,13 @@ fn max_steps(trial: &Trial) -> Option<String> {
     })
 }
 
-/// Epochs with at least one step, if nothing ends the run early.
+/// The epochs that have at least one step, if nothing ends the run early.
 fn epochs(trial: &Trial) -> u64 {
     trial.steps.div_ceil(trial.steps_per_epoch)
 }
 
-/// Validations further apart than the run is long, or without rows. No warning for the default of one per epoch.
+/// `validate_every` beyond the length of the run, or without validation rows. No warning for the default of
+/// once per epoch.
 fn validate_every(trial: &Trial) -> Option<String> {
     let (every, epochs) = (trial.spec.trainer.validate_every_epochs, epochs(trial));
     let why = match trial.facts.validation_rows {
@@ -143,7 +144,8 @@ fn validate_every(trial: &Trial) -> Option<String> {
     Some(format!("`trainer.validate_every_epochs` is {}, and {why}", count(every)))
 }
 
-/// Patience of more validations than the run has: the first counts as an improvement, and the last ends the run anyway.
+/// Early stopping with too much patience to ever stop this run: the first validation always counts as an
+/// improvement, and after the last one the run ends anyway.
 fn patience(trial: &Trial) -> Option<String> {
     let patience = trial.spec.trainer.early_stopping.as_ref()?.patience;
     let validations = epochs(trial).div_ceil(trial.spec.trainer.validate_every_epochs.max(1));
@@ -161,14 +163,14 @@ fn patience(trial: &Trial) -> Option<String> {
     ))
 }
 
-/// Blocks for a policy without blocks.
+/// `flush_every` with a logging policy that has no blocks.
 fn flush_every(trial: &Trial) -> Option<String> {
     let logging = &trial.spec.logging;
     let words = "`logging.flush_every` changes nothing here: only `logging.policy = \"buffered\"` moves blocks of steps";
     (logging.flush_every.is_some() && logging.policy != Policy::Buffered).then(|| words.to_owned())
 }
 
-/// The schedule's unit: its number in the run, and its name.
+/// How many of the schedule's units the run has, and the unit's name.
 fn counts(trial: &Trial) -> (u64, &'static str) {
     match trial.spec.schedule.interval {
         Interval::Step => (trial.steps, "step"),
@@ -176,7 +178,7 @@ fn counts(trial: &Trial) -> (u64, &'static str) {
     }
 }
 
-/// Drops of the rate after the end of the run or of their stage.
+/// Drops of the learning rate after the end of the run or of their stage.
 fn milestones(trial: &Trial) -> Vec<String> {
     let (counts, thing) = counts(trial);
     match &trial.spec.schedule.rule {
@@ -191,7 +193,7 @@ fn milestones(trial: &Trial) -> Vec<String> {
                 let own = link.steps.unwrap_or(left).min(left);
                 left -= own;
                 let ends = format!("this part of the chain lasts {}", counted(own, thing));
-                // A stage that is never reached has its own warning.
+                // A stage that never begins has its own warning.
                 let key = format!("schedule.chain.{index}");
                 (own > 0).then(|| never_dropped(&link.curve, &key, (own, thing), &ends))?
             });
@@ -219,7 +221,7 @@ fn chain(trial: &Trial) -> Option<String> {
     ))
 }
 
-/// A curve's drops that are not within the counts; the first count is 0.
+/// A curve's drops that are outside the counts; the first count is 0.
 fn never_dropped(curve: &Curve, key: &str, (counts, thing): (u64, &str), ends: &str) -> Option<String> {
     match curve {
         Curve::Step(step) if step.step_size >= counts => {

@@ -13,14 +13,14 @@ use crate::host::ByteLocks;
 /// Lines are buffered up to this size, so that many tiny blocks cost one system call.
 const BURST_BYTES: usize = 64 * 1024;
 
-/// The byte whose lock stands for the whole file.
+/// The byte whose lock represents the whole file.
 const OWNED: u64 = 0;
 
-/// A column of a CSV file: its name, and how the cell of a row is written.
+/// A column of a CSV file: its name, and a function that writes the cell of a row.
 pub(super) type Column<R> = (&'static str, for<'a> fn(&'a mut Lines, &R) -> &'a mut Lines);
 
-/// An append-only file of lines. Every write ends with a complete line and there is no other buffer, so a killed process
-/// leaves complete lines.
+/// An append-only file of lines. Every write ends with a complete line and there is no other buffer, so a
+/// killed process leaves only complete lines.
 pub struct RowFile {
     path: PathBuf,
     file: File,
@@ -31,8 +31,8 @@ pub struct RowFile {
 }
 
 impl RowFile {
-    /// Creates the file, which must not exist, and writes its first lines at once, so that an unwritable disk fails before
-    /// any work is done.
+    /// Creates the file, which must not exist, and writes its first lines at once, so that an unwritable disk
+    /// is noticed before any work is done.
     pub fn create(path: &Path, head: &[u8]) -> Result<Self, RecordError> {
         let file = OpenOptions::new()
             .append(true)
@@ -44,8 +44,8 @@ impl RowFile {
         Ok(rows)
     }
 
-    /// Locks a file, which it makes where it is missing, and cuts the torn line that a loss of power may have left. `None` where another
-    /// process holds the lock.
+    /// Locks a file, creating it if it is missing, and cuts off the incomplete line that a power loss may
+    /// have left. `None` if another process holds the lock.
     pub fn lock_and_append(path: &Path) -> Result<Option<Self>, RecordError> {
         let opened = OpenOptions::new().append(true).create(true).open(path);
         let file = opened.map_err(|e| RecordError::write(path, e))?;
@@ -58,7 +58,7 @@ impl RowFile {
         Ok(Some(rows))
     }
 
-    /// Opens a file that was begun earlier, and cuts it to `length` bytes.
+    /// Opens an existing file and cuts it to `length` bytes.
     pub fn open_at(path: &Path, length: u64) -> Result<Self, RecordError> {
         let opened = OpenOptions::new().append(true).open(path);
         let file = opened.map_err(|e| RecordError::write(path, e))?;
@@ -76,8 +76,8 @@ impl RowFile {
         &self.path
     }
 
-    /// Locks the file until the process ends; false where another process holds it. A file system without locks has none
-    /// to hold.
+    /// Locks the file until the process ends; false if another process holds the lock. True on a file system
+    /// without locks.
     pub fn try_lock(&self) -> bool {
         ByteLocks::new(&self.file).try_lock(OWNED).unwrap_or(true)
     }
@@ -87,7 +87,7 @@ impl RowFile {
         ByteLocks::are_held(path, OWNED)
     }
 
-    /// [`create`](Self::create) with a header line of column names.
+    /// Like [`create`](Self::create), with a header line of column names.
     pub fn with_columns<'a>(
         path: &Path,
         columns: impl IntoIterator<Item = &'a str>,
@@ -100,7 +100,7 @@ impl RowFile {
         Self::create(path, head.bytes())
     }
 
-    /// Adds a row of these columns.
+    /// Appends a row with these columns.
     pub fn row<R>(&mut self, columns: &[Column<R>], row: &R) -> Result<(), RecordError> {
         for (_, cell) in columns {
             cell(&mut self.lines, row);
@@ -144,7 +144,7 @@ impl RowFile {
             }
         }
         self.length += whole_lines.len() as u64;
-        // The system goes on writing to a file that was removed.
+        // The system accepts writes to a file that was removed.
         match self.file.metadata() {
             Ok(metadata) if metadata.nlink() == 0 => {
                 Err(RecordError::write(&self.path, io::Error::from_raw_os_error(libc::ENOENT)))
@@ -164,12 +164,12 @@ impl RowFile {
         text.trim_end().rsplit('\n').next()?.split(',').next()?.parse().ok()
     }
 
-    /// A full disk may accept half a line: truncates the file to complete lines.
+    /// A full disk may accept part of a line: truncates the file to complete lines.
     fn cut_torn_line(&mut self, written: &[u8], error: io::Error) -> RecordError {
         let whole = written.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         self.length += whole as u64;
         if written.len() > whole {
-            let _ = self.file.set_len(self.length); // the write's own error is the one to report
+            let _ = self.file.set_len(self.length); // report the write's own error
         }
         RecordError::write(&self.path, error)
     }

@@ -1,7 +1,8 @@
-//! The folder of a run and of a sweep: named by time and spec, made by an exclusive mkdir, so that no two runs
-//! ever share one and nothing is ever overwritten.
+//! The folder of a run or sweep: named by time and spec, and created exclusively with mkdir, so that no two
+//! runs ever share one and nothing is ever overwritten.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fs,
     io::{self, Write},
@@ -16,16 +17,13 @@ use crate::{
     host::{Durability, read_text, write_atomically},
 };
 
-/// Bytes of `yyyymmddThhmmssZ`, with which names of runs begin.
-const LENGTH_OF_TIME: usize = 16;
-
-/// Longest folder name that is made from a user's words, in bytes.
+/// Maximum length in bytes of a folder name made from the user's text.
 const LONGEST_NAME: usize = 100;
 
-/// As [`LONGEST_NAME`], of a trial's folder. Its number alone tells it from others.
+/// The same for a trial's folder, which its number alone identifies.
 const LONGEST_TRIAL: usize = 60;
 
-/// Holds what earlier parts of a run left, a numbered folder for each.
+/// Holds what earlier parts of a run left, in numbered folders.
 const EARLIER: &str = "earlier";
 
 const SUMMARY: &str = "summary.csv";
@@ -33,10 +31,10 @@ const SUMMARY: &str = "summary.csv";
 /// The step of a trial's newest checkpoint, and how many processes have died in it since.
 pub(super) const DEATHS: &str = "deaths";
 
-/// What a folder keeps when its run begins anew.
+/// What remains in a folder when its run starts over.
 const STAYS: [&str; 3] = [EARLIER, "tags", DEATHS];
 
-/// Files that every part of a run writes for itself.
+/// Files that every part of a run writes anew.
 const WRITTEN_ANEW: [&str; 8] = [
     "timing.csv",
     "transfers.csv",
@@ -48,15 +46,15 @@ const WRITTEN_ANEW: [&str; 8] = [
     "confusion.csv",
 ];
 
-/// The folder of one run or sweep, which exists and is its alone.
+/// The folder of one run or sweep, which exists and belongs to it alone.
 #[derive(Clone, Debug)]
 pub struct RunDir {
     path: PathBuf,
 }
 
 impl RunDir {
-    /// Makes `<runs_dir>/<name>/<UTC yyyymmddThhmmssZ>-<tail>/`; where it exists, `-2`, `-3`, ... is appended. The tail is
-    /// the spec's hash; for a sweep `sweep-` and its hash.
+    /// Makes `<runs_dir>/<name>/<UTC yyyymmddThhmmssZ>-<tail>/`; if it exists, `-2`, `-3`, ... is appended.
+    /// The tail is the spec's hash, for a sweep `sweep-` and its hash.
     pub fn create(
         runs_dir: &Path,
         name: &str,
@@ -68,17 +66,17 @@ impl RunDir {
         make_new(path.parent().unwrap_or(runs_dir), &name)
     }
 
-    /// What [`RunDir::create`] makes, where that is not there yet.
+    /// The path that [`RunDir::create`] would use if it does not exist yet.
     pub fn new_path(runs_dir: &Path, name: &str, started: DateTime<Utc>, tail: &str) -> PathBuf {
         runs_dir.join(folder_name(name)).join(format!("{}-{tail}", started.format("%Y%m%dT%H%M%SZ")))
     }
 
-    /// The folder of a run that was begun earlier.
+    /// The folder of an existing run.
     pub fn existing(path: PathBuf) -> Self {
         Self { path }
     }
 
-    /// The folders of this name, sweeps' trials among them, the newest first.
+    /// All folders with this name, including those of sweeps' trials, newest first.
     pub fn all(runs_dir: &Path, name: &str) -> Vec<Self> {
         let with_trials = |folder: Self| folder.trials().into_values().chain([folder]);
         Self::below(runs_dir, name).into_iter().flat_map(with_trials).collect()
@@ -91,7 +89,7 @@ impl RunDir {
         folders
     }
 
-    /// The newest folder that [`RunDir::create`] made of this name and tail, among those that `fits`.
+    /// The newest folder made by [`RunDir::create`] with this name and tail for which `fits` is true.
     pub fn newest(runs_dir: &Path, name: &str, tail: &str, fits: impl Fn(&Self) -> bool) -> Option<Self> {
         let has_tail = |folder: &Self| {
             let name = folder.name();
@@ -106,41 +104,40 @@ impl RunDir {
     fn below(runs_dir: &Path, name: &str) -> Vec<Self> {
         let entries = fs::read_dir(runs_dir.join(folder_name(name))).into_iter().flatten().flatten();
         let mut folders: Vec<_> = entries.map(|entry| Self { path: entry.path() }).collect();
-        // `-10` is later than `-2` of the same second.
+        // By the time in the first 16 bytes; then `-10` is later than `-2` of the same second.
         folders.sort_by_cached_key(|folder| {
             let name = folder.name();
-            (name.get(..LENGTH_OF_TIME).map(str::to_owned), name.len(), name)
+            Reverse((name.get(..16).map(str::to_owned), name.len(), name))
         });
-        folders.reverse();
         folders
     }
 
-    /// Whether the run is of this resolved spec and these data, as its files say.
+    /// Whether the run has this resolved spec and data, according to its files.
     pub fn is_of(&self, spec: &str, data_digest: Option<&str>) -> bool {
         self.spec_text() == spec && self.data_digest().as_deref() == data_digest
     }
 
-    /// The resolved spec, without the comments above it; empty where there is none.
+    /// The resolved spec, without the comments above it; empty if there is none.
     pub fn spec_text(&self) -> String {
         let text = read_text(&self.file("spec.toml")).unwrap_or_default();
         text.split_inclusive('\n').skip_while(|line| line.starts_with('#')).collect()
     }
 
-    /// The digest of its data, as its environment says.
+    /// The digest of its data, from `environment.toml`.
     pub fn data_digest(&self) -> Option<String> {
         let text = read_text(&self.file("environment.toml")).ok()?;
         let environment: toml::Table = toml::from_str(&text).ok()?;
         environment.get("data")?.get("digest")?.as_str().map(str::to_owned)
     }
 
-    /// The job of Slurm that it runs or ran in, as its environment says.
+    /// The Slurm job that it runs or ran in, from `environment.toml`.
     pub fn slurm_job(&self) -> Option<String> {
         let text = read_text(&self.file("environment.toml")).ok()?;
         let environment: toml::Table = toml::from_str(&text).ok()?;
         environment.get("host")?.get("slurm_job")?.as_str().map(str::to_owned)
     }
 
-    /// How the run ended, by its summary's row; `None` where it has none.
+    /// How the run ended, from its summary; `None` without one.
     pub fn status(&self) -> Option<Status> {
         let name = self.figure("status")?;
         Status::ALL.into_iter().find(|status| name == status.name())
@@ -153,7 +150,8 @@ impl RunDir {
         rows.records().flatten().last()?.get(place).map(str::to_owned)
     }
 
-    /// Has the summary of a trial that waits at a rung say that it was stopped there. One without a summary stays as it is.
+    /// Changes the summary of a trial that waits at a rung to say that it was stopped there. Without a
+    /// summary, does nothing.
     pub fn say_stopped(&self) -> Result<(), RecordError> {
         let text = read_text(&self.file(SUMMARY)).unwrap_or_default();
         let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
@@ -176,12 +174,13 @@ impl RunDir {
         self.status() == Some(Status::Finished)
     }
 
-    /// The folders of a sweep's trials that there are, by their numbers; of several with one number the newest.
+    /// The existing trial folders of a sweep, by trial number; the newest if several have the same number.
     pub fn trials(&self) -> BTreeMap<usize, Self> {
         self.trials_of(|_| true)
     }
 
-    /// The folder of a sweep's trial. Its number alone tells it from others: processes may spell its values in other ways.
+    /// The folder of a sweep's trial. Only its number is compared: processes may write its values
+    /// differently.
     pub fn trial_of(&self, number: usize) -> Option<Self> {
         self.trials_of(|own| own == number).remove(&number)
     }
@@ -202,14 +201,14 @@ impl RunDir {
         paths.into_iter().map(|(number, path)| (number, Self { path })).collect()
     }
 
-    /// Whether a process is at work here, or in a sweep's trial: it holds the lock of its files.
+    /// Whether a process is running here or in one of the sweep's trials: it holds the lock on the files.
     pub fn is_live(&self) -> bool {
         let mut runs = self.trials().into_values().chain([self.clone()]);
         Claims::are_held(&self.path) || runs.any(|run| RunLock::is_held(&run.path))
     }
 
-    /// Before a run goes on: moves the files that the earlier part wrote at its end to `earlier/N`, and copies those that
-    /// the run cannot be without.
+    /// Before resuming: moves the files that the earlier part wrote at its end to `earlier/N`, and copies
+    /// those that the run still needs.
     pub fn set_aside(&self) -> Result<(), RecordError> {
         let aside = self.aside()?;
         for name in ["spec.toml", "environment.toml"] {
@@ -219,7 +218,7 @@ impl RunDir {
         WRITTEN_ANEW.iter().try_for_each(|name| self.move_to(&aside, name))
     }
 
-    /// Before a run begins anew in its folder: moves all its files to `earlier/N`.
+    /// Before a run starts over in its folder: moves all its files to `earlier/N`.
     pub fn clear(&self) -> Result<(), RecordError> {
         super::remove_remnants(&self.path);
         let entries = fs::read_dir(&self.path).map_err(|e| RecordError::read(&self.path, e))?;
@@ -229,7 +228,7 @@ impl RunDir {
         names.into_iter().try_for_each(|name| self.move_to(&aside, name))
     }
 
-    /// Makes the next folder in `earlier`.
+    /// Makes the next numbered folder in `earlier`.
     fn aside(&self) -> Result<PathBuf, RecordError> {
         let above = self.path.join(EARLIER);
         fs::create_dir_all(&above).map_err(|e| RecordError::make_folder(&above, e))?;
@@ -241,8 +240,8 @@ impl RunDir {
         unless_missing(moved).map_err(|e| RecordError::write(&aside.join(name), e))
     }
 
-    /// Makes the folder of a sweep's trial `number` (from 0), named by its axes under their short names:
-    /// `007-lr=.01-width=32`.
+    /// Makes the folder of a sweep's trial `number` (from 0), named after its values under the short names of
+    /// their keys: `007-lr=.01-width=32`.
     pub fn trial<'a>(
         &self,
         number: usize,
@@ -255,7 +254,7 @@ impl RunDir {
         &self.path
     }
 
-    /// Its own name, without the folders above.
+    /// The folder's own name, without its parents.
     pub fn name(&self) -> String {
         self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
@@ -265,7 +264,7 @@ impl RunDir {
         self.path.join(name)
     }
 
-    /// Writes a small file whole, such as `spec.toml`. It outlives a kill of the process.
+    /// Writes a small file, such as `spec.toml`, atomically. It survives a kill of the process.
     pub fn write(&self, name: &str, text: &str) -> Result<(), RecordError> {
         let path = self.file(name);
         write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()))
@@ -294,8 +293,8 @@ fn short_number(value: &str) -> String {
     }
 }
 
-/// A text as the name of a folder: characters other than ASCII letters, digits and `. _ = + -` become `_`, at most
-/// 100 bytes, never hidden, never a step upwards.
+/// Turns text into a safe folder name: characters other than ASCII letters, digits and `. _ = + -` become
+/// `_`. The name has at most 100 bytes, is not hidden and cannot lead to a parent folder.
 fn folder_name(text: &str) -> String {
     let mut name: String = text
         .chars()
@@ -315,7 +314,7 @@ fn unless_missing(done: io::Result<()>) -> io::Result<()> {
     done.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
 
-/// Makes `1`, or the next number that is free.
+/// Makes the folder `1`, or the next free number.
 fn make_numbered(parent: &Path) -> Result<PathBuf, RecordError> {
     let mut number = 1_u64;
     loop {
@@ -328,7 +327,8 @@ fn make_numbered(parent: &Path) -> Result<PathBuf, RecordError> {
     }
 }
 
-/// Makes a folder that was not there. Only mkdir itself says whether a name is free: looking first would race.
+/// Makes a folder that did not exist. Only mkdir itself can tell whether a name is free: checking first would
+/// race.
 fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
     let mut path = parent.join(name);
     let mut number = 1_u64;
@@ -339,7 +339,7 @@ fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
                 number += 1;
                 path = parent.join(format!("{name}-{number}"));
             }
-            // Another process may have made the parent since: then the name is tried again all the same.
+            // Another process may have made the parent meanwhile, so try the name again in any case.
             Err(e) if e.kind() == io::ErrorKind::NotFound || !parent.is_dir() => {
                 make_folders(parent)?;
             }
@@ -363,7 +363,7 @@ mod tests {
     fn eight_threads_at_once_get_eight_folders() {
         let mut expected = BTreeSet::from(["20270115T080000Z-0123abcd".to_owned()]);
         expected.extend((2..=8).map(|n| format!("20270115T080000Z-0123abcd-{n}")));
-        // Often enough that some threads find the parent missing while another makes it.
+        // Repeat often enough that some threads find the parent missing while another one makes it.
         for _ in 0..50 {
             let runs = tempfile::tempdir().unwrap();
             let start = Barrier::new(8);
@@ -392,7 +392,7 @@ mod tests {
         );
         assert_eq!(name(7, &[]), "007");
         assert_eq!(name(1, &[("path", &"é".repeat(200))]).len(), 60);
-        // A name stays in its folder.
+        // A name cannot leave its folder.
         assert_eq!(folder_name("../../etc"), "_._.._etc");
         assert_eq!(folder_name(""), "_");
         assert_eq!(folder_name("a b\n/ü"), "a_b___");

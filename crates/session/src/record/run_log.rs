@@ -1,4 +1,4 @@
-//! `run.log`: what happened, a line each with its UTC time.
+//! `run.log`: what happened, one line per event with its UTC time.
 
 use std::path::{Path, PathBuf};
 
@@ -18,16 +18,16 @@ pub(super) struct RunLog {
     clock: fn() -> String,
 }
 
-/// The log of a run that was begun earlier, locked: no other process writes to the run's folder.
+/// The locked log of an existing run: no other process writes to the run's folder.
 pub struct RunLock(RowFile);
 
 impl RunLock {
-    /// Locks a run's folder; `None` where another process runs it.
+    /// Locks a run's folder; `None` if another process is running it.
     pub fn take(folder: &Path) -> Result<Option<Self>, RecordError> {
         Ok(RowFile::lock_and_append(&folder.join(NAME))?.map(Self))
     }
 
-    /// Whether another process runs a folder.
+    /// Whether another process is running this folder.
     pub fn is_held(folder: &Path) -> bool {
         RowFile::is_locked(&folder.join(NAME))
     }
@@ -36,7 +36,7 @@ impl RunLock {
 const NAME: &str = "run.log";
 
 impl RunLog {
-    /// Creates the file, and locks it: it stands for the run's folder.
+    /// Creates the file and locks it; the lock protects the whole run folder.
     pub fn create(path: &Path) -> Result<Self, RecordError> {
         let file = RowFile::create(path, b"")?;
         if !file.try_lock() {
@@ -46,7 +46,7 @@ impl RunLog {
         Ok(Self { file, folder, header: None, clock: || rfc3339(now()) })
     }
 
-    /// Goes on with the log of an earlier part of the run.
+    /// Continues the log of an earlier part of the run.
     pub fn resume(RunLock(file): RunLock) -> Self {
         let folder = file.path().parent().map(Path::to_owned).unwrap_or_default();
         Self { file, folder, header: None, clock: || rfc3339(now()) }

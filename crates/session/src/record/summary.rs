@@ -16,7 +16,7 @@ use crate::{
     host::process_memory,
 };
 
-/// What the row is made of.
+/// The inputs of the row.
 struct Row<'a> {
     /// The run folder's own name.
     run: &'a str,
@@ -67,7 +67,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 31] {
 }
 
 impl Row<'_> {
-    /// Not known of a training that lost rows.
+    /// Unknown for a training whose rows were lost.
     fn steps_per_s(&self) -> Option<f64> {
         let is_known = self.outcome.samples.is_some() || self.header.lab.is_some();
         self.per_second(Some(self.outcome.steps).filter(|_| is_known))
@@ -163,17 +163,17 @@ impl Sink for Arc<Mutex<SummaryCsv>> {
     }
 }
 
-/// A rate, known once time has passed.
+/// A rate; `None` if no time has passed.
 pub(super) fn per_second(count: u64, seconds: f64) -> Option<f64> {
     (seconds > 0.0).then(|| count as f64 / seconds)
 }
 
-/// Part of the training loop that went into the log.
+/// The share of the training loop's time spent on logging.
 pub(super) fn logging_share(outcome: &Outcome) -> Option<f64> {
     (outcome.loop_s > 0.0).then(|| outcome.logging_s / outcome.loop_s)
 }
 
-/// Copies to where the data already was moved nothing, and count for nothing here.
+/// Copies whose source and destination are the same moved nothing and are not counted.
 fn bytes_moved(outcome: &Outcome, kind: &str) -> u64 {
     outcome.transfers.iter().filter(|t| t.kind == kind).filter_map(|t| t.bytes).sum()
 }

@@ -1,8 +1,8 @@
 //! `sweep.csv`: one row per trial, all of them from the start.
 //!
-//! The file is written anew, under a temporary name, when a trial ends, at most once a second and at the sweep's end. What a
-//! row lags behind stands in the trial's own folder. Where several processes share a sweep, each writes its own rows, and
-//! keeps those of others that say more than it knows.
+//! The file is rewritten, under a temporary name, when a trial ends (at most once a second) and at the end of
+//! the sweep. Until then, the trial's own folder has what its row lacks. If several processes share a sweep,
+//! each writes its own rows and keeps those rows of others that know more than its own.
 
 use std::{
     fs,
@@ -23,25 +23,37 @@ use crate::{
     host::{Durability, read_text, write_atomically},
 };
 
-/// How often the file is written at most, but for its end; a long one, which takes its time, less often.
+/// Minimum time between two writes of the file, except at its end.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The part of its time that a process writes this file, at most: one in so much.
+/// After a write that took time t, the next one waits at least `SHARE` x t, so a long table is written less
+/// often.
 const SHARE: u32 = 20;
 
-/// The reason of a planned trial whose values are not known yet.
+/// The reason shown for a planned trial whose values are not drawn yet.
 const LATER: &str = "drawn later from the results of earlier trials";
 
-/// What became of a trial.
+/// How a trial ended.
 #[derive(Clone, Debug)]
 pub enum TrialEnd {
     /// It ran, and its folder holds a summary, unless it failed too early for one.
     Ran { status: Status, folder: String, reason: Option<String> },
     /// It could not run.
     Skipped { reason: String },
-    /// It would equal an earlier trial in all but the request, and was not run again. The note: what it asks for where that
-    /// is not there, and what it would use instead.
+    /// It would equal an earlier trial except for the requested devices, and was not run again. The note is
+    /// present if those devices are missing: it names them and what it would use instead.
     SameAs { trial: usize, folder: String, note: Option<String> },
+}
+
+impl TrialEnd {
+    /// The word of `sweep.csv`.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Ran { status, .. } => status.name(),
+            Self::Skipped { .. } => "skipped",
+            Self::SameAs { .. } => "same_as",
+        }
+    }
 }
 
 /// How much a row knows of its trial.
@@ -52,7 +64,7 @@ enum Knowledge {
     /// Its values are known.
     Drawn,
     Skipped,
-    /// It ended, as a folder or another process says.
+    /// It ended, according to a folder or another process.
     Ended,
     /// It ended in this process.
     Own,
@@ -62,22 +74,22 @@ enum Knowledge {
 pub struct SweepTable {
     folder: PathBuf,
     head: Vec<u8>,
-    /// The lines of all trials, in order, and how much each knows.
+    /// The line of each trial, in order, with how much it knows.
     rows: Vec<(Knowledge, Vec<u8>)>,
     claims: Arc<Claims>,
     /// The values of each trial's axes, as the user would write them.
     axes: Vec<Vec<String>>,
     queue: SyncQueue,
-    /// The columns taken from a trial's `summary.csv`: those that the sweep's own do not name already.
+    /// The columns copied from a trial's `summary.csv`: those that the sweep does not have already.
     summary_columns: Vec<&'static str>,
-    /// When to write it again.
+    /// The earliest time of the next write.
     next: Instant,
     is_stale: bool,
 }
 
 impl SweepTable {
-    /// Writes `sweep.csv` into a sweep's folder, with columns for these axes (dotted keys) and a row for each trial: the
-    /// values of its axes, and its end where it ended before the sweep went on.
+    /// Writes `sweep.csv` into a sweep's folder, with columns for these axes (dotted keys) and a row per
+    /// trial: the values of its axes, and how it ended if that was before the sweep was resumed.
     pub fn create(
         sweep_folder: &Path,
         axes: &[String],
@@ -115,7 +127,8 @@ impl SweepTable {
             };
             table.rows[trial] = (knowledge, table.row(trial, end.as_ref())?);
         }
-        // Rows of an earlier part of the sweep go, such as those of trials that failed and are repeated.
+        // The first process drops rows of an earlier part of the sweep, such as those of failed trials that
+        // are to be repeated.
         let claims = Arc::clone(&table.claims);
         if claims.is_first() {
             claims.with_table(|| table.replace())??
@@ -131,7 +144,7 @@ impl SweepTable {
         self.axes[trial].iter().all(String::is_empty)
     }
 
-    /// Sets the values of a trial that was drawn, unless it has ended.
+    /// Sets the values of a trial that was drawn, unless the trial has ended.
     pub fn draw(&mut self, trial: usize, values: Vec<String>) -> Result<(), RecordError> {
         self.axes[trial] = values;
         if self.rows[trial].0 <= Knowledge::Drawn {
@@ -140,12 +153,12 @@ impl SweepTable {
         self.write_soon()
     }
 
-    /// Sets the end of a trial, by its number from 0. The figures of one that ran are taken from its own `summary.csv`;
-    /// those of others are empty.
+    /// Sets how a trial ended (numbered from 0). For one that ran, the figures come from its own
+    /// `summary.csv`; for others they are empty.
     pub fn set(&mut self, trial: usize, end: &TrialEnd) -> Result<(), RecordError> {
         let knowledge = match end {
             TrialEnd::Skipped { .. } => Knowledge::Skipped,
-            // The process that ran it knows why.
+            // The process that ran it knows the reason.
             TrialEnd::Ran { status: Status::Failed | Status::Diverged, reason: None, .. } => Knowledge::Ended,
             _ => Knowledge::Own,
         };
@@ -160,17 +173,18 @@ impl SweepTable {
     }
 
     fn row(&self, trial: usize, end: Option<&TrialEnd>) -> Result<Vec<u8>, RecordError> {
-        let (status, folder, reason) = match end {
-            None if self.is_open(trial) => ("planned", "", LATER.to_owned()),
-            None => ("planned", "", String::new()),
-            Some(TrialEnd::Ran { status, folder, reason }) => {
-                (status.name(), folder.as_str(), reason.clone().unwrap_or_default())
+        let status = end.map_or("planned", TrialEnd::status);
+        let (folder, reason) = match end {
+            None if self.is_open(trial) => ("", LATER.to_owned()),
+            None => ("", String::new()),
+            Some(TrialEnd::Ran { folder, reason, .. }) => {
+                (folder.as_str(), reason.clone().unwrap_or_default())
             }
-            Some(TrialEnd::Skipped { reason }) => ("skipped", "", reason.clone()),
+            Some(TrialEnd::Skipped { reason }) => ("", reason.clone()),
             Some(TrialEnd::SameAs { trial, folder, note }) => {
                 let note = note.as_ref().map(|note| format!(": {}", note.replace('`', "")));
                 let note = note.unwrap_or_default();
-                ("same_as", folder.as_str(), format!("the same run as trial {trial}{note}"))
+                (folder.as_str(), format!("the same run as trial {trial}{note}"))
             }
         };
         let figures = match end {
@@ -190,13 +204,14 @@ impl SweepTable {
         Ok(line.bytes().to_vec())
     }
 
-    /// Writes rows that have changed, unless that was just done.
+    /// Writes changed rows, unless the file was written a moment ago.
     fn write_soon(&mut self) -> Result<(), RecordError> {
         self.is_stale = true;
         if Instant::now() >= self.next { self.write() } else { Ok(()) }
     }
 
-    /// Writes all rows now, with those of other processes. Without others the file, which may be long, is not read.
+    /// Writes all rows now, including those of other processes. Without others, the file is not read: it may
+    /// be long.
     pub fn write(&mut self) -> Result<(), RecordError> {
         let (claims, begun) = (Arc::clone(&self.claims), Instant::now());
         claims.with_table(|| {
@@ -230,24 +245,24 @@ impl SweepTable {
         Ok(())
     }
 
-    /// Writes what is left, where something is.
+    /// Writes the file if rows have changed.
     pub fn write_stale(&mut self) -> Result<(), RecordError> {
         if self.is_stale { self.write() } else { Ok(()) }
     }
 
-    /// Writes what is left, and waits until the disk holds all trials and this table.
+    /// Writes changed rows, and waits until all trials and this table are on the disk.
     pub fn finish(mut self) -> Result<(), RecordError> {
         self.write_stale()?;
         self.queue.sync()?;
         sync_files(&self.folder)
     }
 
-    /// Leaves the table to another process; waits until the disk holds the trials of this one.
+    /// Leaves the table to another process; waits until this process's trials are on the disk.
     pub fn leave(mut self) -> Result<(), RecordError> {
         self.queue.sync()
     }
 
-    /// A trial's summary, by this table's columns; empty cells where it has none.
+    /// A trial's summary in the order of this table's columns; empty cells if it has none.
     fn figures(&self, folder: &str) -> Result<Vec<String>, RecordError> {
         let path = self.folder.join(folder).join("summary.csv");
         let text = match read_text(&path) {
@@ -261,7 +276,7 @@ impl SweepTable {
             let cell = |column| place(column).and_then(|place| row.get(place)).copied().unwrap_or_default();
             self.summary_columns.iter().map(|column| cell(column).to_owned()).collect()
         };
-        // To make a reader takes longer than to read these two lines.
+        // Creating a CSV reader takes longer than reading these two lines by hand.
         if !text.contains('"') {
             let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
             let [columns, row] = [lines.next().unwrap_or_default(), lines.next().unwrap_or_default()];
@@ -276,7 +291,7 @@ impl SweepTable {
     }
 }
 
-/// The lines of a table's trials, and how much each knows.
+/// The trial lines of a table, with how much each knows.
 fn lines_in(text: &[u8]) -> Vec<(Knowledge, &[u8])> {
     let mut reader = csv::Reader::from_reader(text);
     let column = reader.headers().ok().and_then(|columns| columns.iter().position(|name| name == "status"));
@@ -332,7 +347,7 @@ mod tests {
         let cells = |place| rows.iter().map(|row| row[place].to_owned()).collect::<Vec<_>>();
         assert_eq!(cells(2), ["diverged"; 3]);
         assert_eq!(cells(4), ["by the first", "by the\nsecond", "the first has one"]);
-        // One that joins keeps the rows of the others.
+        // A process that joins keeps the rows of the others.
         let third = table();
         assert_eq!(lines_in(&fs::read(third.path()).unwrap()).len(), 3);
         assert!(lines_in(&fs::read(third.path()).unwrap()).iter().all(|row| row.0 == Knowledge::Ended));

@@ -1,7 +1,7 @@
 //! `system.csv`: the machine's state during a run, sampled at fixed intervals by a thread of its own.
 //!
-//! One row per device and sample; unknown values are empty. There is a sample at the start, one per interval, and one at
-//! the end, so the shortest run has two.
+//! One row per device and sample; unknown values are empty. There is a sample at the start, one per interval,
+//! and one at the end, so the shortest run has two.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use crate::host::{
     nvml::{GpuSample, Throttle},
 };
 
-/// Samples the GPUs of a run, with their names.
+/// Samples the GPUs of a run; returns each name with its sample.
 pub type GpuProbe = Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>;
 
 /// What the samples of the GPUs show at the end of a run.
@@ -37,14 +37,14 @@ pub struct Findings {
 
 /// The sampling thread.
 pub struct SystemSampler {
-    /// Dropping it ends the thread at once, even within an interval.
+    /// Dropping it ends the thread at once, even in the middle of an interval.
     stop: Sender<()>,
     thread: JoinHandle<Result<Findings, RecordError>>,
 }
 
 impl SystemSampler {
-    /// Creates the file with its header and samples at the interval `every`. Without a file only GPUs are sampled, at the
-    /// start and the end.
+    /// Creates the file with its header and samples at the interval `every`. Without a file, only GPUs are
+    /// sampled, at the start and at the end.
     pub fn start(path: Option<(&Path, Duration)>, gpus: Option<GpuProbe>) -> Result<Self, RecordError> {
         let names = COLUMNS.map(|(name, _)| name);
         let file = path.map(|(path, _)| RowFile::with_columns(path, names)).transpose()?;
@@ -70,7 +70,7 @@ impl SystemSampler {
         Ok(Self { stop, thread })
     }
 
-    /// Takes the last sample and ends.
+    /// Takes the last sample and ends the thread.
     pub fn finish(self) -> Result<Findings, RecordError> {
         drop(self.stop);
         self.thread.join().unwrap_or(Err(RecordError::Gone))
@@ -85,9 +85,9 @@ struct Sampling {
     seen: BTreeMap<String, Seen>,
 }
 
-/// What was seen of a GPU so far.
+/// What was observed of a GPU so far.
 struct Seen {
-    /// NVML's bits over all samples.
+    /// NVML's throttle bits, combined over all samples.
     throttle: Throttle,
     first_j: Option<f64>,
     last_j: Option<f64>,
@@ -102,7 +102,8 @@ impl Sampling {
         let now = load::sample();
         let load = self.last.zip(now).and_then(|(before, after)| load::Use::between(&before, &after));
         if load.is_some() {
-            // Too short for ticks: the next sample then covers a longer window.
+            // The interval was too short for the clock ticks of CPU time; the next sample covers a longer
+            // one.
             self.last = now;
         }
         file.row(&COLUMNS, &Row::of_host(elapsed_s, load))?;
@@ -130,7 +131,7 @@ impl Sampling {
     }
 }
 
-/// A device and a sample.
+/// A device with its sample.
 #[derive(Default)]
 struct Row {
     elapsed_s: f64,
@@ -228,7 +229,7 @@ mod tests {
                 vec![("gpu:0".to_owned(), gpu(10.0, 0))]
             })
         };
-        // Ends without waiting for an interval of an hour.
+        // It must end without waiting for the interval of an hour.
         let every = Some((path.as_path(), Duration::from_secs(3600)));
         let sampler = SystemSampler::start(every, Some(probe(reported))).unwrap();
         heard.recv().unwrap();

@@ -1,5 +1,5 @@
-//! `timing.csv`: where the time went, per device, clock and phase. `transfers.csv`: every copy between memories and every
-//! wait of the host, counted. Both have their header at the start and their rows at the end.
+//! `timing.csv`: where the time went, per device, clock and phase. `transfers.csv`: counts of every copy
+//! between memories and every wait of the host. Both get their header at the start and their rows at the end.
 
 use std::path::Path;
 
@@ -40,14 +40,14 @@ const TRANSFERS: [Column<Transfer>; 10] = [
     ("moved_bytes", |cells, transfer| cells.option(transfer.moved_bytes, Lines::u64)),
 ];
 
-/// 10⁹ bytes that moved per second; not known where nothing moved.
+/// Bandwidth in 10⁹ bytes per second; `None` if nothing moved.
 fn gb_per_s(transfer: &Transfer) -> Option<f64> {
     let bytes = transfer.moved_bytes.filter(|&bytes| bytes > 0)?;
     let total_s = transfer.total_s.filter(|seconds| *seconds > 0.0)?;
     Some(bytes as f64 / total_s / 1e9)
 }
 
-/// The sink of a file whose rows come in events.
+/// The sink of a file whose rows come as events.
 pub(super) struct EventCsv<R: 'static> {
     file: RowFile,
     columns: &'static [Column<R>],

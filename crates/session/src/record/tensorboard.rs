@@ -1,7 +1,8 @@
-//! Event files of TensorBoard: the rows of `metrics.csv`, a scalar for each cell (`loss/train`, `loss/validation`).
+//! TensorBoard event files: the rows of `metrics.csv`, with a scalar per cell (`loss/train`,
+//! `loss/validation`).
 //!
-//! A file is a sequence of records: length, its checksum, an `Event` as protocol buffer, its checksum. Once a run goes on,
-//! its rows are in a file of their own, at whose start TensorBoard drops the steps that are taken again.
+//! A file is a sequence of records: length, its checksum, an `Event` as protocol buffer, its checksum. A
+//! resumed run writes a file of its own; its start tells TensorBoard to drop the steps that are taken again.
 
 use std::{
     fs::{File, OpenOptions},
@@ -26,10 +27,10 @@ const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 /// Records are buffered up to this size.
 const BURST_BYTES: usize = 64 * 1024;
 
-/// Steps before this one are kept, later ones of earlier files are dropped.
+/// `SessionLog.START`: TensorBoard keeps earlier files' steps before this event's step and drops later ones.
 const SESSION_START: i32 = 1;
 
-/// `event.proto`, as far as it is written here.
+/// The part of `event.proto` that is written here.
 #[derive(Clone, PartialEq, Message)]
 struct EventProto {
     /// Seconds since 1970.
@@ -70,14 +71,14 @@ pub struct TensorBoard {
     path: PathBuf,
     file: File,
     metrics: Vec<Metric>,
-    /// Bytes of whole records in the file.
+    /// Bytes of complete records in the file.
     length: u64,
-    /// Whole records that are not in the file yet.
+    /// Complete records that are not in the file yet.
     buffer: Vec<u8>,
 }
 
 impl TensorBoard {
-    /// Begins an event file behind those of the folder.
+    /// Creates an event file that sorts after those in the folder.
     pub fn create(run: &RunDir, metrics: &[Metric]) -> Result<Self, RecordError> {
         let names = (0..).map(|number| run.file(&format!("events.out.tfevents.{number:04}")));
         let path = names.into_iter().find(|path| !path.exists()).unwrap_or_default();
@@ -101,12 +102,12 @@ impl TensorBoard {
         if self.buffer.len() >= BURST_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// After a write that failed halfway: the file keeps the whole records of it.
+    /// After a write that failed halfway: cuts the file to complete records.
     fn cut_torn_record(&mut self) {
         let written = self.file.metadata().map_or(0, |file| file.len().saturating_sub(self.length));
         let whole = ends(&self.buffer).take_while(|&end| end as u64 <= written).last();
         self.length += whole.unwrap_or(0) as u64;
-        // The error that is reported is the first one.
+        // Report the first error, not one of this call.
         let _ = self.file.set_len(self.length);
     }
 
@@ -153,7 +154,7 @@ impl Sink for TensorBoard {
             },
             Event::Train(block) => self.train(block),
             Event::Validation(row) => self.validation(row),
-            // A run goes on after it: what came before must be in the file.
+            // A run resumes after a checkpoint, so everything before it must be in the file.
             Event::Checkpoint(_) => self.flush(),
             _ => Ok(()),
         }
@@ -170,7 +171,7 @@ impl Sink for TensorBoard {
     }
 }
 
-/// An event with a scalar for each metric; TensorBoard shows those that have a first part in common side by side.
+/// An event with a scalar per metric; TensorBoard groups scalars by the first part of their names.
 fn scalars(metrics: &[Metric], split: &str) -> EventProto {
     let scalar = |metric: &Metric| Scalar { tag: format!("{}/{split}", metric.name()), simple_value: None };
     let summary = Some(Summary { value: metrics.iter().map(scalar).collect() });
@@ -182,12 +183,12 @@ fn set(event: &mut EventProto, values: impl Iterator<Item = Option<f32>>) {
     scalars.zip(values).for_each(|(scalar, value)| scalar.simple_value = value);
 }
 
-/// Where each record ends.
+/// The offset at which each record ends.
 fn ends(records: &[u8]) -> impl Iterator<Item = usize> {
     let mut end = 0;
     std::iter::from_fn(move || {
         let length = u64::from_le_bytes(*records.get(end..)?.first_chunk()?);
-        // Around it stand the length and two checksums.
+        // The length (8 bytes) and the two checksums (4 bytes each) surround the data.
         end += length as usize + 16;
         Some(end)
     })
@@ -209,7 +210,7 @@ mod tests {
     use super::*;
     use crate::record::sample;
 
-    /// The records of a file, which ends with a whole one.
+    /// The number of records in a file, which must end with a complete one.
     fn records(path: &std::path::Path) -> usize {
         let bytes = fs::read(path).unwrap();
         let ends: Vec<usize> = ends(&bytes).collect();
@@ -226,7 +227,7 @@ mod tests {
         sample::events().iter().for_each(|event| events.event(event).unwrap());
         let whole: Vec<usize> = ends(&events.buffer).collect();
         assert!(whole.len() > 2);
-        // What a full disk leaves: two records and a part of a third.
+        // What a full disk leaves: two records and part of a third.
         let written = events.buffer[..whole[1] + 5].to_vec();
         events.file.write_all(&written).unwrap();
         events.cut_torn_record();

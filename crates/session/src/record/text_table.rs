@@ -1,10 +1,11 @@
-//! A table on the screen, without lines between its cells.
+//! A table as text, without lines between its cells.
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
 
 use crate::host::escape_line;
 
-/// A heading and a line per row, without columns that are empty. Columns that `is_number` names stand on the right.
+/// A heading and a line per row, without empty columns. Columns for which `is_number` is true are
+/// right-aligned.
 pub fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> Vec<String> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
@@ -21,7 +22,7 @@ pub fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) ->
     table.lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// As [`lines()`], two columns in.
+/// Like [`lines()`], indented by two columns.
 pub fn text(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> String {
     lines(header, rows, is_number).iter().map(|line| format!("  {line}\n")).collect()
 }

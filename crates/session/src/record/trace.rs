@@ -1,9 +1,11 @@
-//! `trace.json`: what happened when, in Chrome's Trace Event Format ("JSON Object Format" of the document of that name),
-//! which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+//! `trace.json`: what happened when, in Chrome's Trace Event Format ("JSON Object Format" in the document of
+//! that name), which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 //!
-//! A process is a device (and the host), a thread one of its lanes. Every span is a complete event (`"ph": "X"`) with its
-//! start and length in microseconds; spans of a lane nest or follow each other. The first steps are there in detail, or the
-//! blocks that hold them where steps are timed by blocks; what comes after them is summed up in windows, which name their
+//! A "process" is a device (or the host), a "thread" one of its lanes. Every span is a complete event (`"ph":
+//! "X"`) with its start and length in microseconds; spans of a lane nest or follow each other. The first
+//! steps are recorded in detail, or the blocks that hold them if steps are timed by blocks. What comes later
+//! is summed up in windows, which name their steps (or, if they have none, what was done instead) and the
+//! milliseconds of each phase.
 //! steps (or, where they hold none, what was done instead) and the milliseconds of each phase.
 
 use std::{
@@ -22,13 +24,13 @@ use crate::{
     units,
 };
 
-/// The sink of `trace.json`, which is there whole once a run has ended, or not at all.
+/// The sink of `trace.json`. The file is written completely at the end of a run, or not at all.
 pub struct TraceJson {
     path: PathBuf,
 }
 
 impl TraceJson {
-    /// For a file of that path.
+    /// For a file at this path.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
@@ -60,14 +62,14 @@ fn write(out: &mut impl Write, lanes: &[TraceLane]) -> io::Result<()> {
             processes.push(&lane.process);
             processes.len() - 1
         });
-        // A thread with the number of its process would be shown as its main thread.
+        // Viewers show a thread with its process's number as the main thread, so use another number.
         let (pid, tid) = (process + 1, 101 + thread);
         let meta = |what: &str, arguments: Value| json!({ "name": what, "ph": "M", "pid": pid, "tid": tid, "args": arguments });
         line(meta("process_name", json!({ "name": lane.process })))?;
         line(meta("process_sort_index", json!({ "sort_index": pid })))?;
         line(meta("thread_name", json!({ "name": lane.name })))?;
         let mut spans = lane.trace.spans.clone();
-        // What holds others stands before them.
+        // Outer spans come before those they contain.
         spans.sort_by_key(|span| (span.start_ns, u64::MAX - span.end_ns));
         let mut step = 0;
         for span in &spans {
@@ -102,7 +104,7 @@ fn span_name(span: &Span, process: &str) -> String {
     }
 }
 
-/// `320 steps`; of a window between steps what was done there: `validation, log`.
+/// `320 steps`; for a window without steps, what was done in it: `validation, log`.
 fn window_name(window: &Window) -> String {
     if window.steps > 0 {
         return units::counted(window.steps, "step");
@@ -110,12 +112,12 @@ fn window_name(window: &Window) -> String {
     phases(window).map(|(phase, _)| phase.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// What was done in a window, with the nanoseconds that it took.
+/// What was done in a window, with its time in nanoseconds.
 fn phases(window: &Window) -> impl Iterator<Item = (Phase, u64)> {
     Phase::ALL.into_iter().zip(window.phases_ns).filter(|(_, ns)| *ns > 0)
 }
 
-/// The steps that a span holds, counted from 1.
+/// The steps in a span, counted from 1.
 fn arguments(span: &Span, before: u64) -> Value {
     match span.steps {
         0 => json!({}),

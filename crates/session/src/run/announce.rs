@@ -1,4 +1,4 @@
-//! What a training says of itself beside its figures: before its first step and at its end.
+//! What a training reports besides its metrics: before its first step and at its end.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub fn begin(
     sender.send_all(events)
 }
 
-/// Sends what loading the devices found: its time, warnings, and how gradients are summed.
+/// Sends what was found while loading the devices: the time it took, warnings, and how gradients are summed.
 pub fn report_devices(
     trial: &Trial,
     (loading, warnings, sums): (Duration, &[String], &Option<AllReducePlan>),
@@ -97,7 +97,7 @@ pub fn report_devices(
         sender.send(Event::Notice(Level::Warning, warning.clone()))?;
     }
     let Some(sums) = sums else { return Ok(()) };
-    // With GPUs only, nobody expects sums through the host.
+    // When only GPUs are used, summing through the host is unexpected.
     let unexpected = sums.by == AllReduceMethod::Host && trial.devices.gpus.len() == trial.world_size();
     let level = if unexpected { Level::Warning } else { Level::Info };
     sender.send(Event::Notice(level, format!("gradients are summed {}", record::all_reduce(sums))))

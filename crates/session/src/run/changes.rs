@@ -2,8 +2,8 @@
 
 use crate::spec::Spec;
 
-/// How long the run lasts, what is recorded, where it runs, and where its data lie, which
-/// must be the data of before.
+/// Keys that may change when a run is resumed: how long it lasts, what is recorded, where it runs, and where
+/// its data is (which must be the same data).
 const MAY_CHANGE: [&str; 29] = [
     "description",
     "data.csv.path",

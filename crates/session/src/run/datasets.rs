@@ -1,5 +1,5 @@
-//! What an experiment's trials share: their data, opened once and with the same contents for all, engines that were tried,
-//! and programs.
+//! What the trials of an experiment share: data sets (opened once, so that all trials see the same contents),
+//! the results of engine probes, and programs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     units,
 };
 
-/// Data sets in memory at one time. Trials share a data set if all that determines it is equal.
+/// Maximum number of data sets in memory. Trials share a data set if everything that determines it is equal.
 const KEPT: usize = 2;
 
 /// Features larger than this share of usable memory stay in their file.
@@ -22,11 +22,11 @@ const MEMORY_PART: f64 = 0.5;
 pub struct Datasets {
     memory_available: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
-    /// Fingerprints of all opened files.
+    /// Fingerprints of all files opened so far.
     seen: Vec<FileFingerprint>,
     pub(super) engines: EngineTrials,
     pub(super) programs: SharedPrograms,
-    /// The processes that train together with this one.
+    /// The processes that train together with this one, if any.
     pub world: Option<Arc<ProcessGroup>>,
 }
 
@@ -42,19 +42,19 @@ impl Datasets {
         }
     }
 
-    /// The rows that a spec names.
+    /// Returns the rows that a spec names, from the cache if they are there.
     pub fn open(&mut self, spec: &Spec) -> Result<Arc<Dataset>, Vec<Problem>> {
         let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
-        // Batches and their order do not change what is read.
+        // The batch settings do not change which rows are read.
         let mut key = spec.data.clone();
         (key.batch_size, key.shuffle, key.shuffle_seed) = (1, false, None);
-        // A split with a seed of its own is that of all runs.
+        // If the split has its own seed, all runs share that split.
         let seed = spec.data.split.as_ref().and_then(|split| split.seed).unwrap_or(spec.seed);
         if let Some(i) = self.kept.iter().position(|(d, t, s, _)| *d == key && *t == task && *s == seed) {
             let hit = self.kept.remove(i);
             let dataset = Arc::clone(&hit.3);
             self.kept.push(hit);
-            // A data set that stays in its file is only valid while nobody writes to the file.
+            // A data set that is left in its file is only valid while nobody writes to the file.
             return match dataset.change() {
                 Some(FileChange::Written(what)) => {
                     Err(vec![Problem::at_key("data", what).hint("start again once nothing writes to it")])
@@ -63,7 +63,7 @@ impl Datasets {
             };
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
-        // Evict before loading, so that there is never one more in memory.
+        // Evict before loading, so that memory never holds more than `KEPT` data sets.
         if self.kept.len() >= KEPT {
             self.kept.remove(0);
         }
@@ -110,7 +110,7 @@ impl Datasets {
 mod tests {
     use super::*;
 
-    /// Three sets are one more than are kept: the first is read again, as a trial of a sweep does.
+    /// Uses three data sets, one more than the cache holds, so that the first is read again as in a sweep.
     #[test]
     fn files_that_are_read_again_must_be_what_they_were() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -22,10 +22,10 @@ use crate::{
 /// Minimum wait of one device for another before the run fails; long steps extend it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long other devices are waited for once a process is gone, whose launcher ends the rest soon.
+/// How long to wait for the other devices once a process is gone; its launcher will soon end the rest.
 const GRACE_OVER_HOSTS: Duration = Duration::from_millis(100);
 
-/// One link per device, the abort handle that releases all waits, and how gradients are summed.
+/// One link per device, the abort handle that ends all waits, and how gradients are summed.
 type Links = (Vec<RankLink>, Abort, Option<AllReducePlan>);
 
 /// Loads and warms up all devices of a trial; also returns how gradients are summed.
@@ -39,7 +39,7 @@ pub fn device_group(
     }
     let (links, abort, sums) = links(trial, limit);
     if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
-        // The method that the plan chose is not available.
+        // The method that the plan chose is not available here.
         let device = trial.devices.used.first().map_or_else(String::new, DeviceId::to_string);
         let way = all_reduce(sums);
         let why = format!(
@@ -57,31 +57,32 @@ pub fn device_group(
     Ok((group, sums))
 }
 
-/// How long a device of the trial is waited for.
+/// How long one device of the trial waits for another before the run fails.
 pub fn limit(trial: &Trial) -> Duration {
-    // At least 100 MB/s for the copy of the rows.
+    // Assume that copying the rows runs at 100 MB/s or faster.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
     #[cfg(feature = "cuda")]
     let set = if trial.engine.is_gpu() { crate::device::cuda::least_wait_set() } else { Ok(None) };
     #[cfg(not(feature = "cuda"))]
     let set = Ok::<_, String>(None);
-    // What is wrong with the setting is reported when the GPU is opened.
+    // A malformed setting is reported when the GPU is opened.
     set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s)
 }
 
-/// How long a rank of the trial may give no sign of life.
+/// How long a rank of the trial may go without a sign of life.
 pub fn host_timeout(trial: &Trial) -> Duration {
     trial.spec.devices.host_timeout.unwrap_or(SILENCE)
 }
 
-/// As [`limit`], of a sum over hosts: a rank that may be silent for so long may come that much later.
+/// Like [`limit`], for a sum over hosts: a rank that may be silent for [`host_timeout`] may also arrive that
+/// much later.
 pub fn sum_limit(trial: &Trial) -> Duration {
     limit(trial) + host_timeout(trial)
 }
 
-/// The device of this process, and those of the others, which are there as long as they give signs of life: a command is
-/// waited for longer than any of these.
+/// The device of this process and those of the other ranks. A remote device counts as present as long as its
+/// rank gives signs of life, so the timeout of a command is longer than any of those of a rank.
 fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Result<DeviceGroup, DeviceError> {
     let mut devices = Vec::new();
     for ((rank, place), programs) in trial.devices.used.iter().enumerate().zip(trial.ranks()) {
@@ -96,7 +97,7 @@ fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Resu
     Ok(DeviceGroup::new(devices, world.abort(), 2 * (limit + world.limit()))?.with_grace(GRACE_OVER_HOSTS))
 }
 
-/// Warnings of what makes GPUs start or compute slower than they could.
+/// Warnings about anything that makes GPUs start or compute slower than they could.
 #[cfg(feature = "cuda")]
 pub fn slow_devices(trial: &Trial) -> Vec<String> {
     let cache = crate::device::cuda::cache_trouble();
@@ -104,7 +105,7 @@ pub fn slow_devices(trial: &Trial) -> Vec<String> {
     own_products(trial).into_iter().chain(cache).collect()
 }
 
-/// That our own kernels replace a missing library that is faster.
+/// Warns that our own kernels replace a faster library that is missing.
 #[cfg(feature = "cuda")]
 fn own_products(trial: &Trial) -> Option<String> {
     use crate::plan::Engine;
@@ -123,7 +124,7 @@ pub fn slow_devices(_: &Trial) -> Vec<String> {
     Vec::new()
 }
 
-/// Connects the devices; each waits for the others for at most `limit`.
+/// Connects the devices; each waits at most `limit` for the others.
 fn links(trial: &Trial, limit: Duration) -> Links {
     let used = &trial.devices.used;
     if used.len() == 1 {
@@ -142,7 +143,7 @@ fn links(trial: &Trial, limit: Duration) -> Links {
     (ranks.into_iter().map(|rank| RankLink::Host(Box::new(rank))).collect(), abort, sums)
 }
 
-/// Connects GPUs as planned, or else by NCCL; on failure, the plan to sum through the host.
+/// Connects GPUs as planned, or else by NCCL; if that fails, returns the plan to sum through the host.
 #[cfg(feature = "cuda")]
 fn among_gpus(
     trial: &Trial,
@@ -192,7 +193,7 @@ fn among_gpus(
     Err(AllReducePlan { by: AllReduceMethod::Host, nccl: Some(why), ..planned.clone() })
 }
 
-/// A device with a trial loaded.
+/// Returns a device with the trial loaded.
 pub fn executor(
     trial: &Trial,
     place: DeviceId,
@@ -221,13 +222,13 @@ pub fn executor(
     Ok(Box::new(CpuExecutor::new(setup)?))
 }
 
-/// What multiplies bfloat16 on the CPU, where the trial does that.
+/// The CPU unit that multiplies bfloat16, if the trial does that on the CPU.
 pub fn bf16_unit(trial: &Trial) -> Option<&'static str> {
     let computes = trial.spec.devices.precision == Precision::Bf16 && !trial.engine.is_gpu();
     computes.then(Kernel::bf16).flatten().and_then(Kernel::bf16_name)
 }
 
-/// What multiplies on the CPU, as the plan has found it to be there.
+/// The CPU kernel for matrix products, which the plan has already found to be available.
 fn kernel(trial: &Trial, place: DeviceId) -> Result<Kernel, DeviceError> {
     match trial.spec.devices.precision {
         Precision::F32 => Ok(Kernel::detect()),
@@ -251,17 +252,17 @@ fn gpu_executor(
         gpu: cuda::gpu(ordinal)?,
         programs,
         engine: trial.engine,
-        // An engine that was tried has shown it.
+        // An engine that was probed has already shown that it is faster.
         must_be_faster: matches!(trial.engine_reason, EngineReason::Fastest { .. }),
         precision: trial.spec.devices.precision,
         seed: trial.spec.seed,
         link,
     })?;
-    // With several devices each has its own thread, whose wait is limited anyway.
+    // With several devices, each runs on its own thread, and waits for it are limited anyway.
     Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
 }
 
-/// Whether this process has given a GPU up, since it hangs.
+/// Whether this process has stopped using a GPU because it hangs.
 #[cfg(feature = "cuda")]
 pub fn is_given_up(gpu: &Gpu) -> bool {
     gpu.uuid.as_deref().is_some_and(crate::device::cuda::is_given_up)
@@ -276,7 +277,7 @@ pub fn is_given_up(_: &Gpu) -> bool {
 #[cfg(feature = "cuda")]
 fn end_at_once(why: DeviceError) {
     print_error(why, None);
-    // Skip exit handlers of libraries: they would wait for that call too.
+    // Skip the exit handlers of libraries: they would wait for that call too.
     signal_hook::low_level::exit(1)
 }
 
@@ -286,7 +287,7 @@ fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: RankLink) -> Result<Box
     Err(DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why })
 }
 
-/// A team that the spec asks for is always used.
+/// Chooses the thread mode. A team that the spec asks for is always used.
 pub fn sharing(trial: &Trial) -> ThreadMode {
     if trial.spec.devices.engine == EngineChoice::Auto { ThreadMode::Adaptive } else { ThreadMode::Team }
 }

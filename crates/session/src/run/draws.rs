@@ -20,7 +20,8 @@ use crate::{
     spec::{Failure, Point, TrialSpec},
 };
 
-/// Plans the trials that an earlier part of the sweep drew. One that cannot be planned says so when its turn comes.
+/// Plans the trials that an earlier part of the sweep drew. An error of planning one is reported when its
+/// turn comes.
 pub(super) fn found<P: Planned>(
     session: &Session<'_, P>,
     machine: &Machine,
@@ -38,7 +39,7 @@ pub(super) fn found<P: Planned>(
     (0..experiment.trials.len()).map(drawn).collect()
 }
 
-/// A trial with these values.
+/// Plans a trial with these values.
 fn planned<P: Planned>(
     session: &Session<'_, P>,
     machine: &Machine,
@@ -56,7 +57,7 @@ fn planned<P: Planned>(
 }
 
 impl<P: Planned> Sweep<'_, '_, P> {
-    /// A trial, and the decision about it. Before a trial is drawn, these stand for any that could be.
+    /// A trial and the decision about it. Until a sampled trial is drawn, this returns a stand-in for it.
     pub fn own(&self, index: usize) -> (&TrialSpec<P::Spec>, &Prepared<P>) {
         match self.drawn.get(index).and_then(OnceLock::get) {
             Some((trial, prepared)) => (trial, prepared),
@@ -81,7 +82,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let Some(point) = point else { return Ok(()) };
         let drawn = planned(self.session, self.machine, index, &point);
         if drawn.is_err() && self.session.process.stop.signal().is_some() {
-            return Ok(()); // the reading of its rows was ended
+            return Ok(()); // reading its rows was interrupted
         }
         let drawn = drawn.map_err(|failure| {
             let pairs = experiment.pairs(&point).into_iter().filter(|(_, value)| !value.is_empty());
@@ -89,16 +90,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.line.apart(&mut io::stderr(), |_| refuse(&failure));
             failed(format!("the spec is wrong with {}", pairs.join(", ")))
         })?;
-        let _ = own.set(drawn); // each trial is one worker's
+        let _ = own.set(drawn); // only one worker handles a trial, so the cell is empty
         Ok(())
     }
 
-    /// Whether the values of a trial are known here, and it is planned.
+    /// Whether this process knows the values of a trial and has planned it.
     pub fn is_known(&self, index: usize) -> bool {
         index < self.session.experiment.known || self.drawn.get(index).is_some_and(|own| own.get().is_some())
     }
 
-    /// The point of a trial: as an earlier part of the sweep drew it, else drawn now. None where the sweep is interrupted.
+    /// The point of a trial: the one drawn by an earlier part of the sweep, or else drawn now. `None` if the
+    /// sweep is interrupted.
     fn point(&self, index: usize) -> Result<Option<Point>, RecordError> {
         let is_cut = || self.session.process.stop.signal().is_some();
         let drawn = self.points.lock().unwrap_or_else(PoisonError::into_inner).get(index).cloned();
@@ -120,7 +122,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         })
     }
 
-    /// Takes over what other processes have drawn.
+    /// Reads the points that other processes have drawn.
     pub fn take_points(&self) -> Result<(), RecordError> {
         match self.drawn.is_empty() {
             true => Ok(()),
@@ -128,19 +130,18 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Lists the points that come up.
+    /// Passes the points to `what` and enters points that it adds into the table.
     fn with_points<R>(
         &self,
         what: impl FnOnce(&mut Points<'_, P::Spec>) -> Result<R, RecordError>,
     ) -> Result<R, RecordError> {
-        // Trials are drawn one after the other, beside those that run.
+        // Draws are serialized; trials that already run continue meanwhile.
         let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = points.numbers();
         let done = what(&mut points)?;
-        for new in points.numbers().difference(&known) {
-            let pairs = points.get(*new).map(|point| self.session.experiment.pairs(point));
+        for new in points.take_new() {
+            let pairs = points.get(new).map(|point| self.session.experiment.pairs(point));
             let values = pairs.into_iter().flatten().map(|(_, value)| value).collect();
-            self.with(|progress| progress.table.draw(*new, values))?;
+            self.with(|progress| progress.table.draw(new, values))?;
         }
         Ok(done)
     }

@@ -1,6 +1,7 @@
-//! Engines and numbers of threads by trial: where estimates do not tell, each runs a few steps on blank rows. A GPU's engine
-//! that was chosen stands in the resolved spec, since another has other last digits: a run that is repeated or goes on keeps
-//! it. Numbers of threads change no digit.
+//! Probes engines and thread counts per trial: where the estimates are too close to decide, each candidate
+//! runs a few steps on blank rows. A GPU engine chosen this way is written into the resolved spec, because
+//! another engine gives other last digits, and a repeated or resumed run must keep it. The number of threads
+//! changes no digit.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -14,52 +15,55 @@ use crate::{
     spec::{EngineChoice, Spec},
 };
 
-/// Engines are tried whose estimates are no further apart than this, and teams that promise a step of one thread's time
-/// times this.
+/// GPU engines are probed if their estimates are within this factor of the fastest; thread counts if their
+/// estimated step takes at most this factor of one thread's.
 const NEAR: f64 = 2.0;
 
-/// A larger team takes at most this part of the time of a smaller one.
+/// A larger team is chosen only if its step takes less than this fraction of the smaller one's.
 const WORTH: f64 = 0.93;
 
-/// Blocks of each candidate that are timed, after one to warm up.
+/// Timed blocks per candidate, after one to warm up.
 const ROUNDS: usize = 7;
 
-/// The same, on a machine that is too busy for more.
+/// The minimum of timed blocks, on a machine too busy for all [`ROUNDS`].
 const LEAST_ROUNDS: usize = 2;
 
-/// A block takes this long, or one step, in seconds.
+/// Target length of a block in seconds; it has at least one step.
 const BLOCK_S: f64 = 0.5e-3;
 
-/// What loading an engine takes, about, on a GPU and on the CPU, in seconds; and each byte of its memory.
+/// Rough time to load an engine on a GPU and on the CPU, in seconds. `BYTE_S` is added per byte of its
+/// memory.
 const LOADING_S: [f64; 2] = [10e-3, 0.5e-3];
 const BYTE_S: f64 = 0.5e-9;
 
-/// A trial takes at most this part of the time that the run is expected to take.
+/// A probe takes at most this fraction of the expected time of the run.
 const PART: f64 = 0.1;
 
-/// Steps for which it would take longer, in seconds, are so long that estimates of their work tell.
+/// Longest probe, in seconds. If it would take longer, steps are so long that estimates of their work are
+/// reliable.
 const MOST_S: f64 = 1.0;
 
-/// Numbers of blank rows.
+/// Maximum number of elements in the blank rows.
 const NUMBERS: usize = 1 << 20;
 
-/// Bytes of the host's memory that candidates take together, at most.
+/// Maximum bytes of host memory for all candidates together.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Results that are kept, the newest: a sweep may have thousands of widths.
+/// Number of results kept (the newest ones): a sweep may have thousands of widths.
 const MOST_KNOWN: usize = 256;
 
-/// What the trials of an experiment share.
+/// Results of probes, shared by the trials of an experiment.
 #[derive(Default)]
 pub struct EngineTrials {
-    /// Folders of runs that may go on, until they are read.
+    /// Folders of runs that may be resumed; emptied when they are read.
     pub begun: Vec<RunDir>,
-    /// Their specs and the digests of their data. Each folder is read once, when a GPU's engine is to be chosen.
+    /// Their specs and the digests of their data. Each folder is read once, when a GPU engine is to be
+    /// chosen.
     begun_runs: HashSet<(String, Option<String>)>,
     known: Vec<Known>,
 }
 
-/// What was tried for these programs, of which the fastest is the first.
+/// The result of a probe for these programs.
 struct Known {
     used: Vec<DeviceId>,
     programs: Arc<Programs>,
@@ -69,7 +73,7 @@ struct Known {
 }
 
 impl EngineTrials {
-    /// Chooses the engine of a trial that was left to estimates; `threads` is what the host may use.
+    /// Chooses the engine of a trial whose engine was only estimated; `threads` is what the host may use.
     pub fn settle(
         &mut self,
         trial: Trial,
@@ -87,7 +91,7 @@ impl EngineTrials {
         }
     }
 
-    /// Writes the engine into the spec.
+    /// Chooses a GPU engine and writes it into the spec.
     fn on_gpu(
         &mut self,
         mut trial: Trial,
@@ -126,7 +130,7 @@ impl EngineTrials {
         keep_context(&trial);
         let mut tried = time(&all, budget_s);
         tried.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
-        // Where none could be loaded, the run itself says why.
+        // If none could be loaded, the run itself reports why.
         let engine = tried.first().map_or(trial.engine, |fastest| fastest.engine);
         let reason = EngineReason::Tried { tried, held: 0, took_s: begun.elapsed().as_secs_f64() };
         self.keep(&trial, 1, (engine, 1), reason.clone());
@@ -139,7 +143,7 @@ impl EngineTrials {
         if let Some(Known { chosen, reason, .. }) = self.known(&trial, threads) {
             return with(*chosen, reason.clone());
         }
-        // This thread runs, too.
+        // Cores that other threads keep busy, without this one.
         let held = load::running().map_or(0, |running| running.saturating_sub(1)).min(threads - 1);
         let step_s = |threads: usize| trial.lower_bound.settled_s(threads);
         let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|n| *n < threads).collect();
@@ -158,7 +162,8 @@ impl EngineTrials {
             counts.iter().map(|n| with((engine(*n), *n), trial.engine_reason.clone())).collect();
         let begun = Instant::now();
         let tried = time(&all, budget_s);
-        // Once others release their cores, a team is faster; until then its trial runs by one thread where that is faster.
+        // A team is faster once other processes release their cores. Until then its thread tuner uses one
+        // thread where that is faster, so the serial engine is no candidate here.
         let is_kept = |own: &&Tried| held == 0 || trial.engine == Engine::Serial || own.threads > 1;
         let faster = |best: Tried, own: Tried| if own.step_s < WORTH * best.step_s { own } else { best };
         let Some(best) = tried.iter().filter(is_kept).copied().reduce(faster) else { return trial };
@@ -184,7 +189,7 @@ impl EngineTrials {
     }
 }
 
-/// Seconds that a trial of candidates with these steps takes; `None` where it is not worth them.
+/// Expected seconds of a probe of candidates with these step times; `None` if it is not worth that.
 fn budget_s(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     let least_s = steps_s.clone().fold(f64::INFINITY, f64::min);
     let cost_s: f64 = steps_s.map(|step_s| loading_s + (3 + ROUNDS) as f64 * step_s.max(BLOCK_S)).sum();
@@ -193,14 +198,15 @@ fn budget_s(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + 
     (cost_s <= most_s).then_some(cost_s)
 }
 
-/// A step's time on blank rows: the medians of blocks that the candidates run in turns, so that rising clocks and busy
-/// neighbours meet all of them. One that cannot be loaded beside the others, or that fails in a block, is left out.
+/// Measures step times on blank rows, as medians over blocks. The candidates take turns, so that rising
+/// clocks and busy neighbours affect all of them alike. A candidate is left out if it cannot be loaded beside
+/// the others or fails in a block.
 fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
     let begun = Instant::now();
     let ready = |trial| Some((trial, stepper(trial).ok()?, Vec::with_capacity(ROUNDS)));
     let mut ready: Vec<_> = trials.iter().filter_map(ready).collect();
     for round in 0..=ROUNDS {
-        // A busy machine takes longer than was expected.
+        // A busy machine takes longer than expected.
         if round > LEAST_ROUNDS && begun.elapsed().as_secs_f64() > budget_s {
             break;
         }
@@ -222,21 +228,21 @@ fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
     let in_memory = NUMBERS / (trial.programs.train.batch * trial.facts.features).max(1);
     let mut stepper = Stepper::new(trial, executor, in_memory.clamp(1, Stepper::most_steps(trial)), NUMBERS)?;
     let all = stepper.steps();
-    // The first step is cold: the next tells how many there is time for.
+    // The first step is cold; the second tells how many steps fit into a block.
     stepper.set_steps(1);
     stepper.block(Grain::Blocks)?;
     let step_s = stepper.block(Grain::Blocks)?;
-    stepper.set_steps(((BLOCK_S / step_s) as usize).clamp(1, all)); // a float as an integer saturates
+    stepper.set_steps(((BLOCK_S / step_s) as usize).clamp(1, all)); // a float cast to an integer saturates
     Ok(stepper)
 }
 
-/// Making a context takes longer than a trial: the run finds this one.
+/// Keeps the GPU context for the run: making one takes longer than a probe.
 #[cfg(feature = "cuda")]
 fn keep_context(trial: &Trial) {
     use crate::device::cuda;
 
     if let [DeviceId::Gpu(ordinal)] = trial.devices.used[..] {
-        let _ = cuda::gpu(ordinal).and_then(cuda::Context::keep); // loading the engines meets the same error
+        let _ = cuda::gpu(ordinal).and_then(cuda::Context::keep); // loading reports the same error
     }
 }
 

@@ -1,4 +1,4 @@
-//! Exit codes, and how the last words of a failure are said.
+//! Exit codes, and printing of messages and errors.
 
 use std::{
     process::{ExitCode, Termination},
@@ -23,12 +23,13 @@ pub enum Exit {
     Refused,
     /// 3: a declared device is not there.
     Missing,
-    /// 128 + the signal's number: interrupted, all rows kept.
+    /// 128 + the signal's number: interrupted, all rows were kept.
     Signal(u8),
 }
 
 impl Exit {
-    fn code(self) -> u8 {
+    /// The number that the process ends with.
+    pub fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Failed => 1,
@@ -38,7 +39,7 @@ impl Exit {
         }
     }
 
-    /// Ends the process without what libraries do at its end, which may wait for others.
+    /// Ends the process without running the exit handlers of libraries, which may wait for other processes.
     pub fn at_once(self) -> ! {
         signal_hook::low_level::exit(self.code().into())
     }
@@ -75,15 +76,15 @@ pub fn refuse(failure: &Failure) -> Exit {
     Exit::Refused
 }
 
-/// What this process would have printed, where another one speaks for it.
+/// Text held back by [`hold_output`], to be reported by another process (rank 0).
 static HELD: Mutex<Option<String>> = Mutex::new(None);
 
-/// From now on nothing is printed.
+/// From now on errors are held back instead of printed.
 pub fn hold_output() {
     *held() = Some(String::new());
 }
 
-/// What was to be printed as an error so far; from now on all is printed.
+/// Returns the held text and prints directly from now on.
 pub fn held_output() -> String {
     let text = held().take().unwrap_or_default();
     anstream::adapter::strip_str(&text).to_string()
@@ -98,7 +99,7 @@ pub fn print_stderr(text: &str) {
     print_coloured_stderr(&escape_controls(text));
 }
 
-/// As [`print_stderr`], of text with colours.
+/// Like [`print_stderr`], for text with colours.
 pub fn print_coloured_stderr(text: &str) {
     use std::io::Write;
     if let Some(held) = &mut *held() {
@@ -112,7 +113,7 @@ pub fn print(text: &str) -> Exit {
     print_or_end(&escape_controls(text)).err().unwrap_or(Exit::Done)
 }
 
-/// As [`print()`], of text with colours.
+/// Like [`print()`], for text with colours.
 pub fn print_coloured(text: &str) -> Exit {
     print_or_end(&escape_uncoloured(text)).err().unwrap_or(Exit::Done)
 }
@@ -122,15 +123,15 @@ pub fn print_json(json: &impl std::fmt::Display) -> Exit {
     print_bytes(json_text(json).as_bytes())
 }
 
-/// Prints to standard output, control characters and all.
+/// Prints to standard output, including control characters.
 ///
 /// # Errors
-/// It cannot be written, so that printing more is of no use: how the process is to end.
+/// How the process is to end, if standard output cannot be written and printing more is useless.
 pub fn print_or_end(text: &str) -> Result<(), Exit> {
     write(&mut anstream::stdout().lock(), text.as_bytes())
 }
 
-/// Prints data to standard output as it is: a file format keeps its control characters.
+/// Prints data to standard output unchanged: a file format keeps its control characters.
 pub fn print_bytes(bytes: &[u8]) -> Exit {
     write(&mut std::io::stdout().lock(), bytes).err().unwrap_or(Exit::Done)
 }

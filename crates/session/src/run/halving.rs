@@ -1,4 +1,4 @@
-//! Successive halving: which trials of a sweep go on, and what becomes of the others.
+//! Successive halving: which trials of a sweep continue, and what becomes of the others.
 
 use std::{io, sync::PoisonError, thread, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     units,
 };
 
-/// How long a process waits before it looks again for the trials of others.
+/// How long a process waits before it checks the trials of other processes again.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl<P: Planned> Sweep<'_, '_, P> {
@@ -29,12 +29,12 @@ impl<P: Planned> Sweep<'_, '_, P> {
                     let value = |&trial: &usize| (trial, progress.reached[trial].value);
                     trials.iter().filter(|trial| progress.is_at_rung(**trial)).map(value).collect()
                 });
-                // Trials that did not get here do not run again: what became of them is written first.
+                // Trials that did not reach the rung do not run again, so first record what became of them.
                 self.with(|progress| progress.table.write())?;
                 let is_cut = || self.session.process.stop.signal().is_some();
                 self.claims.with_choice(is_cut, || rungs.decide(epochs, at_rung))?.transpose()?;
             }
-            // None is decided where no trial got here, or the sweep is cut.
+            // There is no decision if no trial reached the rung or the sweep was interrupted.
             let Some(rung) = rungs.decided(epochs) else { return Ok(()) };
             self.take_ends(true);
             self.bring_back(&rung, epochs);
@@ -50,8 +50,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(())
     }
 
-    /// Runs trials to a rung, and waits for those that other processes run. Returns whether all are there; else another
-    /// process has decided the rung meanwhile, or the sweep is cut.
+    /// Runs trials to a rung and waits for those that other processes run. Returns true once all of them are
+    /// there, false if another process decided the rung meanwhile or the sweep is interrupted.
     fn reach(&self, rungs: &mut Rungs, mut trials: Vec<usize>, epochs: u64) -> Result<bool, RecordError> {
         let mut is_told = self.session.process.verbosity == Verbosity::Quiet;
         loop {
@@ -60,7 +60,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if self.is_cut() || trials.is_empty() {
                 return Ok(!self.is_cut());
             }
-            // They may wait for trials that failed here.
+            // The other processes may be waiting for trials that failed here, so publish those.
             self.with(|progress| {
                 progress.has_progress = true;
                 progress.table.write_stale()
@@ -79,7 +79,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Runs trials to a decided rung that were there, and of which nothing is left: somebody removed their folders.
+    /// Somebody removed the folders of trials that had reached a decided rung: runs them to it again.
     fn bring_back(&self, rung: &Rung, epochs: u64) {
         let is_lost = |trial: &usize| {
             let is_ours = matches!(self.own(*trial).1, Prepared::Run(_));
@@ -90,7 +90,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             return;
         }
         lost.iter().for_each(|trial| self.say_gone(*trial));
-        // What others run is theirs, unless they die.
+        // Trials claimed by other processes are left to them, unless those processes die.
         loop {
             let phase = self.run_phase(Phase::new(lost, Some(epochs)));
             lost = phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// A trial that is at a rung stays there.
+    /// Marks a trial that waits at a rung as stopped there.
     fn leave(&self, trial: usize, why: &str) {
         let end = self.with(|progress| progress.ends[trial].clone());
         if let Some(TrialEnd::Ran { folder, .. }) = end.filter(is_at_rung) {
@@ -114,7 +114,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Says what successive halving saved.
+    /// Prints what successive halving saved.
     pub fn report_epochs(&self) {
         let Some(halving) = self.session.experiment.stop else { return };
         if self.session.process.verbosity == Verbosity::Quiet || self.is_cut() {

@@ -1,5 +1,5 @@
-//! A training over the processes of a job: rank 0 runs the session as on one host, with the devices of the others as its
-//! own; the others plan the same trial and serve it.
+//! Training over the processes of a job. Rank 0 runs the session as on one host and uses the devices of the
+//! other ranks like its own; the others plan the same trial and serve it.
 
 use std::{sync::Arc, thread};
 
@@ -23,18 +23,18 @@ use crate::{
     vector::matmul::Kernel,
 };
 
-/// What a rank says before it serves.
+/// What a rank reports to rank 0 before it serves.
 #[derive(Serialize, Deserialize)]
 struct Report {
-    /// Why it cannot.
+    /// Why it cannot serve, if so.
     failure: Option<String>,
-    /// What all must have planned alike, and what to call it.
+    /// Names and values of everything that must be planned alike on all ranks.
     plan: Vec<(String, u64)>,
-    /// Its processor, for the log.
+    /// A description of its processor, for the log.
     words: String,
 }
 
-/// Rank 0: waits until all others can serve the trial. Returns what they are, for the log.
+/// Rank 0: waits until all others can serve the trial. Returns their descriptions, for the log.
 pub fn wait_for_ranks(
     world: &ProcessGroup,
     trial: &Trial,
@@ -61,11 +61,11 @@ pub fn wait_for_ranks(
     Ok(words)
 }
 
-/// What must be the same on all ranks, for equal steps.
+/// What must be equal on all ranks for their steps to be equal.
 fn plan_of(trial: &Trial, dataset: &Dataset) -> Vec<(String, u64)> {
     let of = |text: String| text.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
     let programs: Vec<_> = trial.ranks().collect();
-    // Rows stay in their file where memory is short, on each host for itself.
+    // Each host decides for itself whether rows stay in their file, depending on its memory.
     let facts = DatasetInfo { file_row_bytes: None, ..trial.facts };
     vec![
         ("the keys of its spec".to_owned(), of(trial.spec.to_toml())),
@@ -81,7 +81,7 @@ fn processor(trial: &Trial) -> String {
 }
 
 impl Session<'_, Trial> {
-    /// Another rank than the first: plans the trial, and serves it until the job is over.
+    /// On a rank other than 0: plans the trial and serves it until the job is over.
     ///
     /// # Errors
     /// Rank 0 is gone.
@@ -130,7 +130,7 @@ fn device(trial: &Trial, world: &Arc<ProcessGroup>) -> Result<Device, DeviceErro
     Ok(Device::new(name, executor))
 }
 
-/// The rows that each buffer of data is to hold.
+/// The rows that go into each data buffer.
 fn rows(trial: &Trial, dataset: &Dataset) -> Vec<(crate::op::BufferId, Purpose, Store)> {
     let layout = &trial.programs.layout;
     let part = |part: &Part, features, targets, purpose| {
@@ -146,12 +146,12 @@ fn rows(trial: &Trial, dataset: &Dataset) -> Vec<(crate::op::BufferId, Purpose, 
     train.into_iter().chain(validation).collect()
 }
 
-/// Tells rank 0 why this one cannot serve, and waits for the end of the job.
+/// Tells rank 0 why this rank cannot serve, and waits for the end of the job.
 ///
 /// # Errors
 /// Rank 0 is gone.
 pub fn decline(world: &Arc<ProcessGroup>, why: &str) -> Result<(), CollectiveError> {
-    // The first line is the message; those below show the spec, which is that of rank 0.
+    // The first line is the message; the lines below show the spec, which rank 0 has too.
     let line = why.lines().next().unwrap_or("it was asked to end").trim_start_matches("error: ");
     if report(world, Some(line.to_owned()), Vec::new(), String::new())? {
         remote::wait_for_end(world)
@@ -160,30 +160,31 @@ pub fn decline(world: &Arc<ProcessGroup>, why: &str) -> Result<(), CollectiveErr
     }
 }
 
-/// Says whether it can serve, once that is asked; false where the job is over instead.
+/// Waits for rank 0's question and answers whether this rank can serve; false if the job ended instead.
 fn report(
     world: &ProcessGroup,
     failure: Option<String>,
     plan: Vec<(String, u64)>,
     words: String,
 ) -> Result<bool, CollectiveError> {
-    // Plain texts and numbers always have a form.
+    // Serializing strings and integers cannot fail.
     let report = serde_json::to_vec(&Report { failure, plan, words }).unwrap_or_default();
     remote::report(world, report)
 }
 
-/// Ends the part of this process in its job; returns its exit code.
+/// Ends this process's part of the job; returns its exit code.
 pub fn leave(world: &Arc<ProcessGroup>, exit: Exit) -> Exit {
     if world.rank() == 0 {
         remote::end(world);
     }
-    // The library waits for all ranks as it ends, of which one may be frozen by now. It wants to end in the thread that began.
+    // Finalizing MPI waits for all ranks, and one of them may hang. It must run on the thread that
+    // initialized it, so a watchdog limits the wait.
     let limit = world.limit();
     let watchdog = move || {
         thread::sleep(limit);
         exit.at_once()
     };
-    let _ = thread::Builder::new().name("watchdog".to_owned()).spawn(watchdog); // without it nothing ends the wait
+    let _ = thread::Builder::new().name("watchdog".to_owned()).spawn(watchdog); // else unlimited
     world.finish();
     if world.lost().is_some() { exit.at_once() } else { exit }
 }

@@ -1,4 +1,4 @@
-//! Products, copies and steps over tensors as a session runs them.
+//! The lab's kinds (products, copies, tours of tensors) as a session runs them.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ impl Planned for LabTrial {
             spec.devices.request = earlier.spec.devices.request.clone();
             if alone { without_order(spec) } else { spec }
         };
-        // Equal specs are repeats that the user asked for.
+        // Two equal specs are a repetition that the user asked for.
         earlier.spec != self.spec && without(&earlier.spec) == without(&self.spec)
     }
 
@@ -129,7 +129,7 @@ impl Planned for LabTrial {
     }
 }
 
-/// The spec with the default order, which means nothing for a single device.
+/// The spec with the default order of devices: with a single device the order means nothing.
 fn without_order(mut spec: LabSpec) -> LabSpec {
     if let Lab::Matmul(matmul) = &mut spec.lab {
         matmul.order = Order::Sequential;
@@ -143,7 +143,7 @@ fn logs_norms(trial: &LabTrial) -> bool {
         && policy.is_some_and(|policy| policy != Policy::Off)
 }
 
-/// What is done: `1,000 products of [100, 100] x [100, 100]`.
+/// One line about the work: `1,000 products of [100, 100] x [100, 100]`.
 fn headline(trial: &LabTrial) -> String {
     match (&trial.spec.lab, &trial.work) {
         (Lab::Matmul(matmul), Work::Matmul { shapes, .. }) => match &shapes[..] {

@@ -1,5 +1,5 @@
-//! GPUs of trials that run side by side: none is two trials' at a time, unless they may share it. Also not two processes'
-//! that share the sweep.
+//! Leases of GPUs for trials that run side by side. A GPU belongs to one trial at a time, also across
+//! processes that share the sweep, unless sharing is allowed.
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +13,17 @@ use crate::{
     record::Claims,
 };
 
-/// How long a trial waits before it looks again for GPUs of other processes, and for a signal.
+/// How long a trial waits before it checks again for a signal and for GPUs that other processes released.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What a trial needs of GPUs.
+/// What a trial needs from its GPUs.
 pub(super) struct Wanted<'d> {
     pub devices: &'d ResolvedDevices,
-    /// Bytes of the memory of each.
+    /// Bytes of memory on each GPU.
     pub bytes: u64,
 }
 
-/// The GPUs of a sweep, and who has them.
+/// The GPUs of a sweep, and which trials hold them.
 pub(super) struct Leases<'m> {
     machine: &'m Machine,
     is_shared: bool,
@@ -34,14 +34,15 @@ pub(super) struct Leases<'m> {
 
 #[derive(Default)]
 struct State {
-    /// The trials on each GPU, and their bytes.
+    /// Per GPU: the number of trials on it, and their bytes.
     held: BTreeMap<u32, (usize, u64)>,
-    /// Trials get theirs in the order in which they came, so that one with many is not passed by for ever.
+    /// Number of requests so far. Trials are served in order of arrival, so that one that needs many GPUs is
+    /// not starved.
     came: u64,
     served: u64,
 }
 
-/// GPUs that are a trial's until this is dropped.
+/// GPUs held by a trial; dropping this releases them.
 pub(super) struct Lease<'l, 'm> {
     leases: &'l Leases<'m>,
     gpus: Vec<u32>,
@@ -53,7 +54,7 @@ impl<'m> Leases<'m> {
         Self { machine, is_shared, claims, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Waits for GPUs as a trial was planned with; `None` where `is_cut` meanwhile.
+    /// Waits for GPUs equivalent to the planned ones; `None` if `is_cut` becomes true first.
     pub fn take(&self, wanted: &Wanted<'_>, is_cut: impl Fn() -> bool) -> Option<Lease<'_, 'm>> {
         let lease = |gpus| Lease { leases: self, gpus, bytes: wanted.bytes };
         let planned = ordinals(&wanted.devices.used);
@@ -74,7 +75,7 @@ impl<'m> Leases<'m> {
             }
             state = self.changed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner).0;
         };
-        // Where the sweep is cut all are, in whatever order.
+        // After an interruption all waiters leave, in any order.
         state.served = state.served.max(turn + 1);
         for gpu in taken.iter().flatten() {
             let (trials, bytes) = state.held.entry(*gpu).or_default();
@@ -89,7 +90,7 @@ impl<'m> Leases<'m> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// GPUs that are free, or have the fewest trials where they may be shared.
+    /// Chooses GPUs that are free or, where sharing is allowed, those with the fewest trials.
     fn choose(&self, state: &State, planned: &[u32], wanted: &Wanted<'_>) -> Option<Vec<u32>> {
         let trials = |gpu: &u32| state.held.get(gpu).map_or(0, |(trials, _)| *trials);
         let is_free = |gpu: &u32| {
@@ -103,7 +104,7 @@ impl<'m> Leases<'m> {
         let works = |gpu: &u32| self.gpu(*gpu).is_none_or(|gpu| !is_given_up(gpu));
         let mut free: Vec<u32> = all.iter().copied().filter(works).collect();
         if self.set_of(&free, planned, wanted).is_none() {
-            free = all; // the trial says what is wrong with them
+            free = all; // let the trial run and report what is wrong with them
         }
         free.retain(is_free);
         free.sort_by_key(trials);
@@ -119,14 +120,15 @@ impl<'m> Leases<'m> {
         }
     }
 
-    /// Some of these GPUs that a trial may run on: those that it was planned with, or others like them, likewise connected.
+    /// A set from `free` that the trial may run on: the planned GPUs, or GPUs like them that are connected
+    /// alike.
     fn set_of(&self, free: &[u32], planned: &[u32], wanted: &Wanted<'_>) -> Option<Vec<u32>> {
         let mut chosen = Vec::new();
         let is_found = free.len() >= planned.len() && self.search(free, planned, wanted, &mut chosen);
         is_found.then_some(chosen)
     }
 
-    /// Takes GPUs for the places behind those `chosen`.
+    /// Extends `chosen` to a complete set by depth-first search; false if that is impossible.
     fn search(&self, free: &[u32], planned: &[u32], wanted: &Wanted<'_>, chosen: &mut Vec<u32>) -> bool {
         let Some(&as_planned) = planned.get(chosen.len()) else { return true };
         let mut failed: Vec<u32> = Vec::new();
@@ -135,7 +137,8 @@ impl<'m> Leases<'m> {
                 true => gpu == as_planned,
                 false => self.stands_in(planned, chosen, gpu, wanted.bytes),
             };
-            // Of GPUs that are alike one tells of all: without this, many take for ever.
+            // If a GPU failed here, every GPU equivalent to it fails too. Without this check the search takes
+            // exponential time.
             let fails_alike = |other: &u32| *other != as_planned && self.are_twins(*other, gpu);
             let is_hopeless = || gpu != as_planned && failed.iter().any(fails_alike);
             if chosen.contains(&gpu) || !fits || is_hopeless() {
@@ -151,7 +154,7 @@ impl<'m> Leases<'m> {
         false
     }
 
-    /// Whether two GPUs can take each other's place in any set.
+    /// Whether two GPUs are interchangeable in any set.
     fn are_twins(&self, a: u32, b: u32) -> bool {
         let kind =
             |gpu: u32| self.gpu(gpu).map(|gpu| (gpu.is_virtual, &gpu.model, gpu.limits, gpu.memory_free));
@@ -162,7 +165,7 @@ impl<'m> Leases<'m> {
         kind(a) == kind(b) && reaches(a, b) == reaches(b, a) && others.into_iter().all(likewise)
     }
 
-    /// Whether a GPU can take the next place after those `chosen`.
+    /// Whether `gpu` can be the next one after those `chosen`.
     fn stands_in(&self, planned: &[u32], chosen: &[u32], gpu: u32, bytes: u64) -> bool {
         let as_planned = planned[chosen.len()];
         let [Some(own), Some(like)] = [gpu, as_planned].map(|gpu| self.gpu(gpu)) else { return false };
@@ -176,7 +179,8 @@ impl<'m> Leases<'m> {
             && planned.iter().zip(chosen).all(is_connected)
     }
 
-    /// Keeps a GPU from other processes; false where one of them has it. A virtual one is nobody else's.
+    /// Locks a GPU against other processes; false if one of them has it. A virtual GPU has no UUID and needs
+    /// no lock.
     fn lock(&self, gpu: u32) -> bool {
         let uuid = self.gpu(gpu).and_then(|gpu| gpu.uuid.as_deref());
         uuid.is_none_or(|uuid| self.claims.lease(uuid, self.is_shared))
@@ -194,7 +198,8 @@ impl<'m> Leases<'m> {
 }
 
 impl Lease<'_, '_> {
-    /// The devices of a trial with these GPUs in the place of the planned ones; `None` where they are the planned ones.
+    /// The devices of a trial with these GPUs instead of the planned ones; `None` if they are the planned
+    /// ones.
     pub fn devices(&self, planned: &ResolvedDevices) -> Option<ResolvedDevices> {
         (ordinals(&planned.used) != self.gpus).then(|| planned.on(&self.gpus, self.leases.machine))
     }

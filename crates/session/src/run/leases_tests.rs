@@ -3,7 +3,8 @@
 use super::*;
 use crate::record::SWEEP_FILE;
 
-/// Four GPUs, of which the first two and the last two reach each other; the last one has other memory.
+/// Four GPUs: 0 and 1 have peer access to each other, as do 2 and 3; the last one has a different memory
+/// size.
 fn machine() -> Machine {
     let gpu = |i: u32| Gpu {
         is_virtual: false,
@@ -37,7 +38,7 @@ impl Folder {
     }
 }
 
-/// The GPUs of a lease, where there is one to have at once.
+/// Leases GPUs if they are available at once.
 fn now<'l>(leases: &'l Leases<'_>, gpus: &[u32], bytes: u64) -> Option<(Lease<'l, 'l>, Vec<u32>)> {
     let devices = devices(gpus, leases.machine);
     let lease = leases.take(&Wanted { devices: &devices, bytes }, at_once())?;
@@ -45,7 +46,7 @@ fn now<'l>(leases: &'l Leases<'_>, gpus: &[u32], bytes: u64) -> Option<(Lease<'l
     Some((lease, gpus))
 }
 
-/// Is cut when it is asked for the second time.
+/// Returns false on the first call and true afterwards, so that `take` tries only once.
 fn at_once() -> impl Fn() -> bool {
     let asked = std::cell::Cell::new(false);
     move || asked.replace(true)
@@ -59,12 +60,12 @@ fn a_gpu_has_one_trial() {
     let second = now(&leases, &[0], 50).unwrap();
     let pair = now(&leases, &[0, 1], 1);
     assert_eq!((&first.1[..], &second.1[..]), (&[0][..], &[1][..]));
-    // The two that are left reach each other as the planned ones do.
+    // The two that are left have peer access to each other, like the planned ones.
     let pair = pair.unwrap();
     assert_eq!(pair.1, [2, 3]);
     assert!(now(&leases, &[0], 1).is_none());
     drop(pair);
-    // One that is named is no other, and one with too little memory takes none.
+    // A GPU that the user named is not replaced, and one with too little memory is not used.
     let named = ResolvedDevices { are_named: true, ..devices(&[1], &machine) };
     assert!(leases.take(&Wanted { devices: &named, bytes: 1 }, at_once()).is_none());
     let third = now(&leases, &[0], 50).unwrap();
@@ -74,15 +75,15 @@ fn a_gpu_has_one_trial() {
     assert_eq!(small.1, [3]);
     drop((first, second));
     assert_eq!(now(&leases, &[0, 1], 50).unwrap().1, [0, 1]);
-    // The CPU is no lease.
+    // The CPU needs no lease.
     let cpu = ResolvedDevices::new("0".to_owned(), vec![DeviceId::Cpu], None, &machine);
     assert!(leases.take(&Wanted { devices: &cpu, bytes: 1 }, at_once()).unwrap().devices(&cpu).is_none());
 }
 
-/// Of many GPUs that are alike not every order is tried.
+/// With many GPUs that are alike, not every order is tried.
 #[test]
 fn sixteen_of_many_gpus_are_looked_for_in_no_time() {
-    // The first sixteen reach each other, the others none.
+    // The first sixteen have peer access to each other, the others to none.
     let gpu = |i: u32| Gpu {
         reaches: (0..16).filter(|other| i < 16 && *other != i).collect(),
         memory_free: 100,

@@ -13,6 +13,7 @@ mod device_group;
 mod draws;
 mod engine_trials;
 mod exit;
+mod extension;
 mod halving;
 mod hosts;
 mod lab;
@@ -42,6 +43,7 @@ pub use exit::{
     Exit, held_output, hold_output, print, print_bytes, print_coloured, print_coloured_stderr, print_error,
     print_json, print_or_end, print_stderr, refuse,
 };
+pub use extension::{Extension, KnownTrials};
 pub use hosts::{decline, leave, serve_trial};
 pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};

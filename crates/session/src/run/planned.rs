@@ -1,4 +1,4 @@
-//! What a kind of trial does for a session.
+//! The interface between a session and a kind of trial.
 
 use std::{
     path::PathBuf,
@@ -7,6 +7,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
+use super::extension::Extension;
 use crate::{
     device::DeviceError,
     event::{Closed, Outcome},
@@ -17,7 +18,7 @@ use crate::{
     train::StopFlag,
 };
 
-/// When a run began.
+/// When a run began, on both clocks.
 #[derive(Clone, Copy)]
 pub struct Start {
     pub begun: Instant,
@@ -31,10 +32,12 @@ pub struct Process {
     pub command: String,
     /// Where run folders are made.
     pub runs_dir: PathBuf,
-    /// Whether a run goes on.
+    /// Whether a run is to be resumed.
     pub resume: Resume,
+    /// What a sweep that goes on is given, where that is more than it had.
+    pub extension: Option<Extension>,
     pub verbosity: Verbosity,
-    /// Whether standard output has the events as JSON.
+    /// Whether standard output shows the events as JSON.
     pub json: bool,
     /// Whether standard error is a terminal.
     pub terminal: bool,
@@ -44,16 +47,16 @@ pub struct Process {
     pub available_threads: usize,
     /// `--virtual-gpus`, where given.
     pub virtual_gpus: Option<u32>,
-    /// The pending query about the spec's folder.
+    /// The pending git query about the spec's folder.
     pub git: GitQuery,
     pub stop: StopFlag,
-    /// Trials of a sweep that run side by side.
+    /// Number of trials of a sweep that run side by side.
     pub jobs: usize,
     /// Whether they may share a GPU.
     pub share: bool,
-    /// Whether a sweep ends with its first trial that fails.
+    /// Whether a sweep ends when a trial fails.
     pub fail_fast: bool,
-    /// How it takes part in a sweep.
+    /// How this process takes part in a sweep.
     pub role: Role,
     /// Measures how much CPU time other processes use.
     pub load: Watch,
@@ -62,29 +65,29 @@ pub struct Process {
 /// How a process takes part in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It runs trials; one that finds no other at work repeats those that failed.
+    /// Runs trials; if no other process is at work, it also repeats those that failed.
     Runs,
-    /// It is one of many that come and go, and so leaves failed trials as they are.
+    /// One of many processes that come and go, so it leaves failed trials as they are.
     RunsOneOfMany,
-    /// It leaves all trials to others.
+    /// Leaves all trials to others.
     Plans,
 }
 
-/// Which run goes on from its newest checkpoint.
+/// Which run to resume from its newest checkpoint.
 #[derive(Clone, Debug)]
 pub enum Resume {
-    /// None: one begins.
+    /// None: a new run begins.
     No,
-    /// The newest one of the spec; where that has no checkpoint, one begins.
+    /// The newest run of the spec; if it has no checkpoint, a new run begins.
     Auto,
     Run(RunDir),
-    /// The trials of a sweep that are not done.
+    /// The trials of this sweep that are not done.
     Sweep(RunDir),
 }
 
 /// What the files of a run folder say about a planned trial.
 pub struct RunFacts<'a> {
-    /// Names the folder of the runs.
+    /// The name used for the run folder.
     pub name: &'a str,
     /// The resolved spec.
     pub toml: String,
@@ -94,27 +97,28 @@ pub struct RunFacts<'a> {
     pub threads: usize,
     /// The number format of the products.
     pub precision: &'static str,
-    /// What multiplies bfloat16 on the CPU, where the run does that.
+    /// The CPU unit that multiplies bfloat16, if the run does that on the CPU.
     pub bf16_unit: Option<&'static str>,
-    /// How finely steps are timed, and why.
+    /// How finely steps are timed, and by which clock.
     pub timed_by: &'static str,
     /// The engine of a training, and why.
     pub engine: Option<String>,
-    /// The work of a step; of training alone.
+    /// The work of a step; for training only.
     pub step: Option<StepFacts>,
-    /// Digest of the data; of training alone.
+    /// Digest of the data; for training only.
     pub data_digest: Option<String>,
     /// How gradients are summed, and why; only with several devices that include GPUs.
     pub sums: Option<String>,
     /// Whether cuBLASLt and NCCL are used.
     pub libraries: [bool; 2],
-    /// The outer option: sample the machine at all. The inner one: the interval of the rows in `system.csv`.
+    /// Outer option: whether the machine is sampled at all. Inner option: the interval of the rows in
+    /// `system.csv`.
     pub system: Option<Option<Duration>>,
-    /// The kind's own files.
+    /// Files that are specific to the kind.
     pub files: RunFiles<'a>,
 }
 
-/// Why a run did not come to its recorded end.
+/// Why a run did not reach its recorded end.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     /// The run folder cannot be written.
@@ -123,32 +127,34 @@ pub enum ExecuteError {
     /// A device cannot be used, or cannot hold the run.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// Data that was read during planning is unreadable or different now.
+    /// Data that was read during planning is now unreadable or different.
     #[error("the data have changed since the start: {0}")]
     Data(String),
-    /// None of the checkpoints is whole.
+    /// No checkpoint is intact.
     #[error("no checkpoint of `{folder}` can be used: {why}")]
     NoCheckpoint { folder: String, why: String },
-    /// Processes that ran a trial died, one after the other, none of them further than the one before.
+    /// Several processes that ran a trial died, one after the other, none of them getting further than the
+    /// one before.
     #[error(
         "{0} processes that ran it died, one after the other, before its next checkpoint; it may take more memory than there is"
     )]
     Deadly(u32),
-    /// A run cannot go on from its checkpoints.
+    /// A run cannot be resumed from its checkpoints.
     #[error("{message}")]
     Resume { message: String, hint: &'static str },
 }
 
 /// A planned trial of any kind.
 pub trait Planned: Sized + Send + Sync {
-    /// Whether trials may run side by side: others measure the machine.
+    /// Whether trials may run side by side. Kinds that measure the machine may not.
     const SIDE_BY_SIDE: bool;
     type Spec: serde::Serialize + Send + Sync;
     /// State that the trials of an experiment share, such as loaded data sets.
     type Shared: Send;
-    /// What it trains on.
+    /// The opened data of a trial.
     type Opened;
-    /// Resources acquired before the run folder exists, since acquiring them can fail: memory, threads, rows.
+    /// Resources acquired before the run folder is made, because acquiring them (memory, threads, rows) can
+    /// fail.
     type Ready<'a>
     where
         Self: 'a;
@@ -158,10 +164,11 @@ pub trait Planned: Sized + Send + Sync {
     /// First 8 hex digits of SHA-256 of the resolved spec.
     fn hash8(&self) -> String;
 
-    /// Trials that may go on in one of these folders, the newest first, keep what was chosen by trial there.
+    /// Tells the kind which folders may be resumed, newest first, so that their trials keep the engine chosen
+    /// there.
     fn goes_on(_: &mut Self::Shared, _: Vec<RunDir>) {}
 
-    /// The digest of its data, as a run's environment has it; `None` where it has no data.
+    /// The digest of its data as recorded in a run's environment; `None` if it has no data.
     fn data_digest(&self) -> Option<String> {
         None
     }
@@ -177,23 +184,23 @@ pub trait Planned: Sized + Send + Sync {
         threads: usize,
     ) -> Result<Self, PlanError>;
 
-    /// Whether running it would only repeat `earlier`.
+    /// Whether running it would only repeat the trial `earlier`.
     fn repeats(&self, earlier: &Self) -> bool;
 
     /// Requested and used devices.
     fn devices(&self) -> &ResolvedDevices;
 
-    /// The same trial on devices like its own, where it can run on others.
+    /// The same trial on equivalent devices, if it can run on others.
     fn on(&self, _: ResolvedDevices) -> Option<Self> {
         None
     }
 
-    /// Bytes that it takes on the device that holds the most.
+    /// Bytes needed on the device that holds the most.
     fn device_bytes(&self) -> u64 {
         0
     }
 
-    /// The number of folds of its data, and the fold that it validates on.
+    /// The number of folds of its data, and the fold used for validation.
     fn fold(&self) -> Option<[u32; 2]> {
         None
     }
@@ -208,12 +215,12 @@ pub trait Planned: Sized + Send + Sync {
         None
     }
 
-    /// The metric that chooses its best weights.
+    /// The metric that selects its best weights.
     fn monitor(&self) -> Option<Monitor> {
         None
     }
 
-    /// Warnings besides the note on its devices.
+    /// Warnings other than the note on its devices.
     fn remarks(&self) -> Vec<String>;
 
     /// Opens its data.
@@ -222,13 +229,13 @@ pub trait Planned: Sized + Send + Sync {
     /// They changed since the trial was planned.
     fn open(&self, shared: &mut Self::Shared) -> Result<Self::Opened, ExecuteError>;
 
-    /// Acquires its resources, while other trials may do the same.
+    /// Acquires its resources. Other trials may do so at the same time.
     ///
     /// # Errors
     /// A resource is missing.
     fn ready(&self, opened: Self::Opened) -> Result<Self::Ready<'_>, ExecuteError>;
 
-    /// Whether the run of a folder is of this very spec and data.
+    /// Whether a run folder has exactly this spec and data.
     fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
 
     /// Why the run of a folder cannot go on as this one.
@@ -236,10 +243,10 @@ pub trait Planned: Sized + Send + Sync {
         Some("only a training can go on".to_owned())
     }
 
-    /// Puts the newest checkpoint of a run's folder in the place of the start, and locks the folder.
+    /// Replaces the initial state with the newest checkpoint of a run folder, and locks the folder.
     ///
     /// # Errors
-    /// There is none that it could go on from.
+    /// No checkpoint can be resumed from.
     fn resume(&self, ready: &mut Self::Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError>;
 
     fn facts<'a>(&'a self, ready: &mut Self::Ready<'_>) -> RunFacts<'a>;

@@ -1,4 +1,4 @@
-//! Every trial of an experiment planned before anything starts.
+//! Plans every trial of an experiment before anything starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,13 @@ const MOST_PROBLEMS: usize = 100;
 /// The decision about one trial.
 pub enum Prepared<P> {
     Run(Box<P>),
-    /// It would only repeat that earlier trial; with its own requested and used devices.
+    /// It would only repeat that earlier trial. The devices are those that this trial requested and would
+    /// use.
     SameAs(usize, ResolvedDevices),
     Missing(Problem),
 }
 
-/// Plans every trial. Problems come with the number of their trial.
+/// Plans every trial. Each problem has the number of its trial.
 pub fn prepare<P: Planned>(
     experiment: &Experiment<P::Spec>,
     shared: &mut P::Shared,
@@ -29,7 +30,8 @@ pub fn prepare<P: Planned>(
 ) -> Result<Vec<Prepared<P>>, Vec<(usize, Problem)>> {
     let mut problems = Vec::new();
     let mut prepared: Vec<Prepared<P>> = Vec::with_capacity(experiment.trials.len());
-    // Only these keys make trials that repeat each other; among thousands looking for them takes seconds.
+    // Only these keys can make a trial repeat another. Without this check, comparing thousands of trials
+    // takes seconds.
     let may_repeat = experiment.axes.iter().any(|key| key.starts_with("devices") || key == "matmul.order");
     for trial in &experiment.trials {
         match P::plan(&trial.spec, shared, machine, threads) {
@@ -38,7 +40,7 @@ pub fn prepare<P: Planned>(
                     Prepared::Run(other) => spec.repeat == trial.repeat && planned.repeats(other),
                     _ => false,
                 };
-                // What is drawn later is another trial than the one that stands for it.
+                // A trial that is drawn later will differ from its stand-in.
                 let is_known = may_repeat && trial.index < experiment.known;
                 let mut others = prepared.iter().zip(&experiment.trials).filter(|_| is_known);
                 let earlier = others.position(is_earlier);
@@ -67,7 +69,7 @@ pub fn first_run<P>(prepared: &[Prepared<P>]) -> Option<(usize, &P)> {
     })
 }
 
-/// Folds that no trial validates on, where some are swept, in words: by the number of folds.
+/// Messages about folds that no trial validates on, although some folds are swept; by the number of folds.
 fn missing_folds<P: Planned>(prepared: &[Prepared<P>]) -> BTreeMap<u32, String> {
     let mut taken: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for own in prepared {
@@ -88,7 +90,7 @@ fn missing_folds<P: Planned>(prepared: &[Prepared<P>]) -> BTreeMap<u32, String> 
     taken.into_iter().filter_map(words).collect()
 }
 
-/// Warnings of the trials that run or repeat one that does, without those in the text `elsewhere`.
+/// Warnings of the trials that run or repeat one that runs, except those contained in the text `elsewhere`.
 pub fn warnings<P: Planned>(
     experiment: &Experiment<P::Spec>,
     prepared: &[Prepared<P>],

@@ -1,4 +1,4 @@
-//! The files of one run, from the first to the last.
+//! Opens and closes all files of one run.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     vector::matmul::Kernel,
 };
 
-/// What records a run while it runs.
+/// Everything that records a run while it runs.
 pub struct Recording {
     environment: EnvironmentFile,
     recorder: Recorder,
@@ -23,7 +23,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins all files in `folder`.
+    /// Opens all files in `folder`.
     pub fn begin(
         process: &Process,
         start: Start,
@@ -73,14 +73,14 @@ impl Recording {
         self.recorder.sender()
     }
 
-    /// Ends all files; returns how the run ended.
+    /// Closes all files; returns how the run ended.
     pub fn end(self, mut outcome: Result<Outcome, Closed>, load: &Watch) -> Result<Outcome, ExecuteError> {
         let sender = self.sender();
         let findings = self.sampler.map(SystemSampler::finish).transpose().map(Option::unwrap_or_default);
         if let Ok(findings) = &findings {
             let _ = report_findings(findings, &sender); // `recorder.finish` reports the failure
         }
-        // Everything else is written before the end is: a summary says that the run is recorded in full.
+        // Write everything else before the summary: its existence means that the run is recorded completely.
         let load = load.load();
         let described = self.environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
         let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
@@ -94,7 +94,7 @@ impl Recording {
             let _ = sender.send(Event::Finished(Box::new(outcome.clone())));
         }
         let recorded = self.recorder.finish();
-        // What failed first says why; what fails later has the same cause.
+        // Report what failed first: later failures have the same cause.
         match outcome {
             Ok(outcome) if is_told => return Ok(outcome),
             _ => recorded?,
@@ -105,7 +105,7 @@ impl Recording {
     }
 }
 
-/// Reports throttling and energy, which a reader of the times must know.
+/// Reports throttling and energy, which matter to whoever reads the times.
 fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Closed> {
     for throttled in &findings.throttled {
         let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
@@ -150,7 +150,7 @@ fn sampler(
     SystemSampler::start(every.map(|every| (path.as_path(), every)), probe).map(Some)
 }
 
-/// The resolved spec below comments: the command that repeats the run, and notes.
+/// The resolved spec, below comments with the command that repeats the run and notes.
 fn resolved(process: &Process, folder: &RunDir, devices: &ResolvedDevices, facts: &RunFacts<'_>) -> String {
     let path = folder.file("spec.toml");
     let path = std::path::absolute(&path).unwrap_or(path);

@@ -1,4 +1,4 @@
-//! What a training goes on from: the newest checkpoint of its folder, if it fits the plan.
+//! Where a training resumes: the newest checkpoint of its folder, if it fits the plan.
 
 use super::ExecuteError;
 use crate::{
@@ -9,16 +9,16 @@ use crate::{
     units,
 };
 
-/// A checkpoint that a run goes on from.
+/// A checkpoint that a run resumes from.
 pub struct Resumed {
     pub state: SavedState,
     /// `step-00000120`
     pub name: String,
-    /// Newer checkpoints that cannot be used, and why.
+    /// Newer checkpoints that are unusable, and why.
     pub damaged: Vec<String>,
-    /// The folder's lock, until its files are opened.
+    /// The folder's lock, held here until its files are opened.
     lock: Option<RunLock>,
-    /// Rows of `metrics.csv` that stay.
+    /// Number of rows of `metrics.csv` to keep.
     metrics_rows: u64,
 }
 
@@ -71,13 +71,13 @@ impl Resumed {
             let hint = "for more of it, name a larger `trainer.early_stopping.patience` after it";
             return refuse(format!("`{path}` has finished by {why}"), hint);
         }
-        // Before anything in the folder is touched.
+        // Check this before anything in the folder is changed.
         MetricColumns::new(&trial.spec.logging.metrics, trial.target_names())
             .length_of(&folder.file("metrics.csv"), metrics_rows)?;
         Ok(Self { state, name, damaged, lock: Some(lock), metrics_rows })
     }
 
-    /// What the files of the run go on from; once.
+    /// The lock and the number of rows to keep, for opening the run's files; `None` after the first call.
     pub fn files(&mut self) -> Option<(RunLock, u64)> {
         Some((self.lock.take()?, self.metrics_rows))
     }

@@ -1,5 +1,6 @@
-//! Successive halving: at each rung the best of its trials go on, once all of them are there. So the choice depends neither
-//! on the order in which trials end nor on `--jobs` nor on the processes that share the sweep. `rungs.csv` keeps what was decided, for `--resume` and for readers.
+//! Successive halving: at each rung the best trials continue, once all of them have arrived. So the choice
+//! depends neither on the order in which trials end nor on `--jobs` nor on the number of processes that share
+//! the sweep. `rungs.csv` records the decisions, for `--resume` and for readers.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +14,12 @@ use crate::{
 const FILE: &str = "rungs.csv";
 const COLUMNS: [&str; 4] = ["epochs", "trial", "value", "goes_on"];
 
-/// The last word on a trial so far.
+/// How far a trial has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reached {
-    /// Whole epochs that it took.
+    /// Whole epochs it has trained.
     pub epochs: u64,
-    /// What the last validation says of the metric.
+    /// The metric's value in the last validation.
     pub value: Option<f64>,
 }
 
@@ -31,7 +32,7 @@ impl Reached {
         Self { epochs: outcome.epochs.unwrap_or(0), value }
     }
 
-    /// From the summary of an earlier part of the sweep.
+    /// Reads it from the summary of an earlier part of the sweep.
     pub fn in_folder(folder: &RunDir, metric: Monitor) -> Self {
         let figure = |name: &str| folder.figure(name);
         let value = figure(&format!("final_validation_{}", metric.metric()));
@@ -45,12 +46,12 @@ impl Reached {
 /// A rung that was decided.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rung {
-    /// The trials that were there.
+    /// The trials that had reached it.
     pub trials: BTreeSet<usize>,
     pub go_on: BTreeSet<usize>,
 }
 
-/// The rungs of a sweep that were decided.
+/// The decided rungs of a sweep.
 pub(super) struct Rungs {
     pub halving: Halving,
     folder: RunDir,
@@ -58,20 +59,20 @@ pub(super) struct Rungs {
 }
 
 impl Rungs {
-    /// With those that an earlier part of the sweep decided, or another process.
+    /// Reads the rungs already decided by an earlier part of the sweep or by another process.
     pub fn new(halving: Halving, folder: RunDir) -> Self {
         let mut rungs = Self { halving, folder, rows: Vec::new() };
         rungs.read();
         rungs
     }
 
-    /// Takes over what other processes have decided.
+    /// Reads what other processes have decided.
     pub fn read(&mut self) {
         let reader = csv::Reader::from_path(self.folder.file(FILE));
         self.rows = reader.into_iter().flat_map(|reader| reader.into_deserialize().flatten()).collect();
     }
 
-    /// A rung, where it was decided.
+    /// The rung at this epoch, if it is decided.
     pub fn decided(&self, epochs: u64) -> Option<Rung> {
         let epochs = epochs.to_string();
         let of_rung: Vec<_> = self.rows.iter().filter(|row| row[0] == epochs).collect();
@@ -82,12 +83,13 @@ impl Rungs {
             .then(|| Rung { trials: trials(|_| true), go_on: trials(|goes_on| goes_on == "true") })
     }
 
-    /// The trials that went on past the last rung that was decided. No other runs again.
+    /// The trials that continued past the last decided rung. No other trial runs again.
     pub fn left(&self) -> Option<BTreeSet<usize>> {
         self.decided(self.rows.last()?[0].parse().ok()?).map(|rung| rung.go_on)
     }
 
-    /// Decides a rung that these trials have reached, and writes it down, unless another process has.
+    /// Decides a rung that these trials have reached and writes the decision, unless another process already
+    /// did.
     pub fn decide(&mut self, epochs: u64, mut reached: Vec<(usize, Option<f64>)>) -> Result<(), RecordError> {
         self.read();
         if self.decided(epochs).is_some() {
@@ -95,7 +97,7 @@ impl Rungs {
         }
         let metric = self.halving.metric;
         let cost = |value: Option<f64>| value.map(|v| metric.cost(v)).filter(|v| v.is_finite());
-        // Without a finite value last; of equal ones the first trial.
+        // Trials without a finite value come last; ties go to the lower trial number.
         let key = |value| cost(value).unwrap_or(f64::INFINITY);
         reached.sort_by(|a, b| key(a.1).total_cmp(&key(b.1)).then(a.0.cmp(&b.0)));
         let promoted = self.halving.promoted(reached.len());
@@ -108,7 +110,8 @@ impl Rungs {
     }
 }
 
-/// Whether a trial of a sweep waits at a rung that is not decided: by itself it would run past it, and not be judged.
+/// Whether a sweep's trial waits at an undecided rung: resumed on its own, it would run past it and not be
+/// judged.
 pub fn waits_at_rung(trial: &RunDir) -> bool {
     let Some(sweep) = trial.path().parent() else { return false };
     let is_at_rung = matches!(trial.status(), Some(Status::Waiting | Status::Stopped));
@@ -120,7 +123,7 @@ pub fn waits_at_rung(trial: &RunDir) -> bool {
     is_at_rung && !rows.any(|[epochs, trial, ..]| at == [Some(epochs), Some(trial)])
 }
 
-/// The epochs of the trial that has the most.
+/// The largest number of epochs of any trial.
 pub(super) fn longest<P: Planned>(prepared: &[Prepared<P>]) -> u64 {
     let epochs = |own: &Prepared<P>| match own {
         Prepared::Run(planned) => planned.epochs(),
@@ -129,7 +132,7 @@ pub(super) fn longest<P: Planned>(prepared: &[Prepared<P>]) -> u64 {
     prepared.iter().filter_map(epochs).max().unwrap_or(0)
 }
 
-/// What the trials of a sweep take together, in units of a whole trial.
+/// The work of all trials of the sweep, in units of one complete trial.
 pub(super) fn work(halving: Option<Halving>, trials: usize, epochs: u64) -> f64 {
     let Some(halving) = halving else { return trials as f64 };
     let mut before = 0;

@@ -24,11 +24,11 @@ pub struct Session<'a, P: Planned> {
     pub experiment: &'a Experiment<P::Spec>,
     shared: Mutex<P::Shared>,
     pub(super) warned: Warned,
-    /// Data errors reported so far; each is reported once.
+    /// Data errors already reported, so that each is reported once.
     reported: Mutex<Vec<String>>,
 }
 
-/// What the newest run of a spec is good for.
+/// What can be done with the newest run of a spec.
 enum Newest {
     Nothing,
     HasCheckpoints(RunDir),
@@ -46,12 +46,12 @@ impl<'a, P: Planned> Session<'a, P> {
         }
     }
 
-    /// Plans every trial. Where one cannot be run as it is written, this has been printed.
+    /// Plans every trial. If one cannot run as written, the problem is printed and its exit code returned.
     pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
         P::goes_on(&mut *self.shared(), self.begun());
         let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, self.threads());
         if self.process.stop.signal().is_some() {
-            return Err(self.signal()); // what could not be read was interrupted
+            return Err(self.signal()); // reading was interrupted
         }
         let prepared = prepared.map_err(|problems| refuse(&self.experiment.failure(problems)))?;
         self.process.stop.is_begun.store(true, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl<'a, P: Planned> Session<'a, P> {
         if self.process.stop.signal().is_some() { Err(self.signal()) } else { Ok(prepared) }
     }
 
-    /// The folders in which trials may go on, the newest first.
+    /// The folders of runs that may be resumed, newest first.
     fn begun(&self) -> Vec<RunDir> {
         match (&self.process.resume, self.experiment.trials.first()) {
             (Resume::Sweep(folder), _) => folder.trials().into_values().collect(),
@@ -68,7 +68,7 @@ impl<'a, P: Planned> Session<'a, P> {
         }
     }
 
-    /// Runs the only trial of an experiment that is no sweep.
+    /// Runs the only trial of an experiment that is not a sweep.
     pub fn single(&self, prepared: &[Prepared<P>]) -> Exit {
         let planned = match prepared.first() {
             Some(Prepared::Run(planned)) => planned,
@@ -114,7 +114,7 @@ impl<'a, P: Planned> Session<'a, P> {
         self.ended(result.as_ref(), None)
     }
 
-    /// Acquires a trial's resources; `None` where a signal ended that.
+    /// Acquires a trial's resources; `None` if a signal interrupted that.
     pub(super) fn ready<'p>(&self, planned: &'p P) -> Option<Result<P::Ready<'p>, ExecuteError>> {
         let opened = planned.open(&mut *self.shared());
         let ready = opened.and_then(|opened| planned.ready(opened));
@@ -163,17 +163,17 @@ impl<'a, P: Planned> Session<'a, P> {
         self.experiment.is_sweep()
     }
 
-    /// Trials that run side by side.
+    /// Number of trials that run side by side.
     pub(super) fn jobs(&self) -> usize {
         self.process.jobs.clamp(1, self.experiment.trials.len().max(1))
     }
 
-    /// Threads of a trial: those side by side share the processor.
+    /// Threads per trial: trials side by side divide the processor.
     pub(super) fn threads(&self) -> usize {
         (self.process.available_threads / self.jobs()).max(1)
     }
 
-    /// Runs a trial in `folder`.
+    /// Runs a trial and records it in `folder`.
     pub(super) fn run_recorded<'p>(
         &self,
         start: Start,
@@ -188,7 +188,7 @@ impl<'a, P: Planned> Session<'a, P> {
         recording.end(outcome, &self.process.load)
     }
 
-    /// `trial` is its number in a sweep.
+    /// Reports how a trial ended; `trial` is its number in a sweep.
     pub(super) fn ended(&self, result: Result<&Outcome, &ExecuteError>, trial: Option<usize>) -> Exit {
         match result {
             Ok(outcome) => match outcome.status {
@@ -199,7 +199,7 @@ impl<'a, P: Planned> Session<'a, P> {
                 }
                 Status::Interrupted => self.signal(),
             },
-            // Later trials on the same data fail with this error too.
+            // Later trials on the same data fail with the same error; it was already printed.
             Err(ExecuteError::Data(what)) if self.reported().contains(what) => Exit::Failed,
             Err(e) => {
                 let what = trial.map(|trial| match e {
@@ -240,7 +240,7 @@ pub(super) fn named(trial: Option<usize>, words: impl std::fmt::Display) -> Stri
     trial.map_or_else(|| words.to_string(), |trial| format!("trial {trial}: {words}"))
 }
 
-/// Prints why `what` did not come to its recorded end.
+/// Prints why `what` did not reach its recorded end.
 pub(super) fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
         ExecuteError::Record(e) => e.hint(),

@@ -1,5 +1,5 @@
-//! A sweep that several processes run together: each claims one trial after the other, and the last to end completes the
-//! table.
+//! A sweep that several processes run together: each claims one trial after the other, and the last process
+//! to end completes the table.
 
 use std::{
     cell::LazyCell,
@@ -25,14 +25,15 @@ use crate::{
     spec::TrialSpec,
 };
 
-/// The least time between two looks at the trials of others.
+/// Minimum time between two checks of other processes' trials.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// How long the last process waits for others that have a trial and are about to end.
+/// How long the last process waits before it checks again for others that still hold a trial.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl<P: Planned> Sweep<'_, '_, P> {
-    /// Runs a trial, unless another process has it (`None`) or has run it since this one began.
+    /// Runs a trial. Returns `None` if another process has it; if another process already ran it, returns how
+    /// it ended.
     pub fn claimed(
         &self,
         planned: &P,
@@ -55,7 +56,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             return None;
         }
         let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
-        // All trials' folders are looked through for one that another process has made.
+        // Search all trial folders for one that another process made.
         let begun = begun.or_else(|| (claim != Claim::New).then(|| self.folder.trial_of(trial.index))?);
         if let Some(folder) = begun.as_ref().filter(|folder| has_other_data(folder, planned)) {
             self.refuse_mixture(folder);
@@ -63,7 +64,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let status = begun.as_ref().and_then(RunDir::status);
         let rows = LazyCell::new(|| rows(&self.folder));
-        // Where a trial is this process's, its row is of use only after a failure.
+        // For a trial claimed by this process, the row in the table only matters after a failure.
         let is_asked = !is_own || matches!(status, Some(Status::Failed | Status::Diverged));
         let row = || if is_asked { rows.get(&trial.index) } else { None };
         let end = self.end_elsewhere(trial.index, begun.as_ref(), row, phase.stop_after);
@@ -74,7 +75,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let exit = self.take(trial.index, &end);
             return Some((end, exit));
         }
-        // Its last process may still be closing its files.
+        // The process that last ran it may still be closing its files.
         if !is_own || begun.as_ref().is_some_and(|folder| RunLock::is_held(folder.path())) {
             return None;
         }
@@ -84,13 +85,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Some(self.trial(planned, trial, phase))
     }
 
-    /// Sees from time to time how others' trials ended, so that the best so far is theirs, too.
+    /// Checks occasionally how other processes' trials ended, so that their best values are known here too.
     fn look_around(&self) {
         let begun = Instant::now();
         let is_time = self.with(|progress| {
             let is_time = progress.next_look.is_none_or(|next| next <= begun);
             if is_time {
-                progress.next_look = Some(begun + LOOKS); // one at a time
+                progress.next_look = Some(begun + LOOKS); // one thread at a time
             }
             is_time
         });
@@ -102,8 +103,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// What became of a trial in another process; `None` where it runs, or is to run, before `stop_after`. Its folder says so,
-    /// but of a failure its row: the folder's may be of an earlier part of the sweep, and be repeated just now, or the
+    /// How a trial ended in another process; `None` if it still runs, or is to run, before `stop_after`. The
+    /// trial's folder tells this, except for failures, which are taken from its row in the table: the status
+    /// in the folder may stem from an earlier part of the sweep that is being repeated right now, or the
     /// trial may have failed before it wrote one.
     fn end_elsewhere<'r>(
         &self,
@@ -135,19 +137,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
         end
     }
 
-    /// Ends the work of this process. The last one to end completes the table: returns whether this is it.
+    /// Ends this process's work. The last process to end completes the table; returns whether this is it.
     pub fn complete(&self) -> Result<bool, RecordError> {
         while self.end_work()? {
             self.take_ends(true);
             let left = self.left();
             if left.is_empty() || self.is_cut() {
-                // Says why they are not run.
+                // Visiting all trials records why they are not run.
                 let all = if self.is_cut() { (0..self.prepared.len()).collect() } else { Vec::new() };
                 self.run_phase(Phase { is_last: true, ..Phase::new(all, None) });
                 self.repeat_ends();
                 return Ok(true);
             }
-            // Others may join meanwhile.
+            // Other processes may join meanwhile.
             self.claims.go_on()?;
             let phase = self.run_phase(Phase::new(left, None));
             if !phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner).is_empty() {
@@ -160,7 +162,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(false)
     }
 
-    /// Writes what this process knows, and leaves; returns whether no other is at work.
+    /// Writes what this process knows and leaves the sweep; returns whether no other process is at work.
     fn end_work(&self) -> Result<bool, RecordError> {
         self.with(|progress| {
             if let Err(fault) = progress.table.write_stale() {
@@ -170,7 +172,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         self.claims.leave()
     }
 
-    /// Two processes that began at one moment may have read other data at one path.
+    /// Two processes started at the same moment may have read different data from the same path.
     fn refuse_mixture(&self, trial: &RunDir) {
         let before = self.with(|progress| progress.stopped.replace(Stopped::Mixed));
         if before != Some(Stopped::Mixed) {
@@ -178,8 +180,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Takes over what other processes have drawn, and how their trials ended, as far as folders say it; the rows say more,
-    /// and are many to read.
+    /// Takes over the points other processes have drawn and how their trials ended. Folders tell most of it;
+    /// `reads_rows` also reads the table, which tells more but may be long.
     pub fn take_ends(&self, reads_rows: bool) {
         self.take_ends_but(&BTreeSet::new(), reads_rows);
     }
@@ -201,7 +203,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             {
                 self.refuse_mixture(folder);
             }
-            // At whatever rung it is.
+            // `Some(0)`: accept a trial that waits at any rung.
             let row = || if reads_rows { rows.get(&index) } else { None };
             if let Some(end) = self.end_elsewhere(index, folder, row, Some(0)) {
                 let exit = self.take(index, &end);
@@ -210,7 +212,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Takes over how a trial ended that did not come to a rung.
+    /// Takes over how a trial ended in another process after it was last seen waiting at a rung.
     pub fn take_end(&self, index: usize) {
         if self.with(|progress| progress.is_at_rung(index)) {
             let (rows, folder) = (rows(&self.folder), self.folder.trial_of(index));
@@ -221,8 +223,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Trials whose owners died after this process had looked for the last time; under successive halving those that went
-    /// on past the last rung.
+    /// Trials whose processes died after this one last checked; with successive halving, only those that
+    /// continued past the last decided rung.
     fn left(&self) -> Vec<usize> {
         let whole = Phase::new(Vec::new(), None);
         let halving = self.session.experiment.stop;

@@ -1,18 +1,18 @@
-//! Programs that trials have in common. A sweep plans all its trials before the first one runs; thousands of them often
-//! differ in rates and seeds alone, which no program holds.
+//! Programs shared by trials. A sweep plans all its trials before the first one runs; thousands of trials
+//! often differ only in learning rates and seeds, which are not part of a program.
 
 use std::sync::Arc;
 
 use crate::{plan::Trial, program::Programs};
 
-/// Those that are kept, the newest.
+/// Number of program sets kept, the newest ones.
 const KEPT: usize = 16;
 
 #[derive(Default)]
 pub struct SharedPrograms(Vec<Arc<Programs>>);
 
 impl SharedPrograms {
-    /// Has a trial hold the programs of an earlier one where they are equal.
+    /// Replaces the programs of a trial with those of an earlier one if they are equal.
     pub fn share(&mut self, trial: &mut Trial) {
         for programs in std::iter::once(&mut trial.programs).chain(&mut trial.peers) {
             match self.0.iter().find(|kept| *kept == programs) {

@@ -1,5 +1,4 @@
-//! Steps of a trial on blank rows, or on those of its file, which leave the weights as they are: by them the program
-//! measures what a step takes.
+//! Runs steps of a trial to time them, on blank rows or on rows of its file, without changing the weights.
 
 use std::{
     sync::Arc,
@@ -15,11 +14,11 @@ use crate::{
     spec::Policy,
 };
 
-/// Batches per block at most.
+/// Maximum number of batches per block.
 const MOST_STEPS: usize = 64;
 
-/// Runs blocks over blank rows or those of a file, each where the last one ended, so that rows come from where a run's come
-/// from.
+/// Runs blocks over blank rows or those of a file. Each block starts where the last one ended, so that rows
+/// come from the same level of memory (cache, memory or disk) as in a run.
 pub struct Stepper {
     executor: Box<dyn Executor>,
     batch: usize,
@@ -29,7 +28,7 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Over as many rows as the run has, if these are no more than `numbers`.
+    /// Uses as many rows as the run has, as long as they have no more than `numbers` elements.
     pub fn new(
         trial: &Trial,
         mut executor: Box<dyn Executor>,
@@ -39,7 +38,7 @@ impl Stepper {
         let (layout, facts, batch) = (&trial.programs.layout, trial.facts, trial.programs.train.batch);
         let whole = if trial.chunks.is_some() || facts.in_file() { 0 } else { facts.train_rows };
         let rows = whole.min(numbers / facts.features.max(1)).max(batch * steps);
-        // Not zero: zeros that were never written all lie in one page.
+        // Not zero: zeros that were never written all map to one page of physical memory.
         executor.bind(layout.train_features, &Arc::new(vec![0.5; rows * facts.features]))?;
         executor.bind(layout.train_targets, &Arc::new(vec![0.0; rows * facts.targets]))?;
         let mut order: Vec<u32> = Vec::new();
@@ -48,7 +47,8 @@ impl Stepper {
         Ok(Self { executor, batch, rows, position: 0, hyper: blank(steps) })
     }
 
-    /// Over rows of the file, drawn anew for a hundred blocks where they come in any order: more than time is for.
+    /// Uses rows of the file. If they are shuffled, indices for a hundred blocks are drawn at random: more
+    /// than a measurement has time for.
     pub fn from_file(
         trial: &Trial,
         mut executor: Box<dyn Executor>,
@@ -72,7 +72,7 @@ impl Stepper {
         Ok(Self { executor, batch, rows, position: 0, hyper: blank(steps) })
     }
 
-    /// The most steps of a block: a policy with a row per step has room in its log for so many.
+    /// Maximum steps per block: policies that log a row per step are limited by the slots of their log.
     pub fn most_steps(trial: &Trial) -> usize {
         match trial.spec.logging.policy {
             Policy::Immediate | Policy::Buffered => MOST_STEPS.min(trial.programs.layout.log_slots),
@@ -88,7 +88,7 @@ impl Stepper {
         self.hyper = blank(steps);
     }
 
-    /// Seconds of a block.
+    /// Runs a block and returns its seconds.
     pub fn block(&mut self, grain: Grain) -> Result<f64, DeviceError> {
         let steps = self.hyper.len();
         if self.position + steps * self.batch > self.rows {
@@ -114,7 +114,7 @@ impl Stepper {
     }
 }
 
-/// A rate of 0 leaves the weights as they are.
+/// Hyperparameters with a learning rate of 0, which leave the weights as they are.
 fn blank(steps: usize) -> Vec<Hyper> {
     vec![Hyper { correction: 1.0, decay_factor: 1.0, ..Hyper::default() }; steps]
 }

@@ -1,7 +1,8 @@
-//! A sweep: every trial in a folder of its own, a row each in `sweep.csv`; one after the other, or side by side.
+//! A sweep: each trial has its own folder and a row in `sweep.csv`; trials run one after the other or side by
+//! side.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::Ordering},
@@ -37,13 +38,13 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub folder: RunDir,
     pub claims: Arc<Claims>,
     pub leases: Leases<'s>,
-    /// Shared by trials that run side by side; held by one that runs alone.
+    /// Read-locked by trials that run side by side, write-locked by one that must run alone.
     pub alone: RwLock<()>,
     pub machine: &'s Machine,
-    /// What a sampler learns from and draws.
+    /// The points that the sampler has drawn, and from which it draws.
     pub points: Mutex<Points<'s, P::Spec>>,
     pub drawn: Drawn<P>,
-    /// The short names of the swept keys, and of their values that have one.
+    /// The short names of the swept keys. `values` has those of their values that have one.
     pub keys: Vec<&'s str>,
     pub values: Vec<HashMap<String, String>>,
     pub line: Arc<SweepLine>,
@@ -56,15 +57,19 @@ pub(super) const INTERRUPTED: &str = "the sweep was interrupted before it began"
 /// How a sweep ended.
 pub struct Ended {
     pub exit: Exit,
-    /// Its folder, where it has one that is whole.
+    /// Its folder, if one was made completely.
     pub folder: Option<PathBuf>,
-    /// Whether a trial has come further, or it waited at a rung for those of other processes.
+    /// Whether a trial got further, or this process waited at a rung for trials of other processes.
     pub has_progress: bool,
+    /// How many trials have each status.
+    pub statuses: BTreeMap<&'static str, usize>,
+    /// The best of the trials that finished: its number, and its best value.
+    pub best: Option<(usize, Monitor, f64)>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
-        Self { exit, folder: None, has_progress: false }
+        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new(), best: None }
     }
 }
 
@@ -82,10 +87,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let folder = self.folder.path().to_owned();
         let session = self.session;
+        let (statuses, best) = self.with(|progress| (progress.statuses(), progress.best_finished()));
         let Progress { table, mut worst, stopped, fault, has_progress, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
-            // The error of the trial that found the disk full was printed.
+            // The error of the trial that found the disk full was already printed.
             (Some(_), Some(Stopped::Full)) => return Ok(worst.into()),
             (Some(fault), _) => return Err(fault),
             (None, _) if is_last => table.finish()?,
@@ -97,10 +103,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, folder: Some(folder), has_progress })
+        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses, best })
     }
 
-    /// Takes the values of the trials that ended before the sweep went on, and how they ended.
+    /// Takes over how trials ended before the sweep was resumed, and their values.
     pub fn take_ended(&self) {
         for index in 0..self.prepared.len() {
             if let Some(end) = self.with(|progress| progress.ends[index].clone()) {
@@ -115,12 +121,12 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Takes the value of a trial that another process, or an earlier part of the sweep, has ended.
+    /// Takes over the value of a trial that ended in another process or in an earlier part of the sweep.
     pub fn learn_from(&self, index: usize, folder: &RunDir, status: Status) {
         let (trial, prepared) = self.own(index);
         let planned = match prepared {
             Prepared::Run(planned) => Some(&**planned),
-            // Where results are learned from, all trials have one monitor.
+            // Sweeps that learn from results use the same monitor for all trials.
             _ => first_run(self.prepared).map(|(_, planned)| planned),
         };
         let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
@@ -135,14 +141,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
         self.learn(index, status, best, reached);
     }
 
-    /// Keeps what a sampler learns from a trial: the value that the sweep is judged by.
+    /// Keeps the best value of a trial, and what a sampler learns from it: the value that the sweep is judged by.
     pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
         let value = match self.session.experiment.stop {
             Some(halving) => reached.value.map(|value| (halving.metric, value)),
             None => best,
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {
-            self.with(|progress| progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value)));
+            self.with(|progress| {
+                progress.best[index] = best;
+                progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value));
+            });
         }
     }
 
@@ -156,13 +165,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if self.session.experiment.stop.is_none() {
             self.take_ends(true);
         }
-        // The processes that had them may have died since.
+        // The processes that had claimed them may have died since.
         self.run_phase(Phase::new(elsewhere, stop_after));
     }
 
     pub fn run_phase(&self, phase: Phase) -> Phase {
         thread::scope(|scope| {
-            // Where a thread cannot be started, the others do its work.
+            // If a thread cannot be started, the others do its work.
             let work = || self.work(&phase);
             (1..self.session.jobs())
                 .for_each(|_| drop(thread::Builder::new().name("trial".into()).spawn_scoped(scope, work)));
@@ -171,7 +180,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         phase
     }
 
-    /// Whether trials are left that nothing but the end of the sweep keeps from running.
+    /// Whether the sweep was interrupted or stopped, so that no more trials run.
     pub fn is_cut(&self) -> bool {
         self.session.process.stop.signal().is_some() || self.with(|progress| progress.stopped.is_some())
     }
@@ -187,10 +196,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// The turn of a trial: how it ended, where this process is the one to say so.
+    /// Handles a trial when its turn comes; returns how it ended if this process is the one to record that.
     fn turn(&self, index: usize, phase: &Phase) -> Option<(TrialEnd, Exit)> {
         let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
-        // Where the sweep is cut, one that waits at a rung stays there; others may be for other processes.
+        // In an interrupted sweep, trials waiting at a rung stay there, and others may be left to other
+        // processes.
         let stays = || !phase.is_last || self.with(|progress| progress.is_at_rung(index));
         if is_done || (self.is_cut() && stays()) {
             return None;
@@ -212,11 +222,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Runs a trial on devices that no other trial has.
+    /// Runs a trial on leased devices.
     fn leased(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> Option<(TrialEnd, Exit)> {
         let wanted = Wanted { devices: planned.devices(), bytes: planned.device_bytes() };
         let Some(lease) = self.leases.take(&wanted, || self.is_cut()) else {
-            return self.turn(trial.index, phase); // it is cut
+            return self.turn(trial.index, phase); // the sweep was interrupted
         };
         let own = lease.devices(planned.devices()).and_then(|devices| planned.on(devices));
         let ended = self.claimed(own.as_ref().unwrap_or(planned), trial, phase);
@@ -226,7 +236,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         ended
     }
 
-    /// Writes the ends of trials that only repeat others.
+    /// Records the ends of trials that only repeat others.
     pub fn repeat_ends(&self) {
         for (index, prepared) in self.prepared.iter().enumerate() {
             let Prepared::SameAs(earlier, devices) = prepared else { continue };
@@ -262,8 +272,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         });
     }
 
-    /// Takes over how a trial ended elsewhere: in another process, or in an earlier part of the sweep. Where no table will say
-    /// why it failed, an error does.
+    /// Takes over how a trial ended in another process or in an earlier part of the sweep. If no table will
+    /// tell why it failed, prints the error.
     pub fn take(&self, index: usize, end: &TrialEnd) -> Exit {
         let process = &self.session.process;
         let is_quiet = process.verbosity == Verbosity::Quiet && process.role != Role::Plans;
@@ -274,7 +284,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             TrialEnd::Ran { status: Status::Diverged, reason, .. } => {
                 ("diverged", reason.as_deref(), Exit::Failed)
             }
-            // One that is still skipped lacks its devices.
+            // A trial that is skipped even now lacks its devices.
             TrialEnd::Skipped { reason } => ("been skipped", Some(reason.as_str()), Exit::Missing),
             _ => return Exit::Done,
         };
@@ -294,7 +304,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         skipped(&format!("{}{there}", problem.message.replace('`', "")))
     }
 
-    /// The values of a trial under the short names of their keys, where they vary.
+    /// The values of a trial that vary in the sweep, under the short names of their keys.
     pub fn short_axes<'t>(
         &'t self,
         trial: &'t TrialSpec<P::Spec>,
@@ -307,7 +317,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         self.keys.iter().copied().zip(values).filter(|(_, value)| !value.is_empty())
     }
 
-    /// Its values, such as `lr 0.01 width 32`.
+    /// The values of a trial as text, such as `lr 0.01 width 32`.
     fn shown_axes(&self, trial: &TrialSpec<P::Spec>) -> String {
         let values = self.short_axes(trial).map(|(key, value)| format!("{key} {value}"));
         values.collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! A sweep's folder: made, or found again, and what its trials came to.
+//! A sweep's folder: creates or finds it, and reads how its trials ended.
 
 use std::{
     cell::Cell,
@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{
     exit::{Exit, print_error, print_stderr},
+    extension::{KnownTrials, trials_line},
     planned::{Planned, Resume, Role},
     prepare::Prepared,
     session::Session,
@@ -19,12 +20,11 @@ use super::{
 };
 use crate::{
     event::Status,
-    host::read_text,
     record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, make_folders, remove_remnants},
 };
 
-/// Makes the folder of a sweep, or finds the one that goes on, and joins its processes. An exit where that is refused, as was
-/// printed, or interrupted.
+/// Creates the folder of a sweep, or finds the one to resume, and joins its processes. Returns an exit code
+/// if that is refused (the reason was printed) or interrupted.
 pub(super) fn open<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -32,7 +32,7 @@ pub(super) fn open<P: Planned>(
     let experiment = session.experiment;
     let name = experiment.trials.first().map_or("", |first| P::name(&first.spec));
     let tail = format!("sweep-{}", experiment.hash8());
-    // Of two that begin at once, the second waits and joins the sweep of the first.
+    // Of two processes that start at once, the second waits and joins the sweep of the first.
     let is_auto = matches!(session.process.resume, Resume::Auto);
     let lock = is_auto.then(|| lock(&session.process.runs_dir));
     let resumed = match &session.process.resume {
@@ -43,19 +43,7 @@ pub(super) fn open<P: Planned>(
         }
     };
     let folder = match resumed {
-        Some(folder) => {
-            let path = folder.file(SWEEP_FILE);
-            // A folder may have another name by now.
-            let is_named = |text: String| text.lines().any(|line| line == trials_line(&tail));
-            if !folder.name().contains(&tail) && !read_text(&path).is_ok_and(is_named) {
-                print_error(
-                    format!("`{}` no longer gives the trials that it gave", path.display()),
-                    Some("bring it back as it was, or run it anew: `runner run` with that file"),
-                );
-                return Ok(Err(Exit::Refused));
-            }
-            folder
-        }
+        Some(folder) => folder,
         None => {
             let folder = RunDir::create(&session.process.runs_dir, name, session.process.start.at, &tail)?;
             let text = experiment.to_sweep_toml(name);
@@ -64,7 +52,8 @@ pub(super) fn open<P: Planned>(
         }
     };
     drop(lock);
-    // Who measures the machine wants it alone; a rung is decided by processes that can all run all its trials.
+    // A kind that measures the machine must have it alone; and a rung can only be decided by processes that
+    // can each run every trial.
     let missing = prepared.iter().position(|own| matches!(own, Prepared::Missing(_)));
     let plans = session.process.role == Role::Plans;
     let missing = missing.filter(|_| experiment.stop.is_some() && !plans);
@@ -88,24 +77,54 @@ pub(super) fn open<P: Planned>(
         print_error(message, Some("wait for its end, or end it"));
         return Ok(Err(Exit::Refused));
     };
+    if let Err(exit) = check_trials(session, (&folder, &tail), &claims) {
+        return Ok(Err(exit));
+    }
     // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
     claims.with_table(|| remove_remnants(folder.path()))?;
     Ok(Ok((folder, claims)))
 }
 
-/// The last line of `sweep.toml`, by which its trials are known again.
-fn trials_line(tail: &str) -> String {
-    format!("# Its trials: {tail}")
+/// Whether the trials that are planned are those of the folder, as its file says now, or it may be given more. Where not, this
+/// has been printed. `claims` keep others from joining meanwhile, where this process is the first.
+fn check_trials<P: Planned>(
+    session: &Session<'_, P>,
+    (sweep, tail): (&RunDir, &str),
+    claims: &Claims,
+) -> Result<(), Exit> {
+    let known = KnownTrials::read(sweep);
+    // A folder may have another name by now.
+    let is_same = known.tail.as_ref().map_or_else(|| sweep.name().contains(tail), |known| known == tail);
+    let path = sweep.path().display();
+    let (message, hint) = match &session.process.extension {
+        None if is_same => return Ok(()),
+        Some(extension) if claims.is_first() && extension.after == known => return Ok(()),
+        Some(_) if !claims.is_first() => (
+            format!("`{path}` is under way in another process, and takes more trials when that has ended"),
+            "wait for its end, or end it; without overrides this process joins it",
+        ),
+        None if known.overrides.is_empty() => (
+            format!("`{}` no longer gives the trials that it gave", sweep.file(SWEEP_FILE).display()),
+            "bring it back as it was, or run it anew: `runner run` with that file",
+        ),
+        _ => (
+            format!("`{path}` was given more trials than it had"),
+            "`runner run --resume` with that folder goes on with all of them",
+        ),
+    };
+    print_error(message, Some(hint));
+    Err(Exit::Refused)
 }
 
-/// Keeps other processes from making a sweep's folder; a file system without locks does not.
+/// Locks the folder of runs so that no other process creates a sweep's folder; without effect on file systems
+/// without locks.
 fn lock(runs_dir: &Path) -> Option<File> {
-    make_folders(runs_dir).ok()?; // where this fails, the folder cannot be made either, and that is reported
+    make_folders(runs_dir).ok()?; // if this fails, creating the folder fails too and is reported
     let folder = File::open(runs_dir).ok()?;
     folder.lock().ok().map(|()| folder)
 }
 
-/// Whether a trial was begun with other data than it would have now.
+/// Whether a trial was begun with different data than it would have now.
 pub(super) fn has_other_data<P: Planned>(trial: &RunDir, planned: &P) -> bool {
     let digests = trial.data_digest().zip(planned.data_digest());
     digests.is_some_and(|(was, is)| was != is)
@@ -116,7 +135,7 @@ pub(super) fn print_other_data(trial: &RunDir) {
     print_error(message, Some("bring the data back, or run the spec anew"));
 }
 
-/// One of the trials that were begun with other data.
+/// One of the trials that were begun with different data, if any.
 pub(super) fn on_other_data<'b, P: Planned>(
     begun: &'b BTreeMap<usize, RunDir>,
     prepared: &[Prepared<P>],
@@ -128,9 +147,9 @@ pub(super) fn on_other_data<'b, P: Planned>(
     begun.iter().find(is_it).map(|(_, trial)| trial)
 }
 
-/// How trials ended that do not run again: those that finished, that diverged, as they would again, or that wait at a rung,
-/// and all but the ones that successive halving has `left`, once a rung is decided. One that `joins` others takes over what
-/// failed there.
+/// How the trials ended that do not run again: those that finished, those that diverged (they would again),
+/// and those that wait at a rung. Once a rung is decided, all trials not in `left` are over too. A process
+/// that `joins` others also accepts the failures recorded by them.
 pub(super) fn ends(
     folder: &RunDir,
     joins: bool,
@@ -154,7 +173,7 @@ pub(super) fn ends(
     (0..trials).map(done).collect()
 }
 
-/// How the trial of a folder ended, as far as that is known, and why, where its row says so.
+/// How the trial of a folder ended, if known, with the reason from its row.
 pub(super) fn end_in(folder: &RunDir, row: Option<&Row>) -> Option<TrialEnd> {
     let (status, folder) = (folder.status()?, folder.name());
     let row = row.filter(|row| row.folder == folder && !row.reason.is_empty());
@@ -175,7 +194,7 @@ impl Row {
         self.status == Status::Failed.name()
     }
 
-    /// The end of a trial whose folder does not tell it.
+    /// How the trial ended, according to this row; used if its folder does not tell.
     pub fn end(&self) -> Option<TrialEnd> {
         let reason = self.reason.clone();
         match self.status.as_str() {
@@ -189,7 +208,7 @@ impl Row {
     }
 }
 
-/// The rows of a sweep's table by their trials.
+/// The rows of a sweep's table, by trial.
 pub(super) fn rows(sweep: &RunDir) -> HashMap<usize, Row> {
     let rows =
         csv::Reader::from_path(sweep.file("sweep.csv")).into_iter().flat_map(csv::Reader::into_deserialize);

@@ -1,4 +1,4 @@
-//! What the trials of a sweep share while they run.
+//! The state shared by the trials of a sweep while they run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,14 +10,15 @@ use super::{exit::Exit, rungs::Reached};
 use crate::{
     event::Status,
     record::{RecordError, RunDir, SweepTable, TrialEnd},
+    spec::Monitor,
 };
 
 /// Why trials that have not begun are not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// The disk takes no more: a trial could not be recorded.
+    /// The disk is full: a trial could not be recorded.
     Full,
-    /// `sweep.csv` cannot be written, or its trials not claimed.
+    /// `sweep.csv` cannot be written, or trials cannot be claimed.
     Unlisted,
     /// A trial failed, and `--fail-fast` was given.
     Failed,
@@ -26,7 +27,7 @@ pub(super) enum Stopped {
 }
 
 impl Stopped {
-    /// Why a trial is skipped then.
+    /// The reason recorded for skipped trials.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Full | Self::Unlisted => "an earlier trial could not be recorded",
@@ -36,34 +37,37 @@ impl Stopped {
     }
 }
 
-/// What trials that run side by side share.
+/// The state shared by trials that run side by side.
 pub(super) struct Progress {
     pub table: SweepTable,
     pub ends: Vec<Option<TrialEnd>>,
-    /// How far each trial came.
+    /// How far each trial has come.
     pub reached: Vec<Reached>,
-    /// How bad each trial was, as far as that is known.
+    /// The best value of each trial, as far as that is known.
+    pub best: Vec<Option<(Monitor, f64)>>,
+    /// How bad each trial was for the sampler and the rungs, as far as that is known.
     pub costs: Vec<Option<f64>>,
-    /// Folders of trials that were begun: before the sweep went on, or up to a rung.
+    /// Folders of trials that were begun: before the sweep was resumed, or up to a rung.
     pub begun: BTreeMap<usize, RunDir>,
     /// Trials that this process has claimed.
     pub own: BTreeSet<usize>,
-    /// When this process looks again at the trials of others.
+    /// When this process next checks the trials of others.
     pub next_look: Option<Instant>,
-    /// Whether a trial has come further in this process, or it waited at a rung for those of others.
+    /// Whether a trial got further in this process, or it waited at a rung for those of others.
     pub has_progress: bool,
     pub worst: Exit,
     pub stopped: Option<Stopped>,
-    /// The first error of the table or the claims.
+    /// The first error from writing the table or claiming trials.
     pub fault: Option<RecordError>,
 }
 
 impl Progress {
-    /// Of trials that ended or were begun before.
+    /// Starts from the trials that ended (`ends`) or were begun earlier.
     pub fn new(table: SweepTable, ends: Vec<Option<TrialEnd>>, begun: BTreeMap<usize, RunDir>) -> Self {
         Self {
             table,
             reached: vec![Reached::default(); ends.len()],
+            best: vec![None; ends.len()],
             costs: vec![None; ends.len()],
             ends,
             begun,
@@ -76,17 +80,37 @@ impl Progress {
         }
     }
 
-    /// Trials can no longer be listed, or claimed.
+    /// Stops the sweep, because trials can no longer be listed or claimed.
     pub fn unlisted(&mut self, fault: RecordError) {
         self.stopped.get_or_insert(Stopped::Unlisted);
         self.fault.get_or_insert(fault);
+    }
+
+    /// The best of the trials that finished, with its number.
+    pub fn best_finished(&self) -> Option<(usize, Monitor, f64)> {
+        let is_finished =
+            |end: &Option<TrialEnd>| matches!(end, Some(TrialEnd::Ran { status: Status::Finished, .. }));
+        let finished = self.ends.iter().zip(&self.best).enumerate().filter(|(_, (end, _))| is_finished(end));
+        let known =
+            finished.filter_map(|(trial, (_, best))| best.map(|(monitor, value)| (trial, monitor, value)));
+        let cost = |best: &(usize, Monitor, f64)| best.1.cost(best.2);
+        known.filter(|best| best.2.is_finite()).min_by(|a, b| cost(a).total_cmp(&cost(b)))
+    }
+
+    /// How many trials have each status.
+    pub fn statuses(&self) -> BTreeMap<&'static str, usize> {
+        let mut statuses = BTreeMap::new();
+        for end in &self.ends {
+            *statuses.entry(end.as_ref().map_or("planned", TrialEnd::status)).or_default() += 1;
+        }
+        statuses
     }
 
     pub fn is_at_rung(&self, trial: usize) -> bool {
         self.ends[trial].as_ref().is_some_and(is_at_rung)
     }
 
-    /// Whether a trial is where the phase ends.
+    /// Whether a trial has reached the end of the phase.
     pub fn is_done(&self, trial: usize, phase: &Phase) -> bool {
         match phase.stop_after {
             Some(epochs) if self.is_at_rung(trial) => self.reached[trial].epochs >= epochs,
@@ -95,15 +119,15 @@ impl Progress {
     }
 }
 
-/// Trials that run up to a rung, or to their end.
+/// Trials to run up to a rung, or to their end.
 pub(super) struct Phase {
     pub trials: Vec<usize>,
     pub next: AtomicUsize,
     /// The epochs of the rung.
     pub stop_after: Option<u64>,
-    /// Trials that another process had claimed.
+    /// Trials that another process had already claimed.
     pub elsewhere: Mutex<Vec<usize>>,
-    /// Whether no process is left to run those that this one does not.
+    /// Whether no other process is left to run the trials that this one does not run.
     pub is_last: bool,
 }
 
@@ -117,7 +141,8 @@ pub(super) fn is_failure(end: &TrialEnd) -> bool {
     matches!(end, TrialEnd::Ran { status: Status::Failed | Status::Diverged, .. })
 }
 
-/// Whether a trial is at a rung: it waits there, or was stopped. (Older versions called both `stopped`.)
+/// Whether a trial is at a rung: it waits there, or was stopped there. (Older versions called both
+/// `stopped`.)
 pub(super) fn is_at_rung(end: &TrialEnd) -> bool {
     matches!(end, TrialEnd::Ran { status: Status::Waiting | Status::Stopped, .. })
 }

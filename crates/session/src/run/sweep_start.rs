@@ -1,13 +1,15 @@
-//! The start of a sweep: what it is refused for, its folder, and what earlier parts of it left.
+//! The start of a sweep: reasons to refuse it, its folder, and what earlier parts of it left.
 
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, RwLock},
 };
 
+use serde_json::json;
+
 use super::{
     draws,
-    exit::{Exit, print_error},
+    exit::{Exit, print_error, print_json},
     leases::Leases,
     planned::{ExecuteError, Planned, Role},
     points::{BadLine, Points},
@@ -27,12 +29,28 @@ use crate::{
 /// Runs the trials of a sweep that are not done.
 pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>], machine: &Machine) -> Ended {
     let run = |sweep: Sweep<'_, '_, P>| {
+        if session.process.json {
+            print_json(&format!("{}\n", started(&sweep)));
+        }
         let rungs = session.experiment.stop.map(|halving| Rungs::new(halving, sweep.folder.clone()));
         sweep.run_all(rungs)
     };
     let ended = begin(session, prepared, machine, |_| Ok(()))
         .and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
     ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+}
+
+/// The event of a sweep's start.
+fn started<P: Planned>(sweep: &Sweep<'_, '_, P>) -> serde_json::Value {
+    let (experiment, folder) = (sweep.session.experiment, sweep.folder.path().display().to_string());
+    let statuses = sweep.with(|progress| progress.statuses());
+    json!({
+        "event": "sweep_started",
+        "folder": folder,
+        "axes": experiment.axes,
+        "trials": experiment.trials.len(),
+        "statuses": statuses,
+    })
 }
 
 /// Makes the folder of a sweep, or finds the one that is resumed, and leaves what is not done to other processes: `submit` gets
@@ -48,7 +66,8 @@ pub fn plan_sweep<P: Planned>(
     begun.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None))
 }
 
-/// Trials that are not done in a sweep's folder; all, where there is none.
+/// Number of trials in a sweep's folder that are not done; all, if there is no folder. Trials whose devices
+/// this machine lacks count too: another machine will run them.
 pub fn trials_left<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -60,16 +79,16 @@ pub fn trials_left<P: Planned>(
         || vec![None; trials],
         |folder| sweep_folder::ends(folder, false, &folder.trials(), trials, rungs.as_ref()),
     );
-    // Those that the decided rungs stopped are over, though they have more epochs.
+    // Trials that a decided rung stopped are done, although they have epochs left.
     let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
-        prepared.get(*trial).is_none_or(|own| matches!(own, Prepared::Run(_)))
+        prepared.get(*trial).is_none_or(|own| !matches!(own, Prepared::SameAs(..)))
             && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
             && end.as_ref().is_none_or(is_at_rung)
     };
     ends.into_iter().enumerate().filter(is_left).count()
 }
 
-/// `ready` is asked before anything of an earlier part is written anew.
+/// Begins or resumes a sweep. `ready` is asked before anything of an earlier part is rewritten.
 fn begin<'s, 'a, P: Planned>(
     session: &'s Session<'a, P>,
     prepared: &'s [Prepared<P>],
@@ -105,6 +124,9 @@ fn begin<'s, 'a, P: Planned>(
         drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
     };
     let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
+    if let Some(extension) = &session.process.extension {
+        extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
+    }
     if let Err(exit) = ready(&folder) {
         return Ok(Err(exit));
     }
@@ -135,7 +157,7 @@ fn begin<'s, 'a, P: Planned>(
     Ok(Ok(sweep))
 }
 
-/// What was drawn before; where it is of another sweep, this has been printed.
+/// Reads the points drawn earlier; an error is printed if they belong to another sweep.
 fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<Points<'e, S>, Exit> {
     Points::read(experiment, folder).map_err(|BadLine(line)| {
         let message =
@@ -145,7 +167,7 @@ fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<
     })
 }
 
-/// The line that says how far the sweep is, where `ends` are known.
+/// The progress line of the sweep, given the `ends` known so far.
 fn line<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -165,7 +187,7 @@ fn line<P: Planned>(
     SweepLine::new(ends.len(), settled, work, mode)
 }
 
-/// What measures the machine wants it alone.
+/// Refuses `--jobs` for kinds that measure the machine, which must run alone.
 fn refuse_jobs<P: Planned>(session: &Session<'_, P>) -> Option<Exit> {
     if session.jobs() == 1 || P::SIDE_BY_SIDE {
         return None;

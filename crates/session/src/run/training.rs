@@ -27,10 +27,10 @@ use crate::{
     train::{self, DeviceGroup, StopFlag, Trained, initial_values},
 };
 
-/// What a trial trains on.
+/// What a trial trains on: its data set and initial weights.
 pub struct Opened {
     dataset: Arc<Dataset>,
-    /// Of `init = { file = ... }`.
+    /// The weights of `init = { file = ... }`.
     weights: Option<Weights>,
     world: Option<Arc<ProcessGroup>>,
 }
@@ -41,17 +41,17 @@ pub struct Ready<'a> {
     dataset: Arc<Dataset>,
     group: DeviceGroup,
     initial: Vec<f32>,
-    /// The state to go on from.
+    /// The state to resume from, if any.
     resumed: Option<Resumed>,
-    /// How gradients are summed, with several devices.
+    /// How gradients are summed; with several devices only.
     sums: Option<AllReducePlan>,
-    /// Warnings about its devices.
+    /// Warnings about the devices.
     warnings: Vec<String>,
-    /// What each rank is, where there are several.
+    /// A description of each rank, if there are several.
     ranks: Vec<String>,
     /// Time to load and warm up the devices.
     loading: Duration,
-    /// As in names of run folders, once the facts are known.
+    /// The hash used in names of run folders; set once the facts are known.
     spec_hash: String,
 }
 
@@ -269,7 +269,7 @@ impl Planned for Trial {
         if let Err(e) = saved {
             (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string()));
         } else if let Some(values) = &values {
-            let _ = compare_with_truth(self, &dataset, values, sender); // a closed recorder is noticed by `execute`
+            let _ = compare_with_truth(self, &dataset, values, sender); // `execute` notices a closed recorder
         }
         Ok(outcome)
     }
@@ -287,7 +287,7 @@ fn initial_weights(trial: &Trial, datasets: &mut Datasets) -> Result<Option<Weig
     Ok(Some(weights))
 }
 
-/// Writes `best.safetensors` and `model.safetensors`, where there are weights for them.
+/// Writes `best.safetensors` and `model.safetensors`, if there are weights for them.
 fn save_all(
     trial: &Trial,
     made_of: (&Dataset, &str),
@@ -308,7 +308,7 @@ fn save_all(
     save(trial, made_of, values, at, &[], &folder.file("model.safetensors"))
 }
 
-/// Writes `confusion.csv`: what the best weights made of the validation rows.
+/// Writes `confusion.csv`: the confusion matrix of the best weights on the validation rows.
 fn save_confusion(
     trial: &Trial,
     dataset: &Dataset,
@@ -335,7 +335,7 @@ fn save_confusion(
     folder.write("confusion.csv", &record::confusion_csv(&names, &counts))
 }
 
-/// Writes weights and what they are; `step` and `epoch` are those after which they were taken.
+/// Writes weights and their metadata; `step` and `epoch` tell when they were taken.
 fn save(
     trial: &Trial,
     (dataset, spec_hash): (&Dataset, &str),

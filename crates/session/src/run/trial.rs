@@ -1,4 +1,4 @@
-//! A trial of a sweep, in its own folder.
+//! Runs one trial of a sweep in its own folder.
 
 use std::{io, sync::atomic::Ordering, time::Instant};
 
@@ -20,21 +20,22 @@ use crate::{
     units,
 };
 
-/// A trial in which this number of processes died, one after the other, is taken by no other.
+/// Once this number of processes have died in a trial, one after the other, it is not tried again.
 const MOST_DEATHS: u32 = 3;
 
-/// How a trial came out.
+/// The result of running a trial.
 type Attempt = Result<Outcome, ExecuteError>;
 
 impl<P: Planned> Sweep<'_, '_, P> {
-    /// Runs a trial in its own folder: from its newest checkpoint where it has one, else from the start.
+    /// Runs a trial in its own folder: from its newest checkpoint if it has one, else from the start.
     pub fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
         let mut attempted = self.attempt(planned, trial, phase);
         let has_failed =
             |result: &Attempt| result.as_ref().map_or(true, |outcome| outcome.status == Status::Failed);
-        // Else it would not come to its rung, and be out for good. Once: whoever removes it again means it.
+        // If the folder of a trial vanished while it ran, try again: otherwise it would never reach its rung
+        // and be out of the sweep for good. Only once: whoever removes the folder again means it.
         if let Some((result, name)) = &attempted
             && session.experiment.stop.is_some()
             && has_failed(result)
@@ -45,7 +46,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let Some((result, name)) = attempted else {
             self.line.stopped(trial.index);
-            let end = self.with(|progress| progress.ends[trial.index].clone()); // where it waits at a rung
+            let end = self.with(|progress| progress.ends[trial.index].clone()); // at a rung
             return (end.unwrap_or_else(|| skipped(INTERRUPTED)), Exit::Done);
         };
         if let Ok(outcome) = &result {
@@ -70,7 +71,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         (ran(&result, name), exit)
     }
 
-    /// Runs a trial, and returns the name of its folder too; `None` where a signal came first.
+    /// Runs a trial; also returns the name of its folder. `None` if a signal came first.
     fn attempt(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> Option<(Attempt, String)> {
         let session = self.session;
         let start = Start { begun: Instant::now(), at: now() };
@@ -78,7 +79,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let result = session.ready(planned)?.and_then(|mut ready| {
             let begun = self.with(|progress| progress.begun.remove(&trial.index));
             let begun = begun.filter(|folder| !self.is_gone(trial.index, folder));
-            // Of trials side by side it is not known which one killed their process: the next time each runs alone.
+            // If a process died while trials ran side by side, we cannot tell which trial killed it, so each
+            // of them runs alone the next time.
             let is_suspect = begun.as_ref().is_some_and(has_deaths);
             let _alone = is_suspect.then(|| self.alone.write());
             let _beside = (!is_suspect).then(|| self.alone.read());
@@ -115,12 +117,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
             self.with(|progress| progress.has_progress = true);
         }
         if !name.is_empty() {
-            forget_deaths(&RunDir::existing(self.folder.file(&name))); // this process did not die
+            forget_deaths(&RunDir::existing(self.folder.file(&name))); // this process survived the trial
         }
         Some((result, name))
     }
 
-    /// Where other processes took this trial before and died, all at one place of it, it is not taken once more.
+    /// Counts a death of an earlier process in this trial. Fails if [`MOST_DEATHS`] processes died at the
+    /// same step of it.
     fn count_death(&self, folder: &RunDir) -> Result<(), ExecuteError> {
         let is_one_of_many = !self.claims.is_first() || self.session.process.role == Role::RunsOneOfMany;
         if !is_one_of_many || folder.status().is_some() {
@@ -132,7 +135,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Whether somebody removed the folder of a trial, which then begins again: says so.
+    /// Whether somebody removed the folder of a trial; prints that it begins again.
     fn is_gone(&self, trial: usize, folder: &RunDir) -> bool {
         let is_gone = !folder.path().is_dir() && self.folder.path().is_dir();
         if is_gone {
@@ -147,7 +150,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
     }
 
-    /// Where what a trial would go on from was lost, clears its folder: it trains the same from its start.
+    /// If the state to resume from was lost, clears the folder: training from the start gives the same
+    /// result.
     fn begin_again(&self, trial: usize, folder: &RunDir, lost: ExecuteError) -> Result<(), ExecuteError> {
         let is_lost = matches!(
             lost,
@@ -161,7 +165,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(folder.clear()?)
     }
 
-    /// Later trials would fail, too.
+    /// Stops the sweep: later trials could not be recorded either.
     fn disk_is_full(&self, phase: &Phase) {
         let is_new = self.with(|progress| progress.stopped.replace(Stopped::Full) != Some(Stopped::Full));
         let left = phase.trials.len().saturating_sub(phase.next.load(Ordering::Relaxed));

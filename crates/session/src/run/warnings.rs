@@ -1,4 +1,4 @@
-//! Warnings that are known before anything runs: each is printed once, with the numbers of its trials.
+//! Warnings known before anything runs: each is printed once, with the numbers of its trials.
 
 use super::print_stderr;
 use crate::units;
@@ -6,12 +6,12 @@ use crate::units;
 /// Warnings with the numbers of their trials, in order of appearance.
 pub struct Warnings {
     found: Vec<(String, Vec<usize>)>,
-    /// The number of trials that run, in a sweep.
+    /// In a sweep, the number of trials that run.
     of_sweep: Option<usize>,
 }
 
 impl Warnings {
-    /// From the warnings of each trial that runs, by its number.
+    /// Collects the warnings of each trial that runs, by trial number.
     pub fn new(is_sweep: bool, trials: impl Iterator<Item = (usize, Vec<String>)>) -> Self {
         let mut found: Vec<(String, Vec<usize>)> = Vec::new();
         let mut count = 0;
@@ -65,7 +65,7 @@ fn named(trials: &[usize]) -> String {
 mod tests {
     use super::*;
 
-    /// The rest is held by `tests/it/remarks.rs`.
+    /// The rest is tested in `tests/it/remarks.rs`.
     #[test]
     fn long_lists_are_cut() {
         let even: Vec<usize> = (0..200).step_by(2).collect();

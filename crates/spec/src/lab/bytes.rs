@@ -1,9 +1,9 @@
 //! Sizes of memory as a user writes them: `4KiB`, `1.5 MiB`, `64 MB`, `512`.
 
-/// What [`parse`] takes, as a regular expression.
+/// What [`parse`] accepts, as a regular expression.
 pub(super) const PATTERN: &str = r"^[0-9]+(\.[0-9]+)? ?(B|KiB|MiB|GiB|kB|MB|GB)$";
 
-/// Units, the binary ones from the largest.
+/// Units and their bytes; the binary units come first, from the largest.
 const UNITS: [(&str, u64); 7] = [
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -14,7 +14,7 @@ const UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// Whole bytes; `None` where it is no size.
+/// A size in bytes; `None` if the text is not one, or not a whole number of bytes.
 pub(super) fn parse(text: &str) -> Option<u64> {
     let (unit, number) = UNITS.iter().find_map(|(name, unit)| Some((*unit, text.strip_suffix(name)?)))?;
     let number = number.strip_suffix(' ').unwrap_or(number);
@@ -29,7 +29,7 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     bytes.is_multiple_of(scale).then(|| u64::try_from(bytes / scale).ok())?
 }
 
-/// In the largest binary unit that it is a whole number of.
+/// Formats a size in the largest binary unit that divides it.
 pub(super) fn write(bytes: u64) -> String {
     let binary = UNITS.iter().take(3).find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
     binary.map_or_else(|| format!("{bytes}B"), |(name, unit)| format!("{}{name}", bytes / unit))

@@ -1,4 +1,4 @@
-//! `[devices]` of a lab: a list that may hold the CPU beside GPUs.
+//! `[devices]` of a lab: a list that may contain both the CPU and GPUs.
 
 use crate::{
     devices::{OnMissing, Request},
@@ -6,7 +6,7 @@ use crate::{
 };
 
 table! {
-    /// The table `[devices]`; absent, it means the CPU.
+    /// The table `[devices]`; without it, the lab runs on the CPU.
     pub struct LabDevices {
         /// `num_gpus` or `use`.
         pub request: Request [flatten] = Request::CPU,

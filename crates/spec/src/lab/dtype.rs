@@ -1,4 +1,4 @@
-//! Number formats of tensors. Devices hold 32-bit words; an `i64` is two of them, the lower first.
+//! Number formats of tensors. Devices hold 32-bit words; an `i64` takes two, the low word first.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::reader::words;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Scalar {
-    /// Without a point.
+    /// Without a decimal point.
     Integer(i64),
-    /// With a point or an exponent.
+    /// With a decimal point or an exponent.
     Float(f64),
 }
 
@@ -38,12 +38,12 @@ words! {
 }
 
 impl DType {
-    /// Words of a number.
+    /// 32-bit words per number.
     pub fn words(self) -> usize {
         if self == Self::I64 { 2 } else { 1 }
     }
 
-    /// A number's words; `None` where the format does not hold it.
+    /// A number as words; `None` if the format cannot represent it exactly.
     pub fn encode(self, number: Scalar) -> Option<Vec<f32>> {
         let bits = match (self, number) {
             (Self::F32, Scalar::Integer(i)) => return Some(vec![i as f32]),
@@ -55,7 +55,7 @@ impl DType {
         Some(bits.into_iter().map(f32::from_bits).collect())
     }
 
-    /// The whole number that some words are.
+    /// The integer that these words encode.
     pub fn decode(self, words: &[f32]) -> i64 {
         match *words {
             [word] => i64::from(word.to_bits() as i32),

@@ -1,6 +1,6 @@
-//! `kind = "matmul"`: products of random matrices, their norms, and when those leave the device.
+//! `kind = "matmul"`: products of random matrices, their norms, and when the norms leave the device.
 
-// Doc comments are the text of the schema, too, where brackets are arrays.
+// Doc comments also become schema text, where brackets mean arrays, not links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{
     reader::{Item, choices, count, size, some, table, words},
 };
 
-/// Shapes in one spec at most.
+/// Maximum number of shapes in one spec.
 const MOST_SHAPES: usize = 1000;
 
 table! {
@@ -44,7 +44,7 @@ choices! {
 }
 
 impl Operands {
-    /// As m, k, n.
+    /// All shapes as `[m, k, n]`.
     pub fn shapes(&self) -> Vec<[usize; 3]> {
         match self {
             Self::Sizes(sizes) => sizes.iter().map(|n| [*n; 3]).collect(),
@@ -54,7 +54,7 @@ impl Operands {
 }
 
 words! {
-    /// A figure of a product.
+    /// A norm of a product.
     pub enum Norm {
         /// The Frobenius norm.
         Frobenius = "frobenius",
@@ -66,7 +66,7 @@ words! {
 }
 
 words! {
-    /// How several devices share the time.
+    /// In which order several devices work.
     pub enum Order {
         /// One after the other.
         Sequential = "sequential",

@@ -30,23 +30,23 @@ use super::{
 pub struct LabSpec {
     /// Names the folder of the runs; the file's stem by default.
     pub name: String,
-    /// Free text, kept with the run.
+    /// Free text, stored with the run.
     pub description: String,
     /// The source of every random number.
     pub seed: u64,
     /// What is run.
     pub kind: Kind,
-    /// Where it runs.
+    /// The devices that it runs on.
     pub devices: LabDevices,
-    /// What is done.
+    /// The experiment itself.
     #[serde(flatten)]
     pub lab: Lab,
-    /// When figures leave the device, where there are any.
+    /// When results leave the device; `None` for kinds that log nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logging: Option<LabLogging>,
 }
 
-/// What is done, under the name of its table.
+/// The experiment, serialized under the name of its table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lab {
@@ -58,11 +58,11 @@ pub enum Lab {
     Tensors(Tensors),
 }
 
-/// The tables of training, which mean nothing here.
+/// Tables that only apply to training.
 const OF_TRAINING: [&str; 6] = ["data", "model", "optimizer", "schedule", "trainer", "checkpoint"];
 
 impl LabSpec {
-    /// Reads a trial of that kind.
+    /// Reads a trial of this kind.
     pub(super) fn read(t: &mut Fields<'_>, kind: Kind) -> Self {
         let name = t.optional("name", "names the folder of the runs (the file's stem)", read_name);
         let description =
@@ -95,12 +95,12 @@ impl LabSpec {
         Self { name: name.unwrap_or_default(), description, seed, kind, devices, lab, logging }
     }
 
-    /// TOML that reads back as the same spec, from any folder.
+    /// The spec as TOML that reads back the same from any folder.
     pub fn to_toml(&self) -> String {
         super::resolved::to_toml(self)
     }
 
-    /// First 8 hex digits of its hash.
+    /// First 8 hex digits of the spec's hash.
     pub fn hash8(&self) -> String {
         super::resolved::hash8(self)
     }

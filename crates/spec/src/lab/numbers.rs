@@ -1,4 +1,4 @@
-//! Numbers that a spec writes out: nested arrays of equal lengths, and what is wrong with which of them.
+//! Arrays of numbers written out in a spec: nested arrays of equal lengths, with precise errors.
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -9,26 +9,26 @@ use crate::{
     tree::{Node, Value},
 };
 
-/// Axes of a tensor at most; more are a slip.
+/// Maximum number of axes of a tensor; more are taken for a typo.
 pub(super) const MOST_AXES: usize = 8;
 
-/// Numbers that a spec may write out.
+/// Maximum count of numbers that a spec may write out.
 const MOST_NUMBERS: usize = 1 << 20;
 
-/// Numbers as they were written: nested arrays.
+/// Numbers from nested arrays, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Numbers {
     /// Lengths of the axes.
     pub shape: Vec<usize>,
-    /// The last axis lying together.
+    /// Row-major: the last axis is contiguous.
     pub values: Vec<Scalar>,
 }
 
 impl Numbers {
-    /// The words of all numbers in that format.
+    /// All numbers encoded in this format.
     ///
     /// # Errors
-    /// The first number that it does not hold.
+    /// The first number that the format cannot represent.
     pub fn words(&self, dtype: DType) -> Result<Vec<f32>, Scalar> {
         let all: Result<Vec<_>, _> =
             self.values.iter().map(|number| dtype.encode(*number).ok_or(*number)).collect();
@@ -83,11 +83,11 @@ impl Read for Numbers {
     }
 }
 
-/// Nested arrays whose every level has the length that the first one of it has.
+/// Collects nested arrays. On each level, every array must be as long as the first one on that level.
 struct Nest {
     shape: Vec<usize>,
     values: Vec<Scalar>,
-    /// Indexes to where it is read.
+    /// The indexes of the current position.
     at: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What a step names: tensors, shapes and files.
+//! Readers for the names, shapes, ranges and files of a step.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::{
     tree::Value,
 };
 
-/// A name without dots: those with dots are a net's parameters, such as `Y.0.weight`.
+/// A name without dots; names with dots are a net's parameters, such as `Y.0.weight`.
 pub(super) fn read_name(v: Item<'_>) -> String {
     let schema = json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
     v.custom("a name of letters, digits and `_`", schema, String::new(), |v| match v {
@@ -40,12 +40,12 @@ pub(super) fn read_shape(v: Item<'_>) -> Vec<usize> {
     v.list(0..=MOST_AXES, |v| v.size(0))
 }
 
-/// The least number, and what all are below.
+/// `[low, high]`: random numbers are drawn from low (included) to high (excluded).
 pub(super) fn read_range(v: Item<'_>) -> [f64; 2] {
     v.array("two numbers, such as `[-1, 1]`", [0.0, 1.0], finite)
 }
 
-/// The name of a file that the run makes.
+/// The name of a file that the run writes.
 pub(super) fn new_file(v: Item<'_>) -> String {
     let schema = json!({ "type": "string", "pattern": r"^[^/\\.][^/\\]*\.safetensors$" });
     v.custom("a file's name, such as `net.safetensors`", schema, String::new(), |v| match v {

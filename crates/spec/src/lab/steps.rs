@@ -1,4 +1,4 @@
-//! `[[tensors.step]]`: one thing done with tensors.
+//! `[[tensors.step]]`: one operation on tensors.
 
 use std::path::PathBuf;
 
@@ -76,7 +76,7 @@ choices! {
 }
 
 impl StepOp {
-    /// Names of the tensors it needs, each with its place below the step.
+    /// Names of its operands, each with its key within the step.
     pub fn operands(&self) -> Vec<(String, &str)> {
         let at = |key: &str, name| (key.to_owned(), name);
         match self {
@@ -148,14 +148,14 @@ table! {
     }
 }
 
-/// A file to read: one that an earlier step saved, or one that is there.
+/// A file to read: either an earlier step writes it, or it exists already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileName {
-    /// As it was written.
+    /// The path as written.
     pub text: String,
-    /// The same from the spec's folder.
+    /// The path resolved against the spec's folder; only the file's name if an earlier step writes it.
     pub path: PathBuf,
-    /// Whether an earlier step saves it.
+    /// Whether an earlier step writes it.
     pub is_saved: bool,
 }
 
@@ -213,7 +213,7 @@ impl Step {
         }
     }
 
-    /// What `dtype` and `range` ask for can be made.
+    /// `dtype` and `range` must fit each other and the operation.
     fn check_numbers(&mut self, t: &mut Fields<'_>) {
         let op = self.op.name();
         let makes = matches!(self.op, StepOp::Ones(_) | StepOp::Zeros(_) | StepOp::Rand(_) | StepOp::From(_));

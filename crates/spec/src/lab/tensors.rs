@@ -8,7 +8,7 @@ use crate::{
     suggest,
 };
 
-/// Steps of a tour at most.
+/// Maximum number of steps in a tour.
 const MOST_STEPS: usize = 1000;
 
 table! {
@@ -28,13 +28,13 @@ impl Tensors {
         }
     }
 
-    /// Marks the files that are read after an earlier step saved them.
+    /// Marks files that an earlier step saves before they are read.
     fn find_saved(&mut self) {
         let mut saved = BTreeSet::new();
         for step in &mut self.step {
             let mark = |file: &mut FileName| {
                 file.is_saved = saved.contains(&file.text);
-                // It will lie in the run's folder, wherever the spec does.
+                // The file will be in the run's folder, not in the spec's.
                 if file.is_saved {
                     file.path = PathBuf::from(&file.text);
                 }
@@ -54,7 +54,7 @@ impl Tensors {
         }
     }
 
-    /// A name stands for one tensor, which a step before has made.
+    /// Every name is defined once, and before it is used.
     fn check_names(&self, t: &mut Fields<'_>) {
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut nets: BTreeSet<String> = BTreeSet::new();
@@ -83,7 +83,7 @@ impl Tensors {
                 let message = format!("`{}` is saved twice", save.file);
                 t.report(&at("save.file"), message, "give each its own name: nothing is overwritten");
             }
-            // A step that must fail leaves nothing behind.
+            // A step that is expected to fail defines no name.
             let Some(name) = step.name.as_ref().filter(|_| step.expect.is_none()) else { continue };
             if !known.insert(name.clone()) {
                 let message = format!("`{name}` is the name of an earlier step's tensor");
@@ -98,7 +98,7 @@ impl Tensors {
 }
 
 impl super::steps::Net {
-    /// `0.weight`, `0.bias`, ...
+    /// Names such as `0.weight` and `0.bias`.
     pub fn parameter_names(&self) -> impl Iterator<Item = String> {
         let named = |(i, layer): (usize, &crate::Layer)| {
             layer.parameters(1).into_iter().map(move |parameter| format!("{i}.{}", parameter.name))

@@ -8,7 +8,7 @@ use crate::{
     tree::Value,
 };
 
-/// Bytes of a copy at most: more is a slip.
+/// Maximum bytes of a copy; more are taken for a typo.
 const MOST_BYTES: u64 = 1 << 36;
 
 table! {

@@ -1,4 +1,4 @@
-//! Reading one of several: a word of a list, a word or a table with one key.
+//! Reads a choice: one of several words, or a word or a table with one key.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::{
     tree::{Node, Table, Value},
 };
 
-/// A string with a meaning.
+/// A word with its meaning and its value.
 #[derive(Clone)]
 pub(crate) struct Word<T> {
     pub name: &'static str,
@@ -17,19 +17,19 @@ pub(crate) struct Word<T> {
     pub doc: &'static str,
 }
 
-/// Declared by [`words!`](super::words).
+/// Implemented by [`words!`](super::words).
 pub(crate) trait Words: Sized + 'static {
     const WORDS: &'static [Word<Self>];
 }
 
-/// One of several: a string, or a key that holds its settings, such as `[optimizer.sgd]`.
+/// One of several choices: a string, or a key with settings, such as `[optimizer.sgd]`.
 pub(crate) struct Choice<T> {
     pub name: &'static str,
     pub doc: &'static str,
     pub how: How<T>,
 }
 
-/// How a choice is written.
+/// How a choice is written in a spec.
 pub(crate) enum How<T> {
     /// As a string.
     Word(T),
@@ -39,13 +39,13 @@ pub(crate) enum How<T> {
 
 type Settings<T> = Box<dyn Fn(Item<'_>) -> T>;
 
-/// Declared by [`choices!`](super::choices).
+/// Implemented by [`choices!`](super::choices).
 pub(crate) trait Choices: Sized {
     fn choices() -> Vec<Choice<Self>>;
 }
 
 impl<T: 'static> Choice<T> {
-    /// The choice of a type that holds this one.
+    /// Wraps the choice in another type.
     pub fn map<U: 'static>(self, wrap: fn(T) -> U) -> Choice<U> {
         let how = match self.how {
             How::Word(value) => How::Word(wrap(value)),
@@ -54,7 +54,7 @@ impl<T: 'static> Choice<T> {
         Choice { name: self.name, doc: self.doc, how }
     }
 
-    /// Reads the settings; a word has none.
+    /// Reads the settings; a word has none and returns its value.
     pub(super) fn read(&self, v: Item<'_>) -> T
     where
         T: Clone,
@@ -69,7 +69,7 @@ impl<T: 'static> Choice<T> {
         matches!(self.how, How::Word(_))
     }
 
-    /// Its settings.
+    /// The schema of its settings.
     fn describe(&self, reading: &mut Reading) -> Json
     where
         T: Clone,
@@ -82,13 +82,13 @@ impl<T: 'static> Choice<T> {
 }
 
 impl Item<'_> {
-    /// One of `words`.
+    /// Reads one of `words`.
     pub fn word<T: Copy>(self, words: &[Word<T>]) -> T {
         let meanings: Vec<_> = words.iter().map(|w| (w.name, w.doc)).collect();
         words[self.word_index(&meanings)].value
     }
 
-    /// Which of the words, each with its meaning, is there: the first one where none is.
+    /// Reads one of these words (given with their meanings) and returns its index; 0 after an error.
     fn word_index(self, words: &[(&'static str, &'static str)]) -> usize {
         let names = || words.iter().map(|&(name, _)| name);
         let find = |s: &str| names().position(|name| name == s);
@@ -125,8 +125,8 @@ impl Item<'_> {
         }
     }
 
-    /// A string of `choices`, or a table with one key of them; the name alone of one whose settings all have defaults.
-    /// `noun` is what is chosen, such as "layer".
+    /// Reads a string of `choices`, or a table with one of them as its key. If all settings of a choice have
+    /// defaults, its name alone is enough. `noun` names what is chosen, such as "layer".
     pub fn variant<T: Clone + 'static>(self, noun: &str, choices: &[Choice<T>]) -> T {
         let Self { at, doc, reading } = self;
         let find = |name: &str, is_word| choices.iter().find(|c| c.name == name && c.is_word() == is_word);
@@ -220,7 +220,7 @@ impl Item<'_> {
     }
 }
 
-/// Whether these are settings that may all be left out, so that the choice's name alone will do.
+/// Whether every setting has a default, so that the choice's name alone is enough.
 fn has_defaults(settings: &Json) -> bool {
     settings.get("type") == Some(&"object".into()) && !settings.contains_key("required")
 }

@@ -1,18 +1,19 @@
-//! One declaration per enum and per table of a spec. The type, its reader, its defaults, its JSON Schema, its suggestions
-//! and the words that are written back all come from it. A doc comment is also the text of the schema.
+//! Macros that declare an enum or a table of the spec once. Its type, reader, defaults, JSON Schema,
+//! suggestions and serialization are all generated from that. **The doc comment of a field or variant is also
+//! its text in the schema.**
 //!
-//! Types that read themselves need no more than their name; another reader follows `=>`:
+//! A type that implements `Read` needs no reader; `=>` names another reader:
 //!
 //! ```text
 //! words!    enum Scaling { Strong = "strong", ... }            one of several strings
 //! choices!  enum Layer as "layer" { Relu = "relu", ... }       a string, or a table with one key
-//! table!    struct Step { step_size: u64 => count,             a field that must be given
+//! table!    struct Step { step_size: u64 => count,             a required field
 //!                         gamma: f64 = 0.1 => positive,        a field with a default
-//!                         loss: Loss, else Loss::Mse,          one whose default the schema does not state
-//!                         trainer: Trainer [default] }         a table that may be left out, as all its fields have defaults
+//!                         loss: Loss, else Loss::Mse,          a default that the schema does not state
+//!                         trainer: Trainer [default] }         an optional table
 //! ```
 
-/// An enum of strings.
+/// Declares an enum of strings.
 macro_rules! words {
     (
         $(#[$meta:meta])*
@@ -55,7 +56,8 @@ macro_rules! words {
     };
 }
 
-/// An enum of which a table holds one by its key. With `as "noun"` it is a value: a string, or a table with one key.
+/// Declares an enum of choices. The table that has it sets exactly one, by its key. With `as "noun"` the enum
+/// is a value: a string, or a table with one key.
 macro_rules! choices {
     (
         $(#[$meta:meta])*
@@ -108,8 +110,8 @@ macro_rules! choices {
     (@how $variant:ident => $read:expr) => { $crate::reader::How::Settings(Box::new($read)) };
 }
 
-/// A table. `[flatten]` after a type stands for [`choices!`] whose keys lie among the fields, other words in brackets are
-/// serde's. `check` names a method that judges the fields together.
+/// Declares a table. `[flatten]` after a type declared by [`choices!`] puts its keys among the fields; other
+/// words in brackets are passed to serde. `check` names a method that checks the fields together.
 macro_rules! table {
     (
         $(#[$meta:meta])*

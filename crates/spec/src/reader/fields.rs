@@ -1,4 +1,4 @@
-//! Reading the fields of one table: required ones, those with a default, those that exclude each other.
+//! Reads the fields of one table: required ones, those with a default, and those that exclude each other.
 
 mod finish;
 
@@ -14,20 +14,20 @@ use crate::{
     tree::{Entry, Node, Value},
 };
 
-/// A table whose fields are being named.
+/// A table whose fields are being declared and read.
 pub(crate) struct Fields<'a> {
     at: At<'a>,
     reading: &'a mut Reading,
     known: Vec<&'static str>,
-    /// Names of which one would have had to be there, the words for it and the way out; told at the end, unless a mistyped key
-    /// explains it.
+    /// For each missing requirement: the names of which one is needed, the message and the hint. Reported at
+    /// the end, unless a mistyped key explains it.
     missing: Vec<(Vec<&'static str>, String, Option<String>)>,
-    /// A table of another kind, whose fields are not judged.
+    /// Whether the table belongs to another kind of spec, so that unknown keys are not reported.
     opaque: bool,
 }
 
 impl<'a> Item<'a> {
-    /// A table whose fields `read` names.
+    /// Reads a table with `read`, which declares its fields.
     pub fn table<T>(self, read: impl FnOnce(&mut Fields<'a>) -> T) -> T {
         let Self { at, doc, reading } = self;
         if let At::Node(Node { value: Value::Table(_), .. }) | At::Absent | At::Schema(_) = at {
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// A field that must be given.
+    /// Reads a required field.
     pub fn required<T>(
         &mut self,
         name: &'static str,
@@ -80,7 +80,7 @@ impl<'a> Fields<'a> {
         self.read(name, doc, None, read)
     }
 
-    /// A field that may be left out, and then means something of its own.
+    /// Reads an optional field; `None` if it is absent.
     pub fn optional<T>(
         &mut self,
         name: &'static str,
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// A field that has a value where it is left out.
+    /// Reads a field with a default.
     pub fn default<T: Serialize>(
         &mut self,
         name: &'static str,
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
         default
     }
 
-    /// A table that may be left out: all its fields have defaults.
+    /// Reads an optional table, all of whose fields have defaults.
     pub fn section<T>(
         &mut self,
         name: &'static str,
@@ -123,7 +123,8 @@ impl<'a> Fields<'a> {
         self.read(name, doc, None, read)
     }
 
-    /// A key of another kind of spec: refused with the kind it belongs to, absent from the schema.
+    /// Rejects a key that belongs to another kind of spec, with a message that names the kind. It is not in
+    /// the schema.
     pub fn foreign(&mut self, name: &'static str, its_kind: &str, kind: &str) {
         let Some(entry) = self.entry(name) else { return };
         let message =
@@ -133,12 +134,12 @@ impl<'a> Fields<'a> {
         self.known.push(name);
     }
 
-    /// Leaves the keys that nobody named unjudged: the table is of a kind that this version does not know.
+    /// Does not report unknown keys: the table's kind is not known to this version.
     pub fn ignore_the_rest(&mut self) {
         self.opaque = true;
     }
 
-    /// Exactly one of the choices of a type, or `default` where none is given.
+    /// Reads exactly one of the choices of a type; `default` if none is given.
     pub fn one_of<T: Choices + Clone + 'static>(&mut self, default: Option<T>) -> T {
         let choices = T::choices();
         let names: Vec<&'static str> = choices.iter().map(|c| c.name).collect();
@@ -174,7 +175,7 @@ impl<'a> Fields<'a> {
         given.into_iter().next().map(|(_, value)| value).or(default).unwrap_or_else(stand_in)
     }
 
-    /// Holds a rule between fields that were named.
+    /// Checks a rule between declared fields.
     pub fn rule(&mut self, rule: Rule) {
         let (Rule::Exclude(a, b) | Rule::Together(a, b)) = rule;
         match (&mut self.at, rule) {
@@ -216,7 +217,7 @@ impl<'a> Fields<'a> {
         self.reading.report(b, problem);
     }
 
-    /// Whether a field was written; a dotted name leads into tables.
+    /// Whether the spec sets a field; a dotted name leads into tables.
     pub fn has(&self, name: &str) -> bool {
         let mut parts = name.split('.');
         let field = parts.next().and_then(|first| self.entry(first));
@@ -227,8 +228,8 @@ impl<'a> Fields<'a> {
         field.and_then(|field| parts.try_fold(field, inner)).is_some()
     }
 
-    /// Refuses the value of a field for a reason that lies in another one. Told only where `because`, the other fields
-    /// of this table that the judgement rests on, and the field itself are sound.
+    /// Rejects a field's value because of another field. Reported only if the field itself and `because`, the
+    /// fields of this table that the verdict depends on, have no problem of their own.
     pub fn refuse(&mut self, name: &str, because: &[&str], message: impl Into<String>, hint: &str) {
         let At::Node(table) = self.at else { return };
         let path = self.reading.path_to(Some(name));
@@ -241,7 +242,7 @@ impl<'a> Fields<'a> {
         self.reading.report(path, problem);
     }
 
-    /// As [`Fields::refuse`], at one element of a field that is an array.
+    /// Like [`Fields::refuse`], for one element of an array.
     pub fn refuse_item(&mut self, name: &str, index: usize, message: impl Into<String>, hint: &str) {
         let item = match self.entry(name).map(|e| &e.node.value) {
             Some(Value::Array(items)) => items.get(index),
@@ -256,7 +257,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses the elements of a list that equal an earlier one.
+    /// Rejects elements of a list that equal an earlier one.
     pub fn refuse_repeated<T: PartialEq + Display>(&mut self, name: &str, items: &[T], hint: &str) {
         for (i, item) in items.iter().enumerate() {
             if items[..i].contains(item) {
@@ -265,12 +266,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Whether nothing was told at, above or below a dotted key of the whole spec.
+    /// Whether nothing was reported at, above or below a dotted key, counted from the root of the spec.
     pub fn is_sound(&self, dotted: &str) -> bool {
         self.reading.is_sound(dotted)
     }
 
-    /// Tells a problem at a dotted key of the whole spec.
+    /// Reports a problem at a dotted key, counted from the root of the spec.
     pub fn report(&mut self, key: &str, message: impl Into<String>, hint: &str) {
         if matches!(self.at, At::Node(_)) {
             let message = format!("`{key}`: {}", message.into());
@@ -298,7 +299,8 @@ impl<'a> Fields<'a> {
         value
     }
 
-    /// The part of [`Fields::read`] before the value, apart from it because that is compiled for every type.
+    /// The part of [`Fields::read`] before the value. It is separate so that it is not compiled once per
+    /// type.
     fn enter<'b>(
         &'b mut self,
         name: &'static str,
@@ -331,7 +333,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The way out where a field is missing.
+/// The hint for a missing field.
 fn given(table: &str, name: &str, doc: &str) -> String {
     match doc.starts_with("what ") || doc.starts_with("how ") {
         true if table.is_empty() => format!("`[{name}]` says {doc}"),

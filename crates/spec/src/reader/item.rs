@@ -1,4 +1,4 @@
-//! Reading one value: a number in its range, a word of a list, a table, an array.
+//! Reads one value: a number in a range, a word of a list, a table, an array.
 
 use std::{ops::RangeInclusive, path::PathBuf};
 
@@ -10,15 +10,15 @@ use crate::{
     tree::{self, Node, Span, Value},
 };
 
-/// A value to be read, or not there, or to be described.
+/// A value to read, which may be absent; or a value to describe in the schema.
 pub(crate) struct Item<'a> {
     pub(super) at: At<'a>,
-    /// What the value means, on one line.
+    /// One line on what the value means.
     pub(super) doc: &'static str,
     pub(super) reading: &'a mut Reading,
 }
 
-/// What is wrong with a value within another.
+/// What is wrong with a value within another, such as a number in nested arrays.
 pub(crate) struct Fault {
     pub at: Vec<usize>,
     pub span: Span,
@@ -26,7 +26,7 @@ pub(crate) struct Fault {
 }
 
 impl<'a> Item<'a> {
-    /// A number in `range`; an integer serves.
+    /// A number in `range`; integers are accepted.
     pub fn float(self, range: Range) -> f64 {
         let as_float = |value: &Value| match value {
             Value::Float(x) => Some(*x),
@@ -41,7 +41,7 @@ impl<'a> Item<'a> {
         let mut schema = Json::new();
         schema.insert("type".into(), "number".into());
         range.describe(&mut schema);
-        // 0.5 lies in every range.
+        // The stand-in after an error: 0.5 lies in every range.
         self.custom(&expected, schema.into(), 0.5, |v| as_float(v).filter(|x| range.contains(*x)))
     }
 
@@ -64,7 +64,8 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A number of rows, columns or units; such numbers are multiplied with each other, so they stay below 2^32.
+    /// A number of rows, columns or units. Such numbers are multiplied with each other, so they must be below
+    /// 2^32.
     pub fn size(self, least: u32) -> usize {
         self.integer(u64::from(least)..=u64::from(u32::MAX)) as usize
     }
@@ -77,7 +78,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// The string that is there, if it is one.
+    /// The value, if it is a string.
     pub fn text(&self) -> Option<&str> {
         match &self.at {
             At::Node(Node { value: Value::String(text), .. }) => Some(text),
@@ -100,7 +101,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A file, made absolute from the spec's folder. Whether it is there is for its reader to say.
+    /// A file's path, made absolute from the spec's folder. Its reader finds out whether the file exists.
     pub fn path(self) -> PathBuf {
         let folder = self.reading.folder.clone();
         let absolute = |s: &String| {
@@ -109,7 +110,7 @@ impl<'a> Item<'a> {
         };
         self.custom("the path of a file", json!({ "type": "string", "minLength": 1 }), PathBuf::new(), |v| {
             match v {
-                // A resolved spec is text, so a folder whose name is not cannot be written to it.
+                // The resolved spec is text, so the folder's path must be valid UTF-8.
                 Value::String(s) if !s.is_empty() && !s.contains('\0') => {
                     Some(absolute(s)).filter(|p| p.to_str().is_some())
                 }
@@ -118,7 +119,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// A file as it was written, and the same made absolute as by [`Item::path`].
+    /// A file's path as written, and made absolute as by [`Item::path`].
     pub fn path_as_written(self) -> (String, PathBuf) {
         let text = match &self.at {
             At::Node(Node { value: Value::String(text), .. }) => text.clone(),
@@ -127,7 +128,7 @@ impl<'a> Item<'a> {
         (text, self.path())
     }
 
-    /// An array with as many elements as `length` allows, each read by `read`.
+    /// An array whose length is in `length`; `read` reads each element.
     pub fn list<T>(self, length: RangeInclusive<usize>, mut read: impl FnMut(Item<'_>) -> T) -> Vec<T> {
         let Self { at, doc, reading } = self;
         let (least, most) = (*length.start(), *length.end());
@@ -168,7 +169,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// An array of exactly `N` elements, each read by `read`; `example` shows what they are.
+    /// An array of exactly `N` elements, each read by `read`; `example` shows one in error messages.
     pub fn array<const N: usize, T: Clone>(
         self,
         example: &str,
@@ -195,7 +196,7 @@ impl<'a> Item<'a> {
         <[T; N]>::try_from(self.list(N..=N, &mut read)).unwrap_or(stand_in)
     }
 
-    /// A value that `read` takes or refuses; a refused one is reported as not what was `expected`.
+    /// A value that `read` accepts or rejects. A rejected one is reported with what was `expected`.
     pub fn custom<T>(
         self,
         expected: &str,
@@ -206,8 +207,8 @@ impl<'a> Item<'a> {
         self.custom_hinted(expected, schema, stand_in, None, read)
     }
 
-    /// As [`Item::custom`], where `judge` tells what is wrong with which value within it: the indexes to it, its place,
-    /// and words that follow its name.
+    /// Like [`Item::custom`], but `judge` reports a problem within the value: its indexes, its location, and
+    /// the rest of the sentence that begins with its name.
     pub fn judged<T>(
         self,
         schema: serde_json::Value,
@@ -225,7 +226,7 @@ impl<'a> Item<'a> {
         })
     }
 
-    /// As [`Item::custom`], with the way out.
+    /// Like [`Item::custom`], with a hint.
     pub fn custom_hinted<T>(
         self,
         expected: &str,
@@ -246,14 +247,14 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Adds to the schema where one is written.
+    /// When the schema is being written, adds this to it.
     fn describe(self, schema: serde_json::Value) {
         if let (At::Schema(into), serde_json::Value::Object(schema)) = (self.at, schema) {
             into.extend(schema);
         }
     }
 
-    /// Apart from [`Item::custom_hinted`], which is compiled for every type.
+    /// Separate from [`Item::custom_hinted`], which is compiled once per type.
     fn refuse(self, node: &Node, expected: &str, hint: Option<String>, is_accepted: &dyn Fn(&Value) -> bool) {
         let path = self.reading.path_to(None);
         let message = format!("`{path}`: expected {expected}, found {}", node.value.found());
@@ -274,13 +275,13 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The way out where one item stands for a list of one, or items between commas for a list.
+/// The hint if an item should be a list of one, or if a string with commas should be a list.
 fn in_brackets(value: &Value) -> Option<String> {
     let is_item = !matches!(value, Value::Array(_) | Value::Table(_));
     is_item.then(|| format!("a list stands in brackets, be it of one: `[{}]`", value.to_toml()))
 }
 
-/// The way out where a list has several values for a key that takes one.
+/// The hint if a list is given for a key that takes one value: sweep it.
 fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> Option<String> {
     let Value::Array(items) = value else { return None };
     let is_axis = !matches!(path, "name" | "kind") && !path.starts_with("sweep.");
@@ -291,7 +292,8 @@ fn as_sweep(path: &str, value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> 
     Some(format!("to try each value, write `{path}={}` after the spec, or `[sweep] grid`", values.join(",")))
 }
 
-/// The way out where a value stands for the table that has it: a word for one of its keys, a layer's number for its first.
+/// The hint if a value is given in place of a table: a word for one of its keys, a layer's number for its
+/// first key.
 pub(super) fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Option<String> {
     let name = path.rsplit('.').next().unwrap_or(path);
     match value {
@@ -305,7 +307,7 @@ pub(super) fn in_table(path: &str, value: &Value, known: &[&'static str]) -> Opt
     }
 }
 
-/// The way out where a string holds what was expected.
+/// The hint if a string contains the expected value in quotes.
 fn without_quotes(value: &Value, is_accepted: &dyn Fn(&Value) -> bool) -> Option<String> {
     let Value::String(text) = value else { return None };
     let inner = tree::parse_value(text, Span { source: 0, start: 0, end: 0 }).ok()??;

@@ -1,12 +1,12 @@
 //! One definition of each table, for reading it and for describing it.
 //!
-//! A table is read by a function that names its fields in turn: `t.required("lr", "the learning rate", |v| ...)`. The
-//! same function runs in three moods ([`At`]): over a table that was written, over one that was not (every field takes
-//! its default), and over nothing at all to write the JSON Schema. So what is accepted and what is documented cannot
-//! part.
+//! A table is read by a function that declares its fields in turn: `t.required("lr", "the learning rate", |v|
+//! ...)`. The same function runs in three modes ([`At`]): over a table in the spec, over an absent one (every
+//! field takes its default), and over no value at all to write the JSON Schema. So the reader and the
+//! documentation cannot disagree.
 //!
-//! **Reading never stops.** A wrong value is reported and replaced by a stand-in, so that all problems of a spec come at
-//! once; what was read leaves the reader only where nothing was reported.
+//! **Reading never stops at an error.** A wrong value is reported and replaced by a stand-in, so that all
+//! problems of a spec are reported at once. The result is used only if nothing was reported.
 
 mod choice;
 mod declare;
@@ -26,28 +26,28 @@ pub(super) use read::*;
 
 use super::{key, problem::Problem, tree::Node};
 
-/// A JSON object that is being filled.
+/// A JSON object under construction.
 pub(super) type Json = serde_json::Map<String, serde_json::Value>;
 
-/// More than a person will read; reading goes on, telling does not.
+/// The number of problems to report; a person will not read more. Reading goes on beyond it.
 pub(super) const MAX_PROBLEMS: usize = 100;
 
-/// What a reading is done over.
+/// What the reader functions run over.
 pub(super) enum At<'a> {
-    /// A value that was written.
+    /// A value in the spec.
     Node(&'a Node),
-    /// A value that was not: every field takes its default.
+    /// An absent value: every field takes its default.
     Absent,
-    /// No value at all: the definition is written to this schema.
+    /// No value: the definition is written to this schema.
     Schema(&'a mut Json),
 }
 
-/// What is shared by all parts of one reading.
+/// State shared by all parts of one reading.
 pub(super) struct Reading {
     problems: Vec<Problem>,
-    /// Dotted keys at which something was told.
+    /// Dotted keys with a reported problem.
     reported: Vec<String>,
-    /// Unknown keys that resemble no known one beside them, each with the number of its problem.
+    /// Unknown keys that resemble no declared key of their table, each with the index of its problem.
     unknown: Vec<(usize, String)>,
     path: Vec<Segment>,
     folder: PathBuf,
@@ -66,12 +66,12 @@ impl Reading {
         Self { problems, reported, unknown, path, folder: folder.to_owned() }
     }
 
-    /// All that was told.
+    /// All reported problems.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems
     }
 
-    /// Gives unknown keys that are the names of something elsewhere a hint that says what.
+    /// Adds a hint to unknown keys that exist elsewhere; `find` returns its text.
     pub fn hint_elsewhere(&mut self, find: impl Fn(&str) -> Option<String>) {
         for (problem, name) in &self.unknown {
             if let (Some(problem), Some(hint)) = (self.problems.get_mut(*problem), find(name)) {
@@ -80,7 +80,7 @@ impl Reading {
         }
     }
 
-    /// Tells a problem about the dotted key.
+    /// Reports a problem of the dotted key.
     pub fn report(&mut self, key: String, problem: Problem) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(problem);
@@ -88,7 +88,8 @@ impl Reading {
         }
     }
 
-    /// Whether nothing was told at, above or below a dotted key, so that its value may be used to judge another.
+    /// Whether nothing was reported at, above or below a dotted key, so that its value may be used to check
+    /// another.
     pub fn is_sound(&self, key: &str) -> bool {
         let above =
             |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -126,7 +127,7 @@ pub(super) fn describe<T>(read: impl FnOnce(Item<'_>) -> T) -> Json {
     schema
 }
 
-/// A doc comment as part of a sentence: no capital, no period.
+/// A doc comment as part of a sentence: without a capital and a period.
 fn plain(doc: &str) -> String {
     let doc = doc.trim();
     let doc = doc.strip_suffix('.').unwrap_or(doc);
@@ -139,7 +140,7 @@ fn plain(doc: &str) -> String {
     }
 }
 
-/// Adds a sentence to what a schema says of itself.
+/// Appends a sentence to a schema's description.
 fn append_description(schema: &mut Json, more: &str) {
     let text = match schema.get("description").and_then(|d| d.as_str()) {
         Some(text) if !text.is_empty() => format!("{text}. {more}"),

@@ -1,4 +1,4 @@
-//! The numbers that a field takes, in words, as a test and as JSON Schema.
+//! The ranges that numeric fields accept: in words, as a check and as JSON Schema.
 
 use std::{
     fmt,
@@ -10,18 +10,18 @@ use std::{
 
 use super::Json;
 
-/// The real numbers that a field takes.
+/// The real numbers that a field accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Range(pub Bound<f64>, pub Bound<f64>);
 
-/// Numbers become f32 on the devices; one that overflows there would train nothing.
+/// Devices compute in f32; a number that overflows there makes training useless.
 const LARGEST: f64 = f32::MAX as f64;
 
-/// Nor would one that is none there: devices take a number below this for 0.
+/// So does a positive number that is 0 there: devices flush smaller numbers (denormals) to 0.
 const SMALLEST: f64 = f32::MIN_POSITIVE as f64;
 
 impl Range {
-    /// Whether it is a number that f32 has no normal one for: too large, or taken for 0.
+    /// Whether a number has no normal f32: it overflows, or is flushed to 0.
     pub fn is_beyond_f32(x: f64) -> bool {
         x.is_finite() && (x.abs() > LARGEST || (x != 0.0 && x.abs() < SMALLEST))
     }
@@ -43,7 +43,8 @@ impl Range {
     }
 }
 
-/// The alternate form says that f32 has to hold the number, where that is news: see `Item::float`.
+/// The alternate form (`{:#}`) adds "that fits f32", for numbers that are rejected because of that: see
+/// `Item::float`.
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.1) {
@@ -62,11 +63,11 @@ impl fmt::Display for Range {
     }
 }
 
-/// How the fields of a table depend on each other, beyond their own values.
+/// Rules between the fields of a table.
 #[derive(Clone, Copy)]
 pub(crate) enum Rule {
-    /// At most one of them is given.
+    /// At most one of them may be given.
     Exclude(&'static str, &'static str),
-    /// Both are given, or neither.
+    /// Both must be given, or neither.
     Together(&'static str, &'static str),
 }

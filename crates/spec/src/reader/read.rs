@@ -1,4 +1,4 @@
-//! Readers by type, and those of numbers in a range.
+//! The `Read` trait and its implementations, and readers of numbers in a range.
 
 use std::{
     ops::Bound::{Excluded, Included, Unbounded},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{Item, range::Range};
 
-/// A type that has one way to be read.
+/// A type with one way of being read.
 pub(crate) trait Read: Sized {
     fn read(v: Item<'_>) -> Self;
 }
@@ -36,7 +36,7 @@ impl<T: Read> Read for Option<T> {
     }
 }
 
-/// A field that may be left out.
+/// Wraps a reader for an optional field.
 pub(crate) fn some<T>(read: impl Fn(Item<'_>) -> T) -> impl Fn(Item<'_>) -> Option<T> {
     move |v| Some(read(v))
 }
@@ -62,7 +62,7 @@ numbers! {
     unit = Included(0.0), Included(1.0);
     /// A number in (0, 1].
     positive_unit = Excluded(0.0), Included(1.0);
-    /// Seconds between two looks at something: from a hundredth to a day.
+    /// Seconds between two samples: from a hundredth of a second to a day.
     interval = Included(0.01), Included(86_400.0);
 }
 

@@ -1,4 +1,4 @@
-//! Keys that vary together: an axis of the grid, the rows of `zip`, of `points` or of a sampler.
+//! Keys that vary together: one axis of the grid, or the rows of `zip`, `points` or a sampler.
 
 use std::collections::HashSet;
 
@@ -15,23 +15,28 @@ use super::{
     space::Space,
 };
 
-/// Keys, and rows of their values.
+/// Keys, and rows with one value per key.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub keys: Vec<Key>,
     pub rows: Vec<Vec<Node>>,
 }
 
-/// A key and what it may be, where that was written.
+/// A swept key, its space of values, and where that was written.
 pub(super) struct Axis {
     pub key: Key,
     pub space: Space,
     span: Span,
-    /// The values of an array, each at its own place.
+    /// The values of an array, each with its own location.
     nodes: Option<Vec<Node>>,
 }
 
 impl Axis {
+    /// Whether it is a list or a range.
+    pub fn is_listed(&self) -> bool {
+        matches!(self.space, Space::Values(_))
+    }
+
     /// The values of a list or range; a distribution has none to list.
     fn into_values(self, problems: &mut Vec<Problem>) -> Option<(Key, Vec<Node>)> {
         let span = self.span;
@@ -50,13 +55,13 @@ impl Axis {
 }
 
 impl Block {
-    /// An axis of the grid.
+    /// The block of one grid axis.
     pub fn of_axis(axis: Axis, problems: &mut Vec<Problem>) -> Option<Self> {
         let (key, values) = axis.into_values(problems)?;
         Some(Self { keys: vec![key], rows: values.into_iter().map(|value| vec![value]).collect() })
     }
 
-    /// Axes that advance together.
+    /// The block of axes that advance together.
     pub fn zipped(axes: Vec<Axis>, problems: &mut Vec<Problem>) -> Option<Self> {
         let spans: Vec<Span> = axes.iter().map(|axis| axis.span).collect();
         let columns: Option<Vec<_>> = axes.into_iter().map(|axis| axis.into_values(problems)).collect();
@@ -78,7 +83,7 @@ impl Block {
         Self { keys, rows }.without_repetition("sweep.zip", problems)
     }
 
-    /// Trials that were written as tables.
+    /// The block of trials that were written as tables.
     pub fn of_points(points: &[Node], problems: &mut Vec<Problem>) -> Option<Self> {
         let mut keys: Vec<Key> = Vec::new();
         let (mut rows, known) = (Vec::new(), problems.len());
@@ -118,7 +123,7 @@ impl Block {
         if problems.len() > known { Some(block) } else { block.without_repetition("sweep.points", problems) }
     }
 
-    /// What a sampler draws.
+    /// The block of points that a sampler draws.
     pub fn drawn(
         axes: Vec<Axis>,
         conditions: &Conditions,
@@ -169,7 +174,8 @@ fn counted(n: usize) -> String {
     runner_base::units::counted(n as u64, "value")
 }
 
-/// Whether `a.b = 1` was written without quotes, which TOML takes for a table. Braces or a header lie further away.
+/// Whether `a.b = 1` was written without quotes, which TOML reads as a table: its inner key then follows
+/// right after the dot, unlike with braces or a header.
 fn is_dotted(entry: &Entry) -> bool {
     let Value::Table(table) = &entry.node.value else { return false };
     table.entries.first().is_some_and(|inner| inner.key_span.start == entry.key_span.end + 1)
@@ -180,7 +186,7 @@ pub(super) fn read_axes(table: &Table, problems: &mut Vec<Problem>) -> Vec<Axis>
     table.entries.iter().filter_map(read).collect()
 }
 
-/// An axis, if it has values; reports what is wrong with it.
+/// Reads an axis and reports what is wrong with it; `None` if it has no usable values.
 fn read_axis(key: Key, node: &Node, problems: &mut Vec<Problem>) -> Option<Axis> {
     let (name, span) = (key.dotted(), node.span);
     let mut refuse = |message: String, hint: String| {
@@ -223,7 +229,7 @@ fn read_axis(key: Key, node: &Node, problems: &mut Vec<Problem>) -> Option<Axis>
     Some(Axis { key, space: Space::Values(values), span, nodes })
 }
 
-/// Keys that vary twice, or whose values replace those of others.
+/// Reports keys that vary twice, and keys whose values would replace those of others.
 pub(super) fn check_keys(blocks: &[Block], problems: &mut Vec<Problem>) {
     let keys: Vec<&Key> = blocks.iter().flat_map(|block| &block.keys).collect();
     for (i, key) in keys.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `sweep.when`: keys that vary only where others have given values.
+//! `sweep.when`: keys that vary only where other keys have given values.
 
 use super::{
     super::{
@@ -11,18 +11,19 @@ use super::{
     space::same,
 };
 
-/// When the keys of a sweep vary.
+/// The conditions under which keys vary.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
-    /// The condition of each axis, each after those that it depends on; empty where nothing is conditional.
+    /// Each axis and its condition, in an order where an axis comes after those that it depends on. Empty if
+    /// nothing is conditional.
     fits: Vec<(usize, Fit)>,
 }
 
 impl Conditions {
     pub const NONE: Self = Self { fits: Vec::new() };
 
-    /// Reads the table for these keys, of which the first `of_grid` are those of the grid. `can_be` says whether a key may
-    /// have a value.
+    /// Reads the table for `keys`, the first `of_grid` of which belong to the grid. `can_be` says whether a
+    /// key can have a value.
     pub fn read(
         (keys, of_grid): (&[&Key], usize),
         when: &Table,
@@ -54,7 +55,8 @@ impl Conditions {
             order.push(left.remove(next));
         }
         if !left.is_empty() {
-            // Those that are left lead to others that are left, so this walk ends within a circle.
+            // Every remaining axis depends on another remaining one, so following the dependencies ends in a
+            // cycle.
             let next =
                 |axis: usize| fits[axis].iter().map(|(other, _)| *other).find(|other| left.contains(other));
             let axis = (0..keys.len()).fold(left[0], |axis, _| next(axis).unwrap_or(axis));
@@ -79,12 +81,12 @@ impl Conditions {
         self.fits.is_empty()
     }
 
-    /// The place of an axis in an order where each comes after those that it depends on.
+    /// The position of an axis in the order of dependencies; `None` if nothing is conditional.
     pub fn place_of(&self, axis: usize) -> Option<usize> {
         self.fits.iter().position(|(own, _)| *own == axis)
     }
 
-    /// Which axes vary, by the values of all.
+    /// Which axes vary, given the value of every axis.
     pub fn active(&self, values: &[&Value]) -> Vec<bool> {
         let mut active = vec![true; values.len()];
         for (axis, fit) in &self.fits {
@@ -96,7 +98,7 @@ impl Conditions {
         active
     }
 
-    /// The values as they are shown; an empty text for a key that does not vary.
+    /// The values as displayed; empty for a key that does not vary.
     pub fn shown(&self, values: &[&Value]) -> Vec<String> {
         let shown =
             |(value, is_active): (&&Value, bool)| if is_active { value.display() } else { String::new() };
@@ -104,7 +106,7 @@ impl Conditions {
     }
 }
 
-/// One problem for all keys that are not in the grid.
+/// Reports all keys outside the grid as one problem.
 fn refuse_unknown(unknown: &[Key], grid: &[&Key], problems: &mut Vec<Problem>) {
     let [first, others @ ..] = unknown else { return };
     let names: Vec<String> = unknown.iter().map(Key::dotted).collect();
@@ -119,7 +121,7 @@ fn refuse_unknown(unknown: &[Key], grid: &[&Key], problems: &mut Vec<Problem>) {
     problems.push(problem.hint(hint));
 }
 
-/// The axis of a condition, and what must hold.
+/// Reads one condition: its axis, and the values that other axes must have.
 fn read_condition(
     (keys, of_grid): (&[&Key], usize),
     entry: &Entry,

@@ -1,4 +1,4 @@
-//! The points of the product that run: each that differs from the others, but for those that `exclude` names.
+//! The points of the product that run: distinct ones, without those that `exclude` names.
 
 use super::{
     super::{problem::Problem, tree::Node},
@@ -6,7 +6,8 @@ use super::{
 };
 
 impl Sweep {
-    /// Takes out the points that `exclude` names, and those that differ from others only in keys that do not vary there.
+    /// Removes points that `exclude` matches, and points that differ from another only in keys that do not
+    /// vary there.
     pub(super) fn leave_out(&mut self, exclude: Option<&[Node]>, problems: &mut Vec<Problem>) {
         if exclude.is_none() && self.conditions.is_empty() {
             return;
@@ -21,10 +22,11 @@ impl Sweep {
         self.left = Some(left);
     }
 
-    /// The points of the product, but of those that differ only in keys that do not vary there the first; none where they are
-    /// more than any sweep has.
+    /// The distinct points of the product: of those that differ only in keys that do not vary, the first.
+    /// `None` if there are more than a sweep may have.
     fn distinct(&self) -> Option<Vec<usize>> {
-        // The product may hold far more: each block takes the rows that the blocks before leave it.
+        // The whole product may be far too large to list. So blocks are added in the order of their
+        // conditions, and a block that does not vary adds one row.
         let first_keys =
             self.blocks.iter().scan(0, |next, block| Some(std::mem::replace(next, *next + block.keys.len())));
         let mut blocks: Vec<(usize, usize)> = first_keys.enumerate().collect();

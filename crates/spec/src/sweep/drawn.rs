@@ -1,4 +1,4 @@
-//! Trials of a sweep whose sampler learns from results.
+//! Trials that a sampler draws, at once or from the results of earlier ones.
 
 use std::path::Path;
 
@@ -7,15 +7,48 @@ use super::{
         key::Key,
         problem::Problem,
         trainer::Monitor,
-        tree::{Node, Value},
+        tree::{Entry, Node, Table, Value},
     },
     Sampler, Space, Sweep,
+    block::{Axis, Block},
+    conditions::Conditions,
     file::literal,
+    history::History,
     point::Point,
-    tpe::{Observed, STARTUP},
+    tpe::{EXPLORE, STARTUP, Tpe},
 };
 
+/// The axis that no sampler draws: each point runs with every seed.
+const SEED: &str = "seed";
+
 impl Sweep {
+    /// The points that a sampler draws, and the seeds that each of them runs with.
+    pub(super) fn draw_blocks(
+        &mut self,
+        mut grid: Vec<Axis>,
+        when: &Table,
+        (sampler, trials, seed): (Sampler, usize, u64),
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Block> {
+        // `tpe` takes none: see `refuse_unlike`.
+        let place = grid.iter().position(|axis| sampler != Sampler::Tpe && axis.key.dotted() == SEED);
+        let seeds = place.map(|place| grid.remove(place));
+        if let Some(axis) = &seeds
+            && let Some([message, hint]) = misused(axis, &grid, when)
+        {
+            problems.push(Problem::new(axis.key.place(), message).hint(hint));
+            return Vec::new();
+        }
+        let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
+        let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
+        self.conditions = Conditions::read((&keys, keys.len()), when, can_be, problems);
+        let spaces = grid.iter().map(|axis| axis.space.clone()).collect();
+        self.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
+        let drawn = Block::drawn(grid, &self.conditions, (sampler, trials, seed), problems);
+        let seeds = seeds.and_then(|axis| Block::of_axis(axis, problems));
+        drawn.into_iter().chain(seeds).collect()
+    }
+
     /// Refuses axes that make the results of trials unlike each other.
     pub(super) fn refuse_unlike(&self, sampler: Sampler, problems: &mut Vec<Problem>) {
         let (who, hint) = match (sampler, self.stop) {
@@ -29,24 +62,30 @@ impl Sweep {
         let (learns, stops) = (sampler == Sampler::Tpe, self.stop.is_some());
         for key in self.keys() {
             let name = key.dotted();
-            let why = match name.as_str() {
-                "trainer.max_epochs" if learns && stops => "trials of different lengths have different rungs",
-                "trainer.monitor" if !stops => "values of different metrics cannot be compared",
-                "model.loss" if is_judged_by_loss => "values of different losses cannot be compared",
+            let (why, hint) = match name.as_str() {
+                SEED => (
+                    "seeds of one point would compete",
+                    "give it one value, and repeat the best trial afterwards",
+                ),
+                "trainer.max_epochs" if learns && stops => {
+                    ("trials of different lengths have different rungs", hint)
+                }
+                "trainer.monitor" if !stops => ("values of different metrics cannot be compared", hint),
+                "model.loss" if is_judged_by_loss => ("values of different losses cannot be compared", hint),
                 _ => continue,
             };
             problems.push(Problem::new(key.place(), format!("{who} the axis `{name}`: {why}")).hint(hint));
         }
     }
 
-    /// The point of a trial whose values do not depend on results.
+    /// The point of a trial whose values do not depend on results; `None` unless the sampler learns.
     pub(in super::super) fn point(&self, trial: usize) -> Option<Point> {
         let (tpe, row) = (self.tpe.as_ref()?, self.blocks.first()?.rows.get(trial)?);
         let values = row.iter().map(|node| node.value.clone()).collect();
         Some(Point::new(&tpe.spaces, &self.conditions, values))
     }
 
-    /// A text for each key of a point: its value in TOML, nothing where it does not vary.
+    /// One text per key of a point: its value in TOML, empty if it does not vary. Paths are absolute.
     pub(in super::super) fn cells(&self, point: &Point, folder: &Path) -> Vec<String> {
         let cell = |(key, value): (&Key, &Option<Value>)| match value {
             Some(value) => literal(&key.dotted(), value, folder),
@@ -55,7 +94,7 @@ impl Sweep {
         self.keys().zip(point.values()).map(cell).collect()
     }
 
-    /// A point by its [`Sweep::cells`], which another process may have spelled in another way.
+    /// Parses [`Sweep::cells`], which another process may have written with other spellings of paths.
     pub(in super::super) fn read_point(&self, cells: &[String], folder: &Path) -> Option<Point> {
         let spaces = &self.tpe.as_ref()?.spaces;
         let own = |((key, space), cell): ((&Key, &Space), &String)| match space {
@@ -69,7 +108,7 @@ impl Sweep {
         (own.len() == cells.len()).then(|| Point::read(spaces, &self.conditions, &own)).flatten()
     }
 
-    /// The values of a point that was drawn, at the places of their axes.
+    /// The values of a drawn point, each with the location of its axis.
     pub(in super::super) fn nodes_of(&self, point: &Point) -> Vec<Option<Node>> {
         let first = self.blocks.first().and_then(|block| block.rows.first()).into_iter().flatten();
         let node =
@@ -77,18 +116,41 @@ impl Sweep {
         point.values().iter().zip(first).map(node).collect()
     }
 
-    /// Draws a later trial; the points that were drawn at random stand in where there are too few results, or nothing new
-    /// comes up.
-    pub(in super::super) fn draw(&self, trial: usize, history: &[Observed<'_>]) -> Option<Point> {
-        let results = history.iter().filter(|own| own.cost.is_some()).count();
-        let tpe = self.tpe.as_ref().filter(|_| results >= STARTUP);
+    /// Draws a later trial from the costs of the others. The points that were drawn at random stand in where there are too few
+    /// results, where nothing new comes up, and now and then: what lies far from the best is found no other way.
+    pub(in super::super) fn draw(
+        &self,
+        trial: usize,
+        history: &History,
+        costs: &[Option<f64>],
+    ) -> Option<Point> {
+        let results = costs.iter().flatten().count();
+        let learns = results >= STARTUP && !trial.is_multiple_of(EXPLORE);
+        let tpe = self.tpe.as_ref().filter(|_| learns);
         let at_random = || {
-            let is_new = |point: &Point| {
-                let cells = point.cells();
-                !history.iter().any(|own| own.point.cells() == cells)
-            };
-            (trial..self.points()).chain(0..trial).filter_map(|trial| self.point(trial)).find(is_new)
+            let points = (trial..self.points()).chain(0..trial).filter_map(|trial| self.point(trial));
+            points.into_iter().find(|point| !history.has(point))
         };
-        tpe.and_then(|tpe| tpe.draw(trial, &self.conditions, history)).or_else(at_random)
+        tpe.and_then(|tpe| tpe.draw(trial, &self.conditions, history, costs)).or_else(at_random)
     }
+}
+
+/// What is wrong with an axis of seeds beside the axes that a sampler draws, and the way out.
+fn misused(seeds: &Axis, drawn: &[Axis], when: &Table) -> Option<[&'static str; 2]> {
+    let names_seed = |table: &Table| table.get(SEED).is_some();
+    let is_in_condition =
+        |entry: &Entry| matches!(&entry.node.value, Value::Table(table) if names_seed(table));
+    if !seeds.is_listed() {
+        let hint = "write `0..5`: every point runs with each of them";
+        return Some(["the axis `seed`: seeds are listed, not drawn", hint]);
+    }
+    if drawn.is_empty() {
+        let hint = "leave `sampler` and `trials` out, which runs every seed, or give other keys values";
+        return Some(["a sampler draws the values of other keys than `seed`, and no other key varies", hint]);
+    }
+    let is_conditional = names_seed(when) || when.entries.iter().any(is_in_condition);
+    is_conditional.then_some([
+        "`sweep.when`: every point of a sampler runs with every `seed`",
+        "leave `seed` out of the conditions",
+    ])
 }

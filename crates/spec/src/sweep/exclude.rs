@@ -11,7 +11,7 @@ use super::{
     space::same,
 };
 
-/// The points, of `all`, that no exclusion matches. One that matches none is a mistake.
+/// The points of `all` that no exclusion matches. Reports an exclusion that matches no point.
 pub(super) fn left(
     sweep: &Sweep,
     mut all: Vec<usize>,

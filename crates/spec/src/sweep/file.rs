@@ -1,4 +1,4 @@
-//! A sweep as a file of its own: `sweep.toml` in its folder, from which the sweep goes on or is run again.
+//! Writes `sweep.toml` into the sweep's folder: the sweep can be resumed or repeated from it.
 
 use std::path::Path;
 
@@ -23,8 +23,8 @@ const PATHS: [&str; 9] = [
 ];
 
 impl<S> Experiment<S> {
-    /// The spec as it was written, with all overrides, under `name`. It gives the same trials from any folder: paths are
-    /// absolute.
+    /// The spec as written, with all overrides applied, under `name`. It gives the same trials from any
+    /// folder, because paths are absolute.
     pub fn to_sweep_toml(&self, name: &str) -> String {
         let folder = &self.points.folder;
         let mut base = self.points.base.clone();
@@ -36,7 +36,7 @@ impl<S> Experiment<S> {
         for key in ["data", "model"] {
             spec.get_mut(key).into_iter().for_each(|value| make_absolute(value, folder));
         }
-        // `name` leads, also where the spec has none and is called as its file.
+        // `name` comes first, also if the spec sets none and takes its file's.
         let mut all = Table::from_iter([("name".to_owned(), Value::String(name.to_owned()))]);
         for (key, value) in spec {
             all.entry(key).or_insert(value);
@@ -50,7 +50,8 @@ impl<S> Experiment<S> {
     }
 }
 
-/// The keys of the table, then the axes of `grid` and `zip`: a line for each keeps their order, whatever their values are.
+/// The keys of the table, then the axes of `grid` and `zip`. Each axis is written as a line of its
+/// own, which keeps their order whatever their values are.
 fn sweep(written: &tree::Table, folder: &Path) -> String {
     let (mut fields, mut tables) = (String::new(), String::new());
     for entry in &written.entries {
@@ -82,18 +83,18 @@ fn sweep(written: &tree::Table, folder: &Path) -> String {
     fields + &tables
 }
 
-/// Swept keys on one line: a point, or a condition.
+/// Swept keys on one line, as in a point or a condition.
 fn inline(keys: &tree::Table, folder: &Path) -> String {
     let pairs: Vec<String> =
         keys.entries.iter().map(|key| axis_line(key, folder).trim_end().to_owned()).collect();
     format!("{{ {} }}", pairs.join(", "))
 }
 
-/// A swept key and its values, or its value in one point.
+/// A swept key with its values, or with its value in one point.
 fn axis_line(entry: &tree::Entry, folder: &Path) -> String {
     let mut value = entry.node.value.to_toml();
     if let Some(last) = last_of_paths(&entry.key) {
-        // Paths within `choice(...)` are made absolute as those of an array.
+        // Paths within `choice(...)` are made absolute, like those of an array.
         if let Value::String(text) = &value
             && let Ok(Space::Values(values)) = Space::parse(text)
         {
@@ -107,7 +108,7 @@ fn axis_line(entry: &tree::Entry, folder: &Path) -> String {
     format!("{} = {value}\n", Value::String(entry.key.clone()))
 }
 
-/// A value of a swept key in TOML, by which every process knows it: paths are absolute.
+/// A value of a swept key in TOML, with absolute paths, so that it is the same text in every process.
 pub(super) fn literal(key: &str, value: &tree::Value, folder: &Path) -> String {
     match last_of_paths(key) {
         Some(last) if !matches!(value, tree::Value::Float(_)) => {
@@ -119,13 +120,13 @@ pub(super) fn literal(key: &str, value: &tree::Value, folder: &Path) -> String {
     }
 }
 
-/// The last part of a dotted key that may hold paths.
+/// The last part of a dotted key whose value may hold paths.
 fn last_of_paths(key: &str) -> Option<&str> {
     let mut parts = key.split('.');
     ["data", "model"].contains(&parts.next()?).then(|| parts.next_back().unwrap_or_default())
 }
 
-/// Paths are taken from the folder of a spec's file.
+/// Resolves paths against the folder of the spec file.
 fn make_absolute(value: &mut Value, folder: &Path) {
     match value {
         Value::Table(table) => table.iter_mut().for_each(|(key, value)| value_absolute(key, value, folder)),
@@ -134,7 +135,7 @@ fn make_absolute(value: &mut Value, folder: &Path) {
     }
 }
 
-/// The value of a key within `[data]` or `[model]`.
+/// Resolves the path that a key within `[data]` or `[model]` holds.
 fn value_absolute(key: &str, value: &mut Value, folder: &Path) {
     match value {
         Value::String(path) if PATHS.contains(&key) => {

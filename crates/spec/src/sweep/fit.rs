@@ -1,4 +1,4 @@
-//! Tables of swept keys and the values that they may have, in `exclude` and `when`.
+//! Tables of swept keys and the values that must match, in `exclude` and `when`.
 
 use super::{
     super::{
@@ -10,10 +10,11 @@ use super::{
     Space,
 };
 
-/// What fits: the places of keys among the axes, each with the values that it may have.
+/// What must match: indexes of axes, each with the values that match.
 pub(super) type Fit = Vec<(usize, Vec<Value>)>;
 
-/// Swept keys, each with a value or several; a key that is not swept is reported, with what follows from that.
+/// Reads swept keys, each with one value or several. A key that is not swept is reported; `so` says what
+/// follows from that.
 pub(super) fn read_fit(keys: &[&Key], table: &Table, so: &str, problems: &mut Vec<Problem>) -> Option<Fit> {
     let mut fit = Vec::new();
     for entry in &table.entries {
@@ -43,7 +44,7 @@ pub(super) fn read_fit(keys: &[&Key], table: &Table, so: &str, problems: &mut Ve
     Some(fit)
 }
 
-/// The dotted key of an entry; one that cannot vary is reported.
+/// The dotted key of an entry; reports one that cannot be swept.
 pub(super) fn read_key(entry: &Entry, problems: &mut Vec<Problem>) -> Option<Key> {
     let key = Key::parse_at(&entry.key, entry.key_span).map_err(|problem| problems.push(*problem)).ok()?;
     let hint = match key.parts.first().map_or("", |part| &part.text) {

@@ -1,8 +1,8 @@
 //! `[sweep]`: one spec, many trials.
 //!
-//! The points of a sweep are the product of its blocks: each axis of `grid`, then the rows of `zip`, then `points`. A
-//! sampler makes one block of all axes. `exclude` takes points out of the product, and `when` those that differ in keys that
-//! do not vary there.
+//! The points of a sweep are the product of its blocks: each axis of `grid`, then the rows of `zip`, then
+//! `points`. A sampler makes one block of all axes. `exclude` removes points from the product; with `when`,
+//! points that differ only in keys that do not vary there count once.
 
 mod block;
 mod conditions;
@@ -11,21 +11,22 @@ mod drawn;
 mod exclude;
 mod file;
 mod fit;
+mod history;
 mod point;
 mod sampler;
 mod space;
 mod stop;
 mod tpe;
 
+pub use history::History;
 pub use point::Point;
 pub(super) use space::Space;
 pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
-pub use tpe::Observed;
 
 use std::collections::HashSet;
 
-use block::{Axis, Block};
+use block::Block;
 use conditions::Conditions;
 use sampler::Sampler;
 use serde_json::json;
@@ -39,34 +40,34 @@ use super::{
     tree::{Node, Span, Table, Value},
 };
 
-/// What the table is for.
+/// Schema text of the table.
 pub(super) const DOC: &str = "many trials from one spec";
 
-/// More trials than anyone waits for; a larger grid is a slip.
+/// More trials than anyone waits for; a larger grid is taken for a mistake.
 pub(super) const MAX_TRIALS: usize = 100_000;
 
-/// The table `[sweep]`, joined with the axes of the command line.
+/// The table `[sweep]`, including axes from the command line.
 #[derive(Clone, Debug)]
 pub(super) struct Sweep {
     blocks: Vec<Block>,
-    /// The points of the product that run, where not all of them do.
+    /// The points of the product that run; `None` if all do.
     left: Option<Vec<usize>>,
     excluded: usize,
     conditions: Conditions,
-    /// What draws the later trials.
+    /// The sampler of the later trials, if it learns from results.
     tpe: Option<Tpe>,
-    /// How often each point runs (1).
+    /// How many times each point runs (1).
     pub repeats: u32,
     /// Whether repeat r runs with seed + r (true).
     pub repeat_seeds: bool,
     pub stop: Option<Halving>,
-    /// Whether trials that run side by side may share a GPU.
+    /// Whether concurrent trials may share a GPU.
     pub share: bool,
-    /// The table as it was written, with the axes of the command line.
+    /// The table as written, including axes from the command line.
     pub written: Table,
 }
 
-/// A sampler or a rule to stop trials, where there is one trial.
+/// Rejects a sampler, a stop rule or conditions if there is only one trial.
 fn refuse_without_axes(t: &mut Fields<'_>) {
     for name in ["sampler", "stop", "when"] {
         if t.has(name) {
@@ -89,7 +90,7 @@ impl Sweep {
         written: Table { entries: Vec::new() },
     };
 
-    /// Reads the table. What is wrong within it goes to `problems` where keys are no fields.
+    /// Reads the table. Problems below the level of fields (in swept keys) go to `problems`.
     pub(super) fn read(t: &mut Fields<'_>, problems: &mut Vec<Problem>) -> Self {
         let doc = "dotted keys and the values that each takes: an array, a range such as `logspace(1e-4, 1e-1, 7)`, or, \
                    for a sampler, a distribution; the product of all, the first key slowest";
@@ -114,13 +115,14 @@ impl Sweep {
         let stop = t.optional("stop", doc, Stop::read).map(|Stop::Asha(halving)| halving);
         let doc = "whether trials that run side by side may share a GPU, as by `--share`";
         let share = t.default("share", doc, false, |v| v.boolean());
-        if repeats > 1 {
-            refuse_repeats(t, sampler);
-        }
+        refuse_repeats(t, sampler, repeats);
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);
         let of_grid = grid.len();
         let mut sweep = Self { repeats: repeats as u32, repeat_seeds, stop, share, ..Self::NONE };
+        if !t.is_sound("sweep.sampler") {
+            return sweep; // what the axes may be depends on it
+        }
         sweep.blocks = if sampler == Sampler::Grid {
             if trials.is_some() {
                 let hint = "set `sampler = \"random\"`, `\"sobol\"` or `\"tpe\"`, or leave `trials` out";
@@ -151,22 +153,6 @@ impl Sweep {
         sweep
     }
 
-    /// The block of what a sampler draws.
-    fn draw_blocks(
-        &mut self,
-        grid: Vec<Axis>,
-        when: &Table,
-        (sampler, trials, seed): (Sampler, usize, u64),
-        problems: &mut Vec<Problem>,
-    ) -> Vec<Block> {
-        let keys: Vec<&Key> = grid.iter().map(|axis| &axis.key).collect();
-        let can_be = |axis: usize, value: &Value| grid[axis].space.can_be(value);
-        self.conditions = Conditions::read((&keys, keys.len()), when, can_be, problems);
-        let spaces = grid.iter().map(|axis| axis.space.clone()).collect();
-        self.tpe = (sampler == Sampler::Tpe).then_some(Tpe { spaces, seed });
-        Block::drawn(grid, &self.conditions, (sampler, trials, seed), problems).into_iter().collect()
-    }
-
     /// The values that a key has in the rows of its block.
     fn column(&self, axis: usize) -> impl Iterator<Item = &Value> {
         let places =
@@ -177,7 +163,7 @@ impl Sweep {
             .flat_map(|(block, place)| block.rows.iter().map(move |row| &row[place].value))
     }
 
-    /// The values that a key may have, as they are shown, where one of them is a table or a list; all of them may then be.
+    /// If a value of the key is a table or a list: all of the key's values as displayed. Otherwise empty.
     pub(super) fn texts(&self, axis: usize) -> HashSet<String> {
         let drawn = self.tpe.as_ref().and_then(|tpe| tpe.spaces.get(axis));
         let values: Vec<&Value> = match drawn {
@@ -188,12 +174,12 @@ impl Sweep {
         values.into_iter().filter(|_| is_large).map(Value::display).collect()
     }
 
-    /// The swept keys, the slowest first.
+    /// The swept keys, slowest first.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.blocks.iter().flat_map(|block| &block.keys)
     }
 
-    /// Points of the product, those included that exclusions take out.
+    /// Number of points of the product, including excluded ones.
     pub(super) fn product(&self) -> usize {
         self.blocks.iter().fold(1, |n, block| n.saturating_mul(block.rows.len()))
     }
@@ -202,22 +188,22 @@ impl Sweep {
         self.left.as_ref().map_or_else(|| self.product(), Vec::len)
     }
 
-    /// Whether there are too many points to leave out those that conditions make equal.
+    /// Whether duplicates under `when` were not removed, because there are too many points.
     pub(super) fn is_uncut(&self) -> bool {
         !self.conditions.is_empty() && self.left.is_none()
     }
 
-    /// Points that `exclude` takes out.
+    /// Number of points that `exclude` removes.
     pub(super) fn excluded(&self) -> usize {
         self.excluded
     }
 
-    /// The value of each key at a point; none where it does not vary.
+    /// The value of each key at a point; `None` where it does not vary.
     pub(super) fn values_at(&self, point: usize) -> Vec<Option<&Node>> {
         self.values_of(self.left.as_ref().map_or(point, |left| left[point]))
     }
 
-    /// As [`Sweep::values_at`], by the number in the product.
+    /// Like [`Sweep::values_at`], but takes the point's number in the product.
     fn values_of(&self, point: usize) -> Vec<Option<&Node>> {
         let values = self.nodes_at(&self.rows_of(point));
         let active = self.active(&values);
@@ -228,7 +214,7 @@ impl Sweep {
         self.blocks.iter().zip(rows).flat_map(|(block, row)| &block.rows[*row]).collect()
     }
 
-    /// The row of each block.
+    /// For a point of the product, the row of each block.
     fn rows_of(&self, mut point: usize) -> Vec<usize> {
         let mut rows = vec![0; self.blocks.len()];
         for (row, block) in rows.iter_mut().zip(&self.blocks).rev() {
@@ -250,8 +236,8 @@ impl Sweep {
         if self.tpe.is_some() { trials.min(tpe::STARTUP) } else { trials }
     }
 
-    /// Sets the values of a point in a copy of the spec, and only then closes the gaps of what was deleted; one that cannot
-    /// be set is reported and left out.
+    /// Sets the values of a point in a copy of the spec, then closes the gaps that deletions left. A value
+    /// that cannot be set is reported and skipped.
     pub(super) fn apply(&self, base: &Table, values: &[Option<&Node>]) -> (Table, Vec<Problem>) {
         let (mut tree, mut problems) = (base.clone(), Vec::new());
         for (key, value) in self.keys().zip(values) {
@@ -265,7 +251,7 @@ impl Sweep {
         (tree, problems)
     }
 
-    /// The keys of a point and its values as they are shown; an empty text where a key does not vary.
+    /// The keys of a point and its values as displayed; empty where a key does not vary.
     pub(super) fn pairs(&self, point: usize) -> Vec<(String, String)> {
         let shown = |(key, value): (&Key, Option<&Node>)| {
             (key.dotted(), value.map_or_else(String::new, |node| node.value.display()))
@@ -273,7 +259,7 @@ impl Sweep {
         self.keys().zip(self.values_at(point)).map(shown).collect()
     }
 
-    /// Says in which trial a problem was found, unless its place is a key or a value of the sweep and says it.
+    /// Adds the trial's values to a problem, unless its location is in the sweep and shows them already.
     pub(super) fn name_trial(&self, mut problem: Problem, point: usize) -> Problem {
         let Location::Span { source, range } = &problem.place else { return self.with_pairs(problem, point) };
         let holds = |s: Span| s.source == *source && s.start <= range.start && range.end <= s.end;
@@ -293,8 +279,8 @@ impl Sweep {
         problem
     }
 
-    /// A key that the command line sets must not be replaced silently: neither by an axis whose values are whole tables, nor
-    /// by `points`.
+    /// Reports keys of the command line that the sweep would silently replace: by an axis whose values are
+    /// whole tables, or by `points`.
     pub(super) fn check_overrides(&self, keys: &[Key], problems: &mut Vec<Problem>) {
         for key in keys {
             let name = key.dotted();
@@ -312,7 +298,7 @@ impl Sweep {
     }
 }
 
-/// Conditions by keys.
+/// The conditions, by key.
 fn conditions_of(v: Item<'_>) -> Table {
     let table = json!({ "type": "object", "minProperties": 1 });
     let schema = json!({ "type": "object", "additionalProperties": table });
@@ -323,7 +309,10 @@ fn conditions_of(v: Item<'_>) -> Table {
 }
 
 /// What judges single trials takes no repeats.
-fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler) {
+fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler, repeats: u64) {
+    if repeats == 1 {
+        return;
+    }
     let hint = "leave `repeats` out, and repeat the best trial afterwards";
     if t.has("stop") {
         t.refuse("stop", &["repeats"], "successive halving judges single trials", hint);
@@ -333,7 +322,7 @@ fn refuse_repeats(t: &mut Fields<'_>, sampler: Sampler) {
     }
 }
 
-/// What a sampler needs, and what it cannot take.
+/// Checks the settings that a sampler needs or excludes.
 fn check_drawn(t: &mut Fields<'_>, sampler: Sampler, has_trials: bool) {
     for name in ["zip", "points", "exclude"] {
         if t.has(name) {
@@ -347,7 +336,7 @@ fn check_drawn(t: &mut Fields<'_>, sampler: Sampler, has_trials: bool) {
     }
 }
 
-/// Axes by their keys: arrays, ranges, distributions.
+/// The axes by key: arrays, ranges, distributions.
 fn axes(v: Item<'_>) -> Table {
     let values = json!({ "oneOf": [{ "type": "array", "minItems": 1 }, { "type": "string" }] });
     let schema = json!({ "type": "object", "additionalProperties": values });

@@ -1,17 +1,17 @@
-//! A point that a sampler drew.
+//! One point drawn by a sampler.
 
 use super::{super::tree::Value, conditions::Conditions, space::Space};
 
-/// The value of each swept key; none where the key does not vary.
+/// The value of each swept key; `None` where the key does not vary.
 #[derive(Clone, Debug)]
 pub struct Point {
     values: Vec<Option<Value>>,
-    /// Where each value lies in its space; NaN for none.
+    /// The position of each value in its space, in [0, 1); NaN if the key does not vary.
     places: Vec<f64>,
 }
 
 impl Point {
-    /// From a value for each key, also for those that do not vary.
+    /// From a value for every key, including keys that do not vary.
     pub(super) fn new(spaces: &[Space], conditions: &Conditions, values: Vec<Value>) -> Self {
         let active = conditions.active(&values.iter().collect::<Vec<_>>());
         let values: Vec<Option<Value>> = values
@@ -26,7 +26,7 @@ impl Point {
         Self { values, places }
     }
 
-    /// As [`Point::cells`] wrote it; `None` where it is no point of these axes.
+    /// Parses what [`Point::cells`] wrote; `None` if it is not a point of these axes.
     pub(super) fn read(spaces: &[Space], conditions: &Conditions, cells: &[String]) -> Option<Self> {
         let value = |(space, cell): (&Space, &String)| match cell.is_empty() {
             true => Some(Value::Deleted),
@@ -34,16 +34,17 @@ impl Point {
         };
         let values: Vec<Value> = spaces.iter().zip(cells).map(value).collect::<Option<_>>()?;
         let is_whole = values.len() == spaces.len();
-        // Cells that are empty, or are not, against the conditions come back as others.
+        // A cell that is empty although its key varies (or the reverse) does not round-trip, so it is
+        // rejected.
         is_whole.then(|| Self::new(spaces, conditions, values)).filter(|point| point.cells() == cells)
     }
 
-    /// A text for each key: its value in TOML, nothing where it does not vary.
+    /// One text per key: its value in TOML, empty if it does not vary.
     pub(super) fn cells(&self) -> Vec<String> {
         self.texts(Value::literal)
     }
 
-    /// The values as they are shown; an empty text for a key that does not vary.
+    /// The values as displayed; empty for a key that does not vary.
     pub(crate) fn shown(&self) -> Vec<String> {
         self.texts(Value::display)
     }

@@ -1,4 +1,4 @@
-//! Trials that are drawn rather than listed: at random, or by a Sobol sequence.
+//! Samples trials at random or by a Sobol sequence.
 
 use std::collections::HashSet;
 
@@ -19,19 +19,19 @@ words! {
         Random = "random",
         /// `trials` points of a Sobol sequence with Owen scrambling: they fill the space evenly.
         Sobol = "sobol",
-        /// `trials` points: ten at random, the others near the best so far, by a Tree-structured Parzen Estimator.
+        /// `trials` points: ten at random, most others near the best so far, by a Tree-structured Parzen Estimator.
         Tpe = "tpe",
     }
 }
 
-/// Draws in which no new point may come, one after the other.
+/// Give up after this many draws in a row without a new point.
 const MAX_VAIN: usize = 10_000;
 
-/// A Sobol sequence has no more points and no more axes.
+/// Limits of the Sobol sequence: points, and axes.
 pub(super) const SOBOL_POINTS: usize = 1 << 16;
 pub(super) const SOBOL_AXES: usize = sobol_burley::NUM_DIMENSIONS as usize;
 
-/// Draws up to `trials` different points; fewer where no others come.
+/// Draws up to `trials` different points; fewer if no new ones come up.
 pub(super) fn draw(
     sampler: Sampler,
     spaces: &[&Space],
@@ -85,7 +85,7 @@ mod tests {
             assert_eq!(eight[..4], drawn(sampler, &spaces, 4, 0), "fewer trials are the first ones");
             assert_ne!(eight, drawn(sampler, &spaces, 8, 1));
         }
-        // As they were first drawn: a sweep that goes on must find its points again.
+        // Pinned values: a resumed sweep must draw the same points again.
         assert_eq!(drawn(Sampler::Random, &spaces, 2, 0), ["0.0209976 46 a", "0.00180608 31 a"]);
         assert_eq!(drawn(Sampler::Sobol, &spaces, 2, 0), ["0.000611591 38 b", "0.082024 34 a"]);
     }

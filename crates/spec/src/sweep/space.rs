@@ -6,13 +6,13 @@ use super::super::{
     typed::{FORMS, FUNCTIONS, split_at_commas, value},
 };
 
-/// More values than any sweep has trials.
+/// Lists longer than this cannot be swept anyway.
 const MAX_VALUES: f64 = super::MAX_TRIALS as f64;
 
-/// What a key may be.
+/// The values that a key may take.
 #[derive(Clone, Debug)]
 pub(crate) enum Space {
-    /// One of these; all of them in a grid.
+    /// A list of values; a grid runs all of them.
     Values(Vec<Value>),
     Uniform(f64, f64),
     LogUniform(f64, f64),
@@ -20,13 +20,13 @@ pub(crate) enum Space {
     Int(i64, i64),
 }
 
-/// What is wrong with a text, and the way out.
+/// Why a text is not a space, and a hint.
 pub(crate) struct NoSpace {
     pub message: String,
     pub hint: String,
 }
 
-/// A number as it was written.
+/// A number and how it was written (`integer` if it has no decimal point).
 #[derive(Clone, Copy)]
 struct Number {
     value: f64,
@@ -34,13 +34,13 @@ struct Number {
 }
 
 impl Space {
-    /// Whether a text is meant as a range or a distribution.
+    /// Whether a text looks like a range or a distribution.
     pub fn is_meant_by(text: &str) -> bool {
         let is_call = text.split_once('(').is_some_and(|(name, _)| FUNCTIONS.contains(&name.trim()));
         is_call || ends(text).is_some()
     }
 
-    /// Reads `logspace(1e-4, 1e-1, 7)` and its like.
+    /// Parses `logspace(1e-4, 1e-1, 7)` and the other forms.
     pub fn parse(text: &str) -> Result<Self, NoSpace> {
         if let Some((from, to)) = ends(text) {
             return range([from, to, 1].map(|i| Number { value: i as f64, integer: Some(i) }), text);
@@ -99,7 +99,7 @@ impl Space {
 }
 
 impl Space {
-    /// One of its values by its [`Value::literal`].
+    /// Parses a [`Value::literal`]; `None` if it is not in this space.
     pub fn read(&self, text: &str) -> Option<Value> {
         match self {
             Self::Values(values) => values.iter().find(|value| value.literal() == text).cloned(),
@@ -110,7 +110,8 @@ impl Space {
         }
     }
 
-    /// Whether a key may be exactly this value, or one that it names. Nobody can count on a value between two ends.
+    /// Whether a key can have exactly this value. False for continuous distributions: no single value can be
+    /// counted on.
     pub fn can_be(&self, value: &Value) -> bool {
         match (self, value) {
             (Self::Values(values), _) => values.iter().any(|own| same(value, own)),
@@ -119,7 +120,7 @@ impl Space {
         }
     }
 
-    /// Where a value lies in [0, 1): [`Space::at`] gives it back.
+    /// The inverse of [`Space::at`]: the position of a value in [0, 1).
     pub fn place_of(&self, value: &Value) -> f64 {
         let place = match (self, value) {
             (Self::Values(values), _) => {
@@ -137,7 +138,8 @@ impl Space {
     }
 }
 
-/// Whether two values are equal; an integer equals the float of its value, and a word a table with that key alone.
+/// Whether two values are equal. An integer equals a float of the same value, and a word equals a table with
+/// only that key.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::String(word), Value::Table(table)) => {
@@ -148,12 +150,12 @@ pub(super) fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// `b - a`, which may not fit into an `i64`.
+/// `b - a`, which may overflow an `i64`.
 fn apart(a: i64, b: i64) -> i128 {
     i128::from(b) - i128::from(a)
 }
 
-/// `0..5`: its ends.
+/// The ends of `0..5`.
 fn ends(text: &str) -> Option<(i64, i64)> {
     let (from, to) = text.split_once("..")?;
     Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
@@ -188,11 +190,11 @@ fn count(n: Number, text: &str) -> Result<usize, NoSpace> {
     count.ok_or_else(|| wrong(text, &why()))
 }
 
-/// From the first number to before the second; exact in the decimals that were written.
+/// From the first number up to, and without, the second; exact in the decimals that were written.
 fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
     let length = from.integer.zip(to.integer).map_or(to.value - from.value, |(a, b)| apart(a, b) as f64);
     let n = length / step.value;
-    // A quotient such as 2.9999999999999996 means 3.
+    // Rounding may leave 2.9999999999999996 where 3 is meant.
     let n = if (n - n.round()).abs() < 1e-9 { n.round() } else { n.ceil() };
     if !(1.0..=MAX_VALUES).contains(&n) {
         let (why, hint) = if step.value == 0.0 {
@@ -222,8 +224,8 @@ fn range([from, to, step]: [Number; 3], text: &str) -> Result<Space, NoSpace> {
     values.map(Space::Values).ok_or_else(|| wrong(text, "its values do not fit into 64 bits"))
 }
 
-/// `n` values from one end to the other; the ends as they were written. Ends that are integers and whole numbers between
-/// them give integers.
+/// `n` values from one end to the other; the ends are kept as written. If the ends are integers and all
+/// values between are whole, the result is integers.
 fn spaced(
     [from, to]: [Number; 2],
     n: usize,
@@ -248,7 +250,7 @@ fn geometric(from: f64, to: f64, k: usize, of: usize) -> f64 {
     six_digits(from * (to / from).powf(k as f64 / of as f64))
 }
 
-/// To six significant digits of `step`, so that what is round in decimals stays so.
+/// Rounds to six significant digits of `step`, so that round decimals stay round.
 fn rounded(x: f64, step: f64) -> f64 {
     let decimals = (5.0 - step.abs().log10().floor()).clamp(0.0, 300.0) as usize;
     parsed(format!("{x:.decimals$}"))
@@ -258,7 +260,7 @@ fn six_digits(x: f64) -> f64 {
     parsed(format!("{x:.5e}"))
 }
 
-/// What was just written.
+/// Parses a number that this module has just formatted.
 fn parsed(text: String) -> f64 {
     text.parse().unwrap_or(f64::NAN)
 }
@@ -349,7 +351,7 @@ mod tests {
                 other => panic!("{}", other.display()),
             });
             assert_eq!(low, a);
-            // The last bits of a `u` are coarser than such integers.
+            // Near the ends of `i64`, neighbouring values of `u` are thousands of integers apart.
             assert!(high <= b && apart(high, b) < 4096, "{high} of {a}..={b}");
         }
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `sweep.stop`: trials that promise little end early.
+//! `sweep.stop`: ends unpromising trials early.
 
 use super::super::{
     LabSpec, Spec,
@@ -28,18 +28,19 @@ table! {
 }
 
 impl Halving {
-    /// The epochs after which trials stop, below `epochs`.
+    /// The epochs, below `epochs`, at which trials are compared.
     pub fn rungs(self, epochs: u64) -> impl Iterator<Item = u64> {
         let next = move |rung: &u64| rung.checked_mul(self.factor);
         std::iter::successors(Some(self.min_epochs), next).take_while(move |rung| *rung < epochs)
     }
 
-    /// How many of the trials at a rung go on.
+    /// How many of the trials at a rung continue.
     pub fn promoted(self, trials: usize) -> usize {
         (trials / self.factor as usize).max(1)
     }
 
-    /// Up to which epoch how many of `trials` run, where all have this number of epochs.
+    /// Pairs (epoch, trials): how many of `trials` run up to each rung, then to the end, if all have `epochs`
+    /// epochs.
     pub fn plan(self, trials: usize, epochs: u64) -> Vec<(u64, usize)> {
         let next = |left: &mut usize, rung| {
             let here = *left;
@@ -50,16 +51,18 @@ impl Halving {
     }
 }
 
-/// Whether trials of a kind can be judged at their rungs.
+/// Whether trials of a kind can be compared.
 pub(crate) trait Judged {
-    /// # Errors
-    /// Why not, and the way out.
-    fn check(&self, halving: &Halving) -> Result<(), [String; 2]>;
-
-    /// Whether a trial ends with a value to learn from.
+    /// Whether trials can be compared at the rungs.
     ///
     /// # Errors
-    /// Why not, and the way out.
+    /// Why not, and a hint.
+    fn check(&self, halving: &Halving) -> Result<(), [String; 2]>;
+
+    /// Whether a trial ends with a value that a sampler can learn from.
+    ///
+    /// # Errors
+    /// Why not, and a hint.
     fn check_value(&self) -> Result<(), [String; 2]>;
 }
 

@@ -1,26 +1,28 @@
-//! Products whose operands are bfloat16: both are packed in tiles beforehand, each by all threads together.
+//! Matrix products with bfloat16 operands. Both operands are packed into tiles beforehand, by all threads
+//! together.
 //!
-//! Columns are cut into groups, so that a group of the right operand stays in the L2 cache while all rows pass by, and
-//! terms into blocks, between which the result holds the sums. A sum is one chain over its steps of 32 terms (an
-//! update's, over those of a block, after which it is applied): its bits depend on the instructions alone.
+//! Columns are divided into groups, so that a group of the right operand stays in the L2 cache while all rows
+//! are processed. Terms (k) are divided into blocks, between which the result holds the sums. Each sum is one
+//! chain over its steps of 32 terms (for an update, one chain per block, which is applied after the block),
+//! so its bits depend only on the instructions used.
 
 use std::ops::Range;
 
 use super::{Epilogue, Kernel, Lhs, Source, UpcomingRows, product::TileIndex};
 use crate::simd::{BLOCK, Bf16Set, Block, Blocks, InstructionSet, Operand, STEP_WORDS, Side, prefetch};
 
-/// Steps of the longest block: a strip of the left operand is 128 KiB then.
+/// Maximum steps per block: a strip of the left operand then has 128 KiB.
 const MOST_STEPS: usize = 64;
 
-/// Bytes of the right operand that stay in the L2 cache.
+/// Bytes of a group of the right operand, which stays in the L2 cache.
 const GROUP_BYTES: usize = 1 << 20;
 
-/// Numbers in the strips of an operand of `lines` rows or columns.
+/// Length of a packed operand with `lines` rows or columns, in words: each `f32` holds a pair of bfloat16.
 pub(super) fn len(lines: usize, terms: usize) -> usize {
     lines.div_ceil(BLOCK) * terms.div_ceil(BLOCK) * STEP_WORDS
 }
 
-/// The range of some strips.
+/// The range of words of some strips.
 pub(super) fn range(terms: usize, strips: Range<usize>) -> Range<usize> {
     let each = terms.div_ceil(BLOCK) * STEP_WORDS;
     strips.start * each..strips.end * each
@@ -41,45 +43,48 @@ pub(super) fn pack_right(
 }
 
 impl Kernel {
-    /// The product of bfloat16 with sums of f32, where this machine has instructions for it.
+    /// The kernel for bfloat16 with sums in f32, if this machine has instructions for it.
     pub fn bf16() -> Option<Self> {
         Bf16Set::detect().map(|bf16| Self { set: InstructionSet::detect(), bf16: Some(bf16) })
     }
 
-    /// What [`bf16`](Self::bf16) would be: `amx_bf16` or `avx512_bf16`. AMX must be asked for, which this does not.
+    /// The name of the kernel that [`bf16`](Self::bf16) would return: `amx_bf16` or `avx512_bf16`. Does not
+    /// request permission for AMX.
     pub fn bf16_here() -> Option<&'static str> {
         Bf16Set::name_here()
     }
 
-    /// By name, if this machine has it; `portable` for tests.
+    /// The bfloat16 kernel with this name, if this machine has it; `portable` is for tests.
     pub fn bf16_named(name: &str) -> Option<Self> {
         Bf16Set::named(name).map(|bf16| Self { set: InstructionSet::detect(), bf16: Some(bf16) })
     }
 
-    /// `amx_bf16` or `avx512_bf16`: what multiplies bfloat16. `None` for a kernel of f32.
+    /// `amx_bf16` or `avx512_bf16`; `None` for an f32 kernel.
     pub fn bf16_name(self) -> Option<&'static str> {
         self.bf16.map(Bf16Set::name)
     }
 
-    /// Rows of a strip of the left operand, where that is packed, too: shares of rows begin at multiples of it.
+    /// Rows per strip of a packed left operand: shares of rows start at multiples of this. `None` if the
+    /// kernel does not pack it.
     pub fn strip_rows(self) -> Option<usize> {
         self.bf16.map(|_| BLOCK)
     }
 
-    /// Elements of a left operand `[m, k]` that is packed.
+    /// Length of a packed left operand `[m, k]`, in words of two bfloat16.
     pub fn left_len(self, m: usize, k: usize) -> usize {
         len(m, k)
     }
 
-    /// The range of some rows, from the beginning of a strip on, in a left operand `[m, k]`.
+    /// The range of some rows in a packed left operand `[m, k]`; they start at the beginning of a strip.
     pub fn left_range(self, k: usize, rows: Range<usize>) -> Range<usize> {
         range(k, rows.start / BLOCK..rows.end.div_ceil(BLOCK))
     }
 
-    /// Packs some strips of a left operand `[m, k]` into `out`, the slice at their [`left_range`](Self::left_range).
+    /// Packs some strips of a left operand `[m, k]` into `out`, the slice at their
+    /// [`left_range`](Self::left_range).
     ///
     /// # Panics
-    /// If a slice is shorter than its shape, the operand is packed already, or the kernel is one of f32.
+    /// If a slice is shorter than its shape, the operand is packed already, or the kernel is for f32.
     pub fn pack_left(self, lhs: Lhs<'_>, [m, k]: [usize; 2], strips: Range<usize>, out: &mut [f32]) {
         let operand = match lhs {
             Lhs::Rows { data, stride } => Operand { data, stride, by_terms: true, lines: m, terms: k },
@@ -90,14 +95,15 @@ impl Kernel {
     }
 }
 
-/// How a product is cut: steps in blocks, columns in groups, a group's blocks one after the other.
+/// How a product is divided: steps into blocks, columns into groups; a group's blocks are processed one after
+/// the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bf16Blocking {
     steps: usize,
-    /// Steps of a block.
+    /// Steps per block.
     block: usize,
     blocks: usize,
-    /// Columns of a group.
+    /// Columns per group.
     group: usize,
     pub passes: usize,
 }
@@ -114,7 +120,7 @@ impl Bf16Blocking {
     }
 }
 
-/// A product of operands that are packed.
+/// A product of packed operands.
 #[derive(Clone, Copy)]
 pub(super) struct Bf16Product<'a> {
     pub bf16: Bf16Set,
@@ -127,7 +133,7 @@ pub(super) struct Bf16Product<'a> {
 }
 
 impl Bf16Product<'_> {
-    /// All of `m` rows.
+    /// Computes all `m` rows.
     pub fn run(&self, m: usize, out: &mut [f32]) {
         let cut = Bf16Blocking::new(self.k, self.n);
         let blocks = self.bf16.open();
@@ -140,7 +146,8 @@ impl Bf16Product<'_> {
         }
     }
 
-    /// One strip in one pass; `out` holds its rows. Meanwhile its part of the rows that come next is fetched into L2.
+    /// Computes one strip in one pass; `out` holds its rows. Meanwhile prefetches this strip's part of the
+    /// upcoming rows into L2.
     pub fn take(
         &self,
         cut: &Bf16Blocking,
@@ -193,7 +200,7 @@ impl Bf16Product<'_> {
         }
     }
 
-    /// What becomes of a block's sums.
+    /// Stores a block's sums according to the epilogue.
     #[inline(always)]
     fn finish(
         &self,
@@ -211,9 +218,9 @@ impl Bf16Product<'_> {
                 Epilogue::Update { rate } => store(sums, sums, out, |sum, _, own| (-rate).mul_add(sum, own)),
                 Epilogue::Bias { bias, relu } if last => {
                     let floor = if relu { 0.0 } else { f32::NEG_INFINITY };
-                    // Adding -0 changes nothing, not even the sign of a zero.
+                    // Adding -0 changes no value, not even the sign of a zero.
                     let bias = bias.map_or(&[-0.0; BLOCK][..columns.len()], |bias| &bias[columns.clone()]);
-                    // A NaN stays one.
+                    // Unlike `f32::max`, this keeps a NaN.
                     let at_least = |x: f32| if x < floor { floor } else { x };
                     store(sums, bias, out, |sum, bias, _| at_least(sum + bias));
                 }
@@ -227,12 +234,12 @@ impl Bf16Product<'_> {
     }
 }
 
-/// A block's sums, on cache lines of their own.
+/// The sums of a block, aligned to cache lines.
 #[repr(align(64))]
 struct Sums([f32; BLOCK * BLOCK]);
 
-/// `out = f(sums, with, out)`, compiled for whole blocks apart. Plain loops: an adapter that is not inlined here would be
-/// compiled without the set's instructions.
+/// `out = f(sums, with, out)`, with separate code for whole blocks. Uses plain loops: an iterator adapter
+/// that is not inlined here would be compiled without the set's vector instructions.
 #[inline(always)]
 fn store(sums: &[f32], with: &[f32], out: &mut [f32], f: impl Fn(f32, f32, f32) -> f32) {
     let n = out.len();

@@ -1,4 +1,4 @@
-//! Products of bfloat16: at odd sizes against f64, and to the bit against plain Rust.
+//! Products of bfloat16: compared with f64 at odd sizes, and bit by bit with plain Rust.
 
 use super::{tests::*, *};
 
@@ -12,7 +12,7 @@ fn rounded(x: f32) -> f32 {
     f32::from_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff_0000)
 }
 
-/// Both operands packed, each by two shares, as in a team.
+/// Packs both operands, each in two shares as in a team.
 fn laid_out(kernel: Kernel, lhs: Lhs<'_>, source: Source<'_>, [m, k, n]: [usize; 3]) -> [Vec<f32>; 2] {
     let strip = kernel.strip_rows().unwrap();
     let mut left = vec![f32::NAN; kernel.left_len(m, k)];
@@ -73,7 +73,7 @@ fn tiles_have_the_bits_of_plain_rust() {
     };
     let plain = Kernel::bf16_named("portable").unwrap();
     for shape @ [m, k, n] in [[1, 1, 1], [32, 32, 32], [33, 65, 34], [64, 700, 40], [3, 2500, 5]] {
-        // Over many binades, as weights and gradients are.
+        // Spread over many binades, like weights and gradients.
         let wide = |count, seed| -> Vec<f32> {
             numbers(count, seed)
                 .iter()
@@ -165,7 +165,7 @@ fn tiles_in_any_order_and_shares_of_rows_have_the_same_bits() {
                 tiled.take(&turn, upcoming, &mut out[rows.start * n..rows.end * n], &mut scratch);
             }
             assert_eq!(bits(&whole), bits(&out), "{:?} {shape:?} {epilogue:?}", kernel.bf16_name());
-            // The second strip on, as a share of rows.
+            // From the second strip on, like a thread's share of rows.
             let share = &left[kernel.left_range(k, 32..m)];
             let mut part = numbers(m * n, 9)[32 * n..].to_vec();
             kernel.multiply(Lhs::Packed(share), Rhs::Packed(right), [m - 32, k, n], &mut part, epilogue);

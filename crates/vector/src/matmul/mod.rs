@@ -1,8 +1,8 @@
-//! The f32 matrix product, as one thread computes it for its rows of the result.
+//! The f32 matrix product as one thread computes it, for its share of the rows of the result.
 //!
-//! A team splits the rows of the result; each thread calls [`Kernel::multiply`] for its contiguous share. Every element is
-//! one chain of additions over k in a fixed order, so its bits depend only on the instruction set, not on the split or on
-//! packing. Nothing here allocates.
+//! A team splits the rows of the result; each thread calls [`Kernel::multiply`] for its contiguous share.
+//! Every element is one chain of additions over k in a fixed order, so its bits depend only on the
+//! instruction set, not on the split or on packing. Nothing here allocates.
 
 mod bf16;
 #[cfg(test)]
@@ -52,31 +52,33 @@ pub enum Rhs<'a> {
     Packed(&'a [f32]),
 }
 
-/// What is stored for a finished sum.
+/// What to do with a finished sum.
 #[derive(Clone, Copy, Debug)]
 pub enum Epilogue<'a> {
     /// `out = sum`
     Store,
-    /// `out = sum + bias`, and 0 where that is negative if `relu`.
+    /// `out = sum + bias`; if `relu`, negative results become 0.
     Bias {
         /// One number per column.
         bias: Option<&'a [f32]>,
         /// Whether a rectifier follows.
         relu: bool,
     },
-    /// `out = out - rate * sum`: a step of plain gradient descent; with k in several blocks, one step per block.
+    /// `out = out - rate * sum`: a step of plain gradient descent; with k in several blocks, one step per
+    /// block.
     Update {
         /// The learning rate.
         rate: f32,
     },
-    /// `out = sum` where `saved > 0`, else 0: the backward pass of a rectifier with the output `saved`, `[m, n]`.
+    /// `out = sum` where `saved > 0`, else 0: the backward pass of a rectifier with the output `saved`, `[m,
+    /// n]`.
     WherePositive {
-        /// From the first row of the caller's share on.
+        /// Starts at the first row of the caller's share.
         saved: &'a [f32],
     },
 }
 
-/// The product for one set of vector instructions, of f32 or of bfloat16.
+/// The matrix product for one set of vector instructions, in f32 or bfloat16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
     set: InstructionSet,
@@ -84,17 +86,17 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The best set of this machine.
+    /// The best kernel for this machine.
     pub fn detect() -> Self {
         Self { set: InstructionSet::detect(), bf16: None }
     }
 
-    /// The set that every machine has.
+    /// The kernel that every machine supports.
     pub fn portable() -> Self {
         Self { set: InstructionSet::portable(), bf16: None }
     }
 
-    /// By name, if this machine has it.
+    /// The kernel with this name, if this machine supports it.
     pub fn named(name: &str) -> Option<Self> {
         InstructionSet::named(name).map(|set| Self { set, bf16: None })
     }
@@ -104,8 +106,9 @@ impl Kernel {
         self.set.name()
     }
 
-    /// Whether to pack a row-major `[k, n]` right operand that all threads together use for `m` rows: if its rows are so
-    /// long that each row of a tile lies on another memory page, and enough rows use it. Operands of bfloat16 always are.
+    /// Whether to pack a row-major right operand `[k, n]` that all threads together use for `m` rows. This
+    /// pays if its rows are so long that each row of a tile lies on another memory page, and if enough rows
+    /// use it. Operands of bfloat16 are always packed.
     pub fn worth_packing(self, m: usize, n: usize) -> bool {
         self.bf16.is_some() || n > 512 && m >= 64
     }

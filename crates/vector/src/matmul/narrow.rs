@@ -1,7 +1,8 @@
 //! The weight gradient of a layer with few outputs: few columns, the left operand column-major.
 //!
-//! A row of the result would fill only part of a vector. So the transposed product is computed, with vectors along the
-//! rows of the result, and each tile is transposed before it is stored. The chains of additions and the bits are equal.
+//! A row of the result would fill only part of a vector. So the transposed product is computed, with vectors
+//! along the rows of the result, and each tile is transposed before it is stored. The chains of additions,
+//! and so the bits, are the same.
 
 use super::product::{Product, blocks, from};
 use super::{Epilogue, Lhs, Rhs};
@@ -9,7 +10,7 @@ use crate::simd::{Finish, Matrix, MatrixMut, Order, Strip, TilePrefetch, prefetc
 
 /// The widest tile.
 const WIDTH: usize = 32;
-/// The most columns of the result: the rows of the highest tile.
+/// Maximum columns of the result: the rows of the highest tile.
 const COLUMNS: usize = 14;
 
 impl Product<'_> {
@@ -68,8 +69,8 @@ impl Product<'_> {
         }
     }
 
-    /// Prefetches the left operand's part that follows once the columns at `row` are done up to term `end`: short pieces far
-    /// apart, which the hardware does not prefetch.
+    /// Prefetches the part of the left operand that is used after the columns at `row` are done up to term
+    /// `end`: short pieces far apart, which the hardware does not prefetch.
     fn bring_near(&self, row: usize, end: usize, width: usize) {
         let Lhs::Columns { data, stride } = self.lhs else { return };
         let (row, first) = if end < self.k { (row, end) } else { (row + width, 0) };

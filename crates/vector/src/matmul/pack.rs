@@ -1,7 +1,8 @@
 //! Packs operands into the order in which tiles read them.
 //!
-//! The right operand is cut into blocks of k, and a block into row-major panels as wide as a tile, so that a tile reads
-//! contiguous memory. A (block, panel) pair is a unit; a team that packs together shares the units.
+//! The right operand is cut into blocks of k, and a block into row-major panels as wide as a tile, so that a
+//! tile reads contiguous memory. A (block, panel) pair is a unit; a team that packs together shares the
+//! units.
 
 use std::ops::Range;
 
@@ -9,12 +10,13 @@ use super::product::blocks;
 use super::{Kernel, bf16};
 use crate::simd::{From, InstructionSet, Matrix, MatrixMut, Order, Reach};
 
-/// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest tile, in whole
-/// vectors of every instruction set.
+/// Elements from one k to the next in a packed strip of the left operand: at least the rows of the highest
+/// tile, in whole vectors of every instruction set.
 pub(super) const LEFT_LANES: usize = 16;
 
-/// Elements (4 MiB) from which on a packed operand would be evicted before it is read. Packing is then bound by memory and
-/// twice as fast if it bypasses the caches, at 1 % of the product's time (1024 x 2048 x 2048).
+/// From this number of elements (4 MiB) on, a packed operand would be evicted before it is read. Packing is
+/// then bound by memory and twice as fast if it bypasses the caches, and takes 1 % of the product's time
+/// (1024 x 2048 x 2048).
 const FAR: usize = 1 << 20;
 
 /// A right operand, `[k, n]`, to be packed.
@@ -22,12 +24,12 @@ const FAR: usize = 1 << 20;
 pub enum Source<'a> {
     /// Row-major.
     Rows(&'a [f32]),
-    /// Its transpose is row-major, `[n, k]`.
+    /// Given as its row-major transpose, `[n, k]`.
     Transposed(&'a [f32]),
 }
 
 impl Kernel {
-    /// Elements of a packed `[k, n]`.
+    /// Number of elements of a packed `[k, n]` operand.
     pub fn packed_len(self, k: usize, n: usize) -> usize {
         if self.bf16.is_some() {
             return bf16::len(n, k);
@@ -35,7 +37,7 @@ impl Kernel {
         k * n.next_multiple_of(2 * self.set.lanes())
     }
 
-    /// Units of a packed `[k, n]`.
+    /// Number of units of a packed `[k, n]` operand.
     pub fn units(self, k: usize, n: usize) -> usize {
         if let Some(width) = self.strip_rows() {
             return n.div_ceil(width);
@@ -43,7 +45,7 @@ impl Kernel {
         blocks(k).0 * n.div_ceil(2 * self.set.lanes())
     }
 
-    /// The range of the units in a packed `[k, n]`.
+    /// The range of elements of some units in a packed `[k, n]` operand.
     pub fn unit_range(self, k: usize, n: usize, units: Range<usize>) -> Range<usize> {
         if self.bf16.is_some() {
             return bf16::range(k, units);
@@ -60,7 +62,8 @@ impl Kernel {
         (first * panels + panel * length) * width
     }
 
-    /// Packs some units of a `[k, n]` right operand into `out`, the slice at their [`unit_range`](Self::unit_range).
+    /// Packs some units of a `[k, n]` right operand into `out`, the slice at their
+    /// [`unit_range`](Self::unit_range).
     ///
     /// # Panics
     /// If a slice is shorter than its shape.
@@ -73,7 +76,7 @@ impl Kernel {
         let reach = if k * n >= FAR { Reach::Far } else { Reach::Near };
         let (mut unit, mut rest) = (units.start, out);
         while unit < units.end && k > 0 {
-            // The units of one block.
+            // Take all units that belong to the same block.
             let (first, panel) = (unit / panels * size, unit % panels);
             let run = (panels - panel).min(units.end - unit);
             let length = (k - first).min(size);
@@ -93,8 +96,8 @@ impl Kernel {
     }
 }
 
-/// Copies a strip of the left operand in its own order; returns the stride of the copy. Rows that are a power of two apart
-/// would compete for the same few lines of the L1 cache.
+/// Copies a strip of the left operand, keeping its memory order; returns the stride of the copy. Without the
+/// copy, rows that are a power of two apart would compete for the same few lines of the L1 cache.
 #[inline]
 pub(super) fn left(
     set: InstructionSet,

@@ -1,32 +1,33 @@
 //! The loops around the strips of tiles.
 //!
-//! Columns are cut into groups and k into blocks, so that a piece (block x group) of the right operand stays in the L2
-//! cache while all rows pass by, strip after strip. The result holds the sums between blocks. Large operands come from
-//! memory, where the hardware's prefetch is not enough: while a strip computes, it prefetches the next strip's left operand
-//! and part of the next piece of the right one. That gained 5 to 10 % at 1024 x 2048 x 2048.
+//! Columns are divided into groups and k into blocks, so that a piece (block x group) of the right operand
+//! stays in the L2 cache while all rows are processed, strip after strip. The result holds the sums between
+//! blocks. Large operands come from memory, where the hardware's prefetch is not enough: each strip
+//! prefetches the next strip's left operand and part of the next piece of the right one. That gained 5 to 10
+//! % at 1024 x 2048 x 2048.
 
 use std::ops::Range;
 
 use super::{Epilogue, Lhs, Rhs, UpcomingRows, pack};
 use crate::simd::{Finish, InstructionSet, Order, Strip, TilePrefetch};
 
-/// The most terms of a block: a strip of the left operand (14 rows: 18 KiB) then stays in the L1 cache while all panels of
-/// the right one pass by.
+/// Maximum terms per block: a strip of the left operand (14 rows: 18 KiB) then stays in the L1 cache while it
+/// is multiplied with all panels of the right one.
 const MAX_BLOCK: usize = 320;
 
-/// The most bytes of a piece of the right operand: it fits an L2 cache of 1 MiB beside the strips. With 2 MiB the next
-/// piece fits, too; with 1 MiB that comes from L3. Smaller pieces are slower (2 to 3 % at 512 KiB), since the left operand
-/// is copied for each.
+/// Maximum bytes of a piece of the right operand: it fits an L2 cache of 1 MiB beside the strips. With 2 MiB
+/// of L2 the next piece fits too; with 1 MiB it comes from L3. Smaller pieces are slower (by 2 to 3 % at 512
+/// KiB), since the left operand is copied for each of them.
 const PIECE_BYTES: usize = 7 << 17;
 
-/// Columns from which on a strip of the left operand is copied before use: the copy costs as much as about 40 columns of
-/// arithmetic, and avoids reading rows that are far apart for each panel.
+/// From this number of columns on, a strip of the left operand is copied before use. The copy costs as much
+/// as about 40 columns of arithmetic, and saves reading rows that are far apart once per panel.
 pub(super) const COPY_LEFT_COLUMNS: usize = 512;
 
 /// Elements of the largest copy of a strip.
 pub(super) const SCRATCH: usize = pack::LEFT_LANES * MAX_BLOCK;
 
-/// Elements (256 KiB) from which on a left operand may not stay in L2 beside the rest.
+/// From this number of elements (256 KiB) on, a left operand may not stay in L2 beside the rest.
 const FAR: usize = 1 << 16;
 
 /// Blocks of k: their number, and the length of all but the last.
@@ -39,7 +40,7 @@ pub(super) fn blocks(k: usize) -> (usize, usize) {
     (count, k.div_ceil(count))
 }
 
-/// The data from `at` on; empty if an operand without terms (k = 0) ends before.
+/// The data from `at` on. Empty if `at` is past the end, as for an operand without terms (k = 0).
 pub(super) fn from(data: &[f32], at: usize) -> &[f32] {
     data.get(at..).unwrap_or_default()
 }
@@ -56,7 +57,7 @@ pub(super) struct Product<'a> {
     pub epilogue: Epilogue<'a>,
 }
 
-/// A block of k by a group of columns.
+/// A block of k combined with a group of columns.
 #[derive(Clone, Copy)]
 struct Piece {
     first: usize,
@@ -65,7 +66,8 @@ struct Piece {
     columns: usize,
 }
 
-/// The cut of a product: k in blocks, columns in groups. A group's blocks follow each other as passes over the rows.
+/// How a product is divided: k into blocks, columns into groups. A group's blocks are passes over the rows,
+/// one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocking {
     blocks: usize,
@@ -80,14 +82,15 @@ impl Blocking {
         if !packed || 4 * size * n <= PIECE_BYTES {
             return Self { blocks, size, group: n, passes: blocks };
         }
-        // Groups of nearly equal width: the left operand is copied for each, also for a narrow last one.
+        // Use groups of nearly equal width: the left operand is copied once per group, even for a narrow last
+        // one.
         let groups = (4 * size * n).div_ceil(PIECE_BYTES);
         let group = n.div_ceil(groups).next_multiple_of(2 * set.lanes());
         Self { blocks, size, group, passes: n.div_ceil(group) * blocks }
     }
 }
 
-/// Rows cut into tiles of nearly equal height: a low last tile would be slow.
+/// Rows divided into tiles of nearly equal height: a low last tile would be slow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     pub tiles: usize,
@@ -97,7 +100,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The fewest tiles for `rows` rows; a multiple of `shares` if there are several tiles.
+    /// Uses as few tiles as possible for `rows` rows; if there are several, a multiple of `shares`.
     pub fn new(set: InstructionSet, rows: usize, shares: usize) -> Self {
         // Small products skip the divisions, which would take a tenth of their time.
         if rows <= set.tile_rows() && shares == 1 {
@@ -129,7 +132,7 @@ pub(super) struct Pass<'a> {
     right: (&'a [f32], usize, usize),
 }
 
-/// A tile's index among those that one thread computes in a pass, from which its prefetches follow.
+/// A tile's index among those that one thread computes in a pass; it determines what the tile prefetches.
 #[derive(Clone, Copy)]
 pub(super) struct TileIndex {
     pub index: usize,
@@ -137,7 +140,7 @@ pub(super) struct TileIndex {
 }
 
 impl<'a> UpcomingRows<'a> {
-    /// One tile's part of the rows, in two halves.
+    /// The part of the rows that one tile prefetches, in two halves.
     fn part(self, place: TileIndex) -> [TilePrefetch<'a>; 2] {
         let Self { data, width, .. } = self;
         let own = self.share(place);
@@ -151,7 +154,7 @@ impl<'a> UpcomingRows<'a> {
         })
     }
 
-    /// One tile's part of the rows' indices.
+    /// The part of the rows' indices that belongs to one tile.
     pub(super) fn share(self, place: TileIndex) -> &'a [u32] {
         let bound = |index: usize| self.order.len() * index / place.of.max(1);
         if place.of == 0 { &[] } else { &self.order[bound(place.index)..bound(place.index + 1)] }
@@ -165,7 +168,7 @@ impl<'a> Product<'a> {
         self.run(out, Some(&mut scratch));
     }
 
-    /// Computes the product; `scratch` holds copies of the left operand's strips where they pay.
+    /// Computes the product; `scratch` holds copies of the left operand's strips if copying them pays.
     pub fn run(&self, out: &mut [f32], mut scratch: Option<&mut [f32]>) {
         let cut = self.cut();
         let rows = Rows::new(self.set, self.m, 1);
@@ -197,8 +200,8 @@ impl<'a> Product<'a> {
         Pass { piece, next, last: block + 1 == cut.blocks, right: self.right(piece) }
     }
 
-    /// One tile's part of a pass; `out` holds the tile's rows. With `place`, prefetches what comes next: the next operands
-    /// if they are large, else `upcoming`.
+    /// Computes one tile in one pass; `out` holds the tile's rows. With `place`, prefetches what comes next:
+    /// the next operands if they are large, otherwise `upcoming`.
     #[inline]
     pub fn tile(
         &self,
@@ -287,7 +290,8 @@ impl<'a> Product<'a> {
         let (data, order, stride) = self.left(row + rows, piece.first);
         match order {
             Order::Rows => TilePrefetch { data, stride, rows, columns: piece.length, order: &[] },
-            // One k's part is less than a cache line; this strip has loaded its beginning.
+            // The data for one k is shorter than a cache line, and this strip has already loaded its
+            // beginning.
             Order::Columns => TilePrefetch {
                 data: from(data, rows - 1),
                 stride,

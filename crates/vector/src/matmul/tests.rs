@@ -1,4 +1,5 @@
-//! Compared with sums in f64 at odd sizes, and bit for bit between splits, for every instruction set of the machine.
+//! Products compared with f64 sums at odd sizes, and bit by bit between different splits, for every
+//! instruction set of the machine.
 
 use proptest::prelude::*;
 
@@ -26,7 +27,7 @@ pub(super) fn transposed(data: &[f32], rows: usize, columns: usize) -> Vec<f32> 
     (0..columns).flat_map(|c| (0..rows).map(move |r| data[r * columns + c])).collect()
 }
 
-/// The product in f64 and, for each element, the bound of its rounding error.
+/// The product in f64, with a bound on each element's rounding error.
 pub(super) fn reference(a: &[f32], b: &[f32], [m, k, n]: [usize; 3]) -> Vec<(f64, f64)> {
     let mut out = Vec::with_capacity(m * n);
     for i in 0..m {
@@ -44,7 +45,7 @@ pub(super) fn packed(kernel: Kernel, source: Source<'_>, k: usize, n: usize) -> 
     let mut room = vec![f32::NAN; kernel.packed_len(k, n) + 16];
     let start = room.as_ptr().align_offset(64);
     let out = &mut room[start..][..kernel.packed_len(k, n)];
-    // Two shares, as in a team.
+    // Packed in two shares, as in a team.
     let units = kernel.units(k, n);
     for share in [0..units / 2, units / 2..units] {
         let range = kernel.unit_range(k, n, share.clone());
@@ -58,7 +59,7 @@ pub(super) fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| x.to_bits()).collect()
 }
 
-/// All ways to compute one product have equal bits, near the reference.
+/// All ways to compute a product give equal bits, close to the reference.
 fn all_ways(kernel: Kernel, [m, k, n]: [usize; 3]) {
     let shape = [m, k, n];
     let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
@@ -305,7 +306,8 @@ fn rows_that_an_order_names_have_the_bits_of_their_copies() {
                 kernel.weigh_rows(x, &d, None, &mut sums);
                 [bits(&dots), bits(&sums)]
             };
-            // Copied rows of two columns are computed along the rows: other chains, so equal sums but for rounding.
+            // Copied rows of two columns are computed along the rows: with other chains, so the sums differ
+            // by rounding.
             if k > 2 {
                 assert_eq!(both(named), both(Lines::new(&copied, k)), "{} {rows} {k}", kernel.name());
             }
@@ -360,7 +362,7 @@ fn tiles_in_any_order_have_the_same_bits() {
             for pass in 0..grid.passes() {
                 for tile in (0..grid.tiles()).rev() {
                     let rows = grid.rows(tile);
-                    // As the owner and as a thief.
+                    // Both as the tile's owner and as a thread that takes it over.
                     let among = if tile % 2 == 0 { 0..grid.tiles() } else { 0..0 };
                     let turn = Turn { pass, tile, among };
                     tiled.take(&turn, upcoming, &mut out[rows.start * n..rows.end * n], &mut scratch);

@@ -1,4 +1,5 @@
-//! A product that several threads compute tile by tile, in any order that keeps each tile's passes in order.
+//! A product that several threads compute tile by tile, in any order, as long as each tile's passes stay in
+//! order.
 
 use std::ops::Range;
 
@@ -6,7 +7,7 @@ use super::bf16::{self, Bf16Product};
 use super::product::{Blocking, COPY_LEFT_COLUMNS, Product, Rows, SCRATCH, TileIndex};
 use super::{Epilogue, Kernel, Lhs, Rhs};
 
-/// A product's tiles, rows by passes; independent of its operands.
+/// The tiles of a product (rows by passes); independent of its operands.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     rows: Rows,
@@ -16,22 +17,22 @@ pub struct Grid {
 /// One tile in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// A tile's passes run in order: each continues the sums of the one before.
+    /// A tile's passes run in order: each continues the sums of the previous one.
     pub pass: usize,
     /// The tile's index in the [`Grid`].
     pub tile: usize,
-    /// The tiles that this thread computes in sequence, this one included; empty if it is the only one.
+    /// The tiles that this thread computes in sequence, including this one; empty if this is the only one.
     pub among: Range<usize>,
 }
 
 /// Rows to prefetch while a product computes: rows `order[0]`, `order[1]`, ... of `data`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UpcomingRows<'a> {
-    /// All rows, one behind the other.
+    /// All rows, contiguous.
     pub data: &'a [f32],
-    /// Elements of a row.
+    /// Elements per row.
     pub width: usize,
-    /// Indices of the rows that come next.
+    /// Indices of the upcoming rows.
     pub order: &'a [u32],
 }
 
@@ -56,24 +57,24 @@ enum Form<'a> {
 }
 
 impl Grid {
-    /// Tiles of the result.
+    /// Number of tiles of the result.
     pub fn tiles(&self) -> usize {
         self.rows.tiles
     }
 
-    /// Passes over each tile.
+    /// Number of passes over each tile.
     pub fn passes(&self) -> usize {
         self.passes
     }
 
-    /// A tile's rows of the result.
+    /// The rows of the result in a tile.
     pub fn rows(&self, tile: usize) -> Range<usize> {
         self.rows.range(tile)
     }
 }
 
 impl Kernel {
-    /// The tiles of an `[m, k, n]` product: in f32, a multiple of `threads`.
+    /// The tiles of an `[m, k, n]` product; in f32, their number is a multiple of `threads`.
     pub fn grid(self, [m, k, n]: [usize; 3], packed: bool, threads: usize) -> Grid {
         match self.strip_rows() {
             Some(height) => {
@@ -86,7 +87,7 @@ impl Kernel {
         }
     }
 
-    /// [`multiply`](Self::multiply), computed by the turns of its `grid`, with equal bits.
+    /// The same as [`multiply`](Self::multiply), computed turn by turn over its `grid`, with equal bits.
     pub fn tiled<'a>(
         self,
         lhs: Lhs<'a>,
@@ -107,7 +108,8 @@ impl Kernel {
 }
 
 impl Tiled<'_> {
-    /// Computes a turn; `out` is the tile's rows of the result. Each tile of the sequence prefetches a part of `upcoming`.
+    /// Computes a turn; `out` is the tile's rows of the result. Each tile of the sequence prefetches a part
+    /// of `upcoming`.
     ///
     /// # Panics
     /// If a slice is shorter than its shape.

@@ -1,12 +1,13 @@
-//! A layer with one output: matrix-vector products, bound by one read of the matrix.
+//! A layer with one output: matrix-vector products, limited by reading the matrix once.
 
 use super::Kernel;
 use crate::simd::Lines;
 
 impl Kernel {
-    /// Forward: `out[r] = x[r] . w + bias`, and 0 where that is negative if `relu`; `x` is `[out.len(), w.len()]`.
+    /// Forward pass: `out[r] = x[r] . w + bias`, and negative results become 0 if `relu`; `x` is `[out.len(),
+    /// w.len()]`.
     ///
-    /// A row's bits do not depend on the other rows: any split over threads is valid.
+    /// A row's bits do not depend on the other rows, so any split over threads is valid.
     ///
     /// # Panics
     /// If `x` is shorter than its shape.
@@ -17,8 +18,8 @@ impl Kernel {
     /// Gradient of the weights: `out[c] = sum over r of x[r][c] * weights[r]`, or, with a `rate`,
     /// `out[c] - rate * sum`.
     ///
-    /// A column's bits do not depend on the other columns. Threads split the columns, at multiples of 16 for speed, each
-    /// with `x` from its first column on. A matrix of exactly two columns must not be split.
+    /// A column's bits do not depend on the other columns. Threads split the columns, at multiples of 16 for
+    /// speed, each with `x` from its first column on. A matrix of exactly two columns must not be split.
     ///
     /// # Panics
     /// If `x` is shorter than its shape.

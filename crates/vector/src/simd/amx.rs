@@ -1,12 +1,13 @@
-//! AMX: eight tiles of 16 rows of 64 bytes each, and an instruction that multiplies two of them of bfloat16 into sums of f32.
+//! AMX: eight tiles of 16 rows of 64 bytes each, and an instruction that multiplies two bfloat16 tiles and
+//! adds to a tile of f32 sums.
 //!
-//! A block of the result is 32 x 32: four tiles of sums, two of the left operand, two of the right one. Each of those is
-//! loaded once for two multiplications, so the L1 cache, which delivers a tile in 8 cycles, keeps up with a
-//! multiplication's 16.
+//! A block of the result is 32 x 32: four tiles of sums, two of the left operand, two of the right one. Each
+//! of those is loaded once for two multiplications, so the L1 cache, which delivers a tile in 8 cycles, keeps
+//! up with a multiplication's 16.
 //!
-//! `TDPBF16PS` takes 16 pairs of terms. For each sum it adds up the even terms and the odd terms separately, by fused
-//! multiply-adds from 0; then it adds their sum to the tile. Denormals are zeros (Intel's manual). `plain_bf16.rs` has the
-//! same bits.
+//! `TDPBF16PS` takes 16 pairs of terms. For each sum it adds up the even terms and the odd terms separately,
+//! with fused multiply-adds starting at 0, and then adds the total of both to the tile. Denormals are treated
+//! as zeros (Intel's manual). `plain_bf16.rs` reproduces the same bits.
 
 use std::arch::{asm, x86_64};
 use std::marker::PhantomData;
@@ -14,17 +15,19 @@ use std::sync::OnceLock;
 
 use super::bf16::{BLOCK, Block, STEP_WORDS, TILE_WORDS};
 
-/// Linux' `arch_prctl`, its `ARCH_GET_XCOMP_SUPP` and `ARCH_REQ_XCOMP_PERM`, and the state that holds tiles.
+/// Linux' `arch_prctl`, its functions `ARCH_GET_XCOMP_SUPP` and `ARCH_REQ_XCOMP_PERM`, and the state
+/// component that holds tiles.
 const ARCH_PRCTL: u64 = 158;
 const SUPPORTED_STATES: u64 = 0x1021;
 const REQUEST_PERMISSION: u64 = 0x1023;
 const TILE_DATA: u64 = 18;
 
-/// Bytes from one row of an operand's tile to the next, and from one row of a block's sums to the next.
+/// Bytes from one row of an operand's tile to the next (`ROW`), and from one row of a block's sums to the
+/// next.
 const ROW: usize = 64;
 const SUMS_ROW: usize = 4 * BLOCK;
 
-/// What `LDTILECFG` reads: palette 1, eight tiles of 16 rows of 64 bytes.
+/// The operand of `LDTILECFG`: palette 1, eight tiles of 16 rows of 64 bytes.
 #[repr(C, align(64))]
 struct Configuration([u8; 64]);
 
@@ -40,7 +43,7 @@ static CONFIGURATION: Configuration = {
     Configuration(bytes)
 };
 
-/// Whether this processor has the tiles and the kernel knows them.
+/// Whether this processor has the tiles and the system's kernel supports them.
 pub(super) fn is_supported() -> bool {
     let mut states = 0_u64;
     cfg!(target_os = "linux")
@@ -49,15 +52,16 @@ pub(super) fn is_supported() -> bool {
         && states >> TILE_DATA & 1 == 1
 }
 
-/// Whether the kernel also lets this process use them. It is asked once, and only by those who multiply in bf16 or measure
-/// how fast that is: tiles are 8 KiB of a thread's state, for which every stack of a signal handler must have room from then on.
+/// Whether the system's kernel also permits this process to use them. Permission is requested once, and only
+/// if bf16 products are computed or measured: tiles add 8 KiB to a thread's state, and from then on every
+/// signal handler's stack must have room for it.
 pub(super) fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| is_supported() && prctl(REQUEST_PERMISSION, TILE_DATA))
 }
 
 fn has_tiles() -> bool {
-    // SAFETY: every x86-64 has the instruction; a leaf that it lacks is not asked for.
+    // SAFETY: every x86-64 has the instruction, and a leaf that this processor lacks is not queried.
     #[allow(unused_unsafe, reason = "safe in newer compilers")]
     let features = unsafe {
         if x86_64::__cpuid(0).eax < 7 {
@@ -69,10 +73,11 @@ fn has_tiles() -> bool {
     features & bf16 != 0 && features & tile != 0
 }
 
-/// Whether the kernel answers with success. The argument is a number, or the address of one to be written.
+/// Whether the call succeeds. The argument is a number, or the address of a number to be written.
 fn prctl(function: u64, argument: u64) -> bool {
     let result: u64;
-    // SAFETY: both functions touch no memory but the number at that address; the kernel overwrites rcx and r11.
+    // SAFETY: both functions access no memory except the number at that address; the kernel overwrites rcx
+    // and r11.
     unsafe {
         asm!(
             "syscall",
@@ -87,31 +92,32 @@ fn prctl(function: u64, argument: u64) -> bool {
     result == 0
 }
 
-/// A thread's tiles, in use until this is dropped: those that are not are not saved at a change of threads.
+/// Configures a thread's tiles until it is dropped. Threads without configured tiles do not have to save them
+/// at a context switch.
 pub(in super::super) struct Tiles {
-    /// Not `Send`: they belong to the thread.
+    /// Not `Send`: the tiles belong to the thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Tiles {
     /// # Safety
-    /// [`is_there`].
+    /// [`is_there`] must have returned true.
     pub unsafe fn new() -> Self {
-        // SAFETY: the configuration is 64 bytes of a valid one.
+        // SAFETY: the configuration is 64 bytes long and valid.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly)) };
         Self { _thread: PhantomData }
     }
 
-    /// `sums[32, 32] += left x right` over `steps` steps of 32 terms, from 0 unless `resume`.
+    /// `sums[32, 32] += left x right` over `steps` steps of 32 terms, starting from 0 unless `resume`.
     ///
     /// # Safety
-    /// The block's operands have that many steps.
+    /// The block's operands must have that number of steps.
     #[inline]
     pub unsafe fn multiply(&self, block: Block<'_>, sums: &mut [f32; BLOCK * BLOCK]) {
         const { assert!(STEP_WORDS == 2 * TILE_WORDS && 4 * TILE_WORDS == 16 * ROW) };
         let Block { left, right, steps, resume } = block;
-        // SAFETY: tiles are configured, as `self` shows; a step reads two tiles, one behind the other, of either operand, and
-        // the sums are 32 rows of 128 bytes.
+        // SAFETY: tiles are configured, since `self` exists; each step reads two consecutive tiles of each
+        // operand, and the sums are 32 rows of 128 bytes.
         unsafe {
             asm!(
                 "test {resume:e}, {resume:e}",

@@ -7,7 +7,7 @@ use super::{compile, hints};
 
 compile!(#[target_feature(enable = "avx2,fma,bmi2")] __m256, 8, 8, [1 2 3 4 5 6]);
 
-// SAFETY, of every block in here: the trait's contract.
+// SAFETY, for every block in here: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for __m256 {
     const LANES: usize = 8;

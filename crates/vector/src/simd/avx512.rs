@@ -7,7 +7,7 @@ use super::{compile, hints};
 
 compile!(#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi2")] __m512, 16, 8, [1 2 3 4 5 6 7 8 9 10 11 12 13 14]);
 
-// SAFETY, of every block in here: the trait's contract.
+// SAFETY, for every block in here: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for __m512 {
     const LANES: usize = 16;

@@ -1,11 +1,12 @@
-//! Products of bfloat16 with sums of f32: operands packed in tiles, and blocks of the result.
+//! Products of bfloat16 with f32 sums: operands packed into tiles, and blocks of the result.
 //!
-//! An operand is cut into strips of 32 rows (the right one: of 32 columns) and steps of 32 terms. A strip's step is two
-//! tiles, one behind the other, of 16 rows or columns each. The unit within a tile is a pair of terms that follow each
-//! other, 32 bits, which is held in the place of an f32 and never computed with: a tile of the left operand is `[16 rows][16
-//! pairs]`, one of the right operand `[16 pairs][16 columns]`. What lies beyond the operand's edge is zero.
+//! An operand is divided into strips of 32 rows (for the right operand, 32 columns) and steps of 32 terms.
+//! One step of a strip is two consecutive tiles of 16 rows or columns each. The unit within a tile is a pair
+//! of consecutive terms, 32 bits, which is stored as an f32 but never computed with. A tile of the left
+//! operand is `[16 rows][16 pairs]`, one of the right operand `[16 pairs][16 columns]`. Whatever lies beyond
+//! the operand's edge is zero.
 //!
-//! Numbers are rounded to nearest, ties to even, as they are packed; denormals become zero.
+//! Elements are rounded to nearest, ties to even, when they are packed; denormals become zero.
 
 use std::ops::Range;
 
@@ -16,11 +17,11 @@ use super::{check, plain_bf16};
 /// Rows and columns of a block of the result, and terms of a step.
 pub(in super::super) const BLOCK: usize = 32;
 
-/// Pairs in a tile, and in a strip's step.
+/// Pairs per tile, and `f32`s per step of a strip.
 pub(in super::super) const TILE_WORDS: usize = 256;
 pub(in super::super) const STEP_WORDS: usize = 512;
 
-/// What multiplies. Values exist only for instructions that this machine has.
+/// The instructions that multiply. Values exist only for instructions that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Bf16Set(Set);
 
@@ -30,42 +31,44 @@ enum Set {
     Amx,
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// For tests: what the others are held against.
+    /// For tests: the reference for the others.
     Plain,
 }
 
-/// Which operand is packed.
+/// Which of the operands is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Side {
     Left,
     Right,
 }
 
-/// An operand as it lies in memory; its lines are rows of the left operand, columns of the right one.
+/// An operand as it lies in memory; its lines are the rows of the left operand or the columns of the right
+/// one.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Operand<'a> {
     pub data: &'a [f32],
-    /// From one line to the next, or from one term to the next.
+    /// Elements from one line to the next (with `by_terms`), or else from one term to the next.
     pub stride: usize,
-    /// Whether the terms of a line follow each other; else the lines of a term do.
+    /// Whether the terms of a line are contiguous; otherwise the lines of a term are.
     pub by_terms: bool,
-    /// Operand from the first of `data` on, and terms.
+    /// Number of lines, counted from the first in `data`, and of terms.
     pub lines: usize,
     pub terms: usize,
 }
 
-/// A block's operands: a strip of each, from some step on.
+/// The operands of a block: a strip of each, starting at some step.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Block<'a> {
     pub left: &'a [f32],
     pub right: &'a [f32],
     pub steps: usize,
-    /// Whether sums continue those that are there.
+    /// Whether to add to the existing sums instead of starting from 0.
     pub resume: bool,
 }
 
 impl Bf16Set {
-    /// The sets that this machine has, best first. The portable one is no choice of a run: it is slower than f32.
+    /// The sets that this machine has, best first. The portable one is never chosen for a run: it is slower
+    /// than f32.
     fn all() -> impl Iterator<Item = Self> {
         let all = [
             #[cfg(target_arch = "x86_64")]
@@ -77,7 +80,7 @@ impl Bf16Set {
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
     }
 
-    /// The name of the best set, without asking the kernel for it.
+    /// The name of the best set; does not request permission from the system's kernel.
     pub fn name_here() -> Option<&'static str> {
         #[cfg(target_arch = "x86_64")]
         if dot_bf16::is_there() {
@@ -91,7 +94,7 @@ impl Bf16Set {
         Self::all().next().filter(|set| set.0 != Set::Plain)
     }
 
-    /// By name, if this machine has it.
+    /// The set with this name, if this machine has it.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|set| set.name() == name)
     }
@@ -106,7 +109,7 @@ impl Bf16Set {
         }
     }
 
-    /// Packs some strips of an operand, of which `lines` begins with the first.
+    /// Packs some strips of an operand; `lines` starts at the first of them.
     ///
     /// # Panics
     /// If a slice is shorter than its shape.
@@ -122,17 +125,17 @@ impl Bf16Set {
             lines.terms.div_ceil(BLOCK) * STEP_WORDS,
         );
         match self.0 {
-            // SAFETY: shapes were checked above; the set's instructions are there.
+            // SAFETY: shapes were checked above; this machine has the set's instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Amx | Set::Avx512 => unsafe { dot_bf16::pack(&lines, side, strips, to.as_mut_ptr()) },
             Set::Plain => plain_bf16::pack(&lines, side, strips, to),
         }
     }
 
-    /// Makes this thread ready to multiply.
+    /// Prepares this thread to multiply.
     pub fn open(self) -> Blocks {
         match self.0 {
-            // SAFETY: the set's instructions are there.
+            // SAFETY: this machine has the set's instructions.
             #[cfg(target_arch = "x86_64")]
             Set::Amx => Blocks::Tiles(unsafe { amx::Tiles::new() }),
             #[cfg(target_arch = "x86_64")]
@@ -142,7 +145,7 @@ impl Bf16Set {
     }
 }
 
-/// A thread that multiplies.
+/// A thread's state for multiplying.
 pub(in super::super) enum Blocks {
     #[cfg(target_arch = "x86_64")]
     Tiles(amx::Tiles),
@@ -152,7 +155,7 @@ pub(in super::super) enum Blocks {
 }
 
 impl Blocks {
-    /// A block of the result, row-major.
+    /// Computes a block of the result, row-major.
     ///
     /// # Panics
     /// If an operand is shorter than its steps.
@@ -161,7 +164,7 @@ impl Blocks {
         check(block.left, 1, 0, block.steps * STEP_WORDS);
         check(block.right, 1, 0, block.steps * STEP_WORDS);
         match self {
-            // SAFETY: the operands' lengths were checked; what is open is there.
+            // SAFETY: the operands' lengths were checked, and the tiles are configured.
             #[cfg(target_arch = "x86_64")]
             Self::Tiles(tiles) => unsafe { tiles.multiply(block, sums) },
             // SAFETY: as above.

@@ -1,8 +1,8 @@
-//! Flushes denormals to zero: arithmetic on them is a hundred times slower, and training produces them (the optimizer state
-//! of a dead unit). Without effect on processors that have no such switch.
+//! Flushes denormals to zero: arithmetic on them is a hundred times slower, and training produces them (the
+//! optimizer state of a dead unit). Without effect on processors that have no such switch.
 //!
-//! Rust folds constants in the default floating-point environment. Folded and computed tiny numbers may thus differ, which
-//! is harmless here, since no decision depends on them.
+//! Rust folds constants in the default floating-point environment. Folded and computed tiny numbers may thus
+//! differ, which is harmless here, since no decision depends on them.
 
 /// x86-64: flush-to-zero (bit 15) and denormals-are-zero (bit 6) of MXCSR. aarch64: bit 24 of FPCR.
 #[cfg(target_arch = "x86_64")]
@@ -70,7 +70,8 @@ fn write(value: u64) {
     #[cfg(target_arch = "x86_64")]
     {
         let mxcsr = value as u32;
-        // SAFETY: loads a value that was read from the same register, with only the two flushing bits changed.
+        // SAFETY: loads a value that was read from the same register, with only the two flushing bits
+        // changed.
         unsafe {
             std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr, options(nostack, preserves_flags))
         };

@@ -1,4 +1,4 @@
-//! AVX512-BF16: numbers rounded and packed in tiles, and blocks of the result without AMX.
+//! AVX512-BF16: rounds elements and packs them into tiles, and computes blocks of the result without AMX.
 
 use std::arch::is_x86_feature_detected;
 use std::arch::x86_64::*;
@@ -17,27 +17,27 @@ pub(super) fn is_there() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// Selects the first `count` of 16.
+/// A mask for the first `count` of 16 lanes.
 fn first(count: usize) -> __mmask16 {
     if count >= 16 { !0 } else { (1 << count) - 1 }
 }
 
 /// # Safety
-/// The shapes are checked; the machine has the instructions.
+/// The shapes must be checked, and the machine must have the instructions.
 #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn pack(l: &Operand<'_>, side: Side, strips: Range<usize>, to: *mut f32) {
     let (steps, count) = (l.terms.div_ceil(BLOCK), strips.len());
     let tile = |strip: usize, step: usize| {
         for half in 0..2 {
             let line = (strips.start + strip) * BLOCK + 16 * half;
-            // SAFETY: as above; the strip and the step are within the shape.
+            // SAFETY: by the contract; the strip and the step are within the shape.
             unsafe {
                 let to = to.add((strip * steps + step) * STEP_WORDS + half * TILE_WORDS);
                 lay_out_tile(l, side, line, step * BLOCK, to);
             }
         }
     };
-    // Along the rows of memory.
+    // Go along the rows in memory.
     if l.by_terms {
         (0..count).for_each(|strip| (0..steps).for_each(|step| tile(strip, step)));
     } else {
@@ -45,17 +45,17 @@ pub(super) unsafe fn pack(l: &Operand<'_>, side: Side, strips: Range<usize>, to:
     }
 }
 
-/// A tile from its first line and its first term on.
+/// Packs a tile, starting at this line and term.
 ///
 /// # Safety
-/// As for [`pack`]; `to` has room for a tile.
+/// As for [`pack`]; `to` must have room for a tile.
 #[inline]
 #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn lay_out_tile(l: &Operand<'_>, side: Side, line: usize, term: usize, to: *mut f32) {
     let (lines, terms) = (l.lines.saturating_sub(line).min(16), l.terms - term);
     let mut tile = [_mm512_setzero_ps(); 16];
     let data = l.data.as_ptr();
-    // SAFETY: what is loaded are lines and terms within the shape; other lanes are masked.
+    // SAFETY: only lines and terms within the shape are loaded; other lanes are masked.
     unsafe {
         if l.by_terms {
             let (low, high) = (first(terms), first(terms.saturating_sub(16)));
@@ -66,7 +66,7 @@ unsafe fn lay_out_tile(l: &Operand<'_>, side: Side, line: usize, term: usize, to
                 *row = transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(high, low));
             }
         } else {
-            // The 16 numbers of two terms become pairs.
+            // Interleave the 16 elements of two terms into pairs.
             let zip = _mm512_or_si512(
                 _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                 _mm512_slli_epi32::<16>(_mm512_setr_epi32(
@@ -94,10 +94,10 @@ unsafe fn lay_out_tile(l: &Operand<'_>, side: Side, line: usize, term: usize, to
     }
 }
 
-/// A block by dot products of pairs.
+/// Computes a block by dot products of pairs.
 ///
 /// # Safety
-/// The operands have the block's steps; the machine has the instructions.
+/// The operands must have the block's steps, and the machine must have the instructions.
 #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn multiply(block: Block<'_>, sums: &mut [f32; BLOCK * BLOCK]) {
     const ROWS: usize = 8;
@@ -107,17 +107,17 @@ pub(super) unsafe fn multiply(block: Block<'_>, sums: &mut [f32; BLOCK * BLOCK])
     }
 }
 
-/// Some rows of a block.
+/// Computes some rows of a block.
 ///
 /// # Safety
-/// As for [`multiply`]; `row` is a multiple of `ROWS` below 32.
+/// As for [`multiply`]; `row` must be a multiple of `ROWS` below 32.
 #[inline]
 #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn multiply_rows<const ROWS: usize>(block: Block<'_>, row: usize, sums: &mut [f32; BLOCK * BLOCK]) {
     let Block { left, right, steps, resume } = block;
     let own = sums[row * BLOCK..].as_mut_ptr();
     let mut all = [[_mm512_setzero_ps(); 2]; ROWS];
-    // SAFETY: rows below 32, columns below 32, and the operands have that many steps.
+    // SAFETY: rows and columns are below 32, and the operands have that number of steps.
     unsafe {
         if resume {
             for_rows!(r < ROWS {

@@ -34,7 +34,7 @@ impl InstructionSet {
             to_stride: to.stride,
             width,
         };
-        // SAFETY: both shapes were checked above; the set's instructions are there.
+        // SAFETY: both shapes were checked above; this machine has the set's instructions.
         unsafe { dispatch!(self, copy(&raw)) }
     }
 
@@ -55,7 +55,7 @@ impl InstructionSet {
             to_stride: to.stride,
             width,
         };
-        // SAFETY: both shapes were checked above; the set's instructions are there.
+        // SAFETY: both shapes were checked above; this machine has the set's instructions.
         unsafe { dispatch!(self, transpose(&raw)) }
     }
 }
@@ -84,10 +84,11 @@ unsafe fn put<V: Vector, const FAR: bool>(v: V, to: *mut f32) {
 /// Copies row by row, bypassing the caches if `FAR` (without a fence).
 ///
 /// # Safety
-/// The shapes are checked, and for `FAR` what is written is aligned to cache lines; the machine has the vector's instructions.
+/// The shapes are checked, and for `FAR` what is written is aligned to cache lines; the machine has the
+/// vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn copy_rows<V: Vector, const FAR: bool>(t: &RawCopy) {
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked.
+    // SAFETY: rows and columns are within the shape; lanes past them are masked.
     unsafe {
         if t.width == V::LANES {
             let (loaded, all) = (V::first(t.columns), t.columns == V::LANES);
@@ -127,7 +128,7 @@ pub(super) unsafe fn transpose_blocks<V: Vector, const N: usize, const FAR: bool
         let (rows, stored) = (t.rows.saturating_sub(i).min(N), (t.width - i).min(N));
         for j in (0..t.columns).step_by(N) {
             let columns = (t.columns - j).min(N);
-            // SAFETY: rows and columns below those of the shape; lanes past them are masked.
+            // SAFETY: rows and columns are within the shape; lanes past them are masked.
             unsafe {
                 let (loaded, stored_mask) = (V::first(columns), V::first(stored));
                 let mut block = [V::splat(0.0); N];

@@ -1,4 +1,4 @@
-//! Matrix-vector products, bound by one read of the matrix.
+//! Matrix-vector products, limited by reading the matrix once.
 
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
@@ -25,7 +25,7 @@ impl<'a> Lines<'a> {
         Self { data: self.data.get(count..).unwrap_or_default(), ..self }
     }
 
-    /// `count` rows from `first` on.
+    /// `rows` rows, starting at `first`.
     pub fn part(self, first: usize, rows: usize) -> Self {
         match self.order {
             Some(order) => Self { order: Some(&order[first..first + rows]), ..self },
@@ -33,7 +33,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Panics if there are fewer rows or columns.
+    /// Panics if there are fewer rows or columns than given.
     fn check(&self, rows: usize, columns: usize) {
         match self.order {
             None => check(self.data, rows, self.stride, columns),
@@ -44,7 +44,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The start of a row; past the end, that of the last row.
+    /// The start of a row; for a row past the end, that of the last row.
     #[inline(always)]
     fn at(&self, row: usize, rows: usize) -> *const f32 {
         let row = row.min(rows - 1);
@@ -52,7 +52,7 @@ impl<'a> Lines<'a> {
         self.data.as_ptr().wrapping_add(row * self.stride)
     }
 
-    /// The start of a row and of a later one, to prefetch.
+    /// The start of a row and that of a later one, for prefetching.
     #[inline(always)]
     fn near(&self, row: usize, rows: usize) -> [*const f32; 2] {
         let at = self.at(row, rows);
@@ -67,10 +67,10 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Rows of prefetch distance for cached rows.
+/// Prefetch distance in rows, for cached rows.
 const NEXT: usize = 16;
 
-/// Rows of prefetch distance for rows in a given order: about 20 KiB with rows of a hundred elements.
+/// Prefetch distance in rows, for rows in a given order: about 20 KiB if rows have a hundred elements.
 const AHEAD: usize = 48;
 
 impl InstructionSet {
@@ -80,7 +80,7 @@ impl InstructionSet {
     /// If `x` has fewer than `out.len()` rows of `w.len()` elements.
     pub fn gemv(self, x: Lines<'_>, w: &[f32], bias: f32, floor: f32, out: &mut [f32]) {
         x.check(out.len(), w.len());
-        // SAFETY: the shape was checked above; the set's instructions are there.
+        // SAFETY: the shape was checked above; this machine has the set's instructions.
         unsafe {
             if w.len() == 2 && x.stride == 2 && x.order.is_none() {
                 dispatch!(self, pairs(x.data, w, bias, floor, out))
@@ -96,13 +96,14 @@ impl InstructionSet {
     /// If `x` has fewer than `weights.len()` rows of `out.len()` elements.
     pub fn gemv_t(self, x: Lines<'_>, weights: &[f32], rate: Option<f32>, out: &mut [f32]) {
         x.check(weights.len(), out.len());
-        // SAFETY: the shape was checked above; the set's instructions are there.
+        // SAFETY: the shape was checked above; this machine has the set's instructions.
         unsafe { dispatch!(self, gemv_t(x, weights, rate, out)) }
     }
 }
 
-/// Dot products of rows with `w`. Each row has a vector of partial sums, `G` rows at a time; the sums of `N` rows (the
-/// vector's lanes) are then reduced together. Bits do not depend on which rows are neighbours.
+/// Dot products of rows with `w`. `G` rows are processed at a time, each with a vector of partial sums; the
+/// sums of `N` rows (the vector's lanes) are then reduced together. A row's bits do not depend on its
+/// neighbours.
 ///
 /// # Safety
 /// The shapes are checked; the machine has the vector's instructions.
@@ -115,10 +116,12 @@ pub(super) unsafe fn dot_rows<V: Vector, const N: usize, const G: usize>(
     out: &mut [f32],
 ) {
     let (rows, k) = (out.len(), w.len());
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
+    // SAFETY: rows and columns are within the shape; lanes past them are masked; prefetches accept any
+    // address.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
-        // The hardware prefetches long rows by itself; short rows and rows in a given order need explicit prefetches.
+        // The hardware prefetches long rows by itself; short rows and rows in a given order need explicit
+        // prefetches.
         let ahead = if k < 256 { 2 * G * k } else { 64 };
         let named = x.order.is_some();
         let (whole, part) = (k / N * N, V::first(k % N));
@@ -185,7 +188,8 @@ pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
     out: &mut [f32],
 ) {
     let rows = out.len();
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
+    // SAFETY: rows and columns are within the shape; lanes past them are masked; prefetches accept any
+    // address.
     unsafe {
         let (bias, floor) = (V::splat(bias), V::splat(floor));
         let (w0, w1) = (V::splat(w[0]), V::splat(w[1]));
@@ -206,9 +210,9 @@ pub(super) unsafe fn dot_pairs<V: Vector, const N: usize>(
     }
 }
 
-/// Weighted sums of rows, a few vectors of columns at a time. Each element is the sum of four chains, over every fourth row
-/// each, which hides the adder's latency; its bits do not depend on its neighbours. With two columns the lanes are rows,
-/// since most would be empty otherwise.
+/// Weighted sums of rows, a few vectors of columns at a time. Each element is the sum of four chains, each
+/// over every fourth row, which hides the latency of additions; its bits do not depend on its neighbours.
+/// With two columns, lanes are rows, since most lanes would be empty otherwise.
 ///
 /// # Safety
 /// The shapes are checked; the machine has the vector's instructions.
@@ -219,7 +223,8 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
     rate: Option<f32>,
     out: &mut [f32],
 ) {
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
+    // SAFETY: rows and columns are within the shape; lanes past them are masked; prefetches accept any
+    // address.
     unsafe {
         if out.len() == 2 && x.stride == 2 && x.order.is_none() {
             let mut sums = [V::splat(0.0); 2];
@@ -261,7 +266,7 @@ pub(super) unsafe fn weigh_rows<V: Vector>(
 /// [`weigh_rows`] for `C` vectors of columns; the last may be partial.
 ///
 /// # Safety
-/// As there; `x` and `out` are at the first column.
+/// As for [`weigh_rows`]; `x` and `out` start at the first of these columns.
 #[inline(always)]
 unsafe fn weigh_columns<V: Vector, const C: usize>(
     x: Lines<'_>,
@@ -269,7 +274,8 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
     rate: Option<f32>,
     out: &mut [f32],
 ) {
-    // SAFETY: rows and columns below those of the shape; lanes past them are masked; prefetches need no valid address.
+    // SAFETY: rows and columns are within the shape; lanes past them are masked; prefetches accept any
+    // address.
     unsafe {
         let last = V::first(out.len() - (C - 1) * V::LANES);
         let mut sums = [[V::splat(0.0); C]; 4];
@@ -301,7 +307,7 @@ unsafe fn weigh_columns<V: Vector, const C: usize>(
 /// Adds a row to the sums and prefetches a later one.
 ///
 /// # Safety
-/// As for [`weigh_rows`]; `from` is at the first of the columns.
+/// As for [`weigh_rows`]; `from` points to the first of the columns.
 #[inline(always)]
 unsafe fn weigh_row<V: Vector, const C: usize>(
     sums: &mut [V; C],
@@ -309,7 +315,7 @@ unsafe fn weigh_row<V: Vector, const C: usize>(
     weight: f32,
     last: V::Mask,
 ) {
-    // SAFETY: columns below those of the shape; lanes past them are masked; prefetches need no valid address.
+    // SAFETY: columns are within the shape; lanes past them are masked; prefetches accept any address.
     unsafe {
         let weight = V::splat(weight);
         for (c, sum) in sums.iter_mut().enumerate() {

@@ -1,8 +1,8 @@
 //! Vector instructions behind safe functions; all `unsafe` code that uses them is here.
 //!
-//! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each [`InstructionSet`]: the
-//! generic code is inlined into functions with `#[target_feature]`. Safe functions check every slice once, then use raw
-//! pointers.
+//! Everything is written once, over the trait [`Vector`](vector::Vector), and compiled for each
+//! [`InstructionSet`]: the generic code is inlined into functions with `#[target_feature]`. Safe functions
+//! check every slice once, then use raw pointers.
 
 mod bf16;
 mod denormals;
@@ -36,7 +36,8 @@ pub(super) use panels::{From, Reach};
 pub use prefetch::prefetch;
 pub(super) use tile::{Finish, Order, Strip, TilePrefetch};
 
-/// Calls a function of the set's module. `unsafe` because of the function's contract; the instructions are available.
+/// Calls a function of the set's module. The call is `unsafe` because of that function's contract; its
+/// instructions are always available, since the set exists.
 macro_rules! dispatch {
     ($set:expr, $function:ident($($argument:expr),*)) => {
         match $set.0 {
@@ -50,8 +51,8 @@ macro_rules! dispatch {
 }
 use dispatch;
 
-/// Compiles the generic code for one instruction set: its attribute, vector, lanes, rows at a time in [`lines`] and tile
-/// heights.
+/// Compiles the generic code for one instruction set. Arguments: its attribute, its vector, the number of
+/// lanes, rows at a time in [`lines`], and tile heights.
 macro_rules! compile {
     ($(#[$feature:meta])? $vector:ty, $lanes:literal, $group:literal, [$($rows:literal)*]) => {
         use std::hint::unreachable_unchecked;
@@ -64,7 +65,7 @@ macro_rules! compile {
 
         $(#[$feature])?
         pub(super) unsafe fn strip(s: &mut tile::Strip<'_>) {
-            // SAFETY: the caller has checked the strip, its height too.
+            // SAFETY: the caller has checked the strip and its height.
             unsafe {
                 match s.rows {
                     $($rows => strip_of::<$rows>(s),)*
@@ -119,20 +120,20 @@ macro_rules! compile {
 }
 use compile;
 
-/// What all x86-64 vectors do alike, none of which computes anything.
+/// Hints that are the same for all x86-64 vectors; none of them computes anything.
 #[cfg(target_arch = "x86_64")]
 macro_rules! hints {
     () => {
         #[inline(always)]
         fn fence() {
-            // SAFETY: part of SSE, which every x86-64 has.
+            // SAFETY: sfence is part of SSE, which every x86-64 has.
             unsafe { _mm_sfence() }
         }
-        // The assembly is empty: the pointer is passed through, not read.
+        // The assembly is empty: it does not read through the pointer.
         #[allow(clippy::pointers_in_nomem_asm_block)]
         #[inline(always)]
         fn opaque(mut pointer: *const f32) -> *const f32 {
-            // SAFETY: no instruction.
+            // SAFETY: the block has no instruction.
             unsafe {
                 std::arch::asm!("/* {} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
             };
@@ -153,7 +154,7 @@ macro_rules! hints {
 #[cfg(target_arch = "x86_64")]
 use hints;
 
-/// The vector instructions in use. Values exist only for instructions that this machine has.
+/// A set of vector instructions. Values exist only for instructions that this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InstructionSet(Set);
 
@@ -166,7 +167,7 @@ enum Set {
     Portable,
 }
 
-/// Whether `outer` rows of `inner` elements, `stride` apart, lie within `data`.
+/// Panics unless `outer` rows of `inner` elements, `stride` apart, lie within `data`.
 fn check(data: &[f32], outer: usize, stride: usize, inner: usize) {
     let end = outer.checked_sub(1).and_then(|n| n.checked_mul(stride)).and_then(|n| n.checked_add(inner));
     assert!(
@@ -201,19 +202,20 @@ impl InstructionSet {
         all.into_iter().filter(|&(_, there)| there).map(|(set, _)| Self(set))
     }
 
-    /// The best set of this machine. Elementwise loops of some nanoseconds ask for it, so it is found out once.
+    /// The best set of this machine. The result is cached, since elementwise loops of a few nanoseconds call
+    /// this.
     #[inline]
     pub fn detect() -> Self {
         static BEST: OnceLock<InstructionSet> = OnceLock::new();
         *BEST.get_or_init(|| Self::all().next().unwrap_or(Self::portable()))
     }
 
-    /// The compiler's baseline target only.
+    /// Only the instructions of the compiler's baseline target.
     pub fn portable() -> Self {
         Self(Set::Portable)
     }
 
-    /// By name, if this machine has it.
+    /// The set with this name, if this machine has it.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|set| set.name() == name)
     }
@@ -228,14 +230,14 @@ impl InstructionSet {
         }
     }
 
-    /// Calls `work`, compiled for this set where it is inlined.
+    /// Calls `work`; what is inlined into it is compiled for this set.
     #[inline(always)]
     pub fn run<R>(self, work: impl FnOnce() -> R) -> R {
-        // SAFETY: a set exists only where its instructions do.
+        // SAFETY: a set exists only if this machine has its instructions.
         unsafe { dispatch!(self, run(work)) }
     }
 
-    /// Elements of a vector.
+    /// Number of elements of a vector.
     pub fn lanes(self) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -246,7 +248,7 @@ impl InstructionSet {
         }
     }
 
-    /// Rows of the highest tile.
+    /// Number of rows of the highest tile.
     pub fn tile_rows(self) -> usize {
         match self.0 {
             #[cfg(target_arch = "x86_64")]

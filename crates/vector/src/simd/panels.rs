@@ -4,7 +4,7 @@ use super::layout::{Matrix, RawCopy, copy_rows, transpose_blocks};
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
 
-/// Rows that are copied together, so that reads from memory run along the rows.
+/// Number of rows copied together, so that memory is read along the rows.
 const ROWS_AT_A_TIME: usize = 8;
 
 const LINE: usize = 64;
@@ -23,12 +23,13 @@ pub(in super::super) enum From<'a> {
 pub(in super::super) enum Reach {
     /// Soon: keep them in the caches.
     Near,
-    /// Late: bypass the caches, which avoids reading the old contents.
+    /// Late: bypass the caches, which avoids loading the lines that are overwritten.
     Far,
 }
 
 impl InstructionSet {
-    /// Packs `rows` x `columns` elements into consecutive row-major panels of two vectors' width; the last is zero-padded.
+    /// Packs `rows` x `columns` elements into consecutive row-major panels of two vectors' width; the last is
+    /// zero-padded.
     ///
     /// # Panics
     /// If a slice is shorter than its shape.
@@ -50,7 +51,7 @@ impl InstructionSet {
             far: reach == Reach::Far && to.as_ptr().addr().is_multiple_of(LINE),
             to: to.as_mut_ptr(),
         };
-        // SAFETY: both shapes were checked above; the set's instructions are there.
+        // SAFETY: both shapes were checked above; this machine has the set's instructions.
         unsafe { dispatch!(self, panels(&raw)) }
     }
 }
@@ -63,7 +64,7 @@ pub(super) struct RawPanels {
     rows: usize,
     columns: usize,
     to: *mut f32,
-    /// Bypasses the caches; `to` is then aligned to a cache line.
+    /// Whether to bypass the caches; `to` is then aligned to a cache line.
     far: bool,
 }
 
@@ -93,7 +94,7 @@ unsafe fn copy<V: Vector, const FAR: bool>(p: &RawPanels) {
     let width = 2 * V::LANES;
     for row in (0..p.rows).step_by(ROWS_AT_A_TIME) {
         for (panel, column) in (0..p.columns).step_by(width).enumerate() {
-            // SAFETY: rows and columns below those of the shape.
+            // SAFETY: rows and columns are within the shape.
             unsafe {
                 copy_rows::<V, FAR>(&RawCopy {
                     from: p.from.add(row * p.stride + column),
@@ -115,7 +116,7 @@ unsafe fn copy<V: Vector, const FAR: bool>(p: &RawPanels) {
 unsafe fn transpose<V: Vector, const N: usize, const FAR: bool>(p: &RawPanels) {
     let width = 2 * V::LANES;
     for (panel, column) in (0..p.columns).step_by(width).enumerate() {
-        // SAFETY: rows and columns below those of the shape.
+        // SAFETY: rows and columns are within the shape.
         unsafe {
             transpose_blocks::<V, N, FAR>(&RawCopy {
                 from: p.from.add(column * p.stride),

@@ -1,4 +1,5 @@
-//! Products of bfloat16 in plain Rust, one number after the other: what the instructions' results are held against.
+//! Products of bfloat16 in plain Rust, one element after the other: the reference for the vector
+//! instructions.
 
 use std::ops::Range;
 
@@ -32,12 +33,12 @@ pub(super) fn pack(l: &Operand<'_>, side: Side, strips: Range<usize>, to: &mut [
     }
 }
 
-/// The even and the odd number of a pair.
+/// The two numbers of a pair: even term, odd term.
 fn pair(word: f32) -> [f32; 2] {
     [f32::from_bits(word.to_bits() << 16), f32::from_bits(word.to_bits() & 0xffff_0000)]
 }
 
-/// As `TDPBF16PS` does it: see `amx.rs`.
+/// Computes the same as `TDPBF16PS`: see `amx.rs`.
 pub(super) fn multiply(block: Block<'_>, sums: &mut [f32; BLOCK * BLOCK]) {
     let Block { left, right, steps, resume } = block;
     for (i, sum) in sums.iter_mut().enumerate() {

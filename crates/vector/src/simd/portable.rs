@@ -1,4 +1,4 @@
-//! Four elements, plain loops: for any machine.
+//! A vector of four elements with plain loops, for any machine.
 
 use super::compile;
 use super::vector::Vector;
@@ -8,7 +8,7 @@ compile!(Four, 4, 4, [1 2 3 4]);
 /// Every target compiles this to its smallest vector.
 type Four = [f32; 4];
 
-// SAFETY, of every block in here: the trait's contract.
+// SAFETY, for every block in here: the trait's contract.
 #[allow(clippy::undocumented_unsafe_blocks)]
 impl Vector for Four {
     const LANES: usize = 4;

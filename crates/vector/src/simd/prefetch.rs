@@ -4,10 +4,10 @@
 #[inline(always)]
 pub fn prefetch(numbers: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    // Without alignment, the last element may lie on a further cache line.
+    // If the slice is not aligned, its last element may lie on one more cache line.
     for line in numbers.chunks(16).chain(numbers.last().map(std::slice::from_ref)) {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program can see, and faults nowhere; SSE is part of x86-64.
+        // SAFETY: a prefetch has no visible effect and never faults; SSE is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]

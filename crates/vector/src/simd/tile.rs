@@ -1,7 +1,8 @@
 //! The register tile of the matrix product.
 //!
-//! **The tile.** [`InstructionSet::strip`] keeps a tile of the result in registers, `tile_rows` high and two vectors
-//! wide, and loops over k: two loads of the right operand, one broadcast per row of the left, two fused multiply-adds per row.
+//! **The tile.** [`InstructionSet::strip`] keeps a tile of the result in registers, `tile_rows` high and two
+//! vectors wide, and loops over k: two loads of the right operand, one broadcast per row of the left, two
+//! fused multiply-adds per row.
 //!
 //! | set | vector | tile | registers for sums |
 //! | --- | --- | --- | --- |
@@ -9,15 +10,18 @@
 //! | avx2 | 8 | 6 x 16 | 12 of 16 |
 //! | portable | 4 | 4 x 8 | 8 of 16 |
 //!
-//! Why two vectors wide: layers are mostly multiples of 32 wide, so no column is wasted, and 14 broadcasts and two loads
-//! for 28 multiply-adds leave the two load ports idle almost half of the time. Why this height: the remaining registers
-//! hold the operands. Lower heights are compiled too, so that rows can be shared evenly.
+//! Why two vectors wide: layers are mostly multiples of 32 wide, so no column is wasted, and 14 broadcasts
+//! and two loads for 28 multiply-adds leave the two load ports idle almost half of the time. Why this height:
+//! the remaining registers hold the operands. Lower heights are compiled too, so that rows can be shared
+//! evenly.
 //!
-//! Measured on a Xeon with AVX-512 (2 MiB of L2 per core), one thread, relative to the `gemm` crate at the same time: 0.95 to 1.05 at 256 x 784 x 256, 0.89 to 0.97 at 1024 x 2048 x 2048 (packing, 5 % more, not counted), 1.05 to 1.1 at
-//! 32 x 64 x 32, 1.9 at 256 x 256 x 10, and 3 for the gradient of that layer's weights.
+//! Measured on a Xeon with AVX-512 (2 MiB of L2 per core), one thread, as speed relative to the `gemm` crate
+//! at the same time: 0.95 to 1.05 at 256 x 784 x 256, 0.89 to 0.97 at 1024 x 2048 x 2048 (packing, 5 % more,
+//! not counted), 1.05 to 1.1 at 32 x 64 x 32, 1.9 at 256 x 256 x 10, and 3 for the gradient of that layer's
+//! weights.
 //!
-//! **The order of additions.** An element is one chain over k, from first to last. Its bits do not depend on the tile's
-//! shape, on packing, or on partial sums that were stored and loaded again.
+//! **The order of additions.** An element is one chain over k, from first to last. Its bits do not depend on
+//! the tile's shape, on packing, or on partial sums that were stored and loaded again.
 
 use super::vector::Vector;
 use super::{InstructionSet, check, dispatch};
@@ -64,7 +68,7 @@ pub(in super::super) struct Strip<'a> {
     /// Whether sums continue from `out` instead of 0.
     pub resume: bool,
     pub finish: Finish<'a>,
-    /// Rows to prefetch meanwhile: what the caller reads next from memory.
+    /// Rows to prefetch meanwhile: what the caller reads from memory next.
     pub ahead: [TilePrefetch<'a>; 2],
 }
 
@@ -145,15 +149,16 @@ impl InstructionSet {
             Finish::WherePositive { saved } => check(saved, s.rows, s.out_stride, s.columns),
             _ => {}
         }
-        // SAFETY: every address that a strip touches was checked above; the set's instructions are there.
+        // SAFETY: every address that a strip touches was checked above; this machine has the set's
+        // instructions.
         unsafe { dispatch!(self, strip(s)) }
     }
 }
 
-/// All tiles of a strip of `R` rows.
+/// Computes all tiles of a strip of `R` rows.
 ///
 /// # Safety
-/// The strip is checked, and `R` high; the machine has the vector's instructions.
+/// The strip must be checked and have `R` rows; the machine must have the vector's instructions.
 #[inline(always)]
 pub(super) unsafe fn tiles<V: Vector, const R: usize>(s: &mut Strip<'_>) {
     let (width, mut column, mut rhs) = (2 * V::LANES, 0, s.rhs.as_ptr());
@@ -174,8 +179,8 @@ pub(super) unsafe fn tiles<V: Vector, const R: usize>(s: &mut Strip<'_>) {
     }
 }
 
-/// Unrolls `$body` for each row `$r` of a tile of `$rows`: the optimizer keeps sums in registers only without a loop over
-/// them, and does not unroll loops of this length.
+/// Unrolls `$body` for each row `$r` of a tile of `$rows`: the optimizer keeps sums in registers only without
+/// a loop over them, and does not unroll loops of this length.
 macro_rules! for_rows {
     ($r:ident < $rows:ident $body:block) => { for_rows!($r < $rows $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13) };
     ($r:ident < $rows:ident $body:block, $($number:literal)*) => {
@@ -188,10 +193,11 @@ macro_rules! for_rows {
 #[cfg(target_arch = "x86_64")]
 pub(super) use for_rows;
 
-/// One tile: `R` rows and `C` vectors of columns from `column` on; the last may be partial (`PART`).
+/// Computes one tile: `R` rows and `C` vectors of columns starting at `column`; the last may be partial
+/// (`PART`).
 ///
 /// # Safety
-/// As for [`tiles`]; `rhs` and `out` are at the tile's first column.
+/// As for [`tiles`]; `rhs` and `out` point to the tile's first column.
 #[allow(clippy::too_many_lines, reason = "one register tile: its sums live in registers from load to store")]
 #[inline(always)]
 unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
@@ -201,7 +207,8 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
     column: usize,
     ahead: &mut [Lines<'_>; 2],
 ) {
-    // SAFETY: rows below `R`, k below the strip's and columns under the mask were checked; prefetches need no valid address.
+    // SAFETY: rows below `R`, k below the strip's, and columns under the mask were checked; prefetches accept
+    // any address.
     unsafe {
         let mask = V::first(s.columns - column - (C - 1) * V::LANES);
         let load = |from: *const f32, c: usize| {
@@ -216,7 +223,8 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize, const PART: bool>(
                 }
             });
         }
-        // Prefetches the next tile's part of the result, one line at a time so as not to delay this tile's loads.
+        // Prefetches the next tile's part of the result, one line at a time so as not to delay this tile's
+        // loads.
         let more = s.columns - column > C * V::LANES;
         let mut next = Lines {
             ahead: TilePrefetch::default(),

@@ -13,17 +13,18 @@ pub(super) trait Vector: Copy {
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(from: *const f32) -> Self;
     unsafe fn store(self, to: *mut f32);
-    /// Stores bypassing the caches; `to` is aligned to the vector. Other threads see it only after a [`fence`](Self::fence).
+    /// Stores bypassing the caches; `to` is aligned to the vector. Other threads see it only after a
+    /// [`fence`](Self::fence).
     unsafe fn stream(self, to: *mut f32);
     /// Orders streamed stores before all later stores.
     fn fence();
-    /// Other lanes are 0; their memory is not accessed.
+    /// Loads the lanes of the mask. Other lanes become 0; their memory is not accessed.
     unsafe fn load_some(from: *const f32, mask: Self::Mask) -> Self;
     unsafe fn store_some(self, to: *mut f32, mask: Self::Mask);
     /// `self * b + c`, fused if the hardware can.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
     unsafe fn add(self, b: Self) -> Self;
-    /// The maximum; `self` if that is NaN.
+    /// The maximum of both; `self` if that is NaN.
     unsafe fn at_least(self, floor: Self) -> Self;
     /// `self` where `x > 0`, else 0.
     unsafe fn where_positive(self, x: Self) -> Self;

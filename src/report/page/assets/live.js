@@ -1,4 +1,4 @@
-// Asks the server whether the runs have gone on, and puts the new page in the place of the old one.
+// Asks the server whether the runs have progressed, and replaces the page by the new one.
 "use strict";
 (() => {
   const SHORTEST_MS = 2000;
@@ -6,14 +6,14 @@
   status.className = "live";
   status.setAttribute("role", "status");
   document.body.append(status);
-  // That of the page as it is loaded.
+  // The tag of the page as it was loaded.
   let tag = JSON.parse(document.getElementById("tag").textContent);
   let isDragging = false;
   addEventListener("pointerdown", () => (isDragging = true));
   for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => (isDragging = false));
 
   function renew(text) {
-    // Without the head, whose styles are those of the page that is shown.
+    // Skip the head: its styles are those of the page that is shown.
     const next = new DOMParser().parseFromString(text.slice(text.indexOf("<body>")), "text/html");
     const open = new Map([...document.querySelectorAll("details > summary")].map((one) => [one.textContent, one.parentElement.open]));
     const place = scrollY;
@@ -30,7 +30,7 @@
 
   async function ask() {
     const begun = performance.now();
-    // Not while a reader drags, or uses keys in the page.
+    // Do not update while a reader drags, or uses the keyboard within the page.
     if (!document.hidden && !isDragging && !document.querySelector("main :focus-visible")) {
       try {
         const answer = await fetch("/", { headers: { "If-None-Match": tag }, cache: "no-store" });

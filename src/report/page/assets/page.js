@@ -1,4 +1,4 @@
-// Draws the page's curves, and lets a reader sort its tables. No network.
+// Draws the page's curves, and lets a reader sort its tables. Uses no network.
 "use strict";
 (() => {
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -192,7 +192,7 @@
       });
     }
 
-    // By keys: the arrows move the cursor, + and - zoom around it, 0 goes back.
+    // Keyboard: the arrows move the cursor, + and - zoom around it, 0 resets the zoom.
     let at = 0;
     place.addEventListener("keydown", (event) => {
       if (!plot) return;
@@ -252,12 +252,13 @@
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", isRising ? "ascending" : "descending");
         const key = (row) => row.cells[column].textContent;
-        // Cells are rounded; where that matters they have their place among the exact values.
+        // Displayed cells are rounded. If that would change the order, cells have the rank of their exact
+        // value.
         const value = (row) => (row.cells[column].dataset.place === undefined ? parsed(key(row)) : Number(row.cells[column].dataset.place));
         const compare = (a, b) => {
           const [x, y] = [value(a), value(b)];
           if (x !== null && y !== null) return x - y;
-          // What is no number stands first: `best`, an empty cell.
+          // Cells without a number (`best`, or empty) come first.
           if (x !== null || y !== null) return x === null ? -1 : 1;
           return key(a).localeCompare(key(b));
         };
@@ -273,7 +274,7 @@
   function show() {
     charts = JSON.parse(document.getElementById("charts").textContent);
     drawn.splice(0).forEach((one) => one.destroy());
-    // What is folded has no width, and is drawn once it is opened.
+    // Folded charts have no width yet, and are drawn when they are opened.
     document.querySelectorAll(".chart[data-chart]").forEach(chart);
     document.querySelectorAll("table.sortable").forEach(sortable);
   }

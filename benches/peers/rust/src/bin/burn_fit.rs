@@ -1,4 +1,4 @@
-//! burn on its backend `flex`, the quickest of those for processors that build without downloads: tensors of all rows,
+//! burn with its backend `flex`, the fastest CPU backend that builds without downloads: tensors of all rows,
 //! batches by `select`.
 
 use std::process::ExitCode;

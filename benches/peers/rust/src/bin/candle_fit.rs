@@ -1,4 +1,5 @@
-//! candle: tensors of all rows, batches by `index_select`. Its `mkl` feature needs Intel's library and is left out.
+//! candle: tensors of all rows, batches by `index_select`. Its `mkl` feature needs Intel's library and is not
+//! used.
 
 use std::process::ExitCode;
 

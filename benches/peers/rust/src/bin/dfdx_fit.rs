@@ -1,5 +1,5 @@
-//! dfdx: the widths are part of a network's type, so the networks of the jobs are all that there are. Batches are picked on
-//! the host.
+//! dfdx: a network's type contains its widths, so only the networks of the benchmark jobs are supported.
+//! Batches are gathered on the host.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use dfdx::optim::{Adam, AdamConfig, Sgd, SgdConfig};
 use dfdx::prelude::*;
 use rivals::{Data, Job, Order, Outcome, Targets, Train, Trained, one_hot, picked};
 
-/// Of a batch, which may be the last, smaller one.
+/// The rows of a batch; the last batch may be smaller.
 type Rows<const WIDTH: usize> = (usize, Const<WIDTH>);
 type Taped<const WIDTH: usize> = Tensor<Rows<WIDTH>, f32, Cpu, OwnedTape<f32, Cpu>>;
 type Plain<const WIDTH: usize> = Tensor<Rows<WIDTH>, f32, Cpu>;

@@ -1,4 +1,5 @@
-//! A loop by hand over the `gemm` crate's products: bias, ReLU, loss and optimizer are plain loops on one thread.
+//! A hand-written training loop on the `gemm` crate's products. Bias, ReLU, loss and optimizer are plain
+//! loops on one thread.
 
 use std::process::ExitCode;
 
@@ -36,7 +37,7 @@ fn train(job: &Job, data: &Data, epochs: usize) -> Outcome<Trained> {
     Ok(trained)
 }
 
-/// Which operand of a product is read along its columns.
+/// Which operand of a product is transposed.
 #[derive(Clone, Copy, PartialEq)]
 enum Turned {
     Neither,
@@ -44,7 +45,7 @@ enum Turned {
     Right,
 }
 
-/// `c = alpha c + beta a b` for `a` of m x k, `b` of k x n, all row by row but what is turned.
+/// `c = alpha c + beta a b` for `a` of m x k and `b` of k x n, row-major except for the transposed operand.
 struct Product {
     mkn: [usize; 3],
     turned: Turned,
@@ -92,9 +93,9 @@ struct Network {
     loss: Loss,
     parallelism: Parallelism,
     layers: Vec<Layer>,
-    /// The batch, then what each layer makes of it.
+    /// The batch, then the output of each layer.
     outputs: Vec<Vec<f32>>,
-    /// The gradient at the output of the layer in hand, and of the one before it.
+    /// The gradient at the output of the current layer, and of the one before it.
     gradients: [Vec<f32>; 2],
 }
 
@@ -138,7 +139,7 @@ impl Network {
         }
     }
 
-    /// The mean over the batch, whose gradient stays behind.
+    /// The mean loss over the batch; its gradient is stored for `backward`.
     fn loss(&mut self, rows: usize, targets: &Targets, picked: impl Iterator<Item = usize>) -> f32 {
         let width = self.widths[self.widths.len() - 1];
         let output = &self.outputs[self.layers.len()];
@@ -171,7 +172,7 @@ impl Network {
         total / rows as f32
     }
 
-    /// One step down the gradient that the loss left.
+    /// One optimizer step with the gradient that `loss` stored.
     fn backward(&mut self, rows: usize) {
         for (index, layer) in self.layers.iter_mut().enumerate().rev() {
             let (inputs, outputs) = (self.widths[index], self.widths[index + 1]);
@@ -227,7 +228,7 @@ impl Parameter {
         Self { lr: job.lr as f32, adam, values }
     }
 
-    /// `add(values, alpha, beta)` makes values `alpha values + beta gradient`.
+    /// `add(values, alpha, beta)` sets values to `alpha values + beta gradient`.
     fn step(&mut self, add: impl FnOnce(&mut [f32], f32, f32)) {
         let Some(adam) = &mut self.adam else {
             return add(&mut self.values, 1.0, -self.lr);

@@ -47,7 +47,7 @@ impl Monitor {
             let parts = if whole.mig == Some(true) { device.mig_device_count().unwrap_or(0) } else { 0 };
             all.push(whole);
             let parts = (0..parts).filter_map(|part| device.mig_device_by_index(part).ok());
-            // NVML does not report that an instance is one.
+            // NVML does not report that an instance is a MIG instance.
             all.extend(parts.map(|part| Gpu { mig: Some(true), ..gpu(index, &part) }));
         }
         all.retain(|gpu| !gpu.uuid.is_empty());
@@ -80,7 +80,7 @@ impl Monitor {
         })
     }
 
-    /// The processes on a whole GPU, but this one; a MIG instance's stand with its GPU.
+    /// The processes on a whole GPU, except this one; those of a MIG instance are listed with its GPU.
     pub fn processes(&self, uuid: &str) -> Vec<GpuProcess> {
         let whole = self.nvml.device_by_uuid(uuid).ok().filter(|_| !uuid.starts_with("MIG-"));
         let Some(device) = whole else { return Vec::new() };

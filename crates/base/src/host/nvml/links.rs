@@ -1,4 +1,4 @@
-//! How two GPUs are connected, in the words of `nvidia-smi topo`.
+//! How two GPUs are connected, in the notation of `nvidia-smi topo`.
 
 use nvml_wrapper::{
     Device, Nvml,

@@ -1,7 +1,7 @@
-//! Signs of life: a thread of each process gives them, and looks for those of others.
+//! Heartbeats: in each process a thread sends them and checks those of other ranks.
 //!
-//! Silence is counted in rounds of the own thread, not by a clock: a process that was stopped itself, or that has no core
-//! for a while, does not take the others for gone.
+//! Silence is counted in rounds of this thread's loop, not by a clock. So a process that was suspended, or
+//! had no core for a while, does not conclude that the others are gone.
 
 use std::{
     io,
@@ -12,41 +12,43 @@ use std::{
 
 use super::{ProcessGroup, Tag, Transfer};
 
-/// Between two signs of life.
+/// The time between two heartbeats.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// The same, once this rank leaves.
+/// The time between two heartbeats while this rank leaves the job.
 const LEAVING: Duration = Duration::from_millis(1);
 
-/// Once this process was asked to end, this much silence is enough: a launcher that ends the job since a rank is gone gives
-/// the others about a second.
+/// The silence that is enough once this process was asked to end: a launcher that ends the job because a rank
+/// is gone gives the others only about a second.
 const ENDING: Duration = Duration::from_millis(600);
 
-/// MPI is taken for stuck after so long: in the call in which it learns that a rank was killed.
+/// After this time in one call, MPI counts as stuck. It may hang in the call in which it learns that a rank
+/// was killed.
 const STUCK: Duration = Duration::from_millis(400);
 
 const LIVES: u8 = 1;
 const ABORTS: u8 = 2;
 const LEAVES: u8 = 3;
 
-/// What is known of another rank.
+/// The state of the connection to another rank.
 struct Other {
     rank: usize,
-    /// The last sign that was given, until it is on its way.
+    /// The last heartbeat to it, until it has been sent.
     given: Option<Box<dyn Transfer>>,
-    /// Whether that this one leaves was said.
+    /// Whether it was told that this rank leaves.
     is_told: bool,
-    /// The next one of its; `None` once it has left.
+    /// Receives its next heartbeat; `None` once it has left.
     next: Option<Box<dyn Transfer>>,
-    /// Since the last one.
+    /// The time since its last heartbeat.
     silent: Duration,
-    /// Since this process was asked to end.
+    /// The time since this process was asked to end.
     ending: Duration,
-    /// The same, when the last sign came.
+    /// The value of `ending` when its last heartbeat arrived.
     heard_at: Duration,
 }
 
-/// Starts the thread. It ends once this rank and the others have left, so that no message stays under way, which MPI wants.
+/// Starts the thread. It ends once this rank and the others have left, so that no message is pending, as MPI
+/// requires.
 pub(super) fn start(world: &Arc<ProcessGroup>) -> io::Result<JoinHandle<()>> {
     let world = Arc::clone(world);
     let leads = world.rank() == 0;
@@ -73,15 +75,15 @@ pub(super) fn start(world: &Arc<ProcessGroup>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name("heartbeat".to_owned()).spawn(beat)
 }
 
-/// The call that the transport was found in, and for how long it is the same: threads that share a core may well be found in
-/// one call after the other.
+/// The call in which the transport was found, and how long it has been the same one. Each call has a number,
+/// because threads that share a core may be found in one call after another.
 struct Stuck {
     call: Option<u64>,
     since: Duration,
 }
 
 impl Stuck {
-    /// Whether the call is taken for stuck.
+    /// Whether the call counts as stuck.
     fn look(&mut self, call: Option<u64>, pause: Duration) -> bool {
         let before = if call == self.call { self.since } else { Duration::ZERO };
         (self.call, self.since) = (call, if call.is_some() { before + pause } else { Duration::ZERO });
@@ -103,7 +105,7 @@ impl Other {
         }
     }
 
-    /// Whether there is more to look for.
+    /// One round of checks. Returns whether this rank has to be checked further.
     fn look(&mut self, world: &ProcessGroup, is_over: bool, pause: Duration) -> bool {
         let is_ending = world.signal.load(Ordering::Relaxed) != 0;
         match self.exchange(world, is_over) {
@@ -115,7 +117,7 @@ impl Other {
             }
         }
         self.ending += if is_ending { pause } else { Duration::ZERO };
-        // A sign may have been under way when the rank was killed.
+        // A heartbeat may have been on its way when the rank was killed.
         let has_outlived = self.heard_at > 2 * EVERY;
         let limit = if is_ending && !has_outlived { ENDING.min(world.limit()) } else { world.limit() };
         if self.silent >= limit {
@@ -126,7 +128,7 @@ impl Other {
         !(self.is_told && self.given.is_none() && self.next.is_none())
     }
 
-    /// Whether there was a sign of life.
+    /// Sends and receives what is possible without waiting. Returns whether a heartbeat has arrived.
     fn exchange(&mut self, world: &ProcessGroup, is_over: bool) -> Result<bool, String> {
         if let Some(given) = &mut self.given
             && given.poll()?.is_some()

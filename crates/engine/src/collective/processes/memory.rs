@@ -14,7 +14,7 @@ pub struct Memory {
     rank: usize,
     size: usize,
     mail: Mail,
-    /// What all ranks have sent for sums.
+    /// What all ranks together have sent for sums.
     sent: Arc<Mutex<Traffic>>,
 }
 
@@ -31,12 +31,12 @@ impl Memory {
     }
 }
 
-/// A world for each rank, all on hosts of their own.
+/// A group for each rank, each on a host of its own.
 pub fn groups(size: usize) -> Vec<Arc<ProcessGroup>> {
     counted_groups(size).0
 }
 
-/// Also what they send for sums.
+/// The same, together with a count of what they send for sums.
 pub fn counted_groups(size: usize) -> (Vec<Arc<ProcessGroup>>, Arc<Mutex<Traffic>>) {
     let ranks = Memory::ranks(size);
     let sent = Arc::clone(&ranks[0].sent);
@@ -51,7 +51,7 @@ pub fn counted_groups(size: usize) -> (Vec<Arc<ProcessGroup>>, Arc<Mutex<Traffic
     (groups, sent)
 }
 
-/// All leave, each in a thread of its own: they wait for each other.
+/// Lets all leave, each in a thread of its own, since they wait for each other.
 pub fn leave(groups: &[Arc<ProcessGroup>]) {
     thread::scope(|scope| groups.iter().for_each(|group| drop(scope.spawn(|| group.finish()))));
 }

@@ -1,7 +1,7 @@
-//! The processes of a job, on one host or many: frames between them, signs of life, and what ends a wait.
+//! The processes of a job, on one or more hosts: messages between them, heartbeats, and what ends a wait.
 //!
-//! Rank 0 leads: every rank gives it signs of life, and gets them from it. A rank that is killed, frozen or cut off gives
-//! none, so that nobody waits for it longer than [`ProcessGroup::limit`], however long a step takes.
+//! Rank 0 leads: every other rank exchanges heartbeats with it. A rank that is killed, frozen or cut off
+//! sends none, so nobody waits for it longer than [`ProcessGroup::limit`], however long a step takes.
 
 mod heartbeat;
 #[cfg(test)]
@@ -27,17 +27,17 @@ pub use ranks::{RankSum, Traffic};
 use super::{Abort, CollectiveError};
 use crate::host::{self, Launched};
 
-/// How long a rank may give no sign of life, where the spec does not say.
+/// How long a rank may be silent, if the spec does not say.
 pub const SILENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of one message; longer frames are several.
+/// The most bytes of one message; a longer frame is sent as several.
 const MESSAGE: usize = 1 << 28;
 
-/// Waits that spin before they yield, and that yield before they sleep.
+/// Turns of a wait that spin before it yields, and turns before it sleeps.
 const SPINS: u32 = 200;
 const YIELDS: u32 = 20_000;
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tag {
     /// From rank 0.
@@ -49,53 +49,53 @@ pub enum Tag {
     Sums = 5,
 }
 
-/// Moves bytes between ranks. Messages of a tag between two ranks keep their order.
+/// Moves bytes between ranks. Messages with the same tag between two ranks arrive in order.
 pub trait Transport: Send + Sync {
     fn rank(&self) -> usize;
     fn size(&self) -> usize;
     /// Its name and version.
     fn name(&self) -> &str;
     fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Box<dyn Transfer>;
-    /// Receives a message of just this length.
+    /// Receives a message of exactly this length.
     fn receive(&self, from: usize, tag: Tag, len: usize) -> Box<dyn Transfer>;
-    /// The number of the call that a thread is in just now. Never waits.
+    /// The number of the call that some thread is executing now. Never waits.
     fn call(&self) -> Option<u64>;
-    /// Leaves the job, which waits until all do.
+    /// Leaves the job; waits until all ranks do.
     fn finish(&self);
 }
 
-/// A message under way.
+/// A message that is being sent or received.
 pub trait Transfer: Send {
-    /// Its bytes, once it is done. Never waits.
+    /// The message's bytes once it is complete. Never waits.
     fn poll(&mut self) -> Result<Option<Vec<u8>>, String>;
 }
 
-/// This process among those of its job.
+/// This process as a member of its job.
 pub struct ProcessGroup {
     transport: Box<dyn Transport>,
-    /// `rank:1@h2`, by rank.
+    /// Names such as `rank:1@h2`, by rank.
     names: OnceLock<Vec<String>>,
-    /// What is gone, and why.
+    /// The rank that is gone, and why.
     lost: OnceLock<(String, String)>,
     is_poisoned: AtomicBool,
-    /// A call of the transport does not return.
+    /// Set when a call of the transport does not return.
     is_stuck: AtomicBool,
-    /// Milliseconds.
+    /// In milliseconds.
     limit: AtomicU64,
     /// The number of the signal that this process got, or 0.
     signal: Arc<AtomicUsize>,
-    /// The step whose sum this rank was the last to begin, from 1.
+    /// The step of the last sum that this rank began, from 1.
     pub step: AtomicU64,
-    /// No more signs of life are given.
+    /// Set when this rank leaves the job.
     is_over: AtomicBool,
     heartbeat: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl ProcessGroup {
-    /// Joins the job; `signal` is where the process keeps the signal that asks it to end.
+    /// Joins the job. `signal` is where the process stores the signal that asks it to end.
     ///
     /// # Errors
-    /// MPI cannot be used, or a rank went before all had joined.
+    /// If MPI cannot be used, or a rank was lost before all had joined.
     pub fn join(launched: Launched, signal: &Arc<AtomicUsize>) -> Result<Arc<Self>, String> {
         Self::over(Box::new(mpi::Mpi::join(launched)?), signal, &host::name())
     }
@@ -109,12 +109,12 @@ impl ProcessGroup {
         world.set_limit(SILENCE);
         let heartbeat = heartbeat::start(&world).map_err(|e| format!("a thread cannot be started: {e}"))?;
         let names = world.exchange_names(host).map_err(|e| e.to_string())?;
-        let _ = world.names.set(names); // it is set once
+        let _ = world.names.set(names); // set only here
         *world.heartbeat.lock().unwrap_or_else(PoisonError::into_inner) = Some(heartbeat);
         Ok(world)
     }
 
-    /// Before it has met the others.
+    /// A group that does not know the other ranks' names yet.
     fn alone(transport: Box<dyn Transport>, signal: &Arc<AtomicUsize>) -> Self {
         Self {
             transport,
@@ -130,7 +130,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Every rank learns where the others are.
+    /// Tells every rank the hosts of the others.
     fn exchange_names(&self, host: &str) -> Result<Vec<String>, CollectiveError> {
         let own = format!("rank:{}@{host}", self.rank());
         if self.rank() > 0 {
@@ -161,7 +161,7 @@ impl ProcessGroup {
         self.transport.name()
     }
 
-    /// `rank:1@h2`, by rank; without the hosts until all have joined.
+    /// Names such as `rank:1@h2`, by rank; empty until all have joined.
     pub fn names(&self) -> &[String] {
         self.names.get().map_or(&[], Vec::as_slice)
     }
@@ -170,7 +170,7 @@ impl ProcessGroup {
         self.names().get(rank).cloned().unwrap_or_else(|| format!("rank:{rank}"))
     }
 
-    /// How long a rank may give no sign of life.
+    /// How long a rank may be silent.
     pub fn limit(&self) -> Duration {
         Duration::from_millis(self.limit.load(Ordering::Relaxed))
     }
@@ -184,7 +184,8 @@ impl ProcessGroup {
         &self.signal
     }
 
-    /// Releases all ranks that wait for each other: these at once, those of other processes with the next sign of life.
+    /// Releases all ranks that wait for each other: those of this process at once, the others with the next
+    /// heartbeat.
     pub fn abort(self: &Arc<Self>) -> Abort {
         let world = Arc::clone(self);
         Abort::new(move || world.is_poisoned.store(true, Ordering::Release))
@@ -194,26 +195,26 @@ impl ProcessGroup {
         self.is_poisoned.load(Ordering::Acquire)
     }
 
-    /// A rank is gone; the first one is the cause of all that follows.
+    /// Records that a rank is gone. Only the first one is kept, since it causes all that follows.
     fn lose(&self, rank: String, why: String) {
         let _ = self.lost.set((rank, why)); // another one was the first
     }
 
-    /// The rank that was the first to go.
+    /// The error that names the first rank that was lost.
     pub fn lost(&self) -> Option<CollectiveError> {
         let (rank, why) = self.lost.get()?;
         Some(CollectiveError::Gone { rank: rank.clone(), why: why.clone() })
     }
 
-    /// Whether nothing can be sent any more, since a call does not return.
+    /// Whether nothing can be sent any more, because a call of the transport does not return.
     pub fn is_stuck(&self) -> bool {
         self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Sends a frame of any length, and waits until it is on its way.
+    /// Sends a frame of any length, and waits until it has been sent.
     ///
     /// # Errors
-    /// A rank is gone.
+    /// If a rank is gone.
     pub fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Result<(), CollectiveError> {
         let head = (bytes.len() as u64).to_le_bytes().to_vec();
         let mut parts = vec![self.transport.send(to, tag, head)];
@@ -225,10 +226,10 @@ impl ProcessGroup {
         parts.into_iter().try_for_each(|part| self.wait(part, to, None).map(drop))
     }
 
-    /// The next frame of a rank. What this rank waits for may take long: it yields its core, then sleeps.
+    /// The next frame from a rank. It may take long to arrive, so the wait yields its core and then sleeps.
     ///
     /// # Errors
-    /// A rank is gone.
+    /// If a rank is gone.
     pub fn receive(&self, from: usize, tag: Tag) -> Result<Vec<u8>, CollectiveError> {
         let head = self.wait(self.transport.receive(from, tag, 8), from, None)?;
         let len = head.try_into().map_or(0, u64::from_le_bytes) as usize;
@@ -243,8 +244,8 @@ impl ProcessGroup {
         Ok(bytes)
     }
 
-    /// Waits for a message with rank `other`: for at most `limit` among ranks that sum, which all come at about the same
-    /// time, and which an abort releases.
+    /// Waits for a message to or from rank `other`. `limit` is set for a sum: all ranks reach it at about the
+    /// same time, and an abort ends the wait.
     fn wait(
         &self,
         mut transfer: Box<dyn Transfer>,
@@ -252,7 +253,7 @@ impl ProcessGroup {
         limit: Option<Duration>,
     ) -> Result<Vec<u8>, CollectiveError> {
         let (mut turns, mut begun) = (0_u32, None);
-        // Other ranks than the first have nothing to do but what they wait for.
+        // Ranks other than 0 have nothing else to do, so they yield for longer before they sleep.
         let yields = if self.rank() > 0 { YIELDS } else { SPINS };
         loop {
             match transfer.poll() {
@@ -280,7 +281,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Leaves the job in order, which waits until all do; after some ranks are gone, without waiting for the others.
+    /// Leaves the job, which waits until all ranks leave. If a rank is gone, does not wait for the others.
     pub fn finish(&self) {
         self.is_over.store(true, Ordering::Release);
         let heartbeat = self.heartbeat.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,7 +1,7 @@
-//! The site's MPI, opened at run time: one build serves Open MPI, and MPICH with its relatives. Only calls that never wait
-//! are used, so that a rank that is gone is noticed here and not by MPI.
+//! The cluster's MPI library, opened at run time. One build supports Open MPI as well as MPICH and its
+//! relatives. Only non-blocking calls are used, so that a lost rank is noticed here rather than by MPI.
 //!
-//! Handles are addresses with Open MPI and numbers with MPICH; both are passed as words.
+//! Handles are addresses in Open MPI and integers in MPICH; both are passed as machine words.
 
 use std::{
     error::Error,
@@ -20,28 +20,29 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use super::{Tag, Transfer, Transport};
 use crate::host::{self, Launched, Launcher};
 
-/// Where the library is, if not where the system looks.
+/// The path of the library, if it is not where the loader searches.
 const VARIABLE: &str = "RUNNER_MPI";
 
 const OPEN_MPI: [&str; 2] = ["libmpi.so.40", "libmpi.so"];
 const MPICH: [&str; 2] = ["libmpich.so.12", "libmpi.so.12"];
 
-/// Threads may call MPI, one at a time.
+/// `MPI_THREAD_SERIALIZED`: any thread may call MPI, but only one at a time.
 const SERIALIZED: c_int = 2;
 
-/// Times that a thread yields before it takes MPI for busy.
+/// How often a thread yields before it sleeps because MPI is busy.
 const YIELDS: u32 = 20;
 
-/// Times that it sleeps for [`NAP`] before it takes a call of another thread for one that does not return, of those that never
-/// wait: after a second, or some more where the system's sleeps are longer. Not by a clock: the process may have been stopped.
+/// How often a thread then sleeps for [`NAP`] before it concludes that another thread's call never returns,
+/// although no call used here waits. That takes a second, or more if the system's sleeps are longer. No clock
+/// is used, since the process may have been suspended.
 const NAPS: u32 = 10_000;
 
 const NAP: Duration = Duration::from_micros(50);
 
-/// Bytes of the longest name of a version, with either.
+/// Buffer size for the version text: the larger limit of the two families.
 const VERSION: usize = 8192;
 
-/// In place of an error of MPI.
+/// Used in place of an MPI error code.
 const HANGS: c_int = c_int::MIN;
 
 type Handle = usize;
@@ -54,17 +55,17 @@ type Receive = unsafe extern "C" fn(*mut c_void, c_int, Handle, c_int, c_int, Ha
 type Test = unsafe extern "C" fn(*mut Handle, *mut c_int, *mut c_void) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 
-/// The ranks of the job, as MPI knows them.
+/// This process in the job, as MPI knows it.
 pub struct Mpi {
     rank: usize,
     size: usize,
-    /// As `Open MPI v4.1.4`.
+    /// Such as `Open MPI v4.1.4`.
     version: String,
     calls: Arc<Calls>,
 }
 
 struct Calls {
-    /// Held for each call; how many there were.
+    /// Held during each call; `count` is the number of calls.
     one: Mutex<()>,
     count: AtomicU64,
     finalize: Call,
@@ -76,7 +77,7 @@ struct Calls {
     ignored: usize,
 }
 
-/// Handles of the constants that are used.
+/// Handles of the constants that are used, which differ between the families.
 struct Family {
     world: Handle,
     bytes: Handle,
@@ -85,15 +86,13 @@ struct Family {
 }
 
 impl Mpi {
-    /// Joins the job that `launched` is a process of.
+    /// Joins the job that `launched` describes.
     ///
     /// # Errors
-    /// There is no library, it is of another family than the launcher, or it does not start.
+    /// If no library is found, if it belongs to another family than the launcher, or if it does not start.
     pub fn join(launched: Launched) -> Result<Self, String> {
-        if launched.by == Launcher::Slurm {
-            return Err("`srun` started it without MPI; with `srun --mpi=pmix` (Open MPI) or `--mpi=pmi2` (MPICH) its \
-                        processes find each other"
-                .to_owned());
+        if let Some(why) = without_mpi(launched.by) {
+            return Err(why.to_owned());
         }
         let (library, path) = open(launched.by)?;
         let family = Family::from_library(&library);
@@ -113,19 +112,19 @@ impl Mpi {
             bytes: family.bytes,
             ignored: family.ignored,
         };
-        // Its code runs until the process ends.
+        // Never unload it: its threads run until the process ends.
         std::mem::forget(library);
         let (mut provided, mut numbers) = (0, [0; 2]);
-        // SAFETY: the first call of MPI, which takes null for the arguments of the program.
+        // SAFETY: this is the first call of MPI, which accepts null for the program's arguments.
         let begun = unsafe { init(ptr::null_mut(), ptr::null_mut(), SERIALIZED, &mut provided) };
         if begun != 0 || provided < SERIALIZED {
             return Err(format!("`{path}` does not start (MPI_Init_thread: {begun}, threads: {provided})"));
         }
         for (ask, number) in [rank, size].into_iter().zip(&mut numbers) {
-            // SAFETY: MPI has begun, and writes one number.
+            // SAFETY: MPI is initialized, and writes one integer.
             unsafe { ask(family.world, number) };
         }
-        // SAFETY: both handles are MPI's own.
+        // SAFETY: both handles belong to MPI.
         unsafe { set_handler(family.world, family.errors_return) };
         let [rank, size] = numbers.map(|number| usize::try_from(number).unwrap_or(0));
         if size != launched.size {
@@ -139,6 +138,21 @@ impl Mpi {
     }
 }
 
+/// Why processes of a launcher that brings no MPI cannot find each other.
+fn without_mpi(launcher: Launcher) -> Option<&'static str> {
+    match launcher {
+        Launcher::Slurm => Some(
+            "`srun` started it without MPI; with `srun --mpi=pmix` (Open MPI) or `--mpi=pmi2` (MPICH) its processes find \
+             each other",
+        ),
+        Launcher::Torch => Some(
+            "`torchrun` started it (RANK, WORLD_SIZE and MASTER_ADDR are set) and brings no MPI: start it with `mpirun -n` \
+             or `srun --mpi=pmix`; without RANK in the environment it runs alone",
+        ),
+        Launcher::OpenMpi | Launcher::Mpich | Launcher::SlurmPmix => None,
+    }
+}
+
 /// The library of the launcher's family, and its name.
 fn open(launcher: Launcher) -> Result<(Library, String), String> {
     let named = host::variable(VARIABLE).map(|path| path.to_string_lossy().into_owned());
@@ -149,8 +163,8 @@ fn open(launcher: Launcher) -> Result<(Library, String), String> {
     };
     let mut why = String::new();
     for name in names {
-        // SAFETY: the initializers of MPI's library may run at any time before its first call. Its own parts look for its
-        // names among those of the process.
+        // SAFETY: the initializers of an MPI library may run at any time before its first call. RTLD_GLOBAL:
+        // plugins of the library look up its symbols in the process.
         match unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_GLOBAL) } {
             Ok(library) => return Ok((library, name)),
             Err(e) if why.is_empty() => why = e.source().unwrap_or(&e).to_string(),
@@ -163,7 +177,7 @@ fn open(launcher: Launcher) -> Result<(Library, String), String> {
 
 /// A function of the library.
 fn symbol<T: Copy>(library: &Library, name: &str, path: &str) -> Result<T, String> {
-    // SAFETY: `T` is the type that MPI's standard gives the function of that name.
+    // SAFETY: `T` is the type of this function in the MPI standard.
     let found = unsafe { library.get::<T>(name.as_bytes()) };
     found.map(|symbol| *symbol).map_err(|_| format!("`{path}` is no MPI: it has no `{name}`"))
 }
@@ -183,7 +197,7 @@ impl Family {
                 ignored: 0,
             })
         };
-        // The numbers that MPICH, MVAPICH and Intel MPI have in common since their ABI initiative of 2013.
+        // The values that MPICH, MVAPICH and Intel MPI share since their ABI initiative of 2013.
         open_mpi().unwrap_or(Self {
             world: 0x4400_0000,
             bytes: 0x4c00_010d,
@@ -193,10 +207,10 @@ impl Family {
     }
 }
 
-/// The first line of MPI's name of itself, to the first comma.
+/// The first line of MPI's own version text, up to the first comma.
 fn version_of(version: Version) -> String {
     let (mut text, mut len) = (vec![0_u8; VERSION], 0);
-    // SAFETY: MPI writes at most its own limit, which is not above this room, and the length.
+    // SAFETY: MPI writes the length, and at most as many bytes as its own limit, which the buffer can hold.
     unsafe { version(text.as_mut_ptr().cast(), &mut len) };
     let text = String::from_utf8_lossy(&text);
     let line = text.split(['\0', '\n', ',']).next().unwrap_or_default();
@@ -204,8 +218,8 @@ fn version_of(version: Version) -> String {
 }
 
 impl Calls {
-    /// The right to call MPI. `None` where a call of another thread has not returned after so many: Open MPI waits for its own
-    /// end in the call in which it learns that a rank was killed.
+    /// Waits for permission to call MPI. `None` if another thread's call does not return in that time: when a
+    /// rank is killed, Open MPI may wait for its own end in the call in which it learns of that.
     fn turn(&self, naps: u32) -> Option<MutexGuard<'_, ()>> {
         for turn in 0..YIELDS + naps {
             let one = match self.one.try_lock() {
@@ -223,14 +237,14 @@ impl Calls {
     }
 }
 
-/// A message under way, and its bytes.
+/// A pending message and its bytes.
 struct Request {
     calls: Arc<Calls>,
     handle: Handle,
     bytes: Vec<u8>,
-    /// MPI still reads or writes the bytes.
+    /// Whether MPI may still read or write the bytes.
     is_open: bool,
-    /// It could not be begun.
+    /// The error code if the message could not be started, else 0.
     refused: c_int,
 }
 
@@ -250,7 +264,7 @@ impl Transport for Mpi {
     fn send(&self, to: usize, tag: Tag, bytes: Vec<u8>) -> Box<dyn Transfer> {
         self.begin(bytes, |calls, bytes, handle| {
             let (start, len) = (bytes.as_ptr().cast(), bytes.len() as c_int);
-            // SAFETY: the bytes stay where they are until MPI is done with them, or for ever.
+            // SAFETY: the bytes are not moved or freed until MPI is done with them, or never.
             unsafe { (calls.send)(start, len, calls.bytes, to as c_int, tag as c_int, calls.world, handle) }
         })
     }
@@ -274,7 +288,7 @@ impl Transport for Mpi {
 
     fn finish(&self) {
         if let Some(_one) = self.calls.turn(NAPS) {
-            // SAFETY: no other call is made after it: the job is over.
+            // SAFETY: this is the last call, since the job is over.
             unsafe { (self.calls.finalize)() };
         }
     }
@@ -304,7 +318,7 @@ impl Transfer for Request {
         if self.is_open {
             let Some(one) = self.calls.turn(0) else { return Ok(None) };
             let mut done = 0;
-            // SAFETY: the handle is that of a message that MPI has begun; its status is not wanted.
+            // SAFETY: the handle is that of a message that MPI has started; its status is ignored.
             self.refused = unsafe {
                 (self.calls.test)(
                     &mut self.handle,
@@ -329,7 +343,7 @@ impl Transfer for Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if self.is_open {
-            // MPI may touch them at any time.
+            // MPI may still access the bytes at any time, so leak them.
             std::mem::forget(std::mem::take(&mut self.bytes));
         }
     }

@@ -1,7 +1,9 @@
-//! All-reduce over processes, with the additions of [`Shared`](crate::collective::Shared): every element is added up in
-//! rank order, so that the bits are those of one process with as many devices, whatever the transport.
+//! All-reduce over processes, with the additions of [`Shared`](crate::collective::Shared): every element is
+//! summed in rank order, so the bits are the same as in one process with as many devices, whatever the
+//! transport.
 //!
-//! Small buffers go to all ranks, and each sums everything. Of large ones each rank sums a part, and gives the sums to all.
+//! A small buffer is sent to all ranks, and each sums everything. In a large one each rank sums a part and
+//! sends the sums to all others.
 
 use std::{
     ops::Range,
@@ -12,10 +14,10 @@ use std::{
 use super::{ProcessGroup, Tag, Transfer};
 use crate::collective::{Collective, CollectiveError};
 
-/// Elements up to which every rank sums everything.
+/// Up to this many elements every rank sums everything.
 const SMALL: usize = 4096;
 
-/// Elements that are summed at one time.
+/// The most elements that are summed at once.
 const PIECE: usize = 1 << 20;
 
 /// What each rank sends in one sum.
@@ -31,7 +33,7 @@ impl Traffic {
         elements <= SMALL
     }
 
-    /// For a sum of `elements` over `ranks`, as [`RankSum`] sends them.
+    /// The traffic of a sum of `elements` over `ranks`, as [`RankSum`] sends it.
     pub fn new(elements: usize, ranks: usize) -> Self {
         let (others, mut traffic) = (ranks.saturating_sub(1), Self { messages: 0, bytes: 0 });
         let mut rest = elements;
@@ -40,7 +42,7 @@ impl Traffic {
             let [messages, sent] = if Self::is_small(piece) {
                 [others, others * piece]
             } else {
-                // All but the own part, and the own sums to all others.
+                // Each rank sends all parts but its own to their owners, and its own sums to all others.
                 [2 * others, 2 * (piece - piece / ranks)]
             };
             traffic.messages += messages as u64;
@@ -54,7 +56,7 @@ impl Traffic {
 /// This rank's handle.
 pub struct RankSum {
     world: Arc<ProcessGroup>,
-    /// How long the others are waited for, though they live.
+    /// How long to wait for another rank that is alive but does not arrive.
     limit: Duration,
     piece: usize,
 }
@@ -70,7 +72,7 @@ impl RankSum {
 
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let own = self.world.rank();
-        // Each begins with the next one, so that not all send to the same.
+        // Each rank starts with its successor, so that not all send to the same rank at first.
         let size = self.world.size();
         (1..size).map(move |step| (own + step) % size)
     }
@@ -80,8 +82,8 @@ impl RankSum {
         len * rank / size..len * (rank + 1) / size
     }
 
-    /// Sends `of` to each other rank and gets as many bytes as `len` says from each, in the order of ranks; this rank's
-    /// place is empty.
+    /// Sends `of(rank)` to each other rank, and receives `len(rank)` elements from each. Returns the bytes by
+    /// rank; this rank's entry is empty.
     fn exchange<'a>(
         &self,
         tag: Tag,
@@ -132,7 +134,7 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes.chunks_exact(4).map(|bytes| f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
-/// Adds up `own` elements and those of the others, in the order of ranks.
+/// Adds this rank's elements and those of the others, in rank order. `own` is this rank.
 fn sum(elements: &mut [f32], others: &[Vec<u8>], own: usize) {
     let mut sums: Option<Vec<f32>> = None;
     for (rank, other) in others.iter().enumerate() {

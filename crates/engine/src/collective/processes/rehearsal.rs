@@ -1,5 +1,5 @@
-//! A job whose other ranks are not there: what they would send is there at once. So a sum takes as long as one process copies
-//! and adds, and not a moment for the network.
+//! A job without its other ranks: whatever they would send arrives at once. So a sum takes only the time in
+//! which one process copies and adds, without any time for a network.
 
 use std::{
     hint::black_box,
@@ -13,14 +13,14 @@ struct Rehearsal {
 }
 
 enum Message {
-    /// Its memory is in use until the sum is done, as it would be.
+    /// Keeps the memory in use until the sum is complete, as a real send would.
     Sent { _bytes: Vec<u8> },
-    /// Of this many bytes.
+    /// A message of this many bytes.
     Received(usize),
 }
 
 impl ProcessGroup {
-    /// Rank 0 of `size` ranks, of which no other is there.
+    /// Rank 0 of a job of `size` ranks, none of the others real.
     pub fn rehearsal(size: usize) -> Arc<Self> {
         Arc::new(Self::alone(Box::new(Rehearsal { size }), &Arc::<AtomicUsize>::default()))
     }
@@ -59,7 +59,8 @@ impl Transfer for Message {
         Ok(Some(match self {
             Self::Sent { .. } => Vec::new(),
             Self::Received(len) => {
-                // Written, since pages of zeros that nobody wrote are not there until they are read.
+                // Write the bytes: zero pages that were never written would only be mapped when they are
+                // read.
                 let mut bytes = black_box(vec![1; *len]);
                 bytes.fill(0);
                 bytes

@@ -28,7 +28,7 @@ fn sums<C: Collective + 'static>(ranks: Vec<C>, len: usize) -> Vec<Vec<u32>> {
     })
 }
 
-/// In one message, in parts, and in several pieces.
+/// Covers buffers sent in one message, in parts, and in several pieces.
 #[test]
 fn processes_sum_to_the_bits_of_threads() {
     for size in [2, 3, 4] {
@@ -42,7 +42,7 @@ fn processes_sum_to_the_bits_of_threads() {
     }
 }
 
-/// Numbers that ranks do not share evenly round to at most one of each message.
+/// If the ranks do not divide the elements evenly, the count may be off by at most one element per message.
 #[test]
 fn a_sums_traffic_is_what_it_sends() {
     for size in [2, 3, 4] {
@@ -91,12 +91,12 @@ fn frames_keep_their_order_and_length() {
     leave(&groups);
 }
 
-/// The second rank joins, and then gives no more signs of life.
+/// The second rank joins, and then sends no more heartbeats.
 #[test]
 fn a_silent_rank_is_named_with_its_host() {
     for (signal, limit_ms) in [(0, 300), (15, 3_600_000)] {
         let groups = groups(2);
-        // It leaves without a word.
+        // Make it leave without telling the others.
         groups[1].lose("the test".to_owned(), String::new());
         groups[1].finish();
         groups[0].set_limit(Duration::from_millis(limit_ms));
@@ -120,7 +120,7 @@ fn an_abort_releases_ranks_of_other_processes() {
     leave(&groups);
 }
 
-/// It lives, and does not come.
+/// The other rank is alive but does not take part in the sum.
 #[test]
 fn a_rank_that_does_not_come_to_a_sum_is_named() {
     let groups = groups(2);

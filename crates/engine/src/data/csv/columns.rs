@@ -17,13 +17,13 @@ use crate::{
 /// Indices of the used columns, by purpose.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// All names of the file, in its order.
+    /// All names in the file, in order.
     pub(super) names: Vec<String>,
-    /// None where rows are only predicted.
+    /// Empty if the rows have no targets because they are only predicted.
     pub(super) targets: Vec<usize>,
     pub(super) numeric: Vec<usize>,
     pub(super) categorical: Vec<usize>,
-    /// Whether the rows are for a trained model, so that a change of the spec is no way out.
+    /// Whether the rows are for a trained model, so messages must not suggest changing the spec.
     pub(super) is_trained: bool,
 }
 
@@ -82,7 +82,7 @@ impl Columns {
         }
     }
 
-    /// Finds the columns in another file, in any order.
+    /// Finds the same columns in another file, in any order.
     pub(super) fn in_other(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
         let names = names(spec, text)?;
         let places = places(&names);
@@ -125,7 +125,7 @@ impl Columns {
         file::printable(&self.names[column])
     }
 
-    /// A column in a sentence.
+    /// A column as it appears in a sentence.
     pub(super) fn described(&self, column: usize) -> String {
         let target = if self.targets.contains(&column) { "the target " } else { "" };
         format!("{target}column `{}`", self.name(column))
@@ -140,7 +140,7 @@ impl Columns {
 /// Names from the header, or indices from 0.
 fn names(spec: &Csv, text: &Text) -> Result<Vec<String>, Problem> {
     let first = text.first_record().ok_or_else(|| empty(spec, &text.path))?;
-    // The file would hold only the header.
+    // Otherwise the whole file would be read as the header.
     if let Some(place) = text.unclosed_quote(0) {
         return Err(unclosed(place));
     }
@@ -152,7 +152,7 @@ pub(super) fn empty(spec: &Csv, path: &Path) -> Problem {
     file::problem(path, format!("an empty file: expected {expected}"))
 }
 
-/// The positions of each name in order; at least one.
+/// The positions of each name in order; every name has at least one.
 fn places(names: &[String]) -> HashMap<&str, Vec<usize>> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(names.len());
     for (column, name) in names.iter().enumerate() {
@@ -161,7 +161,7 @@ fn places(names: &[String]) -> HashMap<&str, Vec<usize>> {
     places
 }
 
-/// Names of the spec looked up in the file, each allowed one purpose.
+/// Looks up the spec's names in the file; each column may have only one purpose.
 struct Search<'a> {
     text: &'a Text,
     names: &'a [String],
@@ -191,7 +191,7 @@ impl Search<'_> {
             self.problems.push(Problem::at_key(key, message).hint("a column has one purpose"));
             return None;
         }
-        // Columns with equal names may only be excluded, all together.
+        // Columns with the same name can only be excluded all together.
         for &place in places {
             self.used[place] = Some(key.clone());
         }
@@ -242,7 +242,7 @@ fn separator_hint(text: &Text, names: &[String]) -> String {
     }
 }
 
-/// The most similar name, or all names.
+/// Suggests the most similar name, or lists all names.
 fn name_hint(text: &Text, name: &str, names: &[String]) -> String {
     let likeness =
         |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());

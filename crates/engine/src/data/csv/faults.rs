@@ -1,4 +1,4 @@
-//! Errors in the cells of a file, grouped so that one bad column does not hide the others.
+//! Errors in the cells of a file, grouped so that one bad column does not hide other errors.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     spec::Problem,
 };
 
-/// The way out of a missing cell in a row for a trained model.
+/// The hint for a missing cell in a row for a trained model.
 const MISSING_HINT: &str =
     "fill it in, or leave its row out; a model trained with `data.csv.missing = \"mean\"` fills such cells";
 
@@ -24,16 +24,17 @@ pub(super) enum Kind {
     TooLarge,
 }
 
-/// Up to this many similar errors of a column are listed; otherwise the first and their number.
+/// Up to this many similar errors of a column are listed; if there are more, only the first and their number.
 const LISTED: usize = 5;
 
-/// A bad cell or line: the start of its record, and its text.
+/// A bad cell or line: the start of its record, and the text.
 struct Sighting {
     record: usize,
     found: String,
 }
 
-/// An error to report: its record and column, which order the reports, and how its problem is made.
+/// An error to report: its record and column, by which reports are sorted, and a function that creates the
+/// problem.
 type Found<'a> = (usize, usize, Box<dyn FnOnce() -> Problem + 'a>);
 
 #[derive(Default)]
@@ -50,7 +51,7 @@ impl Group {
         }
     }
 
-    /// The errors to report; the first mentions the others if there are too many.
+    /// The errors to report. If there are too many, only the first, with a note on the others.
     fn reported(&self, what: &str) -> impl Iterator<Item = (&Sighting, Option<String>)> {
         let many = self.count > LISTED;
         let label = many.then(|| format!("the first of {} {what}", self.count));
@@ -71,17 +72,18 @@ impl<'a> Faults<'a> {
         Self { text, columns, cells: BTreeMap::new(), uneven: Group::default() }
     }
 
-    /// The cell `column` of the record that begins at byte `record` is wrong.
+    /// Records that cell `column` of the record at byte `record` is wrong.
     pub(super) fn cell(&mut self, record: usize, column: usize, kind: Kind, cell: &str) {
         self.cells.entry((column, kind)).or_default().add(record, || file::printable(cell));
     }
 
-    /// The record that begins at byte `record` has another number of cells than the first.
+    /// Records that the record at byte `record` does not have as many cells as the first record.
     pub(super) fn uneven(&mut self, record: usize, cells: usize) {
         self.uneven.add(record, || cells.to_string());
     }
 
-    /// All problems in file order. `last` is the start of the last record, `rows` the number of well-formed rows.
+    /// All problems in file order. `last` is the start of the last record, `rows` the number of well-formed
+    /// rows.
     pub(super) fn finish(&self, last: usize, rows: usize) -> Vec<Problem> {
         // Only reported errors become problems.
         let mut found: Vec<Found<'_>> = Vec::new();
@@ -91,7 +93,7 @@ impl<'a> Faults<'a> {
             total += group.count;
             let missing = self.cells.get(&(column, Kind::Missing)).map_or(0, |group| group.count);
             let numbers = rows - (missing + if kind == Kind::Text { group.count } else { 0 }).min(rows);
-            // If most cells are text, the column's declared type is wrong, not its cells.
+            // If most cells are text, the declared type of the column is wrong, not its cells.
             let is_text = kind == Kind::Text && group.count > numbers;
             let what = format!("such cells in column `{}`", self.columns.name(column));
             let reported = group.reported(&what).take(if is_text { 1 } else { LISTED });
@@ -173,7 +175,7 @@ impl<'a> Faults<'a> {
     }
 }
 
-/// A target that is a number, but no class.
+/// The problem of a target that is a number but not a class.
 pub(super) fn no_class(text: &Text, columns: &Columns, record: usize, found: &str) -> Problem {
     let target = columns.targets.first().copied().unwrap_or_default();
     let whose = columns.described(target);

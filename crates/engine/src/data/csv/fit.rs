@@ -1,4 +1,5 @@
-//! Preprocessing of features (fill, standardize, one-hot), fitted once and used for training and validation rows.
+//! Preprocessing of features (fill, standardize, one-hot): fitted once, then applied to training and
+//! validation rows.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +18,13 @@ use crate::{
     spec::{Csv, Missing, Problem},
 };
 
-/// A column with more categories is an identifier, and would need memory quadratic in the rows.
+/// The most categories of a column. With more it is an identifier, and one-hot features would need memory
+/// quadratic in the number of rows.
 const MOST_CATEGORIES: usize = 4096;
 
 /// A numeric column.
 struct Numeric {
-    /// The value of a missing cell.
+    /// The value that replaces a missing cell.
     fill: f64,
     filled: usize,
     scale: Scale,
@@ -32,7 +34,7 @@ struct Numeric {
 struct Categorical {
     /// Sorted.
     categories: Vec<String>,
-    /// Whether missing cells have a category of their own, the last.
+    /// Whether missing cells have a category of their own, which is the last.
     missing: bool,
 }
 
@@ -49,8 +51,8 @@ pub(super) struct FeatureFit {
 }
 
 impl FeatureFit {
-    /// Means and deviations are those of the training rows. Categories are those of the whole training file, so the split
-    /// cannot make a category unknown.
+    /// Fits means and deviations to the training rows. Categories come from the whole training file, so that
+    /// the split cannot make a category unknown.
     pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Vec<Problem>> {
         let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut fitted = Self { numeric: Vec::new(), categorical: Vec::new() };
@@ -92,10 +94,10 @@ impl FeatureFit {
         self.numeric.len() + self.categorical.iter().map(Categorical::width).sum::<usize>()
     }
 
-    /// `[rows, width]` of all rows: numeric columns, then each categorical column's places.
+    /// `[rows, width]` for all rows: numeric columns, then the one-hot features of each categorical column.
     ///
     /// # Errors
-    /// Categories that the training file does not have, and numbers that are not finite once they are scaled.
+    /// Categories that are not in the training file, and numbers that are not finite after scaling.
     pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
         let places = self.places(table)?;
         let mut features = memory::reserved(table.rows, self.width())
@@ -121,7 +123,7 @@ impl FeatureFit {
         Ok(features)
     }
 
-    /// For each categorical column, the place of each of the table's words.
+    /// For each categorical column, the one-hot position of each of the table's words.
     fn places(&self, table: &Table<'_>) -> Result<Vec<Vec<usize>>, Vec<Problem>> {
         let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut all = Vec::new();
@@ -148,11 +150,11 @@ impl FeatureFit {
         if problems.is_empty() { Ok(all) } else { Err(problems) }
     }
 
-    /// What the model's file keeps: one entry per column.
+    /// What is stored in the model's file: one entry per column.
     pub(super) fn stored(&self, spec: &Csv, columns: &Columns) -> Vec<StoredColumn> {
         let numeric = self.numeric.iter().zip(&columns.numeric).map(|(fit, &column)| {
             let scale = fit.scale.stored();
-            // Where nothing was filled, the value is the mean of the scale.
+            // If nothing was filled, the fill value is the scale's mean and is not stored.
             let is_kept = fit.filled > 0 || (spec.missing == Missing::Mean && scale.is_none());
             StoredColumn {
                 name: columns.names[column].clone(),
@@ -190,7 +192,7 @@ impl FeatureFit {
         fitted
     }
 
-    /// Sentences for the log.
+    /// Sentences for the run's log.
     pub(super) fn notes(&self, columns: &Columns) -> Vec<String> {
         let mut notes = Vec::new();
         for (fit, &column) in self.numeric.iter().zip(&columns.numeric).filter(|(fit, _)| fit.filled > 0) {
@@ -208,7 +210,7 @@ impl FeatureFit {
     }
 }
 
-/// `value`, or `fill` where it is missing.
+/// `value`, or `fill` if it is missing (NaN).
 #[inline]
 fn or(value: f64, fill: f64) -> f64 {
     if value.is_nan() { fill } else { value }

@@ -1,11 +1,12 @@
-//! `csv`: a table of text, one row per line, gzipped or not; `parquet`: such a table by columns.
+//! `csv`: a text table with one row per line, gzipped or not. `parquet`: such a table stored by columns.
 //!
-//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in any case.
-//! - Numeric features come first, in the order of the spec or the file; then each categorical column, one-hot. Only numeric
-//!   features are standardized.
+//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in upper or
+//!   lower case.
+//! - Numeric features come first, in the order of the spec or the file; then each categorical column,
+//!   one-hot. Only numeric features are standardized.
 //! - A missing target is an error, or its row is dropped; it is never filled.
 //! - Classes are the sorted distinct integers or words of the target column.
-//! - Categories and classes are those of the training file; a validation file may not bring new ones.
+//! - Categories and classes are those of the training file; a validation file may not contain new ones.
 
 mod columns;
 mod faults;
@@ -46,7 +47,7 @@ pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Datase
     open_with(spec, task, division, |path, key| Text::read(path, key, spec.delimiter))
 }
 
-/// A Parquet file: its cells as those of a CSV file, problems by its own keys.
+/// Opens a Parquet file. Its cells are treated like those of a CSV file; problems name the keys of `parquet`.
 pub(super) fn open_parquet(spec: &Parquet, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
     let spec = spec.as_csv();
     let is_wanted = |name: &str, _: Option<&str>| {
@@ -128,7 +129,8 @@ fn open_with(
     })
 }
 
-/// Names the numeric columns whose training rows are all alike. They come first in a row.
+/// The names of numeric columns whose value is the same in all training rows. They are the first features of
+/// a row.
 fn constant(columns: &Columns, rows: &[f32], width: usize) -> Vec<String> {
     let is_constant = |c: usize| rows.iter().skip(c).step_by(width).all(|value| *value == rows[c]);
     let names = columns.numeric.iter().enumerate().filter(|(c, _)| rows.len() > width && is_constant(*c));

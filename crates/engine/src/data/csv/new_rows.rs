@@ -1,4 +1,5 @@
-//! Rows of a table for a trained model, part by part: preprocessed as fitted, columns found by name.
+//! Rows of a table for a trained model, read in parts: columns are found by name and preprocessed as fitted
+//! in training.
 
 use std::{fs::File, io::Read, path::PathBuf};
 
@@ -42,32 +43,32 @@ impl CsvModel {
         self.target.class_names()
     }
 
-    /// How each number to predict was standardized.
+    /// The standardization of each numeric target.
     pub(in crate::data) fn target_scales(&self) -> &[Scale] {
         self.target.scales()
     }
 
-    /// Names of the columns to predict.
+    /// Names of the target columns.
     pub(in crate::data) fn targets(&self) -> Vec<&str> {
         self.stored.target.iter().map(|target| target.name.as_str()).collect()
     }
 
-    /// Its columns, and whether missing numbers are filled.
+    /// The feature columns, and whether missing numbers are filled.
     pub(in crate::data) fn columns(&self) -> (&[StoredColumn], bool) {
         (&self.stored.features, self.spec.missing == Missing::Mean)
     }
 }
 
-/// Rows of one file. With `missing = "drop"`, rows to evaluate that have missing cells are left out; in rows to predict such
-/// cells are errors, since each row gets its prediction.
+/// Rows of one file. With `missing = "drop"`, rows to evaluate are left out if they have missing cells. In
+/// rows to predict such cells are errors, since every row needs a prediction.
 pub(in crate::data) struct CsvRows {
     path: PathBuf,
     next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
     spec: Csv,
     with_targets: bool,
-    /// `None` before the first part.
+    /// `None` before the first part was read.
     columns: Option<Columns>,
-    /// Columns that are not used.
+    /// Names of columns that are not used.
     pub(in crate::data) unused: Vec<String>,
     rows: usize,
     pub(in crate::data) dropped: usize,

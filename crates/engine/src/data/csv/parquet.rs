@@ -1,6 +1,8 @@
-//! Rows of a Parquet file, written as the lines of a CSV file: all that follows is the same for both.
+//! Converts rows of a Parquet file to lines of a CSV file, so that everything after that is the same for both
+//! formats.
 //!
-//! Numbers are written in the shortest form that reads back as the same bits, truth values as 0 and 1, nulls as empty cells.
+//! Numbers are written in the shortest form that reads back to the same bits, booleans as 0 and 1, nulls as
+//! empty cells.
 
 use std::{
     fmt::Write,
@@ -25,7 +27,7 @@ use crate::{
     spec::{Location, Problem},
 };
 
-/// Rows of a part.
+/// Rows per part.
 const PART: usize = 1 << 13;
 
 /// A file that is read part by part.
@@ -33,19 +35,19 @@ pub(super) struct ParquetRows {
     path: PathBuf,
     file: SerializedFileReader<File>,
     fields: Vec<Field>,
-    /// The next group of rows.
+    /// The index of the next row group.
     group: usize,
-    /// Rows of the group before that are not yet read.
+    /// Rows of the current group that have not been read yet.
     left: usize,
-    /// Of that group, for each field; `None` for those that are not read.
+    /// Readers of the current group's columns, by field; `None` for fields that are not read.
     readers: Vec<Option<ColumnReader>>,
     rows_before: usize,
 }
 
-/// A column at the top of the schema.
+/// A top-level column of the schema.
 struct Field {
     name: String,
-    /// Its place in a group; `None` where it is not read.
+    /// Its column index in a row group; `None` if it is not read.
     column: Option<usize>,
     is_nullable: bool,
     is_unsigned: bool,
@@ -61,12 +63,12 @@ struct Cells {
 /// Why cells cannot be read.
 enum Fault {
     Damaged(String),
-    /// The text of this row is not UTF-8.
+    /// The text in this row is not UTF-8.
     NotText(usize),
 }
 
 impl Fault {
-    /// In a column, behind rows of it.
+    /// The problem for `column`, if the fault occurred after `rows_before` rows.
     fn problem(self, path: &Path, column: &str, rows_before: usize) -> Problem {
         match self {
             Self::Damaged(message) => damaged(path, &message),
@@ -79,7 +81,7 @@ impl Fault {
     }
 }
 
-/// The crate panics on some files that are damaged.
+/// Turns a panic into a fault: the crate `parquet` panics on some damaged files.
 fn guarded<T>(read: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     let caught = panic::catch_unwind(AssertUnwindSafe(read));
     caught.unwrap_or_else(|_| Err(Fault::Damaged("its parts contradict each other".to_owned())))
@@ -91,7 +93,7 @@ impl From<ParquetError> for Fault {
     }
 }
 
-/// Reads the columns that are wanted of the file that `key` names; the others have empty cells.
+/// Reads the wanted columns of the file that `key` names; all other cells are empty.
 pub(super) fn read(
     path: &Path,
     key: &str,
@@ -107,10 +109,11 @@ pub(super) fn read(
 }
 
 impl ParquetRows {
-    /// Reads the schema. `is_wanted` has a column's name, and its type if that is none of a table's.
+    /// Reads the schema. `is_wanted` is given a column's name and, if a table cannot have its type, that
+    /// type.
     ///
     /// # Errors
-    /// A column that is wanted has such a type.
+    /// If a wanted column has a type that a table cannot have.
     pub(super) fn new(
         path: &Path,
         file: File,
@@ -151,7 +154,7 @@ impl ParquetRows {
         Ok(rows)
     }
 
-    /// Refuses what only a C library unpacks.
+    /// Refuses compression formats that would need a C library.
     fn check_compression(&self) -> Result<(), Problem> {
         let groups = self.file.metadata().row_groups();
         for (field, group) in self.fields.iter().flat_map(|field| groups.iter().map(move |g| (field, g))) {
@@ -170,14 +173,14 @@ impl ParquetRows {
         Ok(())
     }
 
-    /// The line of names.
+    /// The header line with the names.
     pub(super) fn header(&self) -> Result<String, Problem> {
         self.lines(1, |_, column| &self.fields[column].name)
     }
 
     /// The next rows as lines; `None` at the end.
     fn next_lines(&mut self) -> Result<Option<String>, Problem> {
-        // Who reads no column is stopped before by the names.
+        // No column is read. A wrong name has been reported already.
         if self.fields.iter().all(|field| field.column.is_none()) {
             return Ok(None);
         }
@@ -214,7 +217,7 @@ impl ParquetRows {
         Ok(())
     }
 
-    /// The next rows, the first of them below the names; `None` at the end.
+    /// The next rows as text; the first part begins with the header line. `None` at the end.
     pub(super) fn next_part(&mut self) -> Result<Option<Text>, Problem> {
         let before = self.rows_before;
         let header = if before == 0 { self.header()? } else { String::new() };
@@ -222,7 +225,7 @@ impl ParquetRows {
         Ok(lines.map(|lines| Text::from_rows(&self.path, header + &lines, before)))
     }
 
-    /// Cells as lines of a CSV file.
+    /// Formats cells as lines of a CSV file.
     fn lines<'a>(&self, rows: usize, cell: impl Fn(usize, usize) -> &'a str) -> Result<String, Problem> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         let mut write = |row| -> csv::Result<()> {
@@ -256,7 +259,7 @@ fn refused(path: &Path, name: &str, other: &str) -> Problem {
     file::problem(path, message).hint("leave it out with `data.csv.ignore`, or write it as numbers or text")
 }
 
-/// The type of a column whose cells a table does not have.
+/// The name of a column's type if the cells of a table cannot have it.
 fn other_type(field: &Type) -> Option<String> {
     use LogicalType::{Enum, Integer, Json, String as Utf8, Unknown};
     if !field.is_primitive() {
@@ -329,7 +332,7 @@ fn read_cells(reader: &mut ColumnReader, field: &Field, count: usize) -> Result<
     }
 }
 
-/// Reads values and has each written by `put`, which gives false for what is no text.
+/// Reads values and writes each with `put`, which returns false for a value that is not valid text.
 fn cells<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     is_nullable: bool,

@@ -5,7 +5,7 @@ use std::{fs::File, path::Path};
 use super::text::Text;
 use crate::{data::file, spec::Problem};
 
-/// Cannot be made.
+/// Cannot be constructed.
 pub(super) enum ParquetRows {}
 
 impl ParquetRows {
@@ -19,7 +19,7 @@ impl ParquetRows {
     }
 }
 
-/// Refuses the file that `key` names, once it is found.
+/// Checks that the file that `key` names exists, and then refuses it.
 pub(super) fn read(
     path: &Path,
     key: &str,

@@ -1,4 +1,4 @@
-//! A file of any length in parts that each end with a whole record.
+//! Reads a file of any length in parts, each of which ends with a complete record.
 
 use std::{
     io::{self, Read},
@@ -15,15 +15,15 @@ use crate::{
 /// Bytes of a part, unless one record is longer.
 const PART: usize = 1 << 16;
 
-/// Bytes of a record at most: what is longer has no line ends, or a quote that nothing closes.
+/// The most bytes of a record. Anything longer has no line ends, or a quote that is never closed.
 const LONGEST: usize = 1 << 26;
 
-/// Reads a text part by part.
+/// Reads a text in parts.
 pub(super) struct Parts {
     path: PathBuf,
     delimiter: char,
     reader: Box<dyn Read>,
-    /// What was read and not yet handed out.
+    /// Bytes that were read but not returned yet.
     rest: Vec<u8>,
     lines: u64,
     is_at_end: bool,
@@ -64,7 +64,7 @@ impl Parts {
         }
     }
 
-    /// Fills `rest` up to that many bytes.
+    /// Reads until `rest` has `wanted` bytes, or the file ends.
     fn read(&mut self, wanted: usize) -> io::Result<()> {
         let begin = self.rest.len();
         if self.is_at_end || begin >= wanted {
@@ -77,12 +77,12 @@ impl Parts {
         Ok(())
     }
 
-    /// Where the last record begins, or the empty rest behind it; 0 where there is no other.
+    /// Where the last record in `rest` begins (it may be empty); 0 if there is no other record.
     fn last_record(&self) -> usize {
         if !self.rest.contains(&b'"') {
             return self.rest.iter().rposition(|byte| b"\r\n".contains(byte)).map_or(0, |end| end + 1);
         }
-        // A line end within quotes ends no record.
+        // A line end within quotes does not end a record.
         let mut reader = csv::ReaderBuilder::new()
             .delimiter(self.delimiter as u8)
             .has_headers(false)

@@ -1,4 +1,4 @@
-//! What a file seems to hold, before there is a spec for it.
+//! Guesses what a file holds, before there is a spec for it.
 
 use std::{collections::HashSet, path::Path};
 
@@ -9,25 +9,25 @@ use super::{
 };
 use crate::{data::file, spec::Problem};
 
-/// Separators that are looked for.
+/// Separators that are tried.
 const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
 
-/// Records by which the separator is found.
+/// Records that are looked at to find the separator.
 const FIRST: usize = 50;
 
 /// Distinct values are counted up to this number.
 const MOST_DISTINCT: usize = 1000;
 
-/// A CSV or Parquet file by its columns.
+/// The columns of a CSV or Parquet file.
 #[derive(Debug)]
 pub struct CsvProfile {
     /// Whether it is a Parquet file.
     pub is_parquet: bool,
     /// The separator of cells.
     pub delimiter: char,
-    /// Whether the first line names the columns; else they are named `0`, `1` and so on.
+    /// Whether the first line names the columns; otherwise they are named `0`, `1` and so on.
     pub header: bool,
-    /// Without the header.
+    /// Number of rows, without the header.
     pub rows: usize,
     /// In the order of the file.
     pub columns: Vec<ColumnProfile>,
@@ -36,19 +36,19 @@ pub struct CsvProfile {
 /// The cells of a column.
 #[derive(Debug, Default)]
 pub struct ColumnProfile {
-    /// As in the header, trimmed.
+    /// The name in the header, trimmed.
     pub name: String,
-    /// Empty, or a word for it.
+    /// Number of cells that are empty or a word for a missing value.
     pub missing: usize,
-    /// Finite numbers that f32 holds.
+    /// Number of cells that are finite numbers within the range of f32.
     pub numbers: usize,
-    /// Whether all numbers are whole.
+    /// Whether all numbers are integers.
     pub is_whole: bool,
-    /// Whether the numbers are those of the rows: each is one more than that before.
+    /// Whether the numbers count the rows: each is one more than the previous one.
     pub counts_rows: bool,
     /// The first cell that is neither missing nor a number.
     pub text: Option<String>,
-    /// Different values but missing ones, up to a thousand.
+    /// Distinct values other than missing ones, up to a thousand.
     distinct: HashSet<String>,
     last: f64,
 }
@@ -57,9 +57,9 @@ impl CsvProfile {
     /// Reads the whole file, gzipped or not.
     ///
     /// # Errors
-    /// It cannot be read, is no table, or has no rows.
+    /// If it cannot be read, is not a table, or has no rows.
     pub fn read(path: &Path) -> Result<Self, Problem> {
-        // No spec is there yet, whose folder a path could be taken from.
+        // There is no spec yet, so a relative path is not relative to the spec's folder.
         let missing = |problem: Problem| match path.exists() {
             true => problem,
             false => problem.hint("a relative path is taken from the current folder"),
@@ -68,7 +68,8 @@ impl CsvProfile {
             return Self::of_text(&parquet::read(path, "data.parquet.path", |_, other| other.is_none())?);
         }
         let mut text = Text::read(path, "data.csv.path", DELIMITERS[0])?;
-        // The separator that gives the most cells, all records as many if there is one.
+        // Take the separator that gives the most cells, but prefer one that gives all records the same
+        // number.
         let (mut delimiter, mut most) = (DELIMITERS[0], (false, 0));
         for candidate in DELIMITERS {
             text = text.separated_by(candidate);
@@ -86,7 +87,7 @@ impl CsvProfile {
 
     fn of_text(text: &Text) -> Result<Self, Problem> {
         let first = text.first_record().ok_or_else(|| file::problem(&text.path, "an empty file"))?;
-        // Names are no numbers, and one may be missing: that of an index.
+        // Names are not numbers. One of them may be missing, as for an index column.
         let is_name = |cell: &String| cell.parse::<f64>().is_err() && !is_missing(cell);
         let unnamed = first.iter().filter(|cell| cell.is_empty()).count();
         let is_line_of_names = first.iter().all(|cell| cell.is_empty() || is_name(cell))
@@ -153,17 +154,17 @@ impl ColumnProfile {
         }
     }
 
-    /// Different values, missing ones apart; a thousand stands for more.
+    /// Number of distinct values other than missing ones; a thousand means a thousand or more.
     pub fn distinct(&self) -> usize {
         self.distinct.len()
     }
 
-    /// Whether there are more different values than were counted.
+    /// Whether there may be more distinct values than were counted.
     pub fn has_many(&self) -> bool {
         self.distinct.len() >= MOST_DISTINCT
     }
 
-    /// Whether every cell that is there is a number.
+    /// Whether every cell that is not missing is a number.
     pub fn is_numeric(&self) -> bool {
         self.text.is_none() && self.numbers > 0
     }

@@ -1,16 +1,17 @@
-//! The fitted preprocessing of a table, as the model's file keeps it. It is all that new rows need.
+//! The fitted preprocessing of a table, as it is stored in the model's file. Nothing else is needed for new
+//! rows.
 
 use serde::{Deserialize, Serialize};
 
 use crate::data::scale::Scale;
 
-/// What was done to the columns of the training file.
+/// How the columns of the training file were preprocessed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::data) struct StoredCsv {
     pub source: String,
     /// Numeric columns, then categorical ones, each in the order of the model's features.
     pub features: Vec<StoredColumn>,
-    /// A table for one target, a list of them for several.
+    /// Written as a table for a single target, as a list for several.
     #[serde(with = "one_or_more")]
     pub target: Vec<StoredTarget>,
 }
@@ -25,20 +26,20 @@ pub enum ColumnKind {
     Categorical,
 }
 
-/// What was done to a column of features.
+/// How a column of features was preprocessed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StoredColumn {
-    /// As in the file's header, or the column's number.
+    /// The name in the file's header, or the column's index.
     pub name: String,
     /// Numbers or words.
     pub kind: ColumnKind,
-    /// The value of missing cells, where that is not the mean.
+    /// The value for missing cells, if it is not the mean.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<f64>,
-    /// `None` where nothing is done to the numbers.
+    /// `None` if numbers are not scaled.
     #[serde(flatten)]
     pub scale: Option<Scale>,
-    /// Sorted; a last `null` stands for missing cells.
+    /// Sorted; a final `null` stands for missing cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Vec<Option<String>>>,
 }
@@ -55,14 +56,14 @@ pub(in crate::data) struct StoredTarget {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(in crate::data) enum StoredClasses {
-    /// 0, 1, ..., k - 1.
+    /// Classes 0, 1, ..., k - 1.
     Count(usize),
-    /// Sorted.
+    /// Sorted names.
     Names(Vec<String>),
 }
 
 impl StoredColumn {
-    /// What takes the place of a missing number.
+    /// The value that replaces a missing number.
     pub fn fill(&self) -> f64 {
         self.fill.unwrap_or_else(|| self.scale.map_or(0.0, |scale| scale.mean))
     }

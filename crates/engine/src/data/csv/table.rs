@@ -17,7 +17,7 @@ pub(super) struct Table<'a> {
     pub(super) text: &'a Text,
     pub(super) columns: &'a Columns,
     pub(super) rows: usize,
-    /// Rows left out for a missing cell, by their numbers in the file.
+    /// Rows left out because of a missing cell, by their numbers in the file.
     pub(super) dropped: Vec<u32>,
     /// One per numeric feature; NaN where a cell is missing.
     pub(super) numeric: Vec<Vec<f64>>,
@@ -31,7 +31,7 @@ pub(super) enum Target {
     /// `[rows, targets]`.
     Numbers(Vec<f64>),
     Classes(Words),
-    /// Not read.
+    /// The targets are not read.
     None,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Target {
 pub(super) struct Words {
     /// One per row; [`Words::MISSING`] where the cell is missing.
     pub(super) codes: Vec<u32>,
-    /// The distinct words by first occurrence.
+    /// The distinct words in order of first occurrence.
     pub(super) distinct: Vec<Word>,
     /// The first record with a missing cell.
     pub(super) missing: Option<usize>,
@@ -69,10 +69,10 @@ impl Words {
         self.codes.push(code);
     }
 
-    /// What `find` gives for each distinct word.
+    /// The result of `find` for each distinct word.
     ///
     /// # Errors
-    /// The words of `column` that it does not find: each is not a `what` of the training file.
+    /// The words of `column` that `find` does not know: none of them is a `what` of the training file.
     pub(super) fn find_all(
         &self,
         (text, columns, column): (&Text, &Columns, usize),
@@ -101,7 +101,7 @@ pub(super) fn is_missing(cell: &str) -> bool {
             && ["na", "n/a", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word)))
 }
 
-/// A cell as a finite f32.
+/// Parses a cell as a number that is finite in f32.
 pub(super) fn number(cell: &str) -> Result<f64, Kind> {
     match cell.parse::<f64>() {
         _ if is_missing(cell) => Err(Kind::Missing),
@@ -117,7 +117,7 @@ impl<'a> Table<'a> {
     /// Reads all rows of `text`.
     ///
     /// # Errors
-    /// Everything that is wrong with its lines and cells, or that there are no rows.
+    /// Everything that is wrong with its lines and cells; or that there are no rows.
     pub(super) fn read(
         spec: &Csv,
         text: &'a Text,
@@ -131,7 +131,7 @@ impl<'a> Table<'a> {
         Err(no_rows(&text.path, table.dropped.len()).into())
     }
 
-    /// Reads the rows of `text`, a part of a file, perhaps none.
+    /// Reads the rows of `text`, which is a part of a file and may have none.
     pub(super) fn read_part(
         spec: &Csv,
         text: &'a Text,
@@ -177,12 +177,12 @@ impl<'a> Table<'a> {
         if problems.is_empty() { Ok(table) } else { Err(problems) }
     }
 
-    /// The number of each row in the file, where rows count from 0 below the header.
+    /// The number of each row in the file, counted from 0 after the header.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..=u32::MAX).filter(|number| self.dropped.binary_search(number).is_err())
     }
 
-    /// The cell of `column` that holds `value`, which scaling takes beyond what f32 holds.
+    /// The problem for the cell of `column` with `value`, which after scaling is too large for f32.
     pub(super) fn too_large(&self, column: usize, value: f64) -> Problem {
         let message = |cell: &str| {
             let whose = self.columns.described(column);
@@ -244,7 +244,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Nothing is left of a file but `dropped` rows with missing cells.
+/// The problem of a file without rows, or with nothing but `dropped` rows that have missing cells.
 pub(super) fn no_rows(path: &Path, dropped: usize) -> Problem {
     if dropped == 0 {
         return file::problem(path, "a header and no rows");

@@ -1,4 +1,4 @@
-//! The columns to predict: numbers, standardized on request, or one of classes.
+//! The target columns: numbers, which are standardized on request, or a single column of classes.
 
 use std::collections::BTreeSet;
 
@@ -16,20 +16,20 @@ use crate::{
     spec::{Csv, Problem},
 };
 
-/// Preprocessing of targets, fitted once and used for training and validation rows.
+/// Preprocessing of targets: fitted once, then applied to training and validation rows.
 pub(super) enum TargetFit {
     /// A scale for each target.
     Numbers(Vec<Scale>),
     /// Labels were 0, 1, ..., k - 1.
     Numbered(usize),
-    /// Labels were other integers, such as 1, 2, ..., k: sorted.
+    /// Labels were other integers, such as 1, 2, ..., k; sorted.
     Integers(Vec<i64>),
-    /// Labels were words: sorted.
+    /// Labels were words; sorted.
     Named(Vec<String>),
 }
 
 impl TargetFit {
-    /// Numbers are standardized by the training rows; classes are those of the whole file.
+    /// Standardization is fitted to the training rows; classes are those of the whole file.
     pub(super) fn new(spec: &Csv, table: &Table<'_>, split: &Split) -> Result<Self, Problem> {
         match &table.target {
             Target::Numbers(values) if spec.standardize_target => {
@@ -62,7 +62,7 @@ impl TargetFit {
         })
     }
 
-    /// Number of classes, where they are classes.
+    /// Number of classes, for a classification.
     pub(super) fn class_count(&self) -> Option<usize> {
         match self {
             Self::Numbers(_) => None,
@@ -75,7 +75,7 @@ impl TargetFit {
     /// Targets of all rows.
     ///
     /// # Errors
-    /// Classes that the training file does not have, and numbers that are not finite once they are scaled.
+    /// Classes that are not in the training file, and numbers that are not finite after scaling.
     pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
         let Table { text, columns, .. } = table;
         let words = match (self, &table.target) {
@@ -121,7 +121,7 @@ impl TargetFit {
         }
     }
 
-    /// What the model's file keeps.
+    /// What is stored in the model's file.
     pub(super) fn stored(&self, names: &[String]) -> Vec<StoredTarget> {
         let classes = match self {
             Self::Numbers(_) => None,
@@ -160,7 +160,7 @@ impl TargetFit {
         }
     }
 
-    /// How targets of numbers were scaled.
+    /// How numeric targets were scaled; empty for classes.
     pub(super) fn scales(&self) -> &[Scale] {
         if let Self::Numbers(scales) = self { scales } else { &[] }
     }

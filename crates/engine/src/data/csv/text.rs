@@ -18,9 +18,9 @@ pub(super) struct Text {
     pub(super) path: PathBuf,
     body: String,
     delimiter: u8,
-    /// Lines of the file before these.
+    /// Lines of the file before this text.
     lines_before: u64,
-    /// Rows before these, where the text is that of a file without lines.
+    /// Rows of the file before this text; `None` unless the file has no lines (Parquet).
     rows_before: Option<usize>,
 }
 
@@ -30,7 +30,7 @@ pub(super) const MAX_PROBLEMS: usize = 20;
 /// Lines longer than this are not shown.
 const LONGEST_SHOWN: usize = 2000;
 
-/// A cell that opens a quote and ends with the file.
+/// The problem of a quoted cell that is still open at the end of the file.
 pub(super) fn unclosed(place: Location) -> Problem {
     Problem::new(place, "a quoted cell is never closed")
         .hint("close it with `\"`; within quotes a quote is written `\"\"`")
@@ -54,7 +54,7 @@ impl Text {
         Self::from_part(path, bytes, delimiter, 0)
     }
 
-    /// A part of a file that begins behind `lines_before` lines.
+    /// A part of a file, which begins after `lines_before` lines.
     pub(super) fn from_part(
         path: &Path,
         bytes: Vec<u8>,
@@ -77,23 +77,24 @@ impl Text {
             Some(rest) if lines_before == 0 => rest.to_owned(),
             _ => body,
         };
-        // The spec takes only ASCII.
+        // The spec allows only an ASCII separator, so the cast is exact.
         Ok(Self { path: path.into(), body, delimiter: delimiter as u8, lines_before, rows_before: None })
     }
 
-    /// Rows of a file that has no lines, behind `rows_before` others; the first have a line of names above them.
+    /// Rows of a file without lines (Parquet), after `rows_before` others. The first part begins with a line
+    /// of names.
     #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     pub(super) fn from_rows(path: &Path, body: String, rows_before: usize) -> Self {
         let rows_before = Some(rows_before);
         Self { path: path.into(), body, delimiter: b',', lines_before: 0, rows_before }
     }
 
-    /// The text with another separator of cells.
+    /// The same text, read with another separator.
     pub(super) fn separated_by(self, delimiter: char) -> Self {
         Self { delimiter: delimiter as u8, ..self }
     }
 
-    /// A reader from the first line; records may differ in length.
+    /// A reader that starts at the first line; records may have different numbers of cells.
     pub(super) fn reader(&self) -> csv::Reader<Interruptible<&[u8]>> {
         csv::ReaderBuilder::new()
             .delimiter(self.delimiter)
@@ -102,7 +103,7 @@ impl Text {
             .from_reader(Interruptible::new(self.body.as_bytes()))
     }
 
-    /// The cells of the first record, trimmed; `None` where the file is empty.
+    /// The cells of the first record, trimmed; `None` if the file is empty.
     pub(super) fn first_record(&self) -> Option<Vec<String>> {
         let mut record = csv::StringRecord::new();
         let found = self.reader().read_record(&mut record).unwrap_or(false);
@@ -114,7 +115,7 @@ impl Text {
         !self.body.ends_with(['\n', '\r'])
     }
 
-    /// Line ends in it.
+    /// The number of line ends in the text.
     pub(super) fn lines(&self) -> u64 {
         line_number(self.body.as_bytes()) - 1
     }
@@ -150,7 +151,7 @@ impl Text {
         }
     }
 
-    /// Whether the file is Parquet's.
+    /// Whether the text comes from a Parquet file.
     pub(super) fn is_parquet(&self) -> bool {
         self.rows_before.is_some()
     }
@@ -160,7 +161,7 @@ impl Text {
             let starts = self.reader().into_records().map_while(Result::ok);
             let starts = starts.filter_map(|record| record.position().map(|at| at.byte() as usize));
             let records = starts.take_while(|start| *start <= byte).count();
-            // The names are the first record of all.
+            // In the first part the names are a record as well.
             let names = usize::from(before == 0) + 1;
             return match records.checked_sub(names) {
                 Some(row) => Location::Row { path: self.path.clone(), row: before + row },
@@ -183,7 +184,7 @@ fn line_number(before: &[u8]) -> u64 {
     before.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1
 }
 
-/// Scans the cells of one record as written, with quotes: the parsed record has no locations.
+/// Scans the cells of one record as written, with quotes, to find their locations; a parsed record has none.
 struct Scan<'a> {
     bytes: &'a [u8],
     delimiter: u8,
@@ -195,7 +196,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// A record's position may be at line ends before it, which the parser skips.
+    /// The given position may be that of line ends before the record, which the parser skips.
     fn at(text: &'a Text, record: usize) -> Self {
         let bytes = text.body.as_bytes();
         let skipped =

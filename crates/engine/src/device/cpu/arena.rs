@@ -1,8 +1,9 @@
 //! One block of memory that a team of threads shares without locks.
 //!
-//! Each task declares what it reads and writes. A [`Prover`] goes through the tasks of a program once, before anything
-//! runs, and proves that no task's write overlaps anything that another thread touches between the same two barriers,
-//! nor anything else of the task itself. Only what was so proven can be borrowed ([`Verified::borrow`]), as plain slices.
+//! Each task declares what it reads and writes. Before anything runs, a [`Prover`] goes through the tasks of
+//! a program and proves that no write of a task overlaps anything that another thread touches between the
+//! same two barriers, nor anything else of the task itself. Only an access verified in this way can be
+//! borrowed ([`Verified::borrow`]), as plain slices.
 
 use std::{cell::UnsafeCell, ops::Range};
 
@@ -30,7 +31,7 @@ pub struct Verified {
     writes: [Span; 4],
 }
 
-/// The memory of a trial on the CPU: every buffer but the data, each on its own cache lines.
+/// The memory of a trial on the CPU: every buffer except the data, each starting at a cache line.
 pub struct Arena {
     lines: Box<[Line]>,
     plan: MemoryPlan,
@@ -40,7 +41,7 @@ pub struct Arena {
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Zeroed memory for all places of `plan`. `None` where the memory is not there.
+    /// Zeroed memory for all buffers of `plan`. `None` if it cannot be allocated.
     pub fn new(plan: MemoryPlan) -> Option<Self> {
         let count = plan.elements().div_ceil(ALIGN);
         let mut lines = Vec::new();
@@ -50,8 +51,8 @@ impl Arena {
         Some(Self { lines: lines.into_boxed_slice(), plan })
     }
 
-    /// Fills with NaN what must be written before it is read, as fresh memory of a device of its own: all but gradients,
-    /// optimizer state and cells, which begin with zeros.
+    /// Fills with NaN what must be written before it is read, to imitate fresh memory of a separate device.
+    /// Gradients, the optimizer's state and cells start as zeros and are left alone.
     pub fn poison(&mut self, layout: &Layout) {
         let len = self.lines.len() * ALIGN;
         self.span_mut(Span { start: 0, len }).fill(f32::NAN);
@@ -65,18 +66,18 @@ impl Arena {
         size_of_val(&*self.lines) as u64
     }
 
-    /// The places of training, or of validation.
+    /// The offsets for training, or for validation.
     pub fn offsets(&self, is_validation: bool) -> &Offsets {
         if is_validation { &self.plan.validate } else { &self.plan.train }
     }
 
-    /// A slice's elements, for the only user of the arena; `None` where the slice has no place.
+    /// A slice's elements, for exclusive use of the arena; `None` if the slice is not in the arena.
     pub fn get_mut(&mut self, slice: Slice) -> Option<&mut [f32]> {
         let start = self.plan.place(slice)? as usize;
         Some(self.span_mut(Span { start, len: slice.len }))
     }
 
-    /// Copies between two slices, for the only user of the arena; `None` where one has no place.
+    /// Copies between two slices, with exclusive use of the arena; `None` if one of them is not in the arena.
     pub fn copy(&mut self, from: Slice, to: Slice) -> Option<()> {
         let start = self.plan.place(from)? as usize;
         let to = self.plan.place(to)? as usize;
@@ -88,13 +89,13 @@ impl Arena {
     fn span_mut(&mut self, span: Span) -> &mut [f32] {
         assert!(span.start + span.len <= self.lines.len() * ALIGN, "a span lies within its arena");
         let base = self.lines.as_mut_ptr().cast::<f32>();
-        // SAFETY: the span lies within the arena (checked), and `&mut self` excludes every other borrow.
+        // SAFETY: the span is within the arena (checked above), and `&mut self` excludes every other borrow.
         unsafe { std::slice::from_raw_parts_mut(base.add(span.start), span.len) }
     }
 }
 
-/// Goes through a program's tasks and proves that those between two barriers are free of conflicts. A party is a thread,
-/// or one task that all threads share.
+/// Goes through a program's tasks and proves that those between two barriers do not conflict. A party is a
+/// thread, or a task that all threads share.
 pub struct Prover<'a> {
     arena: &'a Arena,
     offsets: &'a Offsets,
@@ -102,23 +103,23 @@ pub struct Prover<'a> {
 }
 
 impl<'a> Prover<'a> {
-    /// `offsets` are the arena's own.
+    /// Uses the arena's own offsets.
     pub fn new(arena: &'a Arena, is_validation: bool) -> Self {
         Self { arena, offsets: arena.offsets(is_validation), since_barrier: Window::default() }
     }
 
-    /// Whether these parties may do this without a further barrier.
+    /// Whether these parties may do this before the next barrier.
     pub fn admits(&self, parties: &[(usize, Access)]) -> bool {
         parties.iter().all(|(party, access)| self.since_barrier.admits(*party, access))
     }
 
-    /// A barrier stands before what is proven from here on.
+    /// Everything verified after this comes after a barrier.
     pub fn barrier(&mut self) {
         self.since_barrier = Window::default();
     }
 
     /// # Errors
-    /// Which slices are touched at the same time, or lie nowhere.
+    /// Which slices conflict, or are not in the arena.
     pub fn verify(&mut self, party: usize, access: &Access) -> Result<Verified, String> {
         if !self.since_barrier.admits(party, access) {
             return Err(format!("task {party} touches what another writes: {access:?}"));
@@ -152,22 +153,23 @@ impl<'a> Prover<'a> {
 }
 
 impl Verified {
-    /// Access to nothing, which conflicts with nothing.
+    /// Access to nothing, which never conflicts.
     pub fn nothing() -> Self {
         Self { reads: [Span::default(); 4], writes: [Span::default(); 4] }
     }
 
-    /// The slices of a task, in the order declared.
+    /// The slices of a task, in the order in which they were declared.
     ///
     /// # Safety
-    /// `arena` is the one that verified it. The caller is the thread it was verified for, has passed the barrier
-    /// before the task, reaches the next one only when it no longer uses the slices, and holds no other slice of the arena.
+    /// `arena` must be the one that verified the access. The caller must be the thread for which it was
+    /// verified, must have passed the barrier before the task, must stop using the slices before it reaches
+    /// the next barrier, and must hold no other slice of the arena.
     #[inline(always)]
     pub unsafe fn borrow<'a>(&self, arena: &'a Arena) -> Slices<'a> {
         let base = arena.lines.as_ptr().cast::<f32>().cast_mut();
-        // SAFETY: the prover checked that every span lies within the arena, that the writes of this task overlap
-        // neither each other nor its reads, and that no task of another thread between the same barriers touches them;
-        // that this is between those barriers is the caller's word.
+        // SAFETY: the prover checked that every span is within the arena, that the task's writes overlap
+        // neither each other nor its reads, and that no task of another thread between the same barriers
+        // touches them. The caller guarantees that this code runs between those barriers.
         unsafe {
             (
                 self.reads.map(|s| std::slice::from_raw_parts(base.add(s.start), s.len)),
@@ -176,23 +178,24 @@ impl Verified {
         }
     }
 
-    /// What is read, by a task that several threads share.
+    /// The reads of a task that several threads share.
     ///
     /// # Safety
-    /// As for [`borrow`](Self::borrow), but by any of the threads that share the task.
+    /// As for [`borrow`](Self::borrow), but the caller may be any of the threads that share the task.
     pub unsafe fn borrow_reads<'a>(&self, arena: &'a Arena) -> [&'a [f32]; 4] {
         let base = arena.lines.as_ptr().cast::<f32>();
         // SAFETY: as for `borrow`.
         unsafe { self.reads.map(|s| std::slice::from_raw_parts(base.add(s.start), s.len)) }
     }
 
-    /// A part of what is written, by a task that several threads share.
+    /// A part of a write of a task that several threads share.
     ///
     /// # Panics
-    /// Where the part is not within the write.
+    /// If the part is not within the write.
     ///
     /// # Safety
-    /// As for [`borrow_reads`](Self::borrow_reads), and only the caller has a part of these elements.
+    /// As for [`borrow_reads`](Self::borrow_reads); in addition, no other thread may have a part with these
+    /// elements.
     #[expect(clippy::mut_from_ref, reason = "of parts that do not overlap, as the caller promises")]
     pub unsafe fn borrow_part<'a>(
         &self,
@@ -203,8 +206,9 @@ impl Verified {
         let span = self.writes[write];
         assert!(part.end <= span.len, "a part lies within its write");
         let base = arena.lines.as_ptr().cast::<f32>().cast_mut();
-        // SAFETY: the prover checked that the span lies within the arena, and that nobody but those who share the task
-        // touches it between the same barriers; that they do not share this part is the caller's word.
+        // SAFETY: the prover checked that the span is within the arena, and that only threads that share the
+        // task touch it between the same barriers. The caller guarantees that these threads' parts do not
+        // overlap.
         unsafe { std::slice::from_raw_parts_mut(base.add(span.start + part.start), part.len()) }
     }
 }

@@ -1,6 +1,6 @@
-//! A backend in the host's memory: the CPU itself, or a virtual GPU, whose memory only copies reach.
+//! A backend in host memory: the CPU itself, or a virtual GPU, whose memory is only reached by copies.
 //!
-//! All work is done when a call returns.
+//! All work is complete when a call returns.
 
 use std::{any::Any, collections::HashMap, mem, ops::Range, time::Duration};
 
@@ -18,7 +18,8 @@ use crate::{
     vector::matmul::Kernel,
 };
 
-/// Multiplications below which one thread computes a product: starting others takes some 30 µs each.
+/// Below this number of multiplications one thread computes a product: starting another thread takes about 30
+/// µs.
 const SHARED_PRODUCT: usize = 1 << 24;
 
 /// A device in the host's memory.
@@ -49,7 +50,8 @@ impl HostBackend {
         Self { name, is_host, blocks, workers, kernel: Kernel::detect(), no_data }
     }
 
-    /// A copy between this device and the host, which waits for it; here all work is done already.
+    /// A copy between this device and the host. It has to wait for the device, but here all work is complete
+    /// already.
     fn moved(&self, numbers: usize) -> Moved {
         if self.is_host { Moved::Nothing } else { waited(numbers) }
     }
@@ -58,7 +60,7 @@ impl HostBackend {
         self.blocks.get(&block).map(Vec::as_slice).ok_or_else(|| unknown(&self.name))
     }
 
-    /// Fills a block.
+    /// Fills a block with values.
     fn fill(&mut self, to: BufferId, from: &[f32]) -> Result<(), DeviceError> {
         let Some(to) = self.blocks.get_mut(&to) else { return Err(unknown(&self.name)) };
         if to.len() != from.len() {
@@ -69,7 +71,8 @@ impl HostBackend {
         Ok(())
     }
 
-    /// Runs a part of an op on the calling thread. `out` is all that it writes, which `blocks` lack meanwhile.
+    /// Runs a part of an op on the calling thread. `out` is everything it writes; it has been taken out of
+    /// `blocks`.
     fn part(&self, op: &Op, out: &mut [f32], worker: &mut Worker) -> Result<(), DeviceError> {
         let first = op.access().writes[0];
         let mut state = WorkerState::default();
@@ -108,24 +111,24 @@ fn waited(numbers: usize) -> Moved {
     Moved::AfterWait { bytes: 4 * numbers as u64, wait: Duration::ZERO }
 }
 
-/// What a thread keeps between ops.
+/// Per-thread state that is kept between ops.
 #[derive(Default)]
 struct Worker {
     /// Scratch of its tasks.
     scratch: Vec<Vec<f32>>,
-    /// The last ops.
+    /// The most recent ops with their tasks.
     compiled: Vec<Compiled>,
 }
 
-/// An op, and its tasks for one thread.
+/// An op and its tasks for one thread.
 struct Compiled {
     op: Op,
-    /// Buffers from this number on are scratch.
+    /// Buffers with this index or a higher one are scratch.
     blocks: usize,
     tasks: Vec<(Job, Access)>,
 }
 
-/// Ops whose tasks are kept.
+/// How many ops' tasks are kept.
 const MOST_COMPILED: usize = 16;
 
 fn compile<'a>(
@@ -138,7 +141,7 @@ fn compile<'a>(
         if compiled.len() >= MOST_COMPILED {
             compiled.clear();
         }
-        // Those beyond are kernels' scratch.
+        // Higher numbers stand for scratch memory of GPU kernels.
         let numbers =
             op.access().touched().map(|slice| slice.buffer.0).filter(|n| *n < PARTIAL_SUMS.buffer.0);
         let blocks = 1 + numbers.max().unwrap_or(0);
@@ -146,7 +149,7 @@ fn compile<'a>(
         let (layout, mut needed) = (Layout::bare(vec![unnamed; blocks]), Scratch::default());
         let mut split = Split::new(&layout, 1, kernel, &mut needed);
         op.split(&mut split);
-        // With one thread every step is one task.
+        // For one thread every step has a single task.
         let task = |step| match step {
             Step::Each(drafts) => drafts.into_iter().next().flatten().map(|draft| (draft.job, draft.access)),
             Step::Shared(_) => None,
@@ -162,7 +165,7 @@ fn compile<'a>(
     &compiled[at]
 }
 
-/// Some rows of a product; the bits do not depend on how it is cut.
+/// The op for some rows of a product. Splitting does not change the result's bits.
 fn rows_of(op: &Op, rows: &Range<usize>) -> Option<Op> {
     let (cut, count) = (|slice: Slice, width: usize| slice.rows(rows, width), rows.len());
     match op {

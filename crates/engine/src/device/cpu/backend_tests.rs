@@ -1,4 +1,4 @@
-//! The host as a device for tensors.
+//! The host as a backend for tensors.
 
 use super::*;
 use crate::op::Add;
@@ -26,13 +26,13 @@ fn foreign_freed_and_misfit_memory_is_refused() {
     assert_eq!(words(device.alloc(x, huge, 0.0)), format!("`virtual:0` has no room for {room}"));
     let pinned = device.staging(Memory::Pinned, 1).err().map(|e| e.to_string());
     assert_eq!(pinned.as_deref(), Some("`virtual:0` cannot be used: pinned memory needs a GPU's driver"));
-    // What was refused has lost nothing.
+    // A refused operation leaves the blocks intact.
     assert_eq!(device.run(&add(0, 2)).err().map(|e| e.to_string()), None);
     device.clear();
     assert_eq!(words(device.write(x, &[0.0; 2])), "`virtual:0` was handed memory that it does not hold");
 }
 
-/// Small products are held against double precision by the tests of the lab.
+/// The tests of the lab compare small products with double precision.
 #[test]
 fn threads_share_a_large_product_and_change_no_bit() {
     let (m, k, n) = (260, 257, 258);

@@ -37,14 +37,14 @@ pub enum Memory {
 pub struct CpuSetup {
     pub device: String,
     pub programs: Programs,
-    /// What multiplies, in f32 or bfloat16.
+    /// The kernel for matrix products, in f32 or bfloat16.
     pub kernel: Kernel,
     pub threads: usize,
     pub seed: u64,
     /// The handle for all-reduce with the run's other devices, if there are any.
     pub collective: Option<Box<dyn Collective>>,
     pub memory: Memory,
-    /// Whether single steps may run on one thread while the team is slower.
+    /// Whether single steps may run on one thread while that is faster than the team.
     pub sharing: ThreadMode,
     pub known: KnownTimes,
 }
@@ -67,10 +67,10 @@ pub struct CpuExecutor {
     tuner: ThreadTuner,
     worker: WorkerState,
     layout: Layout,
-    /// Rows of a step and of a validation chunk: of the global batch, and of this device.
+    /// Rows of a step and of a validation chunk, each for the global batch and for this device.
     batch: [[usize; 2]; 2],
     bytes: u64,
-    /// Peak bytes of each buffer of rows, and of their order.
+    /// Peak bytes of each buffer of rows, and of the order of rows.
     rows_bytes: [u64; 5],
 }
 
@@ -88,10 +88,10 @@ impl CpuExecutor {
         let state = Arc::new(RwLock::new(state));
         let team = if job.threads > 1 {
             let state = Arc::clone(&state);
-            let work = move |seat: WorkerToken<'_>| {
+            let work = move |token: WorkerToken<'_>| {
                 vector::flush_denormals();
                 let state = state.read().unwrap_or_else(PoisonError::into_inner);
-                state.walk_together(seat, &mut WorkerState::default(), &mut Unwatched)
+                state.walk_together(token, &mut WorkerState::default(), &mut Unwatched)
             };
             let team = Team::new(job.threads, work);
             Some(team.map_err(|source| DeviceError::Thread { device: job.device.clone(), source })?)
@@ -106,8 +106,8 @@ impl CpuExecutor {
         Ok(Self { device, memory, state, team, tuner, worker, layout, batch, bytes, rows_bytes: [0; 5] })
     }
 
-    /// The state between blocks, when no thread reads it. A poisoned lock only means that a worker panicked, which the team
-    /// reports.
+    /// Access to the state between blocks, when no thread reads it. A poisoned lock only means that a worker
+    /// panicked, which the team reports.
     fn exclusive<R>(&mut self, f: impl FnOnce(&mut State) -> R) -> R {
         f(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -125,7 +125,7 @@ impl CpuExecutor {
         let begun = Instant::now();
         let [batch, own] = self.batch[usize::from(block.work == PassKind::Validate)];
         let position = block.position + first * batch;
-        // A chunk holds only this device's rows and starts with a batch.
+        // A chunk holds only this device's rows, and starts at the beginning of a batch.
         let offset = (block.offset / batch + first) * own;
         let hyper = block.hyper.get(first..first + steps).unwrap_or_default();
         self.exclusive(|state| {
@@ -161,7 +161,7 @@ impl CpuExecutor {
             }
             Some(team) => {
                 let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-                team.run(|seat| state.walk_together(seat, worker, watcher))
+                team.run(|token| state.walk_together(token, worker, watcher))
             }
         }
     }
@@ -174,7 +174,7 @@ impl CpuExecutor {
         }
     }
 
-    /// A copy to the host, which waits for the device; ours has done its work already.
+    /// A copy to the host, which has to wait for the device; here all work is complete already.
     fn was_read(&self, bytes: usize) -> Moved {
         match self.memory {
             Memory::Host => Moved::Nothing,
@@ -191,7 +191,7 @@ impl CpuExecutor {
         }
     }
 
-    /// Why the tasks ended early; they began `first` steps into their block.
+    /// Why the tasks ended early; they started at step `first` of their block.
     fn lost(&mut self, block: &Block<'_>, first: usize) -> DeviceError {
         let fault =
             self.exclusive(|state| state.fault.get_mut().unwrap_or_else(PoisonError::into_inner).take());
@@ -208,7 +208,8 @@ impl CpuExecutor {
         }
     }
 
-    /// Replaces rows, of which a device with memory of its own holds a copy. `place` is that of `rows_bytes`.
+    /// Replaces bound rows; a device with separate memory keeps its own copy. `place` is the index in
+    /// `rows_bytes`.
     fn hold<T: Copy>(
         &mut self,
         place: usize,
@@ -222,7 +223,7 @@ impl CpuExecutor {
                 *held = Arc::clone(rows);
                 return Ok(());
             }
-            // Copied rows are not shared.
+            // This device's own copy is not shared, so its memory can be reused.
             let mut own = Arc::try_unwrap(std::mem::take(held)).unwrap_or_default();
             own.clear();
             own.try_reserve_exact(rows.len())?;

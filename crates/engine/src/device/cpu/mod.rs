@@ -1,6 +1,6 @@
 //! The CPU: one thread or a team runs programs over one arena of memory.
 
-// `unsafe` is denied to the crate but for the modules so marked.
+// The crate denies `unsafe` except in the modules marked here.
 #[allow(unsafe_code)]
 mod arena;
 mod backend;

@@ -1,13 +1,15 @@
-//! Work stealing for the tiles of one product: every thread works through its own share, then steals from the others.
+//! Work stealing for the tiles of one product: every thread processes its own share, then steals from the
+//! others.
 //!
-//! Threads of one machine are not equally fast: a neighbour on the same core, a smaller core, an interrupt. With fixed
-//! shares every stage would wait for the slowest thread; with stealing it waits for at most one tile. Results do not
-//! depend on which thread computes a tile.
+//! The threads of a machine are not equally fast: hyperthreads, efficiency cores, interrupts. With fixed
+//! shares every stage would wait for the slowest thread; with stealing it waits for at most one tile. Results
+//! do not depend on which thread computes a tile.
 //!
-//! A share is a queue: the current pass and its first and last untaken tile, packed into one atomic integer. The owner
-//! takes tiles from the front and thieves from the back, which keeps the owner's access pattern. A tile's passes must run
-//! in order: `done` counts them, and a pass starts only after the one before. Counters are never reset: they continue
-//! from one use of the pool to the next, and every member counts its own uses.
+//! A share is a queue: the current pass and the range of tiles not yet taken, packed into one atomic integer.
+//! The owner takes tiles from the front and thieves take them from the back, so the owner keeps reading
+//! memory in order. A tile's passes (over parts of its sum) must run in order: `done` counts them, and a pass
+//! only starts after the previous one. Counters are never reset but continue from one use of the pool to the
+//! next; every member counts its own uses.
 
 use std::{
     ops::Range,
@@ -23,20 +25,21 @@ use crate::{
     vector::matmul::{Grid, Turn},
 };
 
-/// Iterations that spin before the wait for a tile's earlier pass yields; a tile takes a few microseconds.
+/// How often a member spins before it yields while it waits for a tile's previous pass; a tile takes a few
+/// microseconds.
 const SPINS: u32 = 300;
 
 /// A member's share, on its own pair of cache lines: adjacent lines are prefetched together.
 #[repr(align(128))]
 struct Queue {
     state: AtomicU64,
-    /// Uses by the owner, which alone writes this.
+    /// How often its owner has used the pool; only the owner writes this.
     entered: AtomicU32,
     first: usize,
     tiles: usize,
 }
 
-/// The pass, counted over all uses, and the range of its untaken tiles.
+/// The pass, counted over all uses, and the range of tiles not yet taken in it.
 #[derive(Clone, Copy)]
 struct State {
     pass: u32,
@@ -60,7 +63,7 @@ enum End {
     Back,
 }
 
-/// A product's tiles and the memory they access.
+/// A product's tiles and the memory that they access.
 pub struct Pool {
     access: Verified,
     grid: Grid,
@@ -72,10 +75,11 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The tiles of `grid`, of which each writes its rows of `access`'s first two writes, in equal shares.
+    /// Divides the tiles of `grid` into equal shares. Each tile writes its rows of the first two writes of
+    /// `access`.
     ///
     /// # Panics
-    /// Where the tiles do not [`fit`](fits) that number of threads: no two queues may hold the same tile.
+    /// If the tiles do not [`fit`](fits) this number of threads: no two queues may hold the same tile.
     pub fn new(access: Verified, grid: Grid, widths: [usize; 2], threads: usize) -> Self {
         assert!(fits(grid.tiles(), threads), "each thread has a tile, and no more than it can count");
         let bound = |t: usize| grid.tiles() * t / threads;
@@ -88,12 +92,12 @@ impl Pool {
         Self { access, grid, widths, queues: (0..threads).map(queue).collect(), done }
     }
 
-    /// Called once per member and use.
+    /// Starts one member's use of the pool.
     ///
     /// # Safety
-    /// `arena` has verified the access as shared by all members of the team, and `member` is the caller's number in it.
-    /// Every member enters once between the same two barriers, finishes before the second, and holds no other slice of the
-    /// arena meanwhile.
+    /// `arena` must have verified the access as shared by all members of the team, and `member` must be the
+    /// caller's index in it. Between two barriers every member must enter exactly once, finish before the
+    /// second barrier, and hold no other slice of the arena.
     pub unsafe fn enter<'a>(&'a self, arena: &'a Arena, member: usize) -> TileQueue<'a> {
         let used = self.queues[member].entered.fetch_add(1, Ordering::Relaxed);
         let base = used.wrapping_mul(self.passes());
@@ -106,7 +110,7 @@ impl Pool {
         self.grid.passes() as u32
     }
 
-    /// Takes the next tile of a queue: its pass within this use, and its number.
+    /// Takes the next tile of a queue; returns its pass within this use, and its index.
     fn take(&self, queue: &Queue, base: u32, end: End) -> Option<(u32, usize)> {
         let mut bits = queue.state.load(Ordering::Relaxed);
         loop {
@@ -123,7 +127,7 @@ impl Pool {
                 true => State { pass: pass.wrapping_add(1), front: 0, back: queue.tiles as u16 },
                 false => State { pass, front, back },
             };
-            // Relaxed: `done` synchronizes the tiles' contents.
+            // Relaxed is enough here: `done` synchronizes the tiles' contents.
             let swap =
                 queue.state.compare_exchange_weak(bits, after.bits(), Ordering::Relaxed, Ordering::Relaxed);
             match swap {
@@ -133,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// Untaken tiles of a queue in this use, over all passes.
+    /// The number of tiles of a queue left in this use, over all passes.
     fn left(&self, queue: &Queue, base: u32) -> usize {
         let State { pass, front, back } = State::from_bits(queue.state.load(Ordering::Relaxed));
         let passes = self.passes().saturating_sub(pass.wrapping_sub(base)) as usize;
@@ -155,7 +159,7 @@ impl<'a> TileQueue<'a> {
         &self.pool.grid
     }
 
-    /// The member's equal part of `n` items.
+    /// An equal share of `n` items for this member.
     pub fn share(&self, n: usize) -> Range<usize> {
         let bound = |member: usize| n * member / self.pool.queues.len();
         bound(self.member)..bound(self.member + 1)
@@ -165,7 +169,8 @@ impl<'a> TileQueue<'a> {
         self.reads
     }
 
-    /// The next tile and pass; `None` when all are taken. Waits while another member is at the tile's previous pass.
+    /// The next tile and pass; `None` when all are taken. Waits if another member is still at the tile's
+    /// previous pass.
     pub fn next(&mut self, lost: impl Fn() -> bool) -> Result<Option<Taken<'_>>, Lost> {
         let Some((pass, tile, among)) = self.claim() else { return Ok(None) };
         let (done, mut spins) = (&self.pool.done[tile], 0u32);
@@ -200,7 +205,7 @@ impl<'a> TileQueue<'a> {
     }
 }
 
-/// A tile and pass that this member owns until it is [`finish`](Self::finish)ed.
+/// A tile and pass that belong to this member until it calls [`finish`](Self::finish).
 pub struct Taken<'a> {
     pool: &'a Pool,
     arena: &'a Arena,
@@ -223,10 +228,11 @@ impl Taken<'_> {
         let (pool, rows) = (self.pool, self.rows());
         let part = |write: usize| {
             let width = pool.widths[write];
-            // SAFETY: tiles' rows do not overlap, and of a tile there is one `Taken` at a time: a (pass, tile) pair is taken
-            // from its queue once, a `Taken` is made only when the pass before has been finished (`done`, which also hands
-            // on what was written), and the borrow of `self` ends before this one is finished. That nobody else touches
-            // the writes is the word of him who entered.
+            // SAFETY: the rows of different tiles do not overlap, and a tile has only one `Taken` at a time:
+            // each (pass, tile) pair is taken from its queue once; a `Taken` is only created after the
+            // previous pass was finished (`done`, which also makes that pass's writes visible); and the
+            // borrow of `self` ends before this pass is finished. The callers of `enter` guarantee that
+            // nobody else touches the writes.
             unsafe { pool.access.borrow_part(self.arena, write, rows.start * width..rows.end * width) }
         };
         [part(0), part(1)]

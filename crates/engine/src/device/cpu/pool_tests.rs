@@ -1,4 +1,4 @@
-//! Every turn is taken once, in the order of its tile's passes, also if a member is slow or gone.
+//! Every tile and pass is taken once, and a tile's passes run in order, even if a member is slow or lost.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ const WIDTH: usize = 3;
 struct Shared {
     arena: Arena,
     pool: Pool,
-    /// Turns in the order in which they were finished: use, pass, tile.
+    /// Finished turns in order: use, pass, tile.
     taken: Mutex<Vec<(usize, usize, usize)>>,
 }
 
@@ -35,62 +35,63 @@ fn shared(threads: usize) -> Shared {
     let arena = Arena::new(plan).expect("memory");
     let access = Access::new([], [Slice { buffer: BufferId(1), offset: 0, len: ROWS * WIDTH }]);
     let access = Prover::new(&arena, false).verify(threads, &access).expect("no conflict");
-    // Three blocks of terms, each a pass.
+    // The terms are split into three blocks, so a tile has three passes.
     let grid = Kernel::portable().grid([ROWS, 900, 64], true, threads);
     assert_eq!(grid.passes(), 3);
     Shared { arena, pool: Pool::new(access, grid, [WIDTH, 0], threads), taken: Mutex::default() }
 }
 
-/// Two members at the pool: the caller, and another.
+/// Runs the pool with two members: the caller and another thread.
 fn pair<R>(
     all: &Arc<Shared>,
     caller: impl FnOnce(&Shared, WorkerToken<'_>) -> Result<R, Lost>,
     other: impl Fn(&Shared, WorkerToken<'_>) -> Result<(), Lost> + Send + Sync + 'static,
 ) -> Result<R, Lost> {
     let theirs = Arc::clone(all);
-    let mut team = Team::new(2, move |seat| other(&theirs, seat)).expect("threads");
-    team.run(|seat| caller(all, seat))
+    let mut team = Team::new(2, move |token| other(&theirs, token)).expect("threads");
+    team.run(|token| caller(all, token))
 }
 
-/// Goes through the pool once; a tile takes `work` turns of the processor by its number.
+/// Takes part in one use of the pool; `work` gives the number of spins per tile.
 fn go(
     shared: &Shared,
-    seat: &WorkerToken<'_>,
+    token: &WorkerToken<'_>,
     used: usize,
     work: impl Fn(usize) -> usize,
 ) -> Result<(), Lost> {
     let Shared { arena, pool, taken } = shared;
-    seat.wait()?;
-    // SAFETY: every member comes by here once between two barriers.
-    let mut turns = unsafe { pool.enter(arena, seat.member()) };
-    while let Some(mut turn) = turns.next(|| seat.is_lost())? {
+    token.wait()?;
+    // SAFETY: every member enters once between two barriers.
+    let mut turns = unsafe { pool.enter(arena, token.member()) };
+    while let Some(mut turn) = turns.next(|| token.is_lost())? {
         let (pass, tile) = (turn.turn().pass, turn.turn().tile);
         for _ in 0..work(tile) {
             std::hint::spin_loop();
         }
         let [out, _] = turn.out();
-        // What an earlier pass left is there, whoever did it.
+        // The result of the previous pass is visible, whichever member computed it.
         let before = (used * 3 + pass) as f32;
         assert!(out.iter().all(|x| *x == before), "use {used}, pass {pass}, tile {tile}: {out:?}");
         out.iter_mut().for_each(|x| *x += 1.0);
         taken.lock().expect("no panic").push((used, pass, tile));
         turn.finish();
     }
-    seat.wait()
+    token.wait()
 }
 
 #[test]
 fn every_turn_is_taken_once_and_a_tiles_passes_follow_each_other() {
     for threads in [1, 2, 3, 5] {
-        // Members are slow in turns, so that others take what they leave.
+        // Another member is slow in each use, so that the others take over its tiles.
         let slow = move |used: usize, member: usize| if used % threads == member { 3000 } else { 10 };
         const USES: usize = 40;
         let state = Arc::new(shared(threads));
         let body = {
             let state = Arc::clone(&state);
-            move |seat: WorkerToken<'_>| {
-                let member = seat.member();
-                (0..USES).try_for_each(|used| go(&state, &seat, used, |tile| slow(used, member) * (tile % 3)))
+            move |token: WorkerToken<'_>| {
+                let member = token.member();
+                (0..USES)
+                    .try_for_each(|used| go(&state, &token, used, |tile| slow(used, member) * (tile % 3)))
             }
         };
         let own = body.clone();
@@ -111,7 +112,7 @@ fn every_turn_is_taken_once_and_a_tiles_passes_follow_each_other() {
 #[test]
 fn counters_may_overflow() {
     let all = Arc::new(shared(2));
-    // As after enough uses that the counter wraps between the next two.
+    // The state just before the counter wraps: it does so between the next two uses.
     let used = u32::MAX;
     for queue in &all.pool.queues {
         let state = State { pass: used.wrapping_mul(3), front: 0, back: queue.tiles as u16 };
@@ -119,7 +120,8 @@ fn counters_may_overflow() {
         queue.entered.store(used, Ordering::Relaxed);
     }
     all.pool.done.iter().for_each(|done| done.store(used.wrapping_mul(3), Ordering::Relaxed));
-    let uses = |all: &Shared, seat: WorkerToken<'_>| (0..3).try_for_each(|used| go(all, &seat, used, |_| 0));
+    let uses =
+        |all: &Shared, token: WorkerToken<'_>| (0..3).try_for_each(|used| go(all, &token, used, |_| 0));
     assert_eq!(pair(&all, uses, uses), Ok(()));
     assert_eq!(all.taken.lock().expect("no panic").len(), 3 * 3 * all.pool.grid.tiles());
 }
@@ -128,60 +130,60 @@ fn counters_may_overflow() {
 fn what_a_slow_member_leaves_is_done_by_others() {
     let all = Arc::new(shared(2));
     let [own, slow] = [0, 1].map(|member: usize| all.pool.queues[member].tiles);
-    // All but the slow member's first tile, and the last pass of its others, which comes behind that.
+    // All but the slow member's first tile, and the last pass of its other tiles, which waits for that one.
     let possible = 3 * own + 2 * (slow - 1);
     let is_left = Arc::new(AtomicU32::new(0));
     let left = Arc::clone(&is_left);
-    let other = move |all: &Shared, seat: WorkerToken<'_>| {
-        seat.wait()?;
-        // SAFETY: every member comes by here once between two barriers.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-        let first = turns.next(|| seat.is_lost())?.expect("its own first tile");
+    let other = move |all: &Shared, token: WorkerToken<'_>| {
+        token.wait()?;
+        // SAFETY: every member enters once between two barriers.
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
+        let first = turns.next(|| token.is_lost())?.expect("its own first tile");
         assert_eq!((first.turn().pass, first.turn().tile), (0, own));
         while all.taken() < possible && left.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
         let done = all.taken();
         first.finish();
-        // The rest is anybody's.
-        while let Some(taken) = turns.next(|| seat.is_lost())? {
+        // Any member may take the rest.
+        while let Some(taken) = turns.next(|| token.is_lost())? {
             taken.finish();
         }
         assert_eq!(done, possible);
-        seat.wait()
+        token.wait()
     };
-    let caller = |all: &Shared, seat: WorkerToken<'_>| {
-        seat.wait()?;
+    let caller = |all: &Shared, token: WorkerToken<'_>| {
+        token.wait()?;
         // SAFETY: as above.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-        while let Some(taken) = turns.next(|| seat.is_lost())? {
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
+        while let Some(taken) = turns.next(|| token.is_lost())? {
             all.taken.lock().expect("no panic").push((0, taken.turn().pass, taken.turn().tile));
             taken.finish();
         }
         is_left.store(1, Ordering::Release);
-        seat.wait()
+        token.wait()
     };
     assert_eq!(pair(&all, caller, other), Ok(()));
 }
 
 #[test]
 fn a_tile_of_a_member_that_is_gone_is_not_waited_for() {
-    let other = |all: &Shared, seat: WorkerToken<'_>| -> Result<(), Lost> {
-        seat.wait()?;
-        // SAFETY: each member comes by here once.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
+    let other = |all: &Shared, token: WorkerToken<'_>| -> Result<(), Lost> {
+        token.wait()?;
+        // SAFETY: each member enters once.
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
         // Takes a tile and never finishes it.
-        turns.next(|| seat.is_lost()).map(drop)?;
-        seat.wait()?;
+        turns.next(|| token.is_lost()).map(drop)?;
+        token.wait()?;
         Err(Lost)
     };
-    let caller = |all: &Shared, seat: WorkerToken<'_>| {
-        seat.wait()?;
+    let caller = |all: &Shared, token: WorkerToken<'_>| {
+        token.wait()?;
         // SAFETY: as above.
-        let mut turns = unsafe { all.pool.enter(&all.arena, seat.member()) };
-        // The other has its tile.
-        seat.wait()?;
-        while let Some(taken) = turns.next(|| seat.is_lost())? {
+        let mut turns = unsafe { all.pool.enter(&all.arena, token.member()) };
+        // Wait until the other member has taken its tile.
+        token.wait()?;
+        while let Some(taken) = turns.next(|| token.is_lost())? {
             taken.finish();
         }
         Ok(())

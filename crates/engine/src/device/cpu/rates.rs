@@ -1,11 +1,12 @@
-//! Measures this machine's rates: products on one and all threads, elementwise functions, caches and memory, and the cost
-//! of an instruction, a block and a barrier.
+//! Measures this machine's rates: products on one thread and on all, elementwise functions, caches and
+//! memory, and the cost of an instruction, a block and a barrier.
 //!
-//! A rate is the median of many short rounds, and how far the middle half of them lies apart is the machine's noise. One that
-//! varies much is taken again, and refused where it does not settle. Costs of
-//! an instruction and of a block, of which little is left beside any disturbance, are the least of many. A barrier counts once
-//! two teams agree on it. Memory is measured with STREAM's triad (J. D. McCalpin, 1995), `a = b + s c`, counting three accesses per element, over more bytes than
-//! the caches hold.
+//! A rate is the median of many short rounds; the rounds' relative interquartile range is the machine's
+//! noise. A rate that varies much is measured again, and refused if it does not become steady. The costs of
+//! an instruction and of a block are so small that any disturbance hides them, so they are the minimum of
+//! many attempts. A barrier's cost counts once two teams agree on it. Memory is measured with STREAM's triad
+//! (J. D. McCalpin, 1995), `a = b + s c`, counting three accesses per element, over more bytes than the
+//! caches hold.
 
 use std::{
     hint::black_box,
@@ -31,47 +32,47 @@ use crate::{
     },
 };
 
-/// Rounds of a rate.
+/// Rounds per rate.
 const ROUNDS: usize = 15;
 
 const ROUND: Duration = Duration::from_millis(16);
 
-/// Takes of a rate at most.
+/// The most attempts per rate.
 const TAKES: usize = 4;
 
-/// A rate is not taken again later than this.
+/// A rate is not measured again after this time.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A rate that varies by more is taken again.
+/// A rate with more noise than this is measured again.
 const STEADY: f64 = 0.1;
 
-/// Rates that vary by more say nothing of the machine.
+/// Rates with more noise than this are refused: they would say nothing about the machine.
 const MOST_NOISE: f64 = 0.5;
 
-/// How long the least of a cost is looked for.
+/// How long to search for the minimum of a cost.
 const SEARCH: Duration = Duration::from_millis(80);
 
-/// Teams that measure a barrier at most.
+/// The most teams that measure a barrier.
 const TEAMS: usize = 6;
 
-/// Barriers that take longer waited for a core, not for each other, in seconds.
+/// In seconds. In a barrier that takes longer, threads have waited for a core, not for each other.
 const LONGEST_BARRIER: f64 = 50e-6;
 
 /// Elements of the measured function: they stay in the L1 cache.
 const FEW: usize = 2048;
 
-/// Rows, terms and columns of the measured products; the best one counts.
+/// Rows, terms and columns of the measured products; the fastest one counts.
 const PRODUCTS: [[usize; 3]; 3] = [[240, 512, 512], [128, 256, 1024], [256, 256, 256]];
 
-/// Barriers in a run of the measured team.
-const MEETINGS: usize = 32;
+/// Barriers per run of the measured team.
+const BARRIERS: usize = 32;
 
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Measures with `threads` threads, which takes about three seconds.
+/// Measures with `threads` threads; takes about three seconds.
 ///
 /// # Errors
-/// Threads could not be started, or out of memory.
+/// If threads could not be started, or memory could not be allocated.
 pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     flush_denormals();
     let kernel = Kernel::detect();
@@ -122,7 +123,7 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     })
 }
 
-/// Rates of a machine that is busy with others would make plans worse.
+/// Refuses rates of a busy machine: with these, plans would be worse than with typical rates.
 fn refuse_noise(noise: f64) -> Result<(), DeviceError> {
     if noise <= MOST_NOISE {
         return Ok(());
@@ -138,8 +139,8 @@ fn refuse_noise(noise: f64) -> Result<(), DeviceError> {
 /// A repeated piece of work and its amount per call.
 type Repeated = (Box<dyn FnMut()>, f64);
 
-/// The median over the rounds of the total amount per second of `threads` threads, each with its own work; and how far the
-/// middle half of the rounds lies apart, as a part of it.
+/// The total rate of `threads` threads, each with its own work: the median over the rounds, and the rounds'
+/// relative interquartile range.
 fn together(threads: usize, make: &(dyn Fn() -> Repeated + Sync)) -> Result<(f64, f64), DeviceError> {
     let rates = thread::scope(|scope| {
         let one = || {
@@ -225,8 +226,8 @@ fn beyond_caches() -> u64 {
     (4 * last).clamp(1 << 26, MOST_BYTES).min(host::usable_memory() / 8)
 }
 
-/// Seconds of an instruction and of a block. Rectifiers on one element do almost no work, so the extra time of a longer
-/// model is the cost of its extra instructions.
+/// Seconds of an instruction and of a block. ReLUs on one element do almost no work, so the extra time of a
+/// longer model is the cost of its extra instructions.
 fn instruction() -> Result<(f64, f64), DeviceError> {
     let [short, long] = SHORT_AND_LONG.map(tiny);
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
@@ -261,23 +262,23 @@ fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
     Ok((step_s, (least(1)? - step_s).max(0.0)))
 }
 
-/// Seconds of a barrier, on which two teams agree: one whose threads were kept from their cores measures that. `None` where
-/// none agree.
+/// Seconds of a barrier, once two teams agree on it: a team whose threads had to wait for a core measures
+/// that instead. `None` if no two agree.
 fn barrier(threads: usize) -> Result<Option<f64>, DeviceError> {
     let agreed = agreed(TEAMS, || barrier_of_a_team(threads))?;
     Ok(agreed.ok().filter(|seconds| *seconds < LONGEST_BARRIER))
 }
 
-/// The median of a new team's runs.
+/// Seconds of a barrier, measured by a new team: the median of its runs.
 fn barrier_of_a_team(threads: usize) -> Result<f64, DeviceError> {
-    let meet = |seat: super::team::WorkerToken<'_>| (0..MEETINGS).try_for_each(|_| seat.wait());
-    let mut team = Team::new(threads, meet).map_err(no_thread)?;
+    let run_barriers = |token: super::team::WorkerToken<'_>| (0..BARRIERS).try_for_each(|_| token.wait());
+    let mut team = Team::new(threads, run_barriers).map_err(no_thread)?;
     let mut times = Vec::new();
     let begun = Instant::now();
     while begun.elapsed() < ROUND || times.len() < ROUNDS {
         let start = Instant::now();
-        team.run(meet).map_err(|_| DeviceError::Lost { device: "cpu".into(), step: 0 })?;
-        times.push(start.elapsed().as_secs_f64() / MEETINGS as f64);
+        team.run(run_barriers).map_err(|_| DeviceError::Lost { device: "cpu".into(), step: 0 })?;
+        times.push(start.elapsed().as_secs_f64() / BARRIERS as f64);
     }
     times.sort_unstable_by(f64::total_cmp);
     Ok(times[times.len() / 2])
@@ -287,10 +288,10 @@ fn barrier_of_a_team(threads: usize) -> Result<f64, DeviceError> {
 mod tests {
     use super::*;
 
-    /// Wide bounds: what any processor that this can run on does, and none exceeds.
+    /// Wide bounds: every processor that this runs on is at least, and none more than, this fast.
     #[test]
     fn rates_are_those_of_a_machine() {
-        // A machine that others keep busy refuses.
+        // On a busy machine the measurement is refused.
         let rates = match measure(2) {
             Err(DeviceError::Unusable { why, .. }) => {
                 return assert!(why.contains("; measure again"), "{why}");

@@ -1,7 +1,8 @@
-//! From a program to the tasks of each thread, verified free of conflicts.
+//! Compiles a program to tasks for each thread, verified to be free of conflicts.
 //!
-//! Each op splits itself. A barrier stands only where one thread would touch what another one writes: small networks,
-//! whose work on a row stays with one thread, run through the forward and the backward pass without one.
+//! Each op splits itself. A barrier is inserted only where a thread would touch what another one writes. In
+//! small networks each row's work stays with one thread, so the forward and the backward pass run without
+//! barriers.
 
 use std::sync::Arc;
 
@@ -23,19 +24,19 @@ pub struct Task {
     /// `None` where the thread only waits at the barrier.
     pub job: Option<Job>,
     pub share: Share,
-    /// Whether the thread waits for the team before it.
+    /// Whether the thread waits for the team before this task.
     pub barrier: bool,
     pub phase: Phase,
 }
 
 pub enum Share {
-    /// One thread's.
+    /// One thread's slices.
     Own(Verified),
-    /// A product's tiles, of which all threads of the team take some.
+    /// The tiles of a product, shared by all threads of the team.
     Shared(Arc<Pool>),
 }
 
-/// A program's work, split for a team of `threads`; the scratch memory that it needs is added up.
+/// Splits a program's work for a team of `threads`; records the scratch memory that it needs.
 pub fn split(
     program: &Program,
     layout: &Layout,
@@ -49,7 +50,7 @@ pub fn split(
         _ => None,
     });
     if let Some(gather) = gather {
-        // Tiles are made of copies.
+        // Kernels with strips (bfloat16) work on packed copies, so they never read in place.
         let in_place = program.features_in_place().filter(|_| kernel.strip_rows().is_none());
         split.features = in_place.map(|x| (x, RowFetch::new(gather, layout)));
         let first = program.batch + gather.first;
@@ -66,7 +67,7 @@ pub fn split(
 /// Each thread's tasks.
 ///
 /// # Errors
-/// Which tasks would race: a defect of an op's split.
+/// Which tasks would race, which is a bug in an op's split.
 pub fn tasks(
     steps: Vec<Step>,
     threads: usize,
@@ -75,8 +76,8 @@ pub fn tasks(
 ) -> Result<Vec<Vec<Task>>, String> {
     let mut prover = Prover::new(arena, is_validation);
     let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
-    // Which threads have yet to wait at the latest barrier. A step begins with one, which separates it from the step
-    // before. One thread needs none.
+    // Which threads have not waited at the latest barrier yet. A step starts with a barrier, which separates
+    // it from the previous step. A single thread needs none.
     let mut due = vec![threads > 1; threads];
     for (number, step) in steps.into_iter().enumerate() {
         let shared_party = threads + number;
@@ -109,7 +110,7 @@ pub fn tasks(
     Ok(tasks)
 }
 
-/// The accesses by thread; a shared step is a party of its own.
+/// The accesses by thread; a shared step counts as a party of its own.
 fn parties(step: &Step, shared: usize) -> Vec<(usize, Access)> {
     match step {
         Step::Each(drafts) => {
@@ -119,7 +120,7 @@ fn parties(step: &Step, shared: usize) -> Vec<(usize, Access)> {
     }
 }
 
-/// A thread without work between two barriers still waits at the first of them.
+/// Adds a wait for each thread that had no work since the latest barrier.
 fn wait(tasks: &mut [Vec<Task>], due: &[bool]) {
     for (own, _) in tasks.iter_mut().zip(due).filter(|(_, due)| **due) {
         let share = Share::Own(Verified::nothing());

@@ -1,4 +1,4 @@
-//! What the threads of a trial share, and one thread's way through a block of steps.
+//! The state that the threads of a trial share, and how a thread runs through a block of steps.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -20,20 +20,21 @@ use crate::{
     vector::matmul::{Kernel, Scratch as TileScratch, UpcomingRows},
 };
 
-/// A program's tasks by thread.
+/// A program's tasks for each thread.
 struct Compiled {
     batch: usize,
     rows: usize,
     tasks: Vec<Vec<Task>>,
 }
 
-/// All programs of a trial, compiled for one number of threads: of training and of validation, the full and the last one.
+/// All programs of a trial, compiled for one number of threads. Indexed by pass kind, then full or last
+/// batch.
 pub struct Set([[Option<Compiled>; 2]; 2]);
 
-/// The part of a block that threads need; a copy, so that they need not borrow the host's.
+/// The part of a block that threads need. It is copied, so that threads do not borrow from the host's block.
 pub struct Assignment {
     pub work: PassKind,
-    /// Where its first step is.
+    /// The position of its first step.
     pub at: Cursor,
     /// Rows of the epoch.
     pub rows: usize,
@@ -42,19 +43,19 @@ pub struct Assignment {
     pub hyper: Vec<Hyper>,
 }
 
-/// Why a block ended early; where several members failed, the first one's reason.
+/// Why a block ended early; if several members failed, the reason of the first one.
 pub struct Fault {
-    /// In which step of the assignment, from 0.
+    /// The step within the assignment, from 0.
     pub step: usize,
     member: usize,
     pub failure: Failure,
 }
 
-/// What the team shares. Threads read it while a block runs; the host writes it in between.
+/// What the team shares. Threads read it while a block runs; the host writes it between blocks.
 pub struct State {
-    /// The products' instruction set.
+    /// The kernel for matrix products.
     pub kernel: Kernel,
-    /// All memory but the data.
+    /// All memory except the data.
     pub arena: Arena,
     pub bound: BoundData,
     /// The programs for one thread.
@@ -66,7 +67,8 @@ pub struct State {
 }
 
 impl State {
-    /// Takes memory and compiles the programs for one thread and for `threads`. Both have the same results to the bit.
+    /// Allocates memory and compiles the programs for one thread and for `threads`. Both give the same
+    /// results, bit for bit.
     pub fn new(
         device: &str,
         programs: &Programs,
@@ -98,38 +100,39 @@ impl State {
         Ok(Self { kernel, arena, bound, alone, together, assignment, fault })
     }
 
-    /// One thread's way through the whole of a block, with the state to itself.
+    /// Runs a whole block on one thread, with exclusive access to the state.
     pub fn walk_alone(&mut self, worker: &mut WorkerState, watcher: &mut impl Watcher) -> Result<(), Lost> {
         let set = &self.alone;
         // SAFETY: `&mut self` excludes every other thread, and the set's tasks were verified by this arena.
         unsafe { self.run_tasks(set, None, worker, watcher) }
     }
 
-    /// One member's way through its share of a block.
+    /// Runs one member's share of a block.
     pub fn walk_together(
         &self,
-        seat: WorkerToken<'_>,
+        token: WorkerToken<'_>,
         worker: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
         let Some(set) = &self.together else { return Ok(()) };
-        // SAFETY: the set was verified by this arena for as many members as the team has, and the seat, which is spent
-        // here, is the only one of its member in this run of the team. A state has one team, which shares it behind a
-        // lock: while a member reads it nobody has it alone.
-        unsafe { self.run_tasks(set, Some(&seat), worker, watcher) }
+        // SAFETY: this arena verified the set for as many members as the team has. The token, which is
+        // consumed here, is the only one of its member in this run of the team. A state has only one team,
+        // which shares it behind a lock, so nobody has exclusive access while a member reads it.
+        unsafe { self.run_tasks(set, Some(&token), worker, watcher) }
     }
 
     /// # Safety
-    /// Threads that run tasks of this state at the same time each have another token of the team for which the set was
-    /// compiled. Without a token the caller is alone, and the set was compiled for one thread.
+    /// Threads that run tasks of this state at the same time must each hold a different token of the team for
+    /// which the set was compiled. Without a token the caller must be the only thread, and the set must be
+    /// compiled for one thread.
     unsafe fn run_tasks(
         &self,
         set: &Set,
-        seat: Option<&WorkerToken<'_>>,
+        token: Option<&WorkerToken<'_>>,
         worker: &mut WorkerState,
         watcher: &mut impl Watcher,
     ) -> Result<(), Lost> {
-        let member = seat.map_or(0, WorkerToken::member);
+        let member = token.map_or(0, WorkerToken::member);
         let Assignment { work, at, rows, steps, ref hyper } = self.assignment;
         let [Some(full), last] = &set.0[work as usize] else { return Ok(()) };
         let mut context = Context { kernel: self.kernel, bound: &self.bound, at, worker };
@@ -142,27 +145,29 @@ impl State {
             watcher.begin_step();
             for task in &program.tasks[member] {
                 watcher.enter(task.phase);
-                if let Some(seat) = seat.filter(|_| task.barrier) {
-                    seat.wait()?;
+                if let Some(token) = token.filter(|_| task.barrier) {
+                    token.wait()?;
                 }
                 let (access, job) = match (&task.share, &task.job) {
                     (_, None) => continue,
                     (Share::Own(access), Some(job)) => (access, job),
                     (Share::Shared(pool), Some(job)) => {
-                        // A set for one thread has none of these: its compiler shares nothing.
-                        let seat = seat.ok_or(Lost)?;
-                        // SAFETY: as below; and every member comes by here once between the same two barriers.
+                        // A set for one thread has no shared tasks, so there is a token.
+                        let token = token.ok_or(Lost)?;
+                        // SAFETY: as below; in addition, every member reaches this point once between the
+                        // same two barriers.
                         let mut turns = unsafe { pool.enter(&self.arena, member) };
-                        take_turns(&context, job, &mut turns, || seat.is_lost())?;
+                        take_turns(&context, job, &mut turns, || token.is_lost())?;
                         continue;
                     }
                 };
-                // SAFETY: the task was verified by this arena for this member, which has just met the others before its
-                // stage if it has to, and drops the slices with the next line. Steps are parted by barriers, too: each
-                // begins with one.
+                // SAFETY: this arena verified the task for this member. The member has waited for the others
+                // before the task if necessary, and drops the slices in this statement. Steps are separated
+                // by barriers too: each begins with one.
                 job.run(unsafe { access.borrow(&self.arena) }, &mut context);
                 if let Some(failure) = context.worker.failure.take() {
-                    // Fetching is the first that a step does, and the others wait for it before they change a parameter.
+                    // Fetching is the first part of a step, and the others wait for it before they change a
+                    // parameter.
                     let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
                     if fault.as_ref().is_none_or(|other| member < other.member) {
                         *fault = Some(Fault { step, member, failure });
@@ -201,8 +206,8 @@ impl Set {
     }
 }
 
-/// A member's turns at a product that the team shares; while it computes the first layer's gradient, the last in a step, it
-/// prefetches the rows that it will fetch next.
+/// Takes a member's share of tiles of a product that the team shares. During the first layer's gradient, the
+/// last op of a step, it also prefetches the rows that it will fetch next.
 fn take_turns(
     context: &Context<'_>,
     job: &Job,

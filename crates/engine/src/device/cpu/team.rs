@@ -1,7 +1,7 @@
 //! A team of threads that run one program together, with barriers that spin before they yield.
 //!
-//! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics or fails marks the team
-//! as lost, so that no other thread waits for it.
+//! Between two blocks of steps a worker spins for a while and then sleeps. A worker that panics or fails
+//! marks the team as lost, so that no other thread waits for it.
 
 use std::{
     io,
@@ -12,14 +12,14 @@ use std::{
     thread::{self, JoinHandle, Thread},
 };
 
-/// Iterations that spin before a wait yields: about ten microseconds. Longer would help on an idle machine, but costs
-/// much when another process has taken the awaited thread's core.
+/// How often a wait spins before it yields: about ten microseconds. Spinning longer would help on an idle
+/// machine, but is expensive when another process has taken the core of the thread that is waited for.
 const SPINS: u32 = 300;
 
-/// Iterations, most of them yielding, before an idle worker sleeps.
+/// Turns of a wait, most of them yielding, before an idle worker sleeps.
 const SLEEP_AFTER: u32 = 1_000;
 
-/// A member of the team has failed, so the others stop.
+/// A member of the team has failed, so the others have to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
@@ -60,8 +60,8 @@ impl Barrier {
     }
 }
 
-/// Proof of being one member in one run of a team. Only [`Team`] creates them, one per member and run, so no two threads
-/// ever hold the same share of the work at the same time.
+/// Proof of being a certain member in a certain run of a team. Only [`Team`] creates tokens, one per member
+/// and run, so no two threads ever have the same share of the work at the same time.
 pub struct WorkerToken<'a> {
     member: usize,
     barrier: &'a Barrier,
@@ -113,8 +113,8 @@ impl Team {
         Ok(team)
     }
 
-    /// Runs every member's work once. The caller is member 0 and runs `own`, which must wait at the barrier as often as the
-    /// others. `&mut self`: a team has one run at a time.
+    /// Runs every member's work once. The caller is member 0 and runs `own`, which must wait at the barrier
+    /// as often as the others do. It takes `&mut self` because a team has only one run at a time.
     pub fn run<R>(&mut self, own: impl FnOnce(WorkerToken<'_>) -> Result<R, Lost>) -> Result<R, Lost> {
         let barrier = &self.shared.barrier;
         let _watch = Watch(barrier);
@@ -130,7 +130,7 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.quit.store(true, Ordering::Release);
-        // Workers may still wait for the caller.
+        // Workers may still be waiting for the caller.
         self.shared.barrier.lose();
         self.workers.iter().map(JoinHandle::thread).for_each(Thread::unpark);
         for worker in self.workers.drain(..) {
@@ -181,7 +181,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn members_meet_and_see_what_the_others_wrote() {
+    fn members_wait_and_see_what_the_others_wrote() {
         let cells: Arc<Vec<AtomicU64>> = Arc::new((0..3).map(|_| AtomicU64::new(0)).collect());
         let body = {
             let cells = Arc::clone(&cells);
@@ -217,7 +217,7 @@ mod tests {
             let _: Result<(), Lost> = team.run(|_| std::panic::panic_any("planted"));
         });
         assert!(std::panic::catch_unwind(run).is_err());
-        // Joins the workers: the test would never end if one of them still waited.
+        // This joins the workers: the test would hang if one of them were still waiting.
         drop(team);
     }
 }

@@ -1,9 +1,10 @@
-//! Chooses whether the team or one thread runs the next steps. The choice does not affect results.
+//! Chooses whether the team or a single thread runs the next steps. The choice does not affect results.
 //!
-//! A team is as fast as its slowest member: if another process takes a member's core, every barrier waits for the
-//! scheduler, and a step may take ten times as long as on one thread. So both modes are timed and the faster one is used.
-//! The slower one is probed again from time to time, when a probe is cheap compared to the time since the last. The team
-//! is the default: its first steps, on threads that have just been woken, are no evidence.
+//! A team is as fast as its slowest member: if another process takes a member's core, every barrier waits for
+//! the scheduler, and a step may take ten times as long as on one thread. So both modes are timed and the
+//! faster one is used. The slower one is probed again when a probe is cheap compared with the time since the
+//! last probe. The team is the default: its first steps, on threads that have just been woken, do not count
+//! as evidence.
 
 use std::time::Duration;
 
@@ -17,20 +18,23 @@ const LONGEST_INTERVAL: Duration = Duration::from_secs(20);
 /// A probe takes 1/16 of a block.
 const PROBE_DIVISOR: usize = 16;
 
-/// Probe only if its cost is under 1/50 of the time since the last probe: long steps are the most expensive to probe.
+/// Probe only if its cost is under 1/50 of the time since the last probe, because long steps are expensive to
+/// probe.
 const PROBE_WAIT: u32 = 50;
 
-/// The same while little is known: one thread was not timed yet, or steps have become slow.
+/// The same while little is known: one thread has not been timed yet, or steps have become slow.
 const EAGER_WAIT: u32 = 8;
 
-/// Steps that take this many times as long as they once did have become slow: others need the cores.
+/// Steps count as slow if they take this many times the team's best time, probably because others need the
+/// cores.
 const SLOW: f64 = 1.5;
 
-/// One thread takes over only if it is faster by this factor. A disturbance that slows both modes equally ends sooner or
-/// later, and only the team profits at once.
+/// One thread takes over only if it is faster by this factor. If a disturbance slows both modes equally, the
+/// team should be in use when it ends.
 const MARGIN: f64 = 1.25;
 
-/// One thread that was not timed yet takes at most this many times what the plan estimates, which is the least that it can.
+/// A single thread that was not timed yet is assumed to take at most this many times the plan's estimate,
+/// which is a lower bound.
 const ESTIMATE_SLACK: f64 = 4.0;
 
 /// Measurements per mode; their median counts, so a single delay decides nothing.
@@ -65,7 +69,7 @@ impl Seen {
 struct Selection {
     /// Step times on one thread and on the team.
     seen: [Seen; 2],
-    /// The least step time on the team.
+    /// The shortest step time of the team so far.
     least_s: Option<f64>,
     /// As in [`KnownTimes`].
     estimate_s: Option<f64>,
@@ -75,15 +79,15 @@ struct Selection {
 }
 
 impl Selection {
-    /// Seconds per step on one thread and on the team, once the team has run. If one thread was not timed, it is taken to be
-    /// slower by the number of threads, unless it is expected to take less.
+    /// Seconds per step on one thread and on the team, once the team has run. If one thread was not timed,
+    /// its time is the team's times the number of threads, limited by the estimate.
     fn seconds(&self, threads: usize) -> Option<[f64; 2]> {
         let [alone, together] = self.seen.map(|seen| seen.median());
         let most = self.estimate_s.map_or(f64::INFINITY, |estimate| ESTIMATE_SLACK * estimate);
         together.map(|together| [alone.unwrap_or((threads as f64 * together).min(most)), together])
     }
 
-    /// How many times as long as a probe takes must have passed since the last.
+    /// The required time since the last probe, as a multiple of a probe's cost.
     fn wait(&self) -> u32 {
         let [alone, together] = self.seen.map(|seen| seen.median());
         let is_slow = together.zip(self.least_s).is_some_and(|(now, least)| now > SLOW * least);
@@ -105,12 +109,12 @@ pub enum ThreadMode {
     InTurns,
 }
 
-/// What is known of a training step's seconds before the first.
+/// What is known about the time of a training step before the first one runs.
 #[derive(Clone, Copy, Default)]
 pub struct KnownTimes {
-    /// By one thread, as the plan estimates.
+    /// Seconds on one thread, estimated by the plan.
     pub estimate_s: Option<f64>,
-    /// By one thread and by the team, as a trial found.
+    /// Seconds on one thread and on the team, measured by a trial.
     pub tried_s: Option<[f64; 2]>,
 }
 
@@ -118,7 +122,7 @@ pub struct ThreadTuner {
     threads: usize,
     sharing: ThreadMode,
     turn: bool,
-    /// By kind of pass.
+    /// Indexed by kind of pass.
     selections: [Selection; 2],
 }
 
@@ -153,11 +157,11 @@ impl ThreadTuner {
         if choice.trying { (!is_team, part) } else { (is_team, steps) }
     }
 
-    /// `batches`: the rows of the steps, counted in full batches.
+    /// Records a measured time. `batches`: the rows of the steps, in full batches.
     pub fn took(&mut self, work: PassKind, together: bool, batches: f64, time: Duration) {
         let threads = self.threads;
         let choice = &mut self.selections[work as usize];
-        // An epoch's last batch, with few rows, is no measure of the others.
+        // An epoch's last batch has fewer rows, so its time says nothing about the others.
         if batches < 1.0 {
             choice.since += time;
             choice.trying = false;
@@ -165,7 +169,7 @@ impl ThreadTuner {
         }
         let seen = &mut choice.seen[usize::from(together)];
         if choice.trying {
-            // Measurements of an earlier probe are out of date.
+            // The measurements of earlier probes are outdated.
             *seen = Seen::default();
         }
         let step_s = time.as_secs_f64() / batches;
@@ -177,7 +181,7 @@ impl ThreadTuner {
         if choice.trying {
             let won = choice.seconds(threads).is_none_or(|seconds| together == is_team(seconds));
             choice.since = Duration::ZERO;
-            // The mode has changed: probe again soon, as the cause may be short-lived.
+            // The mode has changed: probe again soon, since the cause may be short-lived.
             choice.interval = if won {
                 Duration::ZERO
             } else {
@@ -192,13 +196,14 @@ impl ThreadTuner {
 mod tests {
     use super::*;
 
-    /// Runs `seconds` of steps that take `alone` and `together` microseconds; the part of steps the team walked.
-    fn share(pace: &mut ThreadTuner, [alone, together]: [u64; 2], seconds: u64) -> f64 {
+    /// Simulates `seconds` of steps that take `alone` or `together` microseconds; returns the fraction that
+    /// the team ran.
+    fn share(tuner: &mut ThreadTuner, [alone, together]: [u64; 2], seconds: u64) -> f64 {
         let (mut spent, mut counts) = (Duration::ZERO, [0, 0]);
         while spent < Duration::from_secs(seconds) {
-            let (team, steps) = pace.next(PassKind::Train, 100);
+            let (team, steps) = tuner.next(PassKind::Train, 100);
             let time = Duration::from_micros(if team { together } else { alone }) * steps as u32;
-            pace.took(PassKind::Train, team, steps as f64, time);
+            tuner.took(PassKind::Train, team, steps as f64, time);
             counts[usize::from(team)] += steps;
             spent += time;
         }
@@ -207,23 +212,23 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
-        assert!(share(&mut pace, [100, 60], 20) > 0.98);
-        // Another process takes a core: the team is twenty times slower, and rests.
-        assert!(share(&mut pace, [100, 2000], 20) < 0.05);
-        // And it is back soon after the core is.
-        assert!(share(&mut pace, [100, 60], 60) > 0.6);
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        assert!(share(&mut tuner, [100, 60], 20) > 0.98);
+        // Another process takes a core: the team becomes twenty times slower and is not used.
+        assert!(share(&mut tuner, [100, 2000], 20) < 0.05);
+        // It is used again soon after the core is free.
+        assert!(share(&mut tuner, [100, 60], 60) > 0.6);
     }
 
     #[test]
     fn long_steps_are_not_spent_on_probes() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         let (mut spent, mut lost) = (0.0, 0.0);
         while spent < 60.0 {
-            // Blocks of one step of a fifth of a second, or of two fifths by one thread.
-            let (team, steps) = pace.next(PassKind::Train, 1);
+            // Blocks of one step, which takes the team 0.2 s and one thread 0.4 s.
+            let (team, steps) = tuner.next(PassKind::Train, 1);
             let seconds = if team { 0.2 } else { 0.4 };
-            pace.took(PassKind::Train, team, steps as f64, Duration::from_secs_f64(seconds));
+            tuner.took(PassKind::Train, team, steps as f64, Duration::from_secs_f64(seconds));
             (spent, lost) = (spent + seconds, lost + seconds - 0.2);
         }
         assert!(lost > 0.0 && lost < 0.02 * spent, "{lost}");
@@ -231,21 +236,21 @@ mod tests {
 
     #[test]
     fn a_slow_start_of_the_team_is_no_verdict() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
-        assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
-        pace.took(PassKind::Train, true, 48.0, Duration::from_millis(200));
-        assert_eq!(pace.next(PassKind::Train, 48), (true, 48));
-        pace.took(PassKind::Train, true, 48.0, Duration::from_millis(50));
-        assert!(share(&mut pace, [2000, 1000], 20) > 0.98);
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        assert_eq!(tuner.next(PassKind::Train, 48), (true, 48));
+        tuner.took(PassKind::Train, true, 48.0, Duration::from_millis(200));
+        assert_eq!(tuner.next(PassKind::Train, 48), (true, 48));
+        tuner.took(PassKind::Train, true, 48.0, Duration::from_millis(50));
+        assert!(share(&mut tuner, [2000, 1000], 20) > 0.98);
     }
 
     #[test]
     fn one_hold_up_is_no_verdict_nor_are_two_ways_as_slow() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
-        assert!(share(&mut pace, [1900, 1000], 3) > 0.9);
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        assert!(share(&mut tuner, [1900, 1000], 3) > 0.9);
         for round in 0..400 {
-            let (team, steps) = pace.next(PassKind::Train, 10);
-            // Every fifth block of the team is held up for some milliseconds.
+            let (team, steps) = tuner.next(PassKind::Train, 10);
+            // Every fifth block of the team is delayed by some milliseconds.
             let micros = if !team {
                 1900
             } else if round % 5 == 0 {
@@ -253,25 +258,26 @@ mod tests {
             } else {
                 1400
             };
-            pace.took(PassKind::Train, team, steps as f64, Duration::from_micros(micros) * steps as u32);
+            tuner.took(PassKind::Train, team, steps as f64, Duration::from_micros(micros) * steps as u32);
             assert!(team || steps <= SHORTEST_PROBE, "round {round}");
         }
-        assert!(share(&mut pace, [1850, 1900], 20) > 0.9);
+        assert!(share(&mut tuner, [1850, 1900], 20) > 0.9);
     }
 
     #[test]
     fn steps_begin_as_a_trial_found_them_and_long_ones_are_probed_soon_once_slow() {
         let tried = |tried_s| KnownTimes { tried_s: Some(tried_s), estimate_s: None };
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.1, 0.3]));
-        assert_eq!(pace.next(PassKind::Train, 100), (false, 100));
-        // Steps of 7 ms; a neighbour comes after some seconds, for whom three seconds are too long a wait.
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.012, 0.007]));
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.1, 0.3]));
+        assert_eq!(tuner.next(PassKind::Train, 100), (false, 100));
+        // Steps of 7 ms. After some seconds another process takes a core; waiting three seconds would be too
+        // long.
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.012, 0.007]));
         let mut run = |together: u64, seconds: f64| {
             let (mut spent, mut alone) = (0.0, 0.0);
             while spent < seconds {
-                let (team, steps) = pace.next(PassKind::Train, 7);
+                let (team, steps) = tuner.next(PassKind::Train, 7);
                 let time = Duration::from_millis(if team { together } else { 12 }) * steps as u32;
-                pace.took(PassKind::Train, team, steps as f64, time);
+                tuner.took(PassKind::Train, team, steps as f64, time);
                 spent += time.as_secs_f64();
                 alone += if team { 0.0 } else { time.as_secs_f64() };
             }
@@ -283,13 +289,13 @@ mod tests {
 
     #[test]
     fn an_epochs_last_batch_makes_no_others_slow() {
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
         let (mut spent, mut probed) = (0.0, 0.0);
         for step in 1..3000 {
             // Blocks of one step; every tenth has a tenth of the rows.
             let batches = if step % 10 == 0 { 0.1 } else { 1.0 };
-            let (team, _) = pace.next(PassKind::Train, 1);
-            pace.took(PassKind::Train, team, batches, Duration::from_secs_f64(batches));
+            let (team, _) = tuner.next(PassKind::Train, 1);
+            tuner.took(PassKind::Train, team, batches, Duration::from_secs_f64(batches));
             (spent, probed) = (spent + batches, probed + if team { 0.0 } else { batches });
         }
         assert!(probed > 0.0 && probed < 0.025 * spent, "{probed} of {spent}");
@@ -298,13 +304,13 @@ mod tests {
     #[test]
     fn a_team_that_takes_many_times_what_one_thread_needs_is_left_at_once() {
         let known = KnownTimes { estimate_s: Some(50e-6), tried_s: None };
-        let mut pace = ThreadTuner::new(2, ThreadMode::Adaptive, known);
-        assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
-        pace.took(PassKind::Train, true, 23.0, Duration::from_micros(23 * 841));
-        assert_eq!(pace.next(PassKind::Train, 23), (false, 23));
-        // Where one thread proves slow, too, the team is back.
-        pace.took(PassKind::Train, false, 23.0, Duration::from_micros(23 * 1500));
-        assert_eq!(pace.next(PassKind::Train, 23), (true, 23));
+        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, known);
+        assert_eq!(tuner.next(PassKind::Train, 23), (true, 23));
+        tuner.took(PassKind::Train, true, 23.0, Duration::from_micros(23 * 841));
+        assert_eq!(tuner.next(PassKind::Train, 23), (false, 23));
+        // One thread proves slow as well, so the team is used again.
+        tuner.took(PassKind::Train, false, 23.0, Duration::from_micros(23 * 1500));
+        assert_eq!(tuner.next(PassKind::Train, 23), (true, 23));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Observes the first thread's steps: not at all, or to time their phases.
+//! Observes the first thread's steps, in order to time their phases; or does nothing.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub trait Watcher {
     fn end_step(&mut self);
 }
 
-/// For the other threads, and for steps too short to be timed.
+/// Does nothing: for the other threads, and for steps too short to be timed.
 pub struct Unwatched;
 
 impl Watcher for Unwatched {
@@ -42,8 +42,8 @@ impl<'a> PhaseWatch<'a> {
         Self { clock, ends, since, step_began: since, phase: Phase::Data, times: Default::default() }
     }
 
-    /// All members have finished. The wait for the slowest one counts as its last phase: the update, which plain SGD folds
-    /// into the backward pass.
+    /// Call when all members have finished. The wait for the slowest one counts under the step's last phase:
+    /// the update, or the backward pass if plain SGD is fused into it.
     pub fn finish(mut self) {
         let updates = !self.times[Phase::Optimizer as usize].is_zero();
         self.phase = if updates { Phase::Optimizer } else { Phase::Backward };

@@ -1,4 +1,5 @@
-//! A GPU as a backend: tensors live in its memory, and our kernels compute with them, in order on one stream.
+//! A GPU as a backend: tensors are in its memory, and this project's kernels compute on them, in order on one
+//! stream.
 
 use std::{
     any::Any,
@@ -28,7 +29,7 @@ use crate::{
 };
 
 pub struct CudaBackend {
-    // Dropped before the context that they use.
+    // Declared first, so that it is dropped before the context it uses.
     blocks: HashMap<BufferId, DeviceMemory>,
     gpu: GpuContext,
     /// Worst-case seconds of the work queued since the last wait.
@@ -36,10 +37,10 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    /// Takes the GPU and its kernels.
+    /// Opens the GPU and loads its kernels.
     ///
     /// # Errors
-    /// What is missing, and the way out.
+    /// What is missing, and what to do about it.
     pub fn open(gpu: Gpu) -> Result<Self, DeviceError> {
         let gpu = GpuContext::new(Context::open(gpu)?, 0, 0)?;
         let record = [RunRecord { partial: gpu.partial.at, ..RunRecord::default() }];
@@ -54,18 +55,18 @@ impl CudaBackend {
         &self.gpu.context.name
     }
 
-    /// Numbers in a block.
+    /// Number of elements in a block.
     fn len(&self, block: BufferId) -> Result<usize, DeviceError> {
         self.blocks.get(&block).map(|memory| memory.bytes / 4).ok_or_else(|| unknown(self.name()))
     }
 
-    /// The address of a slice; `None` where this device does not hold all of it.
+    /// The address of a slice; `None` if this device does not hold all of it.
     fn address(&self, slice: Slice) -> Option<u64> {
         let memory = self.blocks.get(&slice.buffer).filter(|memory| 4 * slice.end() <= memory.bytes)?;
         Some(memory.at + 4 * slice.offset as u64)
     }
 
-    /// The address of a block's first `len` numbers.
+    /// The address of a block's first `len` elements.
     fn start(&self, buffer: BufferId, len: usize) -> Result<u64, DeviceError> {
         let found = self.address(Slice { buffer, offset: 0, len });
         found.ok_or_else(|| misfit(self.name(), "a block that is too short, or not there"))
@@ -76,7 +77,7 @@ impl CudaBackend {
         DeviceError::Unusable { device: self.name().to_owned(), why }
     }
 
-    /// Queues a kernel of that cost.
+    /// Queues a kernel with this cost.
     ///
     /// # Safety
     /// See [`GpuContext::launch`].
@@ -89,11 +90,11 @@ impl CudaBackend {
     ) -> Result<(), DeviceError> {
         self.gpu.context.enter()?;
         self.given_s.set(self.given_s.get() + HangTimeout::slowest_s(cost, 1));
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.gpu.launch(function, shape, arguments, name) }
     }
 
-    /// A launch with a thread for each number.
+    /// A launch with one thread per element.
     fn size(&self, elements: usize) -> Shape {
         let most = 4 * self.gpu.context.gpu.multiprocessors.max(1);
         Shape::new(elements.div_ceil(256) as u64, most)
@@ -105,8 +106,8 @@ impl CudaBackend {
         self.gpu.context.finish(&self.gpu.stream, given_s, doing)
     }
 
-    /// Waits for queued work, if there is any: else a copy to or from pageable memory would wait in the driver, which
-    /// cannot be interrupted.
+    /// Waits for queued work, if there is any. Otherwise a copy from or to pageable memory would wait inside
+    /// the driver, where it cannot be interrupted.
     fn wait_for_work(&self, doing: &str) -> Result<Duration, DeviceError> {
         if self.given_s.get() > 0.0 {
             return self.wait(doing);
@@ -115,7 +116,7 @@ impl CudaBackend {
     }
 }
 
-/// Pinned host memory as numbers.
+/// Pinned host memory as f32 elements.
 struct PinnedNumbers {
     memory: Pinned,
     len: usize,
@@ -125,15 +126,15 @@ impl Deref for PinnedNumbers {
     type Target = [f32];
 
     fn deref(&self) -> &[f32] {
-        // SAFETY: `len` numbers were allocated, aligned to a page and zeroed; copies from and to it are waited for before the
-        // backend returns.
+        // SAFETY: `len` elements were allocated, page-aligned and zeroed. The backend waits for copies from
+        // and to this memory before it returns.
         unsafe { std::slice::from_raw_parts(self.memory.at() as *const f32, self.len) }
     }
 }
 
 impl DerefMut for PinnedNumbers {
     fn deref_mut(&mut self) -> &mut [f32] {
-        // SAFETY: as above, and `&mut self` is the only way to it.
+        // SAFETY: as above, and `&mut self` is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.memory.at() as *mut f32, self.len) }
     }
 }
@@ -151,14 +152,14 @@ impl Backend for CudaBackend {
         })?;
         let (at, shape) = (memory.at, self.size(len));
         let fill = (self.gpu.kernels.function("tensor_fill")?, "tensor_fill");
-        // SAFETY: (float*, u64, float), a block of that length.
+        // SAFETY: (float*, u64, float), and the block has that length.
         unsafe { self.launch(fill, shape, arguments![at, len as u64, value], Cost::new(0, len))? };
         self.blocks.insert(block, memory);
         Ok(())
     }
 
     fn clear(&mut self) {
-        // The driver itself waits for kernels that use them.
+        // The driver itself waits for kernels that use the memory.
         self.blocks.clear();
     }
 
@@ -180,7 +181,8 @@ impl Backend for CudaBackend {
     fn write(&mut self, to: BufferId, from: &[f32]) -> Result<Moved, DeviceError> {
         let at = self.start(to, from.len())?;
         let before = self.wait_for_work("computing with what is written anew")?;
-        // SAFETY: the next statement waits for the stream, pinned or not; should that fail, the device reads no more.
+        // SAFETY: the next statement waits for the stream, pinned or not; if that fails, the device no longer
+        // reads.
         unsafe { self.gpu.stream.upload_from(at, from)? };
         let wait = before + self.wait("copying to it")?;
         Ok(Moved::AfterWait { bytes: size_of_val(from) as u64, wait })
@@ -190,7 +192,7 @@ impl Backend for CudaBackend {
         let at = self.start(from, to.len())?;
         let before = self.wait_for_work("computing what is copied from it")?;
         let bytes = size_of_val(to) as u64;
-        // SAFETY: the next statement waits for the stream; should that fail, the device writes no more.
+        // SAFETY: the next statement waits for the stream; if that fails, the device no longer writes.
         unsafe { self.gpu.stream.download_into(to, at)? };
         let wait = before + self.wait("copying from it")?;
         Ok(Moved::AfterWait { bytes, wait })
@@ -201,7 +203,7 @@ impl Backend for CudaBackend {
         let (source, target, shape) = (self.start(from, len)?, self.start(to, len)?, self.size(len));
         let (copy, cost) =
             ((self.gpu.kernels.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
-        // SAFETY: (const float*, float*, u64), both blocks of that length.
+        // SAFETY: (const float*, float*, u64), and both blocks have that length.
         unsafe { self.launch(copy, shape, arguments![source, target, len as u64], cost)? };
         Ok(Moved::Bytes(4 * len as u64))
     }
@@ -215,7 +217,8 @@ impl Backend for CudaBackend {
         let Some(peer) = peer.as_any().downcast_mut::<Self>() else { return Err(unknown(self.name())) };
         let len = peer.len(from)?;
         let (target, source) = (self.start(to, len)?, peer.start(from, len)?);
-        // Its own stream may still write what is to be copied; and it may be freed or written once this returns.
+        // The peer's stream may still be writing the source, which may also be freed or overwritten once this
+        // returns.
         let before = peer.wait("computing what is copied from it")?;
         self.gpu.context.enter()?;
         self.gpu.stream.copy_between(target, &self.gpu.context, source, &peer.gpu.context, 4 * len)?;
@@ -229,8 +232,8 @@ impl Backend for CudaBackend {
 
     fn run(&mut self, op: &Op) -> Result<(), DeviceError> {
         let base = self.address(op.access().writes[0]).ok_or_else(|| unknown(self.name()))?;
-        // Places are offsets from the result, whichever block they lie in: addresses are multiples of four, and the kernel's
-        // own addition wraps as this subtraction does.
+        // Offsets are relative to the result, whichever block a slice is in. Addresses are multiples of four,
+        // and the kernel's addition wraps like this subtraction.
         let place = |slice| Some((self.address(slice)?.wrapping_sub(base) as i64 / 4) as u64);
         let layout = Layout::bare(Vec::new());
         let encoder = Encoder { layout: &layout, precision: Precision::F32, place: &place };
@@ -241,7 +244,7 @@ impl Backend for CudaBackend {
         })?;
         let (kind, shape) = (record.kind(), shape(&record, self.gpu.context.gpu.multiprocessors));
         let kernel = (self.gpu.kernels.get(kind), kind.kernel());
-        // SAFETY: (Op, float*, Run*); every place lies in a block of this backend, as long as its slice.
+        // SAFETY: (Op, float*, Run*); every offset leads to a slice within a block of this backend.
         unsafe { self.launch(kernel, shape, arguments![record, base, self.gpu.run.at], op.cost()) }
     }
 

@@ -1,4 +1,5 @@
-//! Queues blocks of steps: the counters that kernels read, and the engine or single launches.
+//! Queues blocks of steps: uploads the counters that kernels read, then uses the engine or launches
+//! instructions singly.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +36,7 @@ impl CudaExecutor {
         let batch = usize::try_from(loaded.full.rows).unwrap_or(1).max(1);
         let own = u64::try_from(loaded.full.own_rows).unwrap_or(0);
         let position = block.position + first * batch;
-        // A chunk holds only this device's rows and begins with a batch.
+        // A chunk holds only this device's rows, and starts at the beginning of a batch.
         let offset = (block.offset / batch + first) as u64 * own;
         let table = block.hyper.get(first..first + steps).unwrap_or_default();
         let (data, order) = self.inputs.addresses();
@@ -59,7 +60,7 @@ impl CudaExecutor {
         let whole = (block.rows.saturating_sub(position) / batch).min(steps);
         self.prove(run, table.get(..whole).filter(|_| trains).unwrap_or_default())?;
         let loaded = if trains { &self.train } else { self.validate.as_ref().unwrap_or(&self.train) };
-        // Set before it is queued: sums through the host wait for steps.
+        // Set this before queuing: sums through the host wait for steps.
         let slowest_s = steps as f64 * loaded.slowest_s;
         if trains {
             self.gpu.step = block.step + (first + steps) as u64;
@@ -71,7 +72,7 @@ impl CudaExecutor {
         let constants = size_of_val(table) as u64;
         meters.ledger.copy(Kind::HostToDevice, Purpose::Launch, bytes - constants, time);
         if constants > 0 {
-            // They go with the counters, in one copy.
+            // The constants are uploaded with the counters, in one copy.
             meters.ledger.copy(Kind::HostToDevice, Purpose::Constants, constants, Duration::ZERO);
         }
         let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {
@@ -81,7 +82,7 @@ impl CudaExecutor {
             Vec::new()
         };
         if trains && self.gpu.sums.is_some() {
-            // Only the device knows their times.
+            // Only the device knows the times of these sums.
             let bytes = (steps * 4 * self.reduced) as u64;
             meters.ledger.queued(Kind::AllReduce, Purpose::Gradients, steps as u64, bytes);
         }
@@ -89,7 +90,7 @@ impl CudaExecutor {
         self.progress.in_flight.end(&self.gpu.stream, Queued { trains, first, steps, phases, slowest_s })
     }
 
-    /// Launches instructions one by one, with a mark behind every phase.
+    /// Launches instructions one by one, with a marker event after every phase.
     fn launch_marked(
         &mut self,
         block: &Block<'_>,
@@ -127,8 +128,8 @@ impl CudaExecutor {
         Ok(phases)
     }
 
-    /// Tries the compiled step on the first steps of a block, from the state that is there, which stays. Where it fails, the
-    /// interpreter runs this block and all that follow.
+    /// Tests the compiled step on the first steps of a block, on a copy of the current state. If the test
+    /// fails, the interpreter runs this block and all later ones.
     fn prove(&mut self, run: RunRecord, hyper: &[Hyper]) -> Result<(), DeviceError> {
         let Some(unproven) = self.unproven.take_if(|_| !hyper.is_empty()) else { return Ok(()) };
         let (Some(compiled), Some(LoadedEngine::Persistent { threads })) =

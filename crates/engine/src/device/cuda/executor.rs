@@ -1,4 +1,4 @@
-//! A GPU as an executor. Blocks of steps are queued without a wait; their results are read on demand.
+//! A GPU as an executor. Blocks of steps are queued without waiting; results are read on demand.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,26 +25,27 @@ pub struct CudaExecutor {
     pub(super) gpu: GpuContext,
     pub(super) layout: Layout,
     pub(super) places: MemoryPlan,
-    /// The way to other devices through the host.
+    /// The all-reduce through the host, if that is used.
     pub(super) sums: Option<HostAllReduce>,
-    /// Elements of a sum over devices; 0 for a device alone.
+    /// Elements of an all-reduce; 0 for a single device.
     pub(super) reduced: usize,
     pub(super) seed: u64,
-    /// On the device, without the inputs.
+    /// Bytes on the device, not counting the inputs.
     pub(super) bytes: u64,
-    /// Steps that one block may have.
+    /// The most steps of one block.
     pub(super) most_steps: usize,
     pub(super) watch: Option<Watch>,
-    /// Copies and bytes of the programs' instructions, until the ledger has them.
+    /// Number of copies and bytes of the programs' instructions, until they are counted in the ledger.
     pub(super) records: (u64, u64),
-    /// The proof that a compiled step owes until its first block.
+    /// The test that a compiled step has to pass in its first block, if it is still due.
     pub(super) unproven: Option<Unproven>,
-    /// What a person should know of it, until it is reported.
+    /// A message for the user, until it is reported.
     pub(super) notice: Option<String>,
 }
 
 impl CudaExecutor {
-    /// Adds a thread that notices a call of the driver that does not return; `stuck` gets the error, on that thread.
+    /// Starts a thread that notices a driver call that does not return; `stuck` gets the error, on that
+    /// thread.
     pub fn watched(mut self, stuck: impl FnOnce(DeviceError) + Send + 'static) -> Result<Self, DeviceError> {
         let context = &self.gpu.context;
         let (name, heartbeat) = (context.name.clone(), Arc::clone(&context.heartbeat));
@@ -52,7 +53,7 @@ impl CudaExecutor {
         Ok(self)
     }
 
-    /// Makes the GPU the calling thread's; its calls are watched until the guard is dropped.
+    /// Makes the GPU current on the calling thread; its driver calls are watched until the guard is dropped.
     fn enter(&self) -> Result<CallGuard, DeviceError> {
         let inside = self.gpu.context.heartbeat.enter();
         self.gpu.context.enter().map(|()| inside)
@@ -79,7 +80,7 @@ impl CudaExecutor {
     }
 }
 
-/// The kind of a copy to the device.
+/// A copy to the device, with the time waited.
 fn moved(bytes: usize, wait: Duration) -> Moved {
     let bytes = bytes as u64;
     if wait.is_zero() { Moved::Bytes(bytes) } else { Moved::AfterWait { bytes, wait } }
@@ -91,8 +92,8 @@ impl Executor for CudaExecutor {
             return Ok(());
         }
         let _inside = self.enter()?;
-        // NCCL connects the GPUs at their first sums. These are they, so that no capture and no timed step contains
-        // that.
+        // NCCL connects the GPUs during the first sums. Run them here, so that no capture and no timed step
+        // includes that.
         self.train.sum_zeros(&self.gpu)?;
         self.progress.in_flight.anchor(&self.gpu, "connecting the GPUs")?;
         self.train.load(&self.gpu)?;
@@ -147,7 +148,8 @@ impl Executor for CudaExecutor {
             return Ok(Moved::AfterWait { bytes, wait });
         }
         let address = self.address(from)?;
-        // A copy to pageable memory blocks in the driver until all work before it is done, so wait for the steps here.
+        // A copy to pageable memory blocks inside the driver until all earlier work is done, so wait for the
+        // steps here.
         let mut wait = self.progress.wait(&self.gpu, "reading its memory")?;
         // SAFETY: the next statement waits for the stream; if that fails, the device no longer writes.
         unsafe { self.gpu.stream.download_into(to, address)? };
@@ -223,9 +225,9 @@ impl Executor for CudaExecutor {
 impl Drop for CudaExecutor {
     fn drop(&mut self) {
         let _inside = self.gpu.context.heartbeat.enter();
-        // Queued work reads memory that is about to be freed.
+        // Queued work still uses memory that is about to be freed.
         self.gpu.drain(&self.inputs.copies);
-        // Graphs hold sums, so they go first.
+        // Graphs contain sums, so drop them before the communicator.
         self.train.loaded_engine = None;
         if let Some(validate) = &mut self.validate {
             validate.loaded_engine = None;

@@ -1,39 +1,40 @@
-//! What a GPU reports to the plan before anything was measured on it.
+//! What a GPU reports to the plan before anything has been measured on it.
 
 use super::{MOST_PEERS, ffi::Gpu};
 use crate::{op::MOST_COUNTED, plan::GpuLimits};
 
-/// Shared memory that the persistent kernel needs beside the job's own (kernels/interpret.cu).
+/// Shared memory that the persistent kernel needs in addition to the job's own (kernels/interpret.cu).
 const INTERPRETER_BYTES: u64 = 12 << 10;
 
-/// Memory of any job: tables of counters and rates, and up to 32 MiB that cuBLASLt works in.
+/// GPU memory that every job needs: tables of counters and rates, and up to 32 MiB of cuBLASLt workspace.
 const FIXED_BYTES: u64 = 40 << 20;
 
-/// Bytes that the peer kernel sums at most, by the number of GPUs: every GPU reads all that the others have, so large sums
-/// are faster by parts. vLLM (csrc/custom_all_reduce.cuh) takes its one-stage kernel below these sizes.
+/// The most bytes that the peer kernel sums, indexed by the number of GPUs. Every GPU reads all that the
+/// others have, so for large sums an algorithm that splits the work is faster. vLLM
+/// (csrc/custom_all_reduce.cuh) uses its one-stage kernel below these sizes.
 const PEER_BYTES: [u64; MOST_PEERS + 1] = {
     let (four, more) = (512 << 10, 256 << 10);
     [four, four, four, four, four, more, more, more, more]
 };
 
-/// Typical seconds of an instruction beside its work: in the persistent block a few hundred cycles with the barrier behind
-/// it; in a grid its barrier, reported as 0.7 to 2 µs; as a node of a graph 1.3 µs between dependent kernels, as reported
-/// for an H100, and a kernel's own start and end.
+/// Typical fixed seconds per instruction. Persistent block: a few hundred cycles, including the barrier after
+/// it. Cooperative grid: its barrier, reported as 0.7 to 2 µs. Graph: 1.3 µs between dependent nodes, as
+/// reported for an H100, plus the start and end of the kernel itself.
 const INSTRUCTION_S: [f64; 3] = [0.3e-6, 1.5e-6, 2.0e-6];
 
-/// Share of the peak that small products reach, an estimate: in one block, in a grid, as tuned kernels.
+/// Estimated share of the peak that small products reach: in one block, in a grid, in tuned kernels.
 const PRODUCT_SHARES: [f64; 3] = [0.2, 0.25, 0.5];
 
 /// Multiply-adds of a multiprocessor per clock in f32 (CUDA C++ programming guide, arithmetic instructions).
 const FMA_PER_CLOCK: f64 = 128.0;
 
 impl Gpu {
-    /// Shared memory of a block that a job may fill.
+    /// Shared memory per block that a job may use.
     pub(super) fn job_shared_bytes(&self) -> u64 {
         u64::from(self.shared_bytes).saturating_sub(INTERPRETER_BYTES)
     }
 
-    /// `queued_sums`: whether NCCL is there.
+    /// `queued_sums`: whether NCCL is available.
     pub fn limits(&self, queued_sums: bool) -> GpuLimits {
         let clock_hz = u64::from(self.clock_khz) * 1000;
         GpuLimits {

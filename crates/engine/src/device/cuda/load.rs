@@ -1,5 +1,5 @@
-//! Loads a trial: compiles or finds kernels, plans and takes memory, encodes programs, plans products, captures graphs.
-//! Everything that can be refused is refused here, before a run begins.
+//! Loads a trial: compiles or finds kernels, allocates memory, encodes programs, plans products, captures
+//! graphs. Everything that can be refused is refused here, before a run begins.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ pub struct CudaSetup {
     pub gpu: Gpu,
     pub programs: Programs,
     pub engine: Engine,
-    /// Whether the interpreter takes the place of a compiled step that is not faster.
+    /// Whether the interpreter replaces a compiled step that is not faster.
     pub must_be_faster: bool,
     pub precision: Precision,
     pub seed: u64,
     pub link: RankLink,
 }
 
-/// What programs are loaded with, one after the other.
+/// What is needed to load programs, one after the other.
 struct Loader<'a> {
     gpu: &'a GpuContext,
     layout: &'a Layout,
@@ -84,7 +84,7 @@ impl Loader<'_> {
             }
         };
         if self.products.as_ref().is_some_and(Products::any) {
-            // Planning ran the products in the arena.
+            // Planning ran the products in the arena, so clear it.
             let arena = &self.gpu.arena;
             self.gpu.stream.fill(arena.at, 0, arena.bytes)?;
         }
@@ -161,7 +161,8 @@ impl CudaExecutor {
     }
 }
 
-/// Validation chunks are larger than batches; where they do not fit a block, they run in a grid or as single launches.
+/// The engine for validation. Validation chunks are larger than batches; if they do not fit into a block,
+/// they run in a grid or as single launches.
 fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
     let fits = 4 * elements as u64 <= gpu.job_shared_bytes();
     match engine {
@@ -172,7 +173,7 @@ fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
     }
 }
 
-/// Refuses a job that no longer fits, because others took memory since it was planned.
+/// Refuses a job that no longer fits, because others have allocated memory since it was planned.
 fn check_room(context: &Context, places: &MemoryPlan, programs: &Programs) -> Result<(), DeviceError> {
     let (free, _) = context.memory()?;
     let needed = 4 * places.elements() as u64 + DeviceLog::log_bytes(&programs.layout) as u64;

@@ -1,16 +1,16 @@
-//! NVIDIA GPUs through the CUDA driver. Our kernels are compiled at run time for the GPU that is there. A build needs
-//! nothing of CUDA; what is missing at run time is reported as an error.
+//! NVIDIA GPUs through the CUDA driver. This project's kernels are compiled at run time for the GPU at hand.
+//! A build needs no part of CUDA; what is missing at run time is reported as an error.
 //!
 //! | module | owns |
 //! | --- | --- |
-//! | `ffi` | NVIDIA's libraries: where they are looked for, their functions; the GPUs, and one that was taken |
-//! | `memory` | memory of the device and of the host, what goes to the device and what comes back |
-//! | `launch` | kernels, streams, graphs; every wait of the host, and for how long |
+//! | `ffi` | NVIDIA's libraries: where they are searched for, their functions; the GPUs and their contexts |
+//! | `memory` | memory of the device and of the host, uploads and downloads |
+//! | `launch` | kernels, streams, graphs; every wait of the host, and its time limit |
 //! | `all_reduce` | sums over the devices of a run |
 //! | `engines` | the five ways to run steps |
-//! | `measure` | a GPU's speeds, measured, and what it did when, for a trace |
-//! | `backend` | a GPU's memory and kernels below tensors |
-//! | `load`, `blocks`, `proof`, `progress`, `executor` | all of it behind the [`Executor`](super::Executor) of every device |
+//! | `measure` | a GPU's measured speeds, and its timeline for a trace |
+//! | `backend` | memory and kernels of a GPU for the lab's tensors |
+//! | `load`, `blocks`, `proof`, `progress`, `executor` | the [`Executor`](super::Executor) of a GPU |
 
 mod all_reduce;
 mod backend;

@@ -1,4 +1,5 @@
-//! What the host knows of a GPU's steps: which blocks are done, when, and how long it waited for them.
+//! What the host knows about a GPU's steps: which blocks are complete, their times, and how long it waited
+//! for them.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,9 @@ use crate::{
 pub struct Progress {
     pub in_flight: InFlightQueue,
     pub timeline: Timeline,
-    /// Seconds of the validation that is under way.
+    /// Seconds of the validation in progress.
     validation_s: Option<f64>,
-    /// The last block's, until it is reported.
+    /// The step time of the last block, until it is reported.
     pub step_time: Option<Duration>,
     /// How long the host has waited for steps since the last report.
     pub waited: Duration,
@@ -36,7 +37,7 @@ impl Progress {
         })
     }
 
-    /// Waits until the device has done all it was given.
+    /// Waits until the device has completed everything it was given.
     pub fn wait(&mut self, gpu: &GpuContext, doing: &str) -> Result<Duration, DeviceError> {
         let start = Instant::now();
         self.in_flight.anchor(gpu, doing)?;
@@ -67,12 +68,12 @@ impl Progress {
         Ok((copied, wait))
     }
 
-    /// Uploads of rows began and ended then.
+    /// Records the start and end of uploads of rows.
     pub fn uploaded(&mut self, uploads: impl IntoIterator<Item = [Instant; 2]>) {
         uploads.into_iter().for_each(|ends| self.timeline.copied(Lane::CopyIn, Phase::Upload, ends));
     }
 
-    /// Records the times of a block that is done.
+    /// Records the times of a complete block.
     pub fn learn(&mut self, done: &Done, gpu: &mut GpuContext, meters: &mut Meters<'_>) {
         self.timeline.report(meters.clock);
         self.timeline.block(done, meters.clock);
@@ -92,12 +93,12 @@ impl Progress {
         }
         let origin = meters.clock.origin();
         let since = end.saturating_duration_since(origin).as_secs_f64();
-        // The two clocks agree to some microseconds only; time must not run backward for that.
+        // The two clocks only agree to some microseconds; make sure that time does not run backward.
         self.last_end_s = since.max(self.last_end_s);
         meters.ends.extend(std::iter::repeat_n(self.last_end_s, queued.steps));
     }
 
-    /// Waits for all blocks and records their times; of a GPU that hangs, those of the blocks that are done.
+    /// Waits for all blocks and records their times. If the GPU hangs, records those of the complete blocks.
     pub fn settle(
         &mut self,
         gpu: &mut GpuContext,
@@ -105,7 +106,7 @@ impl Progress {
         meters: &mut Meters<'_>,
     ) -> Result<(), DeviceError> {
         let given_up = gpu.context.is_given_up();
-        // Where nothing was read, as under `off`, steps may still run.
+        // If nothing was read from the device, as under `off`, steps may still be running.
         if !given_up && self.in_flight.unfinished()?.is_some() {
             let start = Instant::now();
             self.in_flight.wait(gpu)?;
@@ -118,7 +119,7 @@ impl Progress {
         if given_up {
             return Ok(());
         }
-        // A whole validation is one sample, as it is by the host's clock.
+        // A whole validation is one sample, as on the host's clock.
         if let Some(seconds) = self.validation_s.take() {
             meters.clock.record_device(Phase::Validation, Duration::from_secs_f64(seconds), 1);
         }

@@ -1,5 +1,6 @@
-//! Before a compiled step is used: it and the interpreter take the same steps from the same state, and must agree as runs on
-//! two devices must. So generated code that is wrong on a GPU costs time, and no result.
+//! The test of a compiled step before its use: it and the interpreter run the same steps from the same state,
+//! and must agree as closely as runs on two devices must. So if the generated code is wrong on a GPU, that
+//! costs time but no result.
 
 use super::engines::Outcome;
 use crate::{
@@ -8,13 +9,13 @@ use crate::{
     units,
 };
 
-/// What a compiled step must show.
+/// What a compiled step has to prove.
 pub struct Unproven {
-    /// That it is faster, too: nobody has asked for it.
+    /// Whether it must be faster too, because the user did not ask for this engine.
     must_be_faster: bool,
     rule: Rule,
     regression: bool,
-    /// Numbers of a row of the log; 0 where steps leave none.
+    /// Elements per log row; 0 if steps log nothing.
     pub log_width: usize,
 }
 
@@ -31,7 +32,7 @@ impl Unproven {
         }
     }
 
-    /// Takes the mean square of the targets, by which losses near 0 are judged.
+    /// Sets the mean square of the targets, which is part of the tolerance for losses near 0.
     pub fn judge_by(&mut self, targets: &[f32]) {
         if self.regression {
             let square: f64 = targets.iter().map(|t| f64::from(*t).powi(2)).sum();
@@ -39,7 +40,7 @@ impl Unproven {
         }
     }
 
-    /// Why the interpreter runs the steps, if it does.
+    /// Why the interpreter runs the steps instead; `None` if the compiled step passed.
     pub fn verdict(&self, compiled: &Outcome, interpreted: &Outcome) -> Option<String> {
         let curve = |of: &Outcome| Curve {
             losses: of.losses.iter().map(|loss| f64::from(*loss)).collect(),

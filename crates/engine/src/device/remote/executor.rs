@@ -1,4 +1,4 @@
-//! The device of another rank, as rank 0 has it.
+//! The device of another rank, as rank 0 sees it.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -12,7 +12,7 @@ use crate::{
 pub struct RemoteExecutor {
     world: Arc<ProcessGroup>,
     rank: usize,
-    /// The step that its last block ended with.
+    /// The last step of the last block.
     step: u64,
     /// Bytes of memory on its device, as it reported at the end.
     bytes: u64,
@@ -28,7 +28,7 @@ impl RemoteExecutor {
         let sent = self.world.send(self.rank, Tag::Command, wire::frame(command, more)?);
         let answer = sent.and_then(|()| self.world.receive(self.rank, Tag::Answer));
         let answer = answer.map_err(|source| {
-            // The last step that was begun says more than the block.
+            // The last step that began is more precise than the block.
             let step = self.world.step.load(Ordering::Relaxed).max(self.step);
             DeviceError::Collective { device: self.world.name_of(0), step, source }
         })?;
@@ -52,13 +52,13 @@ impl RemoteExecutor {
     }
 }
 
-/// A copy to rank 0, which waits for it.
+/// A copy to rank 0, which has to wait for it.
 fn got(bytes: usize) -> Moved {
     Moved::AfterWait { bytes: bytes as u64, wait: std::time::Duration::ZERO }
 }
 
 impl Executor for RemoteExecutor {
-    /// Every rank has the rows itself.
+    /// Sends only the command: every rank has its own rows.
     fn bind(&mut self, buffer: BufferId, _: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
         self.give(&Command::Bind(buffer), &[])
     }
@@ -109,7 +109,7 @@ impl Executor for RemoteExecutor {
         let more = bytemuck::cast_slice(&hyper);
         let (done, _) = self.ask(&Command::Run(Steps::new(block, meters.clock)), more)?;
         if !more.is_empty() {
-            // It took no time of its own: what was waited for are the steps.
+            // The upload takes no time of its own: the time waited is that of the steps.
             meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, more.len() as u64);
         }
         self.non_finite = done.non_finite;

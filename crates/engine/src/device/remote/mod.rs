@@ -1,4 +1,5 @@
-//! Devices of other processes: rank 0 gives commands, and each rank runs them on its own device, with its own rows.
+//! Devices of other processes: rank 0 sends commands, and each rank runs them on its own device, with its own
+//! rows.
 
 mod executor;
 mod serve;

@@ -1,4 +1,4 @@
-//! Another rank than the first: it runs what rank 0 asks for.
+//! The other ranks: each runs what rank 0 asks for.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -12,7 +12,7 @@ use crate::{
     program::BufferId,
 };
 
-/// A rank's device, its rows, and what it has counted.
+/// A rank's device, its rows, and its counts.
 struct Server {
     device: Device,
     rows: Vec<(BufferId, Purpose, Store)>,
@@ -20,10 +20,10 @@ struct Server {
     clock: Option<Clock>,
 }
 
-/// Runs commands on `device` until the job is over. `rows` are the contents of the buffers of data.
+/// Runs commands on `device` until the job is over. `rows` are the contents of the data buffers.
 ///
 /// # Errors
-/// Rank 0 is gone, or an answer cannot be sent.
+/// If rank 0 is gone, or an answer cannot be sent.
 pub fn serve(
     world: &Arc<ProcessGroup>,
     device: Device,
@@ -39,33 +39,33 @@ pub fn serve(
         }
         .map_or_else(|e| (Err(failure(&e)), Vec::new()), |(done, more)| (Ok(done), more));
         let answer = Answer { signal: world.signal().load(Ordering::Relaxed), result };
-        // A head of plain numbers and text always has a form.
+        // Serializing plain numbers and text cannot fail.
         world.send(0, Tag::Answer, wire::frame(&answer, &more).unwrap_or_default())?;
     }
 }
 
-/// Takes part no more, until the job is over.
+/// Ignores all commands until the job is over.
 ///
 /// # Errors
-/// Rank 0 is gone.
+/// If rank 0 is gone.
 pub fn wait_for_end(world: &ProcessGroup) -> Result<(), CollectiveError> {
     while !matches!(wire::open(&world.receive(0, Tag::Command)?), Ok((Command::End, _))) {}
     Ok(())
 }
 
-/// Asks a rank for what it says before it serves.
+/// Asks a rank for its report, before it serves.
 ///
 /// # Errors
-/// It is gone.
+/// If the rank is gone.
 pub fn ask_for_report(world: &ProcessGroup, rank: usize) -> Result<Vec<u8>, CollectiveError> {
     world.send(rank, Tag::Command, wire::frame(&Command::Report, &[]).unwrap_or_default())?;
     world.receive(rank, Tag::Answer)
 }
 
-/// Gives the report once it is asked for; returns false where the job is over instead.
+/// Sends the report when it is asked for; returns false if the job is over instead.
 ///
 /// # Errors
-/// Rank 0 is gone.
+/// If rank 0 is gone.
 pub fn report(world: &ProcessGroup, report: Vec<u8>) -> Result<bool, CollectiveError> {
     match wire::open(&world.receive(0, Tag::Command)?) {
         Ok((Command::End, _)) => Ok(false),
@@ -73,7 +73,7 @@ pub fn report(world: &ProcessGroup, report: Vec<u8>) -> Result<bool, CollectiveE
     }
 }
 
-/// Tells the other ranks that the job is over; those that are gone do not hear it.
+/// Tells the other ranks that the job is over. Ranks that are gone are ignored.
 pub fn end(world: &ProcessGroup) {
     if world.is_stuck() {
         return;
@@ -118,7 +118,7 @@ impl Server {
         Ok((done, out))
     }
 
-    /// Binds its own rows.
+    /// Binds this rank's own rows.
     fn bind(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
         let own = self.rows.iter().find(|(own, ..)| *own == buffer);
         match own {
@@ -135,7 +135,7 @@ impl Server {
     fn run(&mut self, steps: &Steps, more: &[u8]) -> Result<Done, DeviceError> {
         let clock = self.clock.get_or_insert_with(|| {
             let now = Instant::now();
-            // Its times are those of rank 0's clock, but for what the message took.
+            // Shift the clock's origin so that its times match rank 0's clock, up to the time of the message.
             Clock::at(now.checked_sub(steps.elapsed).unwrap_or(now), steps.grain).traced(steps.is_traced)
         });
         let hyper = wire::hyper(&wire::numbers(more));

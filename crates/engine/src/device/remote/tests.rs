@@ -1,4 +1,4 @@
-//! A device of another process, both in threads of this one.
+//! A device of another process; both sides run in threads of this process.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,7 +16,7 @@ use crate::{
     program::{Accumulator, BufferId, Hyper, Phase, Slice},
 };
 
-/// A device of eight numbers, which a step multiplies by its rate.
+/// A fake device with eight numbers, which a step multiplies by its rate.
 #[derive(Default)]
 struct Numbers {
     values: Vec<f32>,
@@ -95,7 +95,7 @@ impl Executor for Numbers {
 const ROWS: BufferId = BufferId(3);
 const ALL: Slice = Slice { buffer: BufferId(0), offset: 0, len: 8 };
 
-/// Calls `lead` with the device of the second of two ranks, which serves meanwhile.
+/// Calls `lead` with the device of the second of two ranks, while that rank serves.
 fn with_remote(lead: impl FnOnce(&Arc<ProcessGroup>, &mut RemoteExecutor)) {
     let groups = groups(2);
     thread::scope(|scope| {
@@ -142,7 +142,7 @@ fn a_device_of_another_process_does_what_it_does_here() {
             device.read(ALL, &mut read[place]).expect("read");
             digests[place] = device.digest(ALL).expect("digested").0;
             device.take_sums(Accumulator::Epoch, &mut sums[place]).expect("taken");
-            // What was counted and timed there is known here.
+            // The counts and times of the other process have arrived.
             let (phase, times) = clock.summaries(Timer::Host).next().expect("one phase");
             assert_eq!((phase, times.count, times.samples), (Phase::Forward, 3, 3));
             assert_eq!((times.min_s, times.total), (5e-6, Duration::from_micros(15)));
@@ -164,7 +164,7 @@ fn what_is_sent_is_counted_and_own_rows_are_not_sent() {
     });
 }
 
-/// Its own words come back, and it serves on.
+/// The error text of the other process arrives, and that process keeps serving.
 #[test]
 fn an_error_and_a_signal_of_another_process_arrive() {
     with_remote(|group, remote| {

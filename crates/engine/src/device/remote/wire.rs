@@ -1,5 +1,5 @@
-//! Commands and answers as frames: a head in JSON, then numbers as they are in memory. All ranks are one program on one kind
-//! of machine.
+//! Commands and answers as frames: a header in JSON, then numbers in their memory representation. That is
+//! possible because all ranks run the same program on the same kind of machine.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::{
     program::{Accumulator, BufferId, Hyper, Slice},
 };
 
-/// What rank 0 asks of another rank. Numbers that belong to it follow the head.
+/// What rank 0 asks of another rank. Numbers that belong to a command follow the header.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// Its own rows.
+    /// Binds the rank's own rows.
     Bind(BufferId),
     BindOrder,
     Write(Slice),
@@ -26,9 +26,9 @@ pub enum Command {
     WriteSums(Accumulator),
     Digest(Slice),
     Run(Steps),
-    /// What it has counted and timed.
+    /// Asks for all counts and times.
     Close,
-    /// Whether it can serve; the answer's form is the asker's.
+    /// Asks whether the rank can serve; the caller defines the answer's format.
     Report,
     /// The job is over.
     End,
@@ -44,7 +44,7 @@ pub struct Steps {
     rows: usize,
     steps: usize,
     slot: usize,
-    /// Since the clock's origin.
+    /// Time since the clock's origin.
     pub elapsed: Duration,
     pub grain: Grain,
     pub is_traced: bool,
@@ -73,10 +73,10 @@ impl Steps {
     }
 }
 
-/// What a rank answers; numbers that were asked for follow.
+/// A rank's answer; requested numbers follow.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// The signal that asks it to end, or 0.
+    /// The signal that asks the rank to end, or 0.
     pub signal: usize,
     pub result: Result<Done, Failure>,
 }
@@ -95,23 +95,23 @@ impl Done {
     }
 }
 
-/// What a rank has counted and timed.
+/// A rank's counts and times.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Closed {
     pub ledger: Vec<(Kind, Purpose, Line)>,
     pub clock: Option<ClockRecord>,
-    /// Of memory, on its device.
+    /// Bytes of memory used on its device.
     pub bytes: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Failure {
     pub text: String,
-    /// Another rank is the cause.
+    /// Whether the rank only failed because another one did.
     pub is_released: bool,
 }
 
-/// The constants of steps, as numbers.
+/// The values of steps' updates, as a flat list of numbers.
 pub fn of_hyper(hyper: &[Hyper]) -> Vec<f32> {
     let each =
         |Hyper { rate, first, correction, decay_factor }: &Hyper| [*rate, *first, *correction, *decay_factor];
@@ -123,7 +123,7 @@ pub fn hyper(numbers: &[f32]) -> Vec<Hyper> {
     numbers.chunks_exact(4).map(each).collect()
 }
 
-/// The frame of a head and what follows it.
+/// A frame: header, then the bytes that follow it.
 pub fn frame(head: &impl Serialize, more: &[u8]) -> Result<Vec<u8>, DeviceError> {
     let head =
         serde_json::to_vec(head).map_err(|e| DeviceError::Remote(format!("a message has no form: {e}")))?;
@@ -134,7 +134,7 @@ pub fn frame(head: &impl Serialize, more: &[u8]) -> Result<Vec<u8>, DeviceError>
     Ok(bytes)
 }
 
-/// The head of a frame and what follows it.
+/// Splits a frame into header and the bytes that follow.
 pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), DeviceError> {
     let foreign =
         || DeviceError::Remote("a message cannot be read: all ranks must be the same program".to_owned());
@@ -144,7 +144,7 @@ pub fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), DeviceError
     Ok((serde_json::from_slice(head).map_err(|_| foreign())?, more))
 }
 
-/// The numbers after a head, wherever they lie.
+/// The numbers after a header, at any alignment.
 pub fn numbers<T: bytemuck::Pod>(bytes: &[u8]) -> Vec<T> {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()
 }

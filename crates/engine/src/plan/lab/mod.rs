@@ -1,4 +1,4 @@
-//! What an experiment of the lab will do, before anything is done: devices found, shapes checked, memory counted.
+//! Plans an experiment of the lab before it runs: resolves devices, checks shapes, counts memory.
 
 mod net;
 mod step;
@@ -23,7 +23,7 @@ pub use step::{Action, NetParameter, Outlook, StepPlan, TensorsPlan, Value};
 pub use tensors::{FindShape, product};
 pub use transfer::CopyPlan;
 
-/// Norms that a device keeps at most, however long `flush_every` is.
+/// The most norms that a device keeps before they are moved, however long `flush_every` is.
 const MOST_KEPT: u64 = 1 << 20;
 
 /// One trial of the lab, ready to run.
@@ -31,26 +31,26 @@ const MOST_KEPT: u64 = 1 << 20;
 pub struct LabTrial {
     /// The spec with everything filled in.
     pub spec: LabSpec,
-    /// What was asked and what is used.
+    /// The devices that were requested and those that are used.
     pub devices: ResolvedDevices,
-    /// What is done.
+    /// What the trial does.
     pub work: Work,
     /// Threads of the CPU.
     pub threads: usize,
-    /// Bytes that each device holds at most.
+    /// The most bytes that each device holds.
     pub memory: Vec<(DeviceId, u64)>,
-    /// What cannot be done here, and why.
+    /// What cannot be done on this machine, and why.
     pub notes: Vec<String>,
 }
 
-/// What is done.
+/// The work of a trial, by the kind of experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Products of these shapes (m, k, n) on every device.
     Matmul {
         /// m, k, n.
         shapes: Vec<[usize; 3]>,
-        /// Norms that a device keeps before they are moved.
+        /// Norms that a device keeps before they are moved to the host.
         kept: usize,
     },
     /// Copies.
@@ -59,10 +59,10 @@ pub enum Work {
     Tensors(TensorsPlan),
 }
 
-/// Plans one trial. `threads` is what the host may use; `find_shape` looks into files that steps load.
+/// Plans one trial. The host may use `threads`; `find_shape` looks into files that steps load.
 ///
 /// # Errors
-/// What is wrong with the spec on this machine, or a device that is missing.
+/// If the spec is wrong for this machine, or a device is missing.
 pub fn plan(
     spec: &LabSpec,
     machine: &Machine,
@@ -117,19 +117,19 @@ pub fn plan(
     Ok(LabTrial { spec, devices, work, threads, memory, notes })
 }
 
-/// The place of the largest; of equal ones the first.
+/// The index of the largest size; the first of equal ones.
 fn largest(sizes: impl Iterator<Item = u64>) -> usize {
     let places = sizes.enumerate().map(|(place, size)| (size, std::cmp::Reverse(place)));
     places.max().map_or(0, |(_, std::cmp::Reverse(place))| place)
 }
 
-/// Elements of a shape's factors and product.
+/// Elements of both factors and of the product.
 fn numbers([m, k, n]: &[usize; 3]) -> u64 {
     let area = |a: usize, b: usize| (a as u64).saturating_mul(b as u64);
     area(*m, *k).saturating_add(area(*k, *n)).saturating_add(area(*m, *n))
 }
 
-/// Factors, product and norms of the largest shape.
+/// Bytes of factors, product and norms of the largest shape.
 fn matmul_bytes(matmul: &Matmul, shapes: &[[usize; 3]], kept: u64) -> u64 {
     let kept = if matmul.norm == Norm::None { 0 } else { kept };
     let elements = |[m, k, n]: &[usize; 3]| {
@@ -141,7 +141,7 @@ fn matmul_bytes(matmul: &Matmul, shapes: &[[usize; 3]], kept: u64) -> u64 {
     most.saturating_add(kept + 1).saturating_mul(4)
 }
 
-/// The CPU's memory and that of virtual GPUs are the host's.
+/// Checks each memory. The CPU and virtual GPUs share the host's.
 fn check_memory(memory: &[(DeviceId, u64)], machine: &Machine, key: &str) -> Result<(), Problem> {
     let on_host = memory.iter().filter(|(place, _)| !matches!(place, DeviceId::Gpu(_)));
     let host = on_host.map(|(_, bytes)| *bytes).fold(0u64, u64::saturating_add);

@@ -51,7 +51,9 @@ impl Tour<'_> {
             };
             match (layer, &own[..]) {
                 (Layer::Linear(_), [weight, bias @ ..]) => {
-                    // x Wᵀ, with W as PyTorch holds it, is the gradient that a layer with the weight W hands back from x.
+                    // y = x Wᵀ with W in PyTorch's `[out, in]` order. The op for input gradients computes
+                    // just that product: a layer with weight W returns it when given x as its output
+                    // gradient.
                     let (dy, dx, weight) = (x, output(self)?, *weight);
                     let (inputs, outputs, derivative) = (outputs, width, None);
                     ops.push(InputGradient { dy, weight, dx, derivative, rows, inputs, outputs }.into());
@@ -74,7 +76,7 @@ impl Tour<'_> {
         Some((Action::Net { parameters, start: net.start.clone(), ops }, now))
     }
 
-    /// The values of a layer's parameters; their shapes are checked where a file holds them.
+    /// The initial values of a layer's parameters. If they come from a file, checks that the shapes match.
     fn learned(
         &mut self,
         step: &Step,

@@ -1,4 +1,4 @@
-//! What the steps of a tensor experiment come to: values on devices, and what is done to them.
+//! The lowered form of a tensor experiment: values on devices, and what each step does to them.
 
 use std::ops::Range;
 
@@ -8,15 +8,15 @@ use crate::{
     spec::lab::{DType, FileName, Saved, Start, Step, StepOp},
 };
 
-/// A tensor of the experiment. Ops name it by its number as a buffer.
+/// A tensor of the experiment. Ops refer to it by its index, used as a buffer number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// Where it lives.
+    /// The device whose memory holds it.
     pub device: DeviceId,
-    /// Lengths of its axes, row-major. No axes: one number.
+    /// Lengths of its axes, row-major; empty for a scalar.
     pub shape: Vec<usize>,
     pub dtype: DType,
-    /// 32-bit words in it: its numbers, or twice as many for `i64`.
+    /// Its length in 32-bit words: one per element, two for `i64`.
     pub len: usize,
 }
 
@@ -29,18 +29,18 @@ pub struct TensorsPlan {
     pub values: Vec<Value>,
 }
 
-/// What a step will do.
+/// What one step will do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepPlan {
-    /// As a person would write it: `Z = X.copy(virtual:1)`.
+    /// The step in mathematical notation: `Z = X.copy(virtual:1)`.
     pub expression: String,
-    /// The values that it makes.
+    /// The values that it creates.
     pub makes: Range<usize>,
-    /// The value that bears its name.
+    /// The value that the step's name refers to.
     pub result: Option<usize>,
-    /// What is done.
+    /// What devices do.
     pub action: Action,
-    /// How it will end.
+    /// How the step is expected to end.
     pub outlook: Outlook,
 }
 
@@ -49,30 +49,30 @@ pub struct StepPlan {
 pub enum Action {
     /// Nothing.
     Nothing,
-    /// All numbers of the result are this one.
+    /// Fills the result with this number.
     Fill(f32),
-    /// The result's numbers are uniform in this range, by the seed and the step.
+    /// Fills the result with uniform numbers in this range, drawn from the seed and the step number.
     Random([f64; 2]),
-    /// The result's words.
+    /// Writes these 32-bit words to the result.
     Numbers(Vec<f32>),
-    /// The result is a copy of this value.
+    /// Copies this value to the result.
     Copy(usize),
-    /// The result is there already.
+    /// A copy to the device that holds the value already: nothing moves.
     Same,
-    /// Ops over values.
+    /// Runs these ops.
     Compute(Vec<Op>),
-    /// A Sequential: its parameters, then its ops.
+    /// A Sequential: initializes its parameters, then runs its ops.
     Net {
-        /// In order.
+        /// In layer order.
         parameters: Vec<NetParameter>,
-        /// Where their numbers come from.
+        /// Where their initial values come from.
         start: Start,
-        /// Over values.
+        /// The ops of its forward pass.
         ops: Vec<Op>,
     },
-    /// Values to a file of the run's folder, each under a name.
+    /// Saves values, each under a name, to a file in the run folder.
     Save(String, Vec<(String, usize)>),
-    /// The result from a file, by its name there.
+    /// Loads the result from a file, where it has this name.
     Load(FileName, String),
 }
 
@@ -81,26 +81,26 @@ pub enum Action {
 pub struct NetParameter {
     /// The value that holds it, in PyTorch's order of axes.
     pub value: usize,
-    /// As programs have it.
+    /// Its shape and offset, as programs describe a parameter.
     pub parameter: Parameter,
     /// Width of its layer's input.
     pub inputs: usize,
 }
 
-/// How a step will end.
+/// How a step is expected to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outlook {
-    /// It is done.
+    /// It succeeds.
     Done,
-    /// It raises the error that it declares.
+    /// It raises the error that the step declares.
     Raises(String),
-    /// It declares an error that it does not raise.
+    /// The step declares an error, but none is raised.
     DoesNotRaise,
-    /// It declares an error that this machine cannot raise, and why.
+    /// The step declares an error that this machine cannot raise; the text says why.
     Skipped(String),
 }
 
-/// The step as a person would write it.
+/// The step in mathematical notation.
 pub(super) fn expression(step: &Step, device: Option<DeviceId>) -> String {
     let device = device.map(|device| device.to_string()).unwrap_or_default();
     let dtype = step.dtype.map(|dtype| format!(", {}", dtype.name())).unwrap_or_default();

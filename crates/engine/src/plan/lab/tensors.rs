@@ -1,5 +1,6 @@
-//! Lowers the steps of a tensor experiment to what devices do: every tensor's device and shape, every op, every error that
-//! a step declares. Steps that cannot work are reported at their location in the spec; a run repeats none of these checks.
+//! Lowers the steps of a tensor experiment: determines every tensor's device and shape, every op, and every
+//! error that a step declares. Steps that cannot work are reported at their location in the spec; a run
+//! repeats none of these checks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,11 +32,11 @@ pub(super) struct Planned {
     pub note: Option<String>,
 }
 
-/// What a name stands for.
+/// What a tensor's name refers to.
 #[derive(Clone, Copy)]
 pub(super) struct Made {
     pub value: usize,
-    /// The device that the spec asked for.
+    /// The device as the spec names it.
     pub asked: DeviceName,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Tour<'a> {
     first: (DeviceName, DeviceId),
     pub made: BTreeMap<String, Made>,
     pub values: Vec<Value>,
-    /// Files that were saved, with their tensors.
+    /// Files saved by earlier steps, with their tensors.
     saved: BTreeMap<String, Vec<(String, usize)>>,
     memory: BTreeMap<DeviceId, u64>,
     /// Bytes of the largest tensor, and the key of the step that makes it.
@@ -144,7 +145,7 @@ impl Tour<'_> {
         }
     }
 
-    /// What a step does and makes; `None` where it cannot work, which has been reported.
+    /// What a step does and creates; `None` if it cannot work, which has then been reported.
     #[allow(clippy::too_many_lines, reason = "an arm for each kind of step")]
     fn lower(&mut self, index: usize, step: &Step) -> Option<(Action, Option<Made>)> {
         let key = format!("tensors.step.{index}.{}", step.op.name());
@@ -169,7 +170,7 @@ impl Tour<'_> {
             }
             StepOp::From(numbers) => {
                 let made = self.put((asked, device), dtype, numbers.shape.clone(), &key)?;
-                // The spec's reader has seen that they fit.
+                // The spec's reader has checked that the numbers fit their type.
                 (Action::Numbers(numbers.words(dtype).unwrap_or_default()), made)
             }
             StepOp::Load(load) => {
@@ -205,7 +206,7 @@ impl Tour<'_> {
         Some((action, Some(made)))
     }
 
-    /// The sum or the product of two values.
+    /// Lowers the sum or the product of two values.
     fn pair(&mut self, op: &StepOp, names: &[String; 2], key: &str) -> Option<(Action, Made)> {
         let (a, b) = (*self.made.get(&names[0])?, *self.made.get(&names[1])?);
         let shapes = [a, b].map(|made| self.values[made.value].shape.clone());
@@ -228,7 +229,7 @@ impl Tour<'_> {
         Some((Action::Compute(vec![lowered]), made))
     }
 
-    /// What is saved, each value under its name.
+    /// The values to be saved, each with its name.
     fn named(&self, what: &Saved) -> Vec<(String, usize)> {
         match what {
             Saved::Tensors(names) => {
@@ -244,7 +245,7 @@ impl Tour<'_> {
         }
     }
 
-    /// Where a name of the spec is on this machine.
+    /// The device of this machine that a name of the spec stands for.
     pub(super) fn find(&self, name: DeviceName) -> DeviceId {
         if self.all_on_cpu {
             DeviceId::Cpu
@@ -253,17 +254,17 @@ impl Tour<'_> {
         }
     }
 
-    /// The whole of a value.
+    /// The slice that covers the whole value.
     pub(super) fn slice(&self, value: usize) -> Slice {
         Slice { buffer: BufferId(value), offset: 0, len: self.values[value].len }
     }
 
-    /// A new value on the device of another one.
+    /// Creates a value on the same device as another one.
     fn put_beside(&mut self, other: Made, shape: Vec<usize>, key: &str) -> Option<Made> {
         self.put((other.asked, self.values[other.value].device), DType::F32, shape, key)
     }
 
-    /// A new value.
+    /// Creates a value.
     pub(super) fn put(
         &mut self,
         (asked, device): (DeviceName, DeviceId),
@@ -293,7 +294,7 @@ impl Tour<'_> {
         Some(Made { value: self.values.len() - 1, asked })
     }
 
-    /// Reports operands of whole numbers where an op computes.
+    /// Reports integer operands of an op that computes.
     fn refuse_whole_numbers(&mut self, op: &StepOp, key: &str) -> Option<()> {
         if matches!(op, StepOp::Copy(_) | StepOp::Save(_)) {
             return Some(());
@@ -310,7 +311,7 @@ impl Tour<'_> {
         None
     }
 
-    /// Format and shape of a tensor in a file that an earlier step saved, or in one that is there.
+    /// Type and shape of a tensor in a file: one that an earlier step saved, or one that exists already.
     pub(super) fn stored(&mut self, file: &FileName, name: &str, key: &str) -> Option<(DType, Vec<usize>)> {
         let problem = if let Some(saved) = self.saved.get(&file.text).filter(|_| file.is_saved) {
             if let Some((_, value)) = saved.iter().find(|(own, _)| own == name) {
@@ -345,7 +346,7 @@ impl Tour<'_> {
         None
     }
 
-    /// Whether operands are on one device; if they are not and the step does not declare it, that is reported.
+    /// Whether all operands are on one device. If not, and the step does not declare the error, reports it.
     fn outlook(&mut self, index: usize, step: &Step) -> Outlook {
         let parameter;
         let (left, right) = match &step.op {

@@ -1,20 +1,20 @@
-//! Chooses the copies to measure, by the available devices.
+//! Chooses which copies to measure, given the devices of the machine.
 
 use super::{DeviceId, Machine, gpus_in_words};
 use crate::spec::lab::{Direction, Memory, Transfer};
 
-/// Copies from one memory to another, of one kind of host memory.
+/// A copy from one memory to another, with one kind of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyPlan {
-    /// What is read.
+    /// The source device.
     pub from: DeviceId,
-    /// What is written.
+    /// The destination device.
     pub to: DeviceId,
-    /// What the host's memory is to the device, where it takes part.
+    /// Whether the host's memory is pinned or pageable, if it takes part.
     pub memory: Option<Memory>,
 }
 
-/// All of them, in the order of directions; `notes` gets what cannot be measured.
+/// All copies, in the order of `transfer.directions`. What cannot be measured is added to `notes`.
 pub(super) fn copies(
     transfer: &Transfer,
     used: &[DeviceId],
@@ -32,7 +32,7 @@ pub(super) fn copies(
         match direction {
             Direction::HostToDevice => copies.extend(gpus.iter().flat_map(|gpu| host(DeviceId::Cpu, *gpu))),
             Direction::DeviceToHost => copies.extend(gpus.iter().flat_map(|gpu| host(*gpu, DeviceId::Cpu))),
-            // On its own a device copies within its memory.
+            // A single device copies within its own memory.
             Direction::DeviceToDevice => match &gpus[..] {
                 [] => copies.push(between(DeviceId::Cpu, DeviceId::Cpu)),
                 [one] => copies.push(between(*one, *one)),
@@ -61,7 +61,7 @@ pub(super) fn copies(
     copies
 }
 
-/// Only a driver pins memory.
+/// Pinned memory needs a GPU's driver, so it needs a real GPU on one side.
 fn is_there(memory: Memory, from: DeviceId, to: DeviceId) -> bool {
     memory == Memory::Pageable || [from, to].iter().any(|place| matches!(place, DeviceId::Gpu(_)))
 }

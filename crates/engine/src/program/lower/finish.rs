@@ -1,4 +1,4 @@
-//! What follows the gradients: means over all devices, norms, the update, the row of the log.
+//! What follows the gradients: means over all devices, norms, the update, the log row.
 
 use super::{Builder, LossParts, NORM_CELL};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Builder<'_> {
-    /// The metrics that are means over the rows of the global batch: this device's part of each.
+    /// This device's part of each metric that is a mean over the rows of the global batch.
     pub(super) fn means(&mut self, batch: usize, parts: &LossParts) {
         for (i, metric) in self.columns() {
             let cell = self.cell(i);
@@ -23,7 +23,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The parameters' norm, which an update would change.
+    /// The parameters' norm, taken before the update changes it.
     pub(super) fn norm_before_update(&mut self) {
         for (i, _) in self.columns().filter(|(_, metric)| *metric == Metric::ParamNorm) {
             let of = self.l.layout.whole(self.l.layout.values);

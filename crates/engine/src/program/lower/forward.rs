@@ -1,4 +1,4 @@
-//! From the rows to the loss of each.
+//! The forward pass: from the rows to the loss of each row.
 
 use super::Builder;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     spec::{Layer, Metric},
 };
 
-/// Where a loss is, row by row, and how it is added up.
+/// Where the losses of the rows are, and how they are summed.
 pub(super) struct LossParts {
     pub(super) per_row: Slice,
     pub(super) hits: Option<Slice>,
@@ -62,7 +62,7 @@ impl Builder<'_> {
         (x, y)
     }
 
-    /// The loss of each row of a global batch.
+    /// Computes the loss of each row; the gradient is scaled for a global batch of `total_rows`.
     pub(super) fn loss(&mut self, total_rows: usize, prediction: Slice, target: Slice) -> LossParts {
         let (kind, rows, learn) = (self.o.loss, self.l.rows, self.l.training);
         let width = prediction.len / rows;

@@ -1,8 +1,8 @@
 //! Lowering: a Sequential, its loss and its optimizer become the programs of a trial.
 //!
-//! The backward pass is laid out so that all gradients of activations come first, then all gradients of parameters:
-//! the first kind needs only its own rows, the second needs all of them, so a team of threads that share rows needs only
-//! one barrier in between.
+//! The backward pass computes all gradients of activations first, then all gradients of parameters. The
+//! former need only their own rows, the latter need all rows. So a team of threads that divide the rows needs
+//! only one barrier in between.
 
 mod finish;
 mod forward;
@@ -17,40 +17,40 @@ use super::{
 };
 use crate::spec::{self, Layer, Loss, Metric, Policy};
 
-/// What lowering needs to know; the plan has checked it.
+/// The input of lowering; the plan has checked it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options<'a> {
     pub layers: &'a [Layer],
     pub loss: Loss,
     pub features: usize,
-    /// Width of a row of targets (1 for a class).
+    /// Width of a row of targets (1 for a class index).
     pub targets: usize,
     pub rule: UpdateRule,
-    /// Largest gradient norm, where it is clipped.
+    /// Largest gradient norm, if gradients are clipped.
     pub clip: Option<f32>,
-    /// Columns, loss first.
+    /// The metrics to log, loss first.
     pub metrics: &'a [Metric],
     pub policy: Policy,
     pub log_slots: usize,
     /// Rows per step, over all devices.
     pub batch: usize,
-    /// Rows of an epoch's last step, where fewer.
+    /// Rows of an epoch's last step, if fewer.
     pub last: Option<usize>,
-    /// Rows per chunk of validation and of its last chunk, where there are any.
+    /// Rows of a validation chunk, and of the last one if it is smaller; `None` without validation.
     pub validation: Option<(usize, Option<usize>)>,
     /// Whether the host reads the prediction of each chunk of validation.
     pub keeps_prediction: bool,
-    /// Whether rows are fetched by the epoch's order.
+    /// Whether rows are fetched in the order of the epoch (a permutation) rather than in file order.
     pub ordered: bool,
-    /// Whether rows come in chunks that hold a device's own rows.
+    /// Whether rows come in chunks, which hold only this device's share.
     pub streamed: bool,
-    /// Whether the plain SGD update may be folded into the products that make the gradients.
+    /// Whether the plain SGD update may be fused into the products that compute the gradients.
     pub fold_update: bool,
-    /// Which of the devices this is for.
+    /// The device that this is lowered for.
     pub shard: Shard,
 }
 
-/// One of the devices that share each batch.
+/// A device's index among the devices that share each batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     pub rank: usize,
@@ -58,10 +58,10 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// A device that has each batch to itself.
+    /// A single device, which has each batch to itself.
     pub const WHOLE: Self = Self { rank: 0, world_size: 1 };
 
-    /// Its rows of a batch: shares differ by one row at most, and may be empty.
+    /// This device's rows of a batch. Shares differ by at most one row, and may be empty.
     pub fn rows(self, batch: usize) -> Range<usize> {
         let bound = |rank: usize| batch * rank / self.world_size;
         bound(self.rank)..bound(self.rank + 1)
@@ -91,7 +91,7 @@ pub fn lower(options: &Options<'_>) -> Programs {
     Programs { layout, train, train_last, validate, validate_last }
 }
 
-/// Where a validation leaves its `[rows, outputs]` prediction.
+/// Where a validation program leaves its `[rows, outputs]` prediction.
 fn prediction_of(validate: &Program) -> Option<Slice> {
     validate.instructions.iter().find_map(|instruction| match &instruction.op {
         Op::Loss(loss) => Some(loss.prediction),
@@ -99,7 +99,8 @@ fn prediction_of(validate: &Program) -> Option<Slice> {
     })
 }
 
-/// A pass over `rows` validation rows alone, for a trained model, and where it leaves its `[rows, outputs]` prediction.
+/// A program for inference with a trained model on `rows` rows, and where it leaves its `[rows, outputs]`
+/// prediction.
 pub fn lower_inference(
     layers: &[Layer],
     loss: Loss,
@@ -123,7 +124,7 @@ pub fn lower_inference(
         keeps_prediction: false,
         ordered: false,
         streamed: false,
-        // Nothing is learned: there is no room for gradients.
+        // Nothing is learned, so leave out the buffer for gradients.
         fold_update: true,
         shard: Shard::WHOLE,
     };
@@ -144,21 +145,21 @@ pub fn lower_inference(
 struct Builder<'a> {
     o: &'a Options<'a>,
     l: Lowering,
-    /// By layer: its parameters' views of the flat buffer of values.
+    /// Slices of the flat buffer of values: the parameters of each layer.
     parameters: Vec<Vec<Slice>>,
     state: Option<BufferId>,
-    /// Room for the scalars of a step.
+    /// The scalars of a step.
     cells: Slice,
 }
 
-/// Scalars of a step: the columns of the log, a norm for clipping, the sums of a validation chunk.
+/// Number of scalars of a step: log columns, a norm for clipping, the sums of a validation chunk.
 const CELLS: usize = 16;
-/// The norm for clipping, where it is no column of the log.
+/// Holds the norm for clipping if it is not also a log column.
 const NORM_CELL: usize = 7;
 const VALIDATION_LOSS_CELL: usize = 8;
 const VALIDATION_HITS_CELL: usize = VALIDATION_LOSS_CELL + 1;
 
-/// The flat buffer of all parameters, behind the four data buffers and the order.
+/// The flat buffer of all parameters; it comes after the four data buffers and the order.
 const VALUES: BufferId = BufferId(5);
 
 impl<'a> Builder<'a> {
@@ -178,7 +179,7 @@ impl<'a> Builder<'a> {
         let norm = o.metrics.contains(&Metric::GradNorm) || o.clip.is_some();
         let alone = o.shard.world_size == 1;
         let folds = o.fold_update && o.rule.is_plain() && !norm && alone;
-        // On several devices the cells stand behind the gradients, so that one sum serves both.
+        // On several devices the cells follow the gradients, so that one all-reduce sums both.
         let cells_behind = if alone { 0 } else { CELLS };
         let gradients = (!folds).then(|| add("gradients", end + cells_behind, Role::Gradients));
         let cells = match gradients.filter(|_| !alone) {
@@ -190,7 +191,7 @@ impl<'a> Builder<'a> {
         let log_width = o.metrics.iter().filter(|metric| metric.is_logged()).count();
         let log = add("log", o.log_slots * log_width, Role::Log);
         let shares = [o.batch, o.validation.map_or(0, |(rows, _)| rows)].map(|rows| o.shard.rows(rows).len());
-        // An empty last share is no reason for an empty buffer: the full one decides.
+        // A device may have no rows in an epoch's last batch; its buffers are sized for the full batch.
         let rows = shares.into_iter().fold(o.last.map_or(0, |rows| o.shard.rows(rows).len()), usize::max);
         let layout = Layout {
             buffers,
@@ -214,13 +215,13 @@ impl<'a> Builder<'a> {
         Slice { offset: self.cells.offset + index, len: 1, ..self.cells }
     }
 
-    /// All gradients without the cells behind them.
+    /// The buffer of all gradients, without the cells that follow them.
     fn all_gradients(&self) -> Option<Slice> {
         let len = self.l.layout.buffers[self.l.layout.values.0].len;
         self.l.gradients.map(|buffer| Slice { buffer, offset: 0, len })
     }
 
-    /// Begins a program; how many rows of the batch it has.
+    /// Begins a program; returns how many rows of the batch this device has.
     fn begin(&mut self, batch: usize, training: bool) -> usize {
         let share = self.o.shard.rows(batch);
         (self.l.rows, self.l.first, self.l.training) = (share.len(), share.start, training);
@@ -239,7 +240,7 @@ impl<'a> Builder<'a> {
         let (prediction, target) = self.forward();
         let parts = self.loss(batch, prediction, target);
         let loss = self.cell(VALIDATION_LOSS_CELL);
-        // Sums, not means: a count of hits is exact, and so is its quotient by all rows in the end.
+        // Sums, not means: a count of hits is exact, and so is dividing it by the number of rows at the end.
         let scale = if self.o.loss.classifies() { 1.0 } else { 1.0 / (prediction.len / rows) as f64 };
         self.l.push(Mean { of: parts.per_row, cell: loss, scale }, Phase::Loss);
         let mut cells = loss;
@@ -281,16 +282,17 @@ impl<'a> Builder<'a> {
             self.norm_before_update();
         }
         self.update();
-        // All devices hold equal cells here; the first one logs them.
+        // The cells are equal on all devices here, so only the first one logs them.
         if self.o.shard.rank == 0 {
             self.log(batch);
         }
         self.end(batch)
     }
 
-    /// From the loss back through the first `forward` instructions: gradients of activations, then of parameters.
+    /// Emits the backward pass of the first `forward` instructions: gradients of activations, then of
+    /// parameters.
     fn backward(&mut self, forward: usize, gradient: Slice) {
-        // The first one gathers the batch.
+        // Instruction 0 gathers the batch, so it is skipped.
         let links: Vec<Op> = self.l.out[1..forward].iter().map(|i| i.op.clone()).collect();
         let Some(first) = links.iter().position(|op| op.learns()) else { return };
         let (mut dy, mut through) = (gradient, false);
@@ -306,7 +308,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// All parameters, their views by layer, and the length of the flat buffer.
+/// All parameters, their slices by layer, and the length of the flat buffer.
 fn parameters(o: &Options<'_>) -> (Vec<Parameter>, Vec<Vec<Slice>>, usize) {
     let (mut parameters, mut views) = (Vec::new(), Vec::new());
     let (mut end, mut width) = (0, o.features);

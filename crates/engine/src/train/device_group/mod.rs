@@ -1,5 +1,5 @@
-//! The devices of a run as one. A single device runs on the caller's thread, so that it costs nothing more; of several
-//! each has a thread of its own.
+//! The devices of a run, used as one. A single device runs on the caller's thread, which adds no cost; with
+//! several, each has a thread of its own.
 
 mod workers;
 
@@ -26,11 +26,12 @@ pub struct DeviceGroup {
 }
 
 impl DeviceGroup {
-    /// Starts a thread for each of several devices. `abort` releases devices that wait for each other; an answer is waited
-    /// for `limit`, which must be longer than they wait for each other, so that they are the first to say who is missing.
+    /// Starts a thread per device if there are several. `abort` releases devices that wait for each other.
+    /// `limit` is how long an answer is waited for; it must exceed the time that devices wait for each other,
+    /// so that they report first which of them is missing.
     ///
     /// # Errors
-    /// Where a thread cannot be started.
+    /// If a thread cannot be started.
     pub fn new(devices: Vec<Device>, abort: Abort, limit: Duration) -> Result<Self, DeviceError> {
         let rank = |(index, device)| Rank { device, clock: None, index };
         let mut ranks: Vec<_> = devices.into_iter().enumerate().map(rank).collect();
@@ -38,7 +39,7 @@ impl DeviceGroup {
         Ok(Self { alone, workers: Workers::new(ranks, abort, limit)? })
     }
 
-    /// After a process is gone the other devices are waited for no longer than this.
+    /// Sets how long to wait for the other devices after a process is gone.
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.workers.grace = grace;
         self
@@ -58,7 +59,7 @@ impl DeviceGroup {
         self.all(|rank| rank.device.executor.warm_up()).map(drop)
     }
 
-    /// Gives each of several devices a clock of its own; one alone uses the run's.
+    /// Gives each of several devices a clock of its own; a single device uses the run's clock.
     pub fn start(&mut self, run: &Clock) -> Result<(), DeviceError> {
         let (origin, grain, traced) = (run.origin(), run.grain, run.trace.is_some());
         let started = self.workers.all(move |rank| {
@@ -75,7 +76,8 @@ impl DeviceGroup {
         buffer: BufferId,
         rows: &[Arc<Vec<f32>>],
     ) -> Result<(), DeviceError> {
-        // Each device takes its own, so that no rows are held longer than they are needed.
+        // Each device takes its rows out of the list, so that they are freed as soon as it no longer needs
+        // them.
         let each: Vec<_> = rows.iter().map(|rows| Mutex::new(Some(Arc::clone(rows)))).collect();
         let bind = move |rank: &mut Rank| {
             let own = each.get(rank.index).and_then(|rows| rows.lock().ok()?.take());
@@ -123,7 +125,8 @@ impl DeviceGroup {
         self.first(move |rank| rank.device.write_sums(purpose, Accumulator::Epoch, &from))
     }
 
-    /// Reads from the first device, which holds what all hold, into the memory of `to`; on failure that is empty.
+    /// Reads from the first device, since all hold the same, into the memory of `to`. On failure `to` is
+    /// empty.
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut Vec<f32>) -> Result<(), DeviceError> {
         let room = Mutex::new(std::mem::take(to));
         *to = self.first(move |rank| {
@@ -134,7 +137,8 @@ impl DeviceGroup {
         Ok(())
     }
 
-    /// Reads the rows of a batch that each device has, in the order of the batch; `first[i]` is device `i`'s first one.
+    /// Reads each device's rows of a batch, in the order of the batch; `first[i]` is the first row of device
+    /// `i`.
     pub fn read_rows(
         &mut self,
         purpose: Purpose,
@@ -159,7 +163,7 @@ impl DeviceGroup {
         self.first(move |rank| rank.device.copy(purpose, from, to))
     }
 
-    /// Running sums, added over all devices in their order. Those of the epoch are on the first device only.
+    /// Running sums, added over all devices in rank order. The sums of an epoch are on the first device only.
     pub fn take_sums(
         &mut self,
         purpose: Purpose,
@@ -181,7 +185,8 @@ impl DeviceGroup {
         Ok(())
     }
 
-    /// Runs a block on all devices. A single device's times go to `clock`; the ends of the first one's steps to `ends`.
+    /// Runs a block on all devices. A single device's times go to `clock`. `ends` receives the times at which
+    /// steps ended on the first device.
     pub fn run(
         &mut self,
         block: &Block<'_>,
@@ -206,7 +211,7 @@ impl DeviceGroup {
         let start = Instant::now();
         let (ran, busy) = self.timed(run, ends)?;
         self.workers.doing = format!("what follows step {last}");
-        // Times of blocks and of validations hold it.
+        // Other grains, and validations, count the hand-over as part of the block's time.
         if clock.grain == Grain::Phases && block.work == PassKind::Train {
             clock.record(Phase::HandOver, start.elapsed().saturating_sub(busy));
         }
@@ -239,7 +244,7 @@ impl DeviceGroup {
                 let ledger = &mut rank.device.ledger;
                 rank.device.executor.close(&mut Meters { clock, ledger, ends: &mut Vec::new() })
             };
-            let _ = self.all(close); // without them the files say less, and nothing wrong
+            let _ = self.all(close); // on failure the files only lack some counts
         }
         self.alone.into_iter().chain(self.workers.finish()).collect()
     }
@@ -267,8 +272,8 @@ impl DeviceGroup {
         }
     }
 
-    /// Work that each of several devices times by its own clock, and how long it took the first. After a failure only that one
-    /// is asked.
+    /// Runs `work` on every device, each timed by its own clock; returns the time of the first device. After
+    /// a failure only the first device is asked.
     fn timed(
         &mut self,
         work: impl Fn(&mut Device, &mut Clock, &mut Vec<f64>) -> Result<Ran, DeviceError> + Send + Sync + 'static,

@@ -1,5 +1,5 @@
-//! One thread for each of several devices. All get a command and answer it; one that fails, panics or does not answer ends
-//! the work of all.
+//! One thread for each of several devices. All get the same command and answer it. A device that fails,
+//! panics or does not answer ends the work of all.
 
 use std::{
     any::Any,
@@ -18,19 +18,19 @@ use crate::{
     host::AwakeTimer,
 };
 
-/// How long the others are waited for after a failure: the abort has released them.
+/// How long the others are waited for after a failure. It may be short, because the abort has released them.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How often a wait looks at its timer.
+/// How often a wait checks its timer.
 const LOOK: Duration = Duration::from_millis(250);
 
 type Answer = Result<(), DeviceError>;
 type Command = Arc<dyn Fn(&mut Rank) -> Answer + Send + Sync>;
 
-/// A device with what only its own thread writes.
+/// A device and the state that only its own thread writes.
 pub struct Rank {
     pub device: Device,
-    /// Times of its steps; `None` where they go to the run's own clock.
+    /// Times of its steps; `None` if they go to the run's own clock.
     pub clock: Option<Clock>,
     pub index: usize,
 }
@@ -39,7 +39,7 @@ struct Worker {
     name: String,
     commands: Sender<(u64, Command)>,
     thread: JoinHandle<Rank>,
-    /// It did not answer: its thread may never end.
+    /// The device did not answer, so its thread may never end.
     lost: bool,
 }
 
@@ -50,9 +50,9 @@ pub struct Workers {
     asked: u64,
     abort: Abort,
     limit: Duration,
-    /// As [`GRACE`], once a process is gone.
+    /// Replaces [`GRACE`] once a process is gone.
     pub grace: Duration,
-    /// What the devices do now, for error messages.
+    /// What the devices are doing now, for error messages.
     pub doing: String,
     pub failed: bool,
 }
@@ -107,7 +107,7 @@ impl Workers {
         self.asked += 1;
         let mut answers = Vec::with_capacity(count);
         for worker in &mut self.workers[..count] {
-            // The thread of a device that has panicked has ended.
+            // Sending fails if the device panicked earlier: its thread has ended.
             let gone = worker.lost || worker.commands.send((self.asked, Arc::clone(&command))).is_err();
             answers.push(gone.then(|| Err(DeviceError::Ended { device: worker.name.clone() })));
         }
@@ -119,7 +119,7 @@ impl Workers {
         Err(failure)
     }
 
-    /// Fills `answers` until all are there or time is over. Returns the first device that failed by itself.
+    /// Fills `answers` until all have arrived or time is up. Returns the first device that failed on its own.
     fn receive(&self, answers: &mut [Option<Answer>]) -> Option<usize> {
         let (mut limit, mut timer) = (self.limit, AwakeTimer::start());
         let mut cause = None;
@@ -130,7 +130,7 @@ impl Workers {
                 Err(RecvTimeoutError::Timeout) if limit > timer.elapsed() => continue,
                 Err(_) => break,
             };
-            // A late answer to an earlier command, by a device that was given up.
+            // A late answer to an earlier command, from a device that was given up.
             if asked != self.asked {
                 continue;
             }
@@ -152,7 +152,7 @@ impl Workers {
         cause
     }
 
-    /// The failure to report: that of `cause`, else the first.
+    /// The failure to report: that of `cause` if given, else the first.
     fn failure(&mut self, answers: Vec<Option<Answer>>, cause: Option<usize>) -> Option<DeviceError> {
         let mut failure = None;
         for (index, (worker, answer)) in self.workers.iter_mut().zip(answers).enumerate() {
@@ -175,11 +175,11 @@ impl Workers {
         failure
     }
 
-    /// Ends the threads. Returns the devices whose threads ended.
+    /// Ends the threads. Returns the ranks whose threads did end.
     pub fn finish(self) -> impl Iterator<Item = Rank> {
         self.workers.into_iter().filter_map(|worker| {
             drop(worker.commands);
-            // A thread that hangs in a device cannot be joined: it ends with the process.
+            // A thread that hangs inside a device cannot be joined; it ends with the process.
             if worker.lost && !worker.thread.is_finished() { None } else { worker.thread.join().ok() }
         })
     }
@@ -189,19 +189,20 @@ fn spawn(mut rank: Rank, answers: Sender<(u64, usize, Answer)>, abort: Abort) ->
     let name = rank.device.name.clone();
     let (commands, received) = channel::<(u64, Command)>();
     let body = move || {
-        // However this thread ends, nobody waits for it.
+        // However this thread ends, the guard aborts, so that no other device waits for it.
         let guard = abort.guard();
         while let Ok((asked, command)) = received.recv() {
-            // After a panic only the rank's times and counts are read, which are valid at any moment.
+            // Unwind safety: after a panic only the rank's times and counts are read, which are valid at any
+            // moment.
             let answer = catch_unwind(AssertUnwindSafe(|| command(&mut rank)));
-            // What the command holds is free before the answer is there.
+            // Free what the command holds before the answer arrives.
             drop(command);
             let panicked = answer.is_err();
             let answer = answer.unwrap_or_else(|panic| {
                 let (device, doing) = (rank.device.name.clone(), String::new());
                 Err(DeviceError::Panicked { device, doing, reason: panic_message(&*panic) })
             });
-            // The cause is sent before the abort makes the others fail.
+            // Send the cause before the abort makes the other devices fail.
             let failed = answer.is_err();
             let gone = answers.send((asked, rank.index, answer)).is_err();
             if failed {

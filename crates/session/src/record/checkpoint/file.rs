@@ -14,22 +14,22 @@ use crate::{
     record::{RecordError, model_file::write_tensors},
 };
 
-/// The version of these two files.
+/// The format version of both files.
 const VERSION: u32 = 1;
 
-/// Names of the best validation's parameters begin with this.
+/// Prefix of the names of the best validation's parameters.
 pub(super) const BEST: &str = "best.";
 
-/// The `.toml` file.
+/// The contents of the `.toml` file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Description {
     version: u32,
     framework: String,
     spec_hash: String,
     pub data_digest: String,
-    /// XXH3 (64 bits) of the arrays' numbers.
+    /// XXH3 (64 bits) of the elements of the arrays.
     arrays_digest: String,
-    /// Rows of `metrics.csv` that were written before.
+    /// Number of rows of `metrics.csv` written before the checkpoint.
     pub metrics_rows: u64,
     pub state: CheckpointFacts,
 }
@@ -48,12 +48,12 @@ impl Description {
         if epoch == 0 || batch == 0 || ![elapsed_s, train_s, logging_s].into_iter().all(is_time) {
             return Err("is damaged: it counts what cannot be".to_owned());
         }
-        // A newer version may mean other things by the same words.
+        // In another version, the same keys may have other meanings.
         if read.version == VERSION { Ok(read) } else { Err("was written by another version".to_owned()) }
     }
 }
 
-/// Where to write, and what must have reached the disk then.
+/// Where to write, and what must be on the disk by the end.
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     pub folder: &'a Path,
@@ -61,8 +61,8 @@ pub(super) struct Files<'a> {
     pub durability: Durability,
 }
 
-/// Writes both files. Under PyTorch's names: the parameters, `best.NAME` for those of the best validation, `stateK.NAME`
-/// for the optimizer's number K of each.
+/// Writes both files. The arrays have PyTorch's names: the parameters under their own, those of the best
+/// validation as `best.NAME`, and the optimizer's state number K of each as `stateK.NAME`.
 pub(super) fn write(
     files: Files<'_>,
     checkpoint: &Checkpoint,
@@ -100,12 +100,12 @@ pub(super) fn write(
     Ok(description)
 }
 
-/// The first line of a description, of the lines after it.
+/// The first line of a description: the digest of the lines after it.
 fn digest_line(text: &str) -> String {
     format!("digest = \"{:016x}\"", XxHash3_64::oneshot(text.as_bytes()))
 }
 
-/// Each set of numbers that has one for each parameter, with the prefix of its names.
+/// Each array that has a value per parameter, with the prefix of its names.
 fn sets(arrays: &StateArrays) -> impl Iterator<Item = (String, &[f32])> {
     let states = arrays.optimizer.chunks(arrays.values.len().max(1)).enumerate();
     let states = states.map(|(k, values)| (format!("state{k}."), values));
@@ -121,7 +121,7 @@ fn digest(arrays: &StateArrays) -> String {
     format!("{:016x}", hash.finish())
 }
 
-/// Reads the arrays of a model of this layout.
+/// Reads the arrays for a model with this layout.
 pub(super) fn read_arrays(
     folder: &Path,
     name: &str,

@@ -1,9 +1,10 @@
-//! `checkpoints/`: saved states of a training, each a `.safetensors` file with the arrays and a `.toml` file with the rest.
+//! `checkpoints/`: saved states of a training, each a `.safetensors` file with the arrays and a `.toml` file
+//! with the rest.
 //!
-//! The arrays are on the disk before the `.toml` gets its name, and rows of `metrics.csv` before both. So a checkpoint that
-//! is named is whole, also after a loss of power; a digest proves it when a run goes on from it. Older checkpoints are
-//! removed only then. Those that a sweep makes at its rungs without `[checkpoint]` do not wait for the disk: a trial whose
-//! checkpoint was lost runs again.
+//! The arrays are synced to disk before the `.toml` gets its name, and the rows of `metrics.csv` before both.
+//! So a checkpoint with a `.toml` is complete, even after a power loss; a digest verifies it when a run
+//! resumes. Older checkpoints are removed only after that. Checkpoints that a sweep makes at its rungs
+//! without `[checkpoint]` do not wait for the disk: a trial whose checkpoint was lost simply runs again.
 
 mod file;
 
@@ -25,32 +26,32 @@ use crate::{
     spec,
 };
 
-/// What checkpoints of a run say besides its state.
+/// What a run's checkpoints contain besides its state.
 #[derive(Clone, Debug)]
 pub struct CheckpointIdentity {
     pub spec_hash: String,
     pub data_digest: String,
-    /// As in the model's metadata.
+    /// The preprocessing, as in the model's metadata.
     pub preprocessing: Option<String>,
 }
 
-/// The newest whole checkpoint of a run.
+/// The newest intact checkpoint of a run.
 #[derive(Debug)]
 pub struct Found {
     pub state: SavedState,
-    /// Rows of `metrics.csv` before it.
+    /// Number of rows of `metrics.csv` before it.
     pub metrics_rows: u64,
     pub data_digest: String,
     /// `step-00000120`
     pub name: String,
-    /// Newer ones that cannot be used, and why.
+    /// Newer checkpoints that cannot be used, and why.
     pub damaged: Vec<String>,
 }
 
-/// The newest checkpoint of a run's folder that is whole; `None` where there is none at all.
+/// The newest intact checkpoint in a run's folder; `None` if there are no checkpoints.
 ///
 /// # Errors
-/// There are checkpoints, and none is whole: why the newest is not.
+/// There are checkpoints, but none is intact; says why the newest is not.
 pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
     let folder = run.join(FOLDER);
     let mut described = described(&folder);
@@ -78,14 +79,15 @@ pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
 pub struct CheckpointWeights {
     /// Its file in the run's folder.
     pub file: String,
-    /// The names of their tensors begin with this.
+    /// Prefix of the names of their tensors.
     pub prefix: &'static str,
     /// The step and the epoch after which they were taken.
     pub step: u64,
     pub epoch: u64,
 }
 
-/// The weights in the newest checkpoint of a run: those of the best validation, where these are wanted and there are any.
+/// The weights in the newest checkpoint of a run: those of the best validation if they are wanted and
+/// present.
 pub fn checkpoint_weights(run: &Path, is_best_wanted: bool) -> Option<CheckpointWeights> {
     described(&run.join(FOLDER)).into_iter().rev().find_map(|(name, description)| {
         let state = description.ok()?.state;
@@ -102,7 +104,7 @@ pub fn has_checkpoints(run: &Path) -> bool {
     !described(&run.join(FOLDER)).is_empty()
 }
 
-/// The step of a run's newest checkpoint; 0 where it has none.
+/// The step of a run's newest checkpoint; 0 if it has none.
 pub fn newest_step(run: &Path) -> u64 {
     let all = described(&run.join(FOLDER));
     all.iter().filter_map(|(_, description)| Some(description.as_ref().ok()?.state.step)).max().unwrap_or(0)
@@ -110,7 +112,7 @@ pub fn newest_step(run: &Path) -> u64 {
 
 const FOLDER: &str = "checkpoints";
 
-/// All that have a description, the newest last; those whose description cannot be read count as the newest.
+/// All checkpoints with a description, newest last. A description that cannot be read counts as the newest.
 fn described(folder: &Path) -> Vec<(String, Result<Description, String>)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let names = entries.filter_map(|entry| {
@@ -128,7 +130,7 @@ fn described(folder: &Path) -> Vec<(String, Result<Description, String>)> {
 /// A checkpoint on the disk.
 struct Kept {
     name: String,
-    /// The value of `trainer.monitor` where it follows a validation; smaller is better.
+    /// The value of `trainer.monitor` if the checkpoint follows a validation; smaller is better.
     cost: Option<f64>,
 }
 
@@ -145,16 +147,16 @@ struct Writer {
     parameters: Vec<Parameter>,
     identity: CheckpointIdentity,
     monitor: spec::Monitor,
-    /// How many to keep: the latest, and the best.
+    /// How many to keep: of the latest, and of the best.
     keep: [usize; 2],
     kept: Vec<Kept>,
     durability: Durability,
-    /// Whether the disk has the files that the run begins with.
+    /// Whether the files written at the start of the run are synced to disk.
     is_synced: bool,
 }
 
 impl Checkpoints {
-    /// `rows` is the number of rows that `metrics.csv` has already.
+    /// `rows` is the number of rows already in `metrics.csv`.
     pub fn new(run: &Path, trial: &Trial, identity: CheckpointIdentity, rows: u64, is_alone: bool) -> Self {
         let waits = is_alone || trial.spec.checkpoint.is_some();
         let keep = trial.spec.checkpoint.as_ref().map_or([1, 0], |rule| [rule.keep_last, rule.keep_best]);
@@ -207,7 +209,7 @@ impl Writer {
             fs::create_dir(&folder).map_err(|e| RecordError::make_folder(&folder, e))?;
         }
         if !std::mem::replace(&mut self.is_synced, true) {
-            // Without its spec a run cannot go on.
+            // Without its spec a run cannot be resumed.
             sync_files(&self.run)?;
         }
         let name = self.free_name(checkpoint.facts.step);
@@ -229,7 +231,7 @@ impl Writer {
 
     fn remove_old(&mut self, folder: &Path) {
         let [last, best] = self.keep;
-        // Of equal values the older one stays.
+        // Of equal values, keep the older one.
         let mut by_cost: Vec<_> =
             self.kept.iter().enumerate().filter_map(|(place, kept)| Some((kept.cost?, place))).collect();
         by_cost.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -239,7 +241,8 @@ impl Writer {
             place += 1;
             let stays = place + last > count || by_cost.iter().any(|(_, best)| best + 1 == place);
             if !stays {
-                // One that cannot be removed costs space, no more. Without its description it is none.
+                // Failing to remove one only costs space. Without its description it no longer counts as a
+                // checkpoint.
                 let _ = fs::remove_file(folder.join(format!("{}.toml", kept.name)));
                 let _ = fs::remove_file(folder.join(format!("{}.safetensors", kept.name)));
             }
@@ -248,7 +251,7 @@ impl Writer {
     }
 }
 
-/// The monitored value of the validation that a checkpoint follows.
+/// The monitored value if the checkpoint follows a validation.
 fn cost(description: &Description, monitor: spec::Monitor) -> Option<f64> {
     let state = &description.state;
     let row = state.validation.as_ref().filter(|row| row.step == state.step)?;
@@ -278,7 +281,7 @@ impl Drop for Checkpoints {
     }
 }
 
-/// Removes what a kill has left of files that were never finished.
+/// Removes unfinished files that a killed process left behind.
 pub fn remove_remnants(run: &Path) {
     let folders = [run.to_owned(), run.join(FOLDER)];
     let entries = folders.iter().flat_map(fs::read_dir).flatten().flatten();
@@ -287,7 +290,7 @@ pub fn remove_remnants(run: &Path) {
         let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         let is_array = is_named("safetensors") && path.parent() != Some(run);
         if hidden && is_named("tmp") || is_array && !path.with_extension("toml").is_file() {
-            let _ = fs::remove_file(path); // it is in nobody's way
+            let _ = fs::remove_file(path); // a leftover file does no harm
         }
     }
 }

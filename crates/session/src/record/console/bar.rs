@@ -1,17 +1,17 @@
-//! A terminal's progress bar: one line that is redrawn, for runs of some length.
+//! A terminal's progress bar: one line that is redrawn, for runs that take long enough.
 //!
-//! The cursor stays behind the text, which is cut to the window, so that even with an echoed `^C` one line is enough to
-//! clear.
+//! The cursor stays behind the text, which is cut to the window's width, so that clearing one line is enough
+//! even after an echoed `^C`.
 
 use std::io::Write;
 
 use super::plain;
 use crate::event::{Best, Header, Progress};
 
-/// Shorter runs draw no bar.
+/// Runs shorter than this draw no bar.
 const PATIENCE_S: f64 = 0.25;
 
-/// Seconds between two drawings.
+/// Seconds between two redraws.
 pub(super) const REDRAW_S: f64 = 0.1;
 
 /// Width of the bar itself in cells.
@@ -57,7 +57,8 @@ impl Bar {
     }
 }
 
-/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3 s left`.
+/// `━━━━━━╸───────────────── epoch 3/10, loss 0.01234, best 0.01100 in epoch 3, step 96, 5.126 M rows/s, 12.3
+/// s left`.
 fn line(header: &Header, progress: &Progress, best: Option<Best>) -> String {
     let done = (plain::share(header, progress) * CELLS as f64) as usize; // a share of 1 at most
     let cells = CELLS as usize;

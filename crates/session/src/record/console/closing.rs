@@ -1,4 +1,4 @@
-//! The last words of a run.
+//! What is printed at the end of a run.
 
 use std::{fmt::Write, path::Path};
 
@@ -11,11 +11,11 @@ use crate::{
     units,
 };
 
-/// Columns of a name in the table.
+/// Width of the column of names in the table.
 const NAME: usize = 16;
 
-/// The summary at the end: at most nine lines, but for what went wrong. The rest is in `run.log`, and is shown with `-v`.
-/// `curve` has every validation loss.
+/// The summary at the end: at most nine lines, not counting errors and warnings. The rest is in `run.log` and
+/// is shown with `-v`. `curve` has every validation loss.
 pub(super) fn table(
     header: &Header,
     (outcome, curve): (&Outcome, &[f64]),
@@ -28,12 +28,12 @@ pub(super) fn table(
     let name = escape_line(&header.name);
     let mut text = format!("{name} {status} in {} on {devices}\n\n", units::seconds(wall_s));
     for (name, value) in rows(header, (outcome, curve), wall_s, folder) {
-        let _ = writeln!(text, "  {name:<NAME$} {}", escape_line(&value)); // a String takes every write
+        let _ = writeln!(text, "  {name:<NAME$} {}", escape_line(&value)); // writing to a String cannot fail
     }
     text
 }
 
-/// What products, copies or steps gave, how it went, and where it is kept.
+/// The results of products, copies or steps, how the run ended, and its folder.
 pub(super) fn lab(
     header: &Header,
     outcome: &Outcome,
@@ -120,7 +120,7 @@ fn rows(
     rows
 }
 
-/// The best validation, where it is not the last.
+/// The best validation, if it is not the last one.
 fn best_in_words(outcome: &Outcome) -> Option<String> {
     let Best { monitor, value, epoch, step, .. } = outcome.best?;
     let (words, is_last) = match monitor.metric() {
@@ -301,7 +301,7 @@ mod tests {
             let text = table(header, (&outcome, &[]), 0.0123, Path::new(FOLDER), false);
             text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default().trim().to_owned()
         };
-        // A part of an epoch is called one.
+        // A part of an epoch is shown as such.
         assert_eq!(
             line(&sample::header(), 80, "train"),
             "train loss       1.750, the mean of the last epoch"
@@ -315,7 +315,7 @@ mod tests {
             line(&pose, 80, "speed"),
             "speed            15.00 steps/s, 400.0 rows/s, of virtual devices"
         );
-        // Only the status is painted.
+        // Only the status is coloured.
         let text = table(&sample::header(), (&sample::outcome(), &[]), 0.0123, Path::new(FOLDER), true);
         assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms on cpu (asked for 1 GPU)\n"));
         assert_eq!(text.matches('\x1b').count(), 2);

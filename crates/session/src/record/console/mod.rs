@@ -1,7 +1,7 @@
 //! The console: progress while it runs, and at the end a short table that names the folder.
 //!
-//! The table is the result and goes to standard output; everything else goes to standard error. Times come from the
-//! events, so that what is printed depends on nothing else.
+//! The table is the result and goes to standard output; everything else goes to standard error. Times come
+//! from the events, so the output depends only on them.
 
 mod bar;
 mod closing;
@@ -35,23 +35,23 @@ pub enum Verbosity {
     Quiet,
     /// Progress, warnings and the table.
     Normal,
-    /// `-v`: every notice, every validation and the details of the end, too.
+    /// `-v`: also every notice, every validation and the details at the end.
     Verbose,
 }
 
-/// Warnings that were printed. The trials of a sweep share one, so that each is printed once.
+/// Warnings already printed. The trials of a sweep share this set, so that each warning is printed once.
 #[derive(Clone, Debug, Default)]
 pub struct Warned(Arc<Mutex<BTreeSet<String>>>);
 
 impl Warned {
-    /// Takes note of one that was printed elsewhere.
+    /// Records a warning that was printed elsewhere.
     pub fn note(&self, warning: &str) {
         self.is_new(warning);
     }
 
-    /// Whether it is the first time.
+    /// Whether the warning is new; records it.
     fn is_new(&self, warning: &str) -> bool {
-        // A poisoned set is as good as any: at worst a warning is printed twice.
+        // A poisoned set is still usable: at worst a warning is printed twice.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.to_owned())
     }
 }
@@ -61,14 +61,14 @@ pub struct ConsoleOptions {
     pub verbosity: Verbosity,
     /// Whether standard error is a terminal, so that a bar can be drawn.
     pub terminal: bool,
-    /// Whether no other trial runs beside it: where one does, `-v` shows only ends.
+    /// Whether no other trial runs at the same time; if one does, `-v` only prints how trials ended.
     pub is_alone: bool,
-    /// Whether standard output has the events, and no words.
+    /// Whether standard output gets the events and no text for people.
     pub json: bool,
     /// Whether standard output takes colours.
     pub color: bool,
-    /// The trial, where it is one of a sweep. The sweep has a line and, later, a table; with `-v` each trial has lines of
-    /// its own. A run of its own ends with a table on standard output.
+    /// The trial, if the run belongs to a sweep. A sweep has a progress line and, at its end, a table; with
+    /// `-v` each trial prints its own lines. A single run ends with a table on standard output.
     pub trial: Option<TrialOfSweep>,
     pub warned: Warned,
 }
@@ -85,7 +85,7 @@ pub struct TrialOfSweep {
     pub line: Arc<SweepLine>,
 }
 
-/// The sink that prints.
+/// The sink that prints to the console.
 pub struct Console {
     options: ConsoleOptions,
     folder: PathBuf,
@@ -101,12 +101,12 @@ pub struct Console {
     /// Every validation loss.
     curve: Vec<f64>,
     pace: PrintInterval,
-    /// For standard output, once the other sinks have written their files.
+    /// Text for standard output, printed once the other sinks have written their files.
     waiting: String,
 }
 
 impl Console {
-    /// For the run in `folder`, which began at `begun`.
+    /// For the run in `folder`, which started at `begun`.
     pub fn new(folder: &Path, begun: Instant, options: ConsoleOptions) -> Self {
         let out: Box<dyn Write + Send> =
             if options.json { Box::new(io::sink()) } else { Box::new(Stream::Output) };
@@ -136,7 +136,7 @@ impl Console {
         }
     }
 
-    /// A line on standard error. Nobody being there to read it is no reason to end a run.
+    /// Prints a line to standard error. A write error is ignored: it is no reason to end a run.
     fn print_line(&mut self, line: &str) {
         self.bar.clear(&mut self.err);
         let line = escape_line(line);
@@ -187,7 +187,7 @@ impl Console {
         let Some(header) = &self.header else { return };
         let due = match self.options.verbosity {
             Verbosity::Quiet => false,
-            // A bar or the sweep's line says enough.
+            // The bar or the sweep's line shows this.
             Verbosity::Normal if self.options.terminal || self.options.trial.is_some() => false,
             Verbosity::Normal => self.pace.validation_is_due(header, row),
             Verbosity::Verbose => true,
@@ -227,7 +227,7 @@ impl Console {
     }
 }
 
-/// Columns of the terminal that standard error is.
+/// Width of the terminal on standard error.
 fn width() -> usize {
     terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
 }
@@ -237,7 +237,7 @@ impl Sink for Console {
         match event {
             Event::Started(header) => {
                 if self.is_shown() {
-                    // A trial is known by its folder, a run of its own by its name.
+                    // A trial is identified by its folder, a single run by its name.
                     let name = match &self.options.trial {
                         None => header.name.clone(),
                         Some(trial) => closing::trial_name(&self.folder, trial),
@@ -247,7 +247,7 @@ impl Sink for Console {
                 if let Some(trial) = &self.options.trial {
                     trial.line.progress(trial.number, 0.0, &mut self.err);
                 }
-                // With `-v` it comes as a notice.
+                // With `-v` it is printed as a notice.
                 if let (Some(words), Verbosity::Normal) = (&header.weak_scaling, self.options.verbosity) {
                     self.print_line(words);
                 }
@@ -287,7 +287,7 @@ impl Sink for Console {
         }
         let text = std::mem::take(&mut self.waiting);
         match self.out.write_all(escape_uncoloured(&text).as_bytes()).and_then(|()| self.out.flush()) {
-            // `runner spec.toml | head -1` is no error.
+            // A closed pipe, as in `runner spec.toml | head -1`, is no error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => {
                 Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))
             }

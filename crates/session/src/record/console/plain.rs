@@ -1,4 +1,4 @@
-//! Progress as text, and its frequency without a terminal to redraw.
+//! Progress as text, and how often it is printed without a terminal.
 
 use super::super::summary::per_second;
 use crate::{
@@ -70,8 +70,8 @@ impl PrintInterval {
         due
     }
 
-    /// All validations of a short run; about twenty of a long one, with the last. A run limited by time has an unknown number
-    /// of epochs: its validations follow the timing of progress lines.
+    /// All validations of a short run; about twenty of a long one, including the last. A run limited by time
+    /// has an unknown number of epochs, so its validations are printed at the rate of progress lines.
     pub(super) fn validation_is_due(&mut self, header: &Header, row: &ValidationRow) -> bool {
         let stride = header.epochs_planned.div_ceil(LINES).max(1);
         let by_count = row.epoch.is_multiple_of(stride) || row.epoch >= header.epochs_planned;

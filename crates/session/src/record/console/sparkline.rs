@@ -1,18 +1,19 @@
-//! A curve within a line of text.
+//! A curve drawn within a line of text.
 
-/// From the lowest to the highest eighth.
+/// Bars from one eighth to eight eighths of a line's height.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Characters at most.
+/// Maximum number of characters.
 const WIDTH: usize = 20;
 
-/// Fewer values are no curve.
+/// Fewer values than this are not drawn.
 const FEWEST: usize = 3;
 
-/// From this ratio of the highest to the lowest value on, a character's height is that of the logarithm.
+/// The scale is logarithmic if the ratio of the highest to the lowest value is at least this.
 const LOG_FROM: f64 = 50.0;
 
-/// A character for each value; of many, for the last of each group. Values that are not finite are left out.
+/// One character per value; if there are too many values, one per group, for the last value in it. Values
+/// that are not finite are left out.
 pub(super) fn sparkline(values: &[f64]) -> Option<String> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     if values.len() < FEWEST {

@@ -1,4 +1,5 @@
-//! How far a sweep is, on one line that its trials share: redrawn on a terminal, printed now and then elsewhere.
+//! The progress of a sweep, on one line shared by its trials: redrawn on a terminal, printed from time to
+//! time elsewhere.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +11,8 @@ use std::{
 use super::bar::{CLEAR, REDRAW_S};
 use crate::{host::escape_line, spec::Monitor, units};
 
-/// Without a terminal, seconds between two lines of a short sweep; a long one prints after each twentieth of its time.
+/// Without a terminal, seconds between two lines of a short sweep; a long one prints a line per twentieth of
+/// its time.
 const QUIET_S: f64 = 5.0;
 
 /// How the line is shown.
@@ -20,15 +22,15 @@ pub enum LineMode {
     Hidden,
     /// Redrawn on a terminal.
     Redrawn,
-    /// As lines of a text.
+    /// As separate lines of text.
     Lines,
 }
 
-/// The line of a sweep.
+/// The progress line of a sweep.
 #[derive(Debug)]
 pub struct SweepLine {
     trials: usize,
-    /// What the others take together, in units of a whole trial.
+    /// The work of the trials that are not settled, in units of one complete trial.
     work: f64,
     mode: LineMode,
     begun: Instant,
@@ -37,13 +39,13 @@ pub struct SweepLine {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Trials that do not run any more.
+    /// Trials that will not run any more.
     over: BTreeSet<usize>,
-    /// How many of them were not run after all.
+    /// How many of them were not run.
     skipped: usize,
     failed: usize,
     running: BTreeSet<usize>,
-    /// The share that is done of each trial that has begun.
+    /// The completed share of each trial that has begun.
     shares: BTreeMap<usize, f64>,
     best: Option<Best>,
     is_drawn: bool,
@@ -60,14 +62,14 @@ struct Best {
 }
 
 impl SweepLine {
-    /// For a sweep of `trials`; `settled` ones ended before this process began, or repeat others; the others take the time
-    /// of `work` whole trials.
+    /// For a sweep of `trials`. Those in `settled` ended before this process started, or repeat others; the
+    /// rest take the time of `work` complete trials.
     pub fn new(trials: usize, settled: BTreeSet<usize>, work: f64, mode: LineMode) -> Self {
         let state = Mutex::new(State { over: settled, ..State::default() });
         Self { trials, work, mode, begun: Instant::now(), state }
     }
 
-    /// How much of a running trial is done.
+    /// Updates the completed share of a running trial.
     pub fn progress(&self, trial: usize, share: f64, err: &mut dyn Write) {
         let mut state = self.state();
         state.running.insert(trial);
@@ -75,7 +77,7 @@ impl SweepLine {
         self.show(&mut state, self.elapsed_s(), err);
     }
 
-    /// A value of the monitored metric.
+    /// Takes a value of the monitored metric.
     pub fn validated(&self, (trial, values): (usize, &str), monitor: Monitor, value: f64) {
         let best = &mut self.state().best;
         let is_better = |best: &Best| monitor.cost(value) < monitor.cost(best.value);
@@ -98,7 +100,7 @@ impl SweepLine {
         self.state().running.remove(&trial);
     }
 
-    /// A trial that waited at a rung does not go on.
+    /// A trial that waited at a rung is stopped there.
     pub fn stopped(&self, trial: usize) {
         self.state().over.insert(trial);
     }
@@ -108,11 +110,11 @@ impl SweepLine {
         state.skipped += usize::from(state.over.insert(trial));
     }
 
-    /// Erases the line and does what prints something else, undisturbed by it.
+    /// Erases the line, then runs `print`, so that the two outputs do not mix.
     pub fn apart<R>(&self, err: &mut dyn Write, print: impl FnOnce(&mut dyn Write) -> R) -> R {
         let mut state = self.state();
         if std::mem::take(&mut state.is_drawn) {
-            let _ = write!(err, "{CLEAR}"); // nobody being there to read it is no reason to end a run
+            let _ = write!(err, "{CLEAR}"); // a write error is no reason to end a run
             let _ = err.flush();
         }
         print(err)
@@ -149,7 +151,8 @@ impl SweepLine {
         let _ = err.flush();
     }
 
-    /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`. Where it is too wide, the values are cut.
+    /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`. If it is too wide, the trial's
+    /// values are truncated.
     fn text(&self, state: &State, elapsed_s: f64, width: usize) -> String {
         let values = state.best.as_ref().map_or("", |best| best.values.as_str());
         let whole = self.line_with(values, state, elapsed_s);
@@ -210,7 +213,7 @@ mod tests {
         line.validated((12, "lr 0.01 width 32"), Monitor::ValidationLoss, 0.0615);
         line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, f64::NAN);
         line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, 0.07);
-        // Ten of 49 took 10 s.
+        // Ten of 49 trials took 10 s.
         assert_eq!(
             text(&line, 10.0),
             "20/60  1 failed  2 running  best 0.06150 (#12: lr 0.01 width 32)  39.0 s left"
@@ -222,7 +225,7 @@ mod tests {
         assert_eq!(line.text(&line.state(), 10.0, 73).chars().count(), 73);
         line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, 0.06);
         assert!(text(&line, 10.0).contains("(#13: lr 0.1 width 32)"));
-        // No line for what took no time.
+        // A trial that took no time prints no line.
         assert!(page.is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! What the console says, whole.
+//! The console's complete output.
 
 use std::collections::BTreeSet;
 

@@ -4,27 +4,27 @@ use serde::Serialize;
 
 use crate::host::nvml::Monitor;
 
-/// A GPU of the run. Clocks, link and limit are those of the start; `_most` is the maximum.
+/// A GPU of the run. Clocks, link and limit are those at the start; `_most` marks a maximum.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GpuFacts {
     /// `gpu:0`.
     pub name: String,
-    /// As `nvidia-smi` prints it.
+    /// In the format of `nvidia-smi`.
     pub uuid: String,
-    /// As `NVIDIA H100 80GB HBM3`.
+    /// For example `NVIDIA H100 80GB HBM3`.
     pub model: Option<String>,
     pub driver: Option<String>,
     /// The newest CUDA version that the driver supports.
     pub cuda: Option<String>,
-    /// The PCIe link, as `gen5 x16`.
+    /// The PCIe link, for example `gen5 x16`.
     pub pcie: Option<String>,
     /// `Default`, `Exclusive` or `Prohibited`.
     pub compute_mode: Option<&'static str>,
     pub pcie_most: Option<String>,
-    /// Memory error correction, which costs some speed.
+    /// Whether memory error correction is on, which costs some speed.
     pub ecc: Option<bool>,
     pub mig: Option<bool>,
-    /// The driver stays loaded while unused.
+    /// Whether the driver stays loaded while unused.
     pub persistence: Option<bool>,
     pub power_limit_w: Option<f64>,
     pub power_limit_default_w: Option<f64>,
@@ -47,7 +47,7 @@ impl GpuFacts {
         let link = |(generation, lanes): (u32, u32)| format!("gen{generation} x{lanes}");
         let facts = gpus.iter().map(|(name, uuid)| {
             let known = table.iter().find(|gpu| gpu.uuid == *uuid).cloned().unwrap_or_default();
-            // A MIG instance does not report properties of its GPU.
+            // A MIG instance does not report its GPU's properties.
             let is_part = uuid.starts_with("MIG-");
             let whole = table.iter().find(|gpu| gpu.index == known.index && !gpu.uuid.starts_with("MIG-"));
             let whole = whole.filter(|_| is_part).unwrap_or(&known).clone();

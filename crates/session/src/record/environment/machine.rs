@@ -1,4 +1,4 @@
-//! The machine of a run and the program on it.
+//! The machine of a run and the software on it.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -11,15 +11,15 @@ pub struct Cpu {
     pub model: Option<String>,
     /// Logical cores that the process may use.
     pub logical_cores: Option<usize>,
-    /// The one in use; it may change the last bits of a product.
+    /// The instruction set in use; it may change the last bits of a product.
     pub instruction_set: String,
-    /// What multiplies bfloat16, where this run does on the CPU: `amx_bf16`, `avx512_bf16`.
+    /// The unit that multiplies bfloat16, if this run does that on the CPU: `amx_bf16`, `avx512_bf16`.
     pub bf16_unit: Option<&'static str>,
-    /// Vector instruction sets that it has.
+    /// The vector instruction sets of the processor.
     pub flags: Vec<String>,
     /// Caches of the first core.
     pub caches: Vec<String>,
-    /// Its frequency governor.
+    /// The CPU frequency governor.
     pub governor: Option<String>,
     /// Simultaneous multithreading: `on`, `off`, `notsupported`.
     pub simultaneous_threads: Option<String>,
@@ -33,7 +33,7 @@ pub struct Cpu {
 #[derive(Clone, Debug, Serialize)]
 pub struct Memory {
     pub total_bytes: Option<u64>,
-    /// At the start.
+    /// Available memory at the start.
     pub available_bytes: Option<u64>,
     /// The cgroup's limit, if it is below the total.
     pub limit_bytes: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Os {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Versions {
-    /// This program's.
+    /// This program's version.
     pub runner: &'static str,
     /// `release`, or `debug`, which is several times slower.
     pub build: &'static str,
@@ -58,7 +58,7 @@ pub struct Versions {
 }
 
 impl Cpu {
-    /// This machine's, as the process first saw it: a sweep asks with every trial.
+    /// This machine's processor. Cached at the first call, since a sweep asks for it with every trial.
     pub fn here(instruction_set: String, bf16_unit: Option<&'static str>) -> Self {
         static FIRST: LazyLock<Cpu> = LazyLock::new(|| Cpu {
             model: host::cpu_model(),
@@ -77,7 +77,7 @@ impl Cpu {
 }
 
 impl Memory {
-    /// This machine's, now.
+    /// This machine's memory as it is now.
     pub fn here() -> Self {
         let [total_bytes, available_bytes] = host::memory(["MemTotal", "MemAvailable"]);
         Self { total_bytes, available_bytes, limit_bytes: host::memory_limit(total_bytes) }
@@ -85,7 +85,7 @@ impl Memory {
 }
 
 impl Os {
-    /// This machine's.
+    /// This machine's operating system.
     pub fn here() -> Self {
         static KERNEL: LazyLock<Option<String>> = LazyLock::new(host::kernel);
         Self { name: std::env::consts::OS, arch: std::env::consts::ARCH, kernel: KERNEL.clone() }
@@ -93,7 +93,7 @@ impl Os {
 }
 
 impl Versions {
-    /// This program's, with those of the libraries that it has loaded.
+    /// The versions of this program and of the libraries it has loaded.
     pub fn here(libraries: BTreeMap<String, String>) -> Self {
         Self { runner: env!("CARGO_PKG_VERSION"), build: host::BUILD, libraries }
     }

@@ -1,8 +1,8 @@
-//! `environment.toml`: what a run's numbers depend on beside its spec.
+//! `environment.toml`: what a run's results depend on besides its spec.
 //!
-//! The file is written at the start, so that a killed run still has its machine. The end of the run appends
-//! git's answer whether tracked files differ from the commit, the load of the machine and the state of its GPUs.
-//! That answer takes some 10 ms, as long as a small run, so [`GitQuery`] asks in the background.
+//! The file is written at the start, so that a killed run still has a record of its machine. The end of the
+//! run appends whether tracked files differ from the git commit, the load of the machine and the state of its
+//! GPUs. Asking git takes some 10 ms, as long as a small run, so [`GitQuery`] asks in the background.
 
 mod gpus;
 mod machine;
@@ -30,39 +30,39 @@ use crate::{
     plan::{LowerBound, Origin, Trial},
 };
 
-/// The content of `environment.toml`. An unknown value is absent.
+/// The content of `environment.toml`. Unknown values are omitted.
 #[derive(Clone, Debug, Serialize)]
 pub struct Environment {
-    /// When the process began: RFC 3339, UTC.
+    /// When the process started: RFC 3339, UTC.
     pub started: String,
-    /// The command line, as [`super::command_line`] writes it.
+    /// The command line in the format of [`super::command_line`].
     pub command: String,
     pub devices: Devices,
-    /// The rows of a training.
+    /// The data of a training.
     pub data: Option<DataFacts>,
-    /// The steps of a training.
+    /// The work of a training step.
     pub step: Option<StepFacts>,
     pub host: HostOptions,
     pub cpu: Cpu,
     pub memory: Memory,
-    /// The GPUs that train, as NVML sees them.
+    /// The GPUs that train, as reported by NVML.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuFacts>,
     pub os: Os,
     pub versions: Versions,
-    /// The repository that the spec is in. It comes last: the end of a run adds to it.
+    /// The repository that contains the spec. It comes last because the end of the run adds a line to it.
     pub git: Option<Git>,
 }
 
-/// What the end of a run adds.
+/// What is appended at the end of the run.
 #[derive(Debug, Serialize)]
 struct End {
-    /// Whether tracked files differ from the commit: a line of `[git]`, where git answers.
+    /// Whether tracked files differ from the commit: a line of `[git]`, if git answers.
     #[serde(skip)]
     dirty: Option<bool>,
     /// Known if the run (with the runs before it) took long enough.
     load: Option<MachineLoad>,
-    /// Known of a run on GPUs.
+    /// Known for a run on GPUs.
     during: Option<Findings>,
 }
 
@@ -76,11 +76,11 @@ pub struct Devices {
     pub virtual_devices: bool,
     /// The number format of the products.
     pub precision: String,
-    /// How finely steps are timed, and why.
+    /// How finely steps are timed, and by which clock.
     pub timed_by: String,
     /// What runs the steps of a training, and why.
     pub engine: Option<String>,
-    /// How the devices sum their gradients, and why, where GPUs are among several.
+    /// How the devices sum their gradients, and why; if there are several and GPUs are among them.
     pub sums: Option<String>,
 }
 
@@ -90,11 +90,11 @@ pub struct DataFacts {
     pub digest: String,
 }
 
-/// The work of a step on one device, and what that device can do, where it was measured.
+/// The work of a step on one device, and the device's measured rates, if any.
 #[derive(Clone, Debug, Serialize)]
 pub struct StepFacts {
     pub flops: f64,
-    /// Bytes that pass between instructions and memory if nothing stays in a cache.
+    /// Bytes that move between instructions and memory if nothing stays in a cache.
     pub bytes: f64,
     pub flops_per_s: Option<f64>,
     pub cache_bytes_per_s: Option<f64>,
@@ -102,7 +102,7 @@ pub struct StepFacts {
 }
 
 impl StepFacts {
-    /// The step of a trial, by all its threads.
+    /// The step of a trial, over all its threads.
     pub fn new(trial: &Trial) -> Self {
         let LowerBound { rates, cost, .. } = &trial.lower_bound;
         let is_own = trial.engine.is_gpu() == rates.processor.is_gpu() && !trial.devices.any_virtual();
@@ -130,11 +130,11 @@ pub struct HostOptions {
     pub threads: usize,
     /// Available threads: `--threads`, or else all cores.
     pub available_threads: usize,
-    /// Trials that ran side by side, where there were several: times are of a shared machine.
+    /// Number of trials that ran side by side, if several; times are then those of a shared machine.
     pub jobs: Option<usize>,
-    /// Whether others may have trained on its GPUs meanwhile.
+    /// Whether other trials may have used its GPUs at the same time.
     pub share: Option<bool>,
-    /// The job of Slurm that it ran in: `1234_7` for task 7 of the array 1234.
+    /// The Slurm job it ran in: `1234_7` is task 7 of the array 1234.
     pub slurm_job: Option<String>,
 }
 
@@ -152,7 +152,7 @@ pub struct MachineLoad {
     average_1m: Option<f64>,
 }
 
-/// The time, also where the clock is before 1970.
+/// The current time; works for clocks before 1970 too.
 pub fn now() -> DateTime<Utc> {
     std::time::SystemTime::now().into()
 }
@@ -162,16 +162,16 @@ pub fn rfc3339(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// An `environment.toml` that lacks what the end of the run knows.
+/// An `environment.toml` that still lacks what is known only at the end of the run.
 pub struct EnvironmentFile {
     path: PathBuf,
-    /// Bytes that the start wrote.
+    /// Number of bytes written at the start.
     length: u64,
     git: GitQuery,
 }
 
 impl EnvironmentFile {
-    /// Writes the file. `git` was asked about the folder that the spec is in.
+    /// Writes the file. `git` is a query about the folder that contains the spec.
     pub fn create(path: &Path, mut environment: Environment, git: GitQuery) -> Result<Self, RecordError> {
         environment.git = git.commit.clone().map(|commit| Git { commit });
         let text = toml::to_string(&environment).map_err(|e| RecordError::encode(path, e))?;
@@ -180,7 +180,8 @@ impl EnvironmentFile {
         Ok(Self { path: path.to_owned(), length: text.len() as u64, git })
     }
 
-    /// Appends git's answer, the machine's load and what was found about its GPUs. On an error the first version stays.
+    /// Appends git's answer, the machine's load and what was found about its GPUs. On an error, the file
+    /// stays as it was.
     pub fn finish(self, load: Option<Load>, findings: Findings) -> Result<(), RecordError> {
         let end = End {
             dirty: self.git.commit.is_some().then(|| self.git.dirty()).flatten(),
@@ -200,7 +201,7 @@ impl End {
     }
 }
 
-/// Appends to a file of this length; on an error it keeps it.
+/// Appends to a file of this length; on an error, truncates it to that length.
 fn append(path: &Path, length: u64, text: &str) -> io::Result<()> {
     if text.is_empty() {
         return Ok(());
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!((&lines[..4], &lines[4..]), (&expected[..], &["withheld_s = 0.0"][..]));
     }
 
-    /// `[git]` is the last table of the start.
+    /// `[git]` must be the last table written at the start.
     #[test]
     fn the_end_continues_the_start() {
         let load = Some(MachineLoad { load: LOAD, average_1m: Some(0.5) });

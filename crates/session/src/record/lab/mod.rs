@@ -1,4 +1,4 @@
-//! What is found on the machine itself, in the kind's own CSV file; norms in `norms.csv`.
+//! The lab's results in the kind's own CSV file, and norms in `norms.csv`.
 
 mod table;
 
@@ -60,7 +60,7 @@ const TENSORS: [Column<StepRow>; 10] = [
     ("message", |cells, row| cells.text(row.message.as_deref().unwrap_or_default())),
 ];
 
-/// Opens the file of `kind`, and `norms.csv` where norms reach the host.
+/// Opens the file of `kind`, and `norms.csv` if norms reach the host.
 pub(super) fn sinks(run: &RunDir, kind: Kind, logs_norms: bool) -> Result<Vec<Box<dyn Sink>>, RecordError> {
     let path = run.file(&format!("{}.csv", kind.name()));
     let rows: Box<dyn Sink> = match kind {

@@ -1,4 +1,4 @@
-//! What was found as a person reads it: a table of products or copies, or the steps of a tour one by one.
+//! The lab's results for people: a table of products or copies, or the steps of a tour one by one.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::{
     units,
 };
 
-/// Stands below figures of virtual devices.
+/// A note printed below figures of virtual devices.
 pub const VIRTUAL: &str =
     "virtual devices share the host's processor and memory: their times say nothing of GPUs";
 
-/// A column: its heading, and the cell of a row.
+/// A column: its heading, and a function for the cell of a row.
 type Column<R> = (&'static str, fn(&R) -> String);
 
 const PRODUCTS: [Column<ProductRow>; 8] =
@@ -46,14 +46,14 @@ const COPIES: [Column<CopyRow>; 8] = [
 pub struct LabTable {
     header: Vec<&'static str>,
     rows: Vec<Vec<String>>,
-    /// Columns on the left that are words.
+    /// The number of columns on the left that are text.
     words: usize,
     notes: Vec<String>,
     products: Vec<ProductRow>,
 }
 
 impl LabTable {
-    /// Takes an event that makes a row or a note.
+    /// Takes an event that adds a row or a note.
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::Product(row) => {
@@ -74,7 +74,7 @@ impl LabTable {
         }
     }
 
-    /// Adds below the rows what makes their figures say less than they seem to.
+    /// Adds notes about anything that makes the figures less meaningful than they seem.
     pub fn note_doubts(&mut self, any_virtual: bool, build: &str) {
         if !self.rows.is_empty() {
             if any_virtual {
@@ -92,7 +92,7 @@ impl LabTable {
     }
 }
 
-/// How many times as fast as the CPU each GPU is, by shape, and from which shape on it is faster.
+/// Notes how many times as fast as the CPU each GPU is, by shape, and from which shape on it is faster.
 fn against_cpu(products: &[ProductRow]) -> Vec<String> {
     let (cpu, gpus): (Vec<_>, Vec<_>) = products.iter().partition(|row| row.device == "cpu");
     let mut names: Vec<&str> = gpus.iter().map(|row| row.device.as_str()).collect();
@@ -124,7 +124,7 @@ fn in_words(shape: [usize; 3]) -> String {
     shape.map(|axis| axis.to_string()).join(" x ")
 }
 
-/// Its lines and an empty one; nothing where there are no rows.
+/// Its lines and an empty line; nothing if there are no rows.
 impl fmt::Display for LabTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rows.is_empty() {
@@ -136,7 +136,7 @@ impl fmt::Display for LabTable {
     }
 }
 
-/// A step of a tour, and what it gave.
+/// A step of a tour and its result.
 pub(in crate::record) fn step_in_words(row: &StepRow) -> String {
     let mut text = format!("{}. {}\n", row.step, row.expression);
     text.extend(

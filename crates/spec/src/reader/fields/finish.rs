@@ -1,4 +1,4 @@
-//! The end of a table: keys that nobody named, and fields that are missing.
+//! The end of reading a table: reports unknown keys and missing fields.
 
 use super::Fields;
 use crate::{
@@ -9,14 +9,14 @@ use crate::{
 };
 
 impl Fields<'_> {
-    /// Tells what was written and not named, and what was named and not written.
+    /// Reports keys that are not declared, and required ones that are missing.
     pub(super) fn finish(mut self) {
         let At::Node(Node { value: Value::Table(table), span }) = self.at else { return };
         let meant = if self.opaque { Vec::new() } else { self.report_unknown(table) };
         let path = self.reading.path_to(None);
         for (names, message, hint) in std::mem::take(&mut self.missing) {
             if !self.opaque && !names.iter().any(|n| meant.contains(n)) {
-                // The root has no key of its own to point at: the file is the place.
+                // The root has no key of its own to point at, so the whole file is the location.
                 let place = if path.is_empty() { Location::Key(String::new()) } else { span.place() };
                 let key = self.reading.path_to(names.first().copied());
                 self.reading.report(key, Problem { hint, ..Problem::new(place, message) });
@@ -24,12 +24,12 @@ impl Fields<'_> {
         }
     }
 
-    /// Returns the known names that the unknown ones were taken for.
+    /// Reports unknown keys. Returns the declared names that they were probably meant to be.
     fn report_unknown(&mut self, table: &Table) -> Vec<&'static str> {
         let mut meant = Vec::new();
         let free: Vec<&'static str> = self.known.iter().copied().filter(|k| table.get(k).is_none()).collect();
         let unknown = table.entries.iter().filter(|e| !self.known.contains(&e.key.as_str()));
-        // More problems are not reported.
+        // No more than this is reported.
         for entry in unknown.take(MAX_PROBLEMS) {
             let near = suggest::nearest(&entry.key, free.iter().copied());
             meant.extend(near);

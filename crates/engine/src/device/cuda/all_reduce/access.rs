@@ -1,4 +1,4 @@
-//! Which GPUs can access each other's memory; access is enabled here.
+//! Finds out which GPUs can access each other's memory, and enables that access.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub fn reaches(gpus: &[Gpu]) -> Vec<Vec<u32>> {
     gpus.iter().map(of).collect()
 }
 
-/// False where the driver does not say.
+/// False if the driver cannot tell.
 fn can_access(driver: &Driver, from: &Gpu, to: &Gpu) -> bool {
     let device = |gpu: &Gpu| {
         let mut device = 0;

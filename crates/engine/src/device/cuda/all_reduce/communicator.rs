@@ -1,4 +1,4 @@
-//! One GPU's NCCL communicator: sums, and how waits for other GPUs end.
+//! One GPU's NCCL communicator: queues sums, and ends waits for other GPUs.
 
 use std::{
     ffi::c_void,
@@ -27,12 +27,12 @@ const CUDA_FAILED: i32 = 1;
 /// Shared by the rank and the abort.
 struct Shared {
     nccl: Arc<Nccl>,
-    /// Keeps the GPU's context while the library uses it.
+    /// Keeps the GPU's context alive while the library uses it.
     context: Arc<Context>,
-    /// `None` once it was ended.
+    /// `None` once the communicator was ended.
     handle: Mutex<Option<Owned>>,
     limit: Duration,
-    /// Set before the handle is taken: waits for the handle then end.
+    /// Set before the handle is taken, so that waits for the handle end.
     gone: AtomicBool,
     over: AtomicBool,
 }
@@ -40,7 +40,7 @@ struct Shared {
 #[derive(Clone, Copy)]
 struct Owned(Handle);
 
-// SAFETY: NCCL takes a handle from any thread; the lock around it keeps its calls apart.
+// SAFETY: NCCL accepts a handle from any thread; the lock around it makes calls mutually exclusive.
 unsafe impl Send for Owned {}
 
 impl Shared {
@@ -50,15 +50,16 @@ impl Shared {
         Arc::new(Self { nccl, context, handle, limit, gone, over })
     }
 
-    /// Ends all waits. The library then waits until no captured graph holds a sum; owners drop their graphs once their
-    /// waits end, so this runs on a thread of its own.
+    /// Ends all waits. `ncclCommAbort` blocks until no captured graph contains a sum, and owners drop their
+    /// graphs only when their waits end. So it runs on a thread of its own.
     pub fn abort(self: &Arc<Self>) {
         if !self.gone.swap(true, Ordering::AcqRel) {
             let shared = Arc::clone(self);
-            // Without a thread the communicator stays until the process ends.
+            // If no thread can be started, the communicator remains until the process ends.
             let _ = thread::Builder::new().name("nccl-abort".into()).spawn(move || {
                 if let Some(Owned(handle)) = shared.taken() {
-                    // SAFETY: alive, and taken only once. An error cannot be acted upon any more.
+                    // SAFETY: the handle is alive and taken only once. An error could not be handled any
+                    // more.
                     unsafe { (shared.nccl.functions.ncclCommAbort)(handle) };
                 }
                 shared.over.store(true, Ordering::Release);
@@ -77,7 +78,8 @@ impl Drop for Shared {
         let Some(Owned(handle)) = self.taken().filter(|_| alive) else { return };
         let f = &self.nccl.functions;
         let mut status = 0;
-        // SAFETY: alive, and taken only once; the pointer is to a live local; so below.
+        // SAFETY: the handle is alive and taken only once; the pointer is to a live local. The same holds
+        // below.
         let asked = || match unsafe { (f.ncclCommGetAsyncError)(handle, &raw mut status) } {
             0 => status != IN_PROGRESS,
             _ => true,
@@ -97,7 +99,7 @@ impl Drop for Shared {
 
 #[derive(Debug)]
 pub enum Lost {
-    /// The sums were ended because another GPU failed, which reports the cause.
+    /// The sums were ended because another GPU failed; that GPU reports the cause.
     Ended,
     Why(String),
 }
@@ -105,11 +107,11 @@ pub enum Lost {
 pub struct Communicator(Arc<Shared>);
 
 impl Communicator {
-    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must queue the same
-    /// sums in the same order.
+    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must
+    /// queue the same sums in the same order.
     ///
     /// # Errors
-    /// What NCCL says.
+    /// The error that NCCL reports.
     pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize) -> Result<(), Lost> {
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
@@ -131,7 +133,7 @@ impl Communicator {
         };
         drop(held);
         match status {
-            // The next launch must follow the sum, which is in the stream only once the library says so.
+            // The next launch must come after the sum, which is only in the stream once the library says so.
             0 | IN_PROGRESS => self.settle(),
             _ if self.ended() => Err(Lost::Ended),
             status => Err(Lost::Why(format!("NCCL cannot sum over the GPUs: {}", words(status)))),
@@ -147,8 +149,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Whether a call is still running in the background. A GPU that does not arrive would be waited for without end, by
-    /// the device or by the library, so all waits are ended after the limit.
+    /// Whether a call is still running in the background. If a GPU does not arrive, the device or the library
+    /// would wait for it forever, so all waits are ended after the limit.
     pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
         self.0.context.heartbeat.beat();
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,12 +176,12 @@ impl Communicator {
         self.0.limit
     }
 
-    /// Whether its sums were ended, by itself or because another GPU failed.
+    /// Whether its sums were ended, by this GPU or because another one failed.
     pub fn ended(&self) -> bool {
         self.0.gone.load(Ordering::Acquire)
     }
 
-    /// Whether the library has ended it, so that what it used may be freed.
+    /// Whether the library has ended the communicator, so that the memory it used may be freed.
     pub fn is_over(&self) -> bool {
         self.0.over.load(Ordering::Acquire)
     }
@@ -194,11 +196,11 @@ impl Communicator {
 type Begun = (Vec<(Arc<Context>, Handle)>, i32);
 
 impl Nccl {
-    /// A communicator for each of these GPUs, in order, and what ends all their waits. Each waits for the others at
-    /// most `limit`; so does this, until they are connected.
+    /// A communicator for each of these GPUs, in order, and an [`Abort`] that ends all their waits. Each
+    /// waits for the others at most `limit`, and so does this function until they are connected.
     ///
     /// # Errors
-    /// What NCCL says.
+    /// The error that NCCL reports.
     pub fn communicators(self, gpus: &[Gpu], limit: Duration) -> Result<(Vec<Communicator>, Abort), String> {
         let nccl = Arc::new(self);
         let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
@@ -232,7 +234,7 @@ impl Nccl {
         // SAFETY: the pointer is to a live local.
         let mut said = unsafe { (f.ncclGetUniqueId)(&raw mut id) };
         if said == 0 {
-            // SAFETY: no arguments. One thread connects all, hence as a group.
+            // SAFETY: there are no arguments. One thread connects all GPUs, so the calls must form a group.
             said = unsafe { (f.ncclGroupStart)() };
         }
         if said != 0 {
@@ -247,8 +249,9 @@ impl Nccl {
                 said = CUDA_FAILED;
                 break;
             }
-            // SAFETY: pointers to live locals, which the library does not keep (versions before [`OLDEST`] filled the
-            // handle in later, from a thread of their own); the context is the thread's.
+            // SAFETY: the pointers are to live locals, which the library does not keep (versions before
+            // [`OLDEST`] filled in the handle later, from a thread of their own); the context is current on
+            // this thread.
             let status =
                 unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
             if !matches!(status, 0 | IN_PROGRESS) {

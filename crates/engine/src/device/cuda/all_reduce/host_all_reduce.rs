@@ -1,4 +1,4 @@
-//! Sums over the devices of a run through the host's memory, with a wait in every step.
+//! Sums over the devices of a run through host memory, with a wait in every step.
 
 use std::{sync::Arc, time::Instant};
 
@@ -31,7 +31,7 @@ impl HostAllReduce {
         Ok(Self { collective, staging, elements: vec![0.0; most], copied, name })
     }
 
-    /// Sums over all devices, in place; waits for this device and for the others.
+    /// Sums over all devices in place; waits for this device and for the others.
     pub fn all_reduce(
         &mut self,
         gpu: &GpuContext,

@@ -1,4 +1,4 @@
-//! Sums over the devices of a run: from memory to memory, by NCCL, or through the host.
+//! Sums over the devices of a run: by the peer kernel, by NCCL, or through the host.
 
 mod access;
 mod communicator;

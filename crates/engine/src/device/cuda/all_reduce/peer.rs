@@ -1,8 +1,9 @@
-//! Sums over GPUs that can access each other's memory, by our kernel (kernels/peer.cu): one launch on each GPU, which a
-//! graph may hold, without a wait of the host. All GPUs belong to one process, so they share addresses.
+//! Sums over GPUs that can access each other's memory, with this project's own kernel (kernels/peer.cu): one
+//! launch on each GPU, which may be part of a graph, without any wait of the host. All GPUs belong to one
+//! process, so they share an address space.
 //!
-//! The kernel returns when another GPU does not arrive within the limit or the host asks it to stop; the host reads the
-//! reason at its next check.
+//! The kernel returns if another GPU does not arrive within the limit or the host asks it to stop; the host
+//! reads the reason at its next check.
 
 mod probe;
 
@@ -27,16 +28,17 @@ use crate::{
     },
 };
 
-/// GPUs that the kernel serves at most.
+/// The most GPUs that the kernel supports.
 pub const MOST_PEERS: usize = 8;
 
 const THREADS: u32 = 256;
-/// Blocks of a sum at most: some 36 are best, with twice the threads, by vLLM's search (csrc/custom_all_reduce.cuh).
+/// The most blocks of a sum. vLLM found about 36 to be best, with twice the threads
+/// (csrc/custom_all_reduce.cuh).
 const MOST_BLOCKS: usize = 32;
 /// `STOPPED` of kernels/peer.cu.
 const STOPPED: u64 = 0xff;
 const WORD: usize = size_of::<u64>();
-/// Words before the elements: each block's own calls, then those of every rank.
+/// Words before the elements: each block's own count of calls, then those of every rank.
 const WORDS: usize = MOST_BLOCKS * (1 + MOST_PEERS);
 
 /// `Peers` of kernels/peer.cu.
@@ -54,27 +56,28 @@ struct Peers {
 
 const _: () = assert!(size_of::<Peers>() == 160, "kernels/peer.cu has the same");
 
-// SAFETY: whole numbers, without a gap between them.
+// SAFETY: the struct consists of integers without padding.
 unsafe impl bytemuck::NoUninit for Peers {}
 
 struct Peer {
     context: Arc<Context>,
-    /// Its words, then two buffers that the others read, used in turn.
+    /// The words, then two buffers that the other GPUs read, used alternately.
     memory: DeviceMemory,
     table: DeviceMemory,
     words: Words,
 }
 
-/// Two words, stop and failure, which the device and several threads of the host access.
+/// Two words, stop and failure, which the device and several host threads access.
 struct Words(Pinned);
 
-// SAFETY: they are only used as atomic numbers.
+// SAFETY: they are only used as atomic integers.
 unsafe impl Sync for Words {}
 
 impl Words {
     fn get(&self, number: usize) -> Option<&AtomicU64> {
         let at = self.0.pointer(number * WORD, WORD)?;
-        // SAFETY: within the allocation, aligned as pages are, and used by nobody in another way.
+        // SAFETY: within the allocation, aligned since that is page-aligned, and never accessed in any other
+        // way.
         Some(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 
@@ -88,14 +91,14 @@ impl Words {
         }
     }
 
-    /// Step and whom, as the kernel writes it.
+    /// The step and the missing rank, as the kernel wrote them.
     fn fault(&self) -> Option<(u64, u64)> {
         let fault = self.get(1).map_or(0, |word| word.load(Ordering::Acquire));
         (fault != 0).then_some((fault >> 8, fault & 0xff))
     }
 }
 
-/// What the GPUs of a run share. All of their memory lives as long as any of them may sum.
+/// What the GPUs of a run share. All their memory stays allocated as long as any of them may sum.
 struct Shared {
     members: Vec<Peer>,
     room: usize,
@@ -109,8 +112,8 @@ pub struct PeerAllReduce {
     kernels: Kernels,
 }
 
-/// Connects GPUs, in rank order, for sums of at most `elements`. Also returns what ends all their waits. Each waits for
-/// the others at most `limit`.
+/// Connects GPUs, in rank order, for sums of at most `elements`. Also returns an [`Abort`] that ends all
+/// their waits. Each GPU waits for the others at most `limit`.
 pub fn connect(
     gpus: &[Gpu],
     elements: usize,
@@ -141,7 +144,7 @@ fn connected(
     for context in contexts {
         context.enter()?;
         let loaded = Kernels::load(context)?;
-        // All blocks must run at the same time, on every GPU. The query also loads the kernel.
+        // All blocks must run at the same time, on every GPU. This query also loads the kernel.
         let at_once = loaded.at_once(loaded.peer_sum, THREADS)?;
         blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
         kernels.push(loaded);
@@ -193,7 +196,7 @@ impl Shared {
             let mut staging = Pinned::new(&member.context, size_of::<Peers>(), what)?;
             staging.write(0, &[table]);
             stream.upload(member.table.at, &staging, 0, size_of::<Peers>())?;
-            // The others use it before this GPU has a stream of its own.
+            // Finish now: the others use this memory before this GPU has a stream of its own.
             member.context.finish(&stream, 0.0, "connecting it with the others")?;
         }
         Ok(Self { members, room, blocks, limit })
@@ -210,8 +213,8 @@ impl PeerAllReduce {
         own.memory.bytes + own.table.bytes
     }
 
-    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must queue the same
-    /// sums in the same order. `run` is the address of the step's number, or 0.
+    /// Queues the sum over all GPUs of `elements` at `at` in this GPU's memory, in place. Every GPU must
+    /// queue the same sums in the same order. `run` is the address of the step's number, or 0.
     pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize, run: u64) -> Result<(), DeviceError> {
         self.queue(stream, at, elements, run, self.shared.limit)
     }
@@ -232,8 +235,8 @@ impl PeerAllReduce {
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let arguments = arguments![at, elements as u64, table.at, run, limit_ns];
         let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0, together: true };
-        // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the elements, and what the table names lives as
-        // long as this does.
+        // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the elements, and the memory
+        // named in the table lives as long as `self`.
         unsafe { launch(context, stream, self.kernels.peer_sum, shape, arguments, "peer_sum") }
     }
 

@@ -1,4 +1,4 @@
-//! The engine of kernels that are compiled for one trial, and the trial that they must pass before they are used.
+//! The engine `compiled`: kernels for one trial, and the test run that they must pass before they are used.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     program::{StepSource, StepSources},
 };
 
-/// Kernels of one kind of steps: for a full batch, and for the last.
+/// The kernels for training steps: on a full batch, and on the last one.
 pub struct Compiled {
     full: Kernel,
     last: Option<Kernel>,
@@ -31,11 +31,11 @@ struct Kernel {
     shared_bytes: u32,
 }
 
-// SAFETY: the handles are tokens that the driver takes from any thread.
+// SAFETY: the handles are tokens that the driver accepts from any thread.
 unsafe impl Send for Compiled {}
 
 impl Compiled {
-    /// Compiles the sources, or finds their code in the cache.
+    /// Compiles the sources, or takes their code from the cache.
     pub fn load(context: &Arc<Context>, sources: &StepSources) -> Result<Self, DeviceError> {
         let (full, last) = (&sources.full, sources.last.as_ref());
         let text = full.text.clone() + last.map_or("", |last| &last.text);
@@ -67,7 +67,7 @@ impl Compiled {
         let kernel = self.last.as_ref().filter(|_| is_last).unwrap_or(&self.full);
         let Kernel { function, threads, shared_bytes } = *kernel;
         let shape = Shape { threads, shared_bytes, ..Shape::WARP };
-        // SAFETY: (float*, Run*, int); the arena is that of the places that the source was made with.
+        // SAFETY: (float*, Run*, int); the arena has the offsets with which the source was generated.
         unsafe {
             launch(
                 &gpu.context,
@@ -81,33 +81,34 @@ impl Compiled {
     }
 }
 
-/// Steps that are compared, at most: later ones amplify differences of rounding.
+/// The most steps that are compared, since later ones amplify rounding differences.
 pub const COMPARED: usize = 64;
 
-/// What some steps leave, from a state that is not touched.
+/// The result of some steps, run on a copy of the state.
 pub struct Outcome {
-    /// Of every step, where they are logged.
+    /// The loss of every step, if losses are logged.
     pub losses: Vec<f32>,
     /// The flat buffer of parameters.
     pub values: Vec<f32>,
     pub seconds: f64,
 }
 
-/// What is tried: the same steps by both, from the state in the arena.
+/// What to compare: the same steps by both kernels, starting from the state in the arena.
 pub struct Attempt<'a> {
-    /// As for the block whose steps these are.
+    /// The counters of the block to which these steps belong.
     pub run: RunRecord,
     pub hyper: &'a [Hyper],
-    /// First number of the flat buffer of parameters, and how many there are.
+    /// First element and length of the flat buffer of parameters.
     pub values: [usize; 2],
-    /// Numbers of a row of the log; 0 where steps leave none.
+    /// Elements per log row; 0 if steps log nothing.
     pub log_width: usize,
-    /// Numbers of the arena.
+    /// Elements of the arena.
     pub elements: usize,
 }
 
 impl Attempt<'_> {
-    /// Runs the steps on a copy of the arena, with a log and sums of its own: by the compiled kernel, or by the interpreter.
+    /// Runs the steps on a copy of the arena, with a separate log and sums: by the compiled kernel if given,
+    /// else by the interpreter.
     pub fn run(
         &self,
         gpu: &GpuContext,
@@ -133,11 +134,11 @@ impl Attempt<'_> {
             ..self.run
         }];
         let mut seconds = f64::INFINITY;
-        // The first time, code comes to the GPU.
+        // Run twice: in the first round the kernel's code is still being loaded onto the GPU.
         for _ in 0..2 {
             stream.copy_between(arena.at, context, gpu.arena.at, context, 4 * self.elements)?;
             stream.fill(left.at, 0, left.bytes)?;
-            // SAFETY: both are waited for below.
+            // SAFETY: both copies are waited for below.
             unsafe {
                 stream.upload_from(table.at, &run)?;
                 stream.upload_from(run[0].hyper, self.hyper)?;
@@ -153,7 +154,7 @@ impl Attempt<'_> {
         }
         let [first, len] = self.values;
         let (mut log, mut values) = (vec![0.0; log_numbers], vec![0.0; len]);
-        // SAFETY: the event behind them is waited for.
+        // SAFETY: the event after them is waited for.
         unsafe {
             stream.download_into(&mut log, run[0].log)?;
             stream.download_into(&mut values, arena.at + 4 * first as u64)?;

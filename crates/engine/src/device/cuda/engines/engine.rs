@@ -1,4 +1,4 @@
-//! The four engines, all over the same records: one persistent block, one cooperative grid, a captured graph, single
+//! Four engines that use the same records: one persistent block, a cooperative grid, a captured graph, single
 //! launches.
 
 use std::ffi::c_void;
@@ -19,14 +19,14 @@ use crate::{
     plan,
 };
 
-/// Blocks that `interpret_grid` may have at most.
+/// The most blocks of `interpret_grid`.
 const MOST_BLOCKS: u64 = 1024;
 const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
 
 impl GpuContext {
-    /// Queues one instruction. A sum through the host is not queued.
+    /// Queues one instruction. A sum through the host cannot be queued.
     pub fn queue(&self, work: &LaunchKind) -> Result<(), DeviceError> {
         match work {
             LaunchKind::Kernel { record, shape } => self.kernel(*record, *shape),
@@ -101,7 +101,7 @@ impl GpuContext {
         arguments: &mut [*mut c_void],
         name: &'static str,
     ) -> Result<(), DeviceError> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { launch(&self.context, &self.stream, function, shape, arguments, name) }
     }
 
@@ -133,7 +133,8 @@ impl Loaded {
                          {room}; leave `devices.engine` to the plan"
                     )));
                 }
-                // The largest possible: the limit belongs to the kernel, which training and validation share.
+                // Request the maximum: the limit is set per kernel, and training and validation share the
+                // kernel.
                 allow_shared(context, gpu.kernels.interpret, room, "interpret")?;
                 Ok(LoadedEngine::Persistent { threads: interpreter_threads(full.widest) })
             }
@@ -144,7 +145,7 @@ impl Loaded {
                     ));
                 }
                 let at_once = gpu.kernels.at_once(gpu.kernels.interpret_grid, GRID_THREADS)?;
-                // Blocks without work only make the barrier slower.
+                // Blocks without work would only slow down the barrier.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
                 Ok(LoadedEngine::Cooperative { blocks })
@@ -161,7 +162,7 @@ impl Loaded {
         }
     }
 
-    /// Queues `count` full steps and then, perhaps, the last one. The engine is loaded.
+    /// Queues `count` full steps and then, with `has_last`, the last one. The engine must be loaded.
     pub fn queue(&self, gpu: &GpuContext, count: usize, has_last: bool) -> Result<(), DeviceError> {
         let Some(engine) = &self.loaded_engine else { return Ok(()) };
         if let LoadedEngine::Graph { many, one, last } = engine {
@@ -187,8 +188,8 @@ impl Loaded {
     }
 }
 
-/// Threads of the persistent block: about four elements of the widest instruction per thread, since more threads make
-/// every barrier slower.
+/// Threads of the persistent block: about four elements of the widest instruction per thread, since more
+/// threads make every barrier slower.
 fn interpreter_threads(widest: u64) -> u32 {
     widest.div_ceil(4).next_power_of_two().clamp(64, 512) as u32
 }

@@ -1,4 +1,4 @@
-//! What all engines share: a GPU, its stream and its memory; and every wait for it.
+//! What all engines share: a GPU, its stream and its memory; and all waits for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,35 +19,35 @@ use crate::{
     op::{Hyper, PARTIALS, RunRecord},
 };
 
-/// Sums over GPUs that are queued like kernels.
+/// An all-reduce over GPUs that is queued like a kernel.
 pub enum QueuedSums {
     Nccl(Communicator),
-    /// By our kernel.
+    /// By the peer kernel.
     Peers(Box<PeerAllReduce>),
 }
 
-/// Fields are dropped in this order: each before what it uses.
+/// Fields are dropped in this order, each before what it uses.
 pub struct GpuContext {
     pub sums: Option<QueuedSums>,
     pub stream: Stream,
-    /// Parameters and what steps make.
+    /// Parameters and the intermediate results of steps.
     pub arena: DeviceMemory,
-    /// Counters, then learning rates.
+    /// The counters, followed by the learning rates.
     pub run: DeviceMemory,
-    /// Two words for the barrier of a grid.
+    /// Two words for the grid barrier.
     pub barrier: DeviceMemory,
-    /// Sums of each block of a grid.
+    /// The partial sums of the blocks of a grid.
     pub partial: DeviceMemory,
     pub kernels: Kernels,
     pub context: Arc<Context>,
     /// The last step that was queued, from 1.
     pub step: u64,
-    /// How long its queued work may take.
+    /// How long its queued work may take before it counts as hanging.
     pub hang_timeout: HangTimeout,
 }
 
 impl GpuContext {
-    /// Takes memory for an arena and for the learning rates of a block.
+    /// Allocates memory for an arena and for the learning rates of a block.
     pub fn new(context: Arc<Context>, arena_bytes: usize, most_steps: usize) -> Result<Self, DeviceError> {
         let kernels = Kernels::load(&context)?;
         let stream = Stream::new(&context)?;
@@ -66,13 +66,13 @@ impl GpuContext {
         })
     }
 
-    /// Bytes of its memory that belong to the job.
+    /// Bytes of GPU memory that this job uses.
     pub fn bytes(&self) -> usize {
         let own = self.arena.bytes + self.run.bytes + self.partial.bytes;
         own + self.peers().map_or(0, PeerAllReduce::bytes)
     }
 
-    /// Fails if a sum by the peer kernel was given up.
+    /// Fails if the peer kernel gave up a sum.
     pub fn check_peers(&self) -> Result<(), DeviceError> {
         self.peers().map_or(Ok(()), PeerAllReduce::fault)
     }
@@ -91,13 +91,14 @@ impl GpuContext {
         }
     }
 
-    /// Records that a block was queued, with its worst-case seconds.
+    /// Records that a block was queued, with its worst-case time in seconds.
     pub fn give(&mut self, slowest_s: f64) {
         self.hang_timeout.give(slowest_s);
         self.context.heartbeat.allow(self.limit(), self.step);
     }
 
-    /// How long queued work may take. A wait for other GPUs has a limit of its own, after which it ends or is ended.
+    /// How long queued work may take. A wait for other GPUs has its own limit, after which it ends or is
+    /// ended.
     fn limit(&self) -> Duration {
         let sums = match &self.sums {
             Some(QueuedSums::Nccl(nccl)) => nccl.limit(),
@@ -107,13 +108,13 @@ impl GpuContext {
         self.hang_timeout.limit() + sums
     }
 
-    /// Waits for an event, with sleeps in between: the host only keeps the queue short. Returns the time that took;
-    /// zero where the event had happened.
+    /// Waits for an event, sleeping between polls: the host only keeps the queue short. Returns the time
+    /// waited; zero if the event had already happened.
     pub fn until(&self, event: &Event, doing: impl Fn() -> String) -> Result<Duration, DeviceError> {
         self.ask(PACING, || event.happened(&doing), &doing)
     }
 
-    /// Waits for an event; the host has nothing else to do.
+    /// Waits for an event with eager polling: the host has nothing else to do.
     ///
     /// # Errors
     /// As for [`Self::until`].
@@ -132,7 +133,7 @@ impl GpuContext {
             Some(QueuedSums::Nccl(nccl)) => {
                 nccl.under_way(waited).map(drop).map_err(|lost| self.lost(lost, doing()))
             }
-            // The peer kernel returns when it is stopped; other work of the GPU may still hang.
+            // The peer kernel returns when asked to stop, but other work of the GPU may still hang.
             Some(QueuedSums::Peers(peers)) if peers.ended() && waited > GRACE => {
                 Err(self.lost(Lost::Ended, String::new()))
             }
@@ -142,7 +143,7 @@ impl GpuContext {
         self.together(doing).and_then(|()| self.check_peers()).map(|()| waited)
     }
 
-    /// Waits briefly for a copy from a GPU that was given up.
+    /// Waits briefly for a copy from a GPU that was given up as hanging.
     pub fn rescued(&self, copies: &Stream, doing: &str) -> Result<(), DeviceError> {
         let doing = || doing.to_owned();
         if soon(|| !matches!(copies.is_done(doing), Ok(false))) && copies.is_done(doing)? {
@@ -152,7 +153,7 @@ impl GpuContext {
         Err(DeviceError::Hangs { device, step: self.step, doing: doing(), waited: GRACE })
     }
 
-    /// Fails if the sums over GPUs were ended: results since then are undefined.
+    /// Fails if the sums over GPUs were ended: all results since then are undefined.
     pub fn together(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         match self.nccl() {
             Some(nccl) if nccl.ended() => Err(self.lost(Lost::Ended, doing())),
@@ -160,7 +161,7 @@ impl GpuContext {
         }
     }
 
-    /// The error of this GPU when the others are lost.
+    /// This GPU's error when the other GPUs are lost.
     pub fn lost(&self, lost: Lost, doing: String) -> DeviceError {
         let device = self.context.name.clone();
         match lost {
@@ -171,15 +172,15 @@ impl GpuContext {
         }
     }
 
-    /// Waits for this stream and `copies`, whose memory is about to be freed. A GPU that does not end, even after its
-    /// sums were ended, is given up: its memory is left to the end of the process.
+    /// Waits for this stream and `copies` before their memory is freed. A GPU that does not finish, even
+    /// after its sums were ended, is given up: its memory is not freed until the process ends.
     pub fn drain(&self, copies: &Stream) {
         let doing = || "ending".to_owned();
         if !self.context.enter_to_free() {
             return;
         }
         for stream in [&self.stream, copies] {
-            // An error was reported where it first showed.
+            // Any error was already reported where it first occurred.
             if self.ask(PACING, || stream.is_done(doing), &doing).is_ok() {
                 continue;
             }
@@ -196,8 +197,8 @@ impl GpuContext {
         }
     }
 
-    /// After sums over GPUs were ended, waits until NCCL has released the streams. It may in turn wait until no graph
-    /// holds a sum.
+    /// After sums over GPUs were ended, waits until NCCL has released the streams. NCCL in turn may wait
+    /// until no graph contains a sum.
     pub fn leave_others(&self) {
         if let Some(nccl) = self.nccl().filter(|nccl| nccl.ended())
             && !within(nccl.limit(), || nccl.is_over())

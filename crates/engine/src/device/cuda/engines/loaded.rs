@@ -1,4 +1,4 @@
-//! Programs of one kind, training or validation, with the engine that runs them.
+//! The programs of one kind, training or validation, with the engine that runs them.
 
 use super::{
     compiled::Compiled,
@@ -12,16 +12,16 @@ use crate::{
 };
 
 pub const MOST_STEPS: usize = 1 << 14;
-/// Steps of a block where they are nodes of graphs, 16 steps each; see [`MOST_QUEUED`].
+/// The most steps of a block if they are nodes of graphs, 16 steps each; see [`MOST_QUEUED`].
 pub const MOST_IN_GRAPHS: usize = 1 << 12;
-/// Steps of a block where every instruction is a launch and its phases are marked.
+/// The most steps of a block if every instruction is a launch and phases are marked.
 pub const MOST_LAUNCHED: usize = 16;
-/// Launches and marks of a block, at most; two blocks are on the device. A stream takes about a thousand launches
-/// (NVIDIA documents no number; users have met 1,024). Then the next launch waits within the driver until there is
-/// room: for ever, behind one that hangs.
+/// The most launches and marks of a block; the device holds two blocks. A stream accepts about a thousand
+/// launches (NVIDIA documents no number; users have reported 1,024). After that the next launch waits inside
+/// the driver until there is room, which would be forever if the GPU hangs.
 pub const MOST_QUEUED: usize = 400;
 
-/// How the programs of one kind run: those of training or of validation.
+/// How the programs of one kind run.
 pub enum LoadedEngine {
     Persistent {
         threads: u32,
@@ -29,7 +29,7 @@ pub enum LoadedEngine {
     Cooperative {
         blocks: u32,
     },
-    /// See [`Engine::Graph`]: of many full steps, of one, and of the last.
+    /// See [`Engine::Graph`]: one graph of many full steps, one of a single step, one of the last step.
     Graph {
         many: Graph,
         one: Graph,
@@ -40,10 +40,10 @@ pub enum LoadedEngine {
 
 /// Programs of one kind and their engine.
 pub struct Loaded {
-    /// Made at its first use: to capture a sum by NCCL each GPU needs its own thread, since the library may connect the
-    /// GPUs then. Dropped first: graphs hold what they captured.
+    /// Created at its first use, on each GPU's own thread: capturing a sum may make NCCL connect the GPUs,
+    /// for which all must take part. Dropped first, since graphs hold what they captured.
     pub loaded_engine: Option<LoadedEngine>,
-    /// Kernels for these programs alone, in the place of the interpreter.
+    /// Kernels compiled for these programs, used instead of the interpreter.
     pub compiled: Option<Compiled>,
     pub full: Steps,
     pub last: Option<Steps>,
@@ -54,7 +54,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Loads the engine, unless it is.
+    /// Loads the engine, unless it is loaded.
     pub fn load(&mut self, gpu: &GpuContext) -> Result<(), DeviceError> {
         if self.loaded_engine.is_none() {
             self.loaded_engine = Some(self.load_engine(gpu)?);
@@ -74,7 +74,7 @@ impl Loaded {
         }
     }
 
-    /// Runs every sum over GPUs once, on zeros.
+    /// Runs every all-reduce of the programs once, on zeros.
     pub fn sum_zeros(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
         let launches = self.full.launches.iter().chain(self.last.iter().flat_map(|last| &last.launches));
         let mut sums = launches.filter(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }));

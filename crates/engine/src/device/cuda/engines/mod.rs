@@ -1,4 +1,4 @@
-//! Programs as records, and the five ways to run them.
+//! Programs as records, and the five engines that run them.
 
 mod compiled;
 mod engine;

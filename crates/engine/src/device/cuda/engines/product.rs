@@ -1,10 +1,11 @@
-//! Large matrix products by cuBLASLt: planned once, with what follows them folded in where the library can.
+//! Large matrix products by cuBLASLt: planned once, with the epilogue fused where the library can.
 //!
-//! Our matrices are row-major, the library's column-major, so it computes C' = B' A', where a prime reads the same
-//! memory by columns. The bias is the library's own epilogue; activations are a kernel of ours: the library has no tanh
-//! and no sigmoid, its GELU is the tanh approximation, its backward epilogues need masks of its own, and its ReLU turns
-//! NaN into 0 (NVIDIA's forum, t/329783, "Incorrect result of cublasLtMatmul with CUBLASLT_EPILOGUE_RELU when input is
-//! NaN"). PyTorch, the CPU and our kernels keep NaN, so that a diverged run is noticed.
+//! This project's matrices are row-major and the library's column-major, so it computes C' = B' A', where a
+//! prime means the same memory read by columns. A bias uses the library's epilogue. Activations use a kernel
+//! of this project, because the library has no tanh and no sigmoid, its GELU is the tanh approximation, its
+//! backward epilogues need masks in a format of their own, and its ReLU turns NaN into 0 (NVIDIA's forum,
+//! t/329783, "Incorrect result of cublasLtMatmul with CUBLASLT_EPILOGUE_RELU when input is NaN"). PyTorch,
+//! the CPU and our kernels keep NaN, so that a diverged run is noticed.
 
 use std::{collections::HashMap, ffi::c_void, ptr, sync::Arc};
 
@@ -20,7 +21,7 @@ use crate::{
     op::{FLAG_BF16, FLAG_TF32, Kind, NONE, Record},
 };
 
-/// Numbers of cublasLt.h and library_types.h.
+/// Constants of cublasLt.h and library_types.h.
 mod number {
     pub const R_32F: i32 = 0;
     pub const COMPUTE_32F: i32 = 68;
@@ -36,7 +37,7 @@ mod number {
     pub const EPILOGUE_BIAS: u32 = 4;
 }
 
-/// Bytes to which every place of the arena is aligned.
+/// Every buffer of the arena is aligned to this many bytes.
 const ALIGNMENT: u32 = 64;
 
 #[derive(Clone, Copy)]
@@ -59,10 +60,10 @@ struct Key {
     epilogue: u32,
 }
 
-/// The library, opened for the first product that needs it, and its answers.
+/// The library, opened when the first product needs it, and the plans made so far.
 pub struct Products {
     context: Arc<Context>,
-    /// `Some(None)`: it is not there.
+    /// `None`: not tried yet; `Some(None)`: not available.
     library: Option<Option<Arc<Library>>>,
     arena: u64,
     found: HashMap<Key, Option<[u64; 8]>>,
@@ -74,7 +75,7 @@ struct Library {
     workspace: DeviceMemory,
 }
 
-// SAFETY: the handle is used by one thread at a time, that of its executor.
+// SAFETY: only one thread at a time uses the handle, that of its executor.
 unsafe impl Send for Library {}
 // SAFETY: as above.
 unsafe impl Sync for Library {}
@@ -102,7 +103,7 @@ impl Library {
 }
 
 impl Products {
-    /// Of nothing so far; `arena` is the base of all places.
+    /// Without any plan so far; `arena` is the base address of all offsets.
     pub fn new(context: &Arc<Context>, arena: u64) -> Self {
         Self { context: Arc::clone(context), library: None, arena, found: HashMap::new() }
     }
@@ -115,9 +116,9 @@ impl Products {
         self.found.values().any(Option::is_some)
     }
 
-    /// Plans an instruction and runs it once on what lies at its offsets: the first call of a product loads code and
-    /// may allocate, which must not happen in a capture or in a timed step. Returns `None` where a kernel of ours is to
-    /// do it.
+    /// Plans an instruction and runs it once on the memory at its offsets. The first call of a product loads
+    /// code and may allocate, which must not happen during a capture or a timed step. Returns `None` if a
+    /// kernel of this project should do the product.
     pub fn plan(&mut self, op: &Record, stream: &Stream) -> Result<Option<Product>, DeviceError> {
         if !is_large_product(op) {
             return Ok(None);
@@ -228,7 +229,8 @@ impl Plan {
         let f = &library.blas.functions;
         let none = ptr::null_mut();
         let mut plan = Self { library: Arc::clone(library), description: none, layouts: [none; 3] };
-        // SAFETY: pointers to live locals and fields, here and below; what is made is destroyed by `drop`.
+        // SAFETY: the pointers are to live locals and fields, here and below; `drop` destroys what is
+        // created.
         let made = unsafe { (f.cublasLtMatmulDescCreate)(&raw mut plan.description, compute, number::R_32F) };
         if made != 0 {
             return None;
@@ -247,7 +249,7 @@ impl Plan {
         ];
         for (layout, (rows, columns)) in plan.layouts.iter_mut().zip(shapes) {
             let ld = i64::try_from(rows).ok()?;
-            // SAFETY: see above. Nothing lies between columns, so their distance is their length.
+            // SAFETY: see above. The matrix is contiguous, so the distance of columns is their length.
             let made = unsafe { (f.cublasLtMatrixLayoutCreate)(layout, number::R_32F, rows, columns, ld) };
             if made != 0 {
                 return None;
@@ -258,13 +260,13 @@ impl Plan {
 
     fn set<T>(&self, attribute: i32, value: T) -> Option<()> {
         let set = self.library.blas.functions.cublasLtMatmulDescSetAttribute;
-        // SAFETY: the value is alive and as large as it is said to be.
+        // SAFETY: the value is alive and has the size given.
         let status =
             unsafe { set(self.description, attribute, ptr::from_ref(&value).cast(), size_of::<T>()) };
         (status == 0).then_some(())
     }
 
-    /// The algorithm that the library expects to be the fastest; `None` where it has none.
+    /// The algorithm that the library expects to be fastest; `None` if it has none.
     fn search(&self) -> Option<[u64; 8]> {
         let f = &self.library.blas.functions;
         let mut wish = ptr::null_mut();
@@ -273,7 +275,7 @@ impl Plan {
             return None;
         }
         let set = |attribute, value: *const c_void, bytes| {
-            // SAFETY: the value is alive and as large as it is said to be.
+            // SAFETY: the value is alive and has the size given.
             unsafe { (f.cublasLtMatmulPreferenceSetAttribute)(wish, attribute, value, bytes) };
         };
         let workspace = self.library.workspace.bytes as u64;
@@ -285,7 +287,7 @@ impl Plan {
             Heuristic { algorithm: [0; 8], workspace_bytes: 0, state: 0, waves: 0.0, reserved: [0; 4] };
         let mut count = 0;
         let [left, right, to] = self.layouts;
-        // SAFETY: all descriptors are alive; there is room for the one result that is asked for.
+        // SAFETY: all descriptors are alive; there is room for the one result requested.
         let status = unsafe {
             (f.cublasLtMatmulAlgoGetHeuristic)(
                 self.library.handle,
@@ -327,18 +329,18 @@ pub struct Product {
     left: u64,
     right: u64,
     to: u64,
-    /// A kernel of ours behind it.
+    /// A kernel of this project that runs after the product.
     pub follow: Option<(Record, Shape)>,
 }
 
 impl Product {
-    /// Queues it, without what follows.
+    /// Queues the product, without the kernel that follows.
     pub fn queue(&self, context: &Context, stream: &Stream) -> Result<(), DeviceError> {
         let (one, zero) = (1.0f32, 0.0f32);
         let [left, right, to] = self.plan.layouts;
         let workspace = &self.library.workspace;
-        // SAFETY: the descriptors are alive and describe matrices within the arena; factors are read before this
-        // returns.
+        // SAFETY: the descriptors are alive and describe matrices within the arena; the two factors are read
+        // before this returns.
         let status = unsafe {
             (self.library.blas.functions.cublasLtMatmul)(
                 self.library.handle,
@@ -373,7 +375,7 @@ impl Product {
     }
 }
 
-/// cuBLAS's statuses (cublas_api.h).
+/// The name and meaning of cuBLAS's statuses (cublas_api.h).
 fn words(status: i32) -> (&'static str, &'static str) {
     match status {
         1 => ("CUBLAS_STATUS_NOT_INITIALIZED", "the library is not initialized"),

@@ -1,4 +1,4 @@
-//! A program as the device runs it: its records, and how each is launched.
+//! A program as the GPU runs it: its records, and how each is launched.
 
 use super::{
     gpu_context::GpuContext,
@@ -21,7 +21,7 @@ pub struct Launch {
     pub work: LaunchKind,
 }
 
-/// What an instruction is for the device.
+/// How an instruction is launched.
 pub enum LaunchKind {
     Kernel {
         record: Record,
@@ -29,14 +29,14 @@ pub enum LaunchKind {
     },
     Product(Box<Product>),
     AllReduce {
-        /// Elements from the start of the arena.
+        /// The offset from the start of the arena, in elements.
         at: u64,
         len: usize,
     },
 }
 
 impl LaunchKind {
-    /// The most kernels that this queues: cuBLASLt may sum parts of a product by a kernel of its own.
+    /// The most kernels that this launch queues: cuBLASLt may use an extra kernel to sum parts of a product.
     fn queued(&self) -> usize {
         match self {
             Self::Kernel { .. } | Self::AllReduce { .. } => 1,
@@ -47,13 +47,13 @@ impl LaunchKind {
 
 pub struct Steps {
     pub rows: i32,
-    /// Rows of it on this device.
+    /// This device's rows of the batch.
     pub own_rows: i32,
     pub launches: Vec<Launch>,
-    /// Its kernels' records on the device, for the engines that interpret them.
+    /// Its kernels' records in device memory, for the engines that interpret them.
     pub records: DeviceMemory,
     pub count: i32,
-    /// Most elements that one instruction writes: how many threads have work.
+    /// The most elements that one instruction writes, which limits how many threads have work.
     pub widest: u64,
 }
 
@@ -110,7 +110,7 @@ impl Steps {
         })
     }
 
-    /// The most kernels that a step queues, its end included.
+    /// The most kernels that a step queues, including the one that ends it.
     pub fn queued(&self) -> usize {
         1 + self.launches.iter().map(|launch| launch.work.queued()).sum::<usize>()
     }

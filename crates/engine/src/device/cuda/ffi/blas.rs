@@ -37,7 +37,7 @@ pub struct Blas {
 }
 
 impl Blas {
-    /// Opens a version that a driver of CUDA `major` supports.
+    /// Opens a version that a driver for CUDA `major` supports.
     pub fn open(major: i32) -> Result<Self, String> {
         let names = if major >= 13 {
             &["libcublasLt.so.13", "libcublasLt.so.12"][..]
@@ -49,7 +49,8 @@ impl Blas {
                 Functions::from_library(opened.library).map_err(|name| format!("has no function {name}"))?;
             let property = |which| {
                 let mut value = 0;
-                // SAFETY: the pointer is to a live local. 0 is the major version, 1 the minor (library_types.h).
+                // SAFETY: the pointer is to a live local. 0 is the major version, 1 the minor
+                // (library_types.h).
                 let status = unsafe { (functions.cublasLtGetProperty)(which, &raw mut value) };
                 if status == 0 { Ok(value) } else { Err("does not tell its version".to_owned()) }
             };

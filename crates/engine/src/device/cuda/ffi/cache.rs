@@ -1,8 +1,8 @@
 //! Compiled kernels on disk, so that only the first run on a machine waits for the compiler.
 //!
-//! An entry is named by a hash of everything its code depends on, begins with a checksum, and is written under another
-//! name and then renamed. An entry that is damaged counts as missing. One that another user may have written is refused:
-//! its code would run here.
+//! An entry's name is a hash of everything its code depends on. It begins with a checksum, and is written
+//! under another name and then renamed. A damaged entry counts as missing. An entry that another user could
+//! have written is refused, because its code would run here.
 
 use std::{
     fs::{self, DirBuilder, File, Permissions},
@@ -17,22 +17,22 @@ use crate::host::{Durability, cache_folder, reason, write_atomically};
 
 const SUM: usize = 32;
 
-/// The rights to write that others may not have.
+/// The write permissions that other users must not have.
 const OTHERS: u32 = 0o022;
 
-/// Machine code, and how it came.
+/// Machine code, and whether it could be cached.
 pub struct Entry {
     pub code: Vec<u8>,
-    /// Why the next run compiles it once more, as far as that is known.
+    /// Why the next run has to compile it again, if so.
     pub trouble: Option<String>,
 }
 
-/// `None` where no folder can be named.
+/// The folder of the cache; `None` if no location for it is known.
 pub fn folder() -> Option<PathBuf> {
     Some(cache_folder()?.join("kernels"))
 }
 
-/// The entry of `parts` in `folder`, or what `make` returns, which is stored.
+/// The entry for `parts` in `folder`; if there is none, the result of `make`, which is then stored.
 pub fn get(
     folder: Option<&Path>,
     parts: &[&[u8]],
@@ -48,12 +48,12 @@ pub fn get(
     let code = make()?;
     let fault = |e: io::Error| format!("cannot write to `{}`: {}", folder.display(), reason(&e));
     let written = write(folder, &path, &code).map_err(fault);
-    // What was refused may have been replaced.
+    // Writing may have replaced the refused entry by a good one.
     let trouble = written.err().or_else(|| refused.filter(|_| read(folder, &path).is_err()));
     Ok(Entry { code, trouble })
 }
 
-/// Each part with its length before it, so that no two lists of parts read alike.
+/// Hashes each part with its length first, so that different lists of parts never give the same input.
 fn key(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -63,14 +63,14 @@ fn key(parts: &[&[u8]]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The code of an entry; `None` where there is no whole one.
+/// The code of an entry; `None` if there is no intact one.
 ///
 /// # Errors
-/// Why it is not trusted.
+/// Why the entry is not trusted.
 fn read(folder: &Path, path: &Path) -> Result<Option<Vec<u8>>, String> {
     let mut bytes = Vec::new();
     for path in [folder, path] {
-        // What was opened is judged and read, whatever has that name by then.
+        // Check and read the opened file itself: the path may refer to another file by then.
         let Ok(mut file) = File::open(path) else { return Ok(None) };
         if !is_trusted(&file) {
             return Err(format!("`{}` is not used: other users may write to it", path.display()));
@@ -83,13 +83,13 @@ fn read(folder: &Path, path: &Path) -> Result<Option<Vec<u8>>, String> {
     Ok(whole.map(|(_, code)| code.to_vec()))
 }
 
-/// Whether only this user and root may write there.
+/// Whether only this user and root may write to it.
 fn is_trusted(file: &File) -> bool {
     let Ok(own) = fs::metadata("/proc/self") else { return false };
     file.metadata().is_ok_and(|data| [own.uid(), 0].contains(&data.uid()) && data.mode() & OTHERS == 0)
 }
 
-/// Files and folders that are made here are nobody else's to write to; those that are there stay as they are.
+/// Folders and files that are created here are not writable for other users; existing ones are not changed.
 fn write(folder: &Path, path: &Path, code: &[u8]) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o777 & !OTHERS).create(folder)?;
     write_atomically(path, Durability::Process, |file| {

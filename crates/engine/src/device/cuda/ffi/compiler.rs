@@ -26,7 +26,7 @@ functions! {
     }
 }
 
-/// How to get the library, for a driver of CUDA `major`.
+/// How to get the library, for a driver that supports CUDA `major`.
 pub fn way_out(major: i32) -> String {
     let package = if major >= 13 { "nvidia-cuda-nvrtc" } else { "nvidia-cuda-nvrtc-cu12" };
     format!(
@@ -43,12 +43,13 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Opens one whose code a driver of CUDA `major` takes, for an architecture as `90`.
+    /// Opens a compiler whose code a driver for CUDA `major` accepts, and which knows the architecture (such
+    /// as `90`).
     ///
     /// # Errors
-    /// One sentence on what was looked for and where, and how to get it.
+    /// One sentence on what was searched for and where, and how to get it.
     pub fn open(major: i32, architecture: i32) -> Result<Self, String> {
-        // Code of a newer major version than the driver's may not load.
+        // Code of a newer major version than the driver's may fail to load.
         let names = if major >= 13 { &["libnvrtc.so.13", "libnvrtc.so.12"][..] } else { &["libnvrtc.so.12"] };
         let found = library::find(names, Some("libnvrtc-builtins.so"), |opened| {
             let functions =
@@ -73,7 +74,7 @@ impl Compiler {
             return Err("does not tell its version".into());
         }
         let mut all = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: room for as many as it has just said.
+        // SAFETY: there is room for the number of elements just returned.
         let status = unsafe { (f.nvrtcGetSupportedArchs)(all.as_mut_ptr()) };
         if status != 0 || !all.contains(&architecture) {
             return Err(format!("({major}.{minor}) does not know the architecture sm_{architecture}"));
@@ -85,7 +86,7 @@ impl Compiler {
     /// Compiles one source.
     ///
     /// # Errors
-    /// The compiler's own log, which names lines.
+    /// The compiler's log, which names lines.
     pub fn cubin(&self, name: &str, source: &str, options: &[String]) -> Result<Vec<u8>, String> {
         let text = |s: &str| CString::new(s).map_err(|_| format!("`{name}` holds a zero byte"));
         let (source, file) = (text(source)?, text(name)?);
@@ -136,7 +137,7 @@ impl<'a> Program<'a> {
             return String::new();
         }
         let mut bytes = vec![0u8; size];
-        // SAFETY: room for as many bytes as it has just said.
+        // SAFETY: there is room for the number of bytes just returned.
         unsafe { (self.functions.nvrtcGetProgramLog)(self.handle, bytes.as_mut_ptr().cast()) };
         String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
     }
@@ -148,7 +149,7 @@ impl<'a> Program<'a> {
             return None;
         }
         let mut bytes = vec![0u8; size];
-        // SAFETY: room for as many bytes as it has just said.
+        // SAFETY: there is room for the number of bytes just returned.
         let status = unsafe { (self.functions.nvrtcGetCUBIN)(self.handle, bytes.as_mut_ptr().cast()) };
         (status == 0).then_some(bytes)
     }

@@ -1,4 +1,4 @@
-//! A GPU that this process has taken: its context, and how its errors become the run's.
+//! A GPU that this process uses: its context, and how the driver's errors become the run's.
 
 use std::{
     sync::{
@@ -19,31 +19,31 @@ use crate::device::{
     cuda::launch::{Heartbeat, hang_timeout},
 };
 
-/// UUIDs of the GPUs that this process gave up: work queued there never ends.
+/// UUIDs of GPUs that this process has given up because work queued there never ends.
 static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Whether this process gave up the GPU of a UUID, which may have a word before it.
+/// Whether this process has given up the GPU with this UUID, which may have a prefix such as `GPU-`.
 pub fn is_given_up(uuid: &str) -> bool {
     GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|own| uuid.ends_with(own.as_str()))
 }
 
-/// The primary context of a GPU; released when its last user is gone.
+/// The primary context of a GPU; released when its last user is dropped.
 pub struct Context {
     pub driver: &'static Driver,
     pub gpu: Gpu,
     /// As `gpu:0`.
     pub name: String,
-    /// Shortest wait before the GPU counts as hanging.
+    /// The minimum time before the GPU counts as hanging.
     pub least_wait: Duration,
-    /// Shows whether calls of the driver return.
+    /// Shows whether driver calls return.
     pub heartbeat: Arc<Heartbeat>,
     device: i32,
     handle: CUcontext,
-    /// It hangs: calls that free its memory would never return.
+    /// The GPU hangs, so calls that free its memory would never return.
     given_up: AtomicBool,
 }
 
-// SAFETY: the handle is a token that the driver takes from any thread.
+// SAFETY: the handle is a token that the driver accepts from any thread.
 unsafe impl Send for Context {}
 // SAFETY: as above; nothing here changes after construction.
 unsafe impl Sync for Context {}
@@ -61,7 +61,7 @@ impl Context {
         }
         let (mut device, mut handle) = (0, std::ptr::null_mut());
         let failed = |status: Status| unusable(format!("{} ({})", status.name, status.text));
-        // SAFETY: pointers to live locals; so below.
+        // SAFETY: the pointers are to live locals, here and below.
         driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, gpu.ordinal as i32) }).map_err(failed)?;
         // SAFETY: see above.
         let taken = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut handle, device) };
@@ -80,17 +80,18 @@ impl Context {
 
     /// Makes it the calling thread's current context.
     pub fn enter(&self) -> Result<(), DeviceError> {
-        // SAFETY: the handle is alive until this is dropped.
+        // SAFETY: the handle is alive until `self` is dropped.
         let status = unsafe { (self.driver.cuCtxSetCurrent)(self.handle) };
         self.check(status, || "taking it".into())
     }
 
-    /// Like [`Self::enter`], to free something. False where freeing is left to the end of the process.
+    /// Like [`Self::enter`], before freeing something. Returns false if freeing must be left to the end of
+    /// the process.
     pub fn enter_to_free(&self) -> bool {
         !self.is_given_up() && self.enter().is_ok()
     }
 
-    /// Gives the GPU up: nothing is freed any more, and no trial may take it again.
+    /// Gives the GPU up: nothing is freed any more, and no later trial may use it.
     pub fn give_up(&self) {
         if !self.given_up.swap(true, Ordering::AcqRel) {
             GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).push(self.gpu.uuid.clone());
@@ -101,7 +102,7 @@ impl Context {
         self.given_up.load(Ordering::Acquire)
     }
 
-    /// Turns a status into an error that says what failed.
+    /// Turns a status into an error that says what failed. Also counts as a heartbeat.
     pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         self.heartbeat.beat();
         self.driver.check(status).map_err(|status| {
@@ -115,7 +116,7 @@ impl Context {
         self.handle
     }
 
-    /// Free and total bytes.
+    /// Free and total bytes of its memory.
     pub fn memory(&self) -> Result<(u64, u64), DeviceError> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: pointers to live locals.
@@ -130,7 +131,7 @@ impl Drop for Context {
         if self.is_given_up() {
             return;
         }
-        // SAFETY: retained once by `open`. An error could not be handled.
+        // SAFETY: `open` retained it once. An error could not be handled.
         unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
 }

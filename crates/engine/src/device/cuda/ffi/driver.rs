@@ -13,7 +13,7 @@ use cudarc::driver::sys::{
 use super::library::{self, functions};
 
 functions! {
-    /// `libcuda.so.1`. Every function is one that drivers since CUDA 11.4 have, under the name that they have it by.
+    /// `libcuda.so.1`. Every function exists in drivers since CUDA 11.4, under the name used here.
     Functions {
         fn cuInit(u32);
         fn cuDriverGetVersion(*mut i32);
@@ -69,7 +69,7 @@ functions! {
     }
 }
 
-/// A status other than success, as the driver explains it.
+/// A status other than success, with the driver's explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     pub code: i32,
@@ -88,7 +88,7 @@ pub const NOT_READY: i32 = 600;
 
 struct Absent {
     why: String,
-    /// Where it was searched for; `None` where a file was found.
+    /// Where it was searched for; `None` if a file was found.
     looked_for: Option<String>,
 }
 
@@ -100,7 +100,7 @@ impl From<String> for Absent {
 
 pub struct Driver {
     functions: Functions,
-    /// The newest CUDA version it supports: 12080 is 12.8.
+    /// The newest CUDA version that it supports: 12080 means 12.8.
     pub version: i32,
     pub path: Option<std::path::PathBuf>,
 }
@@ -114,7 +114,7 @@ impl std::ops::Deref for Driver {
 }
 
 impl Driver {
-    /// The driver, opened and initialized at the first call and kept until the process ends.
+    /// The driver: opened and initialized at the first call, and kept until the process ends.
     pub fn get() -> Result<&'static Self, &'static str> {
         Self::opened().as_ref().map_err(|absent| absent.why.as_str())
     }
@@ -144,7 +144,7 @@ impl Driver {
             _ => format!("the NVIDIA driver cannot be used: {missing}").into(),
         })?;
         let mut driver = Self { functions, version: 0, path };
-        // SAFETY: the first call, as the driver demands; the pointers are to live locals.
+        // SAFETY: this is the first call, as the driver requires; the pointers are to live locals.
         let status = unsafe { (driver.cuInit)(0) };
         driver.check(status).map_err(|status| match status.code {
             NO_DEVICE => "the NVIDIA driver is there, but no GPU that it can use".to_owned(),
@@ -169,7 +169,7 @@ impl Driver {
             let mut text: *const c_char = ptr::null();
             // SAFETY: the pointer is to a live local; the driver writes null or one of its constants.
             let known = unsafe { get(code, &raw mut text) } == 0 && !text.is_null();
-            // SAFETY: not null, hence a constant string that ends in a zero.
+            // SAFETY: not null, so it points to a constant zero-terminated string.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
         Err(Status {

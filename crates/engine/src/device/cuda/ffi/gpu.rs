@@ -1,5 +1,5 @@
-//! The GPUs that CUDA shows to this process. `CUDA_VISIBLE_DEVICES` selects and orders them, so their numbers may
-//! differ from those of `nvidia-smi`.
+//! The GPUs that CUDA shows to this process. `CUDA_VISIBLE_DEVICES` selects and orders them, so their
+//! ordinals may differ from those of `nvidia-smi`.
 
 use std::{ffi::c_char, fmt::Write};
 
@@ -11,32 +11,32 @@ use crate::device::DeviceError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
     pub ordinal: u32,
-    /// As `NVIDIA H100 80GB HBM3`.
+    /// Such as `NVIDIA H100 80GB HBM3`.
     pub name: String,
-    /// Without `GPU-` or `MIG-` before it.
+    /// Without the prefix `GPU-` or `MIG-`.
     pub uuid: String,
     /// Compute capability, as (9, 0).
     pub capability: (i32, i32),
     pub memory_bytes: u64,
     pub multiprocessors: u32,
-    /// Largest shared memory of a block, opt-in.
+    /// The most shared memory that a block can request (opt-in).
     pub shared_bytes: u32,
-    /// Whether a kernel may have a barrier over its whole grid.
+    /// Whether a kernel may use a barrier over its whole grid.
     pub cooperative: bool,
-    /// Highest clock of the multiprocessors.
+    /// Highest clock rate of the multiprocessors.
     pub clock_khz: u32,
-    /// Bytes of its second-level cache.
+    /// Bytes of its L2 cache.
     pub cache_bytes: u32,
 }
 
 impl Gpu {
-    /// The number that names its machine code: 90 for sm_90.
+    /// The number of its machine code: 90 for sm_90.
     pub fn architecture(&self) -> i32 {
         self.capability.0 * 10 + self.capability.1
     }
 }
 
-/// All of them, in CUDA's order.
+/// All GPUs, in CUDA's order.
 pub fn gpus() -> Result<Vec<Gpu>, String> {
     let driver = Driver::get()?;
     let failed =
@@ -50,7 +50,7 @@ pub fn gpus() -> Result<Vec<Gpu>, String> {
     (0..count).map(|ordinal| facts(driver, ordinal).map_err(failed)).collect()
 }
 
-/// The GPU of that number.
+/// The GPU with this ordinal.
 pub fn gpu(ordinal: u32) -> Result<Gpu, DeviceError> {
     let unusable = |why| DeviceError::Unusable { device: format!("gpu:{ordinal}"), why };
     let found = gpus().map_err(unusable)?.into_iter().find(|gpu| gpu.ordinal == ordinal);
@@ -64,7 +64,7 @@ pub fn driver_looked_for() -> Option<&'static str> {
 
 fn facts(driver: &Driver, ordinal: i32) -> Result<Gpu, Status> {
     let mut device = 0;
-    // SAFETY: the pointer is to a live local, here and below, with the true length of what is filled.
+    // SAFETY: the pointer is to a live local, here and below, and lengths are those of the buffers.
     driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, ordinal) })?;
     let mut name = [0 as c_char; 256];
     // SAFETY: see above.

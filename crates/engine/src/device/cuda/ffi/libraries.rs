@@ -1,4 +1,4 @@
-//! Which of NVIDIA's libraries are there, for display: none is kept open.
+//! Finds out which of NVIDIA's libraries are available, for display: none is kept open.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::device::cuda::ffi::Nccl;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LibraryRow {
     pub name: &'static str,
-    /// Version and file, or why it is not there.
+    /// Version and file, or why it is not available.
     pub state: String,
     pub found: bool,
 }
@@ -18,8 +18,8 @@ pub fn products_library() -> Result<(), String> {
     Blas::open(Driver::get()?.version / 1000).map(drop)
 }
 
-/// Names and versions of the libraries that a run on this GPU loads: the compiler, cuBLASLt for large products, NCCL
-/// for sums.
+/// Names and versions of the libraries that a run on this GPU loads: the compiler, cuBLASLt if there are
+/// large products, NCCL if there are sums.
 pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Vec<(String, String)> {
     let Ok(driver) = Driver::get() else { return Vec::new() };
     let major = driver.version / 1000;

@@ -1,9 +1,9 @@
-//! Shared libraries that are opened at run time: each is a table of functions, looked up when the library is opened. A
-//! missing library or function is an error value.
+//! Shared libraries that are opened at run time. Each is a table of functions, which are looked up when the
+//! library is opened. A missing library or function is an error value.
 //!
-//! cudarc provides the types and constants of NVIDIA's libraries. Its loader is not used: it panics where a library or
-//! function is missing, searches for `libx.so` before `libx.so.12` (so that a file chosen by the user may lose against
-//! one of the system), and turns an unknown status into an invalid enum.
+//! cudarc provides the types and constants of NVIDIA's libraries. Its loader is not used: it panics if a
+//! library or function is missing, it searches for `libx.so` before `libx.so.12` (so a system file may win
+//! over one that the user has chosen), and it turns an unknown status into an invalid enum value.
 
 use std::{
     env, fmt, fs,
@@ -14,10 +14,10 @@ use libloading::Library;
 
 use crate::host::variable;
 
-/// The user's own folders, searched first.
+/// Folders given by the user, searched first.
 pub const PATH_VARIABLE: &str = "RUNNER_CUDA_PATH";
 
-/// Declares a library's table of functions; all return a status, 0 for success.
+/// Declares a library's table of functions; all return a status, with 0 for success.
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident { $(fn $name:ident($($argument:ty),* $(,)?);)* }) => {
         $(#[$doc])*
@@ -26,18 +26,18 @@ macro_rules! functions {
             $(
                 pub $name: unsafe extern "C" fn($($argument),*) -> i32,
             )*
-            /// Never unloaded: graphs and threads of the library may outlive its last user.
+            /// Never unloaded, since graphs and threads of the library may outlive its last user.
             _library: std::mem::ManuallyDrop<libloading::Library>,
         }
 
         impl $table {
-            /// Looks every function up; the name of one that is not there is the error.
+            /// Looks up every function; the error is the name of one that is missing.
             pub fn from_library(library: libloading::Library) -> Result<Self, &'static str> {
                 Ok(Self {
                     $(
                         $name: {
-                            // SAFETY: the signature is the one of the library's header; the pointer lives as long as
-                            // the library, which the table owns.
+                            // SAFETY: the signature is that of the library's header; the pointer lives as
+                            // long as the library, which the table owns.
                             let found = unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) };
                             *found.map_err(|_| stringify!($name))?
                         },
@@ -55,7 +55,7 @@ pub struct Opened {
     pub path: Option<PathBuf>,
 }
 
-/// What was searched for, where, and why it was not usable.
+/// What was searched for, where, and why it could not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotFound {
     names: Vec<String>,
@@ -71,10 +71,10 @@ impl fmt::Display for NotFound {
     }
 }
 
-/// Opens the first library that `usable` accepts; each folder is searched for all names in order.
+/// Opens the first library that `usable` accepts. Folders are searched in order, each for all names in order.
 ///
-/// Files of the same folder whose names begin with `companion` are opened first, for a library that would search for
-/// them elsewhere.
+/// Files in the same folder whose names begin with `companion` are opened first, since the library would look
+/// for them elsewhere.
 pub fn find<T>(
     names: &[&str],
     companion: Option<&str>,
@@ -96,10 +96,10 @@ pub fn find<T>(
             if let (Some(companion), Some(folder)) = (companion, file.parent()) {
                 open_companions(folder, companion);
             }
-            // SAFETY: NVIDIA's libraries do nothing at their loading but set themselves up.
+            // SAFETY: NVIDIA's libraries only initialize themselves when they are loaded.
             let library = match unsafe { Library::new(&file) } {
                 Ok(library) => library,
-                // A name alone may be absent; a file that exists must say why it does not open.
+                // A bare name may be absent; but if a file exists, report why it cannot be opened.
                 Err(_) if place.folders.is_none() => continue,
                 Err(error) => {
                     missing.faults.push(format!("{} does not open: {}", file.display(), reason(&error)));
@@ -117,7 +117,7 @@ pub fn find<T>(
     Err(missing)
 }
 
-/// The loader's message without the file's name.
+/// The loader's message without the file name.
 fn reason(error: &libloading::Error) -> String {
     let text = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
     text.split_once(": ").map_or(text.clone(), |(_, rest)| rest.to_owned())
@@ -127,7 +127,7 @@ fn open_companions(folder: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
-            // SAFETY: as above. The handle is leaked, so that the library stays.
+            // SAFETY: as above. The handle is leaked, so that the library stays loaded.
             if let Ok(library) = unsafe { Library::new(entry.path()) } {
                 std::mem::forget(library);
             }
@@ -150,7 +150,7 @@ fn loaded_path(name: &Path) -> Option<PathBuf> {
 
 struct SearchPath {
     name: String,
-    /// `None`: the loader's own search.
+    /// `None` stands for the loader's own search.
     folders: Option<Vec<PathBuf>>,
 }
 
@@ -175,7 +175,8 @@ fn places() -> Vec<SearchPath> {
     places
 }
 
-/// Where the wheels of CUDA 12 (`nvidia/cuda_nvrtc/lib`) and of CUDA 13 (`nvidia/cu13/lib`) put their libraries.
+/// Where the wheels of CUDA 12 (`nvidia/cuda_nvrtc/lib`) and of CUDA 13 (`nvidia/cu13/lib`) put their
+/// libraries.
 fn environment_folders(root: &Path) -> Vec<PathBuf> {
     let entries = |folder: PathBuf| {
         let mut paths: Vec<PathBuf> =

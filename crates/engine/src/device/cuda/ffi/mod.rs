@@ -1,4 +1,4 @@
-//! NVIDIA's libraries, opened while the program runs, and the GPUs that they show.
+//! NVIDIA's libraries, opened at run time, and the GPUs that they show.
 
 mod blas;
 pub mod cache;

@@ -1,10 +1,10 @@
-//! NCCL: sums over the GPUs of one process, queued in their streams. Only the functions that are needed are bound, by
-//! the name `libnccl.so.2`: its packages hold no other.
+//! NCCL: sums over the GPUs of one process, queued in their streams. Only the functions that are needed are
+//! bound, and only the name `libnccl.so.2` is searched for, since NCCL's packages contain no other.
 //!
-//! Communicators do not block (`blocking = 0`): a call that must wait for other GPUs continues in the background, and
-//! the caller polls it. So a GPU can leave such a call when another fails: `ncclCommAbort` ends it (NCCL user guide,
-//! "Fault Tolerance"; src/group.cc). The price is one library thread for every queued sum: in every step under the
-//! engine `launch`, once per capture under `graph`.
+//! Communicators do not block (`blocking = 0`): a call that must wait for other GPUs continues in the
+//! background, and the caller polls it. So a GPU can leave such a call when another fails: `ncclCommAbort`
+//! ends it (NCCL user guide, "Fault Tolerance"; src/group.cc). The price is one library thread for every
+//! queued sum: in every step under the engine `launch`, once per capture under `graph`.
 
 use std::{ffi::c_void, path::PathBuf};
 
@@ -31,7 +31,8 @@ functions! {
 
 pub const FLOAT32: i32 = 7;
 pub const SUM: i32 = 0;
-/// The oldest version with communicators that do not block; graphs may hold its sums, too (from 2.9 on).
+/// The oldest version with non-blocking communicators. Its sums can also be captured in graphs (possible
+/// since 2.9).
 const OLDEST: (i32, i32) = (2, 18);
 /// `ncclInProgress`: not an error.
 pub const IN_PROGRESS: i32 = 7;
@@ -41,7 +42,7 @@ pub const IN_PROGRESS: i32 = 7;
 #[repr(C)]
 pub struct Id(pub [u8; 128]);
 
-/// `ncclConfig_t` of 2.14: later versions fill missing fields with defaults, by its size and version.
+/// `ncclConfig_t` of 2.14. Later versions see its size and version, and use defaults for missing fields.
 #[repr(C)]
 pub struct Config {
     size: usize,
@@ -51,7 +52,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Calls that must wait for other GPUs continue in the background.
+    /// Calls that have to wait for other GPUs continue in the background.
     pub const DOES_NOT_BLOCK: Self =
         Self { size: size_of::<Self>(), magic: 0xcafe_beef, version: 21_400, blocking: 0 };
 }
@@ -75,7 +76,7 @@ impl Nccl {
             if status != 0 {
                 return Err(format!("does not tell its version ({})", words(status)));
             }
-            // As 22706 for 2.27.6, but up to 2.8 as 2804 for 2.8.4 (nccl.h).
+            // Encoded as 22706 for 2.27.6, but up to version 2.8 as 2804 for 2.8.4 (nccl.h).
             let part = if version < 10_000 { 1000 } else { 10_000 };
             let version = (version / part, version % part / 100);
             if version < OLDEST {

@@ -1,4 +1,5 @@
-//! Steps as a CUDA graph, captured once and replayed unchanged: all that changes between steps lies in device memory.
+//! Steps as a CUDA graph, captured once and replayed unchanged: everything that changes between steps is in
+//! device memory.
 
 use std::{ptr, sync::Arc};
 
@@ -7,7 +8,7 @@ use cudarc::driver::sys::CUgraphExec;
 use super::stream::Stream;
 use crate::device::{DeviceError, cuda::ffi::Context};
 
-/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: calls of other threads do not break the capture.
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: calls from other threads do not disturb the capture.
 const THREAD_LOCAL: i32 = 1;
 
 pub struct Graph {
@@ -19,7 +20,7 @@ pub struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    /// Captures what `queue` puts into the stream; it is not run.
+    /// Captures what `queue` puts into the stream, without running it.
     pub fn capture(
         context: &Arc<Context>,
         stream: &Stream,
@@ -31,10 +32,11 @@ impl Graph {
         context.check(unsafe { (driver.cuStreamBeginCapture_v2)(stream.handle, THREAD_LOCAL) }, doing)?;
         let queued = queue();
         let mut graph = ptr::null_mut();
-        // SAFETY: as above; the pointer is to a live local. Also after an error, so that the capture ends.
+        // SAFETY: as above; the pointer is to a live local. Called even after an error, so that the capture
+        // ends.
         let ended = unsafe { (driver.cuStreamEndCapture)(stream.handle, &raw mut graph) };
         if queued.is_err() && !graph.is_null() {
-            // SAFETY: made by the capture, and of no use.
+            // SAFETY: the capture created it, and it is not needed.
             unsafe { (driver.cuGraphDestroy)(graph) };
         }
         queued?;
@@ -42,11 +44,11 @@ impl Graph {
         let mut handle = ptr::null_mut();
         // SAFETY: the graph has just been made.
         let made = unsafe { (driver.cuGraphInstantiateWithFlags)(&raw mut handle, graph, 0) };
-        // SAFETY: the instance does not need it any more.
+        // SAFETY: the instance no longer needs it.
         unsafe { (driver.cuGraphDestroy)(graph) };
         context.check(made, || "making a graph of its steps".into())?;
         let graph = Self { context: Arc::clone(context), handle };
-        // SAFETY: both handles are alive. Without this the first launch would upload it.
+        // SAFETY: both handles are alive. Uploading now spares the first launch from doing it.
         context.check(unsafe { (driver.cuGraphUpload)(handle, stream.handle) }, || {
             "loading a graph of its steps".into()
         })?;
@@ -63,7 +65,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if self.context.enter_to_free() {
-            // SAFETY: made by `capture`, destroyed once.
+            // SAFETY: created by `capture`, destroyed once.
             unsafe { (self.context.driver.cuGraphExecDestroy)(self.handle) };
         }
     }

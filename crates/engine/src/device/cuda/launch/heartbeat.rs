@@ -1,9 +1,10 @@
-//! Detects a call of the driver that never returns. Neither the call nor its thread can be ended, so another thread
-//! must notice it.
+//! Detects a driver call that never returns. Neither the call nor its thread can be ended, so another thread
+//! has to notice.
 //!
-//! Every call of the driver and every turn of a wait adds one to a counter, without reading a clock. The watch thread
-//! checks now and then whether the counter still rises while the host may be in a call. Its limit is the one for the
-//! queued work ([`super::hang_timeout::HangTimeout`]), since a call may wait until there is room in a queue.
+//! Every driver call and every turn of a wait increments a counter, without reading a clock. The watch thread
+//! checks from time to time whether the counter still rises while the host may be inside a call. Its limit is
+//! the same as for the queued work ([`super::hang_timeout::HangTimeout`]), since a call may wait until there
+//! is room in a queue.
 
 use std::{
     sync::{
@@ -28,7 +29,7 @@ pub struct Heartbeat {
     allowed_ms: AtomicU64,
 }
 
-/// Marks that the host may be in a call of the driver, until it is dropped.
+/// While this exists, the host may be inside a driver call.
 pub struct CallGuard(Arc<Heartbeat>);
 
 impl Drop for CallGuard {
@@ -38,20 +39,20 @@ impl Drop for CallGuard {
 }
 
 impl Heartbeat {
-    /// A call returned, or a wait took a turn.
+    /// Records that a call returned, or that a wait took a turn.
     #[inline]
     pub fn beat(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Calls may be made until the guard is dropped.
+    /// Allows driver calls until the guard is dropped.
     pub fn enter(self: &Arc<Self>) -> CallGuard {
         self.beat();
         self.inside.store(true, Ordering::Relaxed);
         CallGuard(Arc::clone(self))
     }
 
-    /// The limit of a call; `step` is the last one queued.
+    /// Sets the limit for a call; `step` is the last one queued.
     pub fn allow(&self, limit: Duration, step: u64) {
         self.allowed_ms.store(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.step.store(step, Ordering::Relaxed);
@@ -62,7 +63,7 @@ impl Heartbeat {
 pub struct Watch(#[expect(dead_code, reason = "its end is the message")] Sender<()>);
 
 impl Watch {
-    /// Watches the calls for one GPU. `stuck` gets the error of one that does not return.
+    /// Watches the calls for one GPU. `stuck` gets the error if a call does not return.
     pub fn start(
         device: String,
         heartbeat: Arc<Heartbeat>,
@@ -73,7 +74,7 @@ impl Watch {
         let look = LOOK.min(least / 4);
         let name = device.clone();
         let body = move || {
-            // Checks are counted instead of time: a process that was stopped for long continues where it was.
+            // Count checks instead of time, so that a process that was suspended for long continues normally.
             let (mut seen, mut looks) = (0, 0u32);
             while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
                 let calls = heartbeat.calls.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Blocks on the device: one runs, another is queued behind it, never more.
+//! The blocks on the device: one runs, another is queued after it, and never more.
 //!
-//! Each has a slot of pinned memory, from which its counters and learning rates are uploaded, and events for its
-//! beginning and end. The host does not wait for a block: it polls, and learns the block's times when it next queues
-//! something.
+//! Each block has a slot of pinned memory, from which its counters and learning rates are uploaded, and
+//! events for its start and end. The host does not wait for a block: it polls, and learns the block's times
+//! when it next queues something.
 
 use std::{
     sync::Arc,
@@ -19,16 +19,16 @@ use crate::{
     units,
 };
 
-/// The running block and the one behind it.
+/// The running block and the next one.
 const PLACES: usize = 2;
 
 #[derive(Clone, Debug)]
 pub struct Queued {
     pub trains: bool,
-    /// First step, from 1.
+    /// Its first step, counted from 1.
     pub first: u64,
     pub steps: usize,
-    /// The phases between its marks, in order; empty where the engine does not separate them.
+    /// The phases between its marks, in order; empty if the engine does not separate them.
     pub phases: Vec<Phase>,
     pub slowest_s: f64,
 }
@@ -66,7 +66,7 @@ pub struct InFlightQueue {
     context: Arc<Context>,
     places: Vec<Slot>,
     next: usize,
-    /// An event and the time it happened: maps the device's times to the host's.
+    /// An event and the host time at which it happened; maps the device's times to the host's.
     anchor: (Event, Instant),
     spare: Event,
 }
@@ -93,7 +93,7 @@ impl InFlightQueue {
         Ok(Self { context: Arc::clone(context), places, next: 0, anchor, spare: Event::timed(context)? })
     }
 
-    /// Frees the slot for the next block. Returns the block that was in it, which is done then.
+    /// Frees the slot for the next block. Returns the block that used it, which is complete by then.
     pub fn free(&mut self, gpu: &GpuContext) -> Result<Option<Done>, DeviceError> {
         let place = &self.places[self.next];
         let Some(queued) = &place.queued else { return Ok(None) };
@@ -101,7 +101,7 @@ impl InFlightQueue {
         self.take(self.next)
     }
 
-    /// Uploads counters and rates of the next block and marks its beginning. Returns the bytes.
+    /// Uploads the counters and rates of the next block and marks its start. Returns the number of bytes.
     pub fn begin(
         &mut self,
         stream: &Stream,
@@ -133,7 +133,7 @@ impl InFlightQueue {
         Ok(())
     }
 
-    /// Waits for all work of the stream and takes a new anchor.
+    /// Waits for all work in the stream and sets a new anchor.
     pub fn anchor(&mut self, gpu: &GpuContext, doing: &str) -> Result<(), DeviceError> {
         self.spare.record(&gpu.stream)?;
         let running = self.unfinished()?.map(Queued::doing);
@@ -143,7 +143,7 @@ impl InFlightQueue {
         Ok(())
     }
 
-    /// The first block that is not done; `None` where all are.
+    /// The first block that is not complete; `None` if all are.
     pub fn unfinished(&self) -> Result<Option<&Queued>, DeviceError> {
         for i in 0..PLACES {
             let place = &self.places[(self.next + i) % PLACES];
@@ -167,7 +167,7 @@ impl InFlightQueue {
         }
     }
 
-    /// The blocks that are done, in order.
+    /// The complete blocks that were not returned yet, in order.
     pub fn finished(&mut self) -> Result<Vec<Done>, DeviceError> {
         let mut done = Vec::new();
         for i in 0..PLACES {
@@ -198,9 +198,9 @@ impl InFlightQueue {
         Ok(Some(Done { queued, begin, end, seconds, phases }))
     }
 
-    /// When an event happened, by the host's clock.
+    /// The host time at which an event happened.
     pub fn instant(&self, event: &Event) -> Result<Instant, DeviceError> {
-        // Before or after the anchor: one of the two differences is zero.
+        // It may lie before or after the anchor: one of the two differences is zero.
         let (anchor, at) = &self.anchor;
         let later = Duration::from_secs_f64(event.seconds_after(anchor)?);
         let before = Duration::from_secs_f64(anchor.seconds_after(event)?);

@@ -1,4 +1,4 @@
-//! Launches: their size, and the call.
+//! Kernel launches: their size, and the call.
 
 use std::{ffi::c_void, ptr};
 
@@ -15,7 +15,7 @@ pub struct Shape {
     pub blocks: u32,
     pub threads: u32,
     pub shared_bytes: u32,
-    /// Whether all blocks run at the same time and may wait for each other.
+    /// Whether the launch is cooperative: all blocks run at the same time and may wait for each other.
     pub together: bool,
 }
 
@@ -24,7 +24,7 @@ impl Shape {
 }
 
 impl Shape {
-    /// As many blocks as the work fills, at most `most`.
+    /// As many blocks as the work needs, but at most `most`.
     pub fn new(blocks: u64, most: u32) -> Self {
         Size::new(blocks, most).into()
     }
@@ -41,7 +41,8 @@ pub fn shape(record: &Record, multiprocessors: u32) -> Shape {
     record.kind().size(record, multiprocessors).into()
 }
 
-/// Whether an op is a product that a library does better than our kernels: large, and with its update apart.
+/// Whether an op is a product that the library does faster than this project's kernels: large, and without a
+/// fused update.
 pub fn is_large_product(record: &Record) -> bool {
     let shape = [record.rows, record.inputs, record.outputs].map(|n| usize::try_from(n).unwrap_or(0));
     matches!(record.kind(), Kind::Linear | Kind::InputGradient | Kind::WeightGradient)
@@ -53,7 +54,7 @@ pub fn is_large_product(record: &Record) -> bool {
 /// The driver's `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 const MOST_DYNAMIC_SHARED: i32 = 8;
 
-/// Lets a kernel have so much dynamic shared memory.
+/// Allows a kernel to use this much dynamic shared memory.
 pub fn allow_shared(
     context: &Context,
     function: CUfunction,
@@ -68,8 +69,8 @@ pub fn allow_shared(
 /// Queues a kernel.
 ///
 /// # Safety
-/// `arguments` must point to values of the kernel's parameter types, in order; addresses among them must be of device
-/// memory as large as the kernel expects.
+/// `arguments` must point to values of the kernel's parameter types, in order; addresses among them must
+/// point to device memory as large as the kernel expects.
 pub unsafe fn launch(
     context: &Context,
     stream: &Stream,
@@ -81,7 +82,7 @@ pub unsafe fn launch(
     let (driver, arguments, none) = (context.driver, arguments.as_mut_ptr(), ptr::null_mut());
     let Shape { blocks, threads, shared_bytes: shared, together } = shape;
     let stream = stream.handle;
-    // SAFETY: the caller's, here and below; the handles are alive.
+    // SAFETY: guaranteed by the caller, here and below; the handles are alive.
     let status = unsafe {
         if together {
             (driver.cuLaunchCooperativeKernel)(
@@ -94,8 +95,8 @@ pub unsafe fn launch(
     context.check(status, || format!("launching the kernel `{name}`"))
 }
 
-/// Pointers to copies of a kernel's arguments. The copies live as long as the array: casts extend the life of what they
-/// borrow, as a call would not.
+/// Pointers to copies of a kernel's arguments. The copies live as long as the array, because a cast extends
+/// the lifetime of the temporary that it borrows, which a function call would not do.
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => { &mut [$(&mut { $value } as *mut _ as *mut std::ffi::c_void),*] };
 }

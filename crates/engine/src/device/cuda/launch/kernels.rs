@@ -1,4 +1,4 @@
-//! The kernels, compiled for one GPU or taken from the disk cache, loaded into its context.
+//! The kernels, compiled for one GPU or taken from the disk cache, and loaded into its context.
 
 use std::{
     ffi::CString,
@@ -24,21 +24,21 @@ mod sources;
 
 pub struct Kernels {
     module: Module,
-    /// By kind of instruction.
+    /// Indexed by kind of instruction.
     of_kind: Vec<CUfunction>,
-    /// Ends a step of single launches.
+    /// The kernel that ends a step of single launches.
     pub advance: CUfunction,
     pub interpret: CUfunction,
     pub interpret_grid: CUfunction,
     pub digest: CUfunction,
-    /// The sum over GPUs that access each other's memory.
+    /// The all-reduce over GPUs that can access each other's memory.
     pub peer_sum: CUfunction,
 }
 
 // SAFETY: the handles are tokens that the driver takes from any thread.
 unsafe impl Send for Kernels {}
 
-/// Machine code in the context; unloaded when it is dropped.
+/// Machine code loaded into the context; unloaded when dropped.
 pub struct Module {
     context: Arc<Context>,
     handle: CUmodule,
@@ -81,7 +81,8 @@ impl Kernels {
 }
 
 impl Module {
-    /// Kernels of a source of their own, which may call what all kernels call: from the cache, or from the compiler.
+    /// Loads kernels from a separate source, which may call the functions of all kernels. The code comes from
+    /// the cache or the compiler.
     pub fn compiled(context: &Arc<Context>, text: &str) -> Result<Self, DeviceError> {
         let source = sources::functions() + text;
         let code = cached(context, "step.cu", &source);
@@ -91,7 +92,7 @@ impl Module {
 
     fn load(context: &Arc<Context>, code: &[u8]) -> Result<Self, DeviceError> {
         let mut module = Self { context: Arc::clone(context), handle: ptr::null_mut() };
-        // SAFETY: the code is a complete image from the compiler.
+        // SAFETY: the code is a complete image made by the compiler.
         let status =
             unsafe { (context.driver.cuModuleLoadData)(&raw mut module.handle, code.as_ptr().cast()) };
         context.check(status, || "loading its kernels".into())?;
@@ -118,18 +119,19 @@ impl Drop for Module {
     }
 }
 
-/// Machine code that this process has had already, and for which architecture.
+/// Machine code that this process has used before, and its architecture.
 static CODE: Mutex<Option<(i32, Vec<u8>)>> = Mutex::new(None);
 
-/// Why the next process compiles what this one has compiled.
+/// Why the next process has to compile again what this one has compiled.
 static CACHE_TROUBLE: Mutex<Option<String>> = Mutex::new(None);
 
-/// Why every process compiles the kernels, which takes seconds, where this one has found that; once.
+/// The reason, if this process found that every process has to compile the kernels, which takes seconds.
+/// Returned only once.
 pub fn cache_trouble() -> Option<String> {
     CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Machine code, from the cache or from the compiler.
+/// The machine code of all kernels: from this process, the disk cache or the compiler.
 fn code(context: &Context) -> Result<Vec<u8>, String> {
     let architecture = context.gpu.architecture();
     let mut known = CODE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Work in the device's queue: kernels, streams, graphs, and every wait of the host.
+//! Work queued on the device: kernels, streams, graphs; and all waits of the host.
 
 mod graph;
 pub mod hang_timeout;

@@ -34,7 +34,7 @@ impl Stream {
         Ok(Self { context: Arc::clone(context), handle })
     }
 
-    /// Whether all its work is done; errors of the work show here. To wait, use [`super::wait`].
+    /// Whether all its work is complete; errors of that work show here. To wait, use [`super::wait`].
     pub fn is_done(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
         // SAFETY: the handle is alive.
         match unsafe { (self.context.driver.cuStreamQuery)(self.handle) } {
@@ -43,36 +43,38 @@ impl Stream {
         }
     }
 
-    /// Later work of this stream waits for `event`.
+    /// Makes later work of this stream wait for `event`.
     pub fn follow(&self, event: &Event) -> Result<(), DeviceError> {
         // SAFETY: both handles are alive.
         let status = unsafe { (self.context.driver.cuStreamWaitEvent)(self.handle, event.handle, 0) };
         self.context.check(status, || "ordering streams".into())
     }
 
-    /// Copies pinned memory to the device; it must not change before this is done.
+    /// Copies pinned memory to the device; the memory must not change until the copy is complete.
     pub fn upload(&self, to: u64, from: &Pinned, offset: usize, bytes: usize) -> Result<(), DeviceError> {
         let Some(from) = from.pointer(offset, bytes) else { return Ok(()) };
         // SAFETY: the range lies within the allocation.
         unsafe { self.copy_in(to, from, bytes) }
     }
 
-    /// Copies any memory to the device. The driver stages memory that is not pinned, and may wait for that.
+    /// Copies any memory to the device. Memory that is not pinned is staged by the driver, which may wait for
+    /// that.
     ///
     /// # Safety
-    /// `from` must stay as it is until the stream was waited for.
+    /// `from` must not change or be freed until the stream has been waited for.
     pub unsafe fn upload_from<T: Copy>(&self, to: u64, from: &[T]) -> Result<(), DeviceError> {
         // SAFETY: the caller keeps the slice alive.
         unsafe { self.copy_in(to, from.as_ptr().cast(), size_of_val(from)) }
     }
 
     /// # Safety
-    /// The bytes at `from` stay as they are until the stream was waited for; the caller owns as many at `to`.
+    /// The bytes at `from` must not change until the stream has been waited for; the caller must own as many
+    /// bytes at `to`.
     unsafe fn copy_in(&self, to: u64, from: *const c_void, bytes: usize) -> Result<(), DeviceError> {
         if bytes == 0 {
             return Ok(());
         }
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let status = unsafe { (self.context.driver.cuMemcpyHtoDAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes to it"))
     }
@@ -84,24 +86,26 @@ impl Stream {
         unsafe { self.copy_out(to, from, bytes) }
     }
 
-    /// Copies from the device to any memory; the caller waits before it reads.
+    /// Copies from the device to any memory; the caller must wait before it reads.
     ///
     /// # Safety
-    /// `to` must stay as it is until the stream was waited for.
+    /// `to` must not be used or freed until the stream has been waited for.
     pub unsafe fn download_into(&self, to: &mut [f32], from: u64) -> Result<(), DeviceError> {
         // SAFETY: the caller keeps the slice alive.
         unsafe { self.copy_out(to.as_mut_ptr().cast(), from, size_of_val(to)) }
     }
 
     /// # Safety
-    /// The bytes at `to` are nobody else's until the stream was waited for; as many are at `from`.
+    /// Nobody else may use the bytes at `to` until the stream has been waited for; `from` must have as many
+    /// bytes.
     unsafe fn copy_out(&self, to: *mut c_void, from: u64, bytes: usize) -> Result<(), DeviceError> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let status = unsafe { (self.context.driver.cuMemcpyDtoHAsync_v2)(to, from, bytes, self.handle) };
         self.context.check(status, || format!("copying {bytes} bytes from it"))
     }
 
-    /// Copies from another GPU's memory: directly where the GPUs reach each other, else through the host by the driver.
+    /// Copies from another GPU's memory: directly if the GPUs can access each other, else the driver goes
+    /// through the host.
     pub fn copy_between(
         &self,
         to: u64,
@@ -152,7 +156,7 @@ impl Event {
         Self::new(context, 0)
     }
 
-    /// An event that only orders work.
+    /// An event without timing, which only orders work.
     pub fn plain(context: &Arc<Context>) -> Result<Self, DeviceError> {
         Self::new(context, WITHOUT_TIME)
     }
@@ -165,14 +169,15 @@ impl Event {
         Ok(Self { context: Arc::clone(context), handle })
     }
 
-    /// Marks the end of what is in the stream now.
+    /// Records the event after everything that is in the stream now.
     pub fn record(&self, stream: &Stream) -> Result<(), DeviceError> {
         // SAFETY: both handles are alive.
         let status = unsafe { (self.context.driver.cuEventRecord)(self.handle, stream.handle) };
         self.context.check(status, || "marking a stream".into())
     }
 
-    /// Whether the device has reached it; errors of earlier work show here. To wait, use [`super::wait`].
+    /// Whether the device has reached the event; errors of earlier work show here. To wait, use
+    /// [`super::wait`].
     pub fn happened(&self, doing: impl FnOnce() -> String) -> Result<bool, DeviceError> {
         // SAFETY: the handle is alive.
         match unsafe { (self.context.driver.cuEventQuery)(self.handle) } {
@@ -181,7 +186,7 @@ impl Event {
         }
     }
 
-    /// Seconds since an earlier event; both have happened.
+    /// Seconds since an earlier event; both must have happened.
     pub fn seconds_after(&self, earlier: &Self) -> Result<f64, DeviceError> {
         let mut ms = 0.0;
         // SAFETY: both handles are alive, the pointer is to a live local.

@@ -1,9 +1,9 @@
 //! All waits of the host for the device. None is unlimited.
 //!
-//! The driver's own waits (`cuEventSynchronize`, `cuStreamSynchronize`) cannot be left, so events and streams are
-//! polled instead. Two limits apply. A GPU that sums with others may have to wait for them: each poll checks that they
-//! are still there, up to the limit of sums. Any GPU may hang: the worst-case time of its queued work is known; a GPU
-//! that takes longer is given up, and the run ends with an error.
+//! The driver's own waits (`cuEventSynchronize`, `cuStreamSynchronize`) cannot be interrupted, so events and
+//! streams are polled instead. Two limits apply. A GPU that sums with others may have to wait for them: each
+//! poll checks that they are still alive, up to the limit for sums. And any GPU may hang: the worst-case time
+//! of its queued work is known, so a GPU that takes longer is given up, and the run ends with an error.
 
 use std::{
     thread,
@@ -13,14 +13,14 @@ use std::{
 use super::{hang_timeout::MOST_S, stream::Stream};
 use crate::device::{DeviceError, cuda::ffi::Context};
 
-/// How long the host polls without sleep where it only keeps the queue short: others may need the core.
+/// How long the host polls without sleeping if it only keeps the queue short, since others may need the core.
 pub const PACING: Duration = Duration::from_micros(200);
-/// How long it polls without sleep where it has nothing else to do. A sleep takes about 70 µs in all, one percent of
-/// the wait by then.
+/// How long it polls without sleeping if it has nothing else to do. One sleep takes about 70 µs in total,
+/// which is one percent of the time waited by then.
 pub const EAGER: Duration = Duration::from_millis(7);
 /// The sleep between two polls after that.
 const ASK_AGAIN: Duration = Duration::from_micros(20);
-/// How long a GPU may take after its sums were ended.
+/// How much longer a GPU may take after its sums were ended.
 pub const GRACE: Duration = Duration::from_secs(1);
 
 pub struct Wait<'a> {
@@ -28,15 +28,15 @@ pub struct Wait<'a> {
     pub context: &'a Context,
     /// How long the host polls without sleep.
     pub eager: Duration,
-    /// After which the GPU is given up.
+    /// The time after which the GPU is given up.
     pub limit: Duration,
     /// The last queued step; 0 for none.
     pub step: u64,
 }
 
 impl Wait<'_> {
-    /// Polls `happened`; `still` fails where waiting makes no sense any more. Returns the time it took, zero if it had
-    /// happened before.
+    /// Polls `happened`; `still` fails when waiting has become pointless. Returns the time waited, zero if it
+    /// had happened already.
     pub fn until(
         &self,
         happened: impl Fn() -> Result<bool, DeviceError>,
@@ -49,7 +49,8 @@ impl Wait<'_> {
         let begun = Instant::now();
         loop {
             self.context.heartbeat.beat();
-            // Read before the poll: a process that was stopped for long polls once more when it continues.
+            // Read the clock before polling: a process that was suspended for long then polls once more when
+            // it continues.
             let waited = begun.elapsed();
             if waited < self.eager {
                 thread::yield_now();
@@ -70,7 +71,7 @@ impl Wait<'_> {
 }
 
 impl Context {
-    /// Waits for all work of a stream with these worst-case seconds.
+    /// Waits for all work of a stream, given its worst-case seconds.
     pub fn finish(&self, stream: &Stream, slowest_s: f64, doing: &str) -> Result<Duration, DeviceError> {
         let limit = self.least_wait + Duration::from_secs_f64(slowest_s.clamp(0.0, MOST_S));
         let doing = || doing.to_owned();

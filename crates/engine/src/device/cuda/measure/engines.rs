@@ -1,5 +1,5 @@
-//! The cost of an instruction in each engine, the rate of its products, and the cost of handing over a block, measured
-//! by small programs that run as training does.
+//! Measures the cost of an instruction in each engine, the rate of its products, and the cost of handing over
+//! a block, with small programs that run in the same way as training.
 
 use std::time::Instant;
 
@@ -18,22 +18,22 @@ use crate::{
     spec::Precision,
 };
 
-/// Blocks of one step, each timed.
+/// Number of blocks of one step, each timed.
 const BLOCKS: usize = 100;
-/// Widths of products, tried as far as they fit, until a step takes this long.
+/// Widths of products. They are tried in order, if they fit, until a step takes `LONG_S`.
 const WIDTHS: [usize; 8] = [16, 32, 48, 64, 96, 128, 256, 512];
 const LONG_S: f64 = 2e-3;
 
 pub struct Engines {
     /// Seconds of an instruction in the persistent block.
     pub block_barrier_s: f64,
-    /// Rate of products in it.
+    /// Rate of products in the persistent block.
     pub block_flops_per_s: f64,
-    /// Seconds of an instruction in a cooperative grid, if the GPU has such.
+    /// Seconds of an instruction in a cooperative grid, if the GPU supports one.
     pub barrier_s: Option<f64>,
-    /// Rate of products in one.
+    /// Rate of products in a cooperative grid.
     pub grid_flops_per_s: Option<f64>,
-    /// Seconds of a block beside its steps.
+    /// Seconds of a block, not counting its steps.
     pub block_s: f64,
     /// As [`GpuRates::noise`](crate::plan::GpuRates::noise).
     pub noise: f64,
@@ -54,7 +54,7 @@ pub fn measure(gpu: &Gpu) -> Result<Engines, DeviceError> {
     Ok(Engines { block_barrier_s, block_flops_per_s, barrier_s, grid_flops_per_s, block_s, noise: *noise })
 }
 
-/// Seconds per instruction: what a longer program takes more.
+/// Seconds per instruction: the extra time of a longer program, per extra instruction.
 fn instruction_s(gpu: &Gpu, engine: Engine, noise: &mut f64) -> Result<f64, DeviceError> {
     let [short, long] = SHORT_AND_LONG.map(probe::tiny);
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
@@ -67,7 +67,7 @@ fn instruction_s(gpu: &Gpu, engine: Engine, noise: &mut f64) -> Result<f64, Devi
     })
 }
 
-/// The best rate of products, without the cost of their instructions.
+/// The best rate of products, not counting the fixed cost of their instructions.
 fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64, noise: &mut f64) -> Result<f64, DeviceError> {
     let mut best = 0.0_f64;
     for width in WIDTHS {
@@ -79,7 +79,7 @@ fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64, noise: &mut f64) -
         let train = &programs.train;
         let (flops, fixed_s) = (train.cost().flops, train.instructions.len() as f64 * instruction_s);
         let seconds = step_s(gpu, engine, programs, noise)?;
-        // Whatever the fixed costs, the work is most of a step that is long enough.
+        // However high the fixed costs are, in a long step at least half of the time is the work itself.
         best = best.max(flops / (seconds - fixed_s).max(0.5 * seconds));
         if seconds > LONG_S {
             break;
@@ -91,7 +91,7 @@ fn flops_per_s(gpu: &Gpu, engine: Engine, instruction_s: f64, noise: &mut f64) -
 /// The median time of a step among many, by the device's clock.
 fn step_s(gpu: &Gpu, engine: Engine, programs: Programs, noise: &mut f64) -> Result<f64, DeviceError> {
     let mut probe = GpuProbe::new(gpu, engine, programs)?;
-    // The first warms up.
+    // The first run warms up.
     probe.run(STEPS)?;
     let (mut times, begun) = (Vec::with_capacity(ROUNDS), Instant::now());
     while times.is_empty() || times.len() < ROUNDS && begun.elapsed().as_secs_f64() < ENOUGH_S {
@@ -102,7 +102,7 @@ fn step_s(gpu: &Gpu, engine: Engine, programs: Programs, noise: &mut f64) -> Res
     Ok(median(times))
 }
 
-/// The time to hand over one step and read its loss, without the step.
+/// The time to hand over one step and read its loss, not counting the step itself.
 fn block_s(gpu: &Gpu) -> Result<f64, DeviceError> {
     let mut probe = GpuProbe::new(gpu, Engine::Graph, probe::tiny(SHORT_AND_LONG[0]))?;
     let mut times = Vec::with_capacity(BLOCKS);

@@ -1,9 +1,10 @@
-//! A GPU's measured speeds: large products by the path that training takes, memory, launches, copies, waits, and the
-//! cost of an instruction in each engine.
+//! Measures a GPU's speeds: large products with the same library calls as training, memory, launches, copies,
+//! waits, and the cost of an instruction in each engine.
 //!
-//! Times are by the device's events, those of a wait by the host's clock. Each figure is the median of 15 rounds after a
-//! warm-up, and how far the middle half of them lies apart is the GPU's noise. A cost that is a difference of two times
-//! counts once two measurements agree on it. Sizes grow until a round is long enough to time, so they fit any GPU.
+//! Times come from the device's events; only the time of a wait is from the host's clock. Each figure is the
+//! median of 15 rounds after a warm-up; the rounds' relative interquartile range is the GPU's noise. A cost
+//! that is a difference of two times counts once two measurements agree on it. Sizes grow until a round is
+//! long enough to time, so they fit any GPU.
 
 mod engines;
 mod queue;
@@ -29,31 +30,31 @@ use queue::Bench;
 
 pub use sums::measure as measure_sums;
 
-/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ programming guide, shared
-/// memory).
+/// Bytes per clock of a multiprocessor's shared memory: 32 banks of four bytes (CUDA C++ Programming Guide,
+/// Shared Memory).
 const SHARED_BYTES_PER_CLOCK: f64 = 128.0;
-/// Long enough to be timed.
+/// A round this long can be timed.
 const LONG_S: f64 = 1e-3;
 /// Side of the smallest product: large enough for the library.
 const LEAST_SIDE: usize = 272;
 const MOST_SIDE: usize = 8704;
 /// Elements of the shortest vectors in memory, and bytes of the smallest copies.
 const LEAST: usize = 1 << 19;
-/// Bytes of the largest of both.
+/// The most bytes of vectors and of copies.
 const MOST_BYTES: usize = 1 << 30;
 const NODES: usize = 128;
-/// Sums over vectors in the cache, one after the other.
+/// Vector sums in the cache per round, one after the other.
 const PASSES: usize = 16;
-/// Vectors in memory are together this many times as large as the cache.
+/// The vectors in memory together are this many times as large as the cache.
 const BEYOND: usize = 8;
-/// Measurements of a cost, until two agree.
+/// The most measurements of a cost until two agree.
 const TAKES: usize = 6;
 
-/// Measures a GPU, which takes some seconds.
+/// Measures a GPU; takes some seconds.
 pub fn measure(gpu: &Gpu) -> Result<GpuRates, DeviceError> {
     let mut bench = Bench::open(gpu.clone(), None)?;
     let f32_flops_per_s = products(&mut bench, 0)?;
-    // Before compute capability 8 both formats are computed as f32.
+    // Below compute capability 8 both formats are computed in f32.
     let (tf32_flops_per_s, bf16_flops_per_s) = if gpu.capability.0 >= 8 {
         (products(&mut bench, FLAG_TF32)?, products(&mut bench, FLAG_BF16)?)
     } else {
@@ -122,8 +123,8 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
     Ok(best)
 }
 
-/// Bytes per second from memory, by whichever is faster of our own sums of vectors and the driver's copies: more of both
-/// than the caches hold, so that next to nothing is left there from the last time.
+/// Bytes per second from memory: the faster of vector sums by this project's kernel and the driver's copies.
+/// Both use more bytes than the caches hold, so that almost nothing is left there from the previous pass.
 fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let fits = |bench: &Bench, elements| {
         Ok::<_, DeviceError>(12 * elements <= MOST_BYTES && bench.fits(12 * elements)?)
@@ -143,8 +144,9 @@ fn memory(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     }
 }
 
-/// Bytes per second from the second-level cache, of sums of vectors: what some that fill a quarter of it take longer than
-/// shorter ones, since one from the cache is over sooner than it is launched.
+/// Bytes per second of vector sums from the L2 cache: from the extra time of vectors that fill a quarter of
+/// it over shorter ones. A difference is used because a single sum in the cache takes less time than its
+/// launch.
 fn cache(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let [few, many] = [16, 4].map(|part| (cache_bytes / part / 12).max(1 << 10));
     bench.take(3 * many)?;
@@ -153,7 +155,7 @@ fn cache(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     Ok(12.0 * (many - few) as f64 / further_s)
 }
 
-/// Seconds on which two measurements agree.
+/// Seconds of a cost, once two measurements agree on it.
 fn settled(
     device: &str,
     what: &str,
@@ -166,7 +168,7 @@ fn settled(
     })
 }
 
-/// Operations per second of hyperbolic tangents in the second-level cache.
+/// tanh operations per second on data in the L2 cache.
 fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> {
     let elements = (cache_bytes / 2 / 8).clamp(1 << 10, LEAST);
     bench.take(2 * elements)?;
@@ -178,7 +180,7 @@ fn functions(bench: &mut Bench, cache_bytes: usize) -> Result<f64, DeviceError> 
     Ok((FUNCTION * elements) as f64 / seconds)
 }
 
-/// Seconds of a nearly empty kernel: behind another in a stream, and as a node of a graph.
+/// Seconds of an almost empty kernel: after another one in a stream, and as a node of a graph.
 fn launches(bench: &mut Bench) -> Result<(f64, f64), DeviceError> {
     bench.take(64)?;
     Ok((bench.seconds(|| bench.add(1))?, bench.node_s(NODES, || bench.add(1))?))

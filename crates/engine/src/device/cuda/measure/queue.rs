@@ -1,4 +1,4 @@
-//! Work that is queued repeatedly between two events.
+//! Times work that is queued repeatedly between two events.
 
 use std::{cell::Cell, time::Instant};
 
@@ -16,14 +16,15 @@ use crate::{
     op::{Kind, Record, counted},
 };
 
-/// Rounds of a figure.
+/// Rounds per figure.
 pub const ROUNDS: usize = 15;
-/// Rounds that took this long in all are enough: long ones are little disturbed.
+/// If all rounds together took this long, that is enough: long rounds are hardly disturbed.
 pub const ENOUGH_S: f64 = 0.2;
 const ROUND_S: f64 = 1e-3;
 const MOST: usize = 4096;
 const WAITS: usize = 100;
-/// Values that fill memory: products of zeros take less power, and clocks rise.
+/// Number of values with which memory is filled. Not zeros: products of zeros take less power, so clocks
+/// would rise.
 const VALUES: usize = 1 << 18;
 
 pub struct Bench {
@@ -32,17 +33,17 @@ pub struct Bench {
     end: Event,
     values: Vec<f32>,
     staging: Staging,
-    /// How far the middle half of the rounds of the least steady figure lay apart, as a part of it.
+    /// The relative interquartile range of the rounds of the least steady figure.
     pub noise: Cell<f64>,
 }
 
 impl Bench {
-    /// `sums`: over several GPUs.
+    /// `sums`: how GPUs sum, if several are measured together.
     pub fn open(gpu: Gpu, sums: Option<QueuedSums>) -> Result<Self, DeviceError> {
         let gpu = GpuContext { sums, ..GpuContext::new(Context::open(gpu)?, 16, 0)? };
         let mut state = 1u32;
         let mut next = || {
-            // Numerical Recipes' generator modulo 2^32: any values will do.
+            // The generator of Numerical Recipes modulo 2^32: any values will do.
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             f32::from((state >> 16) as u16) / 65_536.0 - 0.5
         };
@@ -57,11 +58,11 @@ impl Bench {
         Ok(bytes as u64 <= free / 4)
     }
 
-    /// Replaces the arena by one of `elements`, filled with random values.
+    /// Replaces the arena by one with `elements` elements, filled with random values.
     pub fn take(&mut self, elements: usize) -> Result<(), DeviceError> {
         let gpu = &mut self.gpu;
         gpu.context.finish(&gpu.stream, 0.0, "measuring")?;
-        // The old one is freed first: both may be large.
+        // Free the old arena first: both may be large.
         gpu.arena = DeviceMemory::new(&gpu.context, 16, "measuring")?;
         gpu.arena = DeviceMemory::new(&gpu.context, 4 * elements, "measuring")?;
         let mut at = gpu.arena.at;
@@ -100,7 +101,8 @@ impl Bench {
         self.end.seconds_after(&self.begin)
     }
 
-    /// Seconds of what `queue` puts into the stream, by the device's clock: the median of several rounds.
+    /// Seconds of the work that `queue` puts into the stream, by the device's clock: the median of several
+    /// rounds.
     pub fn seconds(&self, queue: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
         let stream = &self.gpu.stream;
         let round = |count: usize| -> Result<f64, DeviceError> {
@@ -111,7 +113,7 @@ impl Bench {
             self.end.seconds_after(&self.begin)
         };
         let mut count = 1;
-        // The first warms up.
+        // The first round warms up.
         if round(count)? < ENOUGH_S {
             while count < MOST && round(count)? < ROUND_S {
                 count *= 2;
@@ -121,17 +123,17 @@ impl Bench {
         while times.is_empty() || times.len() < ROUNDS && begun.elapsed().as_secs_f64() < ENOUGH_S {
             times.push(round(count)? / count as f64);
         }
-        // Shorter than the clock's resolution is not zero.
+        // A time below the clock's resolution is not zero.
         Ok(self.figure(times).max(1e-9))
     }
 
-    /// The median, whose noise counts.
+    /// The median; also records its noise.
     fn figure(&self, mut times: Vec<f64>) -> f64 {
         self.noise.set(self.noise.get().max(spread(&mut times)));
         median(times)
     }
 
-    /// Seconds of one of `nodes` times the same work in a graph.
+    /// Seconds of one node in a graph that contains the same work `nodes` times.
     pub fn node_s(
         &self,
         nodes: usize,
@@ -149,7 +151,7 @@ impl Bench {
         stream.copy_between(arena.at + bytes as u64, context, arena.at, context, bytes)
     }
 
-    /// Seconds from the launch of a nearly empty kernel until the host knows that it is done.
+    /// Seconds from launching an almost empty kernel until the host knows that it is complete.
     pub fn wait_s(&self) -> Result<f64, DeviceError> {
         let times = (0..WAITS).map(|_| {
             let start = Instant::now();
@@ -162,7 +164,7 @@ impl Bench {
     }
 }
 
-/// The median; 0 of no values.
+/// The median; 0 if there are no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

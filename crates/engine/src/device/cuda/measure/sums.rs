@@ -1,4 +1,4 @@
-//! The time of sums over several GPUs: of few elements, and of many.
+//! Measures the time of an all-reduce over several GPUs, of few elements and of many.
 
 use std::{thread, time::Duration};
 
@@ -20,19 +20,20 @@ use crate::{
 const SMALL: (usize, usize) = (32, 64);
 /// Elements of the large sum, and sums per round.
 const LARGE: (usize, usize) = (8 << 20, 4);
-/// Rounds of a figure, after one to warm up.
+/// Rounds per figure, after one to warm up.
 const ROUNDS: usize = 5;
-/// Longest wait for the others.
+/// The longest wait for the other GPUs.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Measures all of these GPUs together, by the methods that training uses: small sums by our kernel where the GPUs
-/// access each other's memory, else by NCCL; large ones by NCCL where it is there. The slowest GPU counts.
+/// Measures all these GPUs together, with the methods that training uses: small sums with the peer kernel if
+/// the GPUs can access each other's memory, else with NCCL; large sums with NCCL if it is available. The
+/// slowest GPU counts.
 pub fn measure(gpus: &[Gpu]) -> Result<AllReduceRates, String> {
     let nccl = by_nccl(gpus);
     let peers = by_peers(gpus);
     let (small_s, bytes_per_s) = match (peers, nccl) {
         (Ok((small_s, _)), Ok((_, bytes_per_s))) => (small_s, bytes_per_s),
-        // Large sums would use NCCL, which could not be measured.
+        // Training would use NCCL for large sums, but it could not be measured.
         (Ok(_), Err(no_nccl)) if Nccl::open().is_ok() => return Err(no_nccl),
         (Ok(only), Err(_)) | (Err(_), Ok(only)) => only,
         (Err(no_peers), Err(no_nccl)) => return Err(format!("{no_nccl}; no peer kernel, since {no_peers}")),
@@ -56,7 +57,8 @@ fn by_peers(gpus: &[Gpu]) -> Result<Figures, String> {
     measured(gpus, (ranks, &abort), most, |peers| QueuedSums::Peers(Box::new(peers)))
 }
 
-/// Every GPU takes its memory before the first sum: allocation may wait for a GPU that is in a sum.
+/// Every GPU allocates its memory before the first sum, since allocating may wait for a GPU that is inside a
+/// sum.
 fn measured<W>(
     gpus: &[Gpu],
     (ranks, abort): (Vec<W>, &Abort),
@@ -70,7 +72,7 @@ fn measured<W>(
     };
     let benches: Result<Vec<Bench>, DeviceError> = gpus.iter().zip(ranks).map(ready).collect();
     let benches = benches.map_err(|e| e.to_string())?;
-    // The memory comes back with the figures and is freed when all have finished.
+    // The memory is returned with the figures, and freed when all have finished.
     let ended: Vec<(Bench, [Vec<f64>; 2])> = thread::scope(|scope| {
         let start = |bench: Bench| {
             scope.spawn(move || {
@@ -100,7 +102,7 @@ fn measured<W>(
 fn rounds(bench: &Bench, (elements, count): (usize, usize)) -> Result<Vec<f64>, DeviceError> {
     let times = (0..=ROUNDS).map(|_| Ok(bench.sums_s(elements, count)? / count as f64));
     let mut times = times.collect::<Result<Vec<f64>, DeviceError>>()?;
-    // The first warms up.
+    // The first round warms up.
     times.remove(0);
     Ok(times)
 }

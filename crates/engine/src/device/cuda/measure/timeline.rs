@@ -1,4 +1,4 @@
-//! A GPU's lanes of a trace, by its own events: its steps, and the copies beside them.
+//! A GPU's lanes of a trace, by its own events: its steps, and the copies that run in parallel.
 //!
 //! Times of copies are buffered here until the next block is reported.
 
@@ -15,8 +15,8 @@ use crate::{
     program::Phase,
 };
 
-/// A step this long is a block of its own while a trace keeps every step: uploading its counters takes some
-/// microseconds.
+/// While a trace keeps every step, a step this long becomes a block of its own: uploading the counters of a
+/// block takes some microseconds, which is then negligible.
 const LONG_STEP: Duration = Duration::from_micros(200);
 
 pub struct Timeline {
@@ -24,9 +24,10 @@ pub struct Timeline {
     /// Estimated time of a step.
     step: Duration,
     copies: Vec<(Lane, Phase, [Instant; 2])>,
-    /// The end of each lane so far. Clocks agree to some microseconds only; later spans must not begin earlier.
+    /// The end of each lane so far. The two clocks only agree to some microseconds, but later spans must not
+    /// begin earlier.
     ends: [Option<Instant>; Lane::OF_DEVICE.len()],
-    /// Before and after a copy to the host.
+    /// Events before and after a copy to the host.
     pub around: [Event; 2],
 }
 
@@ -47,7 +48,7 @@ impl Timeline {
 
     pub fn report(&mut self, clock: &mut Clock) {
         let mut copies = std::mem::take(&mut self.copies);
-        // Several buffers share one stream.
+        // Several buffers share one stream, so bring their copies into order.
         copies.sort_by_key(|(_, _, [_, end])| *end);
         for (lane, phase, [start, end]) in copies {
             if lane == Lane::CopyIn {

@@ -1,4 +1,4 @@
-//! Memory on the device, and pinned memory on the host, which the device accesses by itself. Freed when dropped.
+//! Device memory, and pinned host memory, which the device accesses directly. Freed when dropped.
 
 use std::{ffi::c_void, ptr, sync::Arc};
 
@@ -16,7 +16,7 @@ pub struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Takes memory; `what` it is for goes into an error.
+    /// Allocates memory; `what` names its purpose in an error.
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
         let mut at = 0;
         // SAFETY: the pointer is to a live local.
@@ -25,7 +25,7 @@ impl DeviceMemory {
         Ok(Self { context: Arc::clone(context), at, bytes })
     }
 
-    /// False for a GPU that hangs: nothing of it is freed.
+    /// False for a GPU that hangs, none of whose memory is freed.
     pub fn may_be_freed(&self) -> bool {
         self.context.enter_to_free()
     }
@@ -40,8 +40,8 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Pinned bytes of the host, aligned to a page. The device accesses them by itself: the host must wait for it before it
-/// reads or writes.
+/// Pinned, page-aligned bytes of host memory. The device accesses them directly, so the host must wait for
+/// the device before it reads or writes.
 pub struct Pinned {
     context: Arc<Context>,
     base: *mut u8,
@@ -52,10 +52,11 @@ pub struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// Takes memory; `what` it is for goes into an error.
+    /// Allocates memory; `what` names its purpose in an error.
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
         let mut base: *mut c_void = ptr::null_mut();
-        // SAFETY: the pointer is to a live local. 0: neither write-combined (slow to read) nor anything else.
+        // SAFETY: the pointer is to a live local. Flags 0: ordinary memory (write-combined memory is slow to
+        // read).
         let status = unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes.max(16), 0) };
         context.check(status, || format!("taking {bytes} bytes of pinned host memory for {what}"))?;
         let pinned = Self { context: Arc::clone(context), base: base.cast(), bytes: bytes.max(16) };
@@ -64,7 +65,7 @@ impl Pinned {
         Ok(pinned)
     }
 
-    /// Its address; with unified addressing (all 64-bit Linux) also the device's.
+    /// Its address. With unified addressing (on all 64-bit Linux) it is also the device's address.
     pub fn at(&self) -> u64 {
         self.base as u64
     }
@@ -76,11 +77,11 @@ impl Pinned {
         (end <= self.bytes).then(|| unsafe { self.base.add(offset) }.cast())
     }
 
-    /// Writes values; those out of bounds are dropped, which no caller lets happen.
+    /// Writes values; values out of bounds are dropped, but no caller writes any.
     pub fn write<T: NoUninit>(&mut self, offset: usize, from: &[T]) {
         if let Some(to) = self.pointer(offset, size_of_val(from)) {
-            // SAFETY: within the allocation, which no reference points into; plain numbers have no invalid bits. An
-            // offset needs no alignment for a copy of bytes.
+            // SAFETY: within the allocation, into which no reference points; plain numbers have no invalid
+            // bit patterns. A copy of bytes needs no alignment.
             unsafe { ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.cast(), size_of_val(from)) };
         }
     }
@@ -96,7 +97,7 @@ impl Pinned {
     pub fn watch(&self, offset: usize) -> u64 {
         debug_assert_eq!(offset % 8, 0);
         match self.pointer(offset, 8) {
-            // SAFETY: within the allocation and aligned; volatile, since another party writes it.
+            // SAFETY: within the allocation and aligned; volatile, since the device writes it.
             Some(from) => unsafe { ptr::read_volatile(from.cast::<u64>()) },
             None => 0,
         }
@@ -112,11 +113,11 @@ impl Drop for Pinned {
     }
 }
 
-// SAFETY: twelve times 4 bytes, six times 4, then fields of 8: none is padded.
+// SAFETY: twelve fields of 4 bytes, then six of 4, then fields of 8: there is no padding.
 unsafe impl NoUninit for Record {}
-// SAFETY: fields of 8 bytes, then two of 4.
+// SAFETY: fields of 8 bytes, then two of 4: no padding.
 unsafe impl NoUninit for RunRecord {}
-// SAFETY: four times 4 bytes.
+// SAFETY: four fields of 4 bytes: no padding.
 unsafe impl NoUninit for Hyper {}
 
 const _: () = {

@@ -1,8 +1,8 @@
-//! What the device writes for the host: the log, running sums, and the flag of a loss that is not finite.
+//! What the device writes for the host: the log, running sums, and the flag for a loss that is not finite.
 //!
-//! The flag lies in the host's pinned memory, and kernels write it only in the step that fails, so the host sees it
-//! without a copy or a wait. Under `per_epoch` kernels read it in every step: then it lies on the device, before the
-//! sums, and is copied with them.
+//! The flag is in pinned host memory. Kernels only write it, and only in the step that fails, so the host
+//! sees it without a copy or a wait. Under `per_epoch` kernels read it in every step: then it is in device
+//! memory, before the sums, and is copied along with them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     program::{Accumulator, Layout, LogTarget, Op, Programs, SUMS},
 };
 
-/// The flag, padded to keep it apart from the sums.
+/// Bytes for the flag, padded to separate it from the sums.
 const HEAD: usize = FLAG as usize;
 const SET: usize = SUMS * size_of::<f64>();
 const BEFORE_LOG: usize = HEAD + 2 * SET;
@@ -25,7 +25,7 @@ pub struct DeviceLog {
     device: DeviceMemory,
     host: Pinned,
     flag_on_host: bool,
-    /// The flag as last copied from the device.
+    /// The flag, as it was last copied from the device.
     seen: u64,
 }
 
@@ -65,7 +65,7 @@ impl DeviceLog {
         self.device.at + BEFORE_LOG as u64
     }
 
-    /// The first step with a loss that is not finite, as far as the host knows.
+    /// The first step whose loss is not finite, if the host knows of one yet.
     pub fn non_finite(&self) -> Option<u64> {
         let flag = if self.flag_on_host { self.host.watch(0) } else { self.seen };
         (flag != 0).then_some(flag)
@@ -77,15 +77,15 @@ impl DeviceLog {
         stream.download(&self.host, at, self.device.at + at as u64, 4 * len)
     }
 
-    /// What was asked for; the host has waited.
+    /// Reads what was fetched; the host must have waited.
     pub fn read_log(&self, offset: usize, to: &mut [f32]) {
         self.host.read(BEFORE_LOG + 4 * offset, to);
     }
 
-    /// Queues a copy of sums to the host, and then resets them. Returns the bytes.
+    /// Queues a copy of sums to the host, and then their reset. Returns the number of bytes.
     pub fn fetch_sums(&self, stream: &Stream, sums: Accumulator, len: usize) -> Result<usize, DeviceError> {
         let set = Self::set(sums);
-        // The flag precedes the epoch's sums; where it lies on the host, it must not be overwritten.
+        // The flag precedes the epoch's sums. If the flag is on the host, the copy must not overwrite it.
         let from = if sums == Accumulator::Epoch && !self.flag_on_host { 0 } else { set };
         let bytes = set + len.min(SUMS) * size_of::<f64>() - from;
         stream.download(&self.host, from, self.device.at + from as u64, bytes)?;
@@ -93,7 +93,7 @@ impl DeviceLog {
         Ok(bytes)
     }
 
-    /// What was asked for; the host has waited.
+    /// Reads what was fetched; the host must have waited.
     pub fn read_sums(&mut self, sums: Accumulator, to: &mut [f64]) {
         to.fill(0.0);
         let len = to.len().min(SUMS);

@@ -1,4 +1,4 @@
-//! A digest of values on the device, by which devices compare their parameters.
+//! A digest of values on the device, used to compare the parameters of devices.
 
 use super::allocation::{DeviceMemory, Pinned};
 use crate::device::{
@@ -26,7 +26,7 @@ impl Digest {
         let to = self.device.at;
         stream.fill(to, 0, self.device.bytes)?;
         let shape = Shape::new(len.div_ceil(1024) as u64, 4 * context.gpu.multiprocessors);
-        // SAFETY: (const float*, u64, u64*); the caller's values lie within the arena.
+        // SAFETY: (const float*, u64, u64*); the values are within the arena, as the caller guarantees.
         unsafe { gpu.launch(kernels.digest, shape, arguments![at, len as u64, to], "digest")? };
         stream.download(&self.host, 0, to, size_of::<u64>())
     }

@@ -1,4 +1,5 @@
-//! A data buffer on the device: all rows at once, or two chunks in turn, one in use while the other is uploaded.
+//! A data buffer on the device: all rows at once, or two chunks that alternate: one is in use while the other
+//! is uploaded.
 
 use std::{
     sync::Arc,
@@ -22,11 +23,11 @@ struct Chunk {
     memory: DeviceMemory,
     staging: Pinned,
     begun: Event,
-    /// Uploaded: the staging may be written again, and kernels may read.
+    /// The upload is complete: its staging memory may be reused, and kernels may read the chunk.
     uploaded: Event,
-    /// Whether its times were not reported yet.
+    /// Whether the upload's times were not reported yet.
     is_news: bool,
-    /// Kernels that read it are done.
+    /// The kernels that read the chunk are done.
     released: Event,
 }
 
@@ -42,7 +43,7 @@ impl Chunk {
         })
     }
 
-    /// Beginning and end of its last upload, once; it must be done.
+    /// Start and end of its last upload, returned only once; the upload must be complete.
     fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Option<[Instant; 2]>, DeviceError> {
         if !std::mem::take(&mut self.is_news) {
             return Ok(None);
@@ -88,8 +89,8 @@ impl InputBuffer {
         Ok(waited)
     }
 
-    /// Begins to upload the next chunk; later work of the stream of steps waits for it. Returns beginning and end of
-    /// the upload before it in the same memory.
+    /// Starts uploading the next chunk; later work in the stream of steps waits for it. Returns start and end
+    /// of the previous upload into the same memory.
     pub fn bind_chunk(
         &mut self,
         gpu: &GpuContext,
@@ -106,23 +107,23 @@ impl InputBuffer {
         let mut reported = None;
         if let Some(chunk) = &mut self.chunks[next] {
             let doing = || format!("uploading {what}");
-            // The upload of two chunks ago, long done.
+            // The upload of two chunks ago, which was complete long ago.
             gpu.until(&chunk.uploaded, doing)?;
             reported = chunk.reported(in_flight)?;
             if chunk.memory.bytes < bytes {
                 gpu.until(&chunk.released, doing)?;
             }
         }
-        // Memory that may still be in use is kept if a wait fails: to free it would be a wait, too.
+        // Memory that may still be in use is kept if a wait fails, since freeing it would wait as well.
         let mut chunk = match self.chunks[next].take() {
             Some(chunk) if chunk.memory.bytes >= bytes => {
                 copies.follow(&chunk.released)?;
                 chunk
             }
-            // Larger than all before it, which the reader does not send: this chunk alone grows.
+            // Larger than any chunk before, which the reader never sends; only this chunk's memory grows.
             Some(_) => Chunk::new(context, bytes, what)?,
             None => {
-                // The first: both chunks are allocated, so that no later one is.
+                // The first chunk: allocate both now, so that none has to be allocated later.
                 self.chunks[1 - next] = Some(Chunk::new(context, bytes, what)?);
                 Chunk::new(context, bytes, what)?
             }
@@ -138,7 +139,7 @@ impl InputBuffer {
         Ok(reported)
     }
 
-    /// Beginnings and ends of the uploads that are done and were not reported yet, in order.
+    /// Start and end of the uploads that are complete and were not reported yet, in order.
     pub fn reported(&mut self, in_flight: &InFlightQueue) -> Result<Vec<[Instant; 2]>, DeviceError> {
         let mut all = Vec::new();
         for place in [1 - self.current, self.current] {
@@ -171,7 +172,7 @@ impl OrderBuffer {
         self.memory.as_ref().map_or(0, |memory| memory.bytes)
     }
 
-    /// Uploads it, behind all steps that use the previous order.
+    /// Uploads the order, after all steps that use the previous one.
     pub fn bind(&mut self, gpu: &GpuContext, order: &[u32]) -> Result<(), DeviceError> {
         let (context, stream) = (&gpu.context, &gpu.stream);
         let bytes = size_of_val(order);

@@ -1,4 +1,4 @@
-//! What a trial reads: features and targets of training and validation, and the order of the rows.
+//! The inputs of a trial: features and targets of training and validation, and the order of the rows.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const NAMES: [&str; 4] =
     ["training features", "training targets", "validation features", "validation targets"];
 
 pub struct Inputs {
-    /// The stream of chunks, beside the one of the steps.
+    /// The stream that uploads chunks in parallel with the stream of steps.
     pub copies: Stream,
     pub staging: Staging,
     buffers: [InputBuffer; 4],
@@ -32,7 +32,7 @@ impl Inputs {
         Ok(Self { copies, staging, buffers: Default::default(), order: OrderBuffer::new(), streamed })
     }
 
-    /// Addresses of the buffers and of the order, where kernels find them.
+    /// The addresses of the buffers and of the order, for the kernels.
     pub fn addresses(&self) -> ([u64; 4], u64) {
         ([0, 1, 2, 3].map(|i: usize| self.buffers[i].at()), self.order.at())
     }
@@ -41,7 +41,8 @@ impl Inputs {
         self.buffers.iter().map(InputBuffer::bytes).sum::<usize>() + self.order.bytes()
     }
 
-    /// Binds rows to a buffer. Returns how long the host waited, and when the upload before the last began and ended.
+    /// Binds rows to a buffer. Returns how long the host waited, and start and end of the upload before the
+    /// last one.
     pub fn bind(
         &mut self,
         gpu: &GpuContext,
@@ -61,7 +62,7 @@ impl Inputs {
         self.order.bind(gpu, order)
     }
 
-    /// When the uploads began and ended that are done and were not reported so far, by buffer.
+    /// Start and end of the uploads that are complete and were not reported yet, by buffer.
     pub fn uploaded(&mut self, in_flight: &InFlightQueue) -> Result<Vec<[Instant; 2]>, DeviceError> {
         let mut all = Vec::new();
         for buffer in &mut self.buffers {

@@ -1,4 +1,4 @@
-//! Memory of the device and of the host, and what is copied between them.
+//! Memory of the device and of the host, and the copies between them.
 
 mod allocation;
 mod device_log;

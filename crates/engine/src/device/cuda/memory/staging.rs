@@ -1,7 +1,7 @@
-//! Uploads of any memory through pinned memory of our own.
+//! Uploads of any memory through pinned memory of this program.
 //!
-//! The driver copies pageable memory through its own pinned memory and may wait for the whole stream without a notice.
-//! Here the host waits only while both slots are in use, and knows for how long.
+//! For pageable memory the driver would use its own pinned memory and might silently wait for the whole
+//! stream. Here the host waits only while both slots are in use, and knows for how long.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::device::{
     cuda::{engines::GpuContext, launch::Event},
 };
 
-/// Largest slot: two of them keep the bus as busy as larger ones.
+/// The largest slot: two of this size keep the bus as busy as larger ones.
 const MOST_BYTES: usize = 4 << 20;
 
-/// One of two slots, filled in turn.
+/// One of two slots that are filled alternately.
 struct Slot {
     memory: Pinned,
     bytes: usize,
-    /// The device has read it.
+    /// The device has read the slot.
     copied: Event,
 }
 
@@ -31,7 +31,8 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Queues a copy to the device. `from` may change when this returns. Returns how long the host waited for a slot.
+    /// Queues a copy to the device. `from` may change once this returns. Returns how long the host waited for
+    /// a slot.
     pub fn upload<T: NoUninit>(
         &mut self,
         gpu: &GpuContext,

@@ -1,5 +1,5 @@
-//! A test of peers before training: a sum of known values shows that the others' memory is where it should be. Under
-//! some IOMMU settings it is not, and no call reports it.
+//! Tests peer access before training: sums known values, which shows whether the other GPUs' memory can
+//! really be read. With some IOMMU settings it cannot, and no call reports an error.
 
 use std::{thread, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Shortest wait for the others.
+/// The wait for the others is at least this long.
 const LIMIT: Duration = Duration::from_secs(10);
 const NUMBERS: usize = 1021;
 
@@ -26,7 +26,8 @@ struct ProbeSetup {
 }
 
 impl PeerAllReduce {
-    /// Sums known values with the others, twice, to use both buffers; each rank on its own thread.
+    /// Sums known values with the others, twice, so that both buffers are used; each rank runs on its own
+    /// thread.
     fn probe(&self, setup: &mut ProbeSetup) -> Result<(), DeviceError> {
         let ProbeSetup { stream, memory, staging } = setup;
         let shared = &self.shared;
@@ -34,7 +35,7 @@ impl PeerAllReduce {
         context.enter()?;
         let len = memory.bytes / size_of::<f32>();
         for round in 1..=2 {
-            // Whole numbers, whose sums are exact.
+            // Integers, so the sums are exact.
             let brought = |rank: usize, i: usize| ((i * 7 + rank * 1009) * round) as f32;
             let mut elements: Vec<f32> = (0..len).map(|i| brought(self.rank, i)).collect();
             staging.write(0, &elements);
@@ -54,9 +55,9 @@ impl PeerAllReduce {
     }
 }
 
-/// Whether all ranks sum what they should.
+/// Whether all ranks get the correct sums.
 pub fn all(ranks: &mut [PeerAllReduce]) -> Result<(), DeviceError> {
-    // Everything that may make the driver wait for a GPU comes before any GPU waits for another.
+    // Anything that may make the driver wait for a GPU must happen before any GPU waits for another one.
     let setup = |rank: &PeerAllReduce| {
         let context = &rank.shared.members[rank.rank].context;
         context.enter()?;
@@ -75,7 +76,7 @@ pub fn all(ranks: &mut [PeerAllReduce]) -> Result<(), DeviceError> {
         let ended = || DeviceError::Ended { device: "a GPU".into() };
         asked.into_iter().filter_map(|thread| thread.join().unwrap_or_else(|_| Err(ended())).err()).collect()
     });
-    // The released ranks do not know the cause.
+    // Ranks that were released do not know the cause, so prefer another error.
     let released =
         |e: &DeviceError| matches!(e, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
     let (released, mut causes): (Vec<_>, Vec<_>) = faults.into_iter().partition(released);
