@@ -10,13 +10,14 @@ use std::{
 use twox_hash::XxHash3_64;
 
 /// All targets except `serve`, which takes a request.
-pub const TARGETS: [&str; 11] = [
+pub const TARGETS: [&str; 12] = [
     "spec",
     "overrides",
     "sweep",
     "csv",
     "idx",
     "npy",
+    "parquet",
     "safetensors",
     "runs",
     "checkpoint",
@@ -49,6 +50,7 @@ every_epochs = 1
 
 const CSV: &str =
     "[data.csv]\npath = \"rows.csv\"\ntarget = \"y\"\ncategorical = [\"kind\"]\nmissing = \"mean\"\n";
+const PARQUET: &str = "[data.parquet]\npath = \"rows.parquet\"\ntarget = \"y\"\nmissing = \"mean\"\n";
 const IDX: &str = "[data.idx]\nimages = \"images\"\nlabels = \"labels\"\n";
 const NPY: &str = "[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n";
 
@@ -190,6 +192,11 @@ impl Cases {
                 put("x.npy", parts[0]);
                 parts.get(1).iter().for_each(|labels| put("y.npy", labels));
                 commands(&["check spec.toml", "check spec.toml model.loss=mse data.npy.standardize=true"])
+            }
+            "parquet" => {
+                put("spec.toml", &spec(PARQUET));
+                put("rows.parquet", bytes);
+                commands(&["check spec.toml", "check spec.toml model.loss=mse data.split.validation=0.3"])
             }
             "safetensors" => {
                 files.extend(self.trained.iter().cloned());

@@ -6,9 +6,8 @@ use super::args::{AUTO, StartOptions};
 use crate::{
     record::RunDir,
     report::{Found, find_one},
-    run::{Exit, Extension, KnownTrials, Resume, print_error, refuse, waits_at_rung},
+    run::{Exit, Extension, KnownTrials, Resume, print_error, refuse, refused_changes, waits_at_rung},
     spec::{self, Loaded, Spec},
-    units,
 };
 
 /// What the command line asks to resume.
@@ -139,66 +138,20 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
     Err(Exit::Refused)
 }
 
-/// Keys that may change when a run is resumed: how long it lasts, what is recorded, where it runs, and where
-/// its data is (which must be the same data).
-const MAY_CHANGE: [&str; 29] = [
-    "description",
-    "data.csv.path",
-    "data.parquet.path",
-    "data.npy.features",
-    "data.npy.labels",
-    "data.npy.validation_features",
-    "data.npy.validation_labels",
-    "data.idx.images",
-    "data.idx.labels",
-    "data.idx.validation_images",
-    "data.idx.validation_labels",
-    "devices.num_gpus",
-    "devices.use",
-    "devices.on_missing",
-    "devices.engine",
-    "devices.hosts",
-    "devices.host_timeout",
-    "trainer.max_epochs",
-    "trainer.max_steps",
-    "trainer.max_time",
-    "trainer.early_stopping.patience",
-    "trainer.early_stopping.min_delta",
-    "trainer.restore_best",
-    "checkpoint",
-    "logging.flush_every",
-    "logging.flush_every_s",
-    "logging.trace",
-    "logging.tensorboard",
-    "logging.system_every_s",
-];
-
-/// Checks whether a run of the old spec may continue with the new one.
+/// Checks whether a run may continue with the new spec.
 fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let old = spec::load(&folder.file("spec.toml"), &[]).map_err(|failure| refuse(&failure))?;
     let Some(old) = old.trials.first() else { return Ok(()) };
-    let changes = old.spec.changes(new);
-    if changes.is_empty() && folder.has_finished() {
+    if old.spec.changes(new).is_empty() && folder.has_finished() {
         let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`";
         print_error(format!("`{}` has finished", folder.path().display()), Some(hint));
         return Err(Exit::Refused);
     }
-    let may_change = |key: &str| {
-        let below =
-            |may: &&str| key.strip_prefix(*may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        MAY_CHANGE.iter().any(below)
-    };
-    let refused: Vec<_> = changes.iter().filter(|change| !may_change(&change.0)).collect();
-    let Some((key, was, is)) = refused.first() else { return Ok(()) };
-    let others = match refused.len() - 1 {
-        0 => String::new(),
-        more => format!(" ({} besides)", units::counted(more as u64, "key")),
-    };
-    let [was, is] = [was, is].map(|value| value.as_deref().unwrap_or("absent"));
+    let Some(changes) = refused_changes(&old.spec, new) else { return Ok(()) };
     print_error(
-        format!("`{key}` cannot change when a run goes on: it was {was}, and would be {is}{others}"),
+        format!("a run cannot go on with other values: {changes}"),
         Some(
-            "only the run's length, devices, checkpoints, logging blocks and the data's paths may; run the spec anew for the rest",
+            "only the run's length, devices, checkpoints, logging blocks and the data's paths may change; run the spec anew for the rest",
         ),
     );
     Err(Exit::Refused)

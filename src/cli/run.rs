@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     collective::ProcessGroup,
-    host::{SIGUSR1, escape_line, load::Watch, slurm_cpus, stop_on_signals},
+    host::{SIGUSR1, escape_line, load::Watch, reason, slurm_cpus, stop_on_signals},
     plan::{Machine, Trial, choose, lab::LabTrial},
-    record::{GitQuery, Verbosity, command_line, now},
+    record::{GitQuery, Verbosity, command_line, end_at_second_signal, now},
     report,
     run::{
         Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
@@ -78,7 +78,10 @@ fn run_joined(
     // A training interrupted by a signal resumes where it was; an experiment that measures the machine would
     // start over.
     let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
-    stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues);
+    match stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues) {
+        Ok(second) => end_at_second_signal(second),
+        Err(e) => print_stderr(&format!("warning: signals end this process at once: {}\n", reason(&e))),
+    }
     let process = Process {
         start: begun,
         command: command_line(arguments.iter().map(|a| a.to_string_lossy())),

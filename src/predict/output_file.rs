@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::PredictError;
-use crate::host::{Durability, is_replaceable, write_atomically};
+use crate::host::{is_replaceable, write_until_signal};
 
 /// The only file in a run's folder that may be written later: `runner report` shows it.
 const FOR_REPORT: &str = "confusion.csv";
@@ -77,7 +77,7 @@ impl<'a> OutputFile<'a> {
             return write(&mut file.map_err(unwritable)?);
         };
         let mut result = Ok(());
-        let written = write_atomically(&target, Durability::Process, |file| {
+        let written = write_until_signal(&target, |file| {
             result = write(file);
             if result.is_ok() { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
         });

@@ -31,8 +31,8 @@ pub enum ReportError {
     NoValues { metric: String, runs: usize },
     #[error("`{path}` holds {count} runs, the last one in `{last}`")]
     Several { path: String, count: usize, last: String },
-    #[error("`{0}` is a sweep, and holds a run for each trial")]
-    Sweep(String),
+    #[error("`{path}` is a sweep, and holds a run for each trial")]
+    Sweep { path: String, hint: String },
     #[error("cannot read `{}`: {}", path.display(), reason(source))]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`: {}", path.display(), reason(source))]
@@ -72,11 +72,8 @@ impl ReportError {
                 "`--metric` takes a column of `metrics.csv`, such as `loss` or `validation.loss`; `logging.metrics` adds columns",
             ),
             Self::Query { hint, .. } => hint.as_deref(),
-            Self::NoColumn { hint, .. } => Some(hint),
+            Self::NoColumn { hint, .. } | Self::Sweep { hint, .. } => Some(hint),
             Self::Several { .. } => Some("name the folder of one run"),
-            Self::Sweep(_) => Some(
-                "name the folder of one trial; `runner compare SWEEP` tells the best, `runner compare A B` holds two sweeps against each other",
-            ),
             Self::Pattern { .. }
             | Self::Parquet(_)
             | Self::Read { .. }

@@ -59,14 +59,6 @@ pub(super) fn find(paths: &[String]) -> Result<Vec<Found>, ReportError> {
     Ok(found)
 }
 
-/// The only run that a path names.
-pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
-    match find_one(path)? {
-        Found::Run(folder) => Ok(folder),
-        Found::Sweep(folder) => Err(ReportError::Sweep(folder.display().to_string())),
-    }
-}
-
 /// The only run or sweep that a path names.
 pub fn find_one(path: &str) -> Result<Found, ReportError> {
     let mut found = find(&[path.to_owned()])?;

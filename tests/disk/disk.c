@@ -2,6 +2,7 @@
 //
 // DISK_CALL and DISK_N: that call of the process fails with the error number DISK_ERROR, and leaves a mark in DISK_MARK.
 // The call `short` is a write of half of the bytes.
+// DISK_HANG: the fsync of a file with this in its path never ends.
 // DISK_IMAGE: what a loss of power leaves. At each fsync of a file its content is copied there as `f-INODE`; a folder's
 // fsync leaves the inodes of its files as `d-INODE`. A syncfs is the fsync of all files and folders below $DISK_PATH, and
 // fails as one.
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define REAL(name) __typeof__(&name) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
@@ -26,13 +28,24 @@ static int is_below(const char *path) {
     return below && strstr(path, below) != NULL;
 }
 
-static int is_ours(int fd) {
-    char link[64], path[4096];
+static int has_path_of(int fd, char *path, size_t size) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length < 0) return 0;
-    path[length] = 0;
-    return is_below(path);
+    ssize_t length = readlink(link, path, size - 1);
+    if (length >= 0) path[length] = 0;
+    return length >= 0;
+}
+
+static int is_ours(int fd) {
+    char path[4096];
+    return has_path_of(fd, path, sizeof path) && is_below(path);
+}
+
+static void hang(int fd) {
+    const char *inside = getenv("DISK_HANG");
+    char path[4096];
+    if (inside && has_path_of(fd, path, sizeof path) && strstr(path, inside))
+        for (;;) pause();
 }
 
 static int fails(const char *call) {
@@ -94,6 +107,7 @@ ssize_t write(int fd, const void *bytes, size_t length) {
 
 int fsync(int fd) {
     REAL(fsync);
+    hang(fd);
     if (is_ours(fd) && fails("fsync")) return -1;
     keep(fd);
     return real(fd);
@@ -124,7 +138,26 @@ int close(int fd) {
 int unlink(const char *path) {
     REAL(unlink);
     hold(path);
-    return real(path);
+    return is_below(path) && fails("unlink") ? -1 : real(path);
+}
+
+int ftruncate64(int fd, off64_t length) {
+    REAL(ftruncate64);
+    return is_ours(fd) && fails("ftruncate") ? -1 : real(fd, length);
+}
+
+ssize_t copy_file_range(int from, off64_t *from_at, int to, off64_t *to_at, size_t length, unsigned flags) {
+    REAL(copy_file_range);
+    return is_ours(to) && fails("copy") ? -1 : real(from, from_at, to, to_at, length, flags);
+}
+
+// DISK_CLOCK: the seconds since 1970 that the system's clock stands at.
+int clock_gettime(clockid_t id, struct timespec *time) {
+    REAL(clock_gettime);
+    const char *seconds = id == CLOCK_REALTIME ? getenv("DISK_CLOCK") : NULL;
+    if (!seconds) return real(id, time);
+    *time = (struct timespec){.tv_sec = atol(seconds)};
+    return 0;
 }
 
 int rename(const char *from, const char *to) {

@@ -30,11 +30,12 @@ const LAYERS: [&str; 19] = [
 ];
 
 /// The files that may hold `unsafe`.
-const UNSAFE: [&str; 12] = [
+const UNSAFE: [&str; 13] = [
     "crates/base/src/host/byte_locks.rs",
     "crates/base/src/host/huge_pages.rs",
     "crates/base/src/host/page_faults.rs",
     "crates/base/src/host/signals.rs",
+    "crates/base/src/host/stream.rs",
     "crates/base/src/host/write_out.rs",
     "crates/engine/src/collective/processes/mpi.rs",
     "crates/engine/src/device/cpu/arena.rs",

@@ -185,6 +185,14 @@ fn a_word_that_is_nearly_a_command() {
         ("chekc spec.toml", "error: no command `chekc`\n  = hint: did you mean `runner check`?\n"),
         ("train spec.toml seed=1", "error: no command `train`\n  = hint: did you mean `runner run`?\n"),
         ("compar", "error: no command `compar`\n  = hint: did you mean `runner compare`?\n"),
+        (
+            "extend runs",
+            "error: no command `extend`\n  = hint: `runner run --resume RUN trainer.max_epochs=N` gives a run more epochs\n",
+        ),
+        (
+            "resume latest",
+            "error: no command `resume`\n  = hint: `runner run --resume RUN` resumes a run or a sweep\n",
+        ),
         ("cancle x", "error: no command `cancle`\n  = hint: did you mean `runner cancel`?\n"),
         ("check", "error: the spec is missing\n"),
         ("parity -q", "error: the spec is missing\n"),

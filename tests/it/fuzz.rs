@@ -71,4 +71,4 @@ macro_rules! replays {
     };
 }
 
-replays!(spec, overrides, sweep, csv, idx, npy, safetensors, runs, checkpoint, predict, names);
+replays!(spec, overrides, sweep, csv, idx, npy, parquet, safetensors, runs, checkpoint, predict, names);

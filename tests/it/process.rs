@@ -233,13 +233,15 @@ pub fn tensors(bytes: &[u8]) -> HashMap<String, (Vec<usize>, Vec<f32>)> {
     file.iter().map(|(name, view)| (name.to_owned(), (view.shape().to_vec(), numbers(view.data())))).collect()
 }
 
-/// A Python that has `module`: `RUNNER_PYTHON`, or `python3`. Prints a line if there is none.
+/// A Python that has `module`: `RUNNER_PYTHON`, or `python3`. Prints a line if there is none; in CI that is a failure.
 pub fn python_with(module: &str) -> Option<PathBuf> {
     let python = std::env::var_os("RUNNER_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from);
     let found = Command::new(&python).args(["-c", &format!("import {module}")]).output();
     if found.is_ok_and(|output| output.status.success()) {
         return Some(python);
     }
+    let is_ci = std::env::var_os("CI").is_some();
+    assert!(!is_ci, "CI must have Python's module `{module}` (tests/python/requirements.txt)");
     println!("skipped: {} has no module `{module}` (RUNNER_PYTHON names another Python)", python.display());
     None
 }

@@ -17,6 +17,8 @@ mod regular;
 mod run_queue;
 #[allow(unsafe_code)]
 mod signals;
+#[allow(unsafe_code)]
+mod stream;
 mod terminal;
 #[allow(unsafe_code)]
 mod write_out;
@@ -30,7 +32,7 @@ use std::{
     sync::LazyLock,
 };
 
-pub use atomic::{Durability, sync_path, write_atomically};
+pub use atomic::{Durability, sync_path, write_atomically, write_until_signal};
 pub use awake_timer::AwakeTimer;
 pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
@@ -40,7 +42,8 @@ pub use page_faults::{page_fault_s, page_faults};
 pub use regular::{is_replaceable, open_regular, read_text};
 pub use run_queue::run_delay;
 pub use signal_hook::consts::SIGUSR1;
-pub use signals::{ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
+pub use signals::{SecondSignal, ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};
+pub use stream::Stream;
 pub use terminal::{escape_controls, escape_line, escape_uncoloured, json_text};
 pub use write_out::{start_writing, sync_file_system};
 

@@ -181,7 +181,7 @@ pub struct Best {
 }
 
 /// How far the run is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Progress {
     pub step: u64,
     /// Epoch of that step, counted from 1.
@@ -261,6 +261,8 @@ pub struct Outcome {
     pub peak_device_bytes: u64,
     pub timing: Vec<PhaseTime>,
     pub transfers: Vec<Transfer>,
+    /// Checkpoints that were due while another was being written, and not made.
+    pub checkpoints_left_out: u64,
     /// The cost of reading the host's clock and recording its times.
     pub instrument: ClockCost,
     /// The lanes of `trace.json`; empty if no trace was requested.

@@ -170,6 +170,15 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
     if Path::new(word).exists() || word.starts_with('~') || word.contains(['=', '.', '/']) {
         return Ok(());
     }
+    let resumed = match word {
+        "resume" | "continue" => Some("`runner run --resume RUN` resumes a run or a sweep"),
+        "extend" => Some("`runner run --resume RUN trainer.max_epochs=N` gives a run more epochs"),
+        _ => None,
+    };
+    if let Some(hint) = resumed {
+        print_error(format!("no command `{word}`"), Some(hint));
+        return Err(Exit::Refused);
+    }
     let command = Cli::command();
     let names =
         command.get_subcommands().map(|c| (strsim::damerau_levenshtein(c.get_name(), word), c.get_name()));

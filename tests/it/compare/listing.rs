@@ -93,8 +93,8 @@ fn sweeps_are_compared_and_not_diffed() {
         (
             Some(2),
             "error: `RUNS/linreg/S` is a sweep, and holds a run for each trial\n\
-             \x20 = hint: name the folder of one trial; `runner compare SWEEP` tells the best, `runner compare A B` holds two \
-             sweeps against each other\n"
+             \x20 = hint: name the folder of one trial, such as `RUNS/linreg/S/000-devices.num_gpus=0`, the best; \
+             `runner compare A B` holds two sweeps against each other\n"
         )
     );
 }

@@ -8,6 +8,7 @@ mod kills;
 mod lab;
 mod memory;
 mod odd;
+mod power;
 mod signals;
 
 use std::{

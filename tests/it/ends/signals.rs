@@ -11,7 +11,7 @@ use super::{
         process::{Ended, Folder, Sandbox, tensors},
         run::LINREG,
     },
-    LIMIT, make_images_endless, numbers,
+    LIMIT, disk, make_images_endless, numbers,
     odd::SlowGit,
     quiet, send, wait_for_lines, wait_for_lines_of, wait_until, with_images,
 };
@@ -155,6 +155,51 @@ fn a_second_signal_two_seconds_later_does_not_wait() {
     };
     drop(reader);
     assert_eq!(status.code(), Some(143));
+}
+
+/// The first checkpoint never comes to its end, and the training waits for it when the second one is due: rows of all steps
+/// until then are written, and the summary says how the run ended.
+#[test]
+fn a_second_signal_leaves_rows_and_a_summary() {
+    let place = Sandbox::new(LINREG);
+    let Some(library) = disk::library(&place) else { return };
+    let endless = ["trainer.max_epochs=1000000000", "checkpoint.every_steps=600"];
+    let (mut command, runs) = disk::on_disk(&place, &library, &endless);
+    command.env("DISK_HANG", "/checkpoints/");
+    let child = quiet(command);
+    let folder = wait_for_lines(&runs, 1 + 1200 + 200);
+    send("-INT", &child);
+    thread::sleep(Duration::from_secs(2));
+    send("-TERM", &child);
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(143), "{ended:?}");
+    let words = "runner: ended at once by a second signal; rows are written, except those that were still on a device\n";
+    assert!(ended.stderr.ends_with(words), "{ended:?}");
+    assert_eq!(["status", "steps"].map(|column| folder.summary(column)), ["interrupted", "1200"]);
+    every_row_is_there(&folder, "logging.policy=buffered");
+}
+
+/// The recorder waits for a terminal that is halted, and the training for the recorder: a second signal lets both go on.
+#[test]
+fn a_second_signal_does_not_wait_for_a_terminal() {
+    let place = Sandbox::new(LINREG);
+    let arguments = ["-v", "trainer.max_epochs=1000000000", "logging.policy=immediate"];
+    let (mut command, runs) = place.prepared(&arguments);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut filler = writer.try_clone().unwrap();
+    thread::spawn(move || std::io::Write::write_all(&mut filler, &[b' '; 1 << 22]));
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(writer).spawn().unwrap();
+    let folder = wait_for_lines_of("summary.csv", &runs, 1);
+    send("-INT", &child);
+    thread::sleep(Duration::from_secs(2));
+    send("-TERM", &child);
+    // The run may end in order before the second signal ends the process.
+    let code = child.wait_with_output().unwrap().status.code();
+    assert!([Some(130), Some(143)].contains(&code), "{code:?}");
+    drop(reader);
+    assert_eq!(folder.summary("status"), "interrupted");
+    assert!(folder.summary("steps").parse::<u64>().unwrap() > 0);
+    every_row_is_there(&folder, "logging.policy=immediate");
 }
 
 #[test]

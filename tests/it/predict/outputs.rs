@@ -1,8 +1,20 @@
 //! Where predictions and matrices are written, and what they never replace.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{
+    fs,
+    io::Write,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
 
-use super::{super::process::RUNNER, Model};
+use super::{
+    super::{
+        ends::{send, wait_until},
+        process::RUNNER,
+    },
+    Model, repeated,
+};
 
 /// A file appears whole; one of that name is replaced, but never the rows themselves.
 #[test]
@@ -24,6 +36,31 @@ fn a_file_is_replaced_at_the_end() {
     assert_eq!(to("new.csv", "none/out.csv").code, Some(1));
     assert_eq!(to("new.csv", "/dev/null").code, Some(0));
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+/// What a signal ends leaves nothing beside the file that was to be written.
+#[test]
+fn a_signal_removes_what_was_begun() {
+    let model = Model::price();
+    let path = model.write("out.csv", "old\n");
+    let names = || {
+        let entries = fs::read_dir(model.place.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    let mut command = model.place.command(&["predict", &model.run, "-", "-o", "out.csv"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    // It waits for more rows.
+    let mut rows = child.stdin.take().unwrap();
+    rows.write_all(repeated(&model.new_rows(), 2000).as_bytes()).unwrap();
+    wait_until(&mut child, || names().len() > before.len());
+    send("-TERM", &child);
+    assert_eq!(child.wait().unwrap().signal(), Some(15));
+    assert_eq!(names(), before);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
 }
 
 /// A link stays, and its target has the predictions.

@@ -3,16 +3,19 @@
 use std::{
     env,
     os::unix::process::ExitStatusExt,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use super::{
     super::{
+        cuda::Sim,
         ends::{LIMIT, quiet, send, wait_for_lines, wait_until},
         process::{Ended, Folder, Sandbox},
     },
     SPEC, checkpoints, result,
+    sweeps::{are_equal, statuses},
 };
 
 /// The number of kills; `RUNNER_KILLS=200` for more.
@@ -20,7 +23,79 @@ fn kills() -> u32 {
     env::var("RUNNER_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
 }
 
-/// Every policy and every way of loading rows, killed again and again until the run is complete.
+/// Kills runs and sweeps at random moments, and resumes them until they are complete.
+struct Harness<'a> {
+    place: &'a Sandbox,
+    on: &'a dyn Fn(&mut Command),
+    random: u64,
+    killed: u32,
+}
+
+impl<'a> Harness<'a> {
+    fn new(place: &'a Sandbox, on: &'a dyn Fn(&mut Command)) -> Self {
+        Self { place, on, random: 0x9E37_79B9_7F4A_7C15, killed: 0 }
+    }
+
+    /// The folder of one that nothing disturbs, and the seconds that it takes.
+    fn whole(&self, arguments: &[&str]) -> (Folder, f64) {
+        let (mut command, runs) = self.place.prepared(arguments);
+        (self.on)(&mut command);
+        let begun = Instant::now();
+        let ended = Ended::from_output(command.output().unwrap());
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        (Folder::within(&runs).unwrap(), begun.elapsed().as_secs_f64())
+    }
+
+    /// The newest folder in the end. Each part ends within `span` seconds.
+    fn killed(&mut self, arguments: &[&str], span: f64) -> Folder {
+        let (_, runs) = self.place.prepared(&[]);
+        let words = ["run", "spec.toml", "--resume", "auto", "--runs-dir", runs.to_str().unwrap()];
+        let begun = Instant::now();
+        loop {
+            let mut command = self.place.command(&[&words[..], arguments].concat());
+            (self.on)(&mut command);
+            let mut child = quiet(command);
+            self.random =
+                self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let wait = Duration::from_secs_f64(span * (self.random >> 40) as f64 / f64::from(1 << 24));
+            let started = Instant::now();
+            while started.elapsed() < wait && child.try_wait().unwrap().is_none() {
+                thread::yield_now();
+            }
+            let _ = child.kill(); // it may have ended
+            let output = child.wait_with_output().unwrap();
+            if output.status.signal().is_none() {
+                let ended = Ended::from_output(output);
+                assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+                break;
+            }
+            self.killed += 1;
+            assert!(begun.elapsed() < LIMIT);
+        }
+        // A run that was killed before its first checkpoint is left as it is, and a new one starts.
+        let mut folders: Vec<_> =
+            std::fs::read_dir(runs.join("spec")).unwrap().map(|e| e.unwrap().path()).collect();
+        folders.sort();
+        Folder(folders.pop().unwrap())
+    }
+
+    /// Kills runs of each case in turn.
+    fn runs(&mut self, cases: &[Vec<&str>], rounds: u32) {
+        let wholes: Vec<_> = cases.iter().map(|case| self.whole(case)).collect();
+        for round in 0..rounds as usize {
+            let case = &cases[round % cases.len()];
+            let (whole, span) = &wholes[round % cases.len()];
+            let run = self.killed(case, span * 1.3);
+            assert!(result(&run) == result(whole), "{case:?}: another result in {}", run.0.display());
+            // A kill right after a checkpoint was written also leaves the previous one.
+            let (left, steps) = (checkpoints(&run), run.summary("steps"));
+            assert!(left.len() <= 2 && left.last().is_some_and(|name| name.ends_with(&steps)), "{left:?}");
+        }
+        assert!(self.killed > 0);
+    }
+}
+
+/// Every policy and every way of loading rows.
 #[test]
 fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
     let place = Sandbox::new(SPEC);
@@ -31,50 +106,36 @@ fn killed_at_any_moment_a_run_ends_as_if_undisturbed() {
         &["checkpoint.every_steps=40", "devices.engine=team", "--threads=2", "logging.policy=off"],
         &["checkpoint.every_minutes=0.0001", "--virtual-gpus", "2", "devices.num_gpus=2"],
     ];
-    let arguments = |case: &[&'static str]| [case, &["trainer.max_epochs=150"]].concat();
-    let wholes = cases.map(|case| place.run(&arguments(case)).ended_by(0));
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut killed = 0;
-    for round in 0..kills() {
-        let case = arguments(cases[round as usize % cases.len()]);
-        let whole = &wholes[round as usize % cases.len()];
-        let begun = Instant::now();
-        let (_, runs) = place.prepared(&[]);
-        let go_on = || {
-            let runs = runs.to_str().unwrap();
-            place
-                .command(&[&["run", "spec.toml", "--resume", "auto", "--runs-dir", runs], &case[..]].concat())
-        };
-        // The duration of a run, plus a margin.
-        let span = whole.summary("wall_s").parse::<f64>().unwrap() * 1.3;
-        let ended = loop {
-            let mut child = quiet(go_on());
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let wait = Duration::from_secs_f64(span * (random >> 40) as f64 / f64::from(1 << 24));
-            let started = Instant::now();
-            while started.elapsed() < wait && child.try_wait().unwrap().is_none() {
-                thread::yield_now();
-            }
-            let _ = child.kill(); // it may have ended
-            let output = child.wait_with_output().unwrap();
-            if output.status.signal().is_none() {
-                break Ended::from_output(output);
-            }
-            killed += 1;
-            assert!(begun.elapsed() < LIMIT);
-        };
-        assert_eq!(ended.code, Some(0), "{case:?}: {ended:?}");
-        // A run that was killed before its first checkpoint is left as it is, and a new one starts.
-        let mut folders: Vec<_> =
-            std::fs::read_dir(runs.join("spec")).unwrap().map(|e| e.unwrap().path()).collect();
-        folders.sort();
-        let run = Folder(folders.pop().unwrap());
-        assert!(result(&run) == result(whole), "{case:?}: another result in {}", run.0.display());
-        // A kill right after a checkpoint was written also leaves the previous one.
-        let left = checkpoints(&run);
-        assert!(left.len() <= 2 && left.last().is_some_and(|name| name.ends_with("1050")), "{left:?}");
+    let cases = cases.map(|case| [case, &["trainer.max_epochs=150"]].concat());
+    Harness::new(&place, &|_| {}).runs(&cases, kills());
+}
+
+/// With engines of the stand-in's GPU.
+#[test]
+fn killed_at_any_moment_a_run_on_a_gpu_ends_as_if_undisturbed() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(SPEC);
+    let common = ["devices.num_gpus=1", "checkpoint.every_steps=8", "trainer.max_epochs=12"];
+    let cases = ["persistent", "graph"].map(|engine| format!("devices.engine={engine}"));
+    let cases = cases.each_ref().map(|engine| [&common[..], &[engine]].concat());
+    let on = |command: &mut Command| {
+        sim.on(command, &[]);
+    };
+    Harness::new(&place, &on).runs(&cases, kills().div_ceil(4));
+}
+
+#[test]
+fn killed_at_any_moment_a_sweep_ends_as_if_undisturbed() {
+    let place = Sandbox::new(SPEC);
+    let arguments = ["optimizer.adam.lr=0.01,0.1", "trainer.max_epochs=80", "checkpoint.every_epochs=9"];
+    let mut harness = Harness::new(&place, &|_| {});
+    let (whole, span) = harness.whole(&arguments);
+    for _ in 0..kills().div_ceil(4) {
+        let sweep = harness.killed(&arguments, span * 1.3);
+        assert_eq!(statuses(&sweep.0), ["finished", "finished"]);
+        are_equal(&sweep.0, &whole.0);
     }
-    assert!(killed > 0);
+    assert!(harness.killed > 0);
 }
 
 /// Works without a `[checkpoint]` table too.

@@ -1,5 +1,6 @@
 //! Checkpoints, and runs that go on from them: the result is that of a run that was never interrupted, to the bit.
 
+mod auto;
 mod beside;
 mod draws;
 mod extended;
@@ -166,6 +167,26 @@ fn a_run_on_a_gpu_goes_on() {
                 sim.on(command, &[]);
             });
         }
+    }
+}
+
+/// On another number of devices it follows the run that was not interrupted, within the limit of parity.
+#[test]
+fn a_run_goes_on_on_another_number_of_devices() {
+    let place = Sandbox::new(SPEC);
+    let [cpu, three] = [&["devices.num_gpus=0"][..], &["--virtual-gpus", "3", "devices.num_gpus=3"]];
+    for (first, then) in [(cpu, three), (three, cpu)] {
+        let whole = place.run(&[first, &["checkpoint.keep_last=9"]].concat()).ended_by(0);
+        let run = killed_after(&whole, "step-00000021", place.path().join(format!("on-{}", then.len())));
+        let ended = place.runner(&[&["run", "-q", "--resume", run.0.to_str().unwrap()], then].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(run.summary("devices_used") == "cpu", then == cpu);
+        let (found, expected) = (run.metrics(), whole.metrics());
+        assert_eq!(found.column("step"), expected.column("step"));
+        for (row, (own, other)) in found.f64s("loss").into_iter().zip(expected.f64s("loss")).enumerate() {
+            assert!((own - other).abs() <= 1e-5 * other.abs(), "row {row}: {own} and {other}");
+        }
+        assert!(found.column("loss") != expected.column("loss") || first == then, "nothing was done anew");
     }
 }
 

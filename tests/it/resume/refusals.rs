@@ -35,8 +35,9 @@ fn a_run_goes_on_by_its_own_spec() {
         &place,
         &run,
         &[longer, "optimizer.adam.lr=0.1", "seed=1"],
-        "error: `optimizer.adam.lr` cannot change when a run goes on: it was 0.05, and would be 0.1 (1 key besides)\n  \
-         = hint: only the run's length, devices, checkpoints, logging blocks and the data's paths may; run the spec anew for the rest\n",
+        "error: a run cannot go on with other values: `optimizer.adam.lr` was 0.05, and would be 0.1; `seed` was 0, and \
+         would be 1\n  = hint: only the run's length, devices, checkpoints, logging blocks and the data's paths may change; \
+         run the spec anew for the rest\n",
     );
     refused(
         &place,

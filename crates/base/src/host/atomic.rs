@@ -12,6 +12,8 @@ use std::{
     time::UNIX_EPOCH,
 };
 
+use super::signals::remove_on_signals;
+
 /// What a finished write must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -30,15 +32,36 @@ pub fn write_atomically(
     durability: Durability,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {
+    write_by(&temporary_name(path), path, durability, write)
+}
+
+/// As [`write_atomically`], of a command that signals end at once: they remove what it has begun.
+///
+/// # Errors
+/// Likewise.
+pub fn write_until_signal(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
     let temporary = temporary_name(path);
-    let written = create_new(&temporary).and_then(|file| {
+    remove_on_signals(&temporary);
+    write_by(&temporary, path, Durability::Process, write)
+}
+
+fn write_by(
+    temporary: &Path,
+    path: &Path,
+    durability: Durability,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let written = create_new(temporary).and_then(|file| {
         let mut file = BufWriter::new(file);
         write(&mut file)?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         if durability == Durability::Power { file.sync_all() } else { Ok(()) }
     });
-    written.and_then(|()| fs::rename(&temporary, path)).inspect_err(|_| {
-        let _ = fs::remove_file(&temporary); // it may not have been created
+    written.and_then(|()| fs::rename(temporary, path)).inspect_err(|_| {
+        let _ = fs::remove_file(temporary); // it may not have been created
     })?;
     match durability {
         Durability::Process => Ok(()),

@@ -1,4 +1,4 @@
-//! Makes long reads end soon after a signal.
+//! What signals ask for: long reads end soon, and nothing is waited for any more.
 
 use std::{
     io::{self, Read},
@@ -8,9 +8,22 @@ use std::{
 /// Whether a signal has asked the process to end.
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
+/// Whether a second signal has.
+static IS_AT_ONCE: AtomicBool = AtomicBool::new(false);
+
 /// Makes reads end. May be called from a signal handler.
 pub(super) fn interrupt() {
     IS_INTERRUPTED.store(true, Ordering::SeqCst);
+}
+
+/// From now on nothing is to be waited for; false where that is so already. A signal handler may call it.
+pub(super) fn end_at_once() -> bool {
+    !IS_AT_ONCE.swap(true, Ordering::SeqCst)
+}
+
+/// Whether nothing is to be waited for any more.
+pub(super) fn ends_at_once() -> bool {
+    IS_AT_ONCE.load(Ordering::SeqCst)
 }
 
 /// To be called between two pieces of a long read.

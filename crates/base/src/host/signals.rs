@@ -1,7 +1,13 @@
 //! Signals that ask a process to end.
 
 use std::{
-    os::unix::process::CommandExt,
+    ffi::CString,
+    io::{self, PipeReader, Read, pipe},
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::{ffi::OsStrExt, process::CommandExt},
+    },
+    path::Path,
     process::{Child, Command},
     sync::{
         Arc,
@@ -15,29 +21,39 @@ use signal_hook::{
     flag, low_level,
 };
 
-use super::interruptible::interrupt;
+use super::{
+    interruptible::{end_at_once, interrupt},
+    stream::may_take,
+};
 
 /// A second signal within this time is taken for the first one again: a terminal and `timeout` signal both a
 /// process and its group, so it may get the signal twice.
 const ONE_REQUEST: Duration = Duration::from_secs(2);
 
 const AT_ONCE: &[u8] =
-    b"runner: ended at once by a second signal; rows that were still on a device are lost\n";
+    b"runner: ended at once by a second signal; rows are written, except those that were still on a device\n";
+
+const BY_FORCE: &[u8] = b"runner: ended at once by a third signal; rows that were not written yet are lost\n";
 
 const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training began\n";
 
 /// Installs the signal handlers of a run. Before `is_begun`, SIGINT, SIGTERM, SIGHUP and SIGXCPU end the
 /// process at once: planning may read rows for minutes, and there is nothing to save. Afterwards, the first
 /// of them stores its number in `stop`, reads end, and the run ends in an orderly way; another one at least
-/// two seconds later ends the process at once. SIGUSR1 adds one to `saves`; with `ends_by_usr1` it instead
-/// stops the run in an orderly way, also before `is_begun`, and repeats are ignored. When a file exceeds its
-/// size limit (SIGXFSZ), the write fails with an error.
+/// two seconds later is the [`SecondSignal`], and one more ends the process at once. SIGUSR1 adds one to
+/// `saves`; with `ends_by_usr1` it instead stops the run in an orderly way, also before `is_begun`, and
+/// repeats are ignored. When a file exceeds its size limit (SIGXFSZ), the write fails with an error.
+///
+/// # Errors
+/// The system cannot create a pipe.
 pub fn stop_on_signals(
     stop: &Arc<AtomicUsize>,
     saves: &Arc<AtomicUsize>,
     is_begun: &Arc<AtomicBool>,
     ends_by_usr1: bool,
-) {
+) -> io::Result<SecondSignal> {
+    let (reader, writer) = pipe()?;
+    let writer = Arc::new(writer);
     // If a handler cannot be installed, its signal ends the process, which loses only the last unflushed
     // rows.
     let _ = flag::register(SIGXFSZ, Arc::default());
@@ -57,16 +73,12 @@ pub fn stop_on_signals(
             continue; // under `nohup`, closing the terminal must not end the process
         }
         let (stop, asked_at, is_begun) = (Arc::clone(stop), Arc::clone(&asked_at), Arc::clone(is_begun));
+        let writer = Arc::clone(&writer);
         let action = move || {
-            let end_with = |words: &[u8]| {
-                // SAFETY: `write` is allowed in a signal handler, and the bytes are static.
-                unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
-                low_level::exit(128 + signal);
-            };
             // SIGUSR1 always ends the process in an orderly way, because its caller has more to do
             // afterwards.
             if !is_begun.load(Ordering::Relaxed) && signal != SIGUSR1 {
-                end_with(BEFORE_THE_START);
+                end_with(BEFORE_THE_START, signal);
             }
             let now = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
             match asked_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
@@ -77,11 +89,60 @@ pub fn stop_on_signals(
                 // The system repeats SIGXCPU every second, and a scheduler may repeat SIGUSR1.
                 Err(_) if [SIGXCPU, SIGUSR1].contains(&signal) => {}
                 Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}
-                Err(_) => end_with(AT_ONCE),
+                Err(_) if end_at_once() => write_now(writer.as_raw_fd(), &[signal as u8]),
+                Err(_) => end_with(BY_FORCE, signal),
             }
         };
         // SAFETY: the action reads a clock, changes atomics, writes and exits, all allowed in a signal
         // handler.
+        let _ = unsafe { low_level::register(signal, action) };
+    }
+    Ok(SecondSignal(reader))
+}
+
+/// Writes a few bytes, also in a signal handler, unless that would wait; a failure is ignored.
+fn write_now(file: RawFd, bytes: &[u8]) {
+    if may_take(file, 0) {
+        // SAFETY: `write` may be called in a signal handler, and reads no more than the bytes.
+        unsafe { libc::write(file, bytes.as_ptr().cast(), bytes.len()) };
+    }
+}
+
+/// Ends the process, also in a signal handler.
+fn end_with(words: &[u8], signal: i32) -> ! {
+    write_now(libc::STDERR_FILENO, words);
+    low_level::exit(128 + signal)
+}
+
+/// A signal that comes two seconds or more after one that asked the process to end.
+#[derive(Debug)]
+pub struct SecondSignal(PipeReader);
+
+impl SecondSignal {
+    /// Waits for it, for as long as the process runs; then calls `close`, and ends the process.
+    pub fn wait(mut self, close: impl FnOnce()) {
+        let mut signal = [0];
+        if self.0.read_exact(&mut signal).is_ok() {
+            close();
+            end_with(AT_ONCE, signal[0].into());
+        }
+    }
+}
+
+/// Where a signal ends the process, it removes this file first.
+pub(super) fn remove_on_signals(path: &Path) {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return };
+    for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
+        if is_ignored(signal) {
+            continue;
+        }
+        let path = path.clone();
+        let action = move || {
+            // SAFETY: `unlink` may be called in a signal handler, and the action owns the path.
+            unsafe { libc::unlink(path.as_ptr()) };
+            let _ = low_level::emulate_default_handler(signal);
+        };
+        // SAFETY: the action makes system calls that a signal handler may make.
         let _ = unsafe { low_level::register(signal, action) };
     }
 }

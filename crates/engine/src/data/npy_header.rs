@@ -22,6 +22,12 @@ pub(super) fn read(reader: &mut dyn Read) -> Result<Header, Refusal> {
             Some("in Python: `numpy.save(path, numpy.load(archive)[name])` for each of its arrays"),
         );
     }
+    if start.starts_with(&[0x1F, 0x8B]) {
+        return refuse(
+            "not an NPY file but one that gzip has compressed",
+            Some("decompress it: `gunzip FILE.npy.gz`"),
+        );
+    }
     if found < 8 || start[..6] != *b"\x93NUMPY" {
         return refuse(
             "not an NPY file: it does not start with `\\x93NUMPY`",
@@ -189,6 +195,10 @@ mod tests {
         assert_eq!(
             words(b"PK\x03\x04 a file in it"),
             "not an NPY file but an archive, as `numpy.savez` writes it | in Python: `numpy.save(path, numpy.load(archive)[name])` for each of its arrays"
+        );
+        assert_eq!(
+            words(b"\x1F\x8B\x08"),
+            "not an NPY file but one that gzip has compressed | decompress it: `gunzip FILE.npy.gz`"
         );
         assert_eq!(words(&file(4, "")), "NPY version 4.0: expected 1 to 3 | -");
         assert_eq!(

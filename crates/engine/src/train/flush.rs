@@ -144,8 +144,14 @@ impl TrainLoop<'_> {
             loss: self.metric_buffer.last_loss,
         };
         self.outbox.events.push(Event::Progress(progress));
+        let is_saving = self.checkpoints.is_writing();
         self.outbox.send()?;
-        self.clock.record(Phase::Log, now.elapsed());
+        if is_saving {
+            // A recorder that writes a checkpoint for long makes this wait.
+            self.clock.extend(Phase::Checkpoint, now.elapsed());
+        } else {
+            self.clock.record(Phase::Log, now.elapsed());
+        }
         Ok(())
     }
 }

@@ -61,6 +61,7 @@ impl TrainLoop<'_> {
             peak_device_bytes: ranks.iter().map(|r| r.device.executor.bytes()).max().unwrap_or(0),
             timing: timings(&self.clock, &ranks, here, self.pacing.warmup),
             transfers: all_transfers(&ranks, &self.clock, self.trial, &self.inputs),
+            checkpoints_left_out: self.checkpoints.left_out,
             instrument: instrument(&self.clock, &ranks),
             traces: traces(&self.clock, &ranks),
             account,

@@ -62,7 +62,11 @@ impl TrainLoop<'_> {
         let requests = self.stop.save_requests();
         let is_asked = std::mem::replace(&mut self.checkpoints.requests, requests) != requests;
         if self.ended.is_none() && (is_asked || self.checkpoints.is_due(&self.at)) {
-            self.save()?;
+            let waited = self.clock.total(Timer::Host, Phase::Checkpoint);
+            let cost = self.monitored_cost();
+            if is_asked || !self.checkpoints.leaves_out(waited, cost) {
+                self.save()?;
+            }
         }
         let step = self.at.step;
         if is_asked && self.checkpoints.saved.is_some_and(|(saved, _)| saved == step) {
@@ -83,13 +87,22 @@ impl TrainLoop<'_> {
         if saves { self.save() } else { Ok(()) }
     }
 
+    /// The monitored value of the validation after this step, where there was one; smaller is better.
+    fn monitored_cost(&self) -> Option<f64> {
+        let monitor = self.trial.spec.trainer.monitor;
+        let row = self.validated.last.as_ref().filter(|row| row.step == self.at.step)?;
+        row.value(monitor).filter(|value| value.is_finite()).map(|value| monitor.cost(value))
+    }
+
     fn save(&mut self) -> Result<(), Halt> {
         let state = Some((self.at.step, self.at.in_epoch));
         if self.checkpoints.saved == state {
             return Ok(());
         }
+        // Rows are recorded before what may take long.
         self.flush()?;
         let start = Instant::now();
+        self.outbox.send()?;
         let mut arrays = self.checkpoints.wait();
         let layout = &self.trial.programs.layout;
         let best = self.validated.best.and(layout.best).map(|best| layout.whole(best));
@@ -111,9 +124,9 @@ impl TrainLoop<'_> {
         }
         let (arrays, (written, answer)) = (Arc::new(arrays), channel());
         self.checkpoints.writing = Some((Arc::clone(&arrays), answer));
-        self.checkpoints.count += 1;
         self.checkpoints.saved = state;
-        self.checkpoints.last = Instant::now();
+        let cost = self.monitored_cost();
+        self.checkpoints.made(cost);
         self.outbox.events.push(Event::Checkpoint(Box::new(Checkpoint { facts, arrays, written })));
         self.outbox.send()?;
         self.clock.record(Phase::Checkpoint, start.elapsed().saturating_sub(waited));
@@ -163,12 +176,16 @@ impl TrainLoop<'_> {
     /// The number of checkpoints and the time they took, once all are written.
     pub(super) fn checkpoint_costs(&mut self) -> Option<Event> {
         self.checkpoints.wait();
-        let Checkpoints { count, written, .. } = self.checkpoints;
+        let Checkpoints { count, left_out, written, .. } = self.checkpoints;
         let copying = self.clock.total(Timer::Host, Phase::Checkpoint);
         let [copying, written] = [copying, written].map(|time| units::seconds(time.as_secs_f64()));
         let text = format!(
-            "{}: {copying} in the loop, {written} of writing beside it",
-            units::counted(count, "checkpoint")
+            "{}: {copying} in the loop, {written} of writing beside it{}",
+            units::counted(count, "checkpoint"),
+            match left_out {
+                0 => String::new(),
+                n => format!("; {} left out, due while another was being written", units::count(n)),
+            }
         );
         (count > 0).then_some(Event::Notice(Level::Info, text))
     }

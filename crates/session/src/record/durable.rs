@@ -45,6 +45,19 @@ fn sync(path: &Path) -> Result<(), RecordError> {
     sync_path(path).map_err(|e| RecordError::write(path, e))
 }
 
+/// Makes a folder and those above it that are missing. Waits until the disk has their names: without them, what is in them
+/// would not outlive a loss of power.
+pub fn make_folders(folder: &Path) -> Result<(), RecordError> {
+    let named = folder.ancestors().filter(|path| !path.as_os_str().is_empty());
+    let missing: Vec<&Path> = named.take_while(|path| !path.is_dir()).collect();
+    fs::create_dir_all(folder).map_err(|e| RecordError::make_folder(folder, e))?;
+    for made in missing {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        sync(above)?;
+    }
+    Ok(())
+}
+
 /// At the end of a run, waits until everything written before is on the disk.
 pub(super) enum DiskSync {
     /// Syncs everything in a run's folder.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     event::{Event, Header, Level, Outcome, TrainRows},
-    host::json_text,
+    host::{Stream, json_text},
     spec::Metric,
 };
 
@@ -107,8 +107,7 @@ impl Sink for EventLines {
         if let Some(trial) = self.trial {
             line["trial"] = trial.into();
         }
-        let mut out = io::stdout().lock();
-        match out.write_all((json_text(&line) + "\n").as_bytes()).and_then(|()| out.flush()) {
+        match Stream::Output.write_all((json_text(&line) + "\n").as_bytes()) {
             Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
                 Err(RecordError::write(Path::new(STANDARD_OUTPUT), e))
             }

@@ -207,6 +207,20 @@ mod tests {
         assert_eq!(commit(&folder.path().join("w")), Some(newer));
     }
 
+    /// A pipe in the place of a file would be waited for.
+    #[test]
+    fn a_pipe_in_the_repository_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["HEAD", "packed-refs"] {
+            let git = folder.path().join(name).join(".git");
+            write(&git.join("HEAD"), "ref: refs/heads/main\n");
+            let pipe = git.join(name);
+            let _ = fs::remove_file(&pipe); // the other one is not there yet
+            assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            assert_eq!(GitQuery::start(git.parent().unwrap()).commit, None);
+        }
+    }
+
     /// Runs git in a folder; `None` if git is not installed.
     fn run(folder: &Path, arguments: &[&str]) -> Option<()> {
         let identity = ["-c", "user.name=a", "-c", "user.email=a@b"];

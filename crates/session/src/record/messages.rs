@@ -91,7 +91,12 @@ pub(super) fn no_model(outcome: &Outcome, folder: &Path) -> Option<String> {
 pub(super) fn checkpoints(outcome: &Outcome) -> Option<String> {
     let is_wait = |row: &&PhaseTime| (row.phase, row.clock) == ("checkpoint", "host");
     let row = outcome.timing.iter().find(is_wait)?;
-    Some(format!("{}, for which training waited {}", units::count(row.count), units::seconds(row.total_s)))
+    let left_out = match outcome.checkpoints_left_out {
+        0 => String::new(),
+        n => format!("; {} left out", units::count(n)),
+    };
+    let (count, waited) = (units::count(row.count), units::seconds(row.total_s));
+    Some(format!("{count}, for which training waited {waited}{left_out}"))
 }
 
 /// What bounds a run, in a few words. For a run that is over before it has done much, this is its start and

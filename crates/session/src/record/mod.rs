@@ -33,6 +33,7 @@ mod run_dir;
 mod run_log;
 #[cfg(test)]
 mod sample;
+mod second_signal;
 mod summary;
 mod sweep_table;
 mod system;
@@ -59,6 +60,7 @@ pub use claims::{CLAIMS_FILE, Claim, Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use deaths::{count_death, forget_deaths, has_deaths};
+pub use durable::make_folders;
 pub use environment::{
     Cpu, DataFacts, Devices, Environment, EnvironmentFile, GpuFacts, HostOptions, Memory, Os, StepFacts,
     Versions, now, rfc3339,
@@ -75,6 +77,7 @@ pub use recorder::{EventSender, Recorder};
 pub use remarks::{large_targets, remarks};
 pub use run_dir::RunDir;
 pub use run_log::RunLock;
+pub use second_signal::end_at_second_signal;
 pub use sweep_table::{SweepTable, TrialEnd};
 pub use system::{Findings, GpuProbe, SystemSampler};
 
@@ -168,7 +171,7 @@ pub fn open_sinks(
     if is_alone {
         sinks.push(Box::new(DiskSync::Folder(run.path().to_owned())));
     }
-    sinks.push(Box::new(SummaryCsv::create(&summary, run.name(), begun)?));
+    sinks.push(Box::new(second_signal::shared(SummaryCsv::create(&summary, run.name(), begun)?)));
     if is_alone {
         sinks.push(Box::new(DiskSync::File(summary)));
     }

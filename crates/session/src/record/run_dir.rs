@@ -2,6 +2,7 @@
 //! runs ever share one and nothing is ever overwritten.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fs,
     io::{self, Write},
@@ -10,7 +11,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{Claims, Lines, RecordError, RunLock};
+use super::{Claims, Lines, RecordError, RunLock, make_folders};
 use crate::{
     event::Status,
     host::{Durability, read_text, write_atomically},
@@ -77,32 +78,38 @@ impl RunDir {
 
     /// All folders with this name, including those of sweeps' trials, newest first.
     pub fn all(runs_dir: &Path, name: &str) -> Vec<Self> {
-        let entries = fs::read_dir(runs_dir.join(folder_name(name))).into_iter().flatten().flatten();
-        let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        let with_trials = |path| {
-            let folder = Self { path };
-            let trials = folder.trials();
-            trials.into_values().chain([folder])
-        };
-        paths.into_iter().rev().flat_map(with_trials).collect()
+        let with_trials = |folder: Self| folder.trials().into_values().chain([folder]);
+        Self::below(runs_dir, name).into_iter().flat_map(with_trials).collect()
+    }
+
+    /// The runs of this name that are no sweep's trials, the newest first.
+    pub fn runs(runs_dir: &Path, name: &str) -> Vec<Self> {
+        let mut folders = Self::below(runs_dir, name);
+        folders.retain(|folder| folder.file("spec.toml").is_file());
+        folders
     }
 
     /// The newest folder made by [`RunDir::create`] with this name and tail for which `fits` is true.
     pub fn newest(runs_dir: &Path, name: &str, tail: &str, fits: impl Fn(&Self) -> bool) -> Option<Self> {
-        let entries = fs::read_dir(runs_dir.join(folder_name(name))).ok()?;
-        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let numbered = |path: &PathBuf| {
-            let (time, rest) = path.file_name()?.to_str()?.split_once('-')?;
-            let number = match rest.strip_prefix(tail)?.strip_prefix('-') {
-                Some(number) => number.parse().ok()?,
-                None => 1_u64,
-            };
-            Some((time.to_owned(), number))
+        let has_tail = |folder: &Self| {
+            let name = folder.name();
+            let rest = name.split_once('-').and_then(|(_, rest)| rest.strip_prefix(tail));
+            let is_number = |rest: &str| rest.strip_prefix('-').is_some_and(|n| n.parse::<u64>().is_ok());
+            rest.is_some_and(|rest| rest.is_empty() || is_number(rest))
         };
-        let mut runs: Vec<_> = paths.filter_map(|path| Some((numbered(&path)?, path))).collect();
-        runs.sort();
-        runs.into_iter().rev().map(|(_, path)| Self { path }).find(fits)
+        Self::below(runs_dir, name).into_iter().find(|folder| has_tail(folder) && fits(folder))
+    }
+
+    /// What lies below `<runs_dir>/<name>`, the newest first.
+    fn below(runs_dir: &Path, name: &str) -> Vec<Self> {
+        let entries = fs::read_dir(runs_dir.join(folder_name(name))).into_iter().flatten().flatten();
+        let mut folders: Vec<_> = entries.map(|entry| Self { path: entry.path() }).collect();
+        // By the time in the first 16 bytes; then `-10` is later than `-2` of the same second.
+        folders.sort_by_cached_key(|folder| {
+            let name = folder.name();
+            Reverse((name.get(..16).map(str::to_owned), name.len(), name))
+        });
+        folders
     }
 
     /// Whether the run has this resolved spec and data, according to its files.
@@ -334,7 +341,7 @@ fn make_new(parent: &Path, name: &str) -> Result<RunDir, RecordError> {
             }
             // Another process may have made the parent meanwhile, so try the name again in any case.
             Err(e) if e.kind() == io::ErrorKind::NotFound || !parent.is_dir() => {
-                fs::create_dir_all(parent).map_err(|e| RecordError::make_folder(parent, e))?;
+                make_folders(parent)?;
             }
             Err(e) => return Err(RecordError::make_folder(&path, e)),
         }

@@ -134,6 +134,7 @@ pub(super) fn outcome() -> Outcome {
             transfer("sync", "log", "gpu:0", "cpu", 2, 0, None, Some(0.001)),
             transfer("all_reduce", "gradients", "gpu:0", "gpu:0", 48, 0, Some(960), None),
         ],
+        checkpoints_left_out: 0,
         instrument: ClockCost { readings: 10_000, each_s: 41e-9 },
         traces: Vec::new(),
         account: Some(TimeAccount {

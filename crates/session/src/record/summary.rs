@@ -1,6 +1,10 @@
 //! `summary.csv`: the run in numbers, one row.
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
 use super::{
     RecordError, Sink,
@@ -8,7 +12,7 @@ use super::{
     row_file::{Column, RowFile},
 };
 use crate::{
-    event::{Event, Header, Outcome},
+    event::{Event, Header, Outcome, Progress, Status},
     host::process_memory,
 };
 
@@ -85,12 +89,42 @@ pub(super) struct SummaryCsv {
     run: String,
     begun: Instant,
     header: Option<Box<Header>>,
+    /// What is known of a run that has not ended.
+    progress: Option<Progress>,
+    last_step: u64,
+    has_row: bool,
 }
 
 impl SummaryCsv {
     /// `run` is the run folder's own name; `wall_s` is counted from `begun`.
     pub fn create(path: &Path, run: String, begun: Instant) -> Result<Self, RecordError> {
-        Ok(Self { file: RowFile::with_columns(path, summary_columns())?, run, begun, header: None })
+        let file = RowFile::with_columns(path, summary_columns())?;
+        Ok(Self { file, run, begun, header: None, progress: None, last_step: 0, has_row: false })
+    }
+
+    /// Whether a run has begun, and has no row yet.
+    pub fn is_open(&self) -> bool {
+        self.header.is_some() && !self.has_row
+    }
+
+    /// Writes the row of a run that is ended at once: what was recorded of it.
+    pub fn end_at_once(&mut self) -> Result<(), RecordError> {
+        if !self.is_open() {
+            return Ok(());
+        }
+        let progress = self.progress.unwrap_or_default();
+        // Its time includes that before a resume.
+        let earlier_s = (progress.elapsed_s - self.begun.elapsed().as_secs_f64()).max(0.0);
+        let outcome = Outcome {
+            status: Status::Interrupted,
+            steps: self.last_step.max(progress.step),
+            train_s: progress.train_s,
+            loop_s: progress.elapsed_s,
+            earlier_s,
+            ..Outcome::default()
+        };
+        self.event(&Event::Finished(Box::new(outcome)))?;
+        self.flush()
     }
 }
 
@@ -98,12 +132,15 @@ impl Sink for SummaryCsv {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
             Event::Started(header) => self.header = Some(header.clone()),
-            Event::Finished(outcome) => {
+            Event::Progress(progress) => self.progress = Some(*progress),
+            Event::Train(rows) => self.last_step = rows.first_step + rows.len().saturating_sub(1) as u64,
+            Event::Finished(outcome) if !self.has_row => {
                 let Some(header) = &self.header else { return Ok(()) };
                 let wall_s = outcome.earlier_s + self.begun.elapsed().as_secs_f64();
                 let peak_rss_bytes = process_memory("VmHWM");
                 self.file
                     .row(&columns(), &Row { run: &self.run, header, outcome, wall_s, peak_rss_bytes })?;
+                self.has_row = true;
             }
             _ => {}
         }
@@ -112,6 +149,17 @@ impl Sink for SummaryCsv {
 
     fn flush(&mut self) -> Result<(), RecordError> {
         self.file.flush()
+    }
+}
+
+/// A summary that a second signal ends, whatever the recorder waits for.
+impl Sink for Arc<Mutex<SummaryCsv>> {
+    fn event(&mut self, event: &Event) -> Result<(), RecordError> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).event(event)
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
 

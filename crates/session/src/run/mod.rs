@@ -7,6 +7,7 @@
 //! A kind implements [`Planned`]: see `training.rs` and `lab.rs`.
 
 mod announce;
+mod changes;
 mod datasets;
 mod device_group;
 mod draws;
@@ -35,6 +36,7 @@ mod training;
 mod trial;
 mod warnings;
 
+pub use changes::refused_changes;
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};
 pub use exit::{

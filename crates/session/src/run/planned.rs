@@ -238,6 +238,11 @@ pub trait Planned: Sized + Send + Sync {
     /// Whether a run folder has exactly this spec and data.
     fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
 
+    /// Why the run of a folder cannot go on as this one.
+    fn refused_changes(&self, _folder: &RunDir) -> Option<String> {
+        Some("only a training can go on".to_owned())
+    }
+
     /// Replaces the initial state with the newest checkpoint of a run folder, and locks the folder.
     ///
     /// # Errors

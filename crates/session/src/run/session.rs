@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    exit::{Exit, print, print_error, refuse},
+    exit::{Exit, print, print_error, print_stderr, refuse},
     planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start},
     prepare::{self, Prepared},
     recording::Recording,
@@ -95,7 +95,7 @@ impl<'a, P: Planned> Session<'a, P> {
                     return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
                 }
                 Newest::HasCheckpoints(folder) => Some(folder),
-                Newest::Nothing => None,
+                Newest::Nothing => self.changed(&**planned),
             },
         };
         if let Some(Err(e)) = resumed.as_ref().map(|folder| planned.resume(&mut ready, folder)) {
@@ -124,12 +124,24 @@ impl<'a, P: Planned> Session<'a, P> {
     /// The newest run of the planned spec.
     fn newest(&self, planned: &P, ready: &P::Ready<'_>) -> Newest {
         let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
-        let fits = |folder: &RunDir| planned.is_of(ready, folder);
-        match RunDir::newest(&self.process.runs_dir, name, &planned.hash8(), fits) {
+        // A folder's name has the hash of the spec that it was begun with, which may have changed since.
+        let mut runs = RunDir::runs(&self.process.runs_dir, name).into_iter();
+        match runs.find(|folder| planned.is_of(ready, folder)) {
             Some(folder) if folder.has_finished() => Newest::Finished(folder),
             Some(folder) if has_checkpoints(folder.path()) => Newest::HasCheckpoints(folder),
             _ => Newest::Nothing,
         }
+    }
+
+    /// The newest run of this name that has not finished, where its changes since let it go on; else a warning names them.
+    fn changed(&self, planned: &P) -> Option<RunDir> {
+        let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
+        let goes_on = |run: &RunDir| !run.has_finished() && has_checkpoints(run.path()) && !run.is_live();
+        let folder = RunDir::runs(&self.process.runs_dir, name).into_iter().find(goes_on)?;
+        let Some(why) = planned.refused_changes(&folder) else { return Some(folder) };
+        let path = folder.path().display();
+        print_stderr(&format!("warning: a new run begins, since `{path}` cannot go on: {why}\n"));
+        None
     }
 
     pub(super) fn shared(&self) -> MutexGuard<'_, P::Shared> {

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs::{self, File},
+    fs::File,
     path::Path,
     time::{Duration, Instant},
 };
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, remove_remnants},
+    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, make_folders, remove_remnants},
 };
 
 /// Creates the folder of a sweep, or finds the one to resume, and joins its processes. Returns an exit code
@@ -119,7 +119,7 @@ fn check_trials<P: Planned>(
 /// Locks the folder of runs so that no other process creates a sweep's folder; without effect on file systems
 /// without locks.
 fn lock(runs_dir: &Path) -> Option<File> {
-    fs::create_dir_all(runs_dir).ok()?; // if this fails, creating the folder fails too and is reported
+    make_folders(runs_dir).ok()?; // if this fails, creating the folder fails too and is reported
     let folder = File::open(runs_dir).ok()?;
     folder.lock().ok().map(|()| folder)
 }

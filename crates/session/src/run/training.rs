@@ -10,6 +10,7 @@ use std::{
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
+    changes::refused_changes,
     device_group::{bf16_unit, device_group, slow_devices},
     hosts::wait_for_ranks,
     resumed::Resumed,
@@ -22,7 +23,7 @@ use crate::{
     record::{
         self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
     },
-    spec::{GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
+    spec::{self, GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, initial_values},
 };
 
@@ -193,6 +194,16 @@ impl Planned for Trial {
 
     fn is_of(&self, ready: &Ready<'_>, folder: &RunDir) -> bool {
         folder.is_of(&self.spec.to_toml(), Some(&ready.dataset.digest))
+    }
+
+    fn refused_changes(&self, folder: &RunDir) -> Option<String> {
+        let old = spec::load(&folder.file("spec.toml"), &[]).ok();
+        let Some(old) = old.as_ref().and_then(|old| old.trials.first()) else {
+            return Some("its spec cannot be read".to_owned());
+        };
+        let has_other_data = folder.data_digest() != self.data_digest();
+        refused_changes(&old.spec, &self.spec)
+            .or_else(|| has_other_data.then(|| "its data have changed".to_owned()))
     }
 
     fn resume(&self, ready: &mut Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError> {

@@ -11,6 +11,8 @@ mod file;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
     time::Instant,
 };
 
@@ -132,8 +134,15 @@ struct Kept {
     cost: Option<f64>,
 }
 
-/// The sink of `checkpoints/`.
+/// The sink of `checkpoints/`. A thread writes each checkpoint, so that rows of later steps do not wait for it.
 pub(super) struct Checkpoints {
+    writer: Arc<Mutex<Writer>>,
+    under_way: Option<JoinHandle<Result<(), RecordError>>>,
+    /// Rows of `metrics.csv`, which another sink writes.
+    rows: u64,
+}
+
+struct Writer {
     run: PathBuf,
     parameters: Vec<Parameter>,
     identity: CheckpointIdentity,
@@ -141,8 +150,6 @@ pub(super) struct Checkpoints {
     /// How many to keep: of the latest, and of the best.
     keep: [usize; 2],
     kept: Vec<Kept>,
-    /// Number of rows of `metrics.csv`, which another sink writes.
-    rows: u64,
     durability: Durability,
     /// Whether the files written at the start of the run are synced to disk.
     is_synced: bool,
@@ -159,20 +166,39 @@ impl Checkpoints {
             let cost = description.ok().and_then(|d| cost(&d, monitor));
             Kept { name, cost }
         });
-        Self {
+        let writer = Writer {
             run: run.to_owned(),
             parameters: trial.programs.layout.parameters.clone(),
             identity,
             monitor,
             keep: keep.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             kept: kept.collect(),
-            rows,
             durability: if waits { Durability::Power } else { Durability::Process },
             is_synced: !waits,
-        }
+        };
+        Self { writer: Arc::new(Mutex::new(writer)), under_way: None, rows }
     }
 
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), RecordError> {
+        self.wait()?;
+        let (writer, checkpoint, rows) = (Arc::clone(&self.writer), checkpoint.clone(), self.rows);
+        let save = move || writer.lock().unwrap_or_else(PoisonError::into_inner).save(&checkpoint, rows);
+        let thread = thread::Builder::new().name("checkpoint".to_owned()).spawn(save.clone());
+        match thread {
+            Ok(thread) => self.under_way = Some(thread),
+            Err(_) => save()?, // the recorder writes it itself
+        }
+        Ok(())
+    }
+
+    /// Waits until the last checkpoint is written.
+    fn wait(&mut self) -> Result<(), RecordError> {
+        self.under_way.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(RecordError::Gone)))
+    }
+}
+
+impl Writer {
+    fn save(&mut self, checkpoint: &Checkpoint, rows: u64) -> Result<(), RecordError> {
         let begun = Instant::now();
         if self.durability == Durability::Power {
             let metrics = self.run.join("metrics.csv");
@@ -188,7 +214,7 @@ impl Checkpoints {
         }
         let name = self.free_name(checkpoint.facts.step);
         let files = file::Files { folder: &folder, name: &name, durability: self.durability };
-        let description = file::write(files, checkpoint, &self.parameters, &self.identity, self.rows)?;
+        let description = file::write(files, checkpoint, &self.parameters, &self.identity, rows)?;
         self.kept.push(Kept { name, cost: cost(&description, self.monitor) });
         self.remove_old(&folder);
         let _ = checkpoint.written.send(begun.elapsed()); // the training may be over
@@ -238,9 +264,20 @@ impl Sink for Checkpoints {
             Event::Train(block) => self.rows += block.len() as u64,
             Event::Validation(_) => self.rows += 1,
             Event::Checkpoint(checkpoint) => self.save(checkpoint)?,
+            Event::Finished(_) => self.wait()?,
             _ => {}
         }
         Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        if self.under_way.as_ref().is_some_and(JoinHandle::is_finished) { self.wait() } else { Ok(()) }
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        let _ = self.wait(); // a run that fails has said why
     }
 }
 

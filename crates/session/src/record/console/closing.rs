@@ -194,6 +194,10 @@ mod tests {
         outcome.timing.push(PhaseTime { phase: "checkpoint", count: 12, total_s: 0.44, ..row });
         let text = table(&sample::header(), (&outcome, &[]), 0.5, Path::new(FOLDER), false);
         assert!(text.contains("\n  checkpoints      12, for which training waited 440 ms\n"), "{text}");
+        outcome.checkpoints_left_out = 2951;
+        let text = table(&sample::header(), (&outcome, &[]), 0.5, Path::new(FOLDER), false);
+        let words = "\n  checkpoints      12, for which training waited 440 ms; 2,951 left out\n";
+        assert!(text.contains(words), "{text}");
     }
 
     #[test]

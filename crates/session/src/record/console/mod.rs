@@ -25,7 +25,7 @@ use terminal_size::terminal_size_of;
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::{
     event::{Best, Event, Header, Level, Outcome, Progress, ValidationRow},
-    host::{escape_line, escape_uncoloured},
+    host::{Stream, escape_line, escape_uncoloured},
 };
 
 /// How much is printed.
@@ -109,8 +109,8 @@ impl Console {
     /// For the run in `folder`, which started at `begun`.
     pub fn new(folder: &Path, begun: Instant, options: ConsoleOptions) -> Self {
         let out: Box<dyn Write + Send> =
-            if options.json { Box::new(io::sink()) } else { Box::new(io::stdout()) };
-        Self::with_streams(folder, begun, options, out, Box::new(io::stderr()))
+            if options.json { Box::new(io::sink()) } else { Box::new(Stream::Output) };
+        Self::with_streams(folder, begun, options, out, Box::new(Stream::Error))
     }
 
     fn with_streams(
