@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path};
 
 use super::{
     ReportError,
-    configurations::{Configuration, configurations, has_repeats},
+    configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
     differences::Difference,
     differing,
@@ -136,11 +136,9 @@ impl Comparison {
         }
     }
 
-    /// Per run: its speed over that of the first with the same work. Where nothing was repeated, a cold start is left out.
+    /// Per run: its speed over that of the first with the same work.
     pub(super) fn ratios(&self) -> Vec<Option<Ratio>> {
-        let repeats = has_repeats(&self.configurations);
-        let warm = |run| speeds::speed(run).filter(|_| repeats || !speeds::is_cold(run));
-        let speeds: Vec<_> = self.runs.iter().map(warm).collect();
+        let speeds: Vec<_> = self.runs.iter().map(speeds::speed).collect();
         speeds::ratios(&speeds, &self.runs.iter().map(Machine::from_run).collect::<Vec<_>>())
     }
 

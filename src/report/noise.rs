@@ -2,7 +2,7 @@
 //! with others, a processor that was slowed down.
 
 use super::{
-    configurations::{Configuration, has_repeats},
+    configurations::Configuration,
     run::Run,
     speeds,
     statistics::{are_too_few, coverage},
@@ -50,13 +50,6 @@ pub(super) fn warnings(
         let most = units::seconds(most(&withheld));
         format!("the cgroup's CPU quota throttled this process for up to {most} {during}")
     }));
-    if !has_repeats(configurations) && runs.iter().filter(|run| speeds::is_timed(run)).count() > 1 {
-        let cold = runs.iter().enumerate().filter(|(_, run)| speeds::is_cold(run));
-        lines.extend(cold.map(|(place, _)| {
-            let number = place + number;
-            format!("{word} {number} ran first, in a cold process: its speed is compared with no other")
-        }));
-    }
     lines
 }
 

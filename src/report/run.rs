@@ -27,8 +27,6 @@ pub(super) struct Run {
     pub(super) sweep: Option<String>,
     /// Its number in the sweep.
     pub(super) trial: Option<usize>,
-    /// Whether it is the trial with which a sweep's process began.
-    pub(super) is_first_trial: bool,
     /// Where values are tables, these are their short names.
     pub(super) axes: Vec<(String, String)>,
     /// The axes that have short names, with their values as in `sweep.csv`.

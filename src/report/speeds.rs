@@ -78,14 +78,6 @@ pub(super) fn speed(run: &Run) -> Option<Speed<'_>> {
     (rate > 0.0 && is_timed(run)).then_some(Speed { work, rate })
 }
 
-/// A cold process (pages, caches, branch predictors, clocks) loses some 0.15 ms, which is more than 5 % of a shorter time.
-const COLD_S: f64 = 3e-3;
-
-/// Whether a cold start is much of a run's time.
-pub(super) fn is_cold(run: &Run) -> bool {
-    run.is_first_trial && run.number("train_s").is_some_and(|seconds| seconds < COLD_S)
-}
-
 /// Whether a run's times mean something.
 pub(super) fn is_timed(run: &Run) -> bool {
     // A tour of tensors is no measurement.

@@ -2,7 +2,11 @@
 //! that was chosen stands in the resolved spec, since another has other last digits: a run that is repeated or goes on keeps
 //! it. Numbers of threads change no digit.
 
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{Stepper, executor};
 use crate::{
@@ -45,6 +49,13 @@ const NUMBERS: usize = 1 << 20;
 
 /// Bytes of the host's memory that candidates take together, at most.
 const MOST_BYTES: u64 = 1 << 30;
+
+/// A run that is expected to take no longer than this, in seconds, may owe a part of its time to a process that is cold: its
+/// pages, caches, branch predictors and clocks.
+const SHORT_S: f64 = 1.0;
+
+/// Blank steps for this long warm a process.
+const WARM_UP: Duration = Duration::from_millis(20);
 
 /// Results that are kept, the newest: a sweep may have thousands of widths.
 const MOST_KNOWN: usize = 256;
@@ -219,6 +230,23 @@ fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
 
 fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
     let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
+/// Runs blank steps of a short trial, untimed, so that the first trial of a sweep does not start colder than the others;
+/// returns for how long.
+pub fn warm_up(trial: &Trial) -> Duration {
+    let expected_s = trial.lower_bound.settled_s(trial.threads) * trial.steps as f64;
+    let is_one = matches!(trial.devices.used[..], [DeviceId::Cpu | DeviceId::Gpu(_)]);
+    if expected_s > SHORT_S || !is_one || trial.facts.in_file() {
+        return Duration::ZERO;
+    }
+    let begun = Instant::now();
+    keep_context(trial);
+    // Where it cannot be loaded or fails, the trial itself says why.
+    if let Ok(mut stepper) = stepper(trial) {
+        while begun.elapsed() < WARM_UP && stepper.block(Grain::Blocks).is_ok() {}
+    }
+    begun.elapsed()
+}
+
     let in_memory = NUMBERS / (trial.programs.train.batch * trial.facts.features).max(1);
     let mut stepper = Stepper::new(trial, executor, in_memory.clamp(1, Stepper::most_steps(trial)), NUMBERS)?;
     let all = stepper.steps();
@@ -252,5 +280,36 @@ fn choice(engine: Engine) -> EngineChoice {
         Engine::Cooperative => EngineChoice::Cooperative,
         Engine::Graph => EngineChoice::Graph,
         Engine::Launch => EngineChoice::Launch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{
+        plan::Machine,
+        run::{Datasets, Planned},
+        spec,
+    };
+
+    #[test]
+    fn a_short_trial_warms_the_process_and_a_long_one_need_not() {
+        let text = "data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 0 }\n\
+                    model.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1\n";
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.toml");
+        std::fs::write(&path, text).expect("a spec");
+        let warmed = |path: &Path, epochs: u64| {
+            let more = [format!("trainer.max_epochs={epochs}")];
+            let experiment = spec::load(path, &more).unwrap_or_else(|_| panic!("a spec"));
+            let machine = Machine::typical(Vec::new(), 1 << 30);
+            let spec = &experiment.trials[0].spec;
+            let trial = Trial::plan(spec, &mut Datasets::new(&machine), &machine, 1);
+            warm_up(&trial.unwrap_or_else(|_| panic!("a plan")))
+        };
+        assert!(warmed(&path, 3) >= WARM_UP);
+        assert_eq!(warmed(&path, 1 << 40), Duration::ZERO);
     }
 }

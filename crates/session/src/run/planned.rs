@@ -216,6 +216,9 @@ pub trait Planned: Sized + Send + Sync {
     /// Warnings besides the note on its devices.
     fn remarks(&self) -> Vec<String>;
 
+    /// Brings a process to the speed that it keeps, before the first trial of a sweep is timed.
+    fn warm_up(&self) {}
+
     /// Opens its data.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use super::{
     device_group::{bf16_unit, device_group, slow_devices},
     hosts::wait_for_ranks,
     resumed::Resumed,
+    engine_trials::warm_up,
 };
 use crate::{
     collective::ProcessGroup,
@@ -157,6 +158,10 @@ impl Planned for Trial {
     fn open(&self, datasets: &mut Datasets) -> Result<Opened, ExecuteError> {
         // Data and weights were readable during planning, so a failure means that they changed.
         let unreadable = |problems: Vec<Problem>| {
+    fn warm_up(&self) {
+        warm_up(self);
+    }
+
             ExecuteError::Data(problems.into_iter().map(|p| p.message).next().unwrap_or_default())
         };
         let dataset = datasets.open(&self.spec).map_err(unreadable)?;
