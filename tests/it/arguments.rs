@@ -14,12 +14,12 @@ fn a_key_that_is_given_twice() {
     };
     insta::assert_snapshot!(reported(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @r"
     error: `seed` is given twice
-     --> argument:1:1
+     --> argument 3:1:1
       |
     1 | seed=2
       | ^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | seed=1
       | ---- first given here
@@ -28,12 +28,12 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @r"
     error: `optimizer.sgd.lr` is given twice
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | optimizer.sgd.lr=0.1,0.2
       | ^^^^^^^^^^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | optimizer.sgd.lr=0.1
       | ---------------- first given here
@@ -42,12 +42,12 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["seed=1,2,3", "sweep.grid.seed=[1,2]"]), @r"
     error: `seed` is given twice
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | sweep.grid.seed=[1,2]
       | ^^^^^^^^^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | seed=1,2,3
       | ---- first given here
@@ -56,26 +56,40 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["sweep.grid.seed=[1,2]", "seed=1,2,3"]), @r"
     error: `seed` is given twice
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | seed=1,2,3
       | ^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | sweep.grid.seed=[1,2]
       | --------------- first given here
       |
       = hint: leave one of the two arguments out
     ");
+    insta::assert_snapshot!(reported(&["sweep.grid={ seed = [1, 2] }", "seed=3"]), @r"
+    error: `seed` is given twice
+     --> argument 2:1:1
+      |
+    1 | seed=3
+      | ^^^^
+      |
+     ::: argument 1:1:14
+      |
+    1 | sweep.grid={ seed = [1, 2] }
+      |              ---- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
     insta::assert_snapshot!(reported(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
     error: `trainer` replaces what `trainer.max_epochs` sets
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | trainer={ max_steps = 7 }
       | ^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | trainer.max_epochs=5
       | ------------------ first given here
@@ -84,12 +98,12 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["trainer.max_epochs=5", "~trainer"]), @r"
     error: `~trainer` deletes what `trainer.max_epochs` sets
-     --> argument:1:2
+     --> argument 2:1:2
       |
     1 | ~trainer
       |  ^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | trainer.max_epochs=5
       | ------------------ set here
