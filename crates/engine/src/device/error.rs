@@ -31,6 +31,8 @@ pub enum DeviceError {
     #[error("`{device}`, step {}: {source}", crate::units::count(*step))]
     Collective { device: String, step: u64, source: CollectiveError },
     /// It is there, and cannot be used.
+    #[error("the rates of `{device}` are not kept: {why}")]
+    Rates { device: String, why: String },
     #[error("`{device}` cannot be used: {why}")]
     Unusable { device: String, why: String },
     #[error("`{device}` failed while {doing}: {name} ({text}); {way_out}")]
