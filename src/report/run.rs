@@ -239,6 +239,11 @@ impl Run {
         self.figure("data_digest").or_else(|| self.environment.as_ref()?.get("data.digest"))
     }
 
+    /// The digest by which its rows are known; none where each seed draws others.
+    pub(super) fn rows_digest(&self) -> Option<&str> {
+        self.digest().filter(|_| !self.draws_rows())
+    }
+
     /// Whether its rows are drawn anew for each seed.
     pub(super) fn draws_rows(&self) -> bool {
         self.spec.iter().flat_map(Leaves::keys).any(|key| key.starts_with("data.synthetic_regression."))

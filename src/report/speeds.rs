@@ -2,7 +2,7 @@
 //! rows per second, so that batches may differ; experiments of the lab by what they do per second.
 
 use super::{
-    differences::file_name,
+    differences::{file_name, is_path},
     grid::{self, Column},
     grouping::grouped,
     machines::Machine,
@@ -106,7 +106,10 @@ pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
             key == "kind" || (own && key != "matmul.order")
         }
     };
-    let leaves = run.spec.as_ref()?.iter().filter(|(key, _)| is_work(key));
+    // Which file holds the rows says nothing of their size; of older versions, which have no digest, nothing else is known.
+    let has_digest = run.rows_digest().is_some();
+    let is_file = |key: &str, value: &str| has_digest && key.starts_with("data.") && is_path(value);
+    let leaves = run.spec.as_ref()?.iter().filter(|(key, value)| is_work(key) && !is_file(key, value));
     // What experiments of the lab do depends on their devices: how many, and whether they have a memory of their own.
     let devices = run.figure("devices_used").filter(|_| kind != "train");
     let devices = devices.map(|names| (names.split(';').count(), names.split(';').all(|name| name == "cpu")));

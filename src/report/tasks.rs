@@ -1,7 +1,7 @@
 //! Which runs learn the same: only their losses can be compared.
 
 use super::{
-    differences::{self, file_name},
+    differences::{self, file_name, is_path},
     grouping::grouped,
     leaves::Leaves,
     run::Run,
@@ -96,7 +96,6 @@ impl Tasks {
 
 /// What decides a run's losses beside model and training.
 fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
-    let is_file = |value: &str| value.starts_with('/');
     let drops = |key| spec.get(key).is_some_and(|how| how.contains("drop"));
     let drops_rows = drops("data.csv.missing") || drops("data.parquet.missing");
     // A list has a leaf for each of its items.
@@ -107,7 +106,7 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
             || (key.starts_with("data.")
                 && !is_one_of(key, &HARMLESS)
                 && (drops_rows || !is_one_of(key, &FEATURES))
-                && !(digest_is_known && is_file(value)))
+                && !(digest_is_known && is_path(value)))
     };
     let keys = spec.iter().filter(decides);
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));
