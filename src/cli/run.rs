@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    args::{Jobs, StartOptions, on_terminal},
+    args::{Jobs, RunOptions, StartOptions, on_terminal},
     hosts, launch,
     machine::{machine, wants_gpu},
     resume,
@@ -56,6 +56,7 @@ fn run_joined(
     world: Option<&Arc<ProcessGroup>>,
 ) -> Exit {
     let options = &start.run;
+    warn_of_threads(options);
     let (path, overrides) = match &resume {
         Resume::Run(folder) => (folder.file("spec.toml"), resume::overrides(&options.words)),
         Resume::Sweep(folder) => (folder.file("sweep.toml"), options.words.clone()),
@@ -106,6 +107,13 @@ fn run_joined(
             launch::requeue(sweep, has_progress)
         }
         (exit, _) => exit,
+    }
+}
+
+/// Prints a warning where more threads are asked for than there are cores.
+pub fn warn_of_threads(options: &RunOptions) {
+    if let Some(words) = options.too_many_threads() {
+        print_stderr(&format!("warning: {words}\n"));
     }
 }
 

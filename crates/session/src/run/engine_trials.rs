@@ -11,7 +11,7 @@ use std::{
 use super::{Stepper, executor};
 use crate::{
     device::{DeviceError, Grain, RankLink},
-    host::load,
+    host::{self, load},
     plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
     program::Programs,
     record::RunDir,
@@ -147,6 +147,8 @@ impl EngineTrials {
     fn on_cpu(&mut self, trial: Trial, threads: usize) -> Trial {
         let with =
             |(engine, threads), engine_reason| Trial { engine, threads, engine_reason, ..trial.clone() };
+        // More threads than cores would only wait for each other.
+        let threads = threads.min(host::logical_cores().unwrap_or(threads));
         if let Some(Known { chosen, reason, .. }) = self.known(&trial, threads) {
             return with(*chosen, reason.clone());
         }
@@ -228,8 +230,6 @@ fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
     ready.into_iter().map(median).collect()
 }
 
-fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
-    let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
 /// Runs blank steps of a short trial, untimed, so that the first trial of a sweep does not start colder than the others;
 /// returns for how long.
 pub fn warm_up(trial: &Trial) -> Duration {
@@ -247,6 +247,8 @@ pub fn warm_up(trial: &Trial) -> Duration {
     begun.elapsed()
 }
 
+fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
+    let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
     let in_memory = NUMBERS / (trial.programs.train.batch * trial.facts.features).max(1);
     let mut stepper = Stepper::new(trial, executor, in_memory.clamp(1, Stepper::most_steps(trial)), NUMBERS)?;
     let all = stepper.steps();
