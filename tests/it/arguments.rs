@@ -165,6 +165,10 @@ fn a_short_name_is_met_with_the_key() {
         ("max_epochs=3", "did you mean `trainer.max_epochs`?"),
         ("patience=3", "did you mean `trainer.early_stopping.patience`?"),
         ("optimizer.batch_size=3", "did you mean `data.batch_size`?"),
+        ("learning_rate=0.1", "did you mean `optimizer.sgd.lr`?"),
+        ("batch=16", "did you mean `data.batch_size`?"),
+        ("max_epoch=3", "did you mean `trainer.max_epochs`?"),
+        ("patiense=3", "did you mean `trainer.early_stopping.patience`?"),
         (
             "optimizer.sgd.lr=[1e-3,1e-2]",
             "to try each value, write `optimizer.sgd.lr=0.001,0.01` after the spec, or `[sweep] grid`",
@@ -249,4 +253,19 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     command.env("RUNNER_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "2");
     let output = command.output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_path_that_is_nearly_that_of_a_spec() {
+    let place = Sandbox::new(LINREG);
+    std::fs::create_dir(place.path().join("specs")).unwrap();
+    std::fs::copy(place.path().join("spec.toml"), place.path().join("specs/linreg.toml")).unwrap();
+    for typed in ["spces/linreg.toml", "specs/linrge.toml", "spces/linrge.toml"] {
+        let ended = place.runner(&["check", typed]);
+        let message = format!(
+            "error: cannot read `{typed}`: no such file or directory\n = hint: did you mean `specs/linreg.toml`?\n"
+        );
+        assert_eq!((ended.code, ended.stderr), (Some(2), message));
+    }
+    assert!(!place.runner(&["check", "elsewhere/linreg.toml"]).stderr.contains("hint"));
 }
