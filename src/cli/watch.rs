@@ -131,7 +131,7 @@ fn as_it_is(text: &str) -> Result<(), Exit> {
 }
 
 /// As high as the terminal, with room for a prompt.
-fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
+pub(super) fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
     let most = if io::stdout().is_terminal() { width } else { usize::MAX };
