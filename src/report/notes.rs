@@ -9,6 +9,9 @@ use super::{
 };
 use crate::units;
 
+/// From so many values on, a mean spreads normally enough, however the values do.
+const MANY: usize = 30;
+
 /// What the table's intervals and p-values are.
 pub(super) fn notes(ranking: &Ranking) -> String {
     let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
@@ -26,7 +29,9 @@ pub(super) fn notes(ranking: &Ranking) -> String {
         (true, _) if is_paired => {
             format!("  means and paired differences over n {}s [95 %, Student]", ranking.each)
         }
-        (true, _) => format!("  means and differences over n {}s [95 %, Student]", ranking.each),
+        (true, _) => {
+            format!("  means and differences over n {}s [95 %, Student]", ranking.each)
+        }
         (false, _) => {
             format!("  medians of n runs [covered {} of the time]", units::percent(coverage(fewest)))
         }
@@ -44,6 +49,9 @@ pub(super) fn notes(ranking: &Ranking) -> String {
         if ranking.rivals().filter(|rival| rival.p.is_some()).any(|rival| is_apart(&rival)) {
             text += "\n  an interval is of its pair alone, p of all pairs: only p tells settings apart";
         }
+    }
+    if fewest < MANY && text.contains("Student") {
+        text += "\n  Student's intervals assume values that spread normally";
     }
     if ranking.each == "fold" {
         text += "\n  folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
