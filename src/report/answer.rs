@@ -49,8 +49,8 @@ impl Comparison {
             sections.push(text);
         }
         let apart = self.judged_apart(question).map(|words| format!("{words}\n"));
-        let apart: String =
-            self.tasks.difference().map(|words| format!("{words}\n")).into_iter().chain(apart).collect();
+        let of_data = [self.tasks.difference(), self.sampled()].into_iter().flatten();
+        let apart: String = of_data.map(|words| format!("{words}\n")).chain(apart).collect();
         let space = if apart.is_empty() { "" } else { "\n" };
         Ok(apart + space + &sections.join("\n"))
     }

@@ -14,7 +14,7 @@ pub(super) const THREADS: &str = "host.threads";
 pub(super) const AVAILABLE: &str = "host.available_threads";
 
 /// Environment keys that always differ and do not matter.
-const NOT_THE_MACHINE: [&str; 13] = [
+const NOT_THE_MACHINE: [&str; 12] = [
     "started",
     "command",
     "devices.requested",
@@ -27,8 +27,6 @@ const NOT_THE_MACHINE: [&str; 13] = [
     "devices.engine",
     "devices.sums",
     "memory.available_bytes",
-    // Compared as the task.
-    "data.digest",
     // Compared separately, among runs on the CPU.
     THREADS,
     AVAILABLE,
@@ -50,6 +48,8 @@ pub(super) fn is_of_record(key: &str) -> bool {
 /// Whether a spec key follows from the data and the other keys.
 pub(super) fn is_inferred(key: &str) -> bool {
     key.starts_with("model.") && key.ends_with(".in_features")
+}
+
 /// Whether a spec key only names the files of rows that are known by their digest, which all of `runs` share.
 pub(super) fn names_same_rows(key: &str, runs: &[&Run]) -> bool {
     let is_file = |run: &&Run| run.spec.as_ref().and_then(|spec| spec.get(key)).is_none_or(is_path);
@@ -58,8 +58,6 @@ pub(super) fn names_same_rows(key: &str, runs: &[&Run]) -> bool {
     key.starts_with("data.")
         && matches!(digests[..], [Some(_)])
         && runs.iter().all(|run| is_file(run) && !is_swept(run))
-}
-
 }
 
 /// Whether a spec key says how long a run lasts: it may change where one goes on, also where it is a trial of a sweep.
@@ -146,6 +144,8 @@ pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
     };
     let is_of_machine = |key: &str| {
         !NOT_THE_MACHINE.contains(&key)
+            // Compared as the task.
+            && !key.starts_with("data.")
             && !key.starts_with("load.")
             && !key.starts_with("during.")
             // The work of a step follows from the spec; rates are those of the last measurement.

@@ -39,6 +39,11 @@ impl FileFingerprint {
         }
     }
 
+    /// When it was written last: seconds and nanoseconds since 1970.
+    pub fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -12,7 +12,7 @@ use crate::{
     event::{Closed, Outcome},
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
-    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
+    record::{DataFacts, EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
     spec::Monitor,
     train::StopFlag,
 };
@@ -102,8 +102,8 @@ pub struct RunFacts<'a> {
     pub engine: Option<String>,
     /// The work of a step; of training alone.
     pub step: Option<StepFacts>,
-    /// Digest of the data; of training alone.
-    pub data_digest: Option<String>,
+    /// What the data are known by; of training alone.
+    pub data: Option<DataFacts>,
     /// How gradients are summed, and why; only with several devices that include GPUs.
     pub sums: Option<String>,
     /// Whether cuBLASLt and NCCL are used.

@@ -49,7 +49,7 @@ impl Recording {
                 engine: facts.engine,
                 sums: facts.sums,
             },
-            data: facts.data_digest.map(|digest| DataFacts { digest }),
+            data: facts.data,
             step: facts.step,
             host: HostOptions {
                 virtual_gpus: process.virtual_gpus,
