@@ -97,19 +97,8 @@ fn clash(key: &Key, message: String, earlier: &Key, words: &str) -> Problem {
 
 fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Result<Vec<Given>, Box<Problem>> {
     if let Some(name) = text.strip_prefix('~') {
-        let key = Key::parse(name, Span { start: whole.start + 1, ..whole })?;
-        let axis = axis_of(&key);
-        let swept = |axis: &Key| given.iter().find(|g| g.axes.is_some() && g.key.dotted() == axis.dotted());
-        let earlier =
-            axis.as_ref().map_or(taken_back(given, &key, false), |(axis, _)| Some(&swept(axis)?.key));
-        if let Some(earlier) = earlier {
-            let message = format!("`~{}` deletes what `{}` sets", key.dotted(), earlier.dotted());
-            return Err(clash(&key, message, earlier, "set here")
-                .hint("leave one of the two arguments out, or delete first")
-                .into());
-        }
-        delete(root, &key)?;
-        return Ok(Vec::new());
+        return delete_given(root, name, Span { start: whole.start + 1, ..whole }, given)
+            .map(|()| Vec::new());
     }
     let Some((name, values)) = text.split_once('=') else {
         let hint = "write `key=value` to set a key, `key=1,2,4` to sweep it, `~key` to delete it";
@@ -178,6 +167,21 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
         sweep.remove("when");
     }
     is_removed
+}
+
+/// Deletes a key, unless an earlier argument sets it.
+fn delete_given(root: &mut Table, name: &str, span: Span, given: &[Given]) -> Result<(), Box<Problem>> {
+    let key = Key::parse(name, span)?;
+    let axis = axis_of(&key);
+    let swept = |axis: &Key| given.iter().find(|g| g.axes.is_some() && g.key.dotted() == axis.dotted());
+    let earlier = axis.as_ref().map_or(taken_back(given, &key, false), |(axis, _)| Some(&swept(axis)?.key));
+    if let Some(earlier) = earlier {
+        let message = format!("`~{}` deletes what `{}` sets", key.dotted(), earlier.dotted());
+        return Err(clash(&key, message, earlier, "set here")
+            .hint("leave one of the two arguments out, or delete first")
+            .into());
+    }
+    delete(root, &key)
 }
 
 /// The table with the axis of a key; the grid where it has none.
