@@ -9,7 +9,7 @@ use super::{
 };
 use crate::units;
 
-/// From so many values on, a mean spreads normally enough, however the values do.
+/// A mean of this many values spreads almost normally, even if the values are skewed.
 const MANY: usize = 30;
 
 /// What the table's intervals and p-values are.
