@@ -230,16 +230,16 @@ fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
     ready.into_iter().map(median).collect()
 }
 
-/// Runs blank steps of a short trial, untimed, so that the first trial of a sweep does not start colder than the others;
-/// returns for how long.
+/// Runs blank steps of a short trial on the CPU, untimed, so that the first trial of a sweep does not start colder than the
+/// others; returns for how long.
 pub fn warm_up(trial: &Trial) -> Duration {
     let expected_s = trial.lower_bound.settled_s(trial.threads) * trial.steps as f64;
-    let is_one = matches!(trial.devices.used[..], [DeviceId::Cpu | DeviceId::Gpu(_)]);
-    if expected_s > SHORT_S || !is_one || trial.facts.in_file() {
+    // A GPU does its first work while it is loaded, where a trial reports what goes wrong.
+    let is_cpu = matches!(trial.devices.used[..], [DeviceId::Cpu]);
+    if expected_s > SHORT_S || !is_cpu || trial.facts.in_file() {
         return Duration::ZERO;
     }
     let begun = Instant::now();
-    keep_context(trial);
     // Where it cannot be loaded or fails, the trial itself says why.
     if let Ok(mut stepper) = stepper(trial) {
         while begun.elapsed() < WARM_UP && stepper.block(Grain::Blocks).is_ok() {}
