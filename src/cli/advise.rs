@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
+    host::load::{self, Load},
     plan::{Engine, Machine, PlanError, Trial},
-    record::text_table,
+    record::{others_used, text_table},
     report::Estimate,
     run::{Datasets, Exit, Planned, Prepared, prepare, print, refuse},
     spec::{EngineChoice, Experiment, Placement, Policy, Rule, Spec},
@@ -179,7 +180,7 @@ fn try_all(
             Err(why) => untried.push(format!("`{}`: {why}", setting.words)),
         }
     }
-    let begun = Instant::now();
+    let (begun, before) = (Instant::now(), load::sample());
     for round in 0..MOST_ROUNDS {
         if round >= LEAST_ROUNDS && begun.elapsed() > IN_ALL {
             break;
@@ -199,7 +200,8 @@ fn try_all(
         }
     }
     let tried: Vec<_> = all.into_iter().map(|(_, setting, rates)| (setting, rates)).collect();
-    Ok(table(&tried, untried))
+    let load = before.zip(load::sample()).and_then(|(before, after)| Load::between(&before, &after));
+    Ok(table(&tried, untried) + &load.and_then(|load| beside(&load)).unwrap_or_default())
 }
 
 /// The spec for a short run that leaves the weights unchanged.
@@ -233,19 +235,25 @@ fn rows_per_s(trial: &Trial, datasets: &mut Datasets) -> Result<f64, String> {
     })
 }
 
-/// The table: figures of each setting, which are faster, and what was not tried.
+/// A line where others took enough of the machine to be worth a word.
+fn beside(load: &Load) -> Option<String> {
+    let others = others_used(load)?;
+    Some(format!("  {others} meanwhile: on a quiet machine the intervals are narrower\n"))
+}
+
+/// Both figures of each setting, what is faster, and what was not tried. A ratio is the median over the turns, and the rate
+/// is that of the first setting times the ratio: medians of rates, taken alone, may rank settings otherwise.
 fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String]) -> String {
     let base = &tried[0].1;
+    let base_rate = Estimate::from_values(base).map_or(0.0, |rate| rate.median);
     let mut faster: Vec<(f64, &Candidate)> = Vec::new();
     let mut rows = Vec::new();
     for (setting, rates) in tried {
         let ratios: Vec<f64> = rates.iter().zip(base).map(|(own, base)| own / base).collect();
-        let (Some(rate), Some(ratio)) = (Estimate::from_values(rates), Estimate::from_values(&ratios)) else {
-            continue;
-        };
+        let Some(ratio) = Estimate::from_values(&ratios) else { continue };
         let [low, high] = ratio.interval.unwrap_or([ratio.median; 2]);
         let times = |ratio: f64| format!("{}x", units::factor(ratio));
-        let mut cells = vec![setting.words.clone(), units::rate(rate.median)];
+        let mut cells = vec![setting.words.clone(), units::rate(base_rate * ratio.median)];
         if rows.is_empty() {
             cells.extend([String::new(), String::new(), String::new()]);
         } else {
@@ -285,4 +293,49 @@ fn table(tried: &[(Candidate, Vec<f64>)], untried: &[String]) -> String {
     }
     untried.iter().for_each(|what| text += &format!("  not tried: {what}\n"));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::spec::{self, Loaded};
+
+    fn setting(words: &str) -> Candidate {
+        let Ok(Loaded::Train(experiment)) = spec::read(Path::new("experiments/linreg_cpu.toml"), &[]) else {
+            panic!("an example")
+        };
+        let spec = experiment.trials[0].spec.clone();
+        Candidate { words: words.to_owned(), spec, threads: 1, changes_training: false }
+    }
+
+    /// A machine that slows down for a turn: of their own the rates would have a median of half the base's.
+    #[test]
+    fn rates_and_ratios_say_the_same() {
+        let tried =
+            [(setting("as it is"), vec![100.0, 100.0, 20.0]), (setting("other"), vec![50.0, 130.0, 26.0])];
+        insta::assert_snapshot!(table(&tried, &[]), @r"
+          each setting trained 3 times for about 60.0 ms, in turns, at a learning rate of 0
+          setting   rows/s  ratio        interval
+          as it is   100.0
+          other      130.0  1.30x  0.50x to 1.30x  within noise
+          nothing that was tried is faster beyond noise
+        ");
+    }
+
+    #[test]
+    fn a_busy_neighbour_stands_below_the_table() {
+        let load = |others_cores| Load {
+            window_s: 3.0,
+            others_cores,
+            stolen_cores: 0.01,
+            cores: 2,
+            throttles: 0,
+            withheld_s: 0.0,
+        };
+        let line = "  other processes used 0.91 of 2 cores meanwhile: on a quiet machine the intervals are narrower\n";
+        assert_eq!(beside(&load(0.9)).as_deref(), Some(line));
+        assert_eq!(beside(&load(0.05)), None);
+    }
 }

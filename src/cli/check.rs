@@ -8,6 +8,7 @@ use super::{
     describe::describe,
     describe_lab,
     machine::{machine, wants_gpu},
+    run::warn_of_threads,
     scale,
 };
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
 
 /// Runs the command.
 pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) -> Exit {
+    warn_of_threads(options);
     match spec::read(&options.spec(), &options.overrides()) {
         Ok(Loaded::Train(experiment)) => {
             let machine = machine(options.virtual_gpus, wants_gpu(&experiment));

@@ -17,9 +17,12 @@ use crate::{
     host,
     plan::{MachineRates, Origin},
     record,
-    run::{Exit, print, print_error, print_json},
+    run::{Exit, print, print_error, print_json, print_stderr},
     units,
 };
+
+/// Columns of a name.
+const NAME: usize = 14;
 
 /// Runs the command.
 pub fn devices(options: &DevicesOptions) -> Exit {
@@ -78,7 +81,7 @@ fn show(options: &DevicesOptions) -> Exit {
     ];
     let mut text = "cpu\n".to_owned();
     for (name, value) in rows {
-        let _ = writeln!(text, "  {name:<12} {value}");
+        let _ = writeln!(text, "  {name:<NAME$} {value}");
     }
     text.push_str(&describe(&rates));
     text.push('\n');
@@ -101,6 +104,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     let Some(folder) = host::cache_folder() else {
         return Err(failed("there is no folder to keep the rates in".to_owned(), Some(&hint)));
     };
+    print_stderr("measuring: some four seconds, up to twenty where the machine is busy\n");
     let now = record::now().to_rfc3339_opts(SecondsFormat::Secs, true);
     let mut faults = Vec::new();
     match measure_rates(host::logical_cores().unwrap_or(1)) {
@@ -154,19 +158,24 @@ fn describe(rates: &MachineRates) -> String {
         };
         format!("{}{unit}/s by one thread{more}", units::rate(one))
     };
-    // If no two measurements of a barrier agreed, the typical time was stored.
-    let typical_s = MachineRates::typical(&instruction_set).barrier_s;
-    let is_typical = rates.origin == Origin::Measured && threads > 1 && rates.barrier_s == typical_s;
-    let unsettled = if is_typical { ", a typical one: no two measurements agreed" } else { "" };
+    // Where no two takes agree, a typical cost serves.
+    let typical = MachineRates::typical(&instruction_set);
+    let cost = |own: f64, typical: f64| {
+        let is_typical = rates.origin == Origin::Measured && own == typical;
+        let unsettled = if is_typical { ", a typical one: no two measurements agreed" } else { "" };
+        format!("{}{unsettled}", units::seconds(own))
+    };
+    // One thread waits for none.
+    let typical_barrier_s = if threads > 1 { typical.barrier_s } else { f64::NAN };
     let rows = [
         ("rates", origin),
         ("products", all(rates.flops_per_s, rates.product_speedup(threads), "FLOP")),
         ("elementwise", format!("{}FLOP/s", units::rate(rates.elementwise_per_s))),
         ("from caches", format!("{}B/s", units::rate(rates.cache_bytes_per_s))),
         ("from memory", all(rates.memory_bytes_per_s, rates.memory_speedup(threads), "B")),
-        ("op overhead", units::seconds(rates.instruction_s)),
-        ("barrier", format!("{}{unsettled}", units::seconds(rates.barrier_s))),
-        ("block overhead", units::seconds(rates.block_s)),
+        ("op overhead", cost(rates.instruction_s, typical.instruction_s)),
+        ("barrier", cost(rates.barrier_s, typical_barrier_s)),
+        ("block overhead", cost(rates.block_s, typical.block_s)),
     ];
     let noise = format!("rates varied by {} from round to round", units::percent(rates.noise));
     let bf16 = rates
@@ -175,7 +184,7 @@ fn describe(rates: &MachineRates) -> String {
     let noise = (rates.noise > 0.0).then_some(("noise", noise));
     let mut text = String::new();
     for (name, value) in rows.into_iter().chain(bf16).chain(noise) {
-        let _ = writeln!(text, "  {name:<12} {value}"); // writing to a String cannot fail
+        let _ = writeln!(text, "  {name:<NAME$} {value}"); // a String takes every write
     }
     text
 }

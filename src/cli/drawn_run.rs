@@ -1,5 +1,5 @@
-//! `runner run ... --plot`: runs the experiment in a child process and draws its curves meanwhile. The
-//! child's output is printed when the screen is restored.
+//! `runner run ... --plot`: the run goes on in a process of its own, and its curves are drawn while it does. When the screen
+//! is given back, the whole curves stay, with what it printed below.
 
 use std::{
     env,
@@ -14,13 +14,16 @@ use std::{
 
 use super::{
     at_work::run_folders,
-    watch::{EVERY, Screen, look},
+    watch::{EVERY, Screen, look, text},
 };
 use crate::{
     host::{end_with_parent, reason, signal_in_words},
-    report::{follow_files, is_sweep},
+    report::{follow_files, is_run, is_sweep},
     run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
+
+/// What is drawn.
+const METRIC: &str = "loss";
 
 const ENDING: &str =
     "the run was asked to end, and saves what it has; Ctrl-C again, after two seconds, ends it at once";
@@ -47,6 +50,9 @@ pub fn run(arguments: &[OsString]) -> Exit {
     let (drawn, has_folder) = draw(&mut child, screen);
     let status = child.wait();
     let [out, err] = printed.map(|text| text.and_then(|text| text.join().ok()).unwrap_or_default());
+    let curves = printed_folder(&out).and_then(|folder| look(&folder.to_string_lossy()).ok());
+    let shown =
+        curves.map_or(Exit::Done, |moment| print_coloured(&format!("{}\n", text(&moment, None, METRIC))));
     print_coloured_stderr(&err);
     let exit = match status.map(|status| (status.code(), status.signal())) {
         Ok((Some(0), _)) => Exit::Done,
@@ -60,7 +66,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
         }
         _ => Exit::Failed,
     };
-    exit.more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
+    exit.more_severe(shown).more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
 }
 
 /// Draws until the run ends; also returns whether it had a folder. Fails if the terminal is gone.
@@ -73,7 +79,7 @@ fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
             has_folder = true;
             if let (Ok(()), Ok(mut moment)) = (&result, look(&folder.to_string_lossy())) {
                 moment.lines.extend((count > 0).then(|| ENDING.to_owned()));
-                result = screen.draw(&moment, "loss");
+                result = screen.draw(&moment, METRIC);
             }
         }
         while begun.elapsed() < EVERY
@@ -94,7 +100,16 @@ fn folder_of(pid: u32) -> Option<PathBuf> {
     Some(sweep.unwrap_or(run))
 }
 
-/// Reads to the end on another thread.
+/// The folder that a run, which may have been too short to be drawn, names at its end.
+fn printed_folder(out: &str) -> Option<PathBuf> {
+    let path = |line: &str| {
+        let line = line.trim();
+        PathBuf::from(line.strip_prefix("folder ").unwrap_or(line).trim_start())
+    };
+    out.lines().rev().map(path).find(|path| is_run(path) || is_sweep(path))
+}
+
+/// Reads to the end, beside what else is done.
 fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -38,7 +38,7 @@ mod serve;
 mod templates;
 mod watch;
 
-pub use crate::run::Exit;
+pub use crate::run::{Exit, print_stderr};
 
 use std::{ffi::OsString, io::IsTerminal, time::Instant};
 
@@ -55,6 +55,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
     match command {
         Command::Run(options) if options.plot && std::io::stdout().is_terminal() => {
             drawn_run::run(&arguments)
+        }
+        Command::Run(options) if options.plot => {
+            print_stderr("`--plot` draws nothing: standard output is no terminal\n");
+            run::run(&options, &arguments, begun)
         }
         Command::Run(options) => run::run(&options, &arguments, begun),
         // Of processes that `mpirun` started together, only rank 0 prints.

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use super::{
-    args::{Jobs, StartOptions, on_terminal},
+    args::{Jobs, RunOptions, StartOptions, on_terminal},
     hosts, launch,
     machine::{machine, wants_gpu},
     resume,
@@ -58,6 +58,7 @@ fn run_joined(
     world: Option<&Arc<ProcessGroup>>,
 ) -> Exit {
     let options = &start.run;
+    warn_of_threads(options);
     let path = match &resume {
         Resume::Run(folder) => folder.file("spec.toml"),
         Resume::Sweep(folder) => folder.file("sweep.toml"),
@@ -115,7 +116,14 @@ fn run_joined(
     }
 }
 
-/// Runs what was loaded. A rank other than 0 serves it and has nothing to close.
+/// Prints a warning where more threads are asked for than there are cores.
+pub fn warn_of_threads(options: &RunOptions) {
+    if let Some(words) = options.too_many_threads() {
+        print_stderr(&format!("warning: {words}\n"));
+    }
+}
+
+/// Runs what was read. Another rank than the first serves it, and has nothing to close.
 fn run_loaded(
     loaded: &Loaded,
     mut process: Process,

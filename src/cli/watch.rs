@@ -131,8 +131,8 @@ fn as_it_is(text: &str) -> Result<(), Exit> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| Exit::Done)
 }
 
-/// The text of a frame, as high as the terminal minus a line for the prompt.
-fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
+/// As high as the terminal, with room for a prompt.
+pub(super) fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> String {
     let (width, height) = size();
     let color = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
     let most = if io::stdout().is_terminal() { width } else { usize::MAX };

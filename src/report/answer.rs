@@ -50,8 +50,8 @@ impl Comparison {
             sections.push(text);
         }
         let apart = self.judged_apart(question).map(|words| format!("{words}\n"));
-        let apart: String =
-            self.tasks.difference().map(|words| format!("{words}\n")).into_iter().chain(apart).collect();
+        let of_data = [self.tasks.difference(), self.sampled()].into_iter().flatten();
+        let apart: String = of_data.map(|words| format!("{words}\n")).chain(apart).collect();
         let space = if apart.is_empty() { "" } else { "\n" };
         Ok(apart + space + &sections.join("\n"))
     }
@@ -97,9 +97,15 @@ impl Comparison {
         };
         let each = ranking.each;
         if ranking.settings.iter().all(|setting| setting.samples.len() < 2) {
-            return format!(
-                "one {each} each cannot tell whether that is more than luck (`sweep.repeats=5` can)"
-            );
+            // Repeats of one seed learn the same.
+            let is_repeated = |setting: &Candidate| {
+                setting.places.iter().filter(|&&place| self.runs[place].repeat().is_some()).count() > 1
+            };
+            let way_out = match ranking.settings.iter().any(is_repeated) {
+                true => "sweep.repeat_seeds=true",
+                false => "sweep.repeats=5",
+            };
+            return format!("one {each} each cannot tell whether that is more than luck (`{way_out}` can)");
         }
         let and_more = |count: usize| match count {
             0 => String::new(),

@@ -78,6 +78,9 @@ impl Comparison {
         } else {
             format!("{join} to be compared with care: {}", differ(&named))
         };
+        if let Some(sampled) = self.sampled() {
+            sentence += &format!("; {sampled}");
+        }
         if let Some(idle) = idle_threads(&self.runs) {
             sentence += &format!("; {idle}");
         }
@@ -97,7 +100,16 @@ impl Comparison {
         (!decisive.is_empty()).then(sentence)
     }
 
-    /// A sentence about runs of a debug build; `None` if there are none.
+    /// A sentence on data that are known by samples; `None` where all bytes count, or one run is alone.
+    pub(super) fn sampled(&self) -> Option<String> {
+        let runs = self.places(|run| environment(run, "data.sampled") == Some("true"));
+        let is_compared = self.runs.len() > 1 && !runs.is_empty();
+        is_compared.then(|| {
+            format!("the data of {runs} are compared by samples: the length of large files and 64 blocks")
+        })
+    }
+
+    /// A sentence on the runs of a debug build; `None` if there are none.
     pub fn builds(&self) -> Option<String> {
         let runs = self.places(is_debug);
         let words = of_build("debug").filter(|_| !runs.is_empty())?;

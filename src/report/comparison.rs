@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::Path};
 
 use super::{
     ReportError,
-    configurations::{Configuration, configurations, has_repeats},
+    configurations::{Configuration, configurations},
     curve::{self, Against, CurveDifference},
     differences::Difference,
     differing,
@@ -138,12 +138,9 @@ impl Comparison {
         }
     }
 
-    /// For each run, its speed relative to the first run with the same work. Without repeats, runs dominated
-    /// by a cold start are left out.
+    /// Per run: its speed over that of the first with the same work.
     pub(super) fn ratios(&self) -> Vec<Option<Ratio>> {
-        let repeats = has_repeats(&self.configurations);
-        let warm = |run| speeds::speed(run).filter(|_| repeats || !speeds::is_cold(run));
-        let speeds: Vec<_> = self.runs.iter().map(warm).collect();
+        let speeds: Vec<_> = self.runs.iter().map(speeds::speed).collect();
         speeds::ratios(&speeds, &self.runs.iter().map(Machine::from_run).collect::<Vec<_>>())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    differences::file_name,
+    differences::{file_name, is_path},
     differing::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
     leaves::Leaves,
@@ -208,9 +208,13 @@ fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
     let spec = run.spec.iter().flat_map(Leaves::iter);
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));
-    let pairs = axes.chain(spec).filter(|(key, _)| !is_free(key));
-    // If rows are drawn from the seed, the digest differs between repeats and is left out.
-    let digest = run.digest().filter(|_| !run.draws_rows()).map(|digest| ("data", digest));
+    let digest = run.rows_digest();
+    // Rows are known by their digest, whichever file holds them.
+    let is_file = |key: &str, value: &str| {
+        digest.is_some() && key.starts_with("data.") && is_path(value) && !is_swept(key)
+    };
+    let pairs = axes.chain(spec).filter(|(key, value)| !is_free(key) && !is_file(key, value));
+    let digest = digest.map(|digest| ("data", digest));
     pairs.map(|(key, value)| (key, file_name(value))).chain(digest).collect()
 }
 

@@ -4,9 +4,14 @@ use std::{collections::BTreeSet, path::Path};
 
 use super::{grouping::grouped, leaves::Leaves};
 
-/// The last part of a path, which does not depend on where a project is stored; other values are unchanged.
+/// Whether a value of a resolved spec is a path: these are absolute.
+pub(super) fn is_path(value: &str) -> bool {
+    value.starts_with('/')
+}
+
+/// A path's last part, which does not depend on where a project lies; other values as they are.
 pub(super) fn file_name(value: &str) -> &str {
-    let name = if value.starts_with('/') { Path::new(value).file_name() } else { None };
+    let name = if is_path(value) { Path::new(value).file_name() } else { None };
     name.and_then(|name| name.to_str()).unwrap_or(value)
 }
 

@@ -1,7 +1,7 @@
 //! The keys of spec and environment in which runs differ.
 
 use super::{
-    differences::{self, Difference},
+    differences::{self, Difference, is_path},
     grouping::distinct,
     leaves::Leaves,
     run::Run,
@@ -13,8 +13,8 @@ pub(super) const THREADS: &str = "host.threads";
 /// Environment key: number of available threads.
 pub(super) const AVAILABLE: &str = "host.available_threads";
 
-/// Environment keys that always differ, or do not describe the machine.
-const NOT_THE_MACHINE: [&str; 13] = [
+/// Environment keys that always differ and do not matter.
+const NOT_THE_MACHINE: [&str; 12] = [
     "started",
     "command",
     "devices.requested",
@@ -27,8 +27,6 @@ const NOT_THE_MACHINE: [&str; 13] = [
     "devices.engine",
     "devices.sums",
     "memory.available_bytes",
-    // Compared as part of the task.
-    "data.digest",
     // Compared separately, among runs on the CPU.
     THREADS,
     AVAILABLE,
@@ -52,8 +50,17 @@ pub(super) fn is_inferred(key: &str) -> bool {
     key.starts_with("model.") && key.ends_with(".in_features")
 }
 
-/// Whether a spec key sets how long a run lasts. It may change when a run is resumed, even a trial of a
-/// sweep.
+/// Whether a spec key only names the files of rows that are known by their digest, which all of `runs` share.
+pub(super) fn names_same_rows(key: &str, runs: &[&Run]) -> bool {
+    let is_file = |run: &&Run| run.spec.as_ref().and_then(|spec| spec.get(key)).is_none_or(is_path);
+    let is_swept = |run: &&Run| run.axes.iter().any(|(axis, _)| axis == key);
+    let digests = distinct(runs.iter().map(|run| run.rows_digest()));
+    key.starts_with("data.")
+        && matches!(digests[..], [Some(_)])
+        && runs.iter().all(|run| is_file(run) && !is_swept(run))
+}
+
+/// Whether a spec key says how long a run lasts: it may change where one goes on, also where it is a trial of a sweep.
 fn is_length(key: &str) -> bool {
     key.starts_with("trainer.max_")
 }
@@ -63,7 +70,13 @@ fn is_length(key: &str) -> bool {
 pub(super) fn axes(runs: &[Run], spec: &[Difference]) -> Vec<String> {
     let swept = runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key);
     let is_alone = runs.iter().any(|run| run.axes.is_empty());
-    let tells = |key: &&String| (is_alone || is_length(key)) && !is_of_record(key) && !is_inferred(key);
+    let with_spec: Vec<&Run> = runs.iter().filter(|run| run.spec.is_some()).collect();
+    let tells = |key: &&String| {
+        (is_alone || is_length(key))
+            && !is_of_record(key)
+            && !is_inferred(key)
+            && !names_same_rows(key, &with_spec)
+    };
     let more = spec.iter().map(|difference| &difference.key).filter(tells);
     distinct(swept.chain(more)).into_iter().cloned().collect()
 }
@@ -131,6 +144,8 @@ pub(super) fn environment(runs: &[Run]) -> Vec<Difference> {
     };
     let is_of_machine = |key: &str| {
         !NOT_THE_MACHINE.contains(&key)
+            // Compared as the task.
+            && !key.starts_with("data.")
             && !key.starts_with("load.")
             && !key.starts_with("during.")
             // The work of a step follows from the spec, and rates are those of the last measurement.

@@ -127,10 +127,9 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
     Ok(())
 }
 
-/// Whether a folder holds a run, even one that was killed early. Other programs also write files with some of
-/// these names.
-pub(super) fn is_run(folder: &Path) -> bool {
-    // Whether the files are valid is checked when they are read.
+/// Whether a folder holds a run, also one that was killed early. Others write files of some of these names, too.
+pub(crate) fn is_run(folder: &Path) -> bool {
+    // What they are is said where they are read.
     let has = |file: &str| folder.join(file).exists();
     has("spec.toml") && (has("summary.csv") || has("metrics.csv"))
 }

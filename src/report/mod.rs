@@ -64,7 +64,7 @@ pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub(crate) use error::ReportError;
 pub use export::Format;
-pub(crate) use find::{Found, find_one, fingerprint, is_sweep};
+pub(crate) use find::{Found, find_one, fingerprint, is_run, is_sweep};
 pub use gate::gate;
 pub use listing::{ListRequest, latest, list, show};
 pub use live::{follow_files, share_read};

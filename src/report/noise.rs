@@ -2,9 +2,8 @@
 //! other processes, a throttled processor.
 
 use super::{
-    configurations::{Configuration, has_repeats},
+    configurations::Configuration,
     run::Run,
-    speeds,
     statistics::{are_too_few, coverage},
 };
 use crate::{host::load::BUSY, units};
@@ -39,25 +38,22 @@ pub(super) fn warnings(
         during(&|run| load(run, "throttles") > 0.0)
             .map(|during| format!("the processor was thermally throttled {during}")),
     );
-    let gpus = |run: &Run| {
-        run.environment.as_ref()?.get("during.throttled").filter(|text| *text != "[]").map(str::to_owned)
-    };
-    lines.extend(during(&|run| gpus(run).is_some()).map(|during| {
-        let which = runs.iter().find_map(gpus).unwrap_or_default();
-        format!("a power or thermal limit throttled a GPU {during}: {which}")
-    }));
+    for (key, what) in [
+        ("during.throttled", "a power or thermal limit throttled a GPU"),
+        ("during.others", "other processes computed on a GPU"),
+    ] {
+        let found =
+            |run: &Run| run.environment.as_ref()?.get(key).filter(|text| *text != "[]").map(str::to_owned);
+        lines.extend(during(&|run| found(run).is_some()).map(|during| {
+            let which = runs.iter().find_map(found).unwrap_or_default();
+            format!("{what} {during}: {which}")
+        }));
+    }
     let withheld = |run: &Run| load(run, "withheld_s");
     lines.extend(during(&|run| withheld(run) > 0.0).map(|during| {
         let most = units::seconds(most(&withheld));
         format!("the cgroup's CPU quota throttled this process for up to {most} {during}")
     }));
-    if !has_repeats(configurations) && runs.iter().filter(|run| speeds::is_timed(run)).count() > 1 {
-        let cold = runs.iter().enumerate().filter(|(_, run)| speeds::is_cold(run));
-        lines.extend(cold.map(|(place, _)| {
-            let number = place + number;
-            format!("{word} {number} ran first, in a cold process: its speed is compared with no other")
-        }));
-    }
     lines
 }
 

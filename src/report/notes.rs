@@ -8,7 +8,10 @@ use super::{
 };
 use crate::units;
 
-/// Explains the table's intervals and p-values.
+/// A mean of this many values is almost normally distributed, even if the values are skewed.
+const MANY: usize = 30;
+
+/// What the table's intervals and p-values are.
 pub(super) fn notes(ranking: &Ranking) -> String {
     let mut text = match ranking.metric.is_last {
         true => format!("  {} of the last epoch: only some of the runs monitor it\n", ranking.metric.name),
@@ -37,6 +40,10 @@ pub(super) fn notes(ranking: &Ranking) -> String {
         if ranking.rivals().filter(|rival| rival.p.is_some()).any(|rival| is_apart(&rival)) {
             text += "\n  an interval is of its pair alone, p of all pairs: only p tells settings apart";
         }
+    }
+    let counts = ranking.settings.iter().map(|setting| setting.samples.len()).filter(|&count| count > 1);
+    if counts.min().is_some_and(|fewest| fewest < MANY) {
+        text += "\n  Student's intervals assume normally distributed values";
     }
     if ranking.each == "fold" {
         text += "\n  folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";

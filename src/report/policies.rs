@@ -10,7 +10,7 @@ use super::{
     grid::{self, Column, Columns},
     repeats::{axes, interval, interval_title, word},
     run::Run,
-    speeds::{is_cold, times},
+    speeds::times,
     statistics::Estimate,
 };
 use crate::units;
@@ -99,9 +99,8 @@ fn cost(runs: &[Run], of: &Configuration, against: &Configuration) -> Cost {
     };
     let mut pairs = of.within_turns(against, runs, time);
     if pairs.len() < 2 {
-        // Without repeats, a run dominated by a cold start says nothing.
-        let warm = |run: &Run| time(run).filter(|_| !is_cold(run));
-        pairs = warm(of.first(runs)).zip(warm(against.first(runs))).into_iter().collect();
+        // One run of each is no repeat.
+        pairs = time(of.first(runs)).zip(time(against.first(runs))).into_iter().collect();
     }
     let factors: Vec<f64> =
         pairs.iter().filter(|(_, (base, _))| *base > 0.0).map(|(own, base)| own.0 / base.0).collect();

@@ -94,7 +94,9 @@ impl Ranking {
                 value => Some(value),
             };
             keys.retain(|key| distinct(alike.iter().filter_map(|&place| value(key, place))).len() > 1);
-            differing::keep_telling(&mut keys, &alike.iter().map(|&place| &runs[place]).collect::<Vec<_>>());
+            let alike: Vec<&Run> = alike.iter().map(|&place| &runs[place]).collect();
+            keys.retain(|key| !differing::names_same_rows(key, &alike));
+            differing::keep_telling(&mut keys, &alike);
         } else {
             let values = |place: &usize| by.iter().map(|key| key.value(&runs[*place])).collect::<Vec<_>>();
             groups = grouped(groups.into_iter().flatten().map(|place| (values(&place), place)))

@@ -8,7 +8,7 @@ use super::{
     leaves::Leaves,
     machines::Machine,
     metric::in_one_unit,
-    run::{REPEAT, Run},
+    run::{REPEAT, Run, SEEDS},
     speeds::{self, Speed},
     statistics::{Estimate, coverage},
 };
@@ -149,7 +149,10 @@ fn keys(runs: &[Run], configurations: &[Configuration]) -> Vec<Column> {
     let specs: Vec<(usize, &Leaves)> =
         firsts.iter().enumerate().filter_map(|(place, run)| Some((place, run.spec.as_ref()?))).collect();
     let found = differences::differences(&specs, |_| true);
-    let tells = |key: &str| !["description", REPEAT].contains(&key) && !key.starts_with("devices.");
+    // Runs of several seeds are taken together.
+    let tells = |key: &str| {
+        !["description", REPEAT].contains(&key) && !SEEDS.contains(&key) && !key.starts_with("devices.")
+    };
     let mut keys: Vec<&str> = found.iter().map(|found| found.key.as_str()).filter(|key| tells(key)).collect();
     if keys.len() > MOST_KEYS {
         keys.retain(|key| ["kind", "name"].contains(key));

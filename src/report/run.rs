@@ -27,9 +27,7 @@ pub(super) struct Run {
     pub(super) sweep: Option<String>,
     /// Its number in the sweep.
     pub(super) trial: Option<usize>,
-    /// Whether a process of the sweep began with this trial.
-    pub(super) is_first_trial: bool,
-    /// Axes and values; for values that are tables, their short names.
+    /// Where values are tables, these are their short names.
     pub(super) axes: Vec<(String, String)>,
     /// The axes that have short names, with their values as in `sweep.csv`.
     pub(super) tables: Vec<(String, String)>,
@@ -239,6 +237,11 @@ impl Run {
     /// The digest of its data; older versions did not record it.
     pub(super) fn digest(&self) -> Option<&str> {
         self.figure("data_digest").or_else(|| self.environment.as_ref()?.get("data.digest"))
+    }
+
+    /// The digest by which its rows are known; none where each seed draws others.
+    pub(super) fn rows_digest(&self) -> Option<&str> {
+        self.digest().filter(|_| !self.draws_rows())
     }
 
     /// Whether its rows are drawn anew for each seed.

@@ -3,7 +3,7 @@
 //! per second.
 
 use super::{
-    differences::file_name,
+    differences::{file_name, is_path},
     grid::{self, Column},
     grouping::grouped,
     machines::Machine,
@@ -80,16 +80,7 @@ pub(super) fn speed(run: &Run) -> Option<Speed<'_>> {
     (rate > 0.0 && is_timed(run)).then_some(Speed { work, rate })
 }
 
-/// A cold process (pages, caches, branch predictors, clocks) loses about 0.15 ms, which is more than 5 % of a
-/// time shorter than this.
-const COLD_S: f64 = 3e-3;
-
-/// Whether the cold start is a considerable part of a run's time.
-pub(super) fn is_cold(run: &Run) -> bool {
-    run.is_first_trial && run.number("train_s").is_some_and(|seconds| seconds < COLD_S)
-}
-
-/// Whether a run's times are meaningful.
+/// Whether a run's times mean something.
 pub(super) fn is_timed(run: &Run) -> bool {
     // A tour of tensors does not measure anything.
     !run.is_virtual() && run.kind() != "tensors" && matches!(run.status.as_str(), "finished" | "interrupted")
@@ -118,9 +109,11 @@ pub(super) fn work(run: &Run) -> Option<WorkSize<'_>> {
             key == "kind" || (own && key != "matmul.order")
         }
     };
-    let leaves = run.spec.as_ref()?.iter().filter(|(key, _)| is_work(key));
-    // The work of lab experiments depends on the number of devices, and on whether they have their own
-    // memory.
+    // Which file holds the rows says nothing of their size; of older versions, which have no digest, nothing else is known.
+    let has_digest = run.rows_digest().is_some();
+    let is_file = |key: &str, value: &str| has_digest && key.starts_with("data.") && is_path(value);
+    let leaves = run.spec.as_ref()?.iter().filter(|(key, value)| is_work(key) && !is_file(key, value));
+    // What experiments of the lab do depends on their devices: how many, and whether they have a memory of their own.
     let devices = run.figure("devices_used").filter(|_| kind != "train");
     let devices = devices.map(|names| (names.split(';').count(), names.split(';').all(|name| name == "cpu")));
     let devices = devices.map(|(count, on_host)| (count, on_host && kind == "transfer"));

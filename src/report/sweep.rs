@@ -123,9 +123,6 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
             None => runs.push(begun),
         }
     }
-    if let Some(first) = runs.iter_mut().find(|run| run.folder.is_some()) {
-        first.is_first_trial = true;
-    }
     Ok(runs)
 }
 

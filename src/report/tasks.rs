@@ -1,7 +1,7 @@
 //! Determines which runs have the same learning task: only their losses can be compared.
 
 use super::{
-    differences::{self, file_name},
+    differences::{self, file_name, is_path},
     grouping::grouped,
     leaves::Leaves,
     run::Run,
@@ -98,7 +98,6 @@ impl Tasks {
 
 /// Everything that determines a run's losses besides model and training.
 fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
-    let is_file = |value: &str| value.starts_with('/');
     let drops = |key| spec.get(key).is_some_and(|how| how.contains("drop"));
     let drops_rows = drops("data.csv.missing") || drops("data.parquet.missing");
     // A list has one leaf per item.
@@ -109,7 +108,7 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
             || (key.starts_with("data.")
                 && !is_one_of(key, &HARMLESS)
                 && (drops_rows || !is_one_of(key, &FEATURES))
-                && !(digest_is_known && is_file(value)))
+                && !(digest_is_known && is_path(value)))
     };
     let keys = spec.iter().filter(decides);
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));

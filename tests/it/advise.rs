@@ -20,9 +20,9 @@ fn advice(place: &Sandbox, arguments: &[&str]) -> (Vec<String>, Vec<String>) {
     let ended = place.runner(&[&["check", "spec.toml", "--advise", "-q"], arguments].concat());
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
     let text = ended.stdout.strip_prefix("\nadvice\n").unwrap_or_else(|| panic!("{}", ended.stdout));
-    let (notes, rows): (Vec<&str>, Vec<&str>) = text
-        .lines()
-        .partition(|line| ["  not ", "  nothing ", "  faster: "].iter().any(|head| line.starts_with(head)));
+    let (notes, rows): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| {
+        ["  not ", "  nothing ", "  faster: ", "  other processes "].iter().any(|head| line.starts_with(head))
+    });
     let settings = rows.iter().skip(2).map(|row| row.trim_start().split("  ").next().unwrap().to_owned());
     (settings.collect(), notes.into_iter().map(str::to_owned).collect())
 }

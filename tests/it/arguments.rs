@@ -14,12 +14,12 @@ fn a_key_that_is_given_twice() {
     };
     insta::assert_snapshot!(reported(&["seed=1", "trainer.max_epochs=2", "seed=2"]), @r"
     error: `seed` is given twice
-     --> argument:1:1
+     --> argument 3:1:1
       |
     1 | seed=2
       | ^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | seed=1
       | ---- first given here
@@ -28,12 +28,12 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["optimizer.sgd.lr=0.1", "optimizer.sgd.lr=0.1,0.2"]), @r"
     error: `optimizer.sgd.lr` is given twice
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | optimizer.sgd.lr=0.1,0.2
       | ^^^^^^^^^^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | optimizer.sgd.lr=0.1
       | ---------------- first given here
@@ -42,12 +42,12 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["seed=1,2,3", "sweep.grid.seed=[1,2]"]), @r"
     error: `seed` is given twice
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | sweep.grid.seed=[1,2]
       | ^^^^^^^^^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | seed=1,2,3
       | ---- first given here
@@ -56,26 +56,40 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["sweep.grid.seed=[1,2]", "seed=1,2,3"]), @r"
     error: `seed` is given twice
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | seed=1,2,3
       | ^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | sweep.grid.seed=[1,2]
       | --------------- first given here
       |
       = hint: leave one of the two arguments out
     ");
+    insta::assert_snapshot!(reported(&["sweep.grid={ seed = [1, 2] }", "seed=3"]), @r"
+    error: `seed` is given twice
+     --> argument 2:1:1
+      |
+    1 | seed=3
+      | ^^^^
+      |
+     ::: argument 1:1:14
+      |
+    1 | sweep.grid={ seed = [1, 2] }
+      |              ---- first given here
+      |
+      = hint: leave one of the two arguments out
+    ");
     insta::assert_snapshot!(reported(&["trainer.max_epochs=5", "trainer={ max_steps = 7 }"]), @r"
     error: `trainer` replaces what `trainer.max_epochs` sets
-     --> argument:1:1
+     --> argument 2:1:1
       |
     1 | trainer={ max_steps = 7 }
       | ^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | trainer.max_epochs=5
       | ------------------ first given here
@@ -84,12 +98,12 @@ fn a_key_that_is_given_twice() {
     ");
     insta::assert_snapshot!(reported(&["trainer.max_epochs=5", "~trainer"]), @r"
     error: `~trainer` deletes what `trainer.max_epochs` sets
-     --> argument:1:2
+     --> argument 2:1:2
       |
     1 | ~trainer
       |  ^^^^^^^
       |
-     ::: argument:1:1
+     ::: argument 1:1:1
       |
     1 | trainer.max_epochs=5
       | ------------------ set here
@@ -151,6 +165,10 @@ fn a_short_name_is_met_with_the_key() {
         ("max_epochs=3", "did you mean `trainer.max_epochs`?"),
         ("patience=3", "did you mean `trainer.early_stopping.patience`?"),
         ("optimizer.batch_size=3", "did you mean `data.batch_size`?"),
+        ("learning_rate=0.1", "did you mean `optimizer.sgd.lr`?"),
+        ("batch=16", "did you mean `data.batch_size`?"),
+        ("max_epoch=3", "did you mean `trainer.max_epochs`?"),
+        ("patiense=3", "did you mean `trainer.early_stopping.patience`?"),
         (
             "optimizer.sgd.lr=[1e-3,1e-2]",
             "to try each value, write `optimizer.sgd.lr=0.001,0.01` after the spec, or `[sweep] grid`",
@@ -243,4 +261,19 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
     command.env("RUNNER_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "2");
     let output = command.output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_path_that_is_nearly_that_of_a_spec() {
+    let place = Sandbox::new(LINREG);
+    std::fs::create_dir(place.path().join("specs")).unwrap();
+    std::fs::copy(place.path().join("spec.toml"), place.path().join("specs/linreg.toml")).unwrap();
+    for typed in ["spces/linreg.toml", "specs/linrge.toml", "spces/linrge.toml"] {
+        let ended = place.runner(&["check", typed]);
+        let message = format!(
+            "error: cannot read `{typed}`: no such file or directory\n = hint: did you mean `specs/linreg.toml`?\n"
+        );
+        assert_eq!((ended.code, ended.stderr), (Some(2), message));
+    }
+    assert!(!place.runner(&["check", "elsewhere/linreg.toml"]).stderr.contains("hint"));
 }

@@ -67,6 +67,11 @@ fn gzipped_rows_are_the_same_data() {
     let [plain, packed] = [plain, packed].map(|run| run.0.to_str().unwrap().to_owned());
     let compared = place.runner(&["compare", "--times", &plain, &packed]).stdout;
     assert!(compared.starts_with("2 runs, comparable"), "{compared}");
+    // One setting, whose runs do the same work.
+    assert!(compared.contains(" rows/s vs run 1"), "{compared}");
+    assert!(compared.contains("\n   1, 2     2 ") && !compared.contains("x.csv.gz"), "{compared}");
+    let answer = place.runner(&["compare", &plain, &packed]).stdout;
+    assert!(!answer.contains(" path ") && !answer.contains("cannot tell"), "{answer}");
 }
 
 #[test]
@@ -96,7 +101,39 @@ fn a_digest_is_that_of_the_data_and_not_of_how_they_are_used() {
     assert_eq!(resident, streamed);
 }
 
-/// Synthetic rows depend on the seed.
+/// A large array is known by samples; what was recorded says so, and `compare` does.
+#[test]
+fn a_digest_of_samples_is_said_to_be_one() {
+    let place = Sandbox::new(
+        "[data]\nbatch_size = 1\nplacement = \"streamed\"\n[data.npy]\nfeatures = \"x.npy\"\nlabels = \"y.npy\"\n\
+         [model]\nloss = \"mse\"\nlayers = [{ linear = { out_features = 1 } }]\n[optimizer.sgd]\nlr = 0.001\n[trainer]\n\
+         max_steps = 1\nvalidate_every_epochs = 0\n",
+    );
+    // 68 MiB, of which the disk holds the header and the last number.
+    let header = npy("<f4", "(4, 4456448)", &[]);
+    let file = fs::File::create(place.path().join("x.npy")).unwrap();
+    (&file).write_all(&header).unwrap();
+    file.set_len(header.len() as u64 + (68 << 20)).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_900_000_000))
+        .unwrap();
+    fs::write(place.path().join("y.npy"), npy("<f4", "(4,)", &[0; 16])).unwrap();
+    let [large, again] = [1, 2].map(|seed| place.run(&[&format!("seed={seed}")]).ended_by(0));
+    let data = |run: &Folder| run.text("environment.toml").parse::<toml::Table>().unwrap()["data"].clone();
+    let facts = data(&large);
+    assert_eq!(facts["sampled"].as_bool(), Some(true));
+    assert_eq!(facts["modified"].as_str(), Some("2030-03-17T17:46:40.000Z"));
+    let [large, again] = [large, again].map(|run| run.0.to_str().unwrap().to_owned());
+    let words = "the data of all runs are compared by samples: the length of large files and 64 blocks";
+    assert!(place.runner(&["compare", &large, &again]).stdout.starts_with(words));
+    let times = place.runner(&["compare", "--times", &large, &again]).stdout;
+    assert!(times.lines().next().unwrap().ends_with(words), "{times}");
+    // Small files count by all their bytes.
+    let place = project(ROWS);
+    let facts = data(&place.run(&[]).ended_by(0));
+    assert_eq!(facts["sampled"].as_bool(), Some(false));
+}
+
+/// Synthetic rows are drawn anew for each seed.
 #[test]
 fn synthetic_rows_are_those_of_their_seed() {
     let place = Sandbox::new(super::moved::SPEC);

@@ -308,3 +308,13 @@ fn gpu() -> Gpu {
     };
     Gpu { is_virtual: false, limits, ..Gpu::virtual_of(1 << 40) }
 }
+
+/// Constants go with the work of a block: their bytes are counted, and nothing measures their time.
+#[test]
+fn what_is_not_timed_has_no_time() {
+    let place = Sandbox::new(SPEC);
+    let run = place.run(&["devices.num_gpus=1", "--virtual-gpus", "1"]).ended_by(0);
+    let constants = run.table("transfers.csv").only("purpose", "constants");
+    assert_eq!(constants.column("bytes"), [(30 * 4 * 4).to_string()]);
+    assert_eq!((constants.column("total_s"), constants.column("gb_per_s")), (vec![""], vec![""]));
+}

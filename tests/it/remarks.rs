@@ -323,7 +323,7 @@ fn virtual_gpus_compute_on_the_cpu() {
     ] {
         let (bars, marks) = (" ".repeat(column), "^".repeat(length));
         let message = format!(
-            "error: {what}\n --> argument:1:{column}\n  |\n1 | {argument}\n  |{bars}{marks}\n  |\n  = hint: {hint}\n"
+            "error: {what}\n --> argument 1:1:{column}\n  |\n1 | {argument}\n  |{bars}{marks}\n  |\n  = hint: {hint}\n"
         );
         let ended =
             place.runner(&["check", "spec.toml", argument, "devices.num_gpus=1", "--virtual-gpus", "1"]);

@@ -135,31 +135,6 @@ fn a_sweep_over_the_policies_ends_with_their_cost() {
     assert!(row("off", 2).iter().all(|word| !word.ends_with('x')));
 }
 
-/// A cold start takes a large part of a first trial that is short: no ratio is taken to it.
-#[test]
-fn a_cold_first_trial_is_compared_with_no_other() {
-    let noise = "noise: trial 0 ran first, in a cold process: its speed is compared with no other";
-    for (times_ms, is_short) in [([0.4, 0.2, 0.25], true), ([40.0, 20.0, 25.0], false)] {
-        let [first, second, third] = times_ms.each_ref().map(std::slice::from_ref);
-        let text = end(&[("buffered", first), ("off", second), ("immediate", third)], 0.0);
-        assert_eq!(text.contains(noise), is_short, "{text}");
-        let ratios = |trial: &str| {
-            let row = text.lines().find(|line| line.trim_start().starts_with(trial)).unwrap();
-            row.split_whitespace().filter(|word| word.ends_with('x')).map(str::to_owned).collect::<Vec<_>>()
-        };
-        let cost = |policy: &str| {
-            let costs = text.split("what a logging policy costs").nth(1).unwrap();
-            let row = costs.lines().find(|line| line.trim_start().starts_with(policy)).unwrap();
-            row.contains('x')
-        };
-        assert!(text.contains(if is_short { "rows/s vs trial 1" } else { "rows/s vs trial 0" }), "{text}");
-        let expected: [&[&str]; 3] =
-            if is_short { [&[], &["1.00x"], &["0.80x"]] } else { [&["1.00x"], &["2.00x"], &["1.60x"]] };
-        assert_eq!(["0 ", "1 ", "2 "].map(ratios), expected, "{text}");
-        assert_eq!([cost("buffered"), cost("immediate")], [!is_short, true], "{text}");
-    }
-}
-
 /// Where every trial logs, the first policy is what others are compared with, and may take longer than they do.
 #[test]
 fn a_policy_may_take_less_than_the_one_it_is_compared_with() {

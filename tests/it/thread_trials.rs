@@ -1,5 +1,7 @@
 //! Numbers of threads are tried on blank rows where the run is long enough, and change no digit.
 
+use std::thread;
+
 use crate::process::Sandbox;
 
 const SPEC: &str = r#"
@@ -23,6 +25,10 @@ validate_every_epochs = 0
 #[test]
 fn numbers_of_threads_are_tried_and_told() {
     let place = Sandbox::new(SPEC);
+    let cores = thread::available_parallelism().unwrap().get();
+    if cores == 1 {
+        return eprintln!("SKIPPED: one core leaves nothing to try");
+    }
     let tried = place.run(&["--threads=3"]).ended_by(0);
     let log = tried.text("run.log");
     let line = log.lines().find(|line| line.contains("  engine ")).unwrap();
@@ -30,7 +36,8 @@ fn numbers_of_threads_are_tried_and_told() {
     let found = found.split_once("; others held ").map_or(found, |(found, _)| found);
     let (_, counts) = found.split_once(": on blank rows a step took ").unwrap();
     let counts: Vec<_> = counts.split(", ").map(|one| one.split_once(" by ").unwrap().1).collect();
-    assert_eq!(counts, ["1 thread", "2 threads", "3 threads"], "{line}");
+    // No more than there are cores.
+    assert_eq!(counts, ["1 thread", "2 threads", "3 threads"][..cores.min(3)], "{line}");
     assert!(took.ends_with("ms") || took.ends_with(" s"), "{line}");
     let environment: toml::Table = tried.text("environment.toml").parse().unwrap();
     assert!(line.ends_with(environment["devices"]["engine"].as_str().unwrap()));
@@ -53,4 +60,26 @@ fn a_short_run_and_an_engine_that_is_named_try_nothing() {
         let line = check.lines().find(|line| line.starts_with("  engine ")).unwrap();
         assert!(line.contains(words) && !line.contains("blank rows"), "{line}");
     }
+}
+
+#[test]
+fn more_threads_than_cores_are_warned_of_and_not_tried() {
+    let place = Sandbox::new(SPEC);
+    let cores = thread::available_parallelism().unwrap().get();
+    let threads = (cores + 6).to_string();
+    let own = if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+    let warning = format!(
+        "warning: `--threads {threads}` is more than this process's {own}: threads beyond them only wait\n"
+    );
+    for command in ["check", "run"] {
+        let ended = place.runner(&[command, "spec.toml", "--threads", &threads]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.starts_with(&warning), "{ended:?}");
+        if let Some((_, held)) = ended.stdout.split_once("; others held ") {
+            let held: usize = held.split(' ').next().unwrap().parse().unwrap();
+            assert!(held < cores, "{ended:?}");
+        }
+        assert!(!ended.stdout.contains(&format!(" by {threads} threads")), "{ended:?}");
+    }
+    assert_eq!(place.runner(&["check", "spec.toml", "--threads", &cores.to_string()]).stderr, "");
 }

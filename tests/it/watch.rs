@@ -238,6 +238,8 @@ fn a_run_is_drawn_while_it_goes_on_and_the_terminal_is_left_clean() {
         plain.status.success() && !plain.stdout.contains(&0x1b),
         "without a terminal it is the run alone"
     );
+    let note = "`--plot` draws nothing: standard output is no terminal\n";
+    assert!(String::from_utf8_lossy(&plain.stderr).contains(note), "{plain:?}");
     let arguments = [&DRAWN[..], &["trainer.max_time=\"3s\""]].concat();
     let Some(terminal) = Terminal::start(place, &arguments) else { return };
     let (code, drawn, after) = terminal.end();
@@ -245,6 +247,24 @@ fn a_run_is_drawn_while_it_goes_on_and_the_terminal_is_left_clean() {
         assert!(drawn.contains(words), "{words}: {drawn}");
     }
     assert!(code == Some(0) && after.contains(" finished in "), "{after}");
+    // The curves stay.
+    let (curves, _) = after.split_once(" finished in ").unwrap();
+    assert!(curves.contains("└──") && curves.contains("•• train loss "), "{after}");
+}
+
+#[test]
+fn a_run_that_is_over_before_it_is_drawn_leaves_its_curves() {
+    for quiet in [None, Some("-q")] {
+        let arguments = ["spec.toml", "--plot", "--color", "never"].into_iter().chain(quiet);
+        let place = Sandbox::new(super::run::LINREG);
+        let Some(mut terminal) = Terminal::start(place, &arguments.collect::<Vec<_>>()) else { return };
+        assert_eq!(end(&mut terminal.script), Some(0));
+        let screen = terminal.read("screen");
+        let stays = screen.rsplit(LEAVE).next().unwrap();
+        for words in ["└──", "train loss", "validation loss"] {
+            assert!(stays.contains(words), "{words}: {screen}");
+        }
+    }
 }
 
 /// By the terminal's Ctrl-C, which reaches the run too, or by a signal to the viewer alone, which passes it on.

@@ -29,7 +29,7 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
     ");
     insta::assert_snapshot!(refused(&place, &["matmul.sizes=[16]", "matmul.sizes.0=3000000"]), @r"
     error: this needs 98.2 TiB of memory on the host, and FREE are available
-     --> argument:1:16
+     --> argument 2:1:16
       |
     1 | matmul.sizes.0=3000000
       |                ^^^^^^^
@@ -50,7 +50,7 @@ fn what_is_too_large_is_underlined_where_it_was_written() {
     ");
     insta::assert_snapshot!(refused(&place, &["data.synthetic_regression.train_rows=4000000000", &weights]), @r"
     error: 4,000,000,050 synthetic rows need 29.1 TiB of memory, and FREE are available
-     --> argument:1:38
+     --> argument 1:1:38
       |
     1 | data.synthetic_regression.train_rows=4000000000
       |                                      ^^^^^^^^^^

@@ -160,7 +160,7 @@ words! {
 words! {
     /// What runs the steps.
     pub enum EngineChoice {
-        /// The plan picks by its cost model.
+        /// The plan picks by estimates and, where those are near, by a trial on blank rows.
         Auto = "auto",
         /// One CPU thread.
         Serial = "serial",

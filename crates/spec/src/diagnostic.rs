@@ -23,7 +23,13 @@ struct Text {
 impl Sources {
     pub fn new(path: &Path, file: String, arguments: &[String]) -> Self {
         let file = Text { name: escape_line(&path.to_string_lossy()).into_owned(), text: file };
-        let arguments = arguments.iter().map(|a| Text { name: "argument".to_owned(), text: a.clone() });
+        // One alone needs no number.
+        let name = |place| match arguments {
+            [_] => "argument".to_owned(),
+            _ => format!("argument {}", place + 1),
+        };
+        let arguments =
+            arguments.iter().enumerate().map(|(place, a)| Text { name: name(place), text: a.clone() });
         Self(std::iter::once(file).chain(arguments).collect())
     }
 }

@@ -154,14 +154,24 @@ fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
     })
 }
 
-/// A spec in the same folder with a similar name, for the hint about a missing file.
+/// The spec whose path is nearly this one: its name, or that of its folder, is another.
 fn near(path: &Path) -> Option<PathBuf> {
-    let entries =
-        fs::read_dir(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))).ok()?;
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir());
+    if let Some(folder) = folder {
+        let meant = near_in_folder(folder, |entry| entry.path().is_dir())?.join(path.file_name()?);
+        return if meant.is_file() { Some(meant) } else { near(&meant) };
+    }
+    near_in_folder(path, |entry| entry.path().extension().is_some_and(|end| end == "toml"))
+}
+
+/// The nearest name of what fits beside a path.
+fn near_in_folder(path: &Path, fits: impl Fn(&fs::DirEntry) -> bool) -> Option<PathBuf> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let typed = path.file_name()?.to_str()?;
-    let names: Vec<String> = names.filter(|name| name.ends_with(".toml") && name != typed).collect();
-    suggest::nearest(typed, names.iter().map(String::as_str)).map(|name| path.with_file_name(name))
+    let entries = fs::read_dir(folder).ok()?.flatten().filter(fits);
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let others = names.iter().map(String::as_str).filter(|name| *name != typed);
+    suggest::nearest(typed, others).map(|name| path.with_file_name(name))
 }
 
 /// Removes `[sweep]` from the tree and reads it: trials have no such table.

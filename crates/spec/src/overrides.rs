@@ -11,7 +11,7 @@ use super::{
     problem::Problem,
     suggest,
     sweep::Space,
-    tree::{Node, Span, Table, Value},
+    tree::{Entry, Node, Span, Table, Value},
     typed::{split_at_commas, value},
 };
 
@@ -25,35 +25,56 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
             Err(problem) => problems.push(*problem),
         }
     }
-    let set = given.into_iter().filter(|given| !given.is_swept).map(|given| given.key);
+    let set = given.into_iter().filter(|given| given.axes.is_none()).map(|given| given.key);
     (set.collect(), problems)
 }
 
 /// A key that an argument set or swept.
 struct Given {
     key: Key,
-    is_swept: bool,
+    /// The table of `[sweep]` that holds its axis, where it is swept.
+    axes: Option<&'static str>,
 }
 
-/// The swept key that an axis of the grid names: `seed` for `sweep.grid.seed`.
-fn axis_of(key: &Key) -> Option<Key> {
-    match &key.parts[..] {
-        [sweep, grid, axis] if sweep.text == "sweep" && grid.text == "grid" => {
-            Key::parse_at(&axis.text, key.span()?).ok()
-        }
-        [sweep, grid, axis @ ..] if sweep.text == "sweep" && grid.text == "grid" && !axis.is_empty() => {
-            Some(Key { parts: axis.to_vec() })
-        }
-        _ => None,
+/// The tables of `[sweep]` that hold axes.
+const AXES: [&str; 2] = ["grid", "zip"];
+
+/// The key that an axis sweeps, and its table: `seed` and `grid` for `sweep.grid.seed`.
+fn axis_of(key: &Key) -> Option<(Key, &'static str)> {
+    let [sweep, table, axis @ ..] = &key.parts[..] else { return None };
+    let table = AXES.into_iter().find(|name| sweep.text == "sweep" && table.text == *name)?;
+    match axis {
+        [] => None,
+        [axis] => Some((Key::parse_at(&axis.text, key.span()?).ok()?, table)),
+        axis => Some((Key { parts: axis.to_vec() }, table)),
     }
 }
 
-/// The earlier argument that would be undone if `key` were deleted, set or swept now.
+/// The axes in a table that `key` is set to: `sweep`, or one of [`AXES`].
+fn axes_in(key: &Key, value: &Value) -> Vec<Given> {
+    let Value::Table(written) = value else { return Vec::new() };
+    let name = key.dotted();
+    let tables = AXES.into_iter().filter_map(|table| match written.get(table) {
+        Some(entry) if name == "sweep" => Some((table, &entry.node.value)),
+        _ => (name == format!("sweep.{table}")).then_some((table, value)),
+    });
+    let axes = tables.filter_map(|(table, value)| match value {
+        Value::Table(axes) => Some(axes.entries.iter().map(move |axis| (table, axis))),
+        _ => None,
+    });
+    // The reader reports what is no key.
+    let given = |(table, axis): (&'static str, &Entry)| {
+        Some(Given { key: Key::parse_at(&axis.key, axis.key_span).ok()?, axes: Some(table) })
+    };
+    axes.flatten().filter_map(given).collect()
+}
+
+/// The earlier argument that is taken back by one that deletes, sets or sweeps `key`.
 fn taken_back<'a>(given: &'a [Given], key: &Key, sweeps: bool) -> Option<&'a Key> {
     let name = key.dotted();
-    let holds_axes = matches!(name.as_str(), "sweep" | "sweep.grid");
     let by = |given: &&Given| {
-        let is_below = key.is_above(&given.key) || (given.is_swept && holds_axes);
+        let holds_axis = |table| name == "sweep" || name == format!("sweep.{table}");
+        let is_below = key.is_above(&given.key) || given.axes.is_some_and(holds_axis);
         given.key.dotted() == name || (!sweeps && is_below)
     };
     given.iter().find(by).map(|given| &given.key)
@@ -76,25 +97,10 @@ fn clash(key: &Key, message: String, earlier: &Key, words: &str) -> Problem {
     problem
 }
 
-fn apply_one(
-    root: &mut Table,
-    text: &str,
-    whole: Span,
-    given: &[Given],
-) -> Result<Option<Given>, Box<Problem>> {
+fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Result<Vec<Given>, Box<Problem>> {
     if let Some(name) = text.strip_prefix('~') {
-        let key = Key::parse(name, Span { start: whole.start + 1, ..whole })?;
-        let axis = axis_of(&key);
-        let swept = |axis: &Key| given.iter().find(|g| g.is_swept && g.key.dotted() == axis.dotted());
-        let earlier = axis.as_ref().map_or(taken_back(given, &key, false), |axis| Some(&swept(axis)?.key));
-        if let Some(earlier) = earlier {
-            let message = format!("`~{}` deletes what `{}` sets", key.dotted(), earlier.dotted());
-            return Err(clash(&key, message, earlier, "set here")
-                .hint("leave one of the two arguments out, or delete first")
-                .into());
-        }
-        delete(root, &key)?;
-        return Ok(None);
+        return delete_given(root, name, Span { start: whole.start + 1, ..whole }, given)
+            .map(|()| Vec::new());
     }
     let Some((name, values)) = text.split_once('=') else {
         let hint = "write `key=value` to set a key, `key=1,2,4` to sweep it, `~key` to delete it";
@@ -107,27 +113,32 @@ fn apply_one(
         let start = start + (piece.as_ptr() as usize - values.as_ptr() as usize);
         Span { start, end: start + piece.len(), ..whole }
     };
-    let axis = axis_of(&key);
     let is_range = |piece: &&str| Space::is_meant_by(piece);
-    let is_swept = pieces.len() > 1 || axis.is_some() || pieces.iter().any(is_range);
-    let meant = axis.unwrap_or_else(|| key.clone());
-    refuse_twice(given, &meant, is_swept)?;
-    let given = Given { key: meant, is_swept };
+    let is_swept = pieces.len() > 1 || pieces.iter().any(is_range);
+    let (meant, table) = match axis_of(&key) {
+        Some((axis, table)) => (axis, Some(table)),
+        None => (key.clone(), is_swept.then(|| table_of(root, &key.dotted()))),
+    };
+    refuse_twice(given, &meant, table.is_some())?;
+    let new = Given { key: meant, axes: table };
     if let Some(range) = pieces.iter().copied().find(is_range) {
         if pieces.len() > 1 {
-            let message = format!("`{range}` stands among other values of `{}`", given.key.dotted());
+            let message = format!("`{range}` stands among other values of `{}`", new.key.dotted());
             let hint = "a range is the whole axis; a list has its values";
             return Err(Problem::new(span_of(range).place(), message).hint(hint).into());
         }
         let axis = Node { span: span_of(range), value: Value::String(range.to_owned()) };
-        sweep(root, &given.key, axis);
-        return Ok(Some(given));
+        sweep(root, &new, axis);
+        return Ok(vec![new]);
     }
     if let [piece] = pieces[..] {
-        key::set(root, &key, value(piece, span_of(piece))?)?;
-        // A swept key that is set to one value is no longer swept.
+        let node = value(piece, span_of(piece))?;
+        let axes = axes_in(&key, &node.value);
+        axes.iter().try_for_each(|axis| refuse_twice(given, &axis.key, true))?;
+        key::set(root, &key, node)?;
+        // One value for a swept key: it is swept no more.
         remove_axis(root, &key.dotted());
-        return Ok(Some(given));
+        return Ok(std::iter::once(new).chain(axes).collect());
     }
     if let Some(empty) = pieces.iter().find(|p| p.is_empty()) {
         let message = format!("a value of `{}` is empty", key.dotted());
@@ -136,12 +147,9 @@ fn apply_one(
     }
     let values = pieces.iter().map(|p| value(p, span_of(p))).collect::<Result<_, _>>()?;
     let axis = Node { span: Span { start, ..whole }, value: Value::Array(values) };
-    sweep(root, &given.key, axis);
-    Ok(Some(given))
+    sweep(root, &new, axis);
+    Ok(vec![new])
 }
-
-/// The tables of `[sweep]` whose keys are axes.
-const AXES: [&str; 2] = ["grid", "zip"];
 
 fn axes<'a>(root: &'a mut Table, name: &str) -> Option<&'a mut Table> {
     let Value::Table(sweep) = &mut root.get_mut("sweep")?.node.value else { return None };
@@ -163,27 +171,41 @@ fn remove_axis(root: &mut Table, name: &str) -> bool {
     is_removed
 }
 
-/// Replaces the key's axis where it is, or adds one to the grid. A `[sweep]` that is not a table is left to
-/// the reader, which reports it.
-fn sweep(root: &mut Table, key: &Key, axis: Node) {
-    let Some(span) = key.span() else { return };
-    let name = key.dotted();
-    if let Some(zip) = axes(root, "zip").filter(|zip| zip.get(&name).is_some()) {
-        zip.insert(&name, span, axis);
-        return;
+/// Deletes a key, unless an earlier argument sets it.
+fn delete_given(root: &mut Table, name: &str, span: Span, given: &[Given]) -> Result<(), Box<Problem>> {
+    let key = Key::parse(name, span)?;
+    let axis = axis_of(&key);
+    let swept = |axis: &Key| given.iter().find(|g| g.axes.is_some() && g.key.dotted() == axis.dotted());
+    let earlier = axis.as_ref().map_or(taken_back(given, &key, false), |(axis, _)| Some(&swept(axis)?.key));
+    if let Some(earlier) = earlier {
+        let message = format!("`~{}` deletes what `{}` sets", key.dotted(), earlier.dotted());
+        return Err(clash(&key, message, earlier, "set here")
+            .hint("leave one of the two arguments out, or delete first")
+            .into());
     }
+    delete(root, &key)
+}
+
+/// The table with the axis of a key; the grid where it has none.
+fn table_of(root: &mut Table, name: &str) -> &'static str {
+    if axes(root, "zip").is_some_and(|zip| zip.get(name).is_some()) { "zip" } else { "grid" }
+}
+
+/// Replaces the axis of a key, or adds one. The reader reports a `[sweep]` that is no table.
+fn sweep(root: &mut Table, given: &Given, axis: Node) {
+    let (Some(span), Some(table)) = (given.key.span(), given.axes) else { return };
     let empty = || Node { span, value: Value::Table(Table::default()) };
     if root.get("sweep").is_none() {
         root.insert("sweep", span, empty());
     }
     let sweep = root.get_mut("sweep").map(|e| &mut e.node.value);
     if let Some(Value::Table(sweep)) = sweep
-        && sweep.get("grid").is_none()
+        && sweep.get(table).is_none()
     {
-        sweep.insert("grid", span, empty());
+        sweep.insert(table, span, empty());
     }
-    if let Some(grid) = axes(root, "grid") {
-        grid.insert(&name, span, axis);
+    if let Some(axes) = axes(root, table) {
+        axes.insert(&given.key.dotted(), span, axis);
     }
 }
 
@@ -316,6 +338,24 @@ mod tests {
         {
             assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
         }
+        for twice in [
+            ["sweep.grid={ s = [1, 2] }", "s=3"],
+            ["sweep.grid={ \"s\" = [1, 2] }", "s=3,4"],
+            ["s=3", "sweep.grid={ s = [1, 2] }"],
+            ["sweep.zip={ s = [1, 2] }", "s=3"],
+            ["sweep.zip.s=[1, 2]", "s=3"],
+            ["sweep={ grid = { s = [1, 2] } }", "s=3"],
+            ["sweep={ zip = { s = [1, 2] } }", "sweep.zip.s=3,4"],
+            ["sweep.grid={ s = [1, 2] }", "sweep.grid.s=[3]"],
+            ["sweep.grid={ s = [1, 2] }", "sweep.zip={ s = [3, 4] }"],
+        ] {
+            assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
+        }
+        assert_eq!(
+            reported(&["sweep.zip.s=1,2", "sweep.zip={ \"t.a\" = [3, 4] }"]),
+            ["`sweep.zip` replaces what `s` sets"]
+        );
+        assert_eq!(reported(&["sweep.grid={ s = [1, 2] }", "~s"]), ["`~s` deletes what `s` sets"]);
         assert_eq!(reported(&["s=1,2", "sweep.grid={ s = [3] }"]), ["`sweep.grid` replaces what `s` sets"]);
         assert_eq!(reported(&["s=1,2", "~sweep.grid.s"]), ["`~sweep.grid.s` deletes what `s` sets"]);
         assert_eq!(reported(&["t.a=3", "t={ b = 1 }"]), ["`t` replaces what `t.a` sets"]);
@@ -329,6 +369,15 @@ mod tests {
             (&["~s", "s=2"], "{ t = { a = 1, b = 2 }, s = 2 }"),
             (&["~t", "t.a=3"], "{ s = 1, t = { a = 3 } }"),
             (&["~t", "t.a=3,4"], r#"{ s = 1, sweep = { grid = { "t.a" = [3, 4] } } }"#),
+            (
+                &[
+                    "sweep.zip={ s = [1, 2] }",
+                    "sweep.grid={ \"t.b\" = [5] }",
+                    "sweep.zip.t.a=3,4",
+                    "sweep.repeats=2",
+                ],
+                r#"{ s = 1, t = { a = 1, b = 2 }, sweep = { zip = { s = [1, 2], "t.a" = [3, 4] }, grid = { "t.b" = [5] }, repeats = 2 } }"#,
+            ),
         ] {
             assert_eq!(applied(file, fine), (want.to_owned(), vec![]), "{fine:?}");
         }

@@ -39,8 +39,9 @@ pub fn schema() -> Value {
     schema.into()
 }
 
-/// The dotted path of key `name`. If several tables have such a key, the one in a table that the spec has;
-/// `None` if that is ambiguous. If no key has this name, the shortest path that ends in it.
+/// The dotted path of key `name`. If several tables have it, the one whose table the spec has written; `None` if that is
+/// ambiguous. If no key has the name, the shortest path that ends in it, that of one a letter
+/// away, or the shortest that begins with it.
 pub(super) fn key_named(
     schema: &reader::Json,
     name: &str,
@@ -56,11 +57,28 @@ pub(super) fn key_named(
             collect(inner, &format!("{path}."), fits, found);
         }
     }
+    let shortest = |found: Vec<(String, String)>| -> Vec<(String, String)> {
+        found.into_iter().min_by_key(|(_, path)| path.len()).into_iter().collect()
+    };
     let (schema, mut found) = (schema.clone().into(), Vec::new());
+    let name = suggest::called_here(name).unwrap_or(name);
     collect(&schema, "", &|key| key == name, &mut found);
     if found.is_empty() {
         collect(&schema, "", &|key| suggest::ends_in(key, name), &mut found);
-        return found.into_iter().map(|(_, path)| path).min_by_key(String::len);
+        found = shortest(found);
+    }
+    if found.is_empty() {
+        let mut all = Vec::new();
+        collect(&schema, "", &|_| true, &mut all);
+        let last = |(_, path): &(String, String)| path.rsplit('.').next().unwrap_or_default().to_owned();
+        let names: Vec<String> = all.iter().map(last).collect();
+        // Farther away other words are meant.
+        let near = suggest::nearest_within(name, 1, names.iter().map(String::as_str));
+        collect(&schema, "", &|key| near == Some(key), &mut found);
+    }
+    if found.is_empty() {
+        collect(&schema, "", &|key| suggest::begins_with(key, name), &mut found);
+        found = shortest(found);
     }
     if found.len() > 1 {
         found.retain(|(table, _)| is_written(table));

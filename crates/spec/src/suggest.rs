@@ -2,12 +2,20 @@
 
 /// The most similar of `names`; `None` if none is similar enough. Ignores case, and takes `-` for `_`.
 pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A word this long is not a typo of a name, and comparing it would take long.
+    nearest_within(typed, (typed.chars().count() / 3).max(1), names)
+}
+
+/// The nearest of `names`, no more than `allowed` letters away.
+pub(super) fn nearest_within<'a>(
+    typed: &str,
+    allowed: usize,
+    names: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    // A word this long is no slip of a name, and would cost time to compare.
     if typed.len() > 100 {
         return None;
     }
     let typed = typed.to_lowercase().replace('-', "_");
-    let allowed = (typed.chars().count() / 3).max(1);
     names
         .map(|name| (strsim::osa_distance(&typed, &name.to_lowercase()), name))
         .filter(|(distance, name)| *distance <= allowed && *distance < name.chars().count())
@@ -21,7 +29,25 @@ pub(super) fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Op
     names.filter(fits).min_by_key(|name| name.len())
 }
 
-/// Whether `name` is a longer form of `word`: `max_epochs` for `epochs`.
+/// Words that others use for keys.
+const USUAL: [(&str, &str); 4] = [
+    ("learning_rate", "lr"),
+    ("num_epochs", "max_epochs"),
+    ("num_steps", "max_steps"),
+    ("early_stop", "early_stopping"),
+];
+
+/// What a word of another program is called here.
+pub(super) fn called_here(word: &str) -> Option<&'static str> {
+    USUAL.into_iter().find(|(usual, _)| *usual == word).map(|(_, here)| here)
+}
+
+/// Whether `name` is a longer one for `word`: `batch_size` for `batch`.
+pub(super) fn begins_with(name: &str, word: &str) -> bool {
+    name.strip_prefix(word).is_some_and(|rest| rest.starts_with('_'))
+}
+
+/// Whether `name` is a longer one for `word`: `max_epochs` for `epochs`.
 pub(super) fn ends_in(name: &str, word: &str) -> bool {
     name.strip_suffix(word).is_some_and(|before| before.ends_with('_'))
 }

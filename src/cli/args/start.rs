@@ -130,7 +130,17 @@ impl RunOptions {
         place(&is_file).or_else(|| place(&is_no_override)).or_else(|| place(&ends_as_spec)).unwrap_or(0)
     }
 
-    /// Number of threads to use.
+    /// A sentence where more threads are asked for than there are cores.
+    pub fn too_many_threads(&self) -> Option<String> {
+        let cores = crate::host::logical_cores()?;
+        let threads = self.threads.filter(|threads| *threads as usize > cores)?;
+        let cores = crate::units::counted(cores as u64, "core");
+        Some(format!(
+            "`--threads {threads}` is more than this process's {cores}: threads beyond them only wait"
+        ))
+    }
+
+    /// Threads to use.
     pub fn thread_count(&self) -> usize {
         self.threads.map_or_else(|| crate::host::logical_cores().unwrap_or(1), |n| n as usize)
     }

@@ -54,6 +54,7 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
       8   0.1     32  6  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001  500 ms
      11   0.1      8  6  0.0861 [0.0840, 0.0882]   0.0250 [0.0241, 0.0259]  <0.001  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 6 pairs
+      Student's intervals assume normally distributed values
 
     which axis matters: shares of the variance, means by value
       lr        94.7 %  0.01: 0.06130, 0.1: 0.08360
@@ -357,6 +358,7 @@ fn folded_axes_are_no_seeds() {
      0   0.1  2  0.44 [0.38, 0.50]                   best        500 ms
      1  0.01  2  0.45 [0.35, 0.56]  0.011 [-0.030, 0.053]  0.18  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 1 pair
+      Student's intervals assume normally distributed values
     ");
     // A seed with a missing width is left out.
     let lacking: Vec<(&str, &str, &[f64])> =
@@ -371,6 +373,7 @@ fn folded_axes_are_no_seeds() {
      0   0.1  2  0.44 [0.38, 0.50]       best  500 ms
      1  0.01  1             0.4432  +0.008200  500 ms
       means over n seeds [95 %, Student]
+      Student's intervals assume normally distributed values
       fewer seeds, ranked last: #1
       incomplete, seeds that lack a combination of the folded axes do not count: #1
     ");
@@ -390,6 +393,7 @@ fn fewer_seeds_are_not_the_best() {
      1  0.01  2  0.45 [0.11, 0.80]      best  500 ms
      0   0.1  1             0.4441  +0.01867  500 ms
       means over n seeds [95 %, Student]
+      Student's intervals assume normally distributed values
       fewer seeds, ranked last: #0
     ");
 }

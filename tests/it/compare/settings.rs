@@ -224,3 +224,35 @@ fn another_optimizer_is_told_by_its_learning_rate() {
     let titles: Vec<&str> = head.split("  ").map(str::trim).filter(|title| !title.is_empty()).collect();
     assert_eq!(titles[..4], ["#", "adam.lr", "sgd.lr", "validation loss"], "{text}");
 }
+
+/// Seeds are taken together, also in the columns that tell settings apart.
+#[test]
+fn pooled_seeds_have_no_column() {
+    let place = Sandbox::new(SPEC);
+    for (lr, seed) in [("0.1", "1"), ("0.01", "2"), ("0.01", "3"), ("0.01", "1")] {
+        let overrides = [format!("optimizer.sgd.lr={lr}"), format!("seed={seed}")];
+        let ended = place.runner(&["spec.toml", "-q", &overrides[0], &overrides[1]]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let times = place.runner(&["compare", "runs", "--times"]).stdout;
+    let table =
+        times.split("\n\n").find(|part| part.contains(" of run ")).unwrap_or_else(|| panic!("{times}"));
+    let header: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(header[..4], ["of", "run", "optimizer.sgd.lr", "runs"], "{times}");
+}
+
+/// More repeats of one seed learn the same: what helps are other seeds.
+#[test]
+fn repeats_of_one_seed_are_told_to_take_others() {
+    let place = Sandbox::new(SPEC);
+    let lr = "optimizer.sgd.lr=0.1,0.01";
+    for (more, way_out) in [
+        (&["sweep.repeats=2", "sweep.repeat_seeds=false"][..], "sweep.repeat_seeds=true"),
+        (&[], "sweep.repeats=5"),
+    ] {
+        let ended = place.runner(&[&["spec.toml", lr], more].concat());
+        let words = format!("one seed each cannot tell whether that is more than luck (`{way_out}` can)\n");
+        let compared = place.runner(&["compare", ended.stdout.rsplit("folder ").next().unwrap().trim()]);
+        assert!(compared.stdout.contains(&words), "{ended:?} {compared:?}");
+    }
+}

@@ -425,7 +425,7 @@ fn settings_that_did_not_finish_are_named() {
     let end = runs.masked(&sweep_end(&runs.path("a/S"), 200).unwrap());
     let table = end.split_once("\n\n").unwrap().1;
     insta::assert_snapshot!(table, @r"
-    best: #0 max_epochs 3, validation loss 0.5000; one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+    best: #0 max_epochs 3, validation loss 0.5000; one seed each cannot tell whether that is more than luck (`sweep.repeat_seeds=true` can)
       RUNS/a/S/0
 
      #  max_epochs  validation loss  vs best     time  steps/s

@@ -82,7 +82,7 @@ fn a_job_that_does_not_fit_names_the_batch_that_would() {
     let arguments = [wide, short[0], short[1], "data.batch_size=500"];
     let ended = sim.run(&Sandbox::new(LINREG), &arguments, &memory).ended;
     let message = "error: the job needs 117 MiB of memory on `gpu:0` for parameters, activations and data, and 91.4 MiB \
-                   are free\n --> argument:1:17\n  |\n1 | data.batch_size=500\n  |                 ^^^\n  |\n  = hint: \
+                   are free\n --> argument 4:1:17\n  |\n1 | data.batch_size=500\n  |                 ^^^\n  |\n  = hint: \
                    `data.batch_size = ";
     assert_eq!(ended.code, Some(2));
     let rest = ended.stderr.strip_prefix(message).unwrap_or_else(|| panic!("{}", ended.stderr));
@@ -325,7 +325,7 @@ fn what_only_a_gpu_has_is_refused_on_the_cpu_and_the_other_way_round() {
     for (argument, gpus, what, column, length, hint) in cases {
         let (bars, marks) = (" ".repeat(column), "^".repeat(length));
         let message = format!(
-            "error: {what}\n --> argument:1:{column}\n  |\n1 | {argument}\n  |{bars}{marks}\n  |\n  = hint: {hint}\n"
+            "error: {what}\n --> argument 1:1:{column}\n  |\n1 | {argument}\n  |{bars}{marks}\n  |\n  = hint: {hint}\n"
         );
         refused(&sim, &[argument, &format!("devices.num_gpus={gpus}")], &[], 2, &message);
     }

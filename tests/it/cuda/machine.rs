@@ -95,6 +95,9 @@ fn the_gpus_in_use_are_looked_at_and_held_back_ones_mark_the_run() {
     let throttled: Vec<_> = during["throttled"].as_array().unwrap().iter().map(|t| t.as_str()).collect();
     let words = ["gpu:0", "gpu:1"].map(|gpu| format!("{gpu}: power_cap;software_thermal"));
     assert_eq!(throttled, words.each_ref().map(|w| Some(w.as_str())));
+    // One of two has no name, as this process in a container: it is taken for this one.
+    let others: Vec<_> = during["others"].as_array().unwrap().iter().map(|t| t.as_str()).collect();
+    assert_eq!(others, [Some("gpu:0: python3 (4202)"), Some("gpu:1: python3 (4201)")]);
     // The monitor's counter goes up by a joule each time that it is read.
     for gpu in ["gpu:0", "gpu:1"] {
         assert!(during["energy_j"][gpu].as_float().unwrap() >= 1.0, "{during}");
@@ -103,6 +106,8 @@ fn the_gpus_in_use_are_looked_at_and_held_back_ones_mark_the_run() {
     let warning = "WARN  a limit of power or heat held clocks back, so that times mean less: gpu:1: power_cap;software_thermal";
     assert!(log.contains(warning), "{log}");
     assert!(log.contains("INFO  gpu:0 took "), "{log}");
+    let other = "INFO  another process computed on the GPU, so that times mean less: gpu:0: python3 (4202)";
+    assert!(log.contains(other), "{log}");
 }
 
 #[test]

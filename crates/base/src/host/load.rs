@@ -98,6 +98,8 @@ pub struct Use {
     pub utilization: f64,
     /// Average number of cores that this process used.
     pub process_cores: f64,
+    /// Share of the allowed processors' time that other processes and virtual machines used, 0 to 1.
+    pub others: f64,
 }
 
 impl Use {
@@ -107,11 +109,13 @@ impl Use {
             after.at.checked_duration_since(before.at).filter(|window| *window >= SHORTEST_PERIOD)?;
         let spent =
             |counter: fn(&Ticks) -> u64| counter(&after.ticks).saturating_sub(counter(&before.ticks)) as f64;
-        let (busy, all) = (spent(|t| t.busy), spent(|t| t.busy + t.idle + t.stolen));
+        let (busy, own, stolen) = (spent(|t| t.busy), spent(|t| t.own), spent(|t| t.stolen));
+        let all = busy + stolen + spent(|t| t.idle);
         let thousandth = |value: f64| (value * 1000.0).round() / 1000.0;
         (all > 0.0).then(|| Self {
             utilization: thousandth(busy / all),
-            process_cores: thousandth(spent(|t| t.own) / TICKS_PER_S / window.as_secs_f64()),
+            process_cores: thousandth(own / TICKS_PER_S / window.as_secs_f64()),
+            others: thousandth(((busy + stolen - own) / all).max(0.0)),
         })
     }
 }
@@ -271,7 +275,7 @@ mod tests {
         assert_eq!((load.window_s, load.others_cores, load.stolen_cores), (2.0, 1.0, 0.1));
         assert_eq!((load.throttles, load.withheld_s), (1, 0.002));
         assert_eq!(Load::between(&before, &later(400)), None);
-        let used = Use { utilization: 0.5, process_cores: 1.5 };
+        let used = Use { utilization: 0.5, process_cores: 1.5, others: 0.22 };
         assert_eq!(Use::between(&before, &later(2000)), Some(used));
         assert_eq!(Use::between(&before, &later(10)), None);
     }

@@ -30,8 +30,8 @@ const SAMPLES: u64 = 64;
 
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// The digest of a source's rows, in hexadecimal.
-pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<String, Problem> {
+/// The digest of the rows of a source that was read, in hex, and whether it is of samples.
+pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<(String, bool), Problem> {
     let mut hash = XxHash3_64::new();
     if matches!(source, Source::SyntheticRegression(_)) {
         [Some(&dataset.train), dataset.validation.as_ref()]
@@ -41,10 +41,12 @@ pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<String, Probl
     }
     // An array has the same digest whether it is loaded or streamed.
     let whole = if matches!(source, Source::Npy(_)) { WHOLE_BYTES } else { u64::MAX };
+    let mut is_sampled = false;
     for path in source.files() {
-        add_file(&mut hash, path, whole).map_err(|error| file::unreadable(path, &error))?;
+        let sampled = add_file(&mut hash, path, whole).map_err(|error| file::unreadable(path, &error))?;
+        is_sampled |= sampled;
     }
-    Ok(format!("{:016x}", hash.finish()))
+    Ok((format!("{:016x}", hash.finish()), is_sampled))
 }
 
 fn add_rows(hash: &mut XxHash3_64, part: &Part) {
@@ -55,11 +57,11 @@ fn add_rows(hash: &mut XxHash3_64, part: &Part) {
     hash.write(bytemuck::cast_slice(&part.targets));
 }
 
-/// Adds a file's bytes, or samples of them if it is longer than `whole`, then its length.
-fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
+/// Adds a file's bytes, or samples of them if it is longer than `whole`, then its length; returns whether it was sampled.
+fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<bool> {
     let (file, length) = host::open_regular(path)?;
     if file::is_gzip(&file)? {
-        return add_unpacked(hash, file);
+        return add_unpacked(hash, file).map(|()| false);
     }
     let mut block = vec![0; BLOCK_BYTES.min(usize::try_from(length).unwrap_or(BLOCK_BYTES))];
     if length <= whole {
@@ -75,7 +77,7 @@ fn add_file(hash: &mut XxHash3_64, path: &Path, whole: u64) -> io::Result<()> {
         (0..SAMPLES).try_for_each(|sample| add_block(hash, &file, place(sample), &mut block))?;
     }
     hash.write(&length.to_le_bytes());
-    Ok(())
+    Ok(length > whole)
 }
 
 /// Adds the unpacked contents of a gzipped file.
@@ -120,7 +122,7 @@ mod tests {
         let digest = |bytes: &[u8]| {
             fs::write(&path, bytes).expect("a file");
             let mut hash = XxHash3_64::new();
-            add_file(&mut hash, &path, u64::MAX).map(|()| hash.finish())
+            add_file(&mut hash, &path, u64::MAX).map(|_| hash.finish())
         };
         let pack = |bytes: &[u8]| {
             let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -147,7 +149,8 @@ mod tests {
             let file = File::options().write(true).open(&path).expect("a file");
             file.set_modified(time + Duration::from_secs(later_s)).expect("a time");
             let mut hash = XxHash3_64::new();
-            add_file(&mut hash, &path, whole).expect("a digest");
+            let is_sampled = add_file(&mut hash, &path, whole).expect("a digest");
+            assert_eq!(is_sampled, bytes.len() as u64 > whole);
             hash.finish()
         };
         let length = 80 * BLOCK_BYTES;

@@ -39,7 +39,12 @@ impl FileFingerprint {
         }
     }
 
-    /// The path of the file.
+    /// When it was written last: seconds and nanoseconds since 1970.
+    pub fn modified(&self) -> (i64, i64) {
+        self.modified
+    }
+
+    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -90,6 +90,8 @@ pub struct Dataset {
     pub files: Vec<FileFingerprint>,
     /// Equal for equal data; see `digest.rs`.
     pub digest: String,
+    /// Whether the digest is of samples of a large file.
+    pub is_sampled: bool,
 }
 
 /// The rows of one split.
@@ -152,8 +154,8 @@ fn open_with(
     let digest = dataset.as_ref().map(|dataset| digest::digest(&data.source, dataset));
     // If a file changed while it was read, report that before any other problem.
     let files = before.after().map_err(|path| busy(&path))?;
-    let digest = digest.unwrap_or_else(|_| Ok(String::new()))?;
-    let mut dataset = Dataset { files, digest, ..dataset? };
+    let (digest, is_sampled) = digest.unwrap_or_else(|_| Ok((String::new(), false)))?;
+    let mut dataset = Dataset { files, digest, is_sampled, ..dataset? };
     check(&dataset)?;
     if dataset.validation.as_ref().is_some_and(|part| dataset.train.equals(part)) {
         dataset.warnings.push("the rows to validate on are those to train on".to_owned());
@@ -216,6 +218,7 @@ impl Dataset {
             warnings: Vec::new(),
             files: Vec::new(),
             digest: String::new(),
+            is_sampled: false,
         }
     }
 

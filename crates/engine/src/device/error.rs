@@ -30,7 +30,9 @@ pub enum DeviceError {
     /// A collective operation of the run's devices failed.
     #[error("`{device}`, step {}: {source}", crate::units::count(*step))]
     Collective { device: String, step: u64, source: CollectiveError },
-    /// The device exists but cannot be used.
+    /// It is there, and cannot be used.
+    #[error("the rates of `{device}` are not kept: {why}")]
+    Rates { device: String, why: String },
     #[error("`{device}` cannot be used: {why}")]
     Unusable { device: String, why: String },
     #[error("`{device}` failed while {doing}: {name} ({text}); {way_out}")]

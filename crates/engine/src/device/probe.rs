@@ -40,14 +40,14 @@ pub fn spread(values: &mut [f64]) -> f64 {
     if count < 5 || median <= 0.0 { 0.0 } else { (values[count * 3 / 4] - values[count / 4]) / median }
 }
 
-/// A rate with its spread: the first measurement that varies by at most `steady`, else the steadiest of all.
-/// None starts later than `within`.
-pub fn steadiest<E>(
+/// A take with its disturbance: the first that is disturbed by no more than `steady`, else the least disturbed of them all.
+/// None begins later than `within`.
+pub fn steadiest<T, E>(
     most: usize,
     within: Duration,
     steady: f64,
-    mut take: impl FnMut() -> Result<(f64, f64), E>,
-) -> Result<(f64, f64), E> {
+    mut take: impl FnMut() -> Result<(T, f64), E>,
+) -> Result<(T, f64), E> {
     let begun = Instant::now();
     let mut best = take()?;
     for _ in 1..most {

@@ -10,8 +10,11 @@ use crate::{
     units,
 };
 
-/// If at least this share of a run's wall time lies outside training, that is reported as what bounds the
-/// run.
+/// From this part of the training time on, waits for a core stand with the bound: a run may be too short for counters of the
+/// other processes' time.
+const MUCH: f64 = 0.1;
+
+/// From this part of a run's wall time on, what lies outside of its training is what bounds it.
 const MOSTLY: f64 = 0.5;
 
 /// `linreg: 10 epochs of 1,000 rows, 320 steps, on cpu (asked for 1 GPU), engine serial, f32`.
@@ -116,8 +119,13 @@ pub(super) fn bound_by(outcome: &Outcome, wall_s: f64) -> Option<String> {
     let account = outcome.account.as_ref()?;
     let largest = account.shares.first()?;
     let part = units::percent(account.part(largest));
-    let busy = outcome.load.filter(|load| load.is_busy()).map(|_| "; the machine was busy with others");
-    let busy = busy.unwrap_or("");
+    let waited = account.shares.iter().find(|share| share.cause == Bottleneck::Core);
+    let waited = waited.map(|share| account.part(share)).filter(|part| *part >= MUCH);
+    let busy = match (outcome.load.filter(Load::is_busy), waited) {
+        (Some(_), _) => "; the machine was busy with others".to_owned(),
+        (None, Some(part)) => format!("; {} went into waiting for a core", units::percent(part)),
+        (None, None) => String::new(),
+    };
     Some(match largest.cause {
         Bottleneck::Unexplained => {
             format!("nothing that was measured: {part} of the training time has no known cause{busy}")
@@ -194,16 +202,17 @@ fn fewer_reads(advice: FewerReads) -> String {
     format!("to wait {instead} for the log instead of {}, {way}", units::count(reads))
 }
 
-/// How much of the machine other processes used during a run; `None` if that was little.
+/// `other processes used 0.90 of 2 cores`; `None` where that was little.
+pub fn others_used(load: &Load) -> Option<String> {
+    let cores = load.others_cores + load.stolen_cores;
+    let all = units::counted(load.cores as u64, "core");
+    load.is_busy().then(|| format!("other processes used {cores:.2} of {all}"))
+}
+
+/// What others did with the machine during a run; `None` where that was little.
 fn busy(load: &Load) -> Option<String> {
     let mut words = Vec::new();
-    if load.is_busy() {
-        let cores = load.others_cores + load.stolen_cores;
-        words.push(format!(
-            "other processes used {cores:.2} of {}",
-            units::counted(load.cores as u64, "core")
-        ));
-    }
+    words.extend(others_used(load));
     if load.throttles > 0 {
         words.push("the processor was thermally throttled".to_owned());
     }

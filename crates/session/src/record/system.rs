@@ -4,7 +4,7 @@
 //! and one at the end, so the shortest run has two.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::mpsc::{RecvTimeoutError, Sender, channel},
     thread::{self, JoinHandle},
@@ -23,14 +23,21 @@ use crate::host::{
     nvml::{GpuSample, Throttle},
 };
 
-/// Samples the GPUs of a run; returns each name with its sample.
-pub type GpuProbe = Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>;
+/// Looks at the GPUs of a run.
+pub struct GpuProbe {
+    /// Samples of them, with their names.
+    pub sample: Box<dyn Fn() -> Vec<(String, GpuSample)> + Send>,
+    /// Other processes that compute on them: `gpu:0: python3 (4200)`.
+    pub others: Box<dyn Fn() -> Vec<String> + Send>,
+}
 
 /// What the samples of the GPUs show at the end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Findings {
     /// GPUs with reduced clocks and the reason: `gpu:0: power_cap`.
     pub throttled: Vec<String>,
+    /// Other processes that computed on them at the start or at the end: `gpu:0: python3 (4200)`.
+    pub others: BTreeSet<String>,
     /// Energy of each GPU in joules, from the first to the last sample.
     pub energy_j: BTreeMap<String, f64>,
 }
@@ -50,9 +57,9 @@ impl SystemSampler {
         let file = path.map(|(path, _)| RowFile::with_columns(path, names)).transpose()?;
         let every = path.map(|(_, every)| every);
         let (stop, stopped) = channel();
-        let mut sampling =
-            Sampling { origin: Instant::now(), file, gpus, last: load::sample(), seen: BTreeMap::new() };
+        let mut sampling = Sampling { file, gpus, last: load::sample(), ..Sampling::new() };
         let body = move || {
+            sampling.see_others();
             sampling.take()?;
             loop {
                 let ended = match every {
@@ -61,6 +68,7 @@ impl SystemSampler {
                 };
                 sampling.take()?;
                 if ended {
+                    sampling.see_others();
                     return Ok(sampling.findings());
                 }
             }
@@ -83,6 +91,7 @@ struct Sampling {
     gpus: Option<GpuProbe>,
     last: Option<load::Sample>,
     seen: BTreeMap<String, Seen>,
+    others: BTreeSet<String>,
 }
 
 /// What was observed of a GPU so far.
@@ -94,9 +103,18 @@ struct Seen {
 }
 
 impl Sampling {
+    fn new() -> Self {
+        let (seen, others) = Default::default();
+        Self { origin: Instant::now(), file: None, gpus: None, last: None, seen, others }
+    }
+
+    fn see_others(&mut self) {
+        self.others.extend(self.gpus.iter().flat_map(|gpus| (gpus.others)()));
+    }
+
     fn take(&mut self) -> Result<(), RecordError> {
         let elapsed_s = self.origin.elapsed().as_secs_f64();
-        let samples = self.gpus.as_ref().map(|ask| ask()).unwrap_or_default();
+        let samples = self.gpus.as_ref().map(|gpus| (gpus.sample)()).unwrap_or_default();
         samples.iter().for_each(|(name, sample)| self.see(name, sample));
         let Some(file) = &mut self.file else { return Ok(()) };
         let now = load::sample();
@@ -126,6 +144,7 @@ impl Sampling {
             self.seen.iter().filter_map(|(name, seen)| Some((name.clone(), seen.last_j? - seen.first_j?)));
         Findings {
             throttled: throttled.map(|(name, seen)| format!("{name}: {}", seen.throttle.slowing())).collect(),
+            others: self.others.clone(),
             energy_j: energy.collect(),
         }
     }
@@ -224,10 +243,12 @@ mod tests {
         let path = folder.path().join("system.csv");
         let (reported, heard) = channel();
         let probe = |reported: Sender<()>| -> GpuProbe {
-            Box::new(move || {
+            let sample = move || {
                 let _ = reported.send(());
                 vec![("gpu:0".to_owned(), gpu(10.0, 0))]
-            })
+            };
+            let others = || vec!["gpu:0: python3 (4200)".to_owned()];
+            GpuProbe { sample: Box::new(sample), others: Box::new(others) }
         };
         // It must end without waiting for the interval of an hour.
         let every = Some((path.as_path(), Duration::from_secs(3600)));
@@ -245,14 +266,14 @@ mod tests {
 
         // Without a file GPUs are sampled twice.
         let (reported, heard) = channel();
-        SystemSampler::start(None, Some(probe(reported))).unwrap().finish().unwrap();
+        let findings = SystemSampler::start(None, Some(probe(reported))).unwrap().finish().unwrap();
         assert_eq!(heard.iter().count(), 2);
+        assert_eq!(findings.others.iter().collect::<Vec<_>>(), ["gpu:0: python3 (4200)"]);
     }
 
     #[test]
     fn a_throttled_gpu_is_found_and_energy_is_a_difference() {
-        let mut sampling =
-            Sampling { origin: Instant::now(), file: None, gpus: None, last: None, seen: BTreeMap::new() };
+        let mut sampling = Sampling::new();
         // Idle clocks do not count as throttling; a power cap and heat do.
         for (name, joules, bits) in
             [("gpu:0", 1000.0, 0x1), ("gpu:1", 50.0, 0x1), ("gpu:0", 1025.5, 0x25), ("gpu:1", 51.0, 0x2)]
@@ -261,6 +282,7 @@ mod tests {
         }
         let expected = Findings {
             throttled: vec!["gpu:0: power_cap;software_thermal".to_owned()],
+            others: BTreeSet::new(),
             energy_j: BTreeMap::from([("gpu:0".to_owned(), 25.5), ("gpu:1".to_owned(), 1.0)]),
         };
         assert_eq!(sampling.findings(), expected);

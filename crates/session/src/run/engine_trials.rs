@@ -3,12 +3,16 @@
 //! another engine gives other last digits, and a repeated or resumed run must keep it. The number of threads
 //! changes no digit.
 
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{Stepper, executor};
 use crate::{
     device::{DeviceError, Grain, RankLink},
-    host::load,
+    host::{self, load},
     plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
     program::Programs,
     record::RunDir,
@@ -49,7 +53,14 @@ const NUMBERS: usize = 1 << 20;
 /// Maximum bytes of host memory for all candidates together.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Number of results kept (the newest ones): a sweep may have thousands of widths.
+/// A run that is expected to take no longer than this, in seconds, may owe a part of its time to a process that is cold: its
+/// pages, caches, branch predictors and clocks.
+const SHORT_S: f64 = 1.0;
+
+/// Blank steps for this long warm a process.
+const WARM_UP: Duration = Duration::from_millis(20);
+
+/// Results that are kept, the newest: a sweep may have thousands of widths.
 const MOST_KNOWN: usize = 256;
 
 /// Results of probes, shared by the trials of an experiment.
@@ -140,6 +151,8 @@ impl EngineTrials {
     fn on_cpu(&mut self, trial: Trial, threads: usize) -> Trial {
         let with =
             |(engine, threads), engine_reason| Trial { engine, threads, engine_reason, ..trial.clone() };
+        // More threads than cores would only wait for each other.
+        let threads = threads.min(host::logical_cores().unwrap_or(threads));
         if let Some(Known { chosen, reason, .. }) = self.known(&trial, threads) {
             return with(*chosen, reason.clone());
         }
@@ -223,6 +236,23 @@ fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
     ready.into_iter().map(median).collect()
 }
 
+/// Runs blank steps of a short trial on the CPU, untimed, so that the first trial of a sweep does not start colder than the
+/// others; returns for how long.
+pub fn warm_up(trial: &Trial) -> Duration {
+    let expected_s = trial.lower_bound.settled_s(trial.threads) * trial.steps as f64;
+    // A GPU does its first work while it is loaded, where a trial reports what goes wrong.
+    let is_cpu = matches!(trial.devices.used[..], [DeviceId::Cpu]);
+    if expected_s > SHORT_S || !is_cpu || trial.facts.in_file() {
+        return Duration::ZERO;
+    }
+    let begun = Instant::now();
+    // Where it cannot be loaded or fails, the trial itself says why.
+    if let Ok(mut stepper) = stepper(trial) {
+        while begun.elapsed() < WARM_UP && stepper.block(Grain::Blocks).is_ok() {}
+    }
+    begun.elapsed()
+}
+
 fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
     let executor = executor(trial, trial.devices.used[0], (*trial.programs).clone(), RankLink::Alone)?;
     let in_memory = NUMBERS / (trial.programs.train.batch * trial.facts.features).max(1);
@@ -258,5 +288,36 @@ fn choice(engine: Engine) -> EngineChoice {
         Engine::Cooperative => EngineChoice::Cooperative,
         Engine::Graph => EngineChoice::Graph,
         Engine::Launch => EngineChoice::Launch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{
+        plan::Machine,
+        run::{Datasets, Planned},
+        spec,
+    };
+
+    #[test]
+    fn a_short_trial_warms_the_process_and_a_long_one_need_not() {
+        let text = "data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 0 }\n\
+                    model.layers = [{ linear = { out_features = 1 } }]\noptimizer.sgd.lr = 0.1\n";
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.toml");
+        std::fs::write(&path, text).expect("a spec");
+        let warmed = |path: &Path, epochs: u64| {
+            let more = [format!("trainer.max_epochs={epochs}")];
+            let experiment = spec::load(path, &more).unwrap_or_else(|_| panic!("a spec"));
+            let machine = Machine::typical(Vec::new(), 1 << 30);
+            let spec = &experiment.trials[0].spec;
+            let trial = Trial::plan(spec, &mut Datasets::new(&machine), &machine, 1);
+            warm_up(&trial.unwrap_or_else(|_| panic!("a plan")))
+        };
+        assert!(warmed(&path, 3) >= WARM_UP);
+        assert_eq!(warmed(&path, 1 << 40), Duration::ZERO);
     }
 }

@@ -96,7 +96,7 @@ impl Planned for LabTrial {
             timed_by: "operations",
             engine: None,
             step: None,
-            data_digest: None,
+            data: None,
             sums: None,
             libraries: [false; 2],
             system: None,

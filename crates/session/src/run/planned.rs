@@ -13,7 +13,7 @@ use crate::{
     event::{Closed, Outcome},
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
-    record::{EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
+    record::{DataFacts, EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
     spec::Monitor,
     train::StopFlag,
 };
@@ -105,8 +105,8 @@ pub struct RunFacts<'a> {
     pub engine: Option<String>,
     /// The work of a step; for training only.
     pub step: Option<StepFacts>,
-    /// Digest of the data; for training only.
-    pub data_digest: Option<String>,
+    /// What the data are known by; of training alone.
+    pub data: Option<DataFacts>,
     /// How gradients are summed, and why; only with several devices that include GPUs.
     pub sums: Option<String>,
     /// Whether cuBLASLt and NCCL are used.
@@ -222,6 +222,9 @@ pub trait Planned: Sized + Send + Sync {
 
     /// Warnings other than the note on its devices.
     fn remarks(&self) -> Vec<String>;
+
+    /// Brings a process to the speed that it keeps, before the first trial of a sweep is timed.
+    fn warm_up(&self) {}
 
     /// Opens its data.
     ///

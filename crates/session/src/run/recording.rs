@@ -1,15 +1,19 @@
 //! Opens and closes all files of one run.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::planned::{ExecuteError, Process, RunFacts, Start};
 use crate::{
     event::{Closed, Event, Level, Outcome, Status},
-    host::{load::Watch, nvml::Monitor, slurm_job},
+    host::{
+        load::Watch,
+        nvml::{GpuProcess, Monitor},
+        slurm_job,
+    },
     plan::{DeviceId, ResolvedDevices},
     record::{
-        ConsoleOptions, Cpu, DataFacts, Devices, Environment, EnvironmentFile, EventSender, Findings,
-        GpuFacts, GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, SystemSampler, Versions,
+        ConsoleOptions, Cpu, Devices, Environment, EnvironmentFile, EventSender, Findings, GpuFacts,
+        GpuProbe, HostOptions, Memory, Os, RecordError, Recorder, RunDir, SystemSampler, Versions,
         command_line, open_sinks, rfc3339,
     },
     vector::matmul::Kernel,
@@ -45,7 +49,7 @@ impl Recording {
                 engine: facts.engine,
                 sums: facts.sums,
             },
-            data: facts.data_digest.map(|digest| DataFacts { digest }),
+            data: facts.data,
             step: facts.step,
             host: HostOptions {
                 virtual_gpus: process.virtual_gpus,
@@ -111,6 +115,10 @@ fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Clos
         let text = format!("a limit of power or heat held clocks back, so that times mean less: {throttled}");
         sender.send(Event::Notice(Level::Warning, text))?;
     }
+    for other in &findings.others {
+        let text = format!("another process computed on the GPU, so that times mean less: {other}");
+        sender.send(Event::Notice(Level::Info, text))?;
+    }
     for (name, joules) in &findings.energy_j {
         sender.send(Event::Notice(Level::Info, format!("{name} took {joules:.1} J")))?;
     }
@@ -140,9 +148,22 @@ fn sampler(
 ) -> Result<Option<SystemSampler>, RecordError> {
     let (path, gpus) = (folder.file("system.csv"), gpus.to_vec());
     let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
-    let probe = monitor.map(|monitor| -> GpuProbe {
+    let probe = monitor.map(|monitor| {
+        let (monitor, gpus) = (Arc::new(monitor), Arc::new(gpus));
+        let (others_monitor, others_gpus) = (Arc::clone(&monitor), Arc::clone(&gpus));
         let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
-        Box::new(move || gpus.iter().filter_map(&sample).collect())
+        let others = move |(name, uuid): &(String, String)| {
+            let others = others_monitor.computing_beside(uuid).into_iter();
+            let words = |other: GpuProcess| match other.name {
+                Some(process) => format!("{name}: {process} ({})", other.pid),
+                None => format!("{name}: process {}", other.pid),
+            };
+            others.map(words).collect::<Vec<_>>()
+        };
+        GpuProbe {
+            sample: Box::new(move || gpus.iter().filter_map(&sample).collect()),
+            others: Box::new(move || others_gpus.iter().flat_map(&others).collect()),
+        }
     });
     if every.is_none() && probe.is_none() {
         return Ok(None);

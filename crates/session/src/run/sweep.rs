@@ -75,6 +75,9 @@ impl From<Exit> for Ended {
 
 impl<P: Planned> Sweep<'_, '_, P> {
     pub fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
+        if let Some((_, first)) = first_run(self.prepared) {
+            first.warm_up();
+        }
         let all = (0..self.prepared.len()).collect();
         match rungs {
             Some(rungs) => self.halve(rungs, all)?,

@@ -7,11 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::DateTime;
+
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
     changes::refused_changes,
     device_group::{bf16_unit, device_group, slow_devices},
+    engine_trials::warm_up,
     hosts::wait_for_ranks,
     resumed::Resumed,
 };
@@ -21,7 +24,8 @@ use crate::{
     event::{Closed, Confusion, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{
-        self, CheckpointIdentity, EventSender, RecordError, RunDir, RunFiles, TrainingFiles, write_model,
+        self, CheckpointIdentity, DataFacts, EventSender, RecordError, RunDir, RunFiles, TrainingFiles,
+        write_model,
     },
     spec::{self, GpuCount, Init, Monitor, OnMissing, Problem, Request, Spec},
     train::{self, DeviceGroup, StopFlag, Trained, initial_values},
@@ -155,6 +159,10 @@ impl Planned for Trial {
         record::remarks(self)
     }
 
+    fn warm_up(&self) {
+        warm_up(self);
+    }
+
     fn open(&self, datasets: &mut Datasets) -> Result<Opened, ExecuteError> {
         // Data and weights were readable during planning, so a failure means that they changed.
         let unreadable = |problems: Vec<Problem>| {
@@ -227,7 +235,7 @@ impl Planned for Trial {
             timed_by: timed_by(self),
             engine: Some(record::engine(self)),
             step: Some(record::StepFacts::new(self)),
-            data_digest: Some(ready.dataset.digest.clone()),
+            data: Some(data_facts(&ready.dataset)),
             sums: ready.sums.as_ref().map(record::all_reduce),
             libraries: [self.engine.is_gpu() && self.has_large_product(), nccl],
             system: Some(self.spec.logging.system_every_s.map(Duration::from_secs_f64)),
@@ -272,6 +280,16 @@ impl Planned for Trial {
             let _ = compare_with_truth(self, &dataset, values, sender); // `execute` notices a closed recorder
         }
         Ok(outcome)
+    }
+}
+
+fn data_facts(dataset: &Dataset) -> DataFacts {
+    let newest = dataset.files.iter().map(FileFingerprint::modified).max();
+    let newest = newest.and_then(|(seconds, nanos)| DateTime::from_timestamp(seconds, nanos as u32));
+    DataFacts {
+        digest: dataset.digest.clone(),
+        sampled: dataset.is_sampled,
+        modified: newest.map(record::rfc3339),
     }
 }
 

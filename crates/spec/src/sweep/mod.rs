@@ -289,7 +289,7 @@ impl Sweep {
                 let axis = axis.dotted();
                 let message = format!("`{name}` would be replaced by every value of the axis `{axis}`");
                 let hint = match axis == name {
-                    true => "delete the points with `~sweep.points`, or change them".to_owned(),
+                    true => format!("leave the argument out, or take `{name}` out of `sweep.points`"),
                     false => format!("set `{axis}` instead, or change the values of the axis"),
                 };
                 problems.push(Problem::new(key.place(), message).hint(hint));

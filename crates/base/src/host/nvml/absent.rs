@@ -26,6 +26,10 @@ impl Monitor {
         match *self {}
     }
 
+    pub fn computing_beside(&self, _uuid: &str) -> Vec<GpuProcess> {
+        match *self {}
+    }
+
     pub fn links(&self) -> Vec<GpuLink> {
         match *self {}
     }

@@ -82,12 +82,28 @@ impl Monitor {
 
     /// The processes on a whole GPU, except this one; those of a MIG instance are listed with its GPU.
     pub fn processes(&self, uuid: &str) -> Vec<GpuProcess> {
+        let all = self.all_processes(uuid);
+        all.into_iter().filter(|process| process.pid != std::process::id()).collect()
+    }
+
+    /// The processes that compute on a whole GPU beside this one, which uses it.
+    pub fn computing_beside(&self, uuid: &str) -> Vec<GpuProcess> {
+        let mut all = self.all_processes(uuid);
+        all.retain(|process| process.kind == "C");
+        // In a container this process has a number of the host, to which no name belongs.
+        let own = all.iter().position(|process| process.pid == std::process::id());
+        if let Some(own) = own.or_else(|| all.iter().position(|process| process.name.is_none())) {
+            all.remove(own);
+        }
+        all
+    }
+
+    fn all_processes(&self, uuid: &str) -> Vec<GpuProcess> {
         let whole = self.nvml.device_by_uuid(uuid).ok().filter(|_| !uuid.starts_with("MIG-"));
         let Some(device) = whole else { return Vec::new() };
         let all = [("C", device.running_compute_processes()), ("G", device.running_graphics_processes())];
         let all = all.into_iter().flat_map(|(kind, some)| some.into_iter().flatten().map(move |p| (kind, p)));
-        let others = all.filter(|(_, process)| process.pid != std::process::id());
-        let process = others.map(|(kind, process)| GpuProcess {
+        let process = all.map(|(kind, process)| GpuProcess {
             pid: process.pid,
             kind,
             name: self.nvml.sys_process_name(process.pid, 256).ok(),

@@ -306,7 +306,7 @@ impl Executor for CpuExecutor {
         let start = Instant::now();
         if self.memory == Memory::Separate && !block.hyper.is_empty() {
             let bytes = size_of_val(block.hyper) as u64;
-            meters.ledger.copy(Kind::HostToDevice, Purpose::Constants, bytes, Duration::ZERO);
+            meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, bytes);
         }
         let mut first = 0;
         while first < block.steps {

@@ -1,12 +1,11 @@
 //! Measures this machine's rates: products on one thread and on all, elementwise functions, caches and
 //! memory, and the cost of an instruction, a block and a barrier.
 //!
-//! A rate is the median of many short rounds; the rounds' relative interquartile range is the machine's
-//! noise. A rate that varies much is measured again, and refused if it does not become steady. The costs of
-//! an instruction and of a block are so small that any disturbance hides them, so they are the minimum of
-//! many attempts. A barrier's cost counts once two teams agree on it. Memory is measured with STREAM's triad
-//! (J. D. McCalpin, 1995), `a = b + s c`, counting three accesses per element, over more bytes than the
-//! caches hold.
+//! A rate is the median of many short rounds, and how far the middle half of them lies apart is the machine's noise. One that
+//! varies much, or beside which other processes used many cores, is taken again, and refused where that does not end. Costs of
+//! an instruction and of a block are differences of two times, each the least of many; they count once two takes agree, and a
+//! barrier once two teams do. Memory is measured with STREAM's triad (J. D. McCalpin, 1995), `a = b + s c`, counting three
+//! accesses per element, over more bytes than the caches hold.
 
 use std::{
     hint::black_box,
@@ -20,7 +19,10 @@ use crate::{
         Clock, DeviceError, Grain, Ledger, Meters,
         probe::{Probe, SHORT_AND_LONG, STEPS, agreed, spread, steadiest, tiny},
     },
-    host,
+    host::{
+        self,
+        load::{self, Use},
+    },
     op::{Activation, FUNCTION, activate},
     plan::{MachineRates, Origin},
     program::Programs,
@@ -43,13 +45,16 @@ const TAKES: usize = 4;
 /// A rate is not measured again after this time.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A rate with more noise than this is measured again.
+/// A rate that varies by more, or beside which others used more of the cores, is taken again.
 const STEADY: f64 = 0.1;
 
 /// Rates with more noise than this are refused: they would say nothing about the machine.
 const MOST_NOISE: f64 = 0.5;
 
-/// How long to search for the minimum of a cost.
+/// Rates beside which others used more of the cores are those of a smaller machine.
+const MOST_OTHERS: f64 = 0.25;
+
+/// How long the least of a cost is looked for.
 const SEARCH: Duration = Duration::from_millis(80);
 
 /// The most teams that measure a barrier.
@@ -69,22 +74,30 @@ const BARRIERS: usize = 32;
 
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Measures with `threads` threads; takes about three seconds.
+/// Measures with `threads` threads, which takes some four seconds on a quiet machine.
 ///
 /// # Errors
-/// If threads could not be started, or memory could not be allocated.
+/// The machine is too busy, threads could not be started, or out of memory.
 pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
     flush_denormals();
     let kernel = Kernel::detect();
     let mut noise = 0.0_f64;
     let mut together = |threads: usize, make: &(dyn Fn() -> Repeated + Sync)| {
-        let (rate, spread) = steadiest(TAKES, AGAIN, STEADY, || together(threads, make))?;
+        let take = || {
+            let before = load::sample();
+            let (rate, spread) = together(threads, make)?;
+            let used = before.zip(load::sample()).and_then(|(before, after)| Use::between(&before, &after));
+            let others = used.map_or(0.0, |used| used.others);
+            Ok::<_, DeviceError>(((rate, spread, others), spread.max(others)))
+        };
+        let ((rate, spread, beside), _) = steadiest(TAKES, AGAIN, STEADY, take)?;
         noise = noise.max(spread);
+        refuse(spread, beside)?;
         Ok::<_, DeviceError>(rate)
     };
     let mut products = |threads: usize, kernel: Kernel| {
-        let rates = PRODUCTS.map(|shape| together(threads, &|| product(kernel, shape)));
-        rates.into_iter().try_fold(0.0_f64, |best, rate| Ok::<_, DeviceError>(best.max(rate?)))
+        let mut rates = PRODUCTS.into_iter().map(|shape| together(threads, &|| product(kernel, shape)));
+        rates.try_fold(0.0_f64, |best, rate| Ok::<_, DeviceError>(best.max(rate?)))
     };
     let flops_per_s = products(1, kernel)?;
     let all_flops_per_s = if threads > 1 { products(threads, kernel)? } else { flops_per_s };
@@ -102,8 +115,7 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
         1 => 1.0,
         _ => ((all / one - 1.0) / (threads - 1) as f64).clamp(0.0, 1.0),
     };
-    refuse_noise(noise)?;
-    let (instruction_s, block_s) = instruction()?;
+    let [instruction_s, block_s] = instruction_and_block()?;
     let typical = MachineRates::typical(kernel.name());
     let barrier_s = if threads > 1 { barrier(threads)? } else { None };
     Ok(MachineRates {
@@ -116,24 +128,28 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
         memory_bytes_per_s,
         product_scaling: scaling(all_flops_per_s, flops_per_s),
         memory_scaling: scaling(all_bytes_per_s, memory_bytes_per_s),
-        instruction_s,
+        instruction_s: instruction_s.unwrap_or(typical.instruction_s),
         barrier_s: barrier_s.unwrap_or(typical.barrier_s),
-        block_s,
+        block_s: block_s.unwrap_or(typical.block_s),
         noise,
     })
 }
 
-/// Refuses rates of a busy machine: with these, plans would be worse than with typical rates.
-fn refuse_noise(noise: f64) -> Result<(), DeviceError> {
-    if noise <= MOST_NOISE {
+/// Rates of a machine that is busy with others would make plans worse.
+fn refuse(noise: f64, others: f64) -> Result<(), DeviceError> {
+    let [noise_is, most_noise, others_are, most_others] =
+        [noise, MOST_NOISE, others, MOST_OTHERS].map(units::percent);
+    let what = if others > MOST_OTHERS {
+        format!("other processes used {others_are} of the cores meanwhile, more than {most_others}")
+    } else if noise > MOST_NOISE {
+        format!("they varied by {noise_is} from round to round, more than {most_noise}")
+    } else {
         return Ok(());
-    }
-    let [noise, most] = [noise, MOST_NOISE].map(units::percent);
-    let why = format!(
-        "its rates varied by {noise} from round to round, more than {most}: nothing is kept; measure again while the machine \
-         is quiet"
-    );
-    Err(DeviceError::Unusable { device: "cpu".into(), why })
+    };
+    Err(DeviceError::Rates {
+        device: "cpu".into(),
+        why: format!("{what}; measure again while the machine is quiet"),
+    })
 }
 
 /// A repeated piece of work and its amount per call.
@@ -226,40 +242,37 @@ fn beyond_caches() -> u64 {
     (4 * last).clamp(1 << 26, MOST_BYTES).min(host::usable_memory() / 8)
 }
 
-/// Seconds of an instruction and of a block. ReLUs on one element do almost no work, so the extra time of a
-/// longer model is the cost of its extra instructions.
-fn instruction() -> Result<(f64, f64), DeviceError> {
+/// Seconds of an instruction and of a block, where two takes agree on them. Rectifiers on one element do almost no work, so
+/// the extra time of a longer model is the cost of its extra instructions.
+fn instruction_and_block() -> Result<[Option<f64>; 2], DeviceError> {
     let [short, long] = SHORT_AND_LONG.map(tiny);
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
     let further = instructions(&long) - instructions(&short);
-    let (short_s, block_s) = step_and_block(short)?;
-    let (long_s, _) = step_and_block(long)?;
-    Ok(((long_s - short_s).max(0.0) / further, block_s))
+    let step_s = |programs: &Programs| Ok::<_, DeviceError>(block_s(programs, STEPS)? / STEPS as f64);
+    let instruction_s = agreed(TAKES, || Ok::<_, DeviceError>((step_s(&long)? - step_s(&short)?) / further))?;
+    let block_s = agreed(TAKES, || Ok::<_, DeviceError>(block_s(&short, 1)? - step_s(&short)?))?;
+    Ok([instruction_s.ok(), block_s.ok()])
 }
 
-/// Seconds of a step among many, and the extra time of a block of one step.
-fn step_and_block(programs: Programs) -> Result<(f64, f64), DeviceError> {
+/// The least seconds of a block of `steps` steps.
+fn block_s(programs: &Programs, steps: usize) -> Result<f64, DeviceError> {
     let executor = CpuExecutor::new(CpuSetup::cpu(programs.clone(), 1, 0, ThreadMode::Team))?;
-    let mut probe = Probe::new(executor, &programs)?;
+    let mut probe = Probe::new(executor, programs)?;
     let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
     let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
-    let mut least = |steps: usize| -> Result<f64, DeviceError> {
-        // Equal numbers of steps, so that interrupts affect both equally.
-        let blocks = (STEPS / steps) as u32;
-        let mut least = f64::INFINITY;
-        let begun = Instant::now();
-        while begun.elapsed() < SEARCH {
-            let start = Instant::now();
-            for _ in 0..blocks {
-                probe.run(steps, &mut meters)?;
-                meters.ends.clear();
-            }
-            least = least.min((start.elapsed() / blocks).as_secs_f64());
+    // Equal numbers of steps, so that interrupts affect long and short blocks equally.
+    let blocks = (STEPS / steps) as u32;
+    let mut least = f64::INFINITY;
+    let begun = Instant::now();
+    while begun.elapsed() < SEARCH {
+        let start = Instant::now();
+        for _ in 0..blocks {
+            probe.run(steps, &mut meters)?;
+            meters.ends.clear();
         }
-        Ok(least)
-    };
-    let step_s = least(STEPS)? / STEPS as f64;
-    Ok((step_s, (least(1)? - step_s).max(0.0)))
+        least = least.min((start.elapsed() / blocks).as_secs_f64());
+    }
+    Ok(least)
 }
 
 /// Seconds of a barrier, once two teams agree on it: a team whose threads had to wait for a core measures
@@ -293,7 +306,7 @@ mod tests {
     fn rates_are_those_of_a_machine() {
         // On a busy machine the measurement is refused.
         let rates = match measure(2) {
-            Err(DeviceError::Unusable { why, .. }) => {
+            Err(DeviceError::Rates { why, .. }) => {
                 return assert!(why.contains("; measure again"), "{why}");
             }
             rates => rates.unwrap(),
@@ -306,18 +319,27 @@ mod tests {
         within(rates.memory_bytes_per_s, 1e7, 2e12);
         within(rates.instruction_s, 1e-10, 1e-3);
         within(rates.barrier_s, 1e-9, 1.0);
-        within(rates.block_s, 0.0, 1.0);
+        within(rates.block_s, 1e-12, 1.0);
         within(rates.noise, 0.0, 0.51);
         assert!(rates.cache_bytes_per_s >= rates.memory_bytes_per_s);
         assert!((0.0..=1.0).contains(&rates.product_scaling) && (0.0..=1.0).contains(&rates.memory_scaling));
     }
 
     #[test]
-    fn rates_that_do_not_settle_are_refused() {
-        assert!(refuse_noise(0.24).is_ok());
-        let refused = refuse_noise(1.076).unwrap_err().to_string();
-        assert!(refused.contains("varied by 107.6 % from round to round, more than 50.0 %"), "{refused}");
-        assert!(refused.ends_with("measure again while the machine is quiet"), "{refused}");
+    fn rates_of_a_busy_machine_are_refused() {
+        assert!(refuse(0.24, 0.24).is_ok());
+        let words = |noise, others| refuse(noise, others).unwrap_err().to_string();
+        assert_eq!(
+            words(1.076, 0.0),
+            "the rates of `cpu` are not kept: they varied by 107.6 % from round to round, more than 50.0 %; measure again \
+             while the machine is quiet"
+        );
+        // A neighbour that never rests leaves rates steady.
+        assert_eq!(
+            words(0.01, 0.493),
+            "the rates of `cpu` are not kept: other processes used 49.3 % of the cores meanwhile, more than 25.0 %; measure \
+             again while the machine is quiet"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Queues blocks of steps: uploads the counters that kernels read, then uses the engine or launches
 //! instructions singly.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{
     engines::{Attempt, COMPARED, LaunchKind as Part, LoadedEngine},
@@ -72,8 +72,8 @@ impl CudaExecutor {
         let constants = size_of_val(table) as u64;
         meters.ledger.copy(Kind::HostToDevice, Purpose::Launch, bytes - constants, time);
         if constants > 0 {
-            // The constants are uploaded with the counters, in one copy.
-            meters.ledger.copy(Kind::HostToDevice, Purpose::Constants, constants, Duration::ZERO);
+            // They go with the counters, in one copy, whose time is that of the launch.
+            meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, constants);
         }
         let phases = if self.train.engine == Engine::Launch && (trains || loaded.full.reduces()) {
             self.launch_marked(block, whole, whole < steps, first, meters.ledger)?

@@ -160,7 +160,7 @@ mod tests {
     use crate::{
         event::{NoModel, PhaseTime},
         host::load::Load,
-        plan::Bottleneck,
+        plan::{Bottleneck, TimeShare},
         record::sample,
     };
 
@@ -229,6 +229,14 @@ mod tests {
             details.contains(&"in the last 1.00 s, other processes used 0.90 of 2 cores".to_owned()),
             "{details:?}"
         );
+        // A run too short for a load counts its waits for a core.
+        let waited = |seconds| {
+            let mut outcome = sample::outcome();
+            outcome.account.as_mut().unwrap().shares[1] = TimeShare { cause: Bottleneck::Core, seconds };
+            bound(&outcome)
+        };
+        assert_eq!(waited(0.1), "log, 64.0 % of the training time; 25.0 % went into waiting for a core");
+        assert_eq!(waited(0.03), "log, 77.6 % of the training time");
         outcome.account.as_mut().unwrap().shares[0].cause = Bottleneck::Core;
         assert_eq!(bound(&outcome), "waiting for a core, 64.0 % of the training time");
         let calm = Outcome { load: Some(load(0.05)), ..sample::outcome() };

@@ -88,6 +88,10 @@ pub struct Devices {
 pub struct DataFacts {
     /// As in `summary.csv`.
     pub digest: String,
+    /// Whether the digest is of samples of a large file.
+    pub sampled: bool,
+    /// When the newest of its files was written.
+    pub modified: Option<String>,
 }
 
 /// The work of a step on one device, and the device's measured rates, if any.
