@@ -33,6 +33,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         bf16_unit: Kernel::bf16_here().map(str::to_owned),
         sum_rates,
         ranks: None,
+        rank: 0,
     }
 }
 

@@ -82,7 +82,7 @@ pub struct Block<'a> {
 }
 
 /// What the host knows of a device's steps.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
     /// The first step (1-based) whose loss was not finite, of all blocks so far.
     pub non_finite: Option<u64>,

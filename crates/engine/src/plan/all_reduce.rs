@@ -39,6 +39,8 @@ pub enum PeerAccess {
         most: u64,
     },
     Mixed,
+    /// Each GPU is of another process, which none of ours maps.
+    OtherProcesses,
     TooManyGpus(usize),
     /// The first GPU cannot access the memory of the second.
     Unreached(DeviceId, DeviceId),
@@ -81,11 +83,15 @@ pub fn among(used: &[DeviceId], machine: &Machine, elements: usize) -> Option<Al
     if used.len() < 2 || gpus.is_empty() {
         return None;
     }
-    let peers = if gpus.len() < used.len() { PeerAccess::Mixed } else { peers(&gpus, 4 * elements as u64) };
+    let peers = match used[0] {
+        DeviceId::RankGpu { .. } => PeerAccess::OtherProcesses,
+        _ if gpus.len() < used.len() => PeerAccess::Mixed,
+        _ => peers(&gpus, 4 * elements as u64),
+    };
     let queued = gpus.iter().all(|(_, gpu)| gpu.limits.queued_sums);
     let (by, nccl) = match peers {
         PeerAccess::Fits { .. } => (AllReduceMethod::PeerKernel, None),
-        PeerAccess::Mixed => (AllReduceMethod::Host, None),
+        PeerAccess::Mixed | PeerAccess::OtherProcesses => (AllReduceMethod::Host, None),
         _ if queued => (AllReduceMethod::Nccl, None),
         _ => (AllReduceMethod::Host, Some(NcclFailure::Missing(None))),
     };

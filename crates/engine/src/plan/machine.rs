@@ -27,6 +27,8 @@ pub struct Machine {
     /// The processes that a launcher started with this one, with their hosts, by rank; none for a process that is alone.
     /// `None` where nothing is to run.
     pub ranks: Option<Vec<String>>,
+    /// This process among them.
+    pub rank: u32,
 }
 
 impl Machine {
@@ -43,6 +45,7 @@ impl Machine {
             bf16_unit: None,
             sum_rates: None,
             ranks: None,
+            rank: 0,
         }
     }
 

@@ -98,7 +98,8 @@ pub fn report_devices(
     }
     let Some(sums) = sums else { return Ok(()) };
     // With GPUs only, nobody expects sums through the host.
-    let unexpected = sums.by == AllReduceMethod::Host && trial.devices.gpus.len() == trial.world_size();
+    let unexpected =
+        sums.by == AllReduceMethod::Host && trial.devices.used.iter().all(|place| place.is_real_gpu());
     let level = if unexpected { Level::Warning } else { Level::Info };
     sender.send(Event::Notice(level, format!("gradients are summed {}", record::all_reduce(sums))))
 }

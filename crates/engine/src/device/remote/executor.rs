@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::wire::{self, Answer, Closed, Command, Done, Steps};
+use super::wire::{self, Answer, Closed, Command, Done, Steps, Timing};
 use crate::{
     collective::{CollectiveError, ProcessGroup, Tag},
     device::{Block, DeviceError, Executor, Kind, Meters, Moved, PassKind, Purpose, Ran, RowReader},
@@ -12,6 +12,8 @@ use crate::{
 pub struct RemoteExecutor {
     world: Arc<ProcessGroup>,
     rank: usize,
+    /// It answers before its steps are done, and counts their constants itself.
+    is_gpu: bool,
     /// The step that its last block ended with.
     step: u64,
     /// Bytes of memory on its device, as it reported at the end.
@@ -20,8 +22,8 @@ pub struct RemoteExecutor {
 }
 
 impl RemoteExecutor {
-    pub fn new(world: &Arc<ProcessGroup>, rank: usize) -> Self {
-        Self { world: Arc::clone(world), rank, step: 0, bytes: 0, non_finite: None }
+    pub fn new(world: &Arc<ProcessGroup>, rank: usize, is_gpu: bool) -> Self {
+        Self { world: Arc::clone(world), rank, is_gpu, step: 0, bytes: 0, non_finite: None }
     }
 
     fn ask(&mut self, command: &Command, more: &[u8]) -> Result<(Done, Vec<u8>), DeviceError> {
@@ -46,6 +48,12 @@ impl RemoteExecutor {
         }
     }
 
+    fn ran(&mut self, done: Done) -> Ran {
+        let ran = done.ran.unwrap_or_default();
+        self.non_finite = ran.non_finite;
+        ran
+    }
+
     fn give(&mut self, command: &Command, more: &[u8]) -> Result<Moved, DeviceError> {
         self.ask(command, more)?;
         Ok(if more.is_empty() { Moved::Nothing } else { Moved::Bytes(more.len() as u64) })
@@ -58,9 +66,14 @@ fn got(bytes: usize) -> Moved {
 }
 
 impl Executor for RemoteExecutor {
+    fn warm_up(&mut self) -> Result<(), DeviceError> {
+        self.ask(&Command::WarmUp, &[]).map(drop)
+    }
+
     /// Every rank has the rows itself.
     fn bind(&mut self, buffer: BufferId, _: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
-        self.give(&Command::Bind(buffer), &[])
+        let (Done { copied, .. }, _) = self.ask(&Command::Bind(buffer), &[])?;
+        Ok(if copied == 0 { Moved::Nothing } else { Moved::Bytes(copied) })
     }
 
     fn bind_file(&mut self, buffer: BufferId, _: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
@@ -108,16 +121,20 @@ impl Executor for RemoteExecutor {
         let hyper = wire::of_hyper(block.hyper);
         let more = bytemuck::cast_slice(&hyper);
         let (done, _) = self.ask(&Command::Run(Steps::new(block, meters.clock)), more)?;
-        if !more.is_empty() {
+        if !more.is_empty() && !self.is_gpu {
             // It took no time of its own: what was waited for are the steps.
             meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, more.len() as u64);
         }
-        self.non_finite = done.non_finite;
-        Ok(done.ran())
+        Ok(self.ran(done))
     }
 
-    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        Ok(Ran { non_finite: self.non_finite, ..Ran::default() })
+    fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        if !self.is_gpu {
+            // Its steps were done when it answered.
+            return Ok(Ran { non_finite: self.non_finite, ..Ran::default() });
+        }
+        let (done, _) = self.ask(&Command::Settle(purpose, Timing::new(meters.clock)), &[])?;
+        Ok(self.ran(done))
     }
 
     fn bytes(&self) -> u64 {

@@ -7,4 +7,4 @@ mod tests;
 mod wire;
 
 pub use executor::RemoteExecutor;
-pub use serve::{ask_for_report, end, report, serve, wait_for_end};
+pub use serve::{ask_for_report, end, fail, report, serve, wait_for_end};

@@ -1,14 +1,11 @@
 //! Another rank than the first: it runs what rank 0 asks for.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::sync::{Arc, atomic::Ordering};
 
-use super::wire::{self, Answer, Closed, Command, Done, Failure, Steps};
+use super::wire::{self, Answer, Closed, Command, Done, Failure, Steps, Timing};
 use crate::{
     collective::{CollectiveError, ProcessGroup, Tag},
-    device::{Clock, Device, DeviceError, Kind, Line, Meters, Purpose, Reads, Store},
+    device::{Clock, Device, DeviceError, Kind, Line, Moved, Purpose, Ran, Reads, Store},
     program::BufferId,
 };
 
@@ -84,6 +81,14 @@ pub fn end(world: &ProcessGroup) {
     }
 }
 
+/// Answers that this rank has failed in the place of its thread that serves, which does not come back from its device; then
+/// waits until the job is over.
+pub fn fail(world: &ProcessGroup, error: &DeviceError) {
+    let answer = Answer { signal: world.signal().load(Ordering::Relaxed), result: Err(failure(error)) };
+    let sent = world.send(0, Tag::Answer, wire::frame(&answer, &[]).unwrap_or_default());
+    let _ = sent.and_then(|()| wait_for_end(world)); // rank 0 is gone: that is the end, too
+}
+
 fn failure(error: &DeviceError) -> Failure {
     let is_released = matches!(error, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
     Failure { text: error.to_string(), is_released }
@@ -95,7 +100,7 @@ impl Server {
         let mut out = Vec::new();
         let mut done = Done::default();
         match command {
-            Command::Bind(buffer) => self.bind(buffer)?,
+            Command::Bind(buffer) => done.copied = self.bind(buffer)?,
             Command::BindOrder => drop(device.bind_order(&Arc::new(wire::numbers(more)))?),
             Command::Write(to) => drop(device.write(to, &wire::numbers::<f32>(more))?),
             Command::Read(from) => {
@@ -111,38 +116,41 @@ impl Server {
             }
             Command::WriteSums(which) => drop(device.write_sums(which, &wire::numbers::<f64>(more))?),
             Command::Digest(of) => done.digest = device.digest(of)?.0,
-            Command::Run(steps) => return Ok((self.run(&steps, more)?, out)),
+            Command::WarmUp => device.warm_up()?,
+            Command::Run(steps) => done.ran = Some(self.run(&steps, more)?),
+            Command::Settle(purpose, timing) => done.ran = Some(self.settle(purpose, &timing)?),
             Command::Close => done.closed = Some(Box::new(self.close())),
             Command::Report | Command::End => {}
         }
         Ok((done, out))
     }
 
-    /// Binds its own rows.
-    fn bind(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
+    /// Binds its own rows; returns the bytes that were copied to the device.
+    fn bind(&mut self, buffer: BufferId) -> Result<u64, DeviceError> {
         let own = self.rows.iter().find(|(own, ..)| *own == buffer);
         match own {
-            Some((_, _, Store::Memory(rows))) => self.device.executor.bind(buffer, rows).map(drop),
+            Some((_, _, Store::Memory(rows))) => Ok(match self.device.executor.bind(buffer, rows)? {
+                Moved::Bytes(bytes) | Moved::AfterWait { bytes, .. } => bytes,
+                Moved::Nothing => 0,
+            }),
             Some((_, purpose, Store::File(rows))) => {
                 let reads = Arc::<Reads>::default();
                 self.reads.push((*purpose, Arc::clone(&reads)));
-                self.device.executor.bind_file(buffer, &rows.counted(reads))
+                self.device.executor.bind_file(buffer, &rows.counted(reads)).map(|()| 0)
             }
             None => Err(DeviceError::Remote(format!("`{}` has no rows of that kind", self.device.name))),
         }
     }
 
-    fn run(&mut self, steps: &Steps, more: &[u8]) -> Result<Done, DeviceError> {
-        let clock = self.clock.get_or_insert_with(|| {
-            let now = Instant::now();
-            // Its times are those of rank 0's clock, but for what the message took.
-            Clock::at(now.checked_sub(steps.elapsed).unwrap_or(now), steps.grain).traced(steps.is_traced)
-        });
+    fn run(&mut self, steps: &Steps, more: &[u8]) -> Result<Ran, DeviceError> {
         let hyper = wire::hyper(&wire::numbers(more));
-        let (ledger, mut ends) = (&mut self.device.ledger, Vec::new());
-        let mut meters = Meters { clock, ledger, ends: &mut ends };
-        let ran = self.device.executor.run(&steps.block(&hyper), &mut meters)?;
-        Ok(Done { non_finite: ran.non_finite, step_time: ran.step_time, ..Done::default() })
+        let clock = self.clock.get_or_insert_with(|| steps.timing.clock());
+        self.device.run(&steps.block(&hyper), clock, &mut Vec::new())
+    }
+
+    fn settle(&mut self, purpose: Purpose, timing: &Timing) -> Result<Ran, DeviceError> {
+        let clock = self.clock.get_or_insert_with(|| timing.clock());
+        self.device.settle(purpose, clock, &mut Vec::new())
     }
 
     fn close(&mut self) -> Closed {
