@@ -7,7 +7,7 @@ use super::{
     args::{CheckOptions, RunOptions},
     describe::describe,
     describe_lab,
-    machine::{machine, wants_gpu},
+    machine::{machine, machine_for},
     scale,
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) -> Exit {
     match spec::read(&options.spec(), &options.overrides()) {
         Ok(Loaded::Train(experiment)) => {
-            let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
+            let machine = machine_for(options.virtual_gpus, &experiment);
             let page = |planned: &Trial, datasets: &mut Datasets| {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
             };

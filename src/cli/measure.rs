@@ -54,7 +54,7 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     let place = match trial.devices.used[..] {
         [place @ DeviceId::Gpu(_)] => place,
         // Its sums need the others.
-        [DeviceId::Gpu(_), ..] => return Ok(None),
+        [first, ..] if first.is_real_gpu() => return Ok(None),
         _ => DeviceId::Cpu,
     };
     let grain = train::grain(trial);

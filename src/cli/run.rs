@@ -10,7 +10,7 @@ use std::{
 use super::{
     args::{Jobs, StartOptions, on_terminal},
     hosts, launch,
-    machine::{machine, wants_gpu},
+    machine::{machine, machine_for},
     resume,
 };
 use crate::{
@@ -121,7 +121,7 @@ fn run_loaded(
         Loaded::Train(experiment) => {
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
             let rank = world.map_or(0, |world| world.rank() as u32);
-            let machine = Machine { ranks, rank, ..machine(virtual_gpus, wants_gpu(experiment)) };
+            let machine = Machine { ranks, rank, ..machine_for(virtual_gpus, experiment) };
             process.share |= experiment.share;
             process.jobs = start.jobs.map_or(1, |jobs| side_by_side(jobs, experiment, &machine, &process));
             let mut datasets = Datasets::new(&machine);

@@ -12,6 +12,9 @@ namespace cusim {
 // Returns a CUresult, which the work may decide, too.
 __attribute__((visibility("default"))) int in_stream(void* stream, const char* log, std::function<int()> work);
 
+// A line for RUNNER_SIM_LOG.
+__attribute__((visibility("default"))) void note(const char* text);
+
 // Whether a run of bytes lies within memory that a stream's device may use.
 __attribute__((visibility("default"))) bool usable(void* stream, const void* at, size_t bytes);
 

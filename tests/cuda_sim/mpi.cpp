@@ -1,7 +1,7 @@
 // A stand-in for MPI's library, in the form of Open MPI: ranks on one machine, each a process that the test starts, with the
 // variables of Open MPI's launcher. Only what the program calls is there.
 //
-// Every two ranks share a socket below the folder RUNNER_SIM_MPI_DIR. Messages are written and read in whatever call comes
+// Every two ranks share a socket below the folder RUNNER_SIM_JOB. Messages are written and read in whatever call comes
 // next, so that no call waits, but for the first and the last. A rank that is killed or stopped ends none of the others, and
 // none of them learns of it: what they notice, they notice by themselves.
 
@@ -57,7 +57,7 @@ int number(const char* name) {
 sockaddr_un address(int rank) {
     sockaddr_un at{};
     at.sun_family = AF_UNIX;
-    snprintf(at.sun_path, sizeof at.sun_path, "%s/%d", getenv("RUNNER_SIM_MPI_DIR"), rank);
+    snprintf(at.sun_path, sizeof at.sun_path, "%s/%d", getenv("RUNNER_SIM_JOB"), rank);
     return at;
 }
 

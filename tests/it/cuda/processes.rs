@@ -19,7 +19,7 @@ const WITHOUT_NCCL: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.12", "libcublasLt.
 
 /// A training whose ranks are to be disturbed: checkpoints, and steps of some milliseconds.
 const SLOW: [&str; 2] = ["checkpoint.every_epochs=1", "devices.host_timeout=1s"];
-const SLOWLY: (&str, &str) = ("RUNNER_SIM_SLOW", "launch advance:4000");
+const SLOWLY: (&str, &str) = ("RUNNER_SIM_SLOW", "launch advance:4000,h2d 192:60000");
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
@@ -52,7 +52,7 @@ impl Job {
             let rank_text = rank.to_string();
             let common = [
                 ("RUNNER_MPI", mpi.to_str().unwrap()),
-                ("RUNNER_SIM_MPI_DIR", sockets.path().to_str().unwrap()),
+                ("RUNNER_SIM_JOB", sockets.path().to_str().unwrap()),
                 ("RUNNER_SIM_DEVICES", "2"),
                 ("OMPI_COMM_WORLD_RANK", &rank_text),
                 ("OMPI_COMM_WORLD_SIZE", &size),
@@ -105,47 +105,84 @@ const TWO: [Variables<'_>; 2] = [&[], &[]];
 /// The third one finds a GPU, too.
 const THREE: [Variables<'_>; 3] = [&[("RUNNER_SIM_DEVICES", "3")]; 3];
 
-/// Ragged batches, three processes whose shares differ, dropout, clipping: the bits of one process with as many GPUs.
+/// How gradients are summed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sums {
+    Nccl,
+    Host,
+}
+
+/// Ragged batches, three processes whose shares differ, dropout, clipping: the bits of one process with as many GPUs. The
+/// stand-in for NCCL adds in the order of ranks, as the host does.
 #[test]
 fn gpus_of_processes_learn_what_those_of_one_process_do() {
-    let Some((sim, _folder)) = Sim::only(&WITHOUT_NCCL) else { return };
-    let way = "gradients are summed through the host's memory, with a wait in every step: ";
-    for (spec, ranks) in [(LINREG, &TWO[..]), (MLP, &TWO), (MLP, &THREE)] {
+    let (Some(with), Some((without, _folder))) = (Sim::get(), Sim::only(&WITHOUT_NCCL)) else { return };
+    for (sums, engine, spec, ranks) in [
+        (Sums::Host, "launch", LINREG, &TWO[..]),
+        (Sums::Host, "launch", MLP, &THREE),
+        (Sums::Nccl, "graph", LINREG, &THREE),
+        (Sums::Nccl, "graph", MLP, &TWO),
+        (Sums::Nccl, "launch", MLP, &TWO),
+    ] {
+        let what = format!("{} processes, {sums:?}, {engine}", ranks.len());
+        let sim = if sums == Sums::Nccl { &with } else { &without };
         let (place, n) = (Sandbox::new(spec), ranks.len());
-        let gpus = [format!("devices.num_gpus={n}"), "devices.engine=launch".to_owned(), "-q".to_owned()];
+        let [gpus, engine] = [format!("devices.num_gpus={n}"), format!("devices.engine={engine}")];
         let variables = [("RUNNER_SIM_DEVICES", "3"), ("RUNNER_SIM_PEER", "0")];
-        let one = sim.run(&place, &gpus.each_ref().map(String::as_str), &variables).ended_by(0);
-        let many = Job::start(&sim, &place, &["-q"], ranks).end().ended_by(0);
-        assert_eq!(many.numbers(), one.numbers(), "{n} processes");
-        assert_eq!(tensors(&many.model()), tensors(&one.model()), "{n} processes");
+        let one = sim.run(&place, &[&gpus, &engine, "-q"], &variables).ended_by(0);
+        let _ = fs::remove_file(sim.log());
+        let many = Job::start(sim, &place, &[&engine, "-q"], ranks).end().ended_by(0);
+        assert_eq!(many.numbers(), one.numbers(), "{what}");
+        assert_eq!(tensors(&many.model()), tensors(&one.model()), "{what}");
         let names: Vec<_> = (0..n).map(name).collect();
         assert_eq!(many.summary("devices_used"), names.join(";"));
         assert_eq!(many.summary("devices_requested"), format!("{n} GPUs"));
         let log = many.text("run.log");
+        let way = match sums {
+            Sums::Nccl => "INFO  gradients are summed by NCCL: each GPU belongs to a process of its own\n",
+            Sums::Host => {
+                "WARN  gradients are summed through the host's memory, with a wait in every step: NCCL is not there; each \
+                 GPU belongs to a process of its own\n"
+            }
+        };
+        assert!(log.contains(way), "{what}: {log}");
         for (rank, name) in names.iter().enumerate() {
             let leads = if rank == 0 { " leads" } else { "" };
-            let line =
-                format!("INFO  {name}{leads}: Simulated GPU, GPU-63757369-6d00-0000-0000-00000000000{rank}");
+            let uuid = format!("GPU-63757369-6d00-0000-0000-00000000000{rank}");
+            let line = format!("INFO  {name}{leads}: Simulated GPU, {uuid}");
             assert!(log.contains(&line), "{line}\n{log}");
         }
-        assert!(log.contains(way) && one.text("run.log").contains(way), "{log}");
-        // Each has its own rows, and all that goes to one GPU of several.
-        for purpose in ["dataset", "batch", "parameters", "constants", "gradients"] {
-            let bytes = |run: &Folder, device: &str| {
-                let rows = run.table("transfers.csv").only("kind", "h2d").only("purpose", purpose);
-                rows.only("to", device).f64s("bytes")
-            };
-            for (rank, name) in names.iter().enumerate() {
-                assert_eq!(bytes(&many, name), bytes(&one, &format!("gpu:{rank}")), "{purpose} to {name}");
-            }
-        }
+        same_transfers(&one, &many, &names);
         // Every rank's steps are timed by its own GPU.
-        let timed = many.table("timing.csv").only("clock", "device").only("phase", "optimizer");
+        let phase = if engine.ends_with("graph") { "step" } else { "optimizer" };
+        let timed = many.table("timing.csv").only("clock", "device").only("phase", phase);
         let steps: f64 = many.summary("steps").parse().unwrap();
         assert_eq!(
             (timed.column("device"), timed.f64s("count")),
             (names.iter().map(String::as_str).collect(), vec![steps; n])
         );
+        // All let go of each other in order, which takes all of them.
+        let ends = sim.calls().into_iter().filter(|call| call.starts_with("nccl "));
+        let mut ends: Vec<_> = ends.collect();
+        ends.sort();
+        let want = match sums {
+            Sums::Nccl => [vec!["nccl destroy"; n], vec!["nccl id"]].concat(),
+            Sums::Host => Vec::new(),
+        };
+        assert_eq!(ends, want, "{what}");
+    }
+}
+
+/// Each GPU of a process is given what a GPU of one process is.
+fn same_transfers(one: &Folder, many: &Folder, names: &[String]) {
+    for purpose in ["dataset", "batch", "parameters", "constants", "gradients"] {
+        let bytes = |run: &Folder, device: &str| {
+            let rows = run.table("transfers.csv").only("kind", "h2d").only("purpose", purpose);
+            rows.only("to", device).f64s("bytes")
+        };
+        for (rank, name) in names.iter().enumerate() {
+            assert_eq!(bytes(many, name), bytes(one, &format!("gpu:{rank}")), "{purpose} to {name}");
+        }
     }
 }
 
@@ -159,7 +196,12 @@ fn what_cannot_be_is_refused_by_rank() {
     let no_gpu: Variables<'_> = &[("RUNNER_SIM_DEVICES", "0")];
     let each = "each process of several trains on its CPU or on one GPU\n  = hint: set `devices.num_gpus = 1`, and start a \
                 process for each GPU; or start one process, which takes all GPUs of its host";
-    let cases: [(&[&str], &[Variables<'_>], i32, String); 8] = [
+    let Some((without, _folder)) = Sim::only(&WITHOUT_NCCL) else { return };
+    let without = [("LD_LIBRARY_PATH", without.libraries.to_str().unwrap())];
+    let unlike = |what: &str| {
+        format!("`{second}` cannot take part: its device and engine ({what}) are not those of `{first}`")
+    };
+    let cases: [(&[&str], &[Variables<'_>], i32, String); 11] = [
         (&["devices.num_gpus=2"], &TWO, 2, each.to_owned()),
         (&["devices.num_gpus=all"], &TWO, 2, each.to_owned()),
         (&["--virtual-gpus", "1"], &TWO, 3, "virtual GPUs train in one process only".to_owned()),
@@ -193,11 +235,18 @@ fn what_cannot_be_is_refused_by_rank() {
                  GPU that it can use)"
             ),
         ),
+        (&["devices.on_missing=clamp"], &[&[], no_gpu], 2, unlike("a CPU")),
+        (&[], &[&[], &without], 2, unlike("`launch`, without NCCL")),
+        (&[], &[&[], &[("RUNNER_SIM_NCCL_VERSION", "22903")]], 2, unlike("`graph`, NCCL 2.29")),
+        // Once all are there, and before there is a folder.
         (
-            &["devices.on_missing=clamp"],
-            &[&[], no_gpu],
+            &[],
+            &[&[], &[("RUNNER_SIM_FAIL", "nccl:1")]],
             2,
-            format!("`{second}` cannot take part: its device and engine (a CPU) are not those of `{first}`"),
+            format!(
+                "`{second}`, connecting with the GPUs of the other processes: NCCL cannot connect the GPUs: a call of the \
+                 system failed (ncclSystemError); NCCL_DEBUG=WARN makes it say more"
+            ),
         ),
     ];
     for (arguments, ranks, code, message) in cases {
@@ -213,13 +262,16 @@ fn what_cannot_be_is_refused_by_rank() {
 /// Its own words, by its own name.
 #[test]
 fn a_gpu_that_fails_ends_the_training_of_all() {
-    let Some(sim) = Sim::get() else { return };
+    let (Some(with), Some((without, _folder))) = (Sim::get(), Sim::only(&WITHOUT_NCCL)) else { return };
     let (place, second) = (Sandbox::new(LINREG), name(1));
     let hangs = format!("`{second}` hangs while in a call of the driver: it has not ended within ");
-    let failed = format!("`{second}` failed while launching the kernel `");
-    for (fault, words) in [("launch:40", &failed), ("stuck:40", &hangs)] {
+    for (sim, fault, words) in [
+        (&without, "launch:40", format!("`{second}` failed while launching the kernel `")),
+        (&without, "stuck:40", hangs),
+        (&with, "replay:5", format!("`{second}` failed while launching a graph of its steps: ")),
+    ] {
         let rank: Variables<'_> = &[("RUNNER_SIM_FAIL", fault), ("RUNNER_GPU_WAIT_S", "1")];
-        let run = Job::start(&sim, &place, &["-q"], &[&[], rank]).end().ended_by(1);
+        let run = Job::start(sim, &place, &["-q"], &[&[], rank]).end().ended_by(1);
         assert_eq!(run.summary("status"), "failed");
         let log = run.text("run.log");
         let last = log.lines().rfind(|line| line.contains(" ERROR ")).unwrap();
@@ -230,29 +282,38 @@ fn a_gpu_that_fails_ends_the_training_of_all() {
 /// A rank that is killed or frozen is named, in time, and the run goes on from its checkpoint as if nothing had been.
 #[test]
 fn a_lost_rank_ends_the_training_within_the_limit() {
-    let Some(sim) = Sim::get() else { return };
+    let (Some(with), Some((without, _folder))) = (Sim::get(), Sim::only(&WITHOUT_NCCL)) else { return };
     let (place, second) = (Sandbox::new(LINREG), name(1));
-    let slow: Variables<'_> = &[SLOWLY];
-    let arguments = [&SLOW[..], &["trainer.max_epochs=6", "-q"]].concat();
-    let whole = Job::start(&sim, &place, &arguments, &TWO).end().ended_by(0);
-    for signal in ["-KILL", "-STOP"] {
-        let mut job = Job::start(&sim, &place, &arguments, &[slow, slow]);
+    for (sim, engine, signal, more) in [
+        (&without, "launch", "-KILL", None),
+        (&with, "graph", "-STOP", None),
+        (&with, "graph", "-KILL", None),
+        // A network says at once that something is wrong, and not where.
+        (&with, "graph", "-KILL", Some(("RUNNER_SIM_NCCL_DEATHS", "1"))),
+        (&with, "launch", "-STOP", None),
+    ] {
+        let what = format!("{engine}, {signal}, {more:?}");
+        let engine = format!("devices.engine={engine}");
+        let arguments = [&SLOW[..], &["trainer.max_epochs=6", &engine, "-q"]].concat();
+        let whole = Job::start(sim, &place, &arguments, &TWO).end().ended_by(0);
+        let variables: Vec<_> = [SLOWLY].into_iter().chain(more).collect();
+        let mut job = Job::start(sim, &place, &arguments, &[&variables, &variables]);
         job.wait_for_checkpoint();
         send(signal, &job.ranks[1]);
         let begun = Instant::now();
         let run = job.end_first().ended_by(1);
         let took = begun.elapsed();
-        assert!(took < Duration::from_secs(20), "{signal}: {took:?}");
+        assert!(took < Duration::from_secs(20), "{what}: {took:?}");
         assert_eq!(run.summary("status"), "failed");
         let log = run.text("run.log");
         let last = log.lines().rfind(|line| line.contains(" ERROR ")).unwrap();
         let lost = format!(
             "`{second}` is lost: no sign of life for 1.00 s; it was killed, is frozen, or its link is cut"
         );
-        assert!(last.contains(&format!("`{}`, step ", name(0))) && last.ends_with(&lost), "{signal}: {last}");
-        let ended = Job::resume(&sim, &place, &run, 2);
+        assert!(last.contains(&format!("`{}`, step ", name(0))) && last.ends_with(&lost), "{what}: {last}");
+        let ended = Job::resume(sim, &place, &run, 2);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(run.numbers(), whole.numbers(), "{signal}");
-        assert_eq!(tensors(&run.model()), tensors(&whole.model()), "{signal}");
+        assert_eq!(run.numbers(), whole.numbers(), "{what}");
+        assert_eq!(tensors(&run.model()), tensors(&whole.model()), "{what}");
     }
 }

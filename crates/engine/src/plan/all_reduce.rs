@@ -91,7 +91,7 @@ pub fn among(used: &[DeviceId], machine: &Machine, elements: usize) -> Option<Al
     let queued = gpus.iter().all(|(_, gpu)| gpu.limits.queued_sums);
     let (by, nccl) = match peers {
         PeerAccess::Fits { .. } => (AllReduceMethod::PeerKernel, None),
-        PeerAccess::Mixed | PeerAccess::OtherProcesses => (AllReduceMethod::Host, None),
+        PeerAccess::Mixed => (AllReduceMethod::Host, None),
         _ if queued => (AllReduceMethod::Nccl, None),
         _ => (AllReduceMethod::Host, Some(NcclFailure::Missing(None))),
     };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::print_error;
+use super::{nccl_ranks, print_error};
 use crate::{
     collective::{self, Abort, ProcessGroup, RankSum, SILENCE},
     device::{
@@ -88,8 +88,11 @@ fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Resu
     let mut devices = Vec::new();
     for ((rank, place), programs) in trial.devices.used.iter().enumerate().zip(trial.ranks()) {
         let executor: Box<dyn Executor> = if rank == 0 {
-            let sum = RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial))));
-            executor(trial, *place, programs.clone(), sum)?
+            let load = |link| executor(trial, *place, programs.clone(), link);
+            match nccl_ranks::is_planned(trial) {
+                true => nccl_ranks::connect_all(trial, world, sum_limit(trial), load)?,
+                false => load(RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial)))))?,
+            }
         } else {
             Box::new(RemoteExecutor::new(world, rank, trial.engine.is_gpu()))
         };
@@ -222,7 +225,7 @@ pub fn executor(
     watched_executor(trial, place, programs, link, stuck)
 }
 
-/// The same; `stuck` is told of a GPU whose driver does not return from a call.
+/// The same; `stuck` gets the error of a GPU whose driver does not return from a call.
 pub fn watched_executor(
     trial: &Trial,
     place: DeviceId,

@@ -9,6 +9,7 @@ use super::{
     Datasets, Exit,
     device_group::{gpu_model, host_timeout, sum_limit, watched_executor},
     exit::held_output,
+    nccl_ranks,
     prepare::Prepared,
     session::Session,
 };
@@ -77,11 +78,14 @@ fn plan_of(trial: &Trial, dataset: &Dataset) -> Vec<(String, u64)> {
     // Rows stay in their file where memory is short, on each host for itself.
     let facts = DatasetInfo { file_row_bytes: None, ..trial.facts };
     // Processors may share their work among other numbers of threads.
-    let device = if trial.engine.is_gpu() { trial.engine.name() } else { "a CPU" };
+    let device = match trial.engine.is_gpu() {
+        true => format!("`{}`, {}", trial.engine.name(), nccl_ranks::version(trial)),
+        false => "a CPU".to_owned(),
+    };
     vec![
         ("the keys of its spec".to_owned(), of(trial.spec.to_toml())),
         ("its data".to_owned(), of(dataset.digest.clone())),
-        (format!("its device and engine ({device})"), of(device.to_owned())),
+        (format!("its device and engine ({device})"), of(device)),
         ("its steps".to_owned(), of(format!("{facts:?} {programs:?} {}", trial.steps))),
     ]
 }
@@ -135,30 +139,37 @@ pub fn serve_trial(
         Err(problems) => return decline(world, problems.first().map_or("", |problem| &problem.message)),
     };
     world.set_limit(host_timeout(trial));
-    let device = match device(trial, world) {
-        Ok(device) => device,
+    // NCCL connects GPUs only once all are there.
+    let by_nccl = nccl_ranks::is_planned(trial);
+    let sum = || RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial))));
+    let own = match (!by_nccl).then(|| device(trial, world, sum())).transpose() {
+        Ok(own) => own,
         Err(e) => return decline(world, &e.to_string()),
     };
     let (plan, words, gpu) = (plan_of(trial, &dataset), own_device(trial), own_uuid(trial));
     if !report(world, Report { failure: None, plan, words, gpu })? {
         return Ok(());
     }
-    remote::serve(world, device, rows(trial, &dataset))
+    let load = |link| device(trial, world, link);
+    let own = match own {
+        None => nccl_ranks::connect(trial, world, sum_limit(trial), load)?,
+        own => own,
+    };
+    own.map_or(Ok(()), |own| remote::serve(world, own, rows(trial, &dataset)))
 }
 
-fn device(trial: &Trial, world: &Arc<ProcessGroup>) -> Result<Device, DeviceError> {
+fn device(trial: &Trial, world: &Arc<ProcessGroup>, link: RankLink) -> Result<Device, DeviceError> {
     let (rank, name) = (world.rank(), world.name_of(world.rank()));
     let own = trial.devices.used.iter().zip(trial.ranks()).nth(rank);
     let (place, programs) =
         own.ok_or_else(|| DeviceError::Unusable { device: name.clone(), why: "it has no share".to_owned() })?;
-    let sum = RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial))));
     let group = Arc::clone(world);
     // Signs of life do not tell rank 0 of a thread that does not come back.
     let stuck = Box::new(move |why| {
         remote::fail(&group, &why);
         Exit::Failed.at_once()
     });
-    let executor = watched_executor(trial, *place, programs.clone(), sum, Some(stuck))?;
+    let executor = watched_executor(trial, *place, programs.clone(), link, Some(stuck))?;
     Ok(Device::new(name, executor))
 }
 

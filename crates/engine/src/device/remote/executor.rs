@@ -28,24 +28,8 @@ impl RemoteExecutor {
 
     fn ask(&mut self, command: &Command, more: &[u8]) -> Result<(Done, Vec<u8>), DeviceError> {
         let sent = self.world.send(self.rank, Tag::Command, wire::frame(command, more)?);
-        let answer = sent.and_then(|()| self.world.receive(self.rank, Tag::Answer));
-        let answer = answer.map_err(|source| {
-            // The last step that was begun says more than the block.
-            let step = self.world.step.load(Ordering::Relaxed).max(self.step);
-            DeviceError::Collective { device: self.world.name_of(0), step, source }
-        })?;
-        let (Answer { signal, result }, more) = wire::open(&answer)?;
-        if signal != 0 {
-            let _ = self.world.signal().compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-        }
-        match result {
-            Ok(done) => Ok((done, more.to_vec())),
-            Err(failure) if failure.is_released => {
-                let (device, source) = (self.world.name_of(self.rank), CollectiveError::Poisoned);
-                Err(DeviceError::Collective { device, step: self.step, source })
-            }
-            Err(failure) => Err(DeviceError::Remote(failure.text)),
-        }
+        sent.map_err(|source| gone(&self.world, self.step, source))?;
+        answer_of(&self.world, self.rank, self.step)
     }
 
     fn ran(&mut self, done: Done) -> Ran {
@@ -58,6 +42,29 @@ impl RemoteExecutor {
         self.ask(command, more)?;
         Ok(if more.is_empty() { Moved::Nothing } else { Moved::Bytes(more.len() as u64) })
     }
+}
+
+/// The answer of a rank to the last command; `step` is the one that it ends with.
+pub fn answer_of(world: &ProcessGroup, rank: usize, step: u64) -> Result<(Done, Vec<u8>), DeviceError> {
+    let answer = world.receive(rank, Tag::Answer).map_err(|source| gone(world, step, source))?;
+    let (Answer { signal, result }, more) = wire::open(&answer)?;
+    if signal != 0 {
+        let _ = world.signal().compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+    }
+    match result {
+        Ok(done) => Ok((done, more.to_vec())),
+        Err(failure) if failure.is_released => {
+            let (device, source) = (world.name_of(rank), CollectiveError::Poisoned);
+            Err(DeviceError::Collective { device, step, source })
+        }
+        Err(failure) => Err(DeviceError::Remote(failure.text)),
+    }
+}
+
+fn gone(world: &ProcessGroup, step: u64, source: CollectiveError) -> DeviceError {
+    // The last step that was begun says more than the block.
+    let step = world.step.load(Ordering::Relaxed).max(step);
+    DeviceError::Collective { device: world.name_of(0), step, source }
 }
 
 /// A copy to rank 0, which waits for it.

@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::wire::{self, Answer, Closed, Command, Done, Failure, Steps, Timing};
+use super::{
+    executor,
+    wire::{self, Answer, Closed, Command, Done, Failure, Steps, Timing},
+};
 use crate::{
     collective::{CollectiveError, ProcessGroup, Tag},
-    device::{Clock, Device, DeviceError, Kind, Line, Moved, Purpose, Ran, Reads, Store},
+    device::{Clock, Device, DeviceError, Grain, Kind, Line, Meters, Moved, Purpose, Ran, Reads, Store},
     program::BufferId,
 };
 
@@ -35,9 +38,7 @@ pub fn serve(
             Err(e) => Err(e),
         }
         .map_or_else(|e| (Err(failure(&e)), Vec::new()), |(done, more)| (Ok(done), more));
-        let answer = Answer { signal: world.signal().load(Ordering::Relaxed), result };
-        // A head of plain numbers and text always has a form.
-        world.send(0, Tag::Answer, wire::frame(&answer, &more).unwrap_or_default())?;
+        answer(world, result, &more)?;
     }
 }
 
@@ -81,12 +82,65 @@ pub fn end(world: &ProcessGroup) {
     }
 }
 
+/// Has all other ranks connect their GPUs by `id`; does not wait for them.
+///
+/// # Errors
+/// A rank is gone.
+pub fn ask_to_connect(world: &ProcessGroup, id: &[u8]) -> Result<(), CollectiveError> {
+    (1..world.size()).try_for_each(|rank| {
+        world.send(rank, Tag::Command, wire::frame(&Command::Connect, id).unwrap_or_default())
+    })
+}
+
+/// Waits until all other ranks have connected their GPUs, or one says why it cannot.
+///
+/// # Errors
+/// That, before what only follows from it; or a rank is gone.
+pub fn wait_for_connections(world: &Arc<ProcessGroup>) -> Result<(), DeviceError> {
+    let mut result = Ok(());
+    for rank in 1..world.size() {
+        let answered = executor::answer_of(world, rank, 0).map(drop);
+        let is_released = matches!(answered, Err(DeviceError::Collective { .. }));
+        if result.is_ok() || (answered.is_err() && !is_released) {
+            result = answered;
+        }
+    }
+    result
+}
+
+/// The identifier by which this rank's GPU is to connect; `None` where the job is over instead.
+///
+/// # Errors
+/// Rank 0 is gone.
+pub fn wait_for_identifier(world: &ProcessGroup) -> Result<Option<Vec<u8>>, CollectiveError> {
+    let frame = world.receive(0, Tag::Command)?;
+    Ok(match wire::open(&frame) {
+        Ok((Command::Connect, id)) => Some(id.to_vec()),
+        _ => None,
+    })
+}
+
+/// Says whether this rank's GPU is connected.
+///
+/// # Errors
+/// Rank 0 is gone.
+pub fn report_connection(
+    world: &ProcessGroup,
+    connected: Result<(), &DeviceError>,
+) -> Result<(), CollectiveError> {
+    answer(world, connected.map(|()| Done::default()).map_err(failure), &[])
+}
+
+fn answer(world: &ProcessGroup, result: Result<Done, Failure>, more: &[u8]) -> Result<(), CollectiveError> {
+    let answer = Answer { signal: world.signal().load(Ordering::Relaxed), result };
+    // A head of plain numbers and text always has a form.
+    world.send(0, Tag::Answer, wire::frame(&answer, more).unwrap_or_default())
+}
+
 /// Answers that this rank has failed in the place of its thread that serves, which does not come back from its device; then
 /// waits until the job is over.
 pub fn fail(world: &ProcessGroup, error: &DeviceError) {
-    let answer = Answer { signal: world.signal().load(Ordering::Relaxed), result: Err(failure(error)) };
-    let sent = world.send(0, Tag::Answer, wire::frame(&answer, &[]).unwrap_or_default());
-    let _ = sent.and_then(|()| wait_for_end(world)); // rank 0 is gone: that is the end, too
+    let _ = answer(world, Err(failure(error)), &[]).and_then(|()| wait_for_end(world)); // rank 0 is gone: that is the end, too
 }
 
 fn failure(error: &DeviceError) -> Failure {
@@ -119,8 +173,8 @@ impl Server {
             Command::WarmUp => device.warm_up()?,
             Command::Run(steps) => done.ran = Some(self.run(&steps, more)?),
             Command::Settle(purpose, timing) => done.ran = Some(self.settle(purpose, &timing)?),
-            Command::Close => done.closed = Some(Box::new(self.close())),
-            Command::Report | Command::End => {}
+            Command::Close => done.closed = Some(Box::new(self.close()?)),
+            Command::Report | Command::Connect | Command::End => {}
         }
         Ok((done, out))
     }
@@ -153,13 +207,16 @@ impl Server {
         self.device.settle(purpose, clock, &mut Vec::new())
     }
 
-    fn close(&mut self) -> Closed {
+    fn close(&mut self) -> Result<Closed, DeviceError> {
+        let mut clock = self.clock.take().unwrap_or_else(|| Clock::new(Grain::Blocks));
+        let ledger = &mut self.device.ledger;
+        self.device.executor.close(&mut Meters { clock: &mut clock, ledger, ends: &mut Vec::new() })?;
         let mut ledger = std::mem::take(&mut self.device.ledger);
         for (purpose, reads) in &self.reads {
             let Line { count, bytes, time, .. } = Line::from(&**reads);
             ledger.copies(Kind::Read, *purpose, count, bytes, time);
         }
-        let clock = self.clock.take().map(Clock::into_record);
-        Closed { ledger: ledger.lines().collect(), clock, bytes: self.device.executor.bytes() }
+        let (ledger, clock) = (ledger.lines().collect(), Some(clock.into_record()));
+        Ok(Closed { ledger, clock, bytes: self.device.executor.bytes() })
     }
 }

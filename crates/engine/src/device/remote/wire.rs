@@ -34,6 +34,8 @@ pub enum Command {
     Close,
     /// Whether it can serve; the answer's form is the asker's.
     Report,
+    /// Its GPU is to connect with those of all others, by the identifier that follows.
+    Connect,
     /// The job is over.
     End,
 }

@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    collective::CollectiveError,
     device::{
         DeviceError,
         cuda::{
@@ -155,20 +154,14 @@ impl GpuContext {
     /// Fails if the sums over GPUs were ended: results since then are undefined.
     pub fn together(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         match self.nccl() {
-            Some(nccl) if nccl.ended() => Err(self.lost(Lost::Ended, doing())),
+            Some(nccl) if nccl.ended() => Err(self.lost(nccl.cause(), doing())),
             _ => Ok(()),
         }
     }
 
     /// The error of this GPU when the others are lost.
     pub fn lost(&self, lost: Lost, doing: String) -> DeviceError {
-        let device = self.context.name.clone();
-        match lost {
-            Lost::Ended => {
-                DeviceError::Collective { device, step: self.step, source: CollectiveError::Poisoned }
-            }
-            Lost::Why(why) => DeviceError::Broken { device, doing, why },
-        }
+        lost.into_error(self.context.name.clone(), self.step, doing)
     }
 
     /// Waits for this stream and `copies`, whose memory is about to be freed. A GPU that does not end, even after its
@@ -200,7 +193,7 @@ impl GpuContext {
     /// holds a sum.
     pub fn leave_others(&self) {
         if let Some(nccl) = self.nccl().filter(|nccl| nccl.ended())
-            && !within(nccl.limit(), || nccl.is_over())
+            && !within(nccl.grace(), || nccl.is_over())
         {
             self.context.give_up();
         }
