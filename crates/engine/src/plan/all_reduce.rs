@@ -162,5 +162,11 @@ mod tests {
         let mixed = among(&[DeviceId::Cpu, DeviceId::Gpu(0)], &alone, 1).map(|plan| (plan.by, plan.peers));
         assert_eq!(mixed, Some((Host, PeerAccess::Mixed)));
         assert_eq!(among(&[DeviceId::Virtual(0), DeviceId::Virtual(1)], &alone, 1), None);
+        let ranks = [Some(0), None].map(|ordinal| DeviceId::RankGpu { rank: 0, ordinal });
+        for (machine, by) in [(machine(1, true), Nccl), (machine(1, false), Host)] {
+            let nccl = (by == Host).then_some(NcclFailure::Missing(None));
+            let peers = PeerAccess::OtherProcesses;
+            assert_eq!(among(&ranks, &machine, 1), Some(AllReducePlan { by, peers, nccl }));
+        }
     }
 }

@@ -181,7 +181,11 @@ fn over_hosts(devices: &Devices, hosts: u32, machine: &Machine) -> Result<Resolv
         _ => Ok(DeviceId::Rank(rank)),
     };
     let used = (0..hosts).map(of).collect::<Result<Vec<_>, _>>()?;
-    let requested = if devices.request.is_cpu() { format!("{hosts} hosts") } else { format!("{hosts} GPUs") };
+    let requested = match used.first() {
+        Some(DeviceId::RankGpu { .. }) => hosts.to_string(),
+        _ if devices.request.is_cpu() => format!("{hosts} hosts"),
+        _ => format!("{hosts} GPUs"),
+    };
     let mut resolved = ResolvedDevices { ranks, ..ResolvedDevices::new(requested, used, note, machine) };
     let name = |place: &DeviceId| place.own_gpu().map(|_| resolved.name_of(*place));
     let names: Vec<_> = resolved.used.iter().filter_map(name).collect();
