@@ -18,7 +18,7 @@ use crate::{
 const WITHOUT_NCCL: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12"];
 
 /// A training whose ranks are to be disturbed: checkpoints, and steps of some milliseconds.
-const SLOW: [&str; 2] = ["checkpoint.every_epochs=1", "devices.host_timeout=1s"];
+const SLOW: [&str; 2] = ["checkpoint.every_epochs=1", "devices.host_timeout=2s"];
 const SLOWLY: (&str, &str) = ("RUNNER_SIM_SLOW", "launch advance:4000,h2d 192:60000");
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
@@ -308,12 +308,38 @@ fn a_lost_rank_ends_the_training_within_the_limit() {
         let log = run.text("run.log");
         let last = log.lines().rfind(|line| line.contains(" ERROR ")).unwrap();
         let lost = format!(
-            "`{second}` is lost: no sign of life for 1.00 s; it was killed, is frozen, or its link is cut"
+            "`{second}` is lost: no sign of life for 2.00 s; it was killed, is frozen, or its link is cut"
         );
         assert!(last.contains(&format!("`{}`, step ", name(0))) && last.ends_with(&lost), "{what}: {last}");
         let ended = Job::resume(sim, &place, &run, 2);
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert_eq!(run.numbers(), whole.numbers(), "{what}");
         assert_eq!(tensors(&run.model()), tensors(&whole.model()), "{what}");
+    }
+}
+
+/// Of three ranks the other two say so, and end.
+#[test]
+fn without_rank_0_the_others_end() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let slow: Variables<'_> = &[SLOWLY, THREE[0][0]];
+    for engine in ["graph", "launch"] {
+        let engine = format!("devices.engine={engine}");
+        let arguments = [&SLOW[..], &["trainer.max_epochs=100", &engine, "-q"]].concat();
+        let mut job = Job::start(&sim, &place, &arguments, &[slow; 3]);
+        job.wait_for_checkpoint();
+        send("-STOP", &job.ranks[0]);
+        for (rank, other) in job.ranks.split_off(1).into_iter().enumerate() {
+            let ended = Ended::from_output(other.wait_with_output().unwrap());
+            let lost = format!(
+                "error: `{}`: `{}` is lost: no sign of life for 2.00 s; it was killed, is frozen, or its link is cut\n",
+                name(rank + 1),
+                name(0)
+            );
+            assert_eq!((ended.code, ended.stderr), (Some(1), lost), "{engine}");
+        }
+        job.ranks[0].kill().unwrap();
+        job.ranks[0].wait().unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! NCCL: sums over the GPUs of one process or of several, queued in their streams. Only the functions that are needed are bound, by
-//! the name `libnccl.so.2`: its packages hold no other.
+//! NCCL: sums over the GPUs of one process or of several, queued in their streams. Only the functions that are needed are
+//! bound, by the name `libnccl.so.2`: its packages hold no other.
 //!
 //! Communicators do not block (`blocking = 0`): a call that must wait for other GPUs continues in the background, and
 //! the caller polls it. So a GPU can leave such a call when another fails: `ncclCommAbort` ends it (NCCL user guide,
