@@ -48,6 +48,7 @@ impl Ready {
             instruction_set,
             bf16_unit: None,
             ranks: None,
+            rank: 0,
         };
         let trial = plan(spec, facts, &machine, 1).map_err(|e| format!("{e:?}"))?;
         Ok(Self { trial, dataset })

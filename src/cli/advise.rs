@@ -3,10 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    args::RunOptions,
-    machine::{machine, wants_gpu},
-};
+use super::{args::RunOptions, machine::machine_for};
 use crate::{
     event::{Outcome, Status},
     host::load::{self, Load},
@@ -50,7 +47,7 @@ struct Candidate {
 
 /// Tries settings of the first trial and prints the results.
 pub fn advise(options: &RunOptions, experiment: &Experiment) -> Exit {
-    let machine = machine(options.virtual_gpus, wants_gpu(experiment));
+    let machine = machine_for(options.virtual_gpus, experiment);
     let mut datasets = Datasets::new(&machine);
     let prepared: Vec<Prepared<Trial>> =
         match prepare(experiment, &mut datasets, &machine, options.thread_count()) {

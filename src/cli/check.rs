@@ -7,7 +7,7 @@ use super::{
     args::{CheckOptions, RunOptions},
     describe::describe,
     describe_lab,
-    machine::{machine, wants_gpu},
+    machine::{machine, machine_for},
     run::warn_of_threads,
     scale,
 };
@@ -24,7 +24,7 @@ pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) 
     warn_of_threads(options);
     match spec::read(&options.spec(), &options.overrides()) {
         Ok(Loaded::Train(experiment)) => {
-            let machine = machine(options.virtual_gpus, wants_gpu(&experiment));
+            let machine = machine_for(options.virtual_gpus, &experiment);
             let page = |planned: &Trial, datasets: &mut Datasets| {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
             };

@@ -98,8 +98,7 @@ fn memory(page: &mut Page, trial: &Trial, machine: &Machine) {
     }
     let own = || used.iter().zip(&trial.footprint.devices);
     let on_gpus = own().filter_map(|(place, bytes)| {
-        let DeviceId::Gpu(i) = place else { return None };
-        let free = machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
+        let free = machine.gpus.get(place.own_gpu()? as usize).map_or(0, |gpu| gpu.memory_free);
         let on = if trial.world_size() == 1 { "the device".to_owned() } else { place.to_string() };
         Some(format!("{} on {on}, {} free", units::bytes(*bytes), units::bytes(free)))
     });

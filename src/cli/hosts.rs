@@ -53,9 +53,9 @@ pub fn settle(world: Option<&Arc<ProcessGroup>>, loaded: &mut Loaded) -> Result<
     let Some(world) = world else { return Ok(()) };
     let (message, hint) = match loaded {
         Loaded::Train(experiment)
-            if experiment.trials.iter().any(|trial| !trial.spec.devices.request.is_cpu()) =>
+            if experiment.trials.iter().any(|trial| trial.spec.devices.is_more_than_one_each()) =>
         {
-            let [message, hint] = Devices::CPUS_ONLY;
+            let [message, hint] = Devices::ONE_EACH;
             (message, hint)
         }
         Loaded::Train(experiment) if !experiment.is_sweep() => {

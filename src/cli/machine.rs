@@ -11,6 +11,18 @@ use crate::{
 /// Queries the host, which may be given `virtual_gpus` virtual GPUs. Real GPUs are queried only if they are
 /// wanted: asking the driver takes longer than a small run.
 pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
+    described(virtual_gpus, look_for_gpus, false)
+}
+
+/// The machine as an experiment needs to know it.
+pub fn machine_for(virtual_gpus: Option<u32>, experiment: &Experiment) -> Machine {
+    let over_hosts =
+        experiment.trials.iter().any(|trial| trial.spec.devices.hosts.is_some_and(|hosts| hosts > 1));
+    described(virtual_gpus, wants_gpu(experiment), over_hosts)
+}
+
+/// `over_hosts`: whether a GPU sums with those of other processes.
+fn described(virtual_gpus: Option<u32>, look_for_gpus: bool, over_hosts: bool) -> Machine {
     let memory_available = host::usable_memory();
     let instruction_set = Kernel::detect().name().to_owned();
     let (gpus, no_gpu, sum_rates) = match virtual_gpus {
@@ -18,7 +30,7 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
             let hidden = "`--virtual-gpus 0` hides every one";
             ((0..count).map(|_| Gpu::virtual_of(memory_available)).collect(), hidden.to_owned(), None)
         }
-        None if look_for_gpus => real_gpus(),
+        None if look_for_gpus => real_gpus(over_hosts),
         None => (Vec::new(), String::new(), None),
     };
     let cached =
@@ -33,11 +45,12 @@ pub fn machine(virtual_gpus: Option<u32>, look_for_gpus: bool) -> Machine {
         bf16_unit: Kernel::bf16_here().map(str::to_owned),
         sum_rates,
         ranks: None,
+        rank: 0,
     }
 }
 
 /// Whether a trial wants a GPU.
-pub fn wants_gpu(experiment: &Experiment) -> bool {
+fn wants_gpu(experiment: &Experiment) -> bool {
     experiment.trials.iter().any(|trial| match &trial.spec.devices.request {
         Request::NumGpus(count) => *count != GpuCount::Exactly(0),
         Request::Use(names) => names.iter().any(|name| matches!(name, DeviceName::Gpu(_))),
@@ -47,7 +60,7 @@ pub fn wants_gpu(experiment: &Experiment) -> bool {
 /// The GPUs that CUDA lists, or why it lists none. NVML reports how much of their memory is free without
 /// reserving it; without NVML this is found out when the run begins.
 #[cfg(feature = "cuda")]
-fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
+fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     use super::{gpu_measure, rates::AllReduceKey};
     use crate::{device::cuda, host::nvml::Monitor};
 
@@ -63,9 +76,9 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
         |gpu: &cuda::Gpu| Some(rates::read(folder.as_deref()?, &gpu_measure::key(gpu, &driver))?.figures);
     let kept_sums = folder.as_deref().and_then(|folder| rates::read(folder, &AllReduceKey { gpus: keys }));
     let mut reaches = cuda::reaches(&gpus).into_iter();
-    // Opening NCCL takes a while, and a single GPU does not need it.
-    let queued_sums = gpus.len() > 1 && cuda::Nccl::open().is_ok();
-    // NVML prefixes the UUID of a GPU or MIG instance with a word.
+    // To open it takes a while, and a GPU alone has nobody to sum with.
+    let queued_sums = (over_hosts || gpus.len() > 1) && cuda::Nccl::open().is_ok();
+    // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
     let known = |uuid: &str| {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
         names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))
@@ -88,6 +101,6 @@ fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn real_gpus() -> (Vec<Gpu>, String, Option<AllReduceRates>) {
+fn real_gpus(_: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     (Vec::new(), "this program was built without its feature `cuda`".to_owned(), None)
 }

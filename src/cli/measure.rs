@@ -53,8 +53,8 @@ pub fn step(trial: &Trial, dataset: &Dataset) -> Result<Option<Measurement>, Dev
     let Some(steps) = steps(about_s, batch * trial.facts.features, most) else { return Ok(None) };
     let place = match trial.devices.used[..] {
         [place @ DeviceId::Gpu(_)] => place,
-        // Sums need the other devices.
-        [DeviceId::Gpu(_), ..] => return Ok(None),
+        // Its sums need the others.
+        [first, ..] if first.is_real_gpu() => return Ok(None),
         _ => DeviceId::Cpu,
     };
     let grain = train::grain(trial);

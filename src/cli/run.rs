@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{
     args::{Jobs, RunOptions, StartOptions, on_terminal},
     hosts, launch,
-    machine::{machine, wants_gpu},
+    machine::{machine, machine_for},
     resume,
 };
 use crate::{
@@ -134,7 +134,8 @@ fn run_loaded(
     match loaded {
         Loaded::Train(experiment) => {
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
-            let machine = Machine { ranks, ..machine(virtual_gpus, wants_gpu(experiment)) };
+            let rank = world.map_or(0, |world| world.rank() as u32);
+            let machine = Machine { ranks, rank, ..machine_for(virtual_gpus, experiment) };
             process.share |= experiment.share;
             process.jobs = start.jobs.map_or(1, |jobs| side_by_side(jobs, experiment, &machine, &process));
             let mut datasets = Datasets::new(&machine);

@@ -13,7 +13,7 @@ use crate::{
     plan::{Link, Machine, PlanError, StepTime, Trial, summed},
     record::text_table,
     run::{Datasets, Exit, Planned, print, print_error, refuse},
-    spec::{Devices, Experiment, Problem, Scaling, Spec},
+    spec::{Experiment, Problem, Scaling, Spec},
     units,
 };
 
@@ -57,7 +57,7 @@ pub fn predict(
             Some(_) => {
                 ["`--hosts` tries other numbers of hosts than `devices.hosts`", "leave one of them out"]
             }
-            None => Devices::CPUS_ONLY,
+            None => ["`--hosts` predicts steps on CPUs", "leave `devices.num_gpus` and `devices.use` out"],
         };
         print_error(message, Some(hint));
         return Exit::Refused;

@@ -26,11 +26,11 @@
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call,
 // details
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
-//   RUNNER_SIM_SLOW      additional microseconds for work whose log line begins with a text:
-//                        "h2d 4000:5000,all_reduce:900"
-//   RUNNER_SIM_PEER      0: no device can access another's memory; 0-2: these two cannot
-//   RUNNER_SIM_LATE      how many queries of an event return "not ready" before it completes
-//   RUNNER_SIM_MIG       1: the first device is a MIG instance (its UUID begins with `MIG-`)
+//   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"
+//   RUNNER_SIM_PEER      0: no device can reach another's memory; 0-2: those two cannot
+//   RUNNER_SIM_LATE      an event has not happened when it is first asked, so many times
+//   RUNNER_SIM_FIRST     added to the last number of each UUID, so that the devices of two processes are not the same
+//   RUNNER_SIM_MIG       1: the first device is a part of one that was cut (its UUID begins with `MIG-`)
 
 #include "state.h"
 
@@ -125,7 +125,7 @@ EXPORT int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
     memset(uuid, 0, 16);
     memcpy(uuid, "cusim", 5);
     if (device == 0) uuid[14] = (unsigned char)setting("RUNNER_SIM_MIG", 0);
-    uuid[15] = (unsigned char)device;
+    uuid[15] = (unsigned char)(device + setting("RUNNER_SIM_FIRST", 0));
     return SUCCESS;
 }
 EXPORT int cuDeviceGetUuid(unsigned char* uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }

@@ -12,7 +12,10 @@ namespace cusim {
 // RUNNER_SIM_LOG, or "". Returns a CUresult, which the work may set.
 __attribute__((visibility("default"))) int in_stream(void* stream, const char* log, std::function<int()> work);
 
-// Whether a range of bytes lies in memory that a stream's device may access.
+// A line for RUNNER_SIM_LOG.
+__attribute__((visibility("default"))) void note(const char* text);
+
+// Whether a run of bytes lies within memory that a stream's device may use.
 __attribute__((visibility("default"))) bool usable(void* stream, const void* at, size_t bytes);
 
 // Whether this call is the one that RUNNER_SIM_FAIL names: "alloc:3,launch:5" makes the third allocation

@@ -1,4 +1,4 @@
-// Simulated libnccl.so.2: collectives between the simulated driver's devices, within one process.
+// A stand-in for libnccl.so.2: collectives between the stand-in driver's devices, within one process or among several.
 //
 // Each rank's part of a collective arrives, then waits. The last rank to arrive does the work, in rank order.
 // So each rank needs a thread, or one thread makes the calls of all ranks between ncclGroupStart and
@@ -9,10 +9,19 @@
 // call is accepted until that is done, and work that is enqueued in the stream before then comes before the
 // sum. Such a communicator must be finalized before it is destroyed; an abort releases the thread.
 //
-// RUNNER_SIM_FAIL="stall:3" makes the third sum of each rank hang, with its stream, until the rank aborts.
-// RUNNER_SIM_NCCL_VERSION is the version that the library reports (22706).
+// Where RUNNER_SIM_JOB names a folder, the ranks are processes, which meet in files there. A stream whose sum another rank
+// does not come to, since it is killed, stopped, or late by RUNNER_SIM_NCCL_PATIENCE_MS (3000), stands still from then on; as
+// with real NCCL no other rank is named. With RUNNER_SIM_NCCL_DEATHS=1 a rank that was killed is an error at once, as it is
+// for a network. To finalize is a collective, too.
+//
+// RUNNER_SIM_FAIL="stall:3" has the third sum of each rank stand still, with its stream, till the rank aborts.
+// RUNNER_SIM_NCCL_VERSION is the version that it tells (22706).
 
 #include "driver.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -64,26 +73,49 @@ struct Part {
     }
 };
 
-// The ranks of a communicator.
+// The sum, in the order of ranks.
+template <class T>
+std::vector<T> total_of(const std::vector<Part>& parts) {
+    std::vector<T> total(parts[0].count);
+    for (const Part& part : parts)
+        for (size_t i = 0; i < part.count; i++) total[i] += ((const T*)part.from)[i];
+    if (parts[0].reduction == AVERAGE)
+        for (T& x : total) x /= (T)parts.size();
+    return total;
+}
+
+// The ranks that work together.
 struct Clique {
+    const int size;
+    std::atomic<bool> aborted{false};
+
+    explicit Clique(int size) : size(size) {}
+    virtual ~Clique() = default;
+    // Waits until all ranks have joined, if it is to.
+    virtual int join(bool waits) = 0;
+    // Returns the round to wait for.
+    virtual unsigned long arrive(int rank, const Part& part) = 0;
+    virtual int wait(unsigned long own, int rank, const Part& part) = 0;
+    virtual int finalize() { return SUCCESS; }
+    virtual void abort() { aborted = true; }
+    // What a rank is told that asks.
+    virtual int error() { return aborted ? REMOTE_ERROR : SUCCESS; }
+};
+
+// Ranks that are threads of this process, or one of its threads.
+struct Threads : Clique {
     std::mutex lock;
     std::condition_variable changed;
-    int size;
     int joined = 0, arrived = 0;
-    bool aborted = false;
     unsigned long round = 0;
     int result = SUCCESS; // of the previous round
     std::vector<Part> parts;
 
-    explicit Clique(int size) : size(size), parts(size) {}
+    explicit Threads(int size) : Clique(size), parts(size) {}
 
     template <class T>
     void reduce() {
-        std::vector<T> total(parts[0].count);
-        for (const Part& part : parts)
-            for (size_t i = 0; i < part.count; i++) total[i] += ((const T*)part.from)[i];
-        if (parts[0].reduction == AVERAGE)
-            for (T& x : total) x /= (T)size;
+        std::vector<T> total = total_of<T>(parts);
         for (const Part& part : parts) memcpy(part.to, total.data(), part.bytes());
     }
 
@@ -105,8 +137,7 @@ struct Clique {
         return SUCCESS;
     }
 
-    // Registers a rank's part. Returns the round to wait for.
-    unsigned long arrive(int rank, const Part& part) {
+    unsigned long arrive(int rank, const Part& part) override {
         std::lock_guard<std::mutex> guard(lock);
         parts[rank] = part;
         unsigned long own = round;
@@ -119,21 +150,152 @@ struct Clique {
         return own;
     }
 
-    int wait(unsigned long own) {
+    int wait(unsigned long own, int, const Part&) override {
         std::unique_lock<std::mutex> guard(lock);
         const char* seconds = getenv("RUNNER_SIM_NCCL_SECONDS");
         auto limit = std::chrono::seconds(seconds ? atol(seconds) : 20);
-        bool met = changed.wait_for(guard, limit, [&] { return round != own || aborted; });
+        bool met = changed.wait_for(guard, limit, [&] { return round != own || aborted.load(); });
         if (round == own && aborted) return REMOTE_ERROR;
         return met ? result : SYSTEM_ERROR;
     }
 
-    int join(bool waits) {
+    int join(bool waits) override {
         std::unique_lock<std::mutex> guard(lock);
         joined++;
         changed.notify_all();
-        bool all = !waits || changed.wait_for(guard, std::chrono::seconds(20), [&] { return joined >= size || aborted; });
+        auto met = [&] { return joined >= size || aborted.load(); };
+        bool all = !waits || changed.wait_for(guard, std::chrono::seconds(20), met);
         return aborted ? REMOTE_ERROR : all ? SUCCESS : SYSTEM_ERROR;
+    }
+
+    void abort() override {
+        std::lock_guard<std::mutex> guard(lock);
+        aborted = true;
+        changed.notify_all();
+    }
+};
+
+// Ranks that are processes of this machine, of which each has one.
+struct Processes : Clique {
+    static constexpr int MOST = 16;
+
+    // In a file that all map; where it begins, all is zero.
+    struct Board {
+        std::atomic<int> joined, finalized;
+        struct {
+            std::atomic<int> pid;
+            std::atomic<unsigned long> arrived;
+            size_t count;
+            int type, reduction, root;
+        } of[MOST];
+    };
+
+    std::string path;
+    int own;
+    Board* board;
+    unsigned long rounds = 0;
+    std::atomic<int> broken{SUCCESS};
+
+    Processes(const std::string& path, int size, int own) : Clique(size), path(path), own(own) {
+        int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        if (file < 0 || size > MOST || ftruncate(file, sizeof(Board))) ::abort();
+        board = (Board*)mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        close(file);
+        if (board == MAP_FAILED) ::abort();
+        board->of[own].pid = getpid();
+    }
+    ~Processes() override { munmap(board, sizeof(Board)); }
+
+    // Every other round has files of its own: a rank writes its next ones while others still read these.
+    std::string numbers(int rank, unsigned long round) const {
+        return path + "." + std::to_string(rank) + "." + std::to_string(round % 2);
+    }
+
+    // `T` for one that is stopped, `X` for one that is gone.
+    static char state(int pid) {
+        char text[512] = "";
+        FILE* file = fopen(("/proc/" + std::to_string(pid) + "/stat").c_str(), "r");
+        if (!file) return 'X';
+        size_t n = fread(text, 1, sizeof text - 1, file);
+        fclose(file);
+        const char* name = n ? strrchr(text, ')') : nullptr;
+        return !name || name[2] == 'Z' ? 'X' : name[2];
+    }
+
+    template <class Done>
+    int until(Done done) {
+        for (int turns = 0; !done(); turns++) {
+            if (aborted) return REMOTE_ERROR;
+            if (turns > 400000) return SYSTEM_ERROR;   // 20 s
+            usleep(50);
+        }
+        return SUCCESS;
+    }
+
+    int join(bool waits) override {
+        board->joined++;
+        return waits ? until([&] { return board->joined >= size; }) : (int)SUCCESS;
+    }
+    int finalize() override {
+        board->finalized++;
+        return until([&] { return board->finalized >= size; });
+    }
+    void abort() override {
+        aborted = true;
+        cusim::release(this);
+    }
+    int error() override { return broken ? broken.load() : Clique::error(); }
+
+    unsigned long arrive(int rank, const Part& part) override {
+        unsigned long round = rounds++;
+        int file = open(numbers(rank, round).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        bool is_written = cusim::usable(part.stream, part.from, part.bytes()) &&
+                          write(file, part.from, part.bytes()) == (ssize_t)part.bytes();
+        close(file);
+        auto& own = board->of[rank];
+        own.count = is_written ? part.count : 0;
+        own.type = part.type, own.reduction = part.reduction, own.root = part.root;
+        own.arrived = round + 1;
+        return round;
+    }
+
+    int wait(unsigned long round, int rank, const Part& part) override {
+        long patience_ms = setting("RUNNER_SIM_NCCL_PATIENCE_MS", 3000);
+        for (long turns = 0, missing = 0; missing < size; turns++) {
+            for (missing = 0; missing < size && board->of[missing].arrived > round; missing++) {}
+            if (missing == size) break;
+            if (aborted) return REMOTE_ERROR;
+            char is = turns % 20 == 19 ? state(board->of[missing].pid) : 'R';
+            if (is == 'X' && setting("RUNNER_SIM_NCCL_DEATHS", 0)) broken = REMOTE_ERROR;
+            if (is == 'X' || is == 'T' || turns * 50 > patience_ms * 1000) return cusim::stall(part.stream, this), SUCCESS;
+            usleep(50);
+        }
+        return part.type == FLOAT64 ? sum<double>(round, rank, part) : sum<float>(round, rank, part);
+    }
+
+    template <class T>
+    int sum(unsigned long round, int rank, const Part& part) {
+        std::vector<std::vector<T>> all(size, std::vector<T>(part.count));
+        std::vector<Part> parts(size, part);
+        for (int other = 0; other < size; other++) {
+            auto& its = board->of[other];
+            parts[other].count = its.count, parts[other].type = its.type, parts[other].root = its.root;
+            parts[other].reduction = its.reduction, parts[other].from = all[other].data();
+            if (!parts[other].same(part)) return INVALID_USAGE;
+            int file = open(numbers(other, round).c_str(), O_RDONLY | O_CLOEXEC);
+            ssize_t n = read(file, all[other].data(), part.bytes());
+            close(file);
+            if (n != (ssize_t)part.bytes()) return SYSTEM_ERROR;
+        }
+        if (!cusim::usable(part.stream, part.to, part.bytes())) return INVALID_ARGUMENT;
+        std::vector<T> total = part.root < 0 ? total_of<T>(parts) : all[part.root];
+        memcpy(part.to, total.data(), part.bytes());
+        return SUCCESS;
+    }
+
+    static long setting(const char* name, long otherwise) {
+        const char* text = getenv(name);
+        return text && *text ? atol(text) : otherwise;
     }
 };
 
@@ -202,7 +364,9 @@ int perform(const std::vector<Pending>& all) {
         auto clique = all[i].communicator->clique;
         auto round = rounds[i];
         auto outcome = std::make_shared<int>(SUCCESS);
-        cusim::in_stream(all[i].part.stream, "", [=] { return (*outcome = clique->wait(*round)) ? 719 : 0; });
+        int rank = all[i].communicator->rank;
+        Part part = all[i].part;
+        cusim::in_stream(part.stream, "", [=] { return (*outcome = clique->wait(*round, rank, part)) ? 719 : 0; });
         if (*outcome) result = *outcome;
     }
     return result;
@@ -239,7 +403,13 @@ EXPORT int ncclGetUniqueId(Id* id) {
     static unsigned next = 0;
     std::lock_guard<std::mutex> guard(lock);
     memset(id, 0, sizeof *id);
-    snprintf(id->bytes, sizeof id->bytes, "clique %u", next++);
+    const char* job = getenv("RUNNER_SIM_JOB");
+    if (job && *job) {
+        cusim::note("nccl id");
+        snprintf(id->bytes, sizeof id->bytes, "%s/clique-%d-%u", job, (int)getpid(), next++);
+    } else {
+        snprintf(id->bytes, sizeof id->bytes, "clique %u", next++);
+    }
     return SUCCESS;
 }
 EXPORT int ncclCommInitRankConfig(Communicator** communicator, int ranks, Id id, int rank, const Config* config) {
@@ -250,10 +420,12 @@ EXPORT int ncclCommInitRankConfig(Communicator** communicator, int ranks, Id id,
     if (cuCtxGetCurrent(&context) || !context) return INVALID_USAGE;
     if (cusim::fails("nccl")) return SYSTEM_ERROR;
     std::shared_ptr<Clique> clique;
-    {
+    if (id.bytes[0] == '/') {
+        clique = std::make_shared<Processes>(id.bytes, ranks, rank);
+    } else {
         std::lock_guard<std::mutex> guard(cliques_lock);
         auto& known = cliques()[std::string(id.bytes, sizeof id.bytes)];
-        if (!known) known = std::make_shared<Clique>(ranks);
+        if (!known) known = std::make_shared<Threads>(ranks);
         clique = known;
     }
     if (clique->size != ranks) return INVALID_ARGUMENT;
@@ -273,27 +445,26 @@ EXPORT int ncclCommUserRank(const Communicator* communicator, int* rank) { retur
 EXPORT int ncclCommFinalize(Communicator* communicator) {
     if (communicator->state == IN_PROGRESS) return INVALID_USAGE;
     communicator->finalized = true;
-    return communicator->blocking ? SUCCESS : communicator->begin([] { return SUCCESS; });
+    auto clique = communicator->clique;
+    return communicator->blocking ? clique->finalize() : communicator->begin([=] { return clique->finalize(); });
 }
 EXPORT int ncclCommDestroy(Communicator* communicator) {
     if (!communicator->blocking && (!communicator->finalized || communicator->state == IN_PROGRESS)) {
         fprintf(stderr, "cusim: ncclCommDestroy of a communicator that was not finalized\n");
         abort();
     }
+    cusim::note("nccl destroy");
     return delete communicator, SUCCESS;
 }
 EXPORT int ncclCommAbort(Communicator* communicator) {
-    {
-        std::lock_guard<std::mutex> guard(communicator->clique->lock);
-        communicator->clique->aborted = true;
-        communicator->clique->changed.notify_all();
-    }
+    cusim::note("nccl abort");
+    communicator->clique->abort();
     cusim::release(communicator->sums_left.get());
     return delete communicator, SUCCESS;
 }
 EXPORT int ncclCommGetAsyncError(Communicator* communicator, int* error) {
-    std::lock_guard<std::mutex> guard(communicator->clique->lock);
-    return *error = communicator->clique->aborted ? REMOTE_ERROR : (int)communicator->state, SUCCESS;
+    int error_of_all = communicator->clique->error();
+    return *error = error_of_all ? error_of_all : (int)communicator->state, SUCCESS;
 }
 EXPORT int ncclGroupStart() { return group_depth++, SUCCESS; }
 EXPORT int ncclGroupEnd() {

@@ -147,6 +147,8 @@ void log(const Device* device, const std::string& text) {
     close(file);
 }
 
+void note(const char* text) { log(current, text); }
+
 // ------------------------------------------------------------------------------------------------------------ stalls
 
 namespace {

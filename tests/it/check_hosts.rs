@@ -105,7 +105,7 @@ fn what_cannot_be_predicted_is_refused() {
     let link = ["--link", SLOW];
     assert_eq!(
         refused(&[&["--virtual-gpus", "2", "devices.num_gpus=2", "--hosts", "2"], &link[..]].concat()),
-        "error: training over hosts computes on their CPUs: not in this version on GPUs"
+        "error: `--hosts` predicts steps on CPUs"
     );
     assert_eq!(
         refused(&["--hosts", "2,x", "--link", SLOW]),

@@ -26,7 +26,7 @@ table! {
         pub precision: Precision = Precision::F32,
         /// What runs the steps.
         pub engine: EngineChoice = EngineChoice::Auto,
-        /// Hosts that train together, one process each, which MPI's launcher starts: `mpirun -n 4 runner SPEC`; by default as many as it started.
+        /// Processes that train together, one a host or one a GPU, which MPI's launcher starts: `mpirun -n 4 runner SPEC`; by default as many as it started.
         pub hosts: Option<u32> = None => some(hosts),
         /// How long a host may give no sign of life before the run ends; by default 10 seconds.
         pub host_timeout: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
@@ -180,11 +180,16 @@ words! {
 }
 
 impl Devices {
-    /// Why runs on several hosts refuse GPUs, and the hint that goes with it.
-    pub const CPUS_ONLY: [&str; 2] = [
-        "training over hosts computes on their CPUs: not in this version on GPUs",
-        "leave `devices.num_gpus` and `devices.use` out; or start one process, which trains on the GPUs of one host",
+    /// What a process of several trains on, and the way out.
+    pub const ONE_EACH: [&str; 2] = [
+        "each process of several trains on its CPU or on one GPU",
+        "set `devices.num_gpus = 1`, and start a process for each GPU; or start one process, which takes all GPUs of its host",
     ];
+
+    /// Whether several processes cannot train so.
+    pub fn is_more_than_one_each(&self) -> bool {
+        !self.request.is_cpu() && self.request != Request::NumGpus(GpuCount::Exactly(1))
+    }
 
     fn check(&mut self, t: &mut Fields<'_>) {
         if let Request::Use(devices) = &self.request {
@@ -195,8 +200,8 @@ impl Devices {
                 t.refuse_item("use", i, message, "use the CPU alone, or GPUs alone");
             }
         }
-        if self.hosts.is_some_and(|hosts| hosts > 1) && !self.request.is_cpu() {
-            let [message, hint] = Self::CPUS_ONLY;
+        if self.hosts.is_some_and(|hosts| hosts > 1) && self.is_more_than_one_each() {
+            let [message, hint] = Self::ONE_EACH;
             t.refuse("hosts", &["num_gpus", "use"], message, hint);
         }
         if self.scaling == Scaling::Strong && self.lr_scaling != LrScaling::None {

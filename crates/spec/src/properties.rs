@@ -126,7 +126,7 @@ const RULES: [&str; 27] = [
     "the last curve lasts",
     "is named twice",
     "cannot train together",
-    "training over hosts computes on their CPUs",
+    "each process of several trains on its CPU or on one GPU",
     "the batch does not grow",
     "needs classes",
     "needs numbers to predict",

@@ -10,6 +10,7 @@ mod machine;
 mod moved;
 mod parity;
 mod peers;
+mod processes;
 mod rates;
 mod timeline;
 mod waits;

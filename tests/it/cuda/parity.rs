@@ -7,7 +7,7 @@ use crate::process::{Ended, Folder, Sandbox};
 const ENGINES: [&str; 5] = ["persistent", "compiled", "cooperative", "graph", "launch"];
 
 /// Every layer, dropout, clipping, Adam, all metrics.
-const MLP: &str = r#"
+pub const MLP: &str = r#"
 name = "mlp"
 [devices]
 num_gpus = 1

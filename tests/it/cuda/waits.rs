@@ -59,6 +59,7 @@ fn half(rank: usize) -> Shard {
 
 fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> CudaExecutor {
     CudaExecutor::new(CudaSetup {
+        device: format!("gpu:{}", gpu.ordinal),
         gpu,
         programs,
         engine,
@@ -259,6 +260,7 @@ fn hanging() {
         drop(rank);
         let (gpu, programs, link) = (gpu.clone(), programs(ALONE, streamed), RankLink::Alone);
         let again = CudaExecutor::new(CudaSetup {
+            device: device.clone(),
             gpu,
             programs,
             engine,

@@ -50,6 +50,7 @@ fn check(gpu: &Gpu, suite: &Suite, rows: usize, tolerance: f64, what: &str) {
         }
         let what = format!("{what}, {engine:?}");
         let job = CudaSetup {
+            device: format!("gpu:{}", gpu.ordinal),
             gpu: gpu.clone(),
             programs: programs.clone(),
             engine,

@@ -119,7 +119,7 @@ fn the_check_of_a_machine_finds_its_gpus() {
     let (code, _, complained) = check(&[], &["--out"]);
     assert_eq!((code, complained.as_str()), (Some(2), "gpu-check: --out wants a value\n"));
     let (code, _, complained) = check(&[], &["--only", "suites,all"]);
-    let message = "gpu-check: no part all; there are: suites rates parity experiments engines predictions figures sanitizer\n";
+    let message = "gpu-check: no part all; there are: suites rates parity hosts experiments engines predictions figures sanitizer\n";
     assert_eq!((code, complained.as_str()), (Some(2), message));
     let (code, _, complained) = check(&[], &["--minutes", "soon"]);
     assert_eq!((code, complained.as_str()), (Some(2), "gpu-check: --minutes wants a whole number\n"));

@@ -51,6 +51,7 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllRed
     let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
     let precision = Precision::F32;
     let job = CudaSetup {
+        device: format!("gpu:{}", gpu.ordinal),
         gpu: gpu.clone(),
         programs,
         engine,

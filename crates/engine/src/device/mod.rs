@@ -81,8 +81,8 @@ pub struct Block<'a> {
     pub slot: usize,
 }
 
-/// What the host knows about a device's steps.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What the host knows of a device's steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ran {
     /// The first step (1-based) whose loss was not finite, of all blocks so far.
     pub non_finite: Option<u64>,

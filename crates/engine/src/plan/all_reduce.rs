@@ -39,6 +39,8 @@ pub enum PeerAccess {
         most: u64,
     },
     Mixed,
+    /// Each GPU is of another process, which none of ours maps.
+    OtherProcesses,
     TooManyGpus(usize),
     /// The first GPU cannot access the memory of the second.
     Unreached(DeviceId, DeviceId),
@@ -81,7 +83,11 @@ pub fn among(used: &[DeviceId], machine: &Machine, elements: usize) -> Option<Al
     if used.len() < 2 || gpus.is_empty() {
         return None;
     }
-    let peers = if gpus.len() < used.len() { PeerAccess::Mixed } else { peers(&gpus, 4 * elements as u64) };
+    let peers = match used[0] {
+        DeviceId::RankGpu { .. } => PeerAccess::OtherProcesses,
+        _ if gpus.len() < used.len() => PeerAccess::Mixed,
+        _ => peers(&gpus, 4 * elements as u64),
+    };
     let queued = gpus.iter().all(|(_, gpu)| gpu.limits.queued_sums);
     let (by, nccl) = match peers {
         PeerAccess::Fits { .. } => (AllReduceMethod::PeerKernel, None),
@@ -156,5 +162,11 @@ mod tests {
         let mixed = among(&[DeviceId::Cpu, DeviceId::Gpu(0)], &alone, 1).map(|plan| (plan.by, plan.peers));
         assert_eq!(mixed, Some((Host, PeerAccess::Mixed)));
         assert_eq!(among(&[DeviceId::Virtual(0), DeviceId::Virtual(1)], &alone, 1), None);
+        let ranks = [Some(0), None].map(|ordinal| DeviceId::RankGpu { rank: 0, ordinal });
+        for (machine, by) in [(machine(1, true), Nccl), (machine(1, false), Host)] {
+            let nccl = (by == Host).then_some(NcclFailure::Missing(None));
+            let peers = PeerAccess::OtherProcesses;
+            assert_eq!(among(&ranks, &machine, 1), Some(AllReducePlan { by, peers, nccl }));
+        }
     }
 }

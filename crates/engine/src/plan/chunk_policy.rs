@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     program::Programs,
-    spec::{EngineChoice, Metric, Placement, Precision, Source, Spec},
+    spec::{EngineChoice, Metric, Placement, Precision, Problem, Source, Spec},
 };
 
 /// What decides how a trial's rows are divided into chunks.
@@ -27,9 +27,23 @@ pub(super) struct ChunkPolicy<'a> {
 }
 
 impl ChunkPolicy<'_> {
-    /// The chunks for steps on `batch` rows; `None` if rows are resident or each step fetches its own. The
-    /// CPU fetches rows one by one or many together, whichever is faster. Other devices have their own
-    /// memory, into which rows must be copied.
+    /// Refuses to bring rows in chunks to the GPUs of other processes.
+    pub fn check(&self) -> Result<(), Problem> {
+        let Self { spec, facts, on_cpu, over_hosts, .. } = *self;
+        let in_chunks = facts.in_file() || spec.data.placement == Placement::Streamed;
+        if on_cpu || !over_hosts || !in_chunks {
+            return Ok(());
+        }
+        let problem = Problem::at_key(
+            "data.placement",
+            "rows are brought in chunks to the GPUs of one process only: with several, each GPU holds all rows",
+        );
+        Err(problem.hint("use `placement = \"resident\"`, or the CPUs, which read rows from their files"))
+    }
+
+    /// The chunks of steps on `batch` rows; `None` if rows stay where they are computed with, or steps fetch them. The CPU
+    /// fetches rows one by one or many together, as is quicker; other devices have a memory of their own, to which rows are
+    /// brought.
     pub fn chunks(&self, batch: usize) -> Option<Chunks> {
         let Self { spec, facts, .. } = *self;
         if self.over_hosts {

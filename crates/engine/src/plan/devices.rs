@@ -17,6 +17,11 @@ pub enum DeviceId {
     Virtual(u32),
     /// The CPU of one of several processes, by its rank.
     Rank(u32),
+    /// The GPU of a process of several, by its rank; its ordinal where that is this process.
+    RankGpu {
+        rank: u32,
+        ordinal: Option<u32>,
+    },
 }
 
 impl fmt::Display for DeviceId {
@@ -25,28 +30,39 @@ impl fmt::Display for DeviceId {
             Self::Cpu => f.write_str("cpu"),
             Self::Gpu(i) => write!(f, "gpu:{i}"),
             Self::Virtual(i) => write!(f, "virtual:{i}"),
-            Self::Rank(i) => write!(f, "rank:{i}"),
+            Self::Rank(i) | Self::RankGpu { rank: i, .. } => write!(f, "rank:{i}"),
         }
     }
 }
 
 impl DeviceId {
-    /// The ordinal of a real or virtual GPU; `None` for a CPU.
+    /// The ordinal of a GPU that a run takes from those of this process, a virtual one included.
     pub fn gpu(self) -> Option<u32> {
         match self {
             Self::Gpu(i) | Self::Virtual(i) => Some(i),
-            Self::Cpu | Self::Rank(_) => None,
+            Self::Cpu | Self::Rank(_) | Self::RankGpu { .. } => None,
         }
     }
 
-    pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
+    pub fn is_real_gpu(self) -> bool {
+        matches!(self, Self::Gpu(_) | Self::RankGpu { .. })
+    }
+
+    /// The ordinal of a real GPU of this process.
+    pub fn own_gpu(self) -> Option<u32> {
         match self {
-            Self::Gpu(i) => machine.gpus.get(i as usize),
+            Self::Gpu(i) => Some(i),
+            Self::RankGpu { ordinal, .. } => ordinal,
             Self::Cpu | Self::Virtual(_) | Self::Rank(_) => None,
         }
     }
 
-    /// The device that a spec names; `None` if this machine does not have it.
+    /// A real GPU of this process.
+    pub fn real_gpu(self, machine: &Machine) -> Option<&Gpu> {
+        machine.gpus.get(self.own_gpu()? as usize)
+    }
+
+    /// The device of a spec's name; `None` if this machine does not have it.
     pub fn from_name(name: DeviceName, machine: &Machine) -> Option<Self> {
         match name {
             DeviceName::Cpu => Some(Self::Cpu),
@@ -100,7 +116,10 @@ impl ResolvedDevices {
 
     /// A device's name, with that of its host if there are several hosts.
     pub fn name_of(&self, place: DeviceId) -> String {
-        let named = if let DeviceId::Rank(rank) = place { self.ranks.get(rank as usize) } else { None };
+        let named = match place {
+            DeviceId::Rank(rank) | DeviceId::RankGpu { rank, .. } => self.ranks.get(rank as usize),
+            DeviceId::Cpu | DeviceId::Gpu(_) | DeviceId::Virtual(_) => None,
+        };
         named.cloned().unwrap_or_else(|| place.to_string())
     }
 
@@ -111,7 +130,7 @@ impl ResolvedDevices {
 
     /// Whether several processes, one per rank, train together.
     pub fn over_hosts(&self) -> bool {
-        matches!(self.used.first(), Some(DeviceId::Rank(_)))
+        matches!(self.used.first(), Some(DeviceId::Rank(_) | DeviceId::RankGpu { .. }))
     }
 
     pub fn any_virtual(&self) -> bool {
@@ -143,16 +162,60 @@ pub fn choose(devices: &Devices, machine: &Machine) -> Result<ResolvedDevices, P
         return Err(Problem::at_key("devices.hosts", message).hint(hint));
     }
     if hosts > 1 {
-        let ranks = machine.ranks.clone().unwrap_or_default();
-        let used = (0..hosts).map(DeviceId::Rank).collect();
-        let requested = format!("{hosts} hosts");
-        return Ok(ResolvedDevices { ranks, ..ResolvedDevices::new(requested, used, None, machine) });
+        return over_hosts(devices, hosts, machine);
     }
     choose_here(&devices.request, devices.on_missing, machine)
 }
 
 fn counted(hosts: u32) -> String {
     if hosts == 1 { "1 host is asked for".to_owned() } else { format!("{hosts} hosts are asked for") }
+}
+
+/// The CPU or one GPU of each process.
+fn over_hosts(devices: &Devices, hosts: u32, machine: &Machine) -> Result<ResolvedDevices, Problem> {
+    let ranks = machine.ranks.clone().unwrap_or_default();
+    // Each process looks for itself whether it has a GPU.
+    let ResolvedDevices { used, note, .. } = choose_here(&devices.request, devices.on_missing, machine)?;
+    let of = |rank| match used.first() {
+        Some(DeviceId::Gpu(_)) => Ok(DeviceId::RankGpu {
+            rank,
+            ordinal: if rank == machine.rank { Some(own_gpu(&ranks, machine)?) } else { None },
+        }),
+        Some(DeviceId::Virtual(_)) => {
+            let problem = Problem::at_key("devices.num_gpus", "virtual GPUs train in one process only");
+            Err(problem.hint("leave `--virtual-gpus` out, or start one process"))
+        }
+        _ => Ok(DeviceId::Rank(rank)),
+    };
+    let used = (0..hosts).map(of).collect::<Result<Vec<_>, _>>()?;
+    let requested = match used.first() {
+        Some(DeviceId::RankGpu { .. }) => hosts.to_string(),
+        _ if devices.request.is_cpu() => format!("{hosts} hosts"),
+        _ => format!("{hosts} GPUs"),
+    };
+    let mut resolved = ResolvedDevices { ranks, ..ResolvedDevices::new(requested, used, note, machine) };
+    let name = |place: &DeviceId| place.own_gpu().map(|_| resolved.name_of(*place));
+    let names: Vec<_> = resolved.used.iter().filter_map(name).collect();
+    resolved.gpus.iter_mut().zip(names).for_each(|((own, _), name)| *own = name);
+    Ok(resolved)
+}
+
+/// The ordinal of the GPU that this process takes: the only one that its launcher shows it, else by its place among the
+/// processes of its host.
+fn own_gpu(ranks: &[String], machine: &Machine) -> Result<u32, Problem> {
+    let host = |name: &String| name.split_once('@').map(|(_, host)| host.to_owned());
+    let own = ranks.get(machine.rank as usize).and_then(host);
+    let place = ranks.iter().take(machine.rank as usize).filter(|name| host(name) == own).count();
+    match machine.gpus.len() {
+        0 | 1 => Ok(0),
+        gpus if place < gpus => Ok(place as u32),
+        gpus => {
+            let message = format!("its host shows {gpus} GPUs, and {place} processes before it take them");
+            let hint =
+                "start a process for each GPU: `mpirun --map-by ppr:4:node`, `srun --ntasks-per-node=4`";
+            Err(Problem::at_key("devices.num_gpus", message).hint(hint))
+        }
+    }
 }
 
 /// Chooses among the GPUs and the CPU of one host.
@@ -272,6 +335,22 @@ mod tests {
             (named(&[1]), Error, 2, "gpu:1"),
         ] {
             assert_eq!(used(&request, on_missing, gpus), want, "{request:?} {on_missing:?} of {gpus}");
+        }
+    }
+
+    #[test]
+    fn a_process_takes_the_gpu_that_it_is_shown_or_the_next_of_its_host() {
+        let ranks = ["rank:0@a", "rank:1@b", "rank:2@a", "rank:3@b", "rank:4@a"].map(str::to_owned);
+        for (rank, gpus, ordinal) in [
+            (0, 2, Some(0)),
+            (1, 2, Some(0)),
+            (2, 2, Some(1)),
+            (3, 4, Some(1)),
+            (4, 1, Some(0)),
+            (4, 2, None),
+        ] {
+            let own = own_gpu(&ranks, &Machine { rank, ..machine(gpus) });
+            assert_eq!(own.as_ref().ok(), ordinal.as_ref(), "{rank} of {gpus}: {own:?}");
         }
     }
 }

@@ -86,7 +86,7 @@ impl Footprint {
 
     /// Peak host memory, including that of the CPU and of virtual devices.
     pub fn in_host_memory(&self, used: &[DeviceId]) -> u64 {
-        let is_here = |place: &DeviceId| !matches!(place, DeviceId::Gpu(_) | DeviceId::Rank(1..));
+        let is_here = |place: &DeviceId| !place.is_real_gpu() && !matches!(place, DeviceId::Rank(1..));
         let own = self.devices.iter().zip(used).filter(|(_, place)| is_here(place));
         own.fold(self.host.saturating_add(self.saved), |sum, (bytes, _)| sum.saturating_add(*bytes))
     }
@@ -135,7 +135,7 @@ impl Rows {
             DeviceId::Virtual(_) => [programs.packed_bytes(self.packs_bf16), self.resident(), chunk()]
                 .into_iter()
                 .fold(programs.arena_bytes(), u64::saturating_add),
-            DeviceId::Gpu(_) => {
+            DeviceId::Gpu(_) | DeviceId::RankGpu { .. } => {
                 let layout = &programs.layout;
                 let log = layout.buffers.iter().filter(|b| b.role == Role::Log);
                 let log =
@@ -160,11 +160,11 @@ impl Rows {
         for (rank, place) in places.iter().enumerate() {
             let shard = Shard { rank, world_size };
             let chunk = self.chunks.map_or(0, |chunks| chunks.bytes_of(shard, self.validates, [1, 1]));
-            let more = match place {
-                DeviceId::Cpu | DeviceId::Virtual(_) | DeviceId::Rank(_) => 0,
-                // Copies in pinned memory.
-                DeviceId::Gpu(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
-                DeviceId::Gpu(_) => ON_A_GPU.saturating_mul(self.order()),
+            // Pinned.
+            let more = match place.own_gpu() {
+                None => 0,
+                Some(_) if self.chunks.is_some() => ON_A_GPU.saturating_mul(chunk),
+                Some(_) => ON_A_GPU.saturating_mul(self.order()),
             };
             bytes = bytes.saturating_add(more);
         }

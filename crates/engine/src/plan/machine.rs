@@ -27,6 +27,8 @@ pub struct Machine {
     /// The hosts of the processes that a launcher started, by rank; empty for a process on its own. `None` if
     /// this command runs nothing and so did not look for a launcher.
     pub ranks: Option<Vec<String>>,
+    /// This process among them.
+    pub rank: u32,
 }
 
 impl Machine {
@@ -43,6 +45,7 @@ impl Machine {
             bf16_unit: None,
             sum_rates: None,
             ranks: None,
+            rank: 0,
         }
     }
 

@@ -93,17 +93,18 @@ impl Need<'_> {
         let each = of(DeviceId::Virtual(0));
         let host = rows.on_host(used);
         for place in used {
-            if let DeviceId::Gpu(i) = place {
-                let free = self.policy.machine.gpus.get(*i as usize).map_or(0, |gpu| gpu.memory_free);
+            if let Some(i) = place.own_gpu() {
+                let free = self.policy.machine.gpus.get(i as usize).map_or(0, |gpu| gpu.memory_free);
                 let needed = of(*place).saturating_add(best);
                 if needed > free {
                     return Some(Lack { gpu: Some(*place), needed, free, each, host });
                 }
             }
         }
-        // Other processes run on their own hosts and plan for themselves.
-        let in_host = used.iter().filter(|place| !matches!(place, DeviceId::Gpu(_) | DeviceId::Rank(1..)));
-        let kept = if matches!(used.first(), Some(DeviceId::Gpu(_))) { 0 } else { best };
+        // Each process has a host of its own, and plans for itself.
+        let in_host =
+            used.iter().filter(|place| !place.is_real_gpu() && !matches!(place, DeviceId::Rank(1..)));
+        let kept = if used.first().is_some_and(|place| place.is_real_gpu()) { 0 } else { best };
         let fixed = host.saturating_add(kept).saturating_add(rows.saved(programs));
         let needed = in_host.fold(fixed, |sum, place| sum.saturating_add(of(*place)));
         let free = self.policy.machine.memory_available;
@@ -119,7 +120,7 @@ impl Need<'_> {
         };
         let used = &self.devices.used;
         let place = match used.iter().filter(|p| matches!(p, DeviceId::Virtual(_))).count() {
-            0 if used.iter().all(|place| matches!(place, DeviceId::Gpu(_))) => {
+            0 if used.iter().all(|place| place.is_real_gpu()) => {
                 return " on the host for rows and chunks of them".to_owned();
             }
             0 => String::new(),

@@ -83,10 +83,11 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let on_cpu = devices.on_cpu();
     let over_hosts = devices.over_hosts();
     let policy = chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, over_hosts, threads, machine };
+    let refused = |problem| PlanError::Problems(vec![problem]);
+    policy.check().map_err(refused)?;
     let chunks = policy.chunks(batch);
     let streamed = chunks.is_some();
     let data_bytes = if streamed { 0 } else { facts.resident_bytes() };
-    let refused = |problem| PlanError::Problems(vec![problem]);
     let lowered = Lowered::new(&policy, &devices, length.batch, data_bytes, length.steps).map_err(refused)?;
     let Lowered { programs, peers, fold_update, chosen, sums } = lowered;
     let need = memory::Need { policy, fold_update, devices: &devices, data_bytes };
@@ -103,7 +104,8 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         (false, None) => (1, 1),
     };
     let fetch = ReadCost::new(facts, &length, (spec.data.shuffle, chunks), &machine.rates);
-    let queued = sums.as_ref().is_some_and(|sums| sums.by.is_queued());
+    // Measured sums are those within one process.
+    let queued = !over_hosts && sums.as_ref().is_some_and(|sums| sums.by.is_queued());
     let by = chosen.as_ref().map(|(engine, _)| (*engine, spec.devices.precision, queued));
     let lower_bound = by.and_then(|by| LowerBound::of_gpus(machine, all(), by, (data_bytes, fetch)));
     let lower_bound = lower_bound.unwrap_or_else(|| {

@@ -82,7 +82,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
         return Vec::new();
     }
     // The first device keeps the log, and the final parameters are read from it.
-    let first = if trial.devices.over_hosts() { 0 } else { 1 };
+    let first = if matches!(trial.devices.used.first(), Some(DeviceId::Rank(_))) { 0 } else { 1 };
     let each = |bytes: u64| devices.saturating_mul(bytes);
     let row_bytes = (trial.facts.features + trial.facts.targets) as u64 * NUMBER;
     let (epochs, passes) = (length.epochs(), length.validations);
@@ -91,8 +91,7 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
     let validates = if trial.programs.validate.is_some() { 1 } else { 0 };
     let resident = if trial.chunks.is_some() { 0 } else { 1 };
     let streamed = 1 - resident;
-    // Every host reads its own rows. On one host each device has all resident rows, but only its share of
-    // streamed ones.
+    // Every host has its own rows. Each device has all resident rows, but only its share of streamed ones.
     let dataset = first * resident * each((train_rows + validates * validation_rows) * row_bytes);
     let order = if trial.spec.data.shuffle { resident * each(epochs * train_rows * NUMBER) } else { 0 };
     let batches = order + streamed * length.train_rows() * row_bytes;
@@ -149,8 +148,7 @@ fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<u64>) {
         ];
         all.into_iter().flatten().map(is_record).sum::<u64>()
     };
-    let gpus =
-        || trial.devices.used.iter().zip(trial.ranks()).filter(|(id, _)| matches!(id, DeviceId::Gpu(_)));
+    let gpus = || trial.devices.used.iter().zip(trial.ranks()).filter(|(id, _)| id.is_real_gpu());
     let records: u64 = gpus().map(|(_, rank)| records(rank)).sum();
     let each_step = trial.spec.logging.policy == Policy::Immediate;
     let blocks = if each_step { length.steps } else { length.epochs() } + length.validations;

@@ -29,7 +29,9 @@ impl Device {
     /// The device cannot be used.
     pub fn open(id: DeviceId, threads: usize) -> Result<Self, DeviceError> {
         let backend: Box<dyn Backend> = match id {
-            DeviceId::Cpu | DeviceId::Rank(_) => Box::new(HostBackend::cpu(threads)),
+            DeviceId::Cpu | DeviceId::Rank(_) | DeviceId::RankGpu { .. } => {
+                Box::new(HostBackend::cpu(threads))
+            }
             DeviceId::Virtual(i) => Box::new(HostBackend::virtual_gpu(i)),
             DeviceId::Gpu(ordinal) => gpu(ordinal)?,
         };

@@ -72,6 +72,7 @@ pub fn all_reduce(plan: &AllReducePlan) -> String {
             format!("{size} is more than the {room} of a peer kernel")
         }
         PeerAccess::Mixed => "not all of the devices are GPUs".to_owned(),
+        PeerAccess::OtherProcesses => "each GPU belongs to a process of its own".to_owned(),
         PeerAccess::TooManyGpus(most) => format!("a peer kernel is for {most} GPUs at most"),
         PeerAccess::Unreached(from, to) => format!("`{from}` cannot access the memory of `{to}`"),
         PeerAccess::NotCooperative(gpu) => {

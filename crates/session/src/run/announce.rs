@@ -97,8 +97,9 @@ pub fn report_devices(
         sender.send(Event::Notice(Level::Warning, warning.clone()))?;
     }
     let Some(sums) = sums else { return Ok(()) };
-    // When only GPUs are used, summing through the host is unexpected.
-    let unexpected = sums.by == AllReduceMethod::Host && trial.devices.gpus.len() == trial.world_size();
+    // With GPUs only, nobody expects sums through the host.
+    let unexpected =
+        sums.by == AllReduceMethod::Host && trial.devices.used.iter().all(|place| place.is_real_gpu());
     let level = if unexpected { Level::Warning } else { Level::Info };
     sender.send(Event::Notice(level, format!("gradients are summed {}", record::all_reduce(sums))))
 }

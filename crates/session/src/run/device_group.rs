@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-#[cfg(feature = "cuda")]
-use super::print_error;
+use super::{nccl_ranks, print_error};
 use crate::{
     collective::{self, Abort, ProcessGroup, RankSum, SILENCE},
     device::{
@@ -25,7 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for the other devices once a process is gone; its launcher will soon end the rest.
 const GRACE_OVER_HOSTS: Duration = Duration::from_millis(100);
 
-/// One link per device, the abort handle that ends all waits, and how gradients are summed.
+/// Takes the error of a GPU whose driver does not return from a call, on a thread of its own.
+pub type Stuck = Box<dyn FnOnce(DeviceError) + Send>;
+
+/// One link per device, the abort handle that releases all waits, and how gradients are summed.
 type Links = (Vec<RankLink>, Abort, Option<AllReducePlan>);
 
 /// Loads and warms up all devices of a trial; also returns how gradients are summed.
@@ -35,7 +37,7 @@ pub fn device_group(
 ) -> Result<(DeviceGroup, Option<AllReducePlan>), DeviceError> {
     let limit = limit(trial);
     if let Some(world) = world.filter(|_| trial.devices.over_hosts()) {
-        return Ok((over_hosts(trial, world, limit)?, None));
+        return Ok((over_hosts(trial, world, limit)?, trial.sums.clone()));
     }
     let (links, abort, sums) = links(trial, limit);
     if let Some(sums) = sums.as_ref().filter(|sums| !sums.by.is_queued() && trial.engine == Engine::Graph) {
@@ -87,14 +89,33 @@ fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Resu
     let mut devices = Vec::new();
     for ((rank, place), programs) in trial.devices.used.iter().enumerate().zip(trial.ranks()) {
         let executor: Box<dyn Executor> = if rank == 0 {
-            let sum = RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial))));
-            executor(trial, *place, programs.clone(), sum)?
+            let load = |link| executor(trial, *place, programs.clone(), link);
+            match nccl_ranks::is_planned(trial) {
+                true => nccl_ranks::connect_all(trial, world, sum_limit(trial), load)?,
+                false => load(RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial)))))?,
+            }
         } else {
-            Box::new(RemoteExecutor::new(world, rank))
+            Box::new(RemoteExecutor::new(world, rank, trial.engine.is_gpu()))
         };
         devices.push(Device::new(world.name_of(rank), executor));
     }
-    Ok(DeviceGroup::new(devices, world.abort(), 2 * (limit + world.limit()))?.with_grace(GRACE_OVER_HOSTS))
+    let group = DeviceGroup::new(devices, world.abort(), 2 * (limit + world.limit()))?;
+    let mut group = group.with_grace(GRACE_OVER_HOSTS);
+    if trial.engine.is_gpu() {
+        group.warm_up()?;
+    }
+    Ok(group)
+}
+
+/// The model of a GPU.
+#[cfg(feature = "cuda")]
+pub fn gpu_model(ordinal: u32) -> String {
+    crate::device::cuda::gpu(ordinal).map_or_else(|e| e.to_string(), |gpu| gpu.name)
+}
+
+#[cfg(not(feature = "cuda"))]
+pub fn gpu_model(ordinal: u32) -> String {
+    DeviceId::Gpu(ordinal).to_string()
 }
 
 /// Warnings about anything that makes GPUs start or compute slower than they could.
@@ -112,7 +133,7 @@ fn own_products(trial: &Trial) -> Option<String> {
 
     let wanted = matches!(trial.engine, Engine::Graph | Engine::Launch)
         && trial.has_large_product()
-        && trial.devices.used.iter().any(|place| matches!(place, DeviceId::Gpu(_)));
+        && trial.devices.used.iter().any(|place| place.is_real_gpu());
     let missing = wanted.then(crate::device::cuda::products_library)?.err()?;
     Some(format!(
         "large products are done by kernels of our own, which are slower: cuBLASLt is not there: {missing}"
@@ -200,8 +221,23 @@ pub fn executor(
     programs: Programs,
     link: RankLink,
 ) -> Result<Box<dyn Executor>, DeviceError> {
+    // With several devices each has its own thread, whose wait is limited anyway.
+    let stuck = matches!(link, RankLink::Alone).then(|| Box::new(end_at_once) as Stuck);
+    watched_executor(trial, place, programs, link, stuck)
+}
+
+/// The same; `stuck` gets the error of a GPU whose driver does not return from a call.
+pub fn watched_executor(
+    trial: &Trial,
+    place: DeviceId,
+    programs: Programs,
+    link: RankLink,
+    stuck: Option<Stuck>,
+) -> Result<Box<dyn Executor>, DeviceError> {
     let memory = match place {
-        DeviceId::Gpu(ordinal) => return gpu_executor(trial, ordinal, programs, link),
+        DeviceId::Gpu(_) | DeviceId::RankGpu { .. } => {
+            return gpu_executor(trial, place, programs, link, stuck);
+        }
         DeviceId::Virtual(_) => Memory::Separate,
         DeviceId::Cpu | DeviceId::Rank(_) => Memory::Host,
     };
@@ -241,14 +277,19 @@ fn kernel(trial: &Trial, place: DeviceId) -> Result<Kernel, DeviceError> {
 #[cfg(feature = "cuda")]
 fn gpu_executor(
     trial: &Trial,
-    ordinal: u32,
+    place: DeviceId,
     programs: Programs,
     link: RankLink,
+    stuck: Option<Stuck>,
 ) -> Result<Box<dyn Executor>, DeviceError> {
     use crate::{device::cuda, plan::EngineReason};
 
-    let alone = matches!(link, RankLink::Alone);
+    let device = trial.devices.name_of(place);
+    let not_here =
+        || DeviceError::Unusable { device: device.clone(), why: "it is another process's".to_owned() };
+    let ordinal = place.own_gpu().ok_or_else(not_here)?;
     let executor = cuda::CudaExecutor::new(cuda::CudaSetup {
+        device,
         gpu: cuda::gpu(ordinal)?,
         programs,
         engine: trial.engine,
@@ -258,8 +299,10 @@ fn gpu_executor(
         seed: trial.spec.seed,
         link,
     })?;
-    // With several devices, each runs on its own thread, and waits for it are limited anyway.
-    Ok(Box::new(if alone { executor.watched(end_at_once)? } else { executor }))
+    Ok(Box::new(match stuck {
+        Some(stuck) => executor.watched(stuck)?,
+        None => executor,
+    }))
 }
 
 /// Whether this process has stopped using a GPU because it hangs.
@@ -274,7 +317,6 @@ pub fn is_given_up(_: &Gpu) -> bool {
 }
 
 /// Ends the process when a driver call does not return. Everything recorded so far is in the files.
-#[cfg(feature = "cuda")]
 fn end_at_once(why: DeviceError) {
     print_error(why, None);
     // Skip the exit handlers of libraries: they would wait for that call too.
@@ -282,9 +324,15 @@ fn end_at_once(why: DeviceError) {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu_executor(_: &Trial, ordinal: u32, _: Programs, _: RankLink) -> Result<Box<dyn Executor>, DeviceError> {
+fn gpu_executor(
+    _: &Trial,
+    place: DeviceId,
+    _: Programs,
+    _: RankLink,
+    _: Option<Stuck>,
+) -> Result<Box<dyn Executor>, DeviceError> {
     let why = "this program was built without its feature `cuda`".into();
-    Err(DeviceError::Unusable { device: DeviceId::Gpu(ordinal).to_string(), why })
+    Err(DeviceError::Unusable { device: place.to_string(), why })
 }
 
 /// Chooses the thread mode. A team that the spec asks for is always used.

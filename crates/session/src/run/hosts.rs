@@ -1,14 +1,15 @@
 //! Training over the processes of a job. Rank 0 runs the session as on one host and uses the devices of the
 //! other ranks like its own; the others plan the same trial and serve it.
 
-use std::{sync::Arc, thread};
+use std::{collections::BTreeMap, sync::Arc, thread};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     Datasets, Exit,
-    device_group::{executor, host_timeout, sum_limit},
+    device_group::{gpu_model, host_timeout, sum_limit, watched_executor},
     exit::held_output,
+    nccl_ranks,
     prepare::Prepared,
     session::Session,
 };
@@ -19,19 +20,22 @@ use crate::{
     host,
     plan::{DatasetInfo, Machine, Trial},
     random::mix,
+    spec::Problem,
     units,
     vector::matmul::Kernel,
 };
 
-/// What a rank reports to rank 0 before it serves.
-#[derive(Serialize, Deserialize)]
+/// What a rank says before it serves.
+#[derive(Default, Serialize, Deserialize)]
 struct Report {
     /// Why it cannot serve, if so.
     failure: Option<String>,
     /// Names and values of everything that must be planned alike on all ranks.
     plan: Vec<(String, u64)>,
-    /// A description of its processor, for the log.
+    /// Its processor or GPU, for the log.
     words: String,
+    /// The UUID of its GPU.
+    gpu: Option<String>,
 }
 
 /// Rank 0: waits until all others can serve the trial. Returns their descriptions, for the log.
@@ -43,7 +47,8 @@ pub fn wait_for_ranks(
     world.set_limit(host_timeout(trial));
     let own = plan_of(trial, dataset);
     let mut words =
-        vec![format!("{} leads: {}, by {}", world.name_of(0), processor(trial), world.transport())];
+        vec![format!("{} leads: {}, by {}", world.name_of(0), own_device(trial), world.transport())];
+    let mut gpus: BTreeMap<_, _> = own_uuid(trial).map(|uuid| (uuid, world.name_of(0))).into_iter().collect();
     for rank in 1..world.size() {
         let frame = remote::ask_for_report(world, rank).map_err(|e| DeviceError::Remote(e.to_string()))?;
         let name = world.name_of(rank);
@@ -53,8 +58,13 @@ pub fn wait_for_ranks(
         if let Some(why) = report.failure {
             return Err(refused(why));
         }
-        if let Some((what, _)) = own.iter().zip(&report.plan).find(|(a, b)| a != b).map(|(own, _)| own) {
+        if let Some((_, (what, _))) = own.iter().zip(&report.plan).find(|(a, b)| a != b) {
             return Err(refused(format!("{what} are not those of `{}`", world.name_of(0))));
+        }
+        if let Some(uuid) = report.gpu
+            && let Some(other) = gpus.insert(uuid.clone(), name.clone())
+        {
+            return Err(refused(format!("`{other}` has taken its {uuid}: start one process for each GPU")));
         }
         words.push(format!("{name}: {}", report.words));
     }
@@ -67,14 +77,30 @@ fn plan_of(trial: &Trial, dataset: &Dataset) -> Vec<(String, u64)> {
     let programs: Vec<_> = trial.ranks().collect();
     // Each host decides for itself whether rows stay in their file, depending on its memory.
     let facts = DatasetInfo { file_row_bytes: None, ..trial.facts };
+    // Processors may share their work among other numbers of threads.
+    let device = match trial.engine.is_gpu() {
+        true => format!("`{}`, {}", trial.engine.name(), nccl_ranks::version(trial)),
+        false => "a CPU".to_owned(),
+    };
     vec![
         ("the keys of its spec".to_owned(), of(trial.spec.to_toml())),
         ("its data".to_owned(), of(dataset.digest.clone())),
+        (format!("its device and engine ({device})"), of(device)),
         ("its steps".to_owned(), of(format!("{facts:?} {programs:?} {}", trial.steps))),
     ]
 }
 
-fn processor(trial: &Trial) -> String {
+fn own_uuid(trial: &Trial) -> Option<String> {
+    trial.devices.gpus.first().map(|(_, uuid)| uuid.clone())
+}
+
+/// The GPU or the processor of this process.
+fn own_device(trial: &Trial) -> String {
+    if let (Some(ordinal), Some(uuid)) =
+        (trial.devices.used.iter().find_map(|place| place.own_gpu()), own_uuid(trial))
+    {
+        return format!("{}, {uuid}", gpu_model(ordinal));
+    }
     let threads = units::counted(trial.threads as u64, "thread");
     let model = host::cpu_model().unwrap_or_else(|| "an unknown processor".to_owned());
     format!("{threads} of {model}, {}", Kernel::detect().name())
@@ -89,7 +115,10 @@ impl Session<'_, Trial> {
         let Ok(prepared) = self.prepare(machine) else { return decline(world, &held_output()) };
         let trial = match prepared.first() {
             Some(Prepared::Run(trial)) if !self.is_sweep() => trial,
-            Some(Prepared::Missing(problem)) => return decline(world, &problem.message),
+            Some(Prepared::Missing(Problem { message, label, .. })) => {
+                let because = label.as_ref().map_or_else(String::new, |label| format!(": {label}"));
+                return decline(world, &format!("{message}{because}"));
+            }
             _ => return decline(world, "there is no one run"),
         };
         serve_trial(trial, &mut self.shared(), world)
@@ -110,23 +139,37 @@ pub fn serve_trial(
         Err(problems) => return decline(world, problems.first().map_or("", |problem| &problem.message)),
     };
     world.set_limit(host_timeout(trial));
-    let device = match device(trial, world) {
-        Ok(device) => device,
+    // NCCL connects GPUs only once all are there.
+    let by_nccl = nccl_ranks::is_planned(trial);
+    let sum = || RankLink::Host(Box::new(RankSum::new(world, sum_limit(trial))));
+    let own = match (!by_nccl).then(|| device(trial, world, sum())).transpose() {
+        Ok(own) => own,
         Err(e) => return decline(world, &e.to_string()),
     };
-    if !report(world, None, plan_of(trial, &dataset), processor(trial))? {
+    let (plan, words, gpu) = (plan_of(trial, &dataset), own_device(trial), own_uuid(trial));
+    if !report(world, Report { failure: None, plan, words, gpu })? {
         return Ok(());
     }
-    remote::serve(world, device, rows(trial, &dataset))
+    let load = |link| device(trial, world, link);
+    let own = match own {
+        None => nccl_ranks::connect(trial, world, sum_limit(trial), load)?,
+        own => own,
+    };
+    own.map_or(Ok(()), |own| remote::serve(world, own, rows(trial, &dataset)))
 }
 
-fn device(trial: &Trial, world: &Arc<ProcessGroup>) -> Result<Device, DeviceError> {
+fn device(trial: &Trial, world: &Arc<ProcessGroup>, link: RankLink) -> Result<Device, DeviceError> {
     let (rank, name) = (world.rank(), world.name_of(world.rank()));
     let own = trial.devices.used.iter().zip(trial.ranks()).nth(rank);
     let (place, programs) =
         own.ok_or_else(|| DeviceError::Unusable { device: name.clone(), why: "it has no share".to_owned() })?;
-    let sum = RankSum::new(world, sum_limit(trial));
-    let executor = executor(trial, *place, programs.clone(), RankLink::Host(Box::new(sum)))?;
+    let group = Arc::clone(world);
+    // Signs of life do not tell rank 0 of a thread that does not come back.
+    let stuck = Box::new(move |why| {
+        remote::fail(&group, &why);
+        Exit::Failed.at_once()
+    });
+    let executor = watched_executor(trial, *place, programs.clone(), link, Some(stuck))?;
     Ok(Device::new(name, executor))
 }
 
@@ -153,23 +196,14 @@ fn rows(trial: &Trial, dataset: &Dataset) -> Vec<(crate::op::BufferId, Purpose, 
 pub fn decline(world: &Arc<ProcessGroup>, why: &str) -> Result<(), CollectiveError> {
     // The first line is the message; the lines below show the spec, which rank 0 has too.
     let line = why.lines().next().unwrap_or("it was asked to end").trim_start_matches("error: ");
-    if report(world, Some(line.to_owned()), Vec::new(), String::new())? {
-        remote::wait_for_end(world)
-    } else {
-        Ok(())
-    }
+    let failure = Some(line.to_owned());
+    if report(world, Report { failure, ..Report::default() })? { remote::wait_for_end(world) } else { Ok(()) }
 }
 
-/// Waits for rank 0's question and answers whether this rank can serve; false if the job ended instead.
-fn report(
-    world: &ProcessGroup,
-    failure: Option<String>,
-    plan: Vec<(String, u64)>,
-    words: String,
-) -> Result<bool, CollectiveError> {
-    // Serializing strings and integers cannot fail.
-    let report = serde_json::to_vec(&Report { failure, plan, words }).unwrap_or_default();
-    remote::report(world, report)
+/// Says whether it can serve, once that is asked; false where the job is over instead.
+fn report(world: &ProcessGroup, report: Report) -> Result<bool, CollectiveError> {
+    // Plain texts and numbers always have a form.
+    remote::report(world, serde_json::to_vec(&report).unwrap_or_default())
 }
 
 /// Ends this process's part of the job; returns its exit code.

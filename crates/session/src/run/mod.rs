@@ -18,6 +18,7 @@ mod halving;
 mod hosts;
 mod lab;
 mod leases;
+mod nccl_ranks;
 mod planned;
 mod points;
 mod prepare;

@@ -130,7 +130,7 @@ fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Clos
 fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
     use crate::device::cuda;
 
-    let first = used.iter().find_map(|p| if let DeviceId::Gpu(i) = p { Some(*i) } else { None });
+    let first = used.iter().find_map(|place| place.own_gpu());
     let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
     gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
 }

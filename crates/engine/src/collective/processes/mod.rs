@@ -206,7 +206,12 @@ impl ProcessGroup {
         Some(CollectiveError::Gone { rank: rank.clone(), why: why.clone() })
     }
 
-    /// Whether nothing can be sent any more, because a call of the transport does not return.
+    /// What ends every wait for other ranks: one is gone, or one has failed.
+    pub fn verdict(&self) -> Option<CollectiveError> {
+        self.lost().or_else(|| self.is_poisoned().then_some(CollectiveError::Poisoned))
+    }
+
+    /// Whether nothing can be sent any more, since a call does not return.
     pub fn is_stuck(&self) -> bool {
         self.is_stuck.load(Ordering::Relaxed)
     }

@@ -220,12 +220,21 @@ impl Executor for CudaExecutor {
     fn bytes(&self) -> u64 {
         self.bytes + self.inputs.bytes() as u64
     }
+
+    /// Lets go of the other GPUs, all of which do so now: to end a communicator of NCCL takes all of its ranks.
+    fn close(&mut self, _: &mut Meters<'_>) -> Result<(), DeviceError> {
+        if self.gpu.nccl().is_some() {
+            let _inside = self.enter()?;
+            self.leave_others();
+            self.gpu.sums = None;
+        }
+        Ok(())
+    }
 }
 
-impl Drop for CudaExecutor {
-    fn drop(&mut self) {
-        let _inside = self.gpu.context.heartbeat.enter();
-        // Queued work still uses memory that is about to be freed.
+impl CudaExecutor {
+    fn leave_others(&mut self) {
+        // Queued work reads memory that is about to be freed.
         self.gpu.drain(&self.inputs.copies);
         // Graphs contain sums, so drop them before the communicator.
         self.train.loaded_engine = None;
@@ -233,5 +242,12 @@ impl Drop for CudaExecutor {
             validate.loaded_engine = None;
         }
         self.gpu.leave_others();
+    }
+}
+
+impl Drop for CudaExecutor {
+    fn drop(&mut self) {
+        let _inside = self.gpu.context.heartbeat.enter();
+        self.leave_others();
     }
 }

@@ -24,6 +24,8 @@ use crate::{
 
 /// What a GPU executor is made from.
 pub struct CudaSetup {
+    /// The device's name, for errors.
+    pub device: String,
     pub gpu: Gpu,
     pub programs: Programs,
     pub engine: Engine,
@@ -99,8 +101,8 @@ impl Loader<'_> {
 
 impl CudaExecutor {
     pub fn new(setup: CudaSetup) -> Result<Self, DeviceError> {
-        let CudaSetup { gpu, programs, engine, must_be_faster, precision, seed, link } = setup;
-        let context = Context::open(gpu)?;
+        let CudaSetup { device, gpu, programs, engine, must_be_faster, precision, seed, link } = setup;
+        let context = Context::open_as(gpu, device)?;
         let places = MemoryPlan::new(&programs);
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
         let with_best = places.clone().with_best(&programs.layout);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::wire::{self, Answer, Closed, Command, Done, Steps};
+use super::wire::{self, Answer, Closed, Command, Done, Steps, Timing};
 use crate::{
     collective::{CollectiveError, ProcessGroup, Tag},
     device::{Block, DeviceError, Executor, Kind, Meters, Moved, PassKind, Purpose, Ran, RowReader},
@@ -12,7 +12,9 @@ use crate::{
 pub struct RemoteExecutor {
     world: Arc<ProcessGroup>,
     rank: usize,
-    /// The last step of the last block.
+    /// It answers before its steps are done, and counts their constants itself.
+    is_gpu: bool,
+    /// The step that its last block ended with.
     step: u64,
     /// Bytes of memory on its device, as it reported at the end.
     bytes: u64,
@@ -20,30 +22,20 @@ pub struct RemoteExecutor {
 }
 
 impl RemoteExecutor {
-    pub fn new(world: &Arc<ProcessGroup>, rank: usize) -> Self {
-        Self { world: Arc::clone(world), rank, step: 0, bytes: 0, non_finite: None }
+    pub fn new(world: &Arc<ProcessGroup>, rank: usize, is_gpu: bool) -> Self {
+        Self { world: Arc::clone(world), rank, is_gpu, step: 0, bytes: 0, non_finite: None }
     }
 
     fn ask(&mut self, command: &Command, more: &[u8]) -> Result<(Done, Vec<u8>), DeviceError> {
         let sent = self.world.send(self.rank, Tag::Command, wire::frame(command, more)?);
-        let answer = sent.and_then(|()| self.world.receive(self.rank, Tag::Answer));
-        let answer = answer.map_err(|source| {
-            // The last step that began is more precise than the block.
-            let step = self.world.step.load(Ordering::Relaxed).max(self.step);
-            DeviceError::Collective { device: self.world.name_of(0), step, source }
-        })?;
-        let (Answer { signal, result }, more) = wire::open(&answer)?;
-        if signal != 0 {
-            let _ = self.world.signal().compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-        }
-        match result {
-            Ok(done) => Ok((done, more.to_vec())),
-            Err(failure) if failure.is_released => {
-                let (device, source) = (self.world.name_of(self.rank), CollectiveError::Poisoned);
-                Err(DeviceError::Collective { device, step: self.step, source })
-            }
-            Err(failure) => Err(DeviceError::Remote(failure.text)),
-        }
+        sent.map_err(|source| gone(&self.world, self.step, source))?;
+        answer_of(&self.world, self.rank, self.step)
+    }
+
+    fn ran(&mut self, done: Done) -> Ran {
+        let ran = done.ran.unwrap_or_default();
+        self.non_finite = ran.non_finite;
+        ran
     }
 
     fn give(&mut self, command: &Command, more: &[u8]) -> Result<Moved, DeviceError> {
@@ -52,15 +44,43 @@ impl RemoteExecutor {
     }
 }
 
-/// A copy to rank 0, which has to wait for it.
+/// The answer of a rank to the last command; `step` is the one that it ends with.
+pub fn answer_of(world: &ProcessGroup, rank: usize, step: u64) -> Result<(Done, Vec<u8>), DeviceError> {
+    let answer = world.receive(rank, Tag::Answer).map_err(|source| gone(world, step, source))?;
+    let (Answer { signal, result }, more) = wire::open(&answer)?;
+    if signal != 0 {
+        let _ = world.signal().compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
+    }
+    match result {
+        Ok(done) => Ok((done, more.to_vec())),
+        Err(failure) if failure.is_released => {
+            let (device, source) = (world.name_of(rank), CollectiveError::Poisoned);
+            Err(DeviceError::Collective { device, step, source })
+        }
+        Err(failure) => Err(DeviceError::Remote(failure.text)),
+    }
+}
+
+fn gone(world: &ProcessGroup, step: u64, source: CollectiveError) -> DeviceError {
+    // The last step that was begun says more than the block.
+    let step = world.step.load(Ordering::Relaxed).max(step);
+    DeviceError::Collective { device: world.name_of(0), step, source }
+}
+
+/// A copy to rank 0, which waits for it.
 fn got(bytes: usize) -> Moved {
     Moved::AfterWait { bytes: bytes as u64, wait: std::time::Duration::ZERO }
 }
 
 impl Executor for RemoteExecutor {
-    /// Sends only the command: every rank has its own rows.
+    fn warm_up(&mut self) -> Result<(), DeviceError> {
+        self.ask(&Command::WarmUp, &[]).map(drop)
+    }
+
+    /// Every rank has the rows itself.
     fn bind(&mut self, buffer: BufferId, _: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
-        self.give(&Command::Bind(buffer), &[])
+        let (Done { copied, .. }, _) = self.ask(&Command::Bind(buffer), &[])?;
+        Ok(if copied == 0 { Moved::Nothing } else { Moved::Bytes(copied) })
     }
 
     fn bind_file(&mut self, buffer: BufferId, _: &Arc<dyn RowReader>) -> Result<(), DeviceError> {
@@ -108,16 +128,20 @@ impl Executor for RemoteExecutor {
         let hyper = wire::of_hyper(block.hyper);
         let more = bytemuck::cast_slice(&hyper);
         let (done, _) = self.ask(&Command::Run(Steps::new(block, meters.clock)), more)?;
-        if !more.is_empty() {
-            // The upload takes no time of its own: the time waited is that of the steps.
+        if !more.is_empty() && !self.is_gpu {
+            // It took no time of its own: what was waited for are the steps.
             meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, more.len() as u64);
         }
-        self.non_finite = done.non_finite;
-        Ok(done.ran())
+        Ok(self.ran(done))
     }
 
-    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        Ok(Ran { non_finite: self.non_finite, ..Ran::default() })
+    fn settle(&mut self, purpose: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        if !self.is_gpu {
+            // Its steps were done when it answered.
+            return Ok(Ran { non_finite: self.non_finite, ..Ran::default() });
+        }
+        let (done, _) = self.ask(&Command::Settle(purpose, Timing::new(meters.clock)), &[])?;
+        Ok(self.ran(done))
     }
 
     fn bytes(&self) -> u64 {

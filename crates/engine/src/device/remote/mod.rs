@@ -8,4 +8,7 @@ mod tests;
 mod wire;
 
 pub use executor::RemoteExecutor;
-pub use serve::{ask_for_report, end, report, serve, wait_for_end};
+pub use serve::{
+    ask_for_report, ask_to_connect, end, fail, report, report_connection, serve, wait_for_connections,
+    wait_for_end, wait_for_identifier,
+};

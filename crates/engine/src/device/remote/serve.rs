@@ -1,14 +1,14 @@
 //! The other ranks: each runs what rank 0 asks for.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::sync::{Arc, atomic::Ordering};
 
-use super::wire::{self, Answer, Closed, Command, Done, Failure, Steps};
+use super::{
+    executor,
+    wire::{self, Answer, Closed, Command, Done, Failure, Steps, Timing},
+};
 use crate::{
     collective::{CollectiveError, ProcessGroup, Tag},
-    device::{Clock, Device, DeviceError, Kind, Line, Meters, Purpose, Reads, Store},
+    device::{Clock, Device, DeviceError, Grain, Kind, Line, Meters, Moved, Purpose, Ran, Reads, Store},
     program::BufferId,
 };
 
@@ -38,9 +38,7 @@ pub fn serve(
             Err(e) => Err(e),
         }
         .map_or_else(|e| (Err(failure(&e)), Vec::new()), |(done, more)| (Ok(done), more));
-        let answer = Answer { signal: world.signal().load(Ordering::Relaxed), result };
-        // Serializing plain numbers and text cannot fail.
-        world.send(0, Tag::Answer, wire::frame(&answer, &more).unwrap_or_default())?;
+        answer(world, result, &more)?;
     }
 }
 
@@ -84,6 +82,67 @@ pub fn end(world: &ProcessGroup) {
     }
 }
 
+/// Has all other ranks connect their GPUs by `id`; does not wait for them.
+///
+/// # Errors
+/// A rank is gone.
+pub fn ask_to_connect(world: &ProcessGroup, id: &[u8]) -> Result<(), CollectiveError> {
+    (1..world.size()).try_for_each(|rank| {
+        world.send(rank, Tag::Command, wire::frame(&Command::Connect, id).unwrap_or_default())
+    })
+}
+
+/// Waits until all other ranks have connected their GPUs, or one says why it cannot.
+///
+/// # Errors
+/// That, before what only follows from it; or a rank is gone.
+pub fn wait_for_connections(world: &Arc<ProcessGroup>) -> Result<(), DeviceError> {
+    let mut result = Ok(());
+    for rank in 1..world.size() {
+        let answered = executor::answer_of(world, rank, 0).map(drop);
+        let is_released = matches!(answered, Err(DeviceError::Collective { .. }));
+        if result.is_ok() || (answered.is_err() && !is_released) {
+            result = answered;
+        }
+    }
+    result
+}
+
+/// The identifier by which this rank's GPU is to connect; `None` where the job is over instead.
+///
+/// # Errors
+/// Rank 0 is gone.
+pub fn wait_for_identifier(world: &ProcessGroup) -> Result<Option<Vec<u8>>, CollectiveError> {
+    let frame = world.receive(0, Tag::Command)?;
+    Ok(match wire::open(&frame) {
+        Ok((Command::Connect, id)) => Some(id.to_vec()),
+        _ => None,
+    })
+}
+
+/// Says whether this rank's GPU is connected.
+///
+/// # Errors
+/// Rank 0 is gone.
+pub fn report_connection(
+    world: &ProcessGroup,
+    connected: Result<(), &DeviceError>,
+) -> Result<(), CollectiveError> {
+    answer(world, connected.map(|()| Done::default()).map_err(failure), &[])
+}
+
+fn answer(world: &ProcessGroup, result: Result<Done, Failure>, more: &[u8]) -> Result<(), CollectiveError> {
+    let answer = Answer { signal: world.signal().load(Ordering::Relaxed), result };
+    // A head of plain numbers and text always has a form.
+    world.send(0, Tag::Answer, wire::frame(&answer, more).unwrap_or_default())
+}
+
+/// Answers that this rank has failed in the place of its thread that serves, which does not come back from its device; then
+/// waits until the job is over.
+pub fn fail(world: &ProcessGroup, error: &DeviceError) {
+    let _ = answer(world, Err(failure(error)), &[]).and_then(|()| wait_for_end(world)); // rank 0 is gone: that is the end, too
+}
+
 fn failure(error: &DeviceError) -> Failure {
     let is_released = matches!(error, DeviceError::Collective { source: CollectiveError::Poisoned, .. });
     Failure { text: error.to_string(), is_released }
@@ -95,7 +154,7 @@ impl Server {
         let mut out = Vec::new();
         let mut done = Done::default();
         match command {
-            Command::Bind(buffer) => self.bind(buffer)?,
+            Command::Bind(buffer) => done.copied = self.bind(buffer)?,
             Command::BindOrder => drop(device.bind_order(&Arc::new(wire::numbers(more)))?),
             Command::Write(to) => drop(device.write(to, &wire::numbers::<f32>(more))?),
             Command::Read(from) => {
@@ -111,47 +170,53 @@ impl Server {
             }
             Command::WriteSums(which) => drop(device.write_sums(which, &wire::numbers::<f64>(more))?),
             Command::Digest(of) => done.digest = device.digest(of)?.0,
-            Command::Run(steps) => return Ok((self.run(&steps, more)?, out)),
-            Command::Close => done.closed = Some(Box::new(self.close())),
-            Command::Report | Command::End => {}
+            Command::WarmUp => device.warm_up()?,
+            Command::Run(steps) => done.ran = Some(self.run(&steps, more)?),
+            Command::Settle(purpose, timing) => done.ran = Some(self.settle(purpose, &timing)?),
+            Command::Close => done.closed = Some(Box::new(self.close()?)),
+            Command::Report | Command::Connect | Command::End => {}
         }
         Ok((done, out))
     }
 
-    /// Binds this rank's own rows.
-    fn bind(&mut self, buffer: BufferId) -> Result<(), DeviceError> {
+    /// Binds its own rows; returns the bytes that were copied to the device.
+    fn bind(&mut self, buffer: BufferId) -> Result<u64, DeviceError> {
         let own = self.rows.iter().find(|(own, ..)| *own == buffer);
         match own {
-            Some((_, _, Store::Memory(rows))) => self.device.executor.bind(buffer, rows).map(drop),
+            Some((_, _, Store::Memory(rows))) => Ok(match self.device.executor.bind(buffer, rows)? {
+                Moved::Bytes(bytes) | Moved::AfterWait { bytes, .. } => bytes,
+                Moved::Nothing => 0,
+            }),
             Some((_, purpose, Store::File(rows))) => {
                 let reads = Arc::<Reads>::default();
                 self.reads.push((*purpose, Arc::clone(&reads)));
-                self.device.executor.bind_file(buffer, &rows.counted(reads))
+                self.device.executor.bind_file(buffer, &rows.counted(reads)).map(|()| 0)
             }
             None => Err(DeviceError::Remote(format!("`{}` has no rows of that kind", self.device.name))),
         }
     }
 
-    fn run(&mut self, steps: &Steps, more: &[u8]) -> Result<Done, DeviceError> {
-        let clock = self.clock.get_or_insert_with(|| {
-            let now = Instant::now();
-            // Shift the clock's origin so that its times match rank 0's clock, up to the time of the message.
-            Clock::at(now.checked_sub(steps.elapsed).unwrap_or(now), steps.grain).traced(steps.is_traced)
-        });
+    fn run(&mut self, steps: &Steps, more: &[u8]) -> Result<Ran, DeviceError> {
         let hyper = wire::hyper(&wire::numbers(more));
-        let (ledger, mut ends) = (&mut self.device.ledger, Vec::new());
-        let mut meters = Meters { clock, ledger, ends: &mut ends };
-        let ran = self.device.executor.run(&steps.block(&hyper), &mut meters)?;
-        Ok(Done { non_finite: ran.non_finite, step_time: ran.step_time, ..Done::default() })
+        let clock = self.clock.get_or_insert_with(|| steps.timing.clock());
+        self.device.run(&steps.block(&hyper), clock, &mut Vec::new())
     }
 
-    fn close(&mut self) -> Closed {
+    fn settle(&mut self, purpose: Purpose, timing: &Timing) -> Result<Ran, DeviceError> {
+        let clock = self.clock.get_or_insert_with(|| timing.clock());
+        self.device.settle(purpose, clock, &mut Vec::new())
+    }
+
+    fn close(&mut self) -> Result<Closed, DeviceError> {
+        let mut clock = self.clock.take().unwrap_or_else(|| Clock::new(Grain::Blocks));
+        let ledger = &mut self.device.ledger;
+        self.device.executor.close(&mut Meters { clock: &mut clock, ledger, ends: &mut Vec::new() })?;
         let mut ledger = std::mem::take(&mut self.device.ledger);
         for (purpose, reads) in &self.reads {
             let Line { count, bytes, time, .. } = Line::from(&**reads);
             ledger.copies(Kind::Read, *purpose, count, bytes, time);
         }
-        let clock = self.clock.take().map(Clock::into_record);
-        Closed { ledger: ledger.lines().collect(), clock, bytes: self.device.executor.bytes() }
+        let (ledger, clock) = (ledger.lines().collect(), Some(clock.into_record()));
+        Ok(Closed { ledger, clock, bytes: self.device.executor.bytes() })
     }
 }

@@ -23,12 +23,20 @@ struct Numbers {
     sums: Vec<f64>,
     rows: Vec<f32>,
     order: Vec<u32>,
+    /// As a GPU, it is done with a block only once it settles.
+    is_gpu: bool,
+    is_warm: bool,
 }
 
 impl Executor for Numbers {
+    fn warm_up(&mut self) -> Result<(), DeviceError> {
+        self.is_warm = true;
+        Ok(())
+    }
+
     fn bind(&mut self, _: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {
         self.rows = rows.to_vec();
-        Ok(Moved::Nothing)
+        Ok(if self.is_gpu { Moved::Bytes(4 * rows.len() as u64) } else { Moved::Nothing })
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
@@ -83,8 +91,11 @@ impl Executor for Numbers {
         Ok(Ran { non_finite: Some(7), ..Ran::default() })
     }
 
-    fn settle(&mut self, _: Purpose, _: &mut Meters<'_>) -> Result<Ran, DeviceError> {
-        Ok(Ran::default())
+    fn settle(&mut self, _: Purpose, meters: &mut Meters<'_>) -> Result<Ran, DeviceError> {
+        meters.clock.record_device(Phase::Step, Duration::from_micros(7), 1);
+        let waited = Duration::from_micros(2);
+        let notice = self.is_warm.then(|| "it was warm".to_owned());
+        Ok(Ran { non_finite: Some(8), step_time: Some(waited), waited, notice })
     }
 
     fn bytes(&self) -> u64 {
@@ -97,16 +108,20 @@ const ALL: Slice = Slice { buffer: BufferId(0), offset: 0, len: 8 };
 
 /// Calls `lead` with the device of the second of two ranks, while that rank serves.
 fn with_remote(lead: impl FnOnce(&Arc<ProcessGroup>, &mut RemoteExecutor)) {
+    with_remote_of(false, lead);
+}
+
+fn with_remote_of(is_gpu: bool, lead: impl FnOnce(&Arc<ProcessGroup>, &mut RemoteExecutor)) {
     let groups = groups(2);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let executor = Numbers { values: vec![0.0; 8], ..Numbers::default() };
+            let executor = Numbers { values: vec![0.0; 8], is_gpu, ..Numbers::default() };
             let device = Device::new("rank:1@h1", Box::new(executor));
             let rows = vec![(ROWS, Purpose::Batch, Store::Memory(Arc::new(vec![0.5, 0.25, 0.125])))];
             serve(&groups[1], device, rows).expect("rank 0 is there");
             groups[1].finish();
         });
-        lead(&groups[0], &mut RemoteExecutor::new(&groups[0], 1));
+        lead(&groups[0], &mut RemoteExecutor::new(&groups[0], 1, is_gpu));
         end(&groups[0]);
         groups[0].finish();
     });
@@ -164,7 +179,34 @@ fn what_is_sent_is_counted_and_own_rows_are_not_sent() {
     });
 }
 
-/// The error text of the other process arrives, and that process keeps serving.
+/// It is warmed up there, counts its copies there, and tells what is known once its steps are done.
+#[test]
+fn a_gpu_of_another_process_settles_there() {
+    for is_gpu in [true, false] {
+        with_remote_of(is_gpu, |_, remote| {
+            let (mut clock, mut ledger) = (Clock::new(Grain::Phases), Default::default());
+            let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut Vec::new() };
+            remote.warm_up().expect("warm");
+            let copied = remote.bind(ROWS, &Arc::new(Vec::new())).expect("bound");
+            assert_eq!(copied, if is_gpu { Moved::Bytes(12) } else { Moved::Nothing });
+            remote.bind_order(&Arc::new(vec![0])).expect("ordered");
+            remote.run(&block(&[Hyper::default()], 0), &mut meters).expect("ran");
+            let ran = remote.settle(Purpose::Log, &mut meters).expect("settled");
+            let waited = Duration::from_micros(2);
+            let notice = Some("it was warm".to_owned());
+            let settled = Ran { non_finite: Some(8), step_time: Some(waited), waited, notice };
+            let known = Ran { non_finite: Some(7), ..Ran::default() };
+            assert_eq!(ran, if is_gpu { settled } else { known });
+            remote.close(&mut meters).expect("closed");
+            let by_device: Vec<_> = clock.summaries(Timer::Device).map(|(_, times)| times.total).collect();
+            assert_eq!(by_device, if is_gpu { vec![Duration::from_micros(7)] } else { Vec::new() });
+            let has_constants = ledger.lines().any(|(_, purpose, _)| purpose == Purpose::Constants);
+            assert_eq!(has_constants, !is_gpu);
+        });
+    }
+}
+
+/// Its own words come back, and it serves on.
 #[test]
 fn an_error_and_a_signal_of_another_process_arrive() {
     with_remote(|group, remote| {
@@ -180,7 +222,7 @@ fn an_error_and_a_signal_of_another_process_arrive() {
     groups[1].signal().store(15, Ordering::SeqCst);
     thread::scope(|scope| {
         scope.spawn(|| serve(&groups[1], Device::new("rank:1@h1", Box::new(Numbers::default())), Vec::new()));
-        RemoteExecutor::new(&groups[0], 1).write_sums(Accumulator::Epoch, &[]).expect("written");
+        RemoteExecutor::new(&groups[0], 1, false).write_sums(Accumulator::Epoch, &[]).expect("written");
         assert_eq!(groups[0].signal().load(Ordering::SeqCst), 15);
         end(&groups[0]);
     });

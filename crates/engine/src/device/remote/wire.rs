@@ -1,7 +1,7 @@
 //! Commands and answers as frames: a header in JSON, then numbers in their memory representation. That is
 //! possible because all ranks run the same program on the same kind of machine.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -25,13 +25,41 @@ pub enum Command {
     TakeSums(Accumulator, usize),
     WriteSums(Accumulator),
     Digest(Slice),
+    /// See [`Executor::warm_up`](crate::device::Executor::warm_up).
+    WarmUp,
     Run(Steps),
-    /// Asks for all counts and times.
+    /// See [`Executor::settle`](crate::device::Executor::settle).
+    Settle(Purpose, Timing),
+    /// What it has counted and timed.
     Close,
     /// Asks whether the rank can serve; the caller defines the answer's format.
     Report,
+    /// Its GPU is to connect with those of all others, by the identifier that follows.
+    Connect,
     /// The job is over.
     End,
+}
+
+/// The clock that times steps.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Timing {
+    /// Since its origin.
+    elapsed: Duration,
+    grain: Grain,
+    is_traced: bool,
+}
+
+impl Timing {
+    pub fn new(clock: &Clock) -> Self {
+        Self { elapsed: clock.origin().elapsed(), grain: clock.grain, is_traced: clock.trace.is_some() }
+    }
+
+    /// One whose times are those of rank 0's clock, but for what the message took.
+    pub fn clock(&self) -> Clock {
+        let now = Instant::now();
+        let origin = now.checked_sub(self.elapsed).unwrap_or(now);
+        Clock::at(origin, self.grain).traced(self.is_traced)
+    }
 }
 
 /// A block of steps, and the clock that times them.
@@ -44,27 +72,13 @@ pub struct Steps {
     rows: usize,
     steps: usize,
     slot: usize,
-    /// Time since the clock's origin.
-    pub elapsed: Duration,
-    pub grain: Grain,
-    pub is_traced: bool,
+    pub timing: Timing,
 }
 
 impl Steps {
     pub fn new(block: &Block<'_>, clock: &Clock) -> Self {
         let Block { work, step, position, offset, rows, steps, slot, .. } = *block;
-        Self {
-            work,
-            step,
-            position,
-            offset,
-            rows,
-            steps,
-            slot,
-            elapsed: clock.origin().elapsed(),
-            grain: clock.grain,
-            is_traced: clock.trace.is_some(),
-        }
+        Self { work, step, position, offset, rows, steps, slot, timing: Timing::new(clock) }
     }
 
     pub fn block<'a>(&self, hyper: &'a [Hyper]) -> Block<'a> {
@@ -84,18 +98,13 @@ pub struct Answer {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Done {
     pub digest: u64,
-    pub non_finite: Option<u64>,
-    pub step_time: Option<Duration>,
+    /// Bytes of its own rows that it copied to its device.
+    pub copied: u64,
+    pub ran: Option<Ran>,
     pub closed: Option<Box<Closed>>,
 }
 
-impl Done {
-    pub fn ran(&self) -> Ran {
-        Ran { non_finite: self.non_finite, step_time: self.step_time, ..Ran::default() }
-    }
-}
-
-/// A rank's counts and times.
+/// What a rank has counted and timed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Closed {
     pub ledger: Vec<(Kind, Purpose, Line)>,

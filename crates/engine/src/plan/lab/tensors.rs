@@ -86,7 +86,7 @@ pub(super) fn steps(
     let name = match place {
         DeviceId::Cpu => DeviceName::Cpu,
         DeviceId::Gpu(i) | DeviceId::Virtual(i) => DeviceName::Gpu(i),
-        DeviceId::Rank(_) => DeviceName::Cpu,
+        DeviceId::Rank(_) | DeviceId::RankGpu { .. } => DeviceName::Cpu,
     };
     let mut tour = Tour {
         machine,

@@ -12,17 +12,26 @@ use std::{
 };
 
 use crate::{
-    collective::Abort,
-    device::cuda::{
-        ffi::{
-            Context, Gpu,
-            nccl::{Config, FLOAT32, Handle, IN_PROGRESS, Id, Nccl, SUM, words},
+    collective::{Abort, CollectiveError, ProcessGroup},
+    device::{
+        DeviceError,
+        cuda::{
+            ffi::{
+                Context, Gpu,
+                nccl::{Config, FLOAT32, Handle, IN_PROGRESS, Id, Nccl, SUM, words},
+            },
+            launch::{Stream, wait},
         },
-        launch::{Stream, wait},
     },
 };
 
 const CUDA_FAILED: i32 = 1;
+
+/// How much later than its limit a silence is noticed, at most.
+const NOTICED: Duration = Duration::from_millis(500);
+
+/// How long GPUs of several processes may take to connect, as long as all of these give signs of life.
+const CONNECTING: Duration = Duration::from_secs(120);
 
 /// Shared by the rank and the abort.
 struct Shared {
@@ -32,7 +41,9 @@ struct Shared {
     /// `None` once the communicator was ended.
     handle: Mutex<Option<Owned>>,
     limit: Duration,
-    /// Set before the handle is taken, so that waits for the handle end.
+    /// The other processes, if each has one of the GPUs: they know who is gone, which NCCL does not tell.
+    world: Option<Arc<ProcessGroup>>,
+    /// Set before the handle is taken: waits for the handle then end.
     gone: AtomicBool,
     over: AtomicBool,
 }
@@ -44,10 +55,15 @@ struct Owned(Handle);
 unsafe impl Send for Owned {}
 
 impl Shared {
-    fn new(nccl: &Arc<Nccl>, context: Arc<Context>, handle: Handle, limit: Duration) -> Arc<Self> {
+    fn new(nccl: &Arc<Nccl>, context: Arc<Context>, handle: Handle, limit: Duration) -> Self {
         let (nccl, handle) = (Arc::clone(nccl), Mutex::new(Some(Owned(handle))));
         let (gone, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { nccl, context, handle, limit, gone, over })
+        Self { nccl, context, handle, limit, world: None, gone, over }
+    }
+
+    /// Why waits for other processes end.
+    fn verdict(&self) -> Option<CollectiveError> {
+        self.world.as_ref()?.verdict()
     }
 
     /// Ends all waits. `ncclCommAbort` blocks until no captured graph contains a sum, and owners drop their
@@ -75,6 +91,8 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         let alive = !self.gone.load(Ordering::Acquire) && !self.context.is_given_up();
+        // To end it in order takes all ranks. After a loss the end of the process ends it.
+        let alive = alive && self.verdict().is_none();
         let Some(Owned(handle)) = self.taken().filter(|_| alive) else { return };
         let f = &self.nccl.functions;
         let mut status = 0;
@@ -101,7 +119,27 @@ impl Drop for Shared {
 pub enum Lost {
     /// The sums were ended because another GPU failed; that GPU reports the cause.
     Ended,
+    /// The process of another GPU is gone.
+    Gone(CollectiveError),
     Why(String),
+}
+
+impl Lost {
+    /// As the error of this GPU, after the step that it was given last.
+    pub fn into_error(self, device: String, step: u64, doing: String) -> DeviceError {
+        let source = match self {
+            Self::Ended => CollectiveError::Poisoned,
+            Self::Gone(verdict) => verdict,
+            Self::Why(why) => return DeviceError::Broken { device, doing, why },
+        };
+        DeviceError::Collective { device, step, source }
+    }
+}
+
+impl From<CollectiveError> for Lost {
+    fn from(verdict: CollectiveError) -> Self {
+        if verdict == CollectiveError::Poisoned { Self::Ended } else { Self::Gone(verdict) }
+    }
 }
 
 pub struct Communicator(Arc<Shared>);
@@ -115,7 +153,7 @@ impl Communicator {
     pub fn all_reduce(&self, stream: &Stream, at: u64, elements: usize) -> Result<(), Lost> {
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
-            return Err(Lost::Ended);
+            return Err(self.cause());
         };
         let nccl = &self.0.nccl;
         let memory = at as *mut c_void;
@@ -133,17 +171,33 @@ impl Communicator {
         };
         drop(held);
         match status {
-            // The next launch must come after the sum, which is only in the stream once the library says so.
-            0 | IN_PROGRESS => self.settle(),
-            _ if self.ended() => Err(Lost::Ended),
-            status => Err(Lost::Why(format!("NCCL cannot sum over the GPUs: {}", words(status)))),
+            // The next launch must follow the sum, which is in the stream only once the library says so.
+            0 | IN_PROGRESS => self.settle(self.0.limit),
+            _ if self.ended() => Err(self.cause()),
+            status => Err(self.failed(format!("NCCL cannot sum over the GPUs: {}", words(status)))),
         }
     }
 
+    /// Why its sums were ended.
+    pub fn cause(&self) -> Lost {
+        self.0.verdict().map_or(Lost::Ended, Lost::from)
+    }
+
+    /// What is behind an error of NCCL. Its own words name no rank; where a process is gone, signs of life soon do.
+    fn failed(&self, why: String) -> Lost {
+        if let Some(world) = &self.0.world {
+            wait::within(world.limit() + NOTICED, || world.verdict().is_some());
+        }
+        self.0.verdict().map_or(Lost::Why(why), |verdict| {
+            self.abort();
+            verdict.into()
+        })
+    }
+
     /// Waits until the library has finished a call in the background.
-    fn settle(&self) -> Result<(), Lost> {
+    fn settle(&self, limit: Duration) -> Result<(), Lost> {
         let begun = Instant::now();
-        while self.under_way(begun.elapsed())? {
+        while self.look(begun.elapsed(), limit)? {
             wait::turn(begun.elapsed());
         }
         Ok(())
@@ -152,7 +206,15 @@ impl Communicator {
     /// Whether a call is still running in the background. If a GPU does not arrive, the device or the library
     /// would wait for it forever, so all waits are ended after the limit.
     pub fn under_way(&self, waited: Duration) -> Result<bool, Lost> {
+        self.look(waited, self.0.limit)
+    }
+
+    fn look(&self, waited: Duration, limit: Duration) -> Result<bool, Lost> {
         self.0.context.heartbeat.beat();
+        if let Some(verdict) = self.0.verdict() {
+            self.abort();
+            return Err(verdict.into());
+        }
         let held = self.0.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Owned(handle)) = held.filter(|_| !self.0.gone.load(Ordering::Acquire)) else {
             return Err(Lost::Ended);
@@ -163,20 +225,26 @@ impl Communicator {
         drop(held);
         let status = if asked == 0 { status } else { asked };
         if status != 0 && status != IN_PROGRESS {
-            return Err(Lost::Why(format!("NCCL: {}", words(status))));
+            return Err(self.failed(format!("NCCL: {}", words(status))));
         }
-        if waited <= self.0.limit {
+        if waited <= limit {
             return Ok(status == IN_PROGRESS);
         }
         self.abort();
-        Err(Lost::Why(format!("the other GPUs did not come to the sum within {:?}", self.0.limit)))
+        Err(Lost::Why(format!("the other GPUs did not come to the sum within {limit:?}")))
     }
 
     pub(crate) fn limit(&self) -> Duration {
         self.0.limit
     }
 
-    /// Whether its sums were ended, by this GPU or because another one failed.
+    /// How long its end is waited for after its sums were ended. Where a process is gone, the library may wait for the
+    /// network.
+    pub fn grace(&self) -> Duration {
+        if self.0.verdict().is_some() { wait::GRACE } else { self.0.limit }
+    }
+
+    /// Whether its sums were ended, by itself or because another GPU failed.
     pub fn ended(&self) -> bool {
         self.0.gone.load(Ordering::Acquire)
     }
@@ -204,18 +272,20 @@ impl Nccl {
     pub fn communicators(self, gpus: &[Gpu], limit: Duration) -> Result<(Vec<Communicator>, Abort), String> {
         let nccl = Arc::new(self);
         let contexts = gpus.iter().map(|gpu| Context::open(gpu.clone())).collect::<Result<Vec<_>, _>>();
-        let (handles, said) = nccl.begin(&contexts.map_err(|e| e.to_string())?)?;
+        let id = nccl.unique_id()?;
+        let (handles, said) = nccl.begin(&contexts.map_err(|e| e.to_string())?, &id, (0, gpus.len()))?;
         let made = handles.into_iter().map(|(context, handle)| Shared::new(&nccl, context, handle, limit));
-        let shared: Vec<Arc<Shared>> = made.collect();
+        let shared: Vec<Arc<Shared>> = made.map(Arc::new).collect();
         let all = shared.clone();
         let abort = Abort::new(move || all.iter().for_each(|shared| shared.abort()));
         let ranks: Vec<Communicator> = shared.into_iter().map(Communicator).collect();
         let why = |lost| match lost {
             Lost::Ended => "it was ended".to_owned(),
+            Lost::Gone(verdict) => verdict.to_string(),
             Lost::Why(why) => why,
         };
         let ready = match said {
-            0 | IN_PROGRESS => ranks.iter().try_for_each(|rank| rank.settle().map_err(why)),
+            0 | IN_PROGRESS => ranks.iter().try_for_each(|rank| rank.settle(limit).map_err(why)),
             status => Err(words(status)),
         };
         match ready {
@@ -227,23 +297,82 @@ impl Nccl {
         }
     }
 
-    fn begin(&self, contexts: &[Arc<Context>]) -> Result<Begun, String> {
-        let f = &self.functions;
-        let failed = |status: i32| format!("NCCL cannot connect the GPUs: {}", words(status));
+    /// What GPUs find each other by: the address of a thread that this call starts, or the one that `NCCL_COMM_ID` names.
+    ///
+    /// # Errors
+    /// What NCCL says.
+    pub fn unique_id(&self) -> Result<Id, String> {
         let mut id = Id([0; 128]);
         // SAFETY: the pointer is to a live local.
-        let mut said = unsafe { (f.ncclGetUniqueId)(&raw mut id) };
-        if said == 0 {
-            // SAFETY: there are no arguments. One thread connects all GPUs, so the calls must form a group.
-            said = unsafe { (f.ncclGroupStart)() };
+        match unsafe { (self.functions.ncclGetUniqueId)(&raw mut id) } {
+            0 => Ok(id),
+            status => Err(format!("NCCL cannot connect the GPUs: {}", words(status))),
         }
+    }
+
+    /// The communicator of this process's GPU with those of all other processes of `world`, which call this, too. Each sum
+    /// waits for the others at most `limit`.
+    ///
+    /// # Errors
+    /// What NCCL says, or who is gone.
+    pub fn communicator(
+        self,
+        gpu: Gpu,
+        id: &Id,
+        world: &Arc<ProcessGroup>,
+        limit: Duration,
+    ) -> Result<Communicator, DeviceError> {
+        let name = world.name_of(world.rank());
+        let context = Context::open_as(gpu, name.clone())?;
+        self.connect(context, id, world, limit).map_err(|lost| {
+            lost.into_error(name, 0, "connecting with the GPUs of the other processes".to_owned())
+        })
+    }
+
+    fn connect(
+        self,
+        context: Arc<Context>,
+        id: &Id,
+        world: &Arc<ProcessGroup>,
+        limit: Duration,
+    ) -> Result<Communicator, Lost> {
+        let nccl = Arc::new(self);
+        let (handles, said) = nccl.begin(&[context], id, (world.rank(), world.size())).map_err(Lost::Why)?;
+        let refused = |status| format!("NCCL cannot connect the GPUs: {}", words(status));
+        let Some((context, handle)) = handles.into_iter().next() else {
+            return Err(Lost::Why(refused(said)));
+        };
+        let mut shared = Shared::new(&nccl, context, handle, limit);
+        shared.world = Some(Arc::clone(world));
+        let rank = Communicator(Arc::new(shared));
+        let ready = match said {
+            0 | IN_PROGRESS => rank.settle(CONNECTING),
+            status => Err(Lost::Why(refused(status))),
+        };
+        if ready.is_err() {
+            rank.abort();
+        }
+        ready.map(|()| rank)
+    }
+
+    /// Begins to connect `contexts`, whose ranks follow each other from `first` on, with all of `count` ranks.
+    fn begin(
+        &self,
+        contexts: &[Arc<Context>],
+        id: &Id,
+        (first, count): (usize, usize),
+    ) -> Result<Begun, String> {
+        let f = &self.functions;
+        let failed = |status: i32| format!("NCCL cannot connect the GPUs: {}", words(status));
+        // SAFETY: no arguments. One thread connects all, hence as a group.
+        let mut said = unsafe { (f.ncclGroupStart)() };
         if said != 0 {
             return Err(failed(said));
         }
         let mut config = Config::DOES_NOT_BLOCK;
         let mut handles = Vec::new();
-        let count = i32::try_from(contexts.len()).unwrap_or(0);
-        for (rank, context) in (0..count).zip(contexts) {
+        let [first, count] = [first, count].map(|number| i32::try_from(number).unwrap_or(0));
+        for (rank, context) in (first..count).zip(contexts) {
             let mut handle: Handle = ptr::null_mut();
             if context.enter().is_err() {
                 said = CUDA_FAILED;
@@ -253,7 +382,7 @@ impl Nccl {
             // [`OLDEST`] filled in the handle later, from a thread of their own); the context is current on
             // this thread.
             let status =
-                unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, id, rank, &raw mut config) };
+                unsafe { (f.ncclCommInitRankConfig)(&raw mut handle, count, *id, rank, &raw mut config) };
             if !matches!(status, 0 | IN_PROGRESS) {
                 said = status;
                 break;

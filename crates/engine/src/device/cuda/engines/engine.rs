@@ -162,9 +162,15 @@ impl Loaded {
         }
     }
 
-    /// Queues `count` full steps and then, with `has_last`, the last one. The engine must be loaded.
+    /// Queues `count` full steps and then, perhaps, the last one.
+    ///
+    /// # Errors
+    /// The engine is not loaded, or a launch fails.
     pub fn queue(&self, gpu: &GpuContext, count: usize, has_last: bool) -> Result<(), DeviceError> {
-        let Some(engine) = &self.loaded_engine else { return Ok(()) };
+        let device = &gpu.context.name;
+        let unloaded =
+            || DeviceError::Unusable { device: device.clone(), why: "its engine is not loaded".to_owned() };
+        let engine = self.loaded_engine.as_ref().ok_or_else(unloaded)?;
         if let LoadedEngine::Graph { many, one, last } = engine {
             (0..count / GRAPH_STEPS).try_for_each(|_| many.launch(&gpu.stream))?;
             (0..count % GRAPH_STEPS).try_for_each(|_| one.launch(&gpu.stream))?;

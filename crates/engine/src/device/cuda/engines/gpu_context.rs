@@ -3,7 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    collective::CollectiveError,
     device::{
         DeviceError,
         cuda::{
@@ -156,20 +155,14 @@ impl GpuContext {
     /// Fails if the sums over GPUs were ended: all results since then are undefined.
     pub fn together(&self, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         match self.nccl() {
-            Some(nccl) if nccl.ended() => Err(self.lost(Lost::Ended, doing())),
+            Some(nccl) if nccl.ended() => Err(self.lost(nccl.cause(), doing())),
             _ => Ok(()),
         }
     }
 
     /// This GPU's error when the other GPUs are lost.
     pub fn lost(&self, lost: Lost, doing: String) -> DeviceError {
-        let device = self.context.name.clone();
-        match lost {
-            Lost::Ended => {
-                DeviceError::Collective { device, step: self.step, source: CollectiveError::Poisoned }
-            }
-            Lost::Why(why) => DeviceError::Broken { device, doing, why },
-        }
+        lost.into_error(self.context.name.clone(), self.step, doing)
     }
 
     /// Waits for this stream and `copies` before their memory is freed. A GPU that does not finish, even
@@ -201,7 +194,7 @@ impl GpuContext {
     /// until no graph contains a sum.
     pub fn leave_others(&self) {
         if let Some(nccl) = self.nccl().filter(|nccl| nccl.ended())
-            && !within(nccl.limit(), || nccl.is_over())
+            && !within(nccl.grace(), || nccl.is_over())
         {
             self.context.give_up();
         }

@@ -31,7 +31,7 @@ pub fn is_given_up(uuid: &str) -> bool {
 pub struct Context {
     pub driver: &'static Driver,
     pub gpu: Gpu,
-    /// As `gpu:0`.
+    /// As `gpu:0`, or `rank:1@h2` where each of several processes has one.
     pub name: String,
     /// The minimum time before the GPU counts as hanging.
     pub least_wait: Duration,
@@ -51,6 +51,11 @@ unsafe impl Sync for Context {}
 impl Context {
     pub fn open(gpu: Gpu) -> Result<Arc<Self>, DeviceError> {
         let name = format!("gpu:{}", gpu.ordinal);
+        Self::open_as(gpu, name)
+    }
+
+    /// Takes a GPU that errors call `name`.
+    pub fn open_as(gpu: Gpu, name: String) -> Result<Arc<Self>, DeviceError> {
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
         let least_wait = hang_timeout::least_set().map_err(unusable)?.unwrap_or(hang_timeout::LEAST);

@@ -16,4 +16,4 @@ pub use context::{Context, is_given_up};
 pub use driver::{Driver, NOT_READY, Status};
 pub use gpu::{Gpu, driver_looked_for, gpu, gpus};
 pub use libraries::{LibraryRow, libraries, products_library, versions};
-pub use nccl::Nccl;
+pub use nccl::{Id as NcclId, Nccl};

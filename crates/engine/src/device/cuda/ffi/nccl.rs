@@ -1,5 +1,5 @@
-//! NCCL: sums over the GPUs of one process, queued in their streams. Only the functions that are needed are
-//! bound, and only the name `libnccl.so.2` is searched for, since NCCL's packages contain no other.
+//! NCCL: sums over the GPUs of one process or of several, queued in their streams. Only the functions that are needed are
+//! bound, by the name `libnccl.so.2`: its packages hold no other.
 //!
 //! Communicators do not block (`blocking = 0`): a call that must wait for other GPUs continues in the
 //! background, and the caller polls it. So a GPU can leave such a call when another fails: `ncclCommAbort`
@@ -64,6 +64,11 @@ pub struct Nccl {
 }
 
 impl Nccl {
+    /// Major and minor.
+    pub fn version(&self) -> (i32, i32) {
+        self.version
+    }
+
     pub fn open() -> Result<Self, String> {
         let found = library::find(&["libnccl.so.2"], None, |opened| {
             let functions = Functions::from_library(opened.library).map_err(|name| {

@@ -126,6 +126,7 @@ impl GpuProbe {
     fn new(gpu: &Gpu, engine: Engine, programs: Programs) -> Result<Self, DeviceError> {
         let log = Slice { buffer: programs.layout.log, offset: 0, len: programs.layout.log_width };
         let executor = CudaExecutor::new(CudaSetup {
+            device: format!("gpu:{}", gpu.ordinal),
             gpu: gpu.clone(),
             programs: programs.clone(),
             engine,
