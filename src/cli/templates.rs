@@ -69,8 +69,7 @@ pub fn new(options: &NewOptions) -> Exit {
     };
     let text = format!("{SCHEMA}{text}");
     let Some(path) = &options.file else {
-        print(&text);
-        return Exit::Done;
+        return print(&text);
     };
     match write_new(path, &text) {
         Ok(()) => {

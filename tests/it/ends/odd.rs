@@ -186,9 +186,9 @@ fn a_slow_git_does_not_outlive_the_run() {
 }
 
 #[test]
-fn help_that_cannot_be_written_is_a_failure() {
+fn text_that_cannot_be_written_is_a_failure() {
     let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
-    for arguments in [&["--help"][..], &["--version"], &["run", "--help"]] {
+    for arguments in [&["--help"][..], &["--version"], &["run", "--help"], &["new", "linreg"]] {
         let status = Sandbox::new("").command(arguments).stdout(full()).status().unwrap();
         assert_eq!(status.code(), Some(1), "{arguments:?}");
     }

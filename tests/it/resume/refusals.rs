@@ -195,6 +195,20 @@ fn lost_rows_are_noticed() {
     assert_eq!(fs::read_to_string(&metrics).unwrap().lines().count(), 20);
 }
 
+/// Opening a pipe would wait for a writer for ever.
+#[test]
+fn a_pipe_in_the_place_of_the_rows_is_refused() {
+    let place = Sandbox::new(SPEC);
+    let whole = place.run(&["checkpoint.keep_last=9"]).ended_by(0);
+    let run = killed_after(&whole, &checkpoints(&whole)[2], place.path().join("copy"));
+    let metrics = run.0.join("metrics.csv");
+    fs::remove_file(&metrics).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&metrics).status().unwrap().success());
+    let ended = resume(&place, &run, &[]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("it is a named pipe: expected a regular file"), "{ended:?}");
+}
+
 /// `--resume auto` resumes, or reports as finished, only a run of exactly this spec and these data.
 #[test]
 fn auto_knows_its_own_run() {

@@ -1,7 +1,6 @@
 //! `metrics.csv`: one row per step and split, append-only, with a header fixed before step 0.
 
 use std::{
-    fs::File,
     io::{BufRead, BufReader},
     path::Path,
 };
@@ -9,6 +8,7 @@ use std::{
 use super::{RecordError, Sink, lines::Lines, row_file::RowFile};
 use crate::{
     event::{Event, TrainRows, ValidationRow},
+    host::open_regular,
     spec::Metric,
 };
 
@@ -77,7 +77,7 @@ impl MetricColumns {
     /// The file cannot be read, has fewer rows, or has other columns.
     pub fn length_of(&self, path: &Path, rows: u64) -> Result<u64, RecordError> {
         let unreadable = |e| RecordError::read(path, e);
-        let mut file = BufReader::new(File::open(path).map_err(unreadable)?);
+        let mut file = BufReader::new(open_regular(path).map_err(unreadable)?.0);
         let mut line = Vec::new();
         file.read_until(b'\n', &mut line).map_err(unreadable)?;
         if line != self.header().bytes() {
