@@ -55,14 +55,14 @@ impl Ready {
     }
 
     fn device(&self) -> Result<Device, Fault> {
-        let Trial { programs, threads, spec, .. } = &self.trial;
-        let job = CpuSetup::cpu((**programs).clone(), *threads, spec.seed, ThreadMode::Team);
+        let Trial { spec, plan, .. } = &self.trial;
+        let job = CpuSetup::cpu((*plan.programs).clone(), plan.threads, spec.seed, ThreadMode::Team);
         Ok(Device::new("cpu", Box::new(CpuExecutor::new(job)?)))
     }
 
     fn initial(&self) -> Vec<f32> {
-        let Trial { programs, spec, .. } = &self.trial;
-        initial_values(&spec.model.init, &programs.layout, spec.seed, None)
+        let Trial { spec, plan, .. } = &self.trial;
+        initial_values(&spec.model.init, &plan.programs.layout, spec.seed, None)
     }
 
     /// A device, ready to run the first steps of an epoch again and again.

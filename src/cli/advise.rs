@@ -208,7 +208,7 @@ fn short(spec: &Spec) -> Spec {
     (trainer.max_epochs, trainer.max_steps, trainer.max_time) = (1 << 32, None, Some(LONG));
     (trainer.early_stopping, trainer.restore_best, trainer.validate_every_epochs) = (None, None, 0);
     spec.schedule.rule = Rule::Constant;
-    spec.optimizer = spec.optimizer.with_lr_times(0.0);
+    spec.optimizer = spec.optimizer.with_lr_times(0.0).into();
     let logging = &mut spec.logging;
     (logging.trace, logging.tensorboard, logging.system_every_s) = (false, false, None);
     spec

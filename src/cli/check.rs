@@ -77,7 +77,7 @@ fn show<P: Planned>(
     let text = table.unwrap_or_default() + &on_page;
     let printed = print(&text);
     let missing = prepared.iter().enumerate().filter_map(|(index, prepared)| match prepared {
-        Prepared::Missing(problem) => Some((index, problem.clone())),
+        Prepared::Missing(problem) => Some((index, (**problem).clone())),
         _ => None,
     });
     let missing: Vec<_> = missing.collect();

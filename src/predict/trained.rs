@@ -120,7 +120,7 @@ impl Trained {
         &self,
         open: impl Fn(&spec::Data, Task, u64) -> Result<Dataset, Vec<Problem>>,
     ) -> Result<Dataset, PredictError> {
-        let data = spec::Data { placement: Placement::Auto, ..self.spec.data.clone() };
+        let data = spec::Data { placement: Placement::Auto, ..spec::Data::clone(&self.spec.data) };
         let classifies = self.spec.model.loss.classifies();
         let task = if classifies { Task::Classification } else { Task::Regression };
         let dataset = open(&data, task, self.spec.seed)?;

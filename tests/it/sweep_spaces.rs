@@ -21,6 +21,22 @@ fn values(sweep: &str, overrides: &[&str]) -> Vec<String> {
     load(sweep, overrides).trials.iter().map(shown).collect()
 }
 
+/// All trials are planned before the first one runs: thousands of them must not each hold a whole spec.
+#[test]
+fn trials_keep_the_tables_in_which_they_do_not_differ_once() {
+    let mut trials = load("", &["seed=0,1", "optimizer.sgd.lr=0.1,0.2"]).trials;
+    let mut last = trials.pop().unwrap().spec;
+    let first = &trials[0].spec;
+    assert!(std::ptr::eq(&*first.data, &*last.data));
+    assert!(std::ptr::eq(&*first.model, &*last.model));
+    assert!(std::ptr::eq(&*first.trainer, &*last.trainer));
+    assert_eq!([first, &last].map(|spec| (spec.seed, spec.optimizer.lr())), [(0, 0.1), (1, 0.2)]);
+    // A trial that changes a table changes it for none of the others.
+    let before = first.data.batch_size;
+    last.data.batch_size += 1;
+    assert_eq!((first.data.batch_size, last.data.batch_size), (before, before + 1));
+}
+
 const ALL: &str = r#"
 [sweep]
 points = [
@@ -60,7 +76,7 @@ fn ranges_stand_on_the_command_line() {
     );
     assert_eq!(values("", &["logging.policy=choice(off, buffered)"]), ["off", "buffered"]);
     // In quotes it is a word.
-    assert_eq!(load("", &["description=\"0..3\""]).trials[0].spec.description, "0..3");
+    assert_eq!(load("", &["description=\"0..3\""]).trials[0].spec.description.as_str(), "0..3");
     // A zipped axis that is set again stays in `zip`; setting one value removes it.
     let zip = "[sweep.zip]\nseed = [1, 2]\n\"data.batch_size\" = [8, 16]";
     assert_eq!(values(zip, &["seed=7..9"]), ["7 8", "8 16"]);

@@ -31,6 +31,7 @@ mod reader;
 mod resolved;
 mod schedule;
 mod schema;
+mod shared;
 mod short_values;
 mod suggest;
 mod sweep;
@@ -62,6 +63,7 @@ pub use schedule::{
     Step,
 };
 pub use schema::schema;
+pub use shared::Shared;
 pub use short_values::{add_leaves, short_values};
 pub use suggest::nearest;
 pub use sweep::{Halving, History, Point};
@@ -81,29 +83,29 @@ table! {
     /// A whole experiment of kind `train`. Defaults are filled in unless they depend on the data.
     pub struct Spec {
         /// Names the folder of the runs (the file's stem).
-        pub name: String => read_name, else String::new(),
+        pub name: Shared<String> => |v| read_name(v).into(), else Shared::default(),
         /// Free text, kept with the run.
-        pub description: String = String::new(),
+        pub description: Shared<String> = Shared::default(),
         /// The source of every random number: weights, order of rows, dropout, synthetic data, the split.
         pub seed: u64 = 0 => read_seed,
         /// What is run.
         pub kind: Kind = Kind::Train,
         /// Where it runs; absent, the CPU.
-        pub devices: Devices [default],
+        pub devices: Shared<Devices> [default],
         /// What the run learns from.
-        pub data: Data,
+        pub data: Shared<Data>,
         /// What is learned: a Sequential of layers.
-        pub model: Model,
+        pub model: Shared<Model>,
         /// How weights are updated.
-        pub optimizer: Optimizer => |v| v.table(|t| t.one_of(None)),
+        pub optimizer: Shared<Optimizer> => |v| v.table(|t| t.one_of::<Optimizer>(None)).into(),
         /// How the learning rate moves; absent, it is constant.
-        pub schedule: Schedule [skip_serializing_if = "Schedule::is_constant"], else Schedule::CONSTANT,
+        pub schedule: Shared<Schedule> [skip_serializing_if = "Schedule::is_constant"], else Schedule::CONSTANT.into(),
         /// How long, and what happens around the steps.
-        pub trainer: Trainer [default],
+        pub trainer: Shared<Trainer> [default],
         /// When the state of the training is saved; absent, only when a signal ends it.
         pub checkpoint: Option<Checkpoint> = None,
         /// What is recorded, and when it leaves the device.
-        pub logging: Logging [default],
+        pub logging: Shared<Logging> [default],
     }
     check check
 }
@@ -140,7 +142,7 @@ impl Spec {
         if !t.has("model.loss") && matches!(self.data.source, Source::Idx(_)) {
             self.model.loss = Loss::CrossEntropy;
         }
-        let trainer = &mut self.trainer;
+        let trainer = &mut *self.trainer;
         if let Some(stopping) = &mut trainer.early_stopping {
             // `trainer.monitor` and early stopping use one metric, unless both name one.
             if let Some(metric) = stopping.metric.filter(|_| !t.has("trainer.monitor")) {
@@ -196,6 +198,19 @@ impl Spec {
                 t.report(key, message, &format!("set `model.loss = \"{other}\"`, or remove it"));
             }
         }
+    }
+
+    /// Keeps the tables that equal those of `other` only once.
+    pub fn share_with(&mut self, other: &Self) {
+        self.name.share_with(&other.name);
+        self.description.share_with(&other.description);
+        self.devices.share_with(&other.devices);
+        self.data.share_with(&other.data);
+        self.model.share_with(&other.model);
+        self.optimizer.share_with(&other.optimizer);
+        self.schedule.share_with(&other.schedule);
+        self.trainer.share_with(&other.trainer);
+        self.logging.share_with(&other.logging);
     }
 
     /// The seed of the initial weights.

@@ -59,6 +59,9 @@ pub fn read(path: &Path, overrides: &[String]) -> Result<Loaded, Failure> {
     load_text(path, &folder_of(path), text, overrides)
 }
 
+/// Number of earlier specs with which a spec shares the tables that are equal.
+const SHARED_WITH: usize = 16;
+
 /// Maximum number of values in all trials together. Each trial has its own copy, so this bounds time and
 /// memory.
 const MAX_VALUES: usize = 20_000_000;
@@ -98,6 +101,9 @@ pub(super) trait AnySpec: Clone + Judged {
     fn read_as(v: Item<'_>, kind: Kind) -> Self;
 
     fn name_and_seed(&mut self) -> (&mut String, &mut u64);
+
+    /// Keeps what equals a part of `other` only once.
+    fn share_with(&mut self, _: &Self) {}
 }
 
 impl AnySpec for Spec {
@@ -107,6 +113,10 @@ impl AnySpec for Spec {
 
     fn name_and_seed(&mut self) -> (&mut String, &mut u64) {
         (&mut self.name, &mut self.seed)
+    }
+
+    fn share_with(&mut self, other: &Self) {
+        self.share_with(other);
     }
 }
 
@@ -280,10 +290,11 @@ fn read_trials<S: AnySpec>(reader: &Points<S>, problems: &mut Vec<Problem>) -> V
         problems.push(Problem::new(place, too_many).hint("run it in parts: fewer values per axis"));
         return Vec::new();
     }
-    let (mut specs, mut found) = (Vec::new(), Found::default());
+    let (mut specs, mut found) = (Vec::<S>::new(), Found::default());
     for point in 0..points {
         match reader.read(&sweep.values_at(point)) {
-            Ok(spec) => {
+            Ok(mut spec) => {
+                specs.iter().rev().take(SHARED_WITH).for_each(|earlier| spec.share_with(earlier));
                 let stop = sweep.stop.map(|halving| ("stop", spec.check(&halving)));
                 let value = sweep.known(points) < points;
                 let value = value.then(|| ("sampler", spec.check_value()));
@@ -334,6 +345,7 @@ fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -
             if sweep.repeats > 1 {
                 axes.push(("repeat".to_owned(), repeat.to_string()));
             }
+            axes.shrink_to_fit();
             trials.push(TrialSpec { index: trials.len(), axes, repeat, point, spec });
         }
     }

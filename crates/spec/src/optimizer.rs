@@ -38,14 +38,15 @@ impl Optimizer {
     }
 
     /// The same optimizer with its learning rate multiplied by `factor`.
-    pub fn with_lr_times(mut self, factor: f64) -> Self {
-        match &mut self {
+    pub fn with_lr_times(&self, factor: f64) -> Self {
+        let mut optimizer = self.clone();
+        match &mut optimizer {
             Self::Sgd(o) => o.lr *= factor,
             Self::Adam(o) => o.lr *= factor,
             Self::Adamw(o) => o.lr *= factor,
             Self::Rmsprop(o) => o.lr *= factor,
         }
-        self
+        optimizer
     }
 }
 

@@ -26,18 +26,19 @@ impl Schedule {
 
     /// Multiplies the rate that the schedule itself names (`max_lr` of a `one_cycle`) by `factor`. Other
     /// curves scale the optimizer's rate, or name a floor (`eta_min`), and stay the same.
-    pub fn with_lr_times(mut self, factor: f64) -> Self {
+    pub fn with_lr_times(&self, factor: f64) -> Self {
+        let mut schedule = self.clone();
         let times = |curve: &mut Curve| {
             if let Curve::OneCycle(c) = curve {
                 c.max_lr *= factor;
             }
         };
-        match &mut self.rule {
+        match &mut schedule.rule {
             Rule::Constant => {}
             Rule::One(curve) => times(curve),
             Rule::Chain { chain } => chain.iter_mut().for_each(|stage| times(&mut stage.curve)),
         }
-        self
+        schedule
     }
 }
 

@@ -68,7 +68,7 @@ pub fn parity(options: &ParityOptions) -> Exit {
     let rule = Rule { target_square, precision: job.precision };
     let table::Page { text, verdict, holds } = table::page(&job.spec.name, &curves, rule, &job.notes);
     let printed = print(&match run.quiet {
-        true => format!("{}: {verdict}\n", job.spec.name),
+        true => format!("{}: {verdict}\n", *job.spec.name),
         false => text,
     });
     if holds { printed } else { Exit::Failed }

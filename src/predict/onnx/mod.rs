@@ -72,7 +72,7 @@ fn described(trained: &Trained) -> Model {
         ir_version: IR_VERSION,
         producer_name: PRODUCER.to_owned(),
         producer_version: env!("CARGO_PKG_VERSION").to_owned(),
-        doc_string: spec.description.clone(),
+        doc_string: spec.description.to_string(),
         graph: None,
         opset_import: OPSETS.map(opset).into(),
         metadata_props: metadata.into_iter().filter_map(entry).collect(),
@@ -191,7 +191,7 @@ fn layers(graph: &mut GraphBuilder, trained: &Trained, mut x: String) -> String 
 
 /// Adds the outputs: a class and the probability of each class, or numbers in the units of the training file.
 fn answers(mut graph: GraphBuilder, trained: &Trained, y: &str) -> messages::Graph {
-    let (name, width) = (trained.spec.name.clone(), Some(trained.outputs));
+    let (name, width) = (trained.spec.name.to_string(), Some(trained.outputs));
     if let Some(classes) = trained.data.class_names() {
         let axis = || Attribute::int("axis", 1);
         let indices = (0..classes.len() as i64).collect();

@@ -48,7 +48,7 @@ pub use shapes::LayerRow;
 pub use time_account::{FewerReads, Measured, TimeAccount, TimeShare};
 pub use transfers::FLAG;
 pub use transfers::{Movement, padding, transfers};
-pub use trial::Trial;
+pub use trial::{Plan, Trial};
 
 use std::sync::Arc;
 
@@ -116,14 +116,13 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         None if on_cpu => engine_choice::on_the_cpu(spec.devices.engine, &lower_bound, threads),
         None => (Engine::Serial, EngineReason::ThreadPerDevice),
     };
-    Ok(Trial {
+    let plan = Plan {
         devices,
         engine,
         engine_reason,
         sums,
         threads: if engine == Engine::Team { threads } else { 1 },
         layers,
-        facts,
         programs: Arc::new(programs),
         peers: peers.into_iter().map(Arc::new).collect(),
         steps_per_epoch: length.steps_per_epoch,
@@ -134,8 +133,8 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         data_bytes,
         footprint,
         resident,
-        spec,
-    })
+    };
+    Ok(Trial { spec, facts, plan: plan.into() })
 }
 
 /// A spec that fits its data, with shapes and length filled in.

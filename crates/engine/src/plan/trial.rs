@@ -1,6 +1,9 @@
 //! A planned trial.
 
-use std::sync::Arc;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
 
 use super::{
     all_reduce::{AllReducePlan, PeerAccess},
@@ -14,13 +17,21 @@ use super::{
 };
 use crate::{
     program::{Programs, is_large},
-    spec::{Optimizer, Schedule, Spec},
+    spec::{Optimizer, Schedule, Shared, Spec},
 };
 
+/// A spec and its plan. It dereferences to the plan.
 #[derive(Clone, Debug)]
 pub struct Trial {
     /// The spec with all values that depend on data and model.
     pub spec: Spec,
+    pub facts: DatasetInfo,
+    pub plan: Shared<Plan>,
+}
+
+/// What will happen. Thousands of trials that differ only in learning rates and seeds have equal plans.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
     pub devices: ResolvedDevices,
     pub engine: Engine,
     pub engine_reason: EngineReason,
@@ -28,7 +39,6 @@ pub struct Trial {
     pub sums: Option<AllReducePlan>,
     pub threads: usize,
     pub layers: Vec<LayerRow>,
-    pub facts: DatasetInfo,
     /// The programs of the first device. Trials with equal steps may share them.
     pub programs: Arc<Programs>,
     /// The programs of the other devices.
@@ -47,7 +57,27 @@ pub struct Trial {
     pub resident: Option<Footprint>,
 }
 
+impl Deref for Trial {
+    type Target = Plan;
+
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl DerefMut for Trial {
+    fn deref_mut(&mut self) -> &mut Plan {
+        &mut self.plan
+    }
+}
+
 impl Trial {
+    /// Keeps what equals a part of `other` only once. Returns whether all of the plan does.
+    pub fn share_with(&mut self, other: &Self) -> bool {
+        self.spec.share_with(&other.spec);
+        self.plan.share_with(&other.plan)
+    }
+
     pub fn steps_of_epochs(&self) -> u64 {
         self.steps_per_epoch.saturating_mul(self.spec.trainer.max_epochs)
     }
@@ -102,7 +132,7 @@ impl Trial {
     /// The optimizer and the schedule with scaled learning rates.
     pub fn effective_optimizer(&self) -> (Optimizer, Schedule) {
         let factor = self.lr_factor();
-        (self.spec.optimizer.clone().with_lr_times(factor), self.spec.schedule.clone().with_lr_times(factor))
+        (self.spec.optimizer.with_lr_times(factor), self.spec.schedule.with_lr_times(factor))
     }
 
     /// Each device's programs, in the order of [`ResolvedDevices::used`].

@@ -37,7 +37,7 @@ pub fn begin(
     sender: &EventSender,
 ) -> Result<(), Closed> {
     let header = Header {
-        name: trial.spec.name.clone(),
+        name: trial.spec.name.to_string(),
         lab: None,
         devices_requested: trial.devices.requested.clone(),
         devices_used: trial.devices.used_names(),

@@ -1,9 +1,9 @@
 //! What the trials of an experiment share: data sets (opened once, so that all trials see the same contents),
-//! the results of engine probes, and programs.
+//! the results of engine probes, and plans.
 
 use std::sync::Arc;
 
-use super::{engine_trials::EngineTrials, shared_programs::SharedPrograms};
+use super::{engine_trials::EngineTrials, shared_plans::SharedPlans};
 use crate::{
     collective::ProcessGroup,
     data::{self, Dataset, FileChange, FileFingerprint, Task},
@@ -25,7 +25,7 @@ pub struct Datasets {
     /// Fingerprints of all files opened so far.
     seen: Vec<FileFingerprint>,
     pub(super) engines: EngineTrials,
-    pub(super) programs: SharedPrograms,
+    pub(super) plans: SharedPlans,
     /// The processes that train together with this one, if any.
     pub world: Option<Arc<ProcessGroup>>,
 }
@@ -37,7 +37,7 @@ impl Datasets {
             kept: Vec::new(),
             seen: Vec::new(),
             engines: EngineTrials::default(),
-            programs: SharedPrograms::default(),
+            plans: SharedPlans::default(),
             world: None,
         }
     }
@@ -46,7 +46,7 @@ impl Datasets {
     pub fn open(&mut self, spec: &Spec) -> Result<Arc<Dataset>, Vec<Problem>> {
         let task = if spec.model.loss.classifies() { Task::Classification } else { Task::Regression };
         // The batch settings do not change which rows are read.
-        let mut key = spec.data.clone();
+        let mut key = spec::Data::clone(&spec.data);
         (key.batch_size, key.shuffle, key.shuffle_seed) = (1, false, None);
         // If the split has its own seed, all runs share that split.
         let seed = spec.data.split.as_ref().and_then(|split| split.seed).unwrap_or(spec.seed);

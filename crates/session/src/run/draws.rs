@@ -50,7 +50,7 @@ fn planned<P: Planned>(
     let trial = experiment.drawn(index, point)?;
     let prepared = match P::plan(&trial.spec, &mut *session.shared(), machine, session.threads()) {
         Ok(planned) => Prepared::Run(Box::new(planned)),
-        Err(PlanError::Missing(problem)) => Prepared::Missing(problem),
+        Err(PlanError::Missing(problem)) => Prepared::Missing(Box::new(problem)),
         Err(PlanError::Problems(problems)) => return Err(experiment.failure_at(point, problems)),
     };
     Ok((trial, prepared))

@@ -123,10 +123,10 @@ impl EngineTrials {
                 && self.begun_runs.contains(&(with(*engine).to_toml(), digest.clone()))
         };
         if let Some(engine) = steps_s.iter().map(|(engine, _)| *engine).find(is_begun) {
-            return Ok(Trial { engine_reason: EngineReason::Begun, ..plan(&with(engine))? });
+            return Ok(because(EngineReason::Begun, plan(&with(engine))?));
         }
         if let Some(Known { chosen: (engine, _), reason, .. }) = self.known(&trial, 1) {
-            return Ok(Trial { engine_reason: reason.clone(), ..plan(&with(*engine))? });
+            return Ok(because(reason.clone(), plan(&with(*engine))?));
         }
         let least_s = steps_s.first().map_or(0.0, |(_, step_s)| *step_s);
         let near = steps_s.iter().take_while(|(_, step_s)| *step_s <= NEAR * least_s);
@@ -145,12 +145,15 @@ impl EngineTrials {
         let engine = tried.first().map_or(trial.engine, |fastest| fastest.engine);
         let reason = EngineReason::Tried { tried, held: 0, took_s: begun.elapsed().as_secs_f64() };
         self.keep(&trial, 1, (engine, 1), reason.clone());
-        Ok(Trial { engine_reason: reason, ..plan(&with(engine))? })
+        Ok(because(reason, plan(&with(engine))?))
     }
 
     fn on_cpu(&mut self, trial: Trial, threads: usize) -> Trial {
-        let with =
-            |(engine, threads), engine_reason| Trial { engine, threads, engine_reason, ..trial.clone() };
+        let with = |(engine, threads), reason| {
+            let mut trial = because(reason, trial.clone());
+            (trial.engine, trial.threads) = (engine, threads);
+            trial
+        };
         // More threads than cores would only wait for each other.
         let threads = threads.min(host::logical_cores().unwrap_or(threads));
         if let Some(Known { chosen, reason, .. }) = self.known(&trial, threads) {
@@ -278,6 +281,12 @@ fn keep_context(trial: &Trial) {
 
 #[cfg(not(feature = "cuda"))]
 fn keep_context(_: &Trial) {}
+
+/// The same trial with another reason for its engine.
+fn because(reason: EngineReason, mut trial: Trial) -> Trial {
+    trial.engine_reason = reason;
+    trial
+}
 
 fn choice(engine: Engine) -> EngineChoice {
     match engine {

@@ -115,7 +115,8 @@ impl Session<'_, Trial> {
         let Ok(prepared) = self.prepare(machine) else { return decline(world, &held_output()) };
         let trial = match prepared.first() {
             Some(Prepared::Run(trial)) if !self.is_sweep() => trial,
-            Some(Prepared::Missing(Problem { message, label, .. })) => {
+            Some(Prepared::Missing(problem)) => {
+                let Problem { message, label, .. } = &**problem;
                 let because = label.as_ref().map_or_else(String::new, |label| format!(": {label}"));
                 return decline(world, &format!("{message}{because}"));
             }

@@ -27,7 +27,7 @@ mod resumed;
 mod rungs;
 mod session;
 mod shared;
-mod shared_programs;
+mod shared_plans;
 mod stepper;
 mod sweep;
 mod sweep_folder;

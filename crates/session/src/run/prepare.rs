@@ -17,8 +17,8 @@ pub enum Prepared<P> {
     Run(Box<P>),
     /// It would only repeat that earlier trial. The devices are those that this trial requested and would
     /// use.
-    SameAs(usize, ResolvedDevices),
-    Missing(Problem),
+    SameAs(usize, Box<ResolvedDevices>),
+    Missing(Box<Problem>),
 }
 
 /// Plans every trial. Each problem has the number of its trial.
@@ -45,11 +45,11 @@ pub fn prepare<P: Planned>(
                 let mut others = prepared.iter().zip(&experiment.trials).filter(|_| is_known);
                 let earlier = others.position(is_earlier);
                 prepared.push(match earlier {
-                    Some(earlier) => Prepared::SameAs(earlier, planned.devices().clone()),
+                    Some(earlier) => Prepared::SameAs(earlier, Box::new(planned.devices().clone())),
                     None => Prepared::Run(Box::new(planned)),
                 });
             }
-            Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(problem)),
+            Err(PlanError::Missing(problem)) => prepared.push(Prepared::Missing(Box::new(problem))),
             Err(PlanError::Problems(found)) => {
                 problems.extend(found.into_iter().map(|p| (trial.index, p)));
                 if problems.len() > MOST_PROBLEMS {
@@ -100,7 +100,7 @@ pub fn warnings<P: Planned>(
     let trials = prepared.iter().zip(&experiment.trials).filter_map(|(own, trial)| {
         let (devices, runs) = match own {
             Prepared::Run(planned) => (planned.devices(), own),
-            Prepared::SameAs(earlier, devices) => (devices, prepared.get(*earlier)?),
+            Prepared::SameAs(earlier, devices) => (&**devices, prepared.get(*earlier)?),
             Prepared::Missing(_) => return None,
         };
         let Prepared::Run(planned) = runs else { return None };

@@ -73,7 +73,7 @@ impl<'a, P: Planned> Session<'a, P> {
         let planned = match prepared.first() {
             Some(Prepared::Run(planned)) => planned,
             Some(Prepared::Missing(problem)) => {
-                refuse(&self.experiment.failure([(0, problem.clone())]));
+                refuse(&self.experiment.failure([(0, (**problem).clone())]));
                 return Exit::Missing;
             }
             _ => return Exit::Done,

@@ -190,7 +190,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if let Err(fault) = self.take_points() {
             self.with(|progress| progress.unlisted(fault));
         }
-        let (rows, folders) = (LazyCell::new(|| rows(&self.folder)), self.folder.trials());
+        let rows = LazyCell::new(|| rows(&self.folder));
+        let folders = LazyCell::new(|| self.folder.trials()); // the list is long, and often nobody else has run a trial
         for index in (0..self.prepared.len()).filter(|index| !own.contains(index)) {
             let is_taken = self.with(|progress| matches!(progress.ends[index], Some(TrialEnd::Ran { .. })));
             if is_taken {

@@ -105,7 +105,7 @@ impl Planned for Trial {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
         let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, threads);
         let mut planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
-        datasets.programs.share(&mut planned);
+        datasets.plans.share(&mut planned);
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
     }
@@ -367,7 +367,7 @@ fn save(
     let mut metadata = BTreeMap::from([
         ("format".to_owned(), "pt".to_owned()),
         ("framework".to_owned(), concat!("runner ", env!("CARGO_PKG_VERSION")).to_owned()),
-        ("name".to_owned(), trial.spec.name.clone()),
+        ("name".to_owned(), trial.spec.name.to_string()),
         ("spec_hash".to_owned(), spec_hash.to_owned()),
         ("step".to_owned(), step.to_string()),
         ("epoch".to_owned(), epoch.to_string()),
