@@ -37,7 +37,7 @@ impl Comparison {
             text += &self.best_run(ranking);
             text += &self.better_stopped(ranking);
             text += &self.ranked_table(ranking, question, width)?;
-            text += &notes(ranking);
+            text += &notes(self, ranking);
             text += &self.uneven(ranking);
             text += &self.left_out(ranking);
             // Folded axes could be mistaken for seeds.
@@ -81,7 +81,7 @@ impl Comparison {
         if settings.len() == 1 {
             return format!("{answer}\n");
         }
-        let doubt = self.doubt(ranking);
+        let doubt = self.doubt(ranking) + &self.ahead_with_fewer_seeds(ranking);
         let fits = answer.chars().count() + doubt.chars().count() + 2 <= usize::from(width);
         format!("{answer}{}{doubt}\n", if fits { "; " } else { ";\n  " })
     }
@@ -137,6 +137,23 @@ impl Comparison {
         words.join("; ")
     }
 
+    /// `; lower, but of one seed: #1 0.1826`, where a setting that is ranked last for want of seeds is ahead of the best.
+    fn ahead_with_fewer_seeds(&self, ranking: &Ranking) -> String {
+        let Ranking { metric, settings, each, .. } = ranking;
+        let cost = |setting: &Candidate| metric.cost(setting.value);
+        let first = ranking.with_fewer_seeds().min_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let Some(first) = first.filter(|first| cost(first) < cost(&settings[0])) else {
+            return String::new();
+        };
+        let side = if metric.more_is_better { "higher" } else { "lower" };
+        let seeds = match first.samples.len() {
+            1 => format!("one {each}"),
+            seeds => format!("{seeds} {each}s"),
+        };
+        let (number, value) = (self.number(first.places[0]), metric.word(first.value));
+        format!("; {side}, but of {seeds}: #{number} {value}")
+    }
+
     /// The name of the task's specs, as a heading if there are several tasks.
     pub(super) fn task_name(&self, ranking: &Ranking) -> String {
         let places = ranking.settings.iter().flat_map(|setting| &setting.places).chain(&ranking.left_out);
@@ -162,8 +179,16 @@ impl Comparison {
         if shown.is_empty() {
             return Ok(String::new());
         }
-        let keys = 1 + ranking.keys.len();
         let mut columns = self.columns_of(ranking, &shown);
+        let keys: Vec<Column> = columns.splice(1..=ranking.keys.len(), []).collect();
+        // What was asked for is shown, and so is what tells a single setting.
+        let is_left_out = |column: &Column| {
+            let is_constant = column.cells.windows(2).all(|pair| pair[0] == pair[1]);
+            is_constant && shown.len() > 1 && question.by.is_empty()
+        };
+        let (constant, keys): (Vec<Column>, Vec<Column>) = keys.into_iter().partition(is_left_out);
+        let count = 1 + keys.len();
+        columns.splice(1..1, keys);
         let needed = columns.len();
         let is_doubtful = self.warning().is_some();
         for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
@@ -176,13 +201,16 @@ impl Comparison {
                     setting.places.iter().filter_map(|&place| metric.value(&self.runs[place])).collect();
                 Estimate::from_values(&values).map(|e| metric.word(e.median)).unwrap_or_default()
             };
-            columns.push(Column::of_numbers(title, shown.iter().map(cell)));
+            // Beside means, a median is called so.
+            let is_median = metric.is_learned && shown.iter().any(|setting| setting.samples.len() > 1);
+            let title = if is_median { format!("median {title}") } else { (*title).to_owned() };
+            columns.push(Column::of_numbers(&title, shown.iter().map(cell)));
         }
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
             columns.pop();
         }
         let more = more(&shown, ranking.settings.len(), "setting");
-        Ok(format!("\n{}{more}", grid::table(&columns, keys, width)))
+        Ok(format!("\n{}{}{more}", grid::table(&columns, count, width), in_all_rows(&constant)))
     }
 
     /// Columns: number, keys, count, value with interval, difference from the best.
@@ -245,9 +273,7 @@ impl Comparison {
         let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
         let word = |(status, places): &(&str, Vec<usize>)| {
             let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
-            let more = numbers.len().saturating_sub(MOST_NUMBERS);
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            let numbers = units::numbers(&numbers[..numbers.len().min(MOST_NUMBERS)]);
+            let numbers = some_numbers(&numbers);
             let status = match *status {
                 "finished" => format!("without {}", ranking.metric.name),
                 status => status.to_owned(),
@@ -266,11 +292,30 @@ impl Comparison {
             let so_far = so_far
                 .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
             let so_far = so_far.unwrap_or_default();
-            format!("{} {status} (#{numbers}{more}{so_far})", places.len())
+            format!("{} {status} ({numbers}{so_far})", places.len())
         };
         let words: Vec<String> = grouped(ended).iter().map(word).collect();
         if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }
     }
+}
+
+/// The keys whose columns are left out, since all rows have the same value.
+fn in_all_rows(constant: &[Column]) -> String {
+    // A key that applies to no row says nothing.
+    let told = constant.iter().filter(|column| !["", "-"].contains(&column.cells[0].as_str()));
+    let mut words: Vec<String> =
+        told.map(|column| format!("{} {}", column.title, escape_line(&column.cells[0]))).collect();
+    let more = words.len().saturating_sub(MOST_NUMBERS);
+    words.truncate(MOST_NUMBERS);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    if words.is_empty() { String::new() } else { format!("  in all rows: {}{more}\n", words.join(", ")) }
+}
+
+/// `#1, 3 to 5`, without those beyond a maximum.
+pub(super) fn some_numbers(numbers: &[usize]) -> String {
+    let more = numbers.len().saturating_sub(MOST_NUMBERS);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("#{}{more}", units::numbers(&numbers[..numbers.len().min(MOST_NUMBERS)]))
 }
 
 /// A line about those of `all` that are not shown.

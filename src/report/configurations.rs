@@ -13,7 +13,8 @@ use super::{
 use crate::units;
 
 /// Environment keys that define a different machine.
-const THE_MACHINE: [&str; 4] = ["cpu.model", "cpu.instruction_set", "cpu.bf16_unit", "host.threads"];
+pub(super) const THE_MACHINE: [&str; 4] =
+    ["cpu.model", "cpu.instruction_set", "cpu.bf16_unit", "host.threads"];
 
 /// Runs with the same spec and data on the same machine; their seeds may differ.
 #[derive(Clone, Debug)]

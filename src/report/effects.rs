@@ -5,12 +5,15 @@ use std::{collections::HashMap, path::Path};
 use super::{
     additive,
     comparison::Comparison,
+    configurations::THE_MACHINE,
     csv_file, csv_lines,
+    differing::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
     key::short,
     leaves::Leaves,
+    machines::environment,
     ranking::{Candidate, Ranking},
-    run::Run,
+    run::{Run, SEEDS},
 };
 use crate::{host::escape_line, units};
 
@@ -55,10 +58,9 @@ impl Effects {
             return None;
         }
         if from.is_none()
-            && distinct(ranking.settings.iter().map(|own| &own.values)).len() < ranking.settings.len()
+            && let Some(words) = same_values(comparison, ranking)
         {
-            let words = "settings with the same values ran on several machines, or are of several specs";
-            return Some(Err(words.to_owned()));
+            return Some(Err(words));
         }
         let analysis = if from.is_none() { of_grid(ranking) } else { None };
         Some(analysis.unwrap_or_else(|| Self::estimate(ranking, &points, &from.unwrap_or_default())))
@@ -81,6 +83,28 @@ impl Effects {
             estimate: Some(format!("estimated from {}{from}", units::counted(points.len() as u64, "run"))),
         })
     }
+}
+
+/// In what settings with the same values of all axes differ; none where there are no such settings.
+fn same_values(comparison: &Comparison, ranking: &Ranking) -> Option<String> {
+    let by_values = grouped(ranking.settings.iter().map(|own| (&own.values, own.places[0])));
+    let (_, same) = by_values.into_iter().find(|(_, own)| own.len() > 1)?;
+    let runs: Vec<&Run> = same.into_iter().map(|place| &comparison.runs[place]).collect();
+    let differs = |key: &&str| distinct(runs.iter().map(|run| environment(run, key))).len() > 1;
+    // What is learned is the same on all machines.
+    let of_machine = THE_MACHINE.into_iter().filter(|key| !ranking.metric.is_learned && differs(key));
+    let is_free = |key: &&str| key == &"name" || SEEDS.contains(key) || is_of_record(key) || is_inferred(key);
+    let specs = || runs.iter().filter_map(|run| run.spec.as_ref());
+    let of_spec = specs().flat_map(|spec| specs().flat_map(|other| spec.differing(other)));
+    let of_spec = of_spec.filter(|key| !is_free(key));
+    let mut keys = distinct(of_machine.chain(of_spec));
+    let more = keys.len().saturating_sub(MOST_LEVELS);
+    keys.truncate(MOST_LEVELS);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Some(match keys.is_empty() {
+        true => "settings with the same values differ in something that is no axis".to_owned(),
+        false => format!("settings with the same values differ in {}{more}", keys.join(", ")),
+    })
 }
 
 /// The runs of a ranking's settings. An axis does not vary where it is empty.

@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{ReportError, live, metric_ends::Ends};
+use super::{
+    ReportError,
+    cells::is_validation,
+    csv_lines::{find_columns, scan},
+    live,
+    metric_ends::Ends,
+};
 
 /// Values of whole validations and of training steps, by the names used in options.
 const NAMES: [&str; 12] = [
@@ -48,4 +54,22 @@ pub(super) fn read(path: &Path) -> Result<Logged, ReportError> {
         [validation, train].into_iter().flatten()
     };
     Ok(file.all_ends().flat_map(of_metric).collect())
+}
+
+/// Reads the validation at this step: its cells by column.
+pub(super) fn read_validation(path: &Path, step: &str) -> Result<Logged, ReportError> {
+    let mut found = Logged::new();
+    let header = |columns: &csv::StringRecord| {
+        let names: Vec<String> = columns.iter().map(str::to_owned).collect();
+        Ok((find_columns(columns, ["step", "split"])?, names))
+    };
+    scan(path, header, |([at, split], names), cells| {
+        if cells[*at] == step.as_bytes() && is_validation(cells[*split])? {
+            let known = names.iter().zip(cells).filter(|(_, cell)| !cell.is_empty());
+            let text = |cell: &[u8]| String::from_utf8_lossy(cell).into_owned();
+            found = known.map(|(name, cell)| (name.clone(), text(cell))).collect();
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }

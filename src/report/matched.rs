@@ -14,6 +14,7 @@ use super::{
     ranking::{Candidate, Ranking},
     run::{REPEAT, Run, SEEDS},
     student::holm,
+    unshared::unshared,
 };
 use crate::{host::escape_line, units};
 
@@ -197,9 +198,12 @@ impl<'a> Against<'a> {
             better(-1.0),
             pairs.len() - better(1.0) - better(-1.0)
         );
-        for (name, group) in [("first ", self.base), ("second", self.own)] {
+        let of_base = pairs.iter().map(|pair| &pair.base).collect::<Vec<_>>();
+        let of_own = pairs.iter().map(|pair| &pair.own).collect::<Vec<_>>();
+        for (name, group, shared) in [("first ", self.base, of_base), ("second", self.own, of_own)] {
             let folders = distinct(group.runs.iter().filter_map(|run| run.sweep.as_deref())).join(", ");
             text += &format!("  {name}  {}\n", escape_line(&folders));
+            text += &format!("          {}\n", unshared(group, &shared, &self.metric));
         }
         text += &format!("\n{}", grid::table(&self.columns(), keys.len(), width));
         text += &more(&self.shown, pairs.len(), "shared setting");

@@ -59,7 +59,7 @@ impl Metric {
         let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figures.contains_key(name));
         let splits: &[&str] = if is_bare { &["validation", "train"] } else { &[] };
         let measured: Vec<String> = splits.iter().map(|split| format!("{split}.{name}")).collect();
-        let is_known = |full: &&String| runs.iter().any(|run| run.learned(full).is_some());
+        let is_known = |full: &&String| runs.iter().any(|run| run.has_learned(full));
         let name = measured.iter().find(is_known).map_or(name, String::as_str);
         let key = match Key::new(name, runs) {
             Err(ReportError::NoColumn { .. }) => return Ok(None),
@@ -97,7 +97,7 @@ impl Metric {
             "train.loss" => "train loss",
             _ => full.strip_prefix("train.").unwrap_or(full),
         };
-        let monitor_it = runs.iter().filter(|run| run.learned(full).is_some());
+        let monitor_it = runs.iter().filter(|run| run.has_learned(full));
         Self {
             name: words.replace(['.', '_'], " ").replace("per s", "per second"),
             more_is_better: more_is_better(full),

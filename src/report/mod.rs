@@ -57,6 +57,7 @@ mod sweep;
 mod sweep_end;
 mod tasks;
 mod text;
+mod unshared;
 mod verdict;
 mod watch;
 

@@ -3,20 +3,37 @@
 use std::fmt::Write;
 
 use super::{
+    comparison::Comparison,
     configurations::STOPPED,
+    grouping::distinct,
     ranking::{Candidate, Ranking},
+    run::Run,
 };
 use crate::units;
 
 /// A mean of this many values is almost normally distributed, even if the values are skewed.
 const MANY: usize = 30;
 
-/// What the table's intervals and p-values are.
-pub(super) fn notes(ranking: &Ranking) -> String {
-    let mut text = match ranking.metric.is_last {
-        true => format!("  {} of the last epoch: only some of the runs monitor it\n", ranking.metric.name),
-        false => String::new(),
-    };
+/// Of which epoch the values are.
+fn epoch(comparison: &Comparison, ranking: &Ranking) -> String {
+    let metric = &ranking.metric;
+    if metric.is_last {
+        return format!("  {} of the last epoch: only some of the runs monitor it\n", metric.name);
+    }
+    let runs = || ranking.settings.iter().flat_map(|own| &own.places).map(|&place| &comparison.runs[place]);
+    let has_best = |run: &&Run| run.at_best(metric.full_name()).is_some();
+    let monitored = distinct(runs().filter(has_best).map(|run| format!("`{}`", run.monitor())));
+    if monitored.is_empty() {
+        return String::new();
+    }
+    let others =
+        if runs().all(|run| has_best(&run)) { "" } else { ", of the last epoch where that is not known" };
+    format!("  {} at the epoch of each run's best {}{others}\n", metric.name, monitored.join(" or "))
+}
+
+/// What the table's values, intervals and p-values are.
+pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
+    let mut text = epoch(comparison, ranking);
     if ranking.status == STOPPED {
         text += "  none of them finished: their sweep stopped them, some sooner than others\n";
     }

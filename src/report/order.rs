@@ -3,9 +3,11 @@
 use super::{
     ReportError,
     comparison::Comparison,
+    configurations::FINISHED,
     key::Key,
     metric::Metric,
     ranking::{Candidate, Ranking},
+    run::Run,
     statistics::Estimate,
 };
 
@@ -88,17 +90,29 @@ impl Comparison {
         Ok(order.into_iter().map(|place| &ranking.settings[place]).collect())
     }
 
-    /// The runs that a question shows: in its order, else the best first where it names a metric.
+    /// The runs that a question shows: in its order, else the best first where it names a metric or takes fewer than
+    /// all. Only runs that finished can be the best.
     ///
     /// # Errors
     /// The question names a metric or column that no run has.
     pub(super) fn shown_runs(&self, question: &Question) -> Result<Vec<usize>, ReportError> {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
-        if let Some(name) = &question.metric {
-            let metric = Metric::new(name, &self.runs)?;
-            let cost =
-                |place: &usize| metric.value(&self.runs[*place]).map_or(f64::INFINITY, |v| metric.cost(v));
-            order.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
+        let takes_best = question.top < order.len() && question.sort.is_none() && !self.is_about_times();
+        let metric = match &question.metric {
+            Some(name) => Some(Metric::new(name, &self.runs)?),
+            None if takes_best => match &Metric::declared(&self.runs, &order)[..] {
+                [(metric, _)] => Some(metric.clone()),
+                _ => None,
+            },
+            None => None,
+        };
+        if let Some(metric) = metric {
+            let cost = |run: &Run| metric.value(run).map_or(f64::INFINITY, |value| metric.cost(value));
+            let is_unfinished = |run: &Run| run.status != FINISHED;
+            order.sort_by(|&a, &b| {
+                let [a, b] = [a, b].map(|place| &self.runs[place]);
+                is_unfinished(a).cmp(&is_unfinished(b)).then_with(|| cost(a).total_cmp(&cost(b)))
+            });
         }
         let lines: Vec<&[usize]> = order.iter().map(std::slice::from_ref).collect();
         Ok(self.shown(question, &lines)?.into_iter().map(|line| order[line]).collect())

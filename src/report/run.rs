@@ -48,6 +48,8 @@ pub(super) struct Run {
     pub(super) metrics: Option<PathBuf>,
     /// What `metrics.csv` has beyond the summary; read on first use.
     pub(super) logged: OnceLock<Logged>,
+    /// The validation at its best step, by metric; read on first use.
+    pub(super) best_row: OnceLock<Logged>,
     /// Whether `metrics.csv` ends with an incomplete line, if it was read.
     pub(super) torn: bool,
 }
@@ -273,10 +275,31 @@ impl Run {
         self.axis("trainer.monitor").unwrap_or("validation.loss")
     }
 
-    /// A learned figure: the value at its best epoch if that metric is monitored, otherwise the last value.
+    /// A learned figure: of a validation the value at its best epoch, if it has one, otherwise the last value.
     pub(super) fn learned(&self, name: &str) -> Option<&str> {
-        let best = self.figure("best_value").filter(|_| self.monitor() == name);
-        best.or_else(|| self.learned_last(name))
+        self.best_monitored(name).or_else(|| self.at_best(name)).or_else(|| self.learned_last(name))
+    }
+
+    /// Whether it has this learned figure. Does not look for the best epoch in `metrics.csv`.
+    pub(super) fn has_learned(&self, name: &str) -> bool {
+        self.best_monitored(name).or_else(|| self.learned_last(name)).is_some()
+    }
+
+    fn best_monitored(&self, name: &str) -> Option<&str> {
+        self.figure("best_value").filter(|_| self.monitor() == name)
+    }
+
+    /// A figure of validations at the best epoch of another, which it monitors.
+    pub(super) fn at_best(&self, name: &str) -> Option<&str> {
+        let metric = name.strip_prefix("validation.").filter(|_| self.monitor() != name)?;
+        let best_step = self.figure("best_step")?;
+        if self.figure("steps") == Some(best_step) {
+            return self.learned_last(name);
+        }
+        let is_known = LEARNED.contains(&name) || logged::is_name(name);
+        let metrics = self.metrics.as_ref().filter(|_| is_known)?;
+        let read = || logged::read_validation(metrics, best_step).unwrap_or_default();
+        self.best_row.get_or_init(read).get(metric).map(String::as_str)
     }
 
     /// A learned figure in its last epoch.

@@ -27,11 +27,10 @@ impl Comparison {
     /// The question names a column that no run has.
     pub fn times(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
-        let places: Vec<usize> = (0..self.runs.len()).collect();
-        let shown = self.shown(question, &places.chunks(1).collect::<Vec<_>>())?;
+        let shown = self.shown_runs(question)?;
         let mut columns = columns::columns(self, "run", 1);
         columns.iter_mut().for_each(|column| column.pick(&shown));
-        let table = grid::table(&columns, 1, width) + &more(&shown, places.len(), "run");
+        let table = grid::table(&columns, 1, width) + &more(&shown, self.runs.len(), "run");
         let mut text = format!("{}\n{builds}\n{table}", self.comparability());
         let jobs = jobs(&self.runs, &self.configurations);
         for job in jobs.iter().filter(|job| has_repeats(job)) {

@@ -10,6 +10,7 @@ use crate::report::{
     ReportError,
     best::best,
     comparison::Comparison,
+    configurations::STOPPED,
     grouping::distinct,
     notes::notes,
     order::Question,
@@ -74,12 +75,13 @@ impl Content<'_> {
             if is_about_times {
                 continue;
             }
-            if ranking.settings.len() > 1 {
+            let shown = ranking.settings.len() + self.stopped(ranking);
+            if shown > 1 {
                 self.section(&format!("ranking{suffix}"), &format!("Ranking{of}"), |content, html| {
                     content.ranking(html, ranking);
                 });
             }
-            if ranking.settings.len() > 2 && !ranking.keys.is_empty() {
+            if shown > 2 && !ranking.keys.is_empty() {
                 self.section(&format!("axes{suffix}"), &format!("What the axes do{of}"), |content, html| {
                     content.axes(html, ranking);
                 });
@@ -100,6 +102,12 @@ impl Content<'_> {
             self.comparison.warning().into_iter().chain(self.comparison.builds()).collect();
         warnings.iter().for_each(|words| headline.prose("p", &[("class", &"warning")], words));
         Ok(headline)
+    }
+
+    /// The number of trials that their sweep stopped early, with a value of the metric.
+    fn stopped(&self, ranking: &Ranking) -> usize {
+        let left_out = ranking.left_out.iter().map(|&place| &self.comparison.runs[place]);
+        left_out.filter(|run| run.status == STOPPED && ranking.metric.value(run).is_some()).count()
     }
 
     /// Whether the runs of a task differ in nothing that concerns what they learn.
@@ -244,7 +252,9 @@ impl Content<'_> {
         let all: Vec<&Candidate> = ranking.settings.iter().collect();
         let columns = self.comparison.columns_of(ranking, &all);
         table::table(html, &format!("Settings by {}, the best first", ranking.metric.name), &columns);
-        let below = notes(ranking) + &self.comparison.uneven(ranking) + &self.comparison.left_out(ranking);
+        let below = notes(self.comparison, ranking)
+            + &self.comparison.uneven(ranking)
+            + &self.comparison.left_out(ranking);
         below.lines().for_each(|line| html.prose("p", &[("class", &"note")], line.trim()));
     }
 

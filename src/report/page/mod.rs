@@ -243,14 +243,27 @@ impl Content<'_> {
         }
     }
 
-    /// A run of each configuration, that by which its setting is named.
+    /// A run of each configuration, that by which its setting is named; the best first, unless the runs are about times.
     fn firsts(&self) -> Vec<usize> {
         if self.comparison.runs.len() == 1 {
             return vec![0];
         }
         let rank = |place: &&usize| self.names.get(*place).map_or(usize::MAX, |(rank, _)| *rank);
         let configurations = self.comparison.configurations.iter();
-        configurations.filter_map(|own| own.places.iter().min_by_key(rank).copied()).collect()
+        let first = configurations.filter_map(|own| own.places.iter().min_by_key(rank).copied());
+        let mut first: Vec<usize> = first.collect();
+        if !self.comparison.is_about_times() {
+            first.sort_by_key(|place| rank(&place));
+        }
+        first
+    }
+
+    /// A sentence about the first `shown` of [`Content::firsts`].
+    fn part_of(&self, shown: usize, all: usize) -> String {
+        match self.comparison.is_about_times() {
+            true => format!("The first {shown} of {all} settings."),
+            false => format!("{shown} of {all} settings: the ranked ones, the best first, then others."),
+        }
     }
 
     /// Figures of every run, formatted for people.

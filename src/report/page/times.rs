@@ -134,7 +134,7 @@ impl Content<'_> {
             return;
         }
         if settings < places.len() {
-            let words = format!("The first {settings} of {} settings.", places.len());
+            let words = self.part_of(settings, places.len());
             html.prose("p", &[("class", &"note")], &words);
         }
         if places.len() < self.comparison.runs.len() {

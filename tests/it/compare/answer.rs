@@ -133,7 +133,9 @@ fn sweeps_are_held_against_each_other() {
     insta::assert_snapshot!(runs.masked(&ran(&[&a, &b]).stdout), @r"
     2 shared settings, validation loss: second better in 0, worse in 1, unclear in 1
       first   RUNS/a/S
+              best #6 lr 0.1 width 32, 0.0611 [0.0590, 0.0632]; not shared: 1 setting (#8)
       second  RUNS/b/S
+              best #7 lr 0.01, 0.0615 [0.0590, 0.0640]; not shared: 1 setting (#8)
 
        lr  width  n                    first                   second                difference       p
      0.01     32  6  0.0611 [0.0590, 0.0632]  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56
@@ -208,7 +210,9 @@ fn one_run_each_has_no_interval() {
     insta::assert_snapshot!(runs.masked(&ran(&[&a, &b]).stdout), @r"
     2 shared settings, validation loss: second better in 0, worse in 0, unclear in 2
       first   RUNS/a/S
+              best #1 lr 0.01, 0.1000
       second  RUNS/b/S
+              best #1 lr 0.01, 0.1000
 
        lr  width  n   first  second  difference
      0.01     32  1  0.1000  0.1000           0
@@ -379,6 +383,29 @@ fn folded_axes_are_no_seeds() {
     ");
 }
 
+/// A key that is the same in all shown rows has no column, but a place in a line.
+#[test]
+fn columns_tell_rows_apart() {
+    let runs = Runs::new();
+    learned(&runs, "a", &[("0.1", "32", &[0.2]), ("0.01", "32", &[0.1]), ("0.01", "8", &[0.3])]);
+    let shown = |more: &[&str]| {
+        let ended = Sandbox::new("").runner(&[&["compare", &*runs.named("a")], more].concat());
+        ended.stdout.split("\n\n").nth(1).unwrap().to_owned()
+    };
+    insta::assert_snapshot!(shown(&["--top", "2"]), @r"
+     #    lr  validation loss  vs best    time
+     1  0.01           0.1000     best  500 ms
+     0   0.1           0.2000  +0.1000  500 ms
+      in all rows: width 32
+      1 more setting: `--top 3` shows all
+    ");
+    let all = shown(&[]);
+    assert!(all.starts_with(" #    lr  width  ") && !all.contains("in all rows"), "{all}");
+    // What was asked for is shown.
+    let asked = shown(&["--by", "lr,width", "--top", "2"]);
+    assert!(asked.starts_with(" #    lr  width  "), "{asked}");
+}
+
 /// The setting with one seed has the lower mean, but on that seed the other setting is better by 0.01867.
 #[test]
 fn fewer_seeds_are_not_the_best() {
@@ -386,7 +413,7 @@ fn fewer_seeds_are_not_the_best() {
     learned(&runs, "a", &[("0.1", "32", &[0.4441]), ("0.01", "32", &[0.42543, 0.4800])]);
     insta::assert_snapshot!(runs.answer(&["a"], 120), @r"
     best: #1 lr 0.01, validation loss 0.45 [0.11, 0.80], n 2;
-      one shared seed cannot tell it from #0 (paired difference +0.01867)
+      one shared seed cannot tell it from #0 (paired difference +0.01867); lower, but of one seed: #0 0.4441
       RUNS/a/S/001
 
      #    lr  n    validation loss   vs best    time

@@ -18,7 +18,7 @@ fn run(runs: &Runs, name: &str, monitor: &str, [best, mae]: [&str; 2]) {
     let summary = FACTS.summary(name);
     runs.write(
         &format!("linreg/{name}/summary.csv"),
-        &summary.replace(",0.5,1,1,d1,", &format!(",{best},1,1,d1,")),
+        &summary.replace(",0.5,1,1,d1,", &format!(",{best},2,3,d1,")),
     );
 }
 
@@ -51,6 +51,45 @@ fn runs_are_ranked_by_any_metric_that_they_logged() {
     error: no run has the metric `f1`
       = hint: runs here have validation.loss, train.loss, validation.mae, train.accuracy, best_epoch, best_step, best_value, bytes_d2h, bytes_h2d, epoch_train_loss, epochs, final_train_loss, final_validation_loss, logging_s, logging_share, peak_device_bytes, peak_planned_bytes, peak_rss_bytes, samples_per_s, steps, steps_per_s, syncs, train_s, wall_s; `logging.metrics` adds more to later runs
     ");
+}
+
+/// The weights that are kept are those of the best epoch: there `a` has a worse error than `b`, though it ends with a better one.
+#[test]
+fn a_metric_counts_at_the_best_epoch_of_another() {
+    let runs = Runs::new();
+    for (name, at_best, last) in [("a", "0.30", "0.10"), ("b", "0.20", "0.40")] {
+        run(&runs, name, "validation.loss", ["0.4", last]);
+        let metrics = format!(
+            "step,epoch,split,rows,loss,mae,elapsed_s\n1,1,train,30,2.0,,0.1\n1,1,validation,9,0.4,{at_best},0.1\n\
+             3,2,train,30,2.0,,0.2\n3,2,validation,9,0.5,{last},0.2\n"
+        );
+        runs.write(&format!("linreg/{name}/metrics.csv"), &metrics);
+        let summary = FACTS.summary(name).replace(",0.5,1,1,d1,", ",0.4,1,1,d1,");
+        runs.write(&format!("linreg/{name}/summary.csv"), &summary);
+    }
+    let place = Sandbox::new("");
+    let compare = |more: &[&str]| {
+        let ended = place.runner(&[&["compare", &runs.named("linreg")], more].concat());
+        assert_eq!((ended.code, &*ended.stderr), (Some(0), ""), "{more:?}");
+        runs.masked(&ended.stdout)
+    };
+    insta::assert_snapshot!(compare(&["--metric", "mae"]), @r"
+    best: #2 lr b, validation mae 0.2000; one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
+      RUNS/linreg/b
+
+     #  lr  validation mae  vs best    loss     time  steps/s
+     2   b          0.2000     best  0.4000  3.00 ms     1000
+     1   a          0.3000  +0.1000  0.4000  3.00 ms     1000
+      validation mae at the epoch of each run's best `validation.loss`
+    ");
+    assert_eq!(compare(&["--where", "mae < 0.25", "-q"]), "1 run\n");
+    // A run that does not know its best epoch counts with its last.
+    let summary = FACTS.summary("a").replace(",0.5,1,1,d1,", ",,,,d1,");
+    runs.write("linreg/a/summary.csv", &summary);
+    let text = compare(&["--metric", "mae"]);
+    assert!(text.starts_with("best: #1 lr a, validation mae 0.1000;"), "{text}");
+    let words = "best `validation.loss`, of the last epoch where that is not known\n";
+    assert!(text.contains(words), "{text}");
 }
 
 #[test]
@@ -104,7 +143,7 @@ fn runs_with_different_monitors_are_ranked_apart() {
      steps                                3
      train loss                       1.000
      validation loss                 0.5000
-     best validation mae  0.1250 in epoch 1
+     best validation mae  0.1250 in epoch 2
      train time                     3.00 ms
      steps/s                           1000
      logging                         0.30 %

@@ -35,7 +35,9 @@ fn a_run_beside_a_sweep_is_of_its_setting() {
     let measured = compare(&["--metric", "steps_per_s"]);
     assert!(measured.lines().next().is_some_and(|best| best.ends_with(", n 2;")), "{measured}");
     assert!(
-        measured.contains("not known: settings with the same values ran on several machines"),
+        measured.contains(
+            "\nwhich axis matters is not known: settings with the same values differ in host.threads\n"
+        ),
         "{measured}"
     );
 }

@@ -51,6 +51,32 @@ fn stopped_trials_are_drawn() {
     assert!(page.contains(&words));
 }
 
+/// One of 27 trials is left at the end: it stands beside the others, and the shares are of the first rung. What one trial
+/// took its time for begins with the best.
+#[test]
+fn a_sweep_of_which_one_trial_finished_is_ranked() {
+    let place = Sandbox::new("");
+    let spec = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/halving.toml");
+    assert_eq!(place.runner(&[spec, "sweep.stop.asha.min_epochs=1", "-q"]).code, Some(0));
+    let page = page(&place, &["runs/halving"]);
+    let runs = table(&page, "Every run with its figures");
+    let count = |status: &str| runs.iter().filter(|row| row.contains(&status.to_owned())).count();
+    assert_eq!([count("finished"), count("stopped")], [1, 26], "{runs:?}");
+    let section = |id: &str| {
+        let (_, rest) =
+            page.split_once(&format!("<section id=\"{id}\">")).unwrap_or_else(|| panic!("{page}"));
+        rest.split_once("</section>").unwrap().0
+    };
+    assert!(section("ranking").contains("not ranked: 26 stopped"), "{}", section("ranking"));
+    assert!(section("axes").contains("estimated from 27 runs in epoch 1"), "{}", section("axes"));
+    let (_, best) = page.split_once("<p class=\"verdict\">best: ").unwrap();
+    let best = best.split(' ').next().unwrap();
+    let time = section("time");
+    let first = time.split("<span>").find(|name| name.starts_with('#')).unwrap();
+    assert!(first.starts_with(&format!("{best} ")), "{best}: {first}");
+    assert!(time.contains("16 of 27 settings: the ranked ones, the best first"), "{time}");
+}
+
 /// The all-reduces of short steps, which are known from the ledger, are a part of the bar, and its length stays.
 #[test]
 fn all_reduces_are_seen_where_the_time_went() {
