@@ -85,14 +85,10 @@ fn load_sweep(
     if words.is_empty() {
         return Ok((loaded, None));
     }
-    // A word takes the place of an earlier one of its key.
-    let key = |word: &str| word.split_once('=').map_or(word, |(key, _)| key).trim_end().to_owned();
-    let earlier = after.overrides.last().into_iter().flatten();
-    let stays = |word: &&String| words.iter().all(|new| key(new) != key(word));
-    let overrides: Vec<String> = earlier.filter(stays).chain(words).cloned().collect();
-    let count = loaded.count();
+    let overrides = spec::replaced(after.overrides.last().map_or(&[], Vec::as_slice), words);
+    let (count, earlier) = (loaded.count(), loaded.hash8());
     let larger = extended(loaded, read(overrides.clone())?)?;
-    let extension = (larger.count() > count).then_some(Extension { overrides, after });
+    let extension = (larger.count() > count).then_some(Extension { overrides, after, earlier });
     Ok((larger, extension))
 }
 

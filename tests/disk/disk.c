@@ -3,6 +3,7 @@
 // DISK_CALL and DISK_N: that call of the process fails with the error number DISK_ERROR, and leaves a mark in DISK_MARK.
 // The call `short` is a write of half of the bytes.
 // DISK_HANG: the fsync of a file with this in its path never ends.
+// DISK_STALL: no write to a file with this in its path ends once it has 4096 bytes.
 // DISK_IMAGE: what a loss of power leaves. At each fsync of a file its content is copied there as `f-INODE`; a folder's
 // fsync leaves the inodes of its files as `d-INODE`. A syncfs is the fsync of all files and folders below $DISK_PATH, and
 // fails as one.
@@ -41,8 +42,7 @@ static int is_ours(int fd) {
     return has_path_of(fd, path, sizeof path) && is_below(path);
 }
 
-static void hang(int fd) {
-    const char *inside = getenv("DISK_HANG");
+static void hang(int fd, const char *inside) {
     char path[4096];
     if (inside && has_path_of(fd, path, sizeof path) && strstr(path, inside))
         for (;;) pause();
@@ -98,6 +98,8 @@ static void hold(const char *path) {
 
 ssize_t write(int fd, const void *bytes, size_t length) {
     REAL(write);
+    struct stat facts;
+    if (getenv("DISK_STALL") && fstat(fd, &facts) == 0 && facts.st_size >= 4096) hang(fd, getenv("DISK_STALL"));
     if (getenv("DISK_CALL") && is_ours(fd)) {
         if (fails("write")) return -1;
         if (length > 1 && fails("short")) return real(fd, bytes, length / 2);
@@ -107,7 +109,7 @@ ssize_t write(int fd, const void *bytes, size_t length) {
 
 int fsync(int fd) {
     REAL(fsync);
-    hang(fd);
+    hang(fd, getenv("DISK_HANG"));
     if (is_ours(fd) && fails("fsync")) return -1;
     keep(fd);
     return real(fd);

@@ -67,6 +67,26 @@ fn the_events_of_trials_have_their_numbers() {
     assert_eq!(last["best"], wanted);
 }
 
+/// A loss and an accuracy have no order.
+#[test]
+fn trials_with_different_metrics_have_no_best() {
+    let place = Sandbox::new(
+        "data.csv = { path = 'rows.csv', target = 'y' }\ndata.split = { validation = 0.5 }\noptimizer.sgd.lr = 0.1\n\
+         model = { layers = [{ linear = { out_features = 2 } }], loss = 'cross_entropy' }\ntrainer.max_epochs = 1\n",
+    );
+    let rows: String = (0..16).map(|row| format!("{row},{}\n", row % 2)).collect();
+    std::fs::write(place.path().join("rows.csv"), format!("x,y\n{rows}")).unwrap();
+    for (monitors, has_best) in
+        [("validation.loss,validation.accuracy", false), ("validation.accuracy", true)]
+    {
+        let arguments = ["run", "spec.toml", "--json", &format!("trainer.monitor={monitors}"), "seed=0,1"];
+        let ended = place.runner(&arguments);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
+        assert_eq!(last["best"].is_object(), has_best, "{last}");
+    }
+}
+
 /// Where nothing is judged, and a trial fails.
 #[test]
 fn a_sweep_says_what_became_of_its_trials() {

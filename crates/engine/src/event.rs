@@ -159,6 +159,12 @@ impl ValidationRow {
         self.measured(monitor.metric()).map(|value| if self.loss.is_finite() { value } else { f64::NAN })
     }
 
+    /// How bad a finite value of the metric is, if the row follows `step`.
+    pub fn cost_at(&self, step: u64, monitor: Monitor) -> Option<f64> {
+        let value = self.value(monitor).filter(|value| self.step == step && value.is_finite())?;
+        Some(monitor.cost(value))
+    }
+
     /// The metric's value, if it was measured.
     pub fn measured(&self, metric: Metric) -> Option<f64> {
         match metric {

@@ -31,6 +31,14 @@ impl Loaded {
         }
     }
 
+    /// First 8 hex digits of SHA-256 over the resolved specs of all trials.
+    pub fn hash8(&self) -> String {
+        match self {
+            Self::Train(experiment) => experiment.hash8(),
+            Self::Lab(experiment) => experiment.hash8(),
+        }
+    }
+
     /// These trials with their numbers, then those of `larger` that are not among them.
     ///
     /// # Errors

@@ -28,6 +28,7 @@ mod problem;
 #[cfg(test)]
 mod properties;
 mod reader;
+mod replaced;
 mod resolved;
 mod schedule;
 mod schema;
@@ -58,6 +59,7 @@ pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
 pub use optimizer::*;
 pub use problem::{Location, Problem};
+pub use replaced::replaced;
 pub use schedule::{
     Anneal, Cosine, Curve, Exponential, Interval, LinearRamp, MultiStep, OneCycle, Rule, Schedule, Stage,
     Step,

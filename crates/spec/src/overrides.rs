@@ -12,7 +12,7 @@ use super::{
     suggest,
     sweep::Space,
     tree::{Entry, Node, Span, Table, Value},
-    typed::{split_at_commas, value},
+    typed::{is_swept, split_at_commas, value},
 };
 
 /// Applies `arguments` to `root` in order. Returns the keys that were set to one value, and all problems.
@@ -30,17 +30,17 @@ pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Pr
 }
 
 /// A key that an argument set or swept.
-struct Given {
-    key: Key,
+pub(super) struct Given {
+    pub key: Key,
     /// The table of `[sweep]` that holds its axis, where it is swept.
-    axes: Option<&'static str>,
+    pub axes: Option<&'static str>,
 }
 
 /// The tables of `[sweep]` that hold axes.
 const AXES: [&str; 2] = ["grid", "zip"];
 
 /// The key that an axis sweeps, and its table: `seed` and `grid` for `sweep.grid.seed`.
-fn axis_of(key: &Key) -> Option<(Key, &'static str)> {
+pub(super) fn axis_of(key: &Key) -> Option<(Key, &'static str)> {
     let [sweep, table, axis @ ..] = &key.parts[..] else { return None };
     let table = AXES.into_iter().find(|name| sweep.text == "sweep" && table.text == *name)?;
     match axis {
@@ -70,7 +70,7 @@ fn axes_in(key: &Key, value: &Value) -> Vec<Given> {
 }
 
 /// The earlier argument that is taken back by one that deletes, sets or sweeps `key`.
-fn taken_back<'a>(given: &'a [Given], key: &Key, sweeps: bool) -> Option<&'a Key> {
+pub(super) fn taken_back<'a>(given: &'a [Given], key: &Key, sweeps: bool) -> Option<&'a Key> {
     let name = key.dotted();
     let by = |given: &&Given| {
         let holds_axis = |table| name == "sweep" || name == format!("sweep.{table}");
@@ -114,7 +114,7 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
         Span { start, end: start + piece.len(), ..whole }
     };
     let is_range = |piece: &&str| Space::is_meant_by(piece);
-    let is_swept = pieces.len() > 1 || pieces.iter().any(is_range);
+    let is_swept = is_swept(&pieces);
     let (meant, table) = match axis_of(&key) {
         Some((axis, table)) => (axis, Some(table)),
         None => (key.clone(), is_swept.then(|| table_of(root, &key.dotted()))),

@@ -2,6 +2,7 @@
 
 use super::{
     problem::Problem,
+    sweep::Space,
     tree::{self, Node, Span, Value},
 };
 
@@ -53,6 +54,11 @@ fn bare_number(piece: &str) -> Option<f64> {
     let lacks_digits = digits.starts_with('.') || digits.ends_with('.') || digits.contains(".e");
     let is_decimal = digits.chars().all(|c| c.is_ascii_digit() || ".e+-".contains(c));
     piece.parse().ok().filter(|_| lacks_digits && is_decimal)
+}
+
+/// Whether these values make an axis.
+pub(super) fn is_swept(pieces: &[&str]) -> bool {
+    pieces.len() > 1 || pieces.iter().any(|piece| Space::is_meant_by(piece))
 }
 
 /// Splits at commas outside brackets, braces, quotes and the parentheses of [`FUNCTIONS`], and trims the

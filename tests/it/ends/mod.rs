@@ -22,7 +22,7 @@ use std::{
 
 use super::{
     data::idx::gzip,
-    process::{Folder, Sandbox, Table},
+    process::{Ended, Folder, Sandbox, Table},
 };
 
 /// Longer than anything here takes, even on a busy machine.
@@ -60,6 +60,20 @@ pub fn wait_until(child: &mut Child, mut so: impl FnMut() -> bool) {
         }
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// How a process ends by itself; one that does not is killed. It must print less than a pipe holds.
+#[track_caller]
+pub fn ended(mut child: Child) -> Ended {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > LIMIT {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ended::from_output(child.wait_with_output().unwrap())
 }
 
 pub fn numbers(table: &Table, column: &str) -> Vec<usize> {

@@ -11,7 +11,7 @@ use super::{
         process::{Ended, Folder, Sandbox, tensors},
         run::LINREG,
     },
-    LIMIT, disk, make_images_endless, numbers,
+    LIMIT, disk, ended, make_images_endless, numbers,
     odd::SlowGit,
     quiet, send, wait_for_lines, wait_for_lines_of, wait_until, with_images,
 };
@@ -131,6 +131,9 @@ fn a_second_signal_at_once_changes_nothing() {
     every_row_is_there(&folder, "logging.policy=buffered");
 }
 
+/// A second signal this long after the first counts as one, also where handlers run late.
+const LATER: Duration = Duration::from_secs(3);
+
 /// Nobody reads the run's output, so it cannot end by itself after the first signal.
 #[test]
 fn a_second_signal_two_seconds_later_does_not_wait() {
@@ -145,16 +148,9 @@ fn a_second_signal_two_seconds_later_does_not_wait() {
     wait_until(&mut child, || folder.text("summary.csv").contains("interrupted"));
     thread::sleep(Duration::from_secs(2));
     send("-TERM", &child);
-    let begun = Instant::now();
-    let status = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None if begun.elapsed() > LIMIT => child.kill().unwrap(),
-            None => thread::sleep(Duration::from_millis(1)),
-        }
-    };
+    let code = ended(child).code;
     drop(reader);
-    assert_eq!(status.code(), Some(143));
+    assert_eq!(code, Some(143));
 }
 
 /// The first checkpoint never comes to its end, and the training waits for it when the second one is due: rows of all steps
@@ -169,14 +165,34 @@ fn a_second_signal_leaves_rows_and_a_summary() {
     let child = quiet(command);
     let folder = wait_for_lines(&runs, 1 + 1200 + 200);
     send("-INT", &child);
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(LATER);
     send("-TERM", &child);
-    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    let ended = ended(child);
     assert_eq!(ended.code, Some(143), "{ended:?}");
     let words = "runner: ended at once by a second signal; rows are written, except those that were still on a device\n";
     assert!(ended.stderr.ends_with(words), "{ended:?}");
     assert_eq!(["status", "steps"].map(|column| folder.summary(column)), ["interrupted", "1200"]);
     every_row_is_there(&folder, "logging.policy=buffered");
+}
+
+/// The recorder waits for a disk: what it has not written is lost, and the last words say so.
+#[test]
+fn a_second_signal_tells_that_rows_are_lost() {
+    let place = Sandbox::new(LINREG);
+    let Some(library) = disk::library(&place) else { return };
+    let (mut command, runs) = disk::on_disk(&place, &library, &["trainer.max_epochs=1000000000"]);
+    command.env("DISK_STALL", "/metrics.csv");
+    let mut child = quiet(command);
+    let folder = wait_for_lines(&runs, 2);
+    wait_until(&mut child, || folder.text("metrics.csv").len() >= 4096);
+    send("-INT", &child);
+    thread::sleep(LATER);
+    send("-TERM", &child);
+    let ended = ended(child);
+    assert_eq!(ended.code, Some(143), "{ended:?}");
+    let words = "runner: ended at once by a second signal; rows that were not written yet are lost\n";
+    assert!(ended.stderr.ends_with(words), "{ended:?}");
+    assert_eq!(folder.summary("status"), "interrupted");
 }
 
 /// The recorder waits for a terminal that is halted, and the training for the recorder: a second signal lets both go on.
@@ -191,10 +207,10 @@ fn a_second_signal_does_not_wait_for_a_terminal() {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(writer).spawn().unwrap();
     let folder = wait_for_lines_of("summary.csv", &runs, 1);
     send("-INT", &child);
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(LATER);
     send("-TERM", &child);
     // The run may end in order before the second signal ends the process.
-    let code = child.wait_with_output().unwrap().status.code();
+    let code = ended(child).code;
     assert!([Some(130), Some(143)].contains(&code), "{code:?}");
     drop(reader);
     assert_eq!(folder.summary("status"), "interrupted");

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use super::{
     super::process::{Ended, Folder, Sandbox},
-    SPEC, killed_after, result,
+    SPEC, copy, killed_after, result,
 };
 
 /// A run of this spec that was killed after step 14, and the runs folder that it is in.
@@ -55,4 +55,43 @@ fn a_warning_names_what_made_a_new_run_begin() {
     let ended = auto(&place, &[]);
     assert_eq!((ended.code, ended.stdout), (Some(0), format!("{path}\n")), "{}", ended.stderr);
     assert_eq!((run.summary("epochs"), ended.stderr.as_str()), ("6".to_owned(), ""));
+}
+
+/// Neither a shorter length nor another description goes on with a run that may be another job's.
+#[test]
+fn a_run_that_may_be_another_jobs_stays_as_it_is() {
+    let place = Sandbox::new(SPEC);
+    let (run, _) = killed(&place);
+    let path = run.0.strip_prefix(place.path()).unwrap().display();
+    let before = run.files();
+    let cases = [
+        ("trainer.max_epochs=1", "`trainer.max_epochs` was 6, and would be 1".to_owned()),
+        ("trainer.max_steps=7", format!("`{path}` has taken 14 steps, and would end after 7 steps")),
+        ("description=other", "`description` was \"\", and would be \"other\"".to_owned()),
+    ];
+    for (word, why) in cases {
+        let ended = auto(&place, &[word]);
+        let words = format!("warning: a new run begins, since `{path}` cannot go on: {why}\n");
+        assert_eq!((ended.code, ended.stderr), (Some(0), words));
+    }
+    assert_eq!(run.files(), before);
+}
+
+/// An unrelated run that is newer hides none that fits.
+#[test]
+fn the_newest_run_that_fits_goes_on() {
+    let place = Sandbox::new(SPEC);
+    let (run, runs) = killed(&place);
+    let other = runs.join("spec/99991231T000000Z-00000000");
+    copy(&run.0, &other);
+    let spec = fs::read_to_string(other.join("spec.toml")).unwrap();
+    assert!(spec.contains("lr = 0.05"), "{spec}");
+    fs::write(other.join("spec.toml"), spec.replace("lr = 0.05", "lr = 0.5")).unwrap();
+    let before = Folder(other.clone()).files();
+    let words = ["run", "spec.toml", "--resume", "auto", "checkpoint.keep_last=9", "trainer.max_epochs=8"];
+    let ended = place.runner(&words);
+    let path = run.0.strip_prefix(place.path()).unwrap().display();
+    let told = format!("`{path}` goes on with a changed spec: `trainer.max_epochs` was 6, and is now 8\n");
+    assert!(ended.code == Some(0) && ended.stderr.starts_with(&told), "{ended:?}");
+    assert_eq!((run.summary("epochs"), Folder(other).files()), ("8".to_owned(), before));
 }

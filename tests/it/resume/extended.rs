@@ -156,3 +156,40 @@ fn successive_halving_takes_no_more_trials() {
       = hint: run the spec anew
     ");
 }
+
+/// Trials are known by what they are, not only by their numbers: one that changed is not called finished.
+#[test]
+fn a_changed_file_takes_no_more_trials() {
+    let place = Sandbox::new(SPEC);
+    let sweep = place.run(&["optimizer.adam.lr=0.1,0.01", "-q"]).ended_by(0).0;
+    let file = sweep.join("sweep.toml");
+    let edit = |from: &str, to: &str| {
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(&file, text.replacen(from, to, 1)).unwrap();
+    };
+    edit("0.01", "0.03");
+    let changed = refused(&place, &sweep, &["optimizer.adam.lr=0.1,0.03,0.05"]);
+    insta::assert_snapshot!(changed, @r"
+    error: `SWEEP/sweep.toml` no longer gives the trials that it gave
+      = hint: bring it back as it was, or run it anew: `runner run` with that file
+    ");
+    edit("0.03", "0.01");
+    assert_eq!(resumed(&place, &sweep, &["optimizer.adam.lr=0.1,0.01,0.02"]).code, Some(0));
+    // The same where it has been given more already.
+    edit("max_epochs = 6", "max_epochs = 7");
+    assert_eq!(refused(&place, &sweep, &[]), changed);
+    assert_eq!(refused(&place, &sweep, &["optimizer.adam.lr=0.1,0.01,0.02,0.03"]), changed);
+}
+
+/// A word replaces an earlier one that sweeps the same key, however the two are written.
+#[test]
+fn a_word_replaces_earlier_ones() {
+    let place = Sandbox::new(SPEC);
+    let sweep = place.run(&["optimizer.adam.lr=0.1,0.01", "-q"]).ended_by(0).0;
+    let table = "sweep={grid={seed=[0,1,2], 'optimizer.adam.lr'=[0.1,0.01,0.02]}}";
+    for (word, trials) in [("seed=0,1", 4), ("sweep.grid.seed=0,1,2", 6), (table, 9)] {
+        let ended = resumed(&place, &sweep, &[word]);
+        assert_eq!((ended.code, statuses(&sweep).len()), (Some(0), trials), "{ended:?}");
+    }
+}

@@ -100,9 +100,19 @@ pub struct Use {
     pub process_cores: f64,
     /// Share of the allowed processors' time that other processes and virtual machines used, 0 to 1.
     pub others: f64,
+    /// The part of it that virtual machines used.
+    pub stolen: f64,
+    cores: usize,
 }
 
 impl Use {
+    /// Share of the time of `threads` cores that these threads lacked, because others used more than the rest of the allowed
+    /// cores.
+    pub fn lacking(&self, threads: usize) -> f64 {
+        let rest = self.cores.saturating_sub(threads) as f64;
+        (self.others * self.cores as f64 - rest).max(0.0) / threads.max(1) as f64
+    }
+
     /// `None` if the samples are too close.
     pub fn between(before: &Sample, after: &Sample) -> Option<Self> {
         let window =
@@ -116,6 +126,8 @@ impl Use {
             utilization: thousandth(busy / all),
             process_cores: thousandth(own / TICKS_PER_S / window.as_secs_f64()),
             others: thousandth(((busy + stolen - own) / all).max(0.0)),
+            stolen: thousandth(stolen / all),
+            cores: super::logical_cores().unwrap_or(1),
         })
     }
 }
@@ -275,9 +287,22 @@ mod tests {
         assert_eq!((load.window_s, load.others_cores, load.stolen_cores), (2.0, 1.0, 0.1));
         assert_eq!((load.throttles, load.withheld_s), (1, 0.002));
         assert_eq!(Load::between(&before, &later(400)), None);
-        let used = Use { utilization: 0.5, process_cores: 1.5, others: 0.22 };
+        let cores = crate::host::logical_cores().unwrap_or(1);
+        let used = Use { utilization: 0.5, process_cores: 1.5, others: 0.22, stolen: 0.02, cores };
         assert_eq!(Use::between(&before, &later(2000)), Some(used));
         assert_eq!(Use::between(&before, &later(10)), None);
+    }
+
+    #[test]
+    fn threads_lack_what_others_use_beyond_the_other_cores() {
+        let lacking = |others, cores, threads| {
+            Use { utilization: 1.0, process_cores: 0.0, others, stolen: 0.0, cores }.lacking(threads)
+        };
+        assert_eq!(lacking(0.25, 64, 4), 0.0, "the neighbours have cores of their own");
+        assert_eq!(lacking(0.5, 2, 2), 0.5);
+        assert_eq!(lacking(0.5, 2, 1), 0.0);
+        assert_eq!(lacking(0.875, 8, 2), 0.5);
+        assert_eq!(lacking(0.5, 1, 2), 0.25, "more threads than cores");
     }
 
     #[test]

@@ -33,6 +33,9 @@ const ONE_REQUEST: Duration = Duration::from_secs(2);
 const AT_ONCE: &[u8] =
     b"runner: ended at once by a second signal; rows are written, except those that were still on a device\n";
 
+const UNWRITTEN: &[u8] =
+    b"runner: ended at once by a second signal; rows that were not written yet are lost\n";
+
 const BY_FORCE: &[u8] = b"runner: ended at once by a third signal; rows that were not written yet are lost\n";
 
 const BEFORE_THE_START: &[u8] = b"runner: ended by a signal before training began\n";
@@ -88,7 +91,7 @@ pub fn stop_on_signals(
                 }
                 // The system repeats SIGXCPU every second, and a scheduler may repeat SIGUSR1.
                 Err(_) if [SIGXCPU, SIGUSR1].contains(&signal) => {}
-                Err(first) if now - first < ONE_REQUEST.as_millis() as u64 => {}
+                Err(first) if now.saturating_sub(first) < ONE_REQUEST.as_millis() as u64 => {}
                 Err(_) if end_at_once() => write_now(writer.as_raw_fd(), &[signal as u8]),
                 Err(_) => end_with(BY_FORCE, signal),
             }
@@ -119,12 +122,12 @@ fn end_with(words: &[u8], signal: i32) -> ! {
 pub struct SecondSignal(PipeReader);
 
 impl SecondSignal {
-    /// Waits for it, for as long as the process runs; then calls `close`, and ends the process.
-    pub fn wait(mut self, close: impl FnOnce()) {
+    /// Waits for it, for as long as the process runs; then calls `close`, which returns whether all rows are
+    /// written, and ends the process.
+    pub fn wait(mut self, close: impl FnOnce() -> bool) {
         let mut signal = [0];
         if self.0.read_exact(&mut signal).is_ok() {
-            close();
-            end_with(AT_ONCE, signal[0].into());
+            end_with(if close() { AT_ONCE } else { UNWRITTEN }, signal[0].into());
         }
     }
 }

@@ -44,7 +44,7 @@ impl Write for Stream {
 
 fn write_pieces(stream: &mut (impl Write + AsFd), bytes: &[u8]) -> io::Result<()> {
     for piece in bytes.chunks(PIECE) {
-        while !may_take(stream.as_fd().as_raw_fd(), INTERVAL_MS) {
+        while !may_take(stream.as_fd().as_raw_fd(), if ends_at_once() { 0 } else { INTERVAL_MS }) {
             if ends_at_once() {
                 return Ok(());
             }

@@ -25,6 +25,8 @@ pub struct Checkpoint {
 pub struct SavedState {
     pub facts: CheckpointFacts,
     pub arrays: StateArrays,
+    /// The monitored values of the checkpoints beside it; smaller is better.
+    pub costs: Vec<f64>,
 }
 
 /// What the devices hold.

@@ -96,7 +96,12 @@ impl Checkpoints {
     pub fn made(&mut self, cost: Option<f64>) {
         self.count += 1;
         self.last = Instant::now();
-        self.best.extend(cost);
+        self.add_costs(cost);
+    }
+
+    /// Adds the monitored values of checkpoints.
+    pub fn add_costs(&mut self, costs: impl IntoIterator<Item = f64>) {
+        self.best.extend(costs);
         self.best.sort_by(f64::total_cmp);
         self.best.truncate(self.keep_best);
     }
@@ -180,5 +185,11 @@ mod tests {
         assert!(!own.leaves_out(LONG, Some(2.0)));
         own.made(Some(2.0));
         assert!(own.leaves_out(LONG, Some(2.5)));
+        // A run that goes on knows those that it has.
+        let mut resumed = checkpoints(Every::Epochs(1), 2);
+        resumed.writing = own.writing.take();
+        resumed.add_costs([3.0, 1.0, 2.0]);
+        assert!(resumed.leaves_out(LONG, Some(2.5)));
+        assert!(!resumed.leaves_out(LONG, Some(1.5)));
     }
 }

@@ -23,7 +23,7 @@ impl TrainLoop<'_> {
     /// Restores everything of a saved state but the parameters, which are already this run's initial values.
     pub(super) fn resume(&mut self, saved: SavedState) -> Result<(), Halt> {
         let layout = &self.trial.programs.layout;
-        let SavedState { facts, arrays } = saved;
+        let SavedState { facts, arrays, costs } = saved;
         if let Some(state) = self.optimizer_state() {
             self.group.write(Purpose::Checkpoint, state, arrays.optimizer)?;
         }
@@ -35,6 +35,7 @@ impl TrainLoop<'_> {
         }
         self.metric_buffer.resume(&facts);
         self.checkpoints.saved = Some((facts.step, facts.in_epoch));
+        self.checkpoints.add_costs(costs);
         let monitor = self.trial.spec.trainer.monitor;
         self.validated.best = facts.best.map(|best| {
             let BestSoFar { value, epoch, step, confusion } = best;
@@ -89,9 +90,7 @@ impl TrainLoop<'_> {
 
     /// The monitored value of the validation after this step, where there was one; smaller is better.
     fn monitored_cost(&self) -> Option<f64> {
-        let monitor = self.trial.spec.trainer.monitor;
-        let row = self.validated.last.as_ref().filter(|row| row.step == self.at.step)?;
-        row.value(monitor).filter(|value| value.is_finite()).map(|value| monitor.cost(value))
+        self.validated.last.as_ref()?.cost_at(self.at.step, self.trial.spec.trainer.monitor)
     }
 
     fn save(&mut self) -> Result<(), Halt> {

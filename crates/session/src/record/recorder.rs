@@ -4,13 +4,13 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::{self, JoinHandle},
 };
 
-use super::{RecordError, Sink};
+use super::{RecordError, Sink, second_signal};
 use crate::event::{Closed, Event, Outcome, Status};
 
 /// Capacity of the channel in batches of events. It is small, since one batch may hold many blocks of rows.
@@ -36,12 +36,13 @@ impl Recorder {
         let (channel, receiver) = sync_channel(WAITING);
         let (ready, started) = sync_channel(1);
         let failed = Arc::new(AtomicBool::new(false));
-        let sender = EventSender { channel, failed: Arc::clone(&failed) };
+        let unwritten = second_signal::unwritten();
+        let sender = EventSender { channel, failed: Arc::clone(&failed), unwritten: Arc::clone(&unwritten) };
         let thread = thread::Builder::new()
             .name("record".to_owned())
             .spawn(move || {
                 let _ = ready.send(()); // `start` waits for this below
-                RecorderThread { sinks, failed, fault: None, last_step: None }.run(&receiver)
+                RecorderThread { sinks, failed, unwritten, fault: None, last_step: None }.run(&receiver)
             })
             .map_err(RecordError::Start)?;
         // Wait until the thread runs. Setting it up would delay the first steps, because both need the lock
@@ -72,6 +73,8 @@ impl Recorder {
 pub struct EventSender {
     channel: SyncSender<Message>,
     failed: Arc<AtomicBool>,
+    /// Batches that were sent and are not written, also those that wait for room in the channel.
+    unwritten: Arc<AtomicUsize>,
 }
 
 impl EventSender {
@@ -81,7 +84,11 @@ impl EventSender {
 
     /// Sends events, and waits while the channel is full. After a sink has failed, the others still get them.
     pub fn send_all(&self, events: Vec<Event>) -> Result<(), Closed> {
-        self.channel.send(Message::Events(events)).map_err(|_| Closed)?;
+        self.unwritten.fetch_add(1, Ordering::SeqCst);
+        if self.channel.send(Message::Events(events)).is_err() {
+            self.unwritten.fetch_sub(1, Ordering::SeqCst);
+            return Err(Closed);
+        }
         if self.failed.load(Ordering::Relaxed) { Err(Closed) } else { Ok(()) }
     }
 }
@@ -89,6 +96,7 @@ impl EventSender {
 struct RecorderThread {
     sinks: Vec<Box<dyn Sink>>,
     failed: Arc<AtomicBool>,
+    unwritten: Arc<AtomicUsize>,
     fault: Option<RecordError>,
     /// The last step whose row was written, if later rows were lost.
     last_step: Option<u64>,
@@ -112,6 +120,7 @@ impl RecorderThread {
                 }
             };
             self.each_sink(|sink| sink.flush());
+            self.unwritten.fetch_sub(taken, Ordering::SeqCst);
             if is_last {
                 break;
             }
@@ -214,6 +223,34 @@ mod tests {
         recorder.finish().unwrap();
         let heard: Vec<String> = heard.iter().map(|event| format!("{event:?}")).collect();
         assert_eq!(heard, (0..200).map(|n| format!("{:?}", notice(n / 2))).collect::<Vec<_>>());
+    }
+
+    /// Waits until it may write.
+    struct SlowDisk(mpsc::Receiver<()>);
+
+    impl Sink for SlowDisk {
+        fn event(&mut self, _: &Event) -> Result<(), RecordError> {
+            Ok(())
+        }
+
+        fn flush(&mut self) -> Result<(), RecordError> {
+            let _ = self.0.recv();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_batch_is_unwritten_until_every_sink_has_flushed() {
+        let (go_on, waits) = mpsc::channel();
+        let recorder = Recorder::start(vec![Box::new(SlowDisk(waits))]).unwrap();
+        let unwritten = Arc::clone(&recorder.sender.unwritten);
+        for expected in 1..=3 {
+            recorder.sender().send(Event::Notice(Level::Info, String::new())).unwrap();
+            assert_eq!(unwritten.load(Ordering::SeqCst), expected);
+        }
+        drop(go_on);
+        recorder.finish().unwrap();
+        assert_eq!(unwritten.load(Ordering::SeqCst), 0);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct Extension {
     pub overrides: Vec<String>,
     /// What it had when they were read.
     pub after: KnownTrials,
+    /// The hash of the trials that its spec and the overrides of `after` give.
+    pub earlier: String,
 }
 
 impl Extension {

@@ -241,9 +241,12 @@ pub trait Planned: Sized + Send + Sync {
     /// Whether a run folder has exactly this spec and data.
     fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
 
-    /// Why the run of a folder cannot go on as this one.
-    fn refused_changes(&self, _folder: &RunDir) -> Option<String> {
-        Some("only a training can go on".to_owned())
+    /// What has changed in the spec since the run of a folder, in words, if any.
+    ///
+    /// # Errors
+    /// Why that run does not go on as this one, unless its user names it.
+    fn changes_since(&self, _folder: &RunDir) -> Result<Option<String>, String> {
+        Err("only a training can go on".to_owned())
     }
 
     /// Replaces the initial state with the newest checkpoint of a run folder, and locks the folder.

@@ -156,7 +156,8 @@ fn sampler(
             let others = others_monitor.computing_beside(uuid).into_iter();
             let words = |other: GpuProcess| match other.name {
                 Some(process) => format!("{name}: {process} ({})", other.pid),
-                None => format!("{name}: process {}", other.pid),
+                // In a container none has a name, and one of the numbers may be this process's own.
+                None => format!("{name}: a process that is not visible here"),
             };
             others.map(words).collect::<Vec<_>>()
         };

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     event::{Outcome, Status},
     plan::Machine,
-    record::{ConsoleOptions, RunDir, TrialOfSweep, Warned, has_checkpoints},
+    record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints},
     spec::Experiment,
     train::StopFlag,
 };
@@ -87,21 +87,24 @@ impl<'a, P: Planned> Session<'a, P> {
             }
         };
         let resumed = match self.process.resume.clone() {
-            Resume::No | Resume::Sweep(_) => None,
-            Resume::Run(folder) => Some(folder),
+            Resume::No | Resume::Sweep(_) => Ok(None),
+            Resume::Run(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
             Resume::Auto => match self.newest(&**planned, &ready) {
                 Newest::Finished(folder) => {
                     let path = folder.path().display();
                     return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
                 }
-                Newest::HasCheckpoints(folder) => Some(folder),
-                Newest::Nothing => self.changed(&**planned),
+                Newest::HasCheckpoints(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
+                Newest::Nothing => Ok(self.resume_changed(&**planned, &mut ready)),
             },
         };
-        if let Some(Err(e)) = resumed.as_ref().map(|folder| planned.resume(&mut ready, folder)) {
-            report_error(&e, None);
-            return Exit::Refused;
-        }
+        let resumed = match resumed {
+            Ok(resumed) => resumed,
+            Err(e) => {
+                report_error(&e, None);
+                return Exit::Refused;
+            }
+        };
         let facts = planned.facts(&mut ready);
         let start = self.process.start;
         let folder = match resumed {
@@ -133,14 +136,31 @@ impl<'a, P: Planned> Session<'a, P> {
         }
     }
 
-    /// The newest run of this name that has not finished, where its changes since let it go on; else a warning names them.
-    fn changed(&self, planned: &P) -> Option<RunDir> {
+    /// Resumes the newest unfinished run of this name that can go on as the planned one, and says which. Where none can, a
+    /// warning says why the newest cannot.
+    fn resume_changed(&self, planned: &P, ready: &mut P::Ready<'_>) -> Option<RunDir> {
         let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
-        let goes_on = |run: &RunDir| !run.has_finished() && has_checkpoints(run.path()) && !run.is_live();
-        let folder = RunDir::runs(&self.process.runs_dir, name).into_iter().find(goes_on)?;
-        let Some(why) = planned.refused_changes(&folder) else { return Some(folder) };
-        let path = folder.path().display();
-        print_stderr(&format!("warning: a new run begins, since `{path}` cannot go on: {why}\n"));
+        let is_begun = |run: &RunDir| !run.has_finished() && has_checkpoints(run.path()) && !run.is_live();
+        let mut newest = None;
+        for folder in RunDir::runs(&self.process.runs_dir, name).into_iter().filter(is_begun) {
+            let resume =
+                |changes| planned.resume(ready, &folder).map(|()| changes).map_err(|e| e.to_string());
+            let path = folder.path().display();
+            match planned.changes_since(&folder).and_then(resume) {
+                Ok(changes) => {
+                    if let Some(changes) = changes.filter(|_| self.process.verbosity != Verbosity::Quiet) {
+                        print_stderr(&format!("`{path}` goes on with a changed spec: {changes}\n"));
+                    }
+                    return Some(folder);
+                }
+                Err(why) => {
+                    newest.get_or_insert_with(|| format!("`{path}` cannot go on: {why}"));
+                }
+            }
+        }
+        if let Some(why) = newest {
+            print_stderr(&format!("warning: a new run begins, since {why}\n"));
+        }
         None
     }
 

@@ -75,8 +75,8 @@ impl From<Exit> for Ended {
 
 impl<P: Planned> Sweep<'_, '_, P> {
     pub fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
-        if let Some((_, first)) = first_run(self.prepared) {
-            first.warm_up();
+        if let Some(next) = self.next_run() {
+            next.warm_up();
         }
         let all = (0..self.prepared.len()).collect();
         match rungs {
@@ -107,6 +107,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
             worst = session.signal();
         }
         Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses, best })
+    }
+
+    /// The first trial that has not ended.
+    fn next_run(&self) -> Option<&P> {
+        let ends = self.with(|progress| progress.ends.clone());
+        self.prepared.iter().zip(ends).find_map(|(prepared, end)| match (prepared, end) {
+            (Prepared::Run(planned), None | Some(TrialEnd::Ran { status: Status::Waiting, .. })) => {
+                Some(&**planned)
+            }
+            _ => None,
+        })
     }
 
     /// Takes over how trials ended before the sweep was resumed, and their values.

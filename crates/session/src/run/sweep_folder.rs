@@ -93,24 +93,31 @@ fn check_trials<P: Planned>(
     claims: &Claims,
 ) -> Result<(), Exit> {
     let known = KnownTrials::read(sweep);
+    let extension = session.process.extension.as_ref();
+    let expected =
+        extension.map_or_else(|| tail.to_owned(), |extension| format!("sweep-{}", extension.earlier));
     // A folder may have another name by now.
-    let is_same = known.tail.as_ref().map_or_else(|| sweep.name().contains(tail), |known| known == tail);
+    let is_same =
+        known.tail.as_ref().map_or_else(|| sweep.name().contains(&expected), |known| *known == expected);
+    let is_outdated = extension.is_some_and(|extension| extension.after != known);
     let path = sweep.path().display();
-    let (message, hint) = match &session.process.extension {
-        None if is_same => return Ok(()),
-        Some(extension) if claims.is_first() && extension.after == known => return Ok(()),
-        Some(_) if !claims.is_first() => (
+    let (message, hint) = if extension.is_some() && !claims.is_first() {
+        (
             format!("`{path}` is under way in another process, and takes more trials when that has ended"),
             "wait for its end, or end it; without overrides this process joins it",
-        ),
-        None if known.overrides.is_empty() => (
-            format!("`{}` no longer gives the trials that it gave", sweep.file(SWEEP_FILE).display()),
-            "bring it back as it was, or run it anew: `runner run` with that file",
-        ),
-        _ => (
+        )
+    } else if is_same && !is_outdated {
+        return Ok(());
+    } else if is_outdated || matches!(session.process.resume, Resume::Auto) {
+        (
             format!("`{path}` was given more trials than it had"),
             "`runner run --resume` with that folder goes on with all of them",
-        ),
+        )
+    } else {
+        (
+            format!("`{}` no longer gives the trials that it gave", sweep.file(SWEEP_FILE).display()),
+            "bring it back as it was, or run it anew: `runner run` with that file",
+        )
     };
     print_error(message, Some(hint));
     Err(Exit::Refused)

@@ -86,15 +86,20 @@ impl Progress {
         self.fault.get_or_insert(fault);
     }
 
-    /// The best of the trials that finished, with its number.
+    /// The best of the trials that finished, with its number; `None` where they are judged by different metrics.
     pub fn best_finished(&self) -> Option<(usize, Monitor, f64)> {
         let is_finished =
             |end: &Option<TrialEnd>| matches!(end, Some(TrialEnd::Ran { status: Status::Finished, .. }));
         let finished = self.ends.iter().zip(&self.best).enumerate().filter(|(_, (end, _))| is_finished(end));
         let known =
             finished.filter_map(|(trial, (_, best))| best.map(|(monitor, value)| (trial, monitor, value)));
+        let known: Vec<_> = known.collect();
+        let (_, metric, _) = known.first()?;
+        if known.iter().any(|(_, other, _)| other != metric) {
+            return None;
+        }
         let cost = |best: &(usize, Monitor, f64)| best.1.cost(best.2);
-        known.filter(|best| best.2.is_finite()).min_by(|a, b| cost(a).total_cmp(&cost(b)))
+        known.into_iter().filter(|best| best.2.is_finite()).min_by(|a, b| cost(a).total_cmp(&cost(b)))
     }
 
     /// How many trials have each status.

@@ -54,7 +54,8 @@ fn started<P: Planned>(sweep: &Sweep<'_, '_, P>) -> serde_json::Value {
 }
 
 /// Makes the folder of a sweep, or finds the one that is resumed, and leaves what is not done to other processes: `submit` gets
-/// the folder and the number of these trials. Only what it accepts is planned anew in the table.
+/// the folder and the number of these trials. Only what it accepts is planned anew in the table; a sweep that was given more trials keeps them
+/// also where it refuses.
 pub fn plan_sweep<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
@@ -88,7 +89,8 @@ pub fn trials_left<P: Planned>(
     ends.into_iter().enumerate().filter(is_left).count()
 }
 
-/// Begins or resumes a sweep. `ready` is asked before anything of an earlier part is rewritten.
+/// Begins or resumes a sweep. `ready` is asked before anything of an earlier part is rewritten. More trials are noted in
+/// `sweep.toml` before that, since processes that `ready` starts read it; the same command again goes on with them.
 fn begin<'s, 'a, P: Planned>(
     session: &'s Session<'a, P>,
     prepared: &'s [Prepared<P>],

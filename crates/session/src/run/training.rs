@@ -12,7 +12,7 @@ use chrono::DateTime;
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
-    changes::refused_changes,
+    changes::{changes_in_words, refused_unasked},
     device_group::{bf16_unit, device_group, slow_devices},
     engine_trials::warm_up,
     hosts::wait_for_ranks,
@@ -204,14 +204,18 @@ impl Planned for Trial {
         folder.is_of(&self.spec.to_toml(), Some(&ready.dataset.digest))
     }
 
-    fn refused_changes(&self, folder: &RunDir) -> Option<String> {
+    fn changes_since(&self, folder: &RunDir) -> Result<Option<String>, String> {
         let old = spec::load(&folder.file("spec.toml"), &[]).ok();
         let Some(old) = old.as_ref().and_then(|old| old.trials.first()) else {
-            return Some("its spec cannot be read".to_owned());
+            return Err("its spec cannot be read".to_owned());
         };
-        let has_other_data = folder.data_digest() != self.data_digest();
-        refused_changes(&old.spec, &self.spec)
-            .or_else(|| has_other_data.then(|| "its data have changed".to_owned()))
+        if let Some(refused) = refused_unasked(&old.spec, &self.spec) {
+            return Err(refused);
+        }
+        if folder.data_digest() != self.data_digest() {
+            return Err("its data have changed".to_owned());
+        }
+        Ok(changes_in_words(&old.spec, &self.spec))
     }
 
     fn resume(&self, ready: &mut Ready<'_>, folder: &RunDir) -> Result<(), ExecuteError> {

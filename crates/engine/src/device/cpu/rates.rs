@@ -51,7 +51,7 @@ const STEADY: f64 = 0.1;
 /// Rates with more noise than this are refused: they would say nothing about the machine.
 const MOST_NOISE: f64 = 0.5;
 
-/// Rates beside which others used more of the cores are those of a smaller machine.
+/// Rates beside which others used more of the measured cores are those of a smaller machine.
 const MOST_OTHERS: f64 = 0.25;
 
 /// How long the least of a cost is looked for.
@@ -87,12 +87,13 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
             let before = load::sample();
             let (rate, spread) = together(threads, make)?;
             let used = before.zip(load::sample()).and_then(|(before, after)| Use::between(&before, &after));
-            let others = used.map_or(0.0, |used| used.others);
-            Ok::<_, DeviceError>(((rate, spread, others), spread.max(others)))
+            let lacking = used.map_or(0.0, |used| used.lacking(threads));
+            let are_machines = used.is_some_and(|used| used.stolen > used.others / 2.0);
+            Ok::<_, DeviceError>(((rate, spread, (lacking, are_machines)), spread.max(lacking)))
         };
-        let ((rate, spread, beside), _) = steadiest(TAKES, AGAIN, STEADY, take)?;
+        let ((rate, spread, others), _) = steadiest(TAKES, AGAIN, STEADY, take)?;
         noise = noise.max(spread);
-        refuse(spread, beside)?;
+        refuse(spread, others)?;
         Ok::<_, DeviceError>(rate)
     };
     let mut products = |threads: usize, kernel: Kernel| {
@@ -136,11 +137,12 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
 }
 
 /// Rates of a machine that is busy with others would make plans worse.
-fn refuse(noise: f64, others: f64) -> Result<(), DeviceError> {
+fn refuse(noise: f64, (others, are_machines): (f64, bool)) -> Result<(), DeviceError> {
     let [noise_is, most_noise, others_are, most_others] =
         [noise, MOST_NOISE, others, MOST_OTHERS].map(units::percent);
     let what = if others > MOST_OTHERS {
-        format!("other processes used {others_are} of the cores meanwhile, more than {most_others}")
+        let who = if are_machines { "virtual machines" } else { "processes" };
+        format!("other {who} used {others_are} of the measured cores meanwhile, more than {most_others}")
     } else if noise > MOST_NOISE {
         format!("they varied by {noise_is} from round to round, more than {most_noise}")
     } else {
@@ -327,18 +329,21 @@ mod tests {
 
     #[test]
     fn rates_of_a_busy_machine_are_refused() {
-        assert!(refuse(0.24, 0.24).is_ok());
+        assert!(refuse(0.24, (0.24, false)).is_ok());
         let words = |noise, others| refuse(noise, others).unwrap_err().to_string();
         assert_eq!(
-            words(1.076, 0.0),
+            words(1.076, (0.0, false)),
             "the rates of `cpu` are not kept: they varied by 107.6 % from round to round, more than 50.0 %; measure again \
              while the machine is quiet"
         );
         // A neighbour that never rests leaves rates steady.
         assert_eq!(
-            words(0.01, 0.493),
-            "the rates of `cpu` are not kept: other processes used 49.3 % of the cores meanwhile, more than 25.0 %; measure \
-             again while the machine is quiet"
+            words(0.01, (0.493, false)),
+            "the rates of `cpu` are not kept: other processes used 49.3 % of the measured cores meanwhile, more than 25.0 %; \
+             measure again while the machine is quiet"
+        );
+        assert!(
+            words(0.01, (0.493, true)).contains("other virtual machines used 49.3 % of the measured cores")
         );
     }
 

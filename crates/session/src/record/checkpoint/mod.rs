@@ -55,6 +55,8 @@ pub struct Found {
 pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
     let folder = run.join(FOLDER);
     let mut described = described(&folder);
+    let known = described.iter().filter_map(|(_, description)| description.as_ref().ok());
+    let costs: Vec<_> = known.filter_map(|known| cost(known, trial.spec.trainer.monitor)).collect();
     let mut damaged = Vec::new();
     while let Some((name, description)) = described.pop() {
         let read = description.and_then(|description| {
@@ -63,7 +65,7 @@ pub fn newest(run: &Path, trial: &Trial) -> Result<Option<Found>, String> {
         });
         match read {
             Ok((Description { state: facts, metrics_rows, data_digest, .. }, arrays)) => {
-                let state = SavedState { facts, arrays };
+                let state = SavedState { facts, arrays, costs };
                 return Ok(Some(Found { state, metrics_rows, data_digest, name, damaged }));
             }
             Err(why) => damaged.push(format!("`{}`: {why}", folder.join(&name).display())),
@@ -254,8 +256,7 @@ impl Writer {
 /// The monitored value if the checkpoint follows a validation.
 fn cost(description: &Description, monitor: spec::Monitor) -> Option<f64> {
     let state = &description.state;
-    let row = state.validation.as_ref().filter(|row| row.step == state.step)?;
-    row.value(monitor).filter(|value| value.is_finite()).map(|value| monitor.cost(value))
+    state.validation.as_ref()?.cost_at(state.step, monitor)
 }
 
 impl Sink for Checkpoints {
