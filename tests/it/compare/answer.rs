@@ -82,7 +82,7 @@ fn one_run_of_each_cannot_tell() {
      0   0.1     32           0.2000  +0.1000  500 ms
      2  0.01      8           0.3000  +0.2000  500 ms
 
-    which axis matters is not known: 3 runs are too few for the values of 2 axes
+    which axis matters is not known: 3 settings are too few for the values of 2 axes
     ");
 }
 
