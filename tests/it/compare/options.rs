@@ -118,6 +118,7 @@ fn what_is_measured_is_ranked_as_it_is_compared() {
      4  0.1  3  2000 [-2303, 6303]                best        0.5000  500 ms
      1  0.2  3                1500  -500 [-4803, 3803]  0.67  0.5000  500 ms
       means and paired differences over n runs [95 %, Student]; p by Holm, 1 pair
+      Student's intervals assume normally distributed values
     ");
 }
 
