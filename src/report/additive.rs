@@ -2,10 +2,14 @@
 //!
 //! The rank of a value is taken for a sum of functions, one of each axis: a polynomial in the rank of a number, a constant for
 //! each word. Ranks keep outliers from deciding, and make any scale of an axis do (Iman and Conover, 1979). The degree of the
-//! polynomials is the one that best predicts runs that were left out of the fit, one at a time (PRESS; Allen, 1974). Only what
-//! is predicted so is shared among the axes, and nothing where shuffled values are often predicted as well.
+//! polynomials is the one that best predicts settings that were left out of the fit, one at a time (PRESS; Allen, 1974). Only
+//! what is predicted so is shared among the axes, and nothing where shuffled values are often predicted as well. Both tests need
+//! independent values, so the repeats of a setting count as one: their mean.
 
-use super::grouping::{distinct, grouped};
+use super::{
+    grouping::{distinct, grouped},
+    ranking::mean,
+};
 use crate::{
     random::{self, Purpose},
     units,
@@ -22,15 +26,25 @@ const MOST_COLUMNS: usize = 64;
 /// A column with a smaller part of its square beyond the others depends on them.
 const DEPENDENT: f64 = 1e-8;
 
-/// An axis: its name, and its value in each run, none where it does not vary.
+/// The values of the axes, none where an axis does not vary, and that of the metric.
+pub(super) type Point<'a> = (Vec<Option<&'a str>>, f64);
+
+/// An axis: its name, and its value in each setting, none where it does not vary.
 pub(super) type Axis<'a> = (&'a str, Vec<Option<&'a str>>);
 
-/// The share that each axis explains of the variance of the values' ranks. What is left is of axes together, seeds and chance.
+/// The settings of some runs, each with the mean over its runs.
+pub(super) fn settings<'a>(runs: &[Point<'a>]) -> Vec<Point<'a>> {
+    let settings = grouped(runs.iter().cloned());
+    settings.into_iter().map(|(setting, values)| (setting, mean(&values))).collect()
+}
+
+/// The share that each axis explains of the variance of the ranks of `values`, one of each setting. What is left is of axes
+/// together, seeds and chance.
 ///
 /// # Errors
 /// A sentence on why the shares are not known.
 pub(super) fn shares(axes: &[Axis<'_>], values: &[f64]) -> Result<Vec<f64>, String> {
-    let runs = units::counted(values.len() as u64, "run");
+    let settings = units::counted(values.len() as u64, "setting");
     let all: Vec<Option<f64>> = values.iter().copied().map(Some).collect();
     let ranks: Vec<f64> = ranks(&all).into_iter().map(Option::unwrap_or_default).collect();
     if dot(&ranks, &ranks) <= 0.0 {
@@ -50,23 +64,23 @@ pub(super) fn shares(axes: &[Axis<'_>], values: &[f64]) -> Result<Vec<f64>, Stri
         if let Some(lost) = lost.filter(|_| columns.len() + 1 < values.len()) {
             return Err(format!("{} changes only along with other axes", axes[lost].0));
         }
-        // More runs than coefficients, one of which is the mean.
+        // More settings than coefficients, one of which is the mean.
         if lost.is_some() || model.columns.len() + 1 >= values.len() {
             break;
         }
         models.push(model);
     }
     let (predicted, model) = best(&models, &ranks)
-        .ok_or_else(|| format!("{runs} are too few for the values of {} axes", axes.len()))?;
+        .ok_or_else(|| format!("{settings} are too few for the values of {} axes", axes.len()))?;
     if predicted <= 0.0 || is_chance(&models, &ranks, predicted) {
-        return Err(format!("{runs} do not tell what the axes do from chance"));
+        return Err(format!("{settings} do not tell what the axes do from chance"));
     }
     let variances = model.variances(axes.len(), &ranks);
     let all: f64 = variances.iter().sum();
     Ok(variances.into_iter().map(|variance| predicted * variance / all).collect())
 }
 
-/// The model that best predicts runs left out of its fit, with the share of the variance that it predicts.
+/// The model that best predicts settings left out of its fit, with the share of the variance that it predicts.
 fn best<'m>(models: &'m [Basis], ranks: &[f64]) -> Option<(f64, &'m Basis)> {
     let predicted = models.iter().map(|model| (model.predicted(ranks), model));
     predicted.max_by(|a, b| a.0.total_cmp(&b.0))
@@ -101,7 +115,7 @@ fn ranks(values: &[Option<f64>]) -> Vec<Option<f64>> {
     ranks
 }
 
-/// A regressor, whose mean is 0 over the runs that its axis varies in; 0 in the others.
+/// A regressor, whose mean is 0 over the settings that its axis varies in; 0 in the others.
 struct Column {
     axis: usize,
     values: Vec<f64>,
@@ -148,7 +162,7 @@ struct Basis {
     of: usize,
     /// Those that do not depend on others, in their order.
     columns: Vec<Independent>,
-    /// By run, how much its value decides what is fitted there.
+    /// By setting, how much its value decides what is fitted there.
     leverage: Vec<f64>,
 }
 
@@ -164,7 +178,7 @@ struct Independent {
 
 impl Basis {
     /// Orthogonalizes the columns one after the other (modified Gram-Schmidt).
-    fn new(columns: &[Column], runs: usize) -> Self {
+    fn new(columns: &[Column], settings: usize) -> Self {
         let mut basis: Vec<Independent> = Vec::new();
         for column in columns {
             let mut unit = column.values.clone();
@@ -181,12 +195,13 @@ impl Basis {
                 basis.push(Independent { axis: column.axis, values: column.values.clone(), unit, along });
             }
         }
-        let of_run = |run: usize| basis.iter().map(|column| column.unit[run].powi(2)).sum::<f64>();
-        let leverage = (0..runs).map(|run| 1.0 / runs as f64 + of_run(run)).collect();
+        let of_setting =
+            |setting: usize| basis.iter().map(|column| column.unit[setting].powi(2)).sum::<f64>();
+        let leverage = (0..settings).map(|setting| 1.0 / settings as f64 + of_setting(setting)).collect();
         Self { of: columns.len(), columns: basis, leverage }
     }
 
-    /// The share of the variance that is predicted of runs left out of the fit.
+    /// The share of the variance that is predicted of settings left out of the fit.
     fn predicted(&self, ranks: &[f64]) -> f64 {
         let mut errors = ranks.to_vec();
         for column in &self.columns {
@@ -197,7 +212,7 @@ impl Basis {
         let (mut wrong, mut spread) = (0.0, 0.0);
         for ((error, leverage), rank) in errors.iter().zip(&self.leverage).zip(ranks) {
             let from_mean = rank * count / (count - 1.0);
-            // Without a run that alone decides a coefficient there is no prediction but the mean.
+            // Without a setting that alone decides a coefficient there is no prediction but the mean.
             let left_out = if *leverage > 1.0 - 1e-9 { from_mean } else { error / (1.0 - leverage) };
             wrong += left_out * left_out;
             spread += from_mean * from_mean;

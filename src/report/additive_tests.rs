@@ -96,6 +96,58 @@ fn noise_matters_nothing() {
     assert!(told <= 19, "{told} of 200");
 }
 
+/// The means of `repeats` runs of each setting, whose noise has a variance of 0.01.
+fn repeated(
+    texts: &[Vec<String>],
+    values: &[f64],
+    repeats: usize,
+    seed: u64,
+) -> (Vec<Vec<String>>, Vec<f64>) {
+    let (_, noise) = drawn(values.len() * repeats, 1, seed + 1000, |_, noise| 0.1 * noise);
+    let runs: Vec<Point<'_>> = noise
+        .iter()
+        .enumerate()
+        .map(|(run, noise)| {
+            let setting = run % values.len();
+            (texts.iter().map(|axis| Some(&*axis[setting])).collect(), values[setting] + noise)
+        })
+        .collect();
+    let settings = settings(&runs);
+    let axis = |axis: usize| settings.iter().map(|(own, _)| own[axis].unwrap().to_owned()).collect();
+    ((0..texts.len()).map(axis).collect(), settings.iter().map(|(_, value)| *value).collect())
+}
+
+/// Five seeds of each of twelve settings show what a setting does, but not that an axis does it.
+#[test]
+fn repeats_are_no_evidence_on_axes() {
+    for axes in [2, 3] {
+        let told = (0..200).filter(|&seed| {
+            let (texts, values) = drawn(12, axes, seed, |_, noise| noise);
+            let (texts, values) = repeated(&texts, &values, 5, seed);
+            shares_of(&texts, &values).is_ok()
+        });
+        let told = told.count();
+        assert!(told <= 19, "{told} of 200, {axes} axes");
+    }
+}
+
+/// Variances as 4 : 1, and that of the mean of five seeds: 0.01 / 5 = 0.002, of 5 / 12 + 0.002 in all.
+#[test]
+fn a_sum_is_found_in_repeats() {
+    const SWEEPS: u64 = 40;
+    let mut means = [0.0; 3];
+    for seed in 0..SWEEPS {
+        let (texts, values) = drawn(40, 3, seed, |at, _| 2.0 * at[0] + at[1]);
+        let (texts, values) = repeated(&texts, &values, 5, seed);
+        assert_eq!(values.len(), 40);
+        let shares = shares_of(&texts, &values).unwrap();
+        means.iter_mut().zip(shares).for_each(|(mean, share)| *mean += share / SWEEPS as f64);
+    }
+    for (mean, wanted) in means.into_iter().zip([0.8, 0.2, 0.0]) {
+        assert!((mean - wanted).abs() < 0.04, "{means:?}");
+    }
+}
+
 /// A grid of 4 x 3 without three of its cells: ranks are the same sum in all of them.
 #[test]
 fn a_grid_may_lack_cells() {
@@ -133,7 +185,10 @@ fn what_cannot_be_told_is_said() {
         columns.iter().map(|column| column.split(' ').map(str::to_owned).collect()).collect()
     };
     let reason = |columns: &[&str], values: &[f64]| shares_of(&texts(columns), values).unwrap_err();
-    assert_eq!(reason(&["1 1 2", "1 2 1"], &[1.0, 2.0, 3.0]), "3 runs are too few for the values of 2 axes");
+    assert_eq!(
+        reason(&["1 1 2", "1 2 1"], &[1.0, 2.0, 3.0]),
+        "3 settings are too few for the values of 2 axes"
+    );
     assert_eq!(
         reason(&["1 2 3 4 5", "2 4 6 8 10"], &[1.0, 2.0, 3.0, 5.0, 4.0]),
         "width changes only along with other axes"
@@ -141,7 +196,7 @@ fn what_cannot_be_told_is_said() {
     assert_eq!(reason(&["1 2 3 4"], &[1.0; 4]), "all values are equal");
     assert_eq!(
         reason(&["1 2 3 4 5 6"], &[1.0, 6.0, 2.0, 5.0, 1.5, 5.5]),
-        "6 runs do not tell what the axes do from chance"
+        "6 settings do not tell what the axes do from chance"
     );
 }
 

@@ -102,7 +102,7 @@ impl Comparison {
 
     /// A sentence on data that are known by samples; `None` where all bytes count, or one run is alone.
     pub(super) fn sampled(&self) -> Option<String> {
-        let runs = self.places(|run| environment(run, "data.sampled") == Some("true"));
+        let runs = self.places(Run::is_sampled);
         let is_compared = self.runs.len() > 1 && !runs.is_empty();
         is_compared.then(|| {
             format!("the data of {runs} are compared by samples: the length of large files and 64 blocks")

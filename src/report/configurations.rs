@@ -210,13 +210,15 @@ fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));
     let digest = run.rows_digest();
-    // Rows are known by their digest, whichever file holds them.
-    let is_file = |key: &str, value: &str| {
-        digest.is_some() && key.starts_with("data.") && is_path(value) && !is_swept(key)
-    };
-    let pairs = axes.chain(spec).filter(|(key, value)| !is_free(key) && !is_file(key, value));
+    // Rows are known by a digest of all bytes, whichever file holds them. Samples of two files may be equal where the rows are not.
+    let is_sampled = run.is_sampled();
+    let is_file = |key: &str, value: &str| key.starts_with("data.") && is_path(value);
+    let is_known =
+        |key: &str, value: &str| digest.is_some() && !is_sampled && is_file(key, value) && !is_swept(key);
+    let pairs = axes.chain(spec).filter(|(key, value)| !is_free(key) && !is_known(key, value));
     let digest = digest.map(|digest| ("data", digest));
-    pairs.map(|(key, value)| (key, file_name(value))).chain(digest).collect()
+    let name = |key: &str, value| if is_sampled && is_file(key, value) { value } else { file_name(value) };
+    pairs.map(|(key, value)| (key, name(key, value))).chain(digest).collect()
 }
 
 /// The number of devices if it changes the global batch (weak scaling), otherwise 0.

@@ -50,14 +50,14 @@ pub(super) fn is_inferred(key: &str) -> bool {
     key.starts_with("model.") && key.ends_with(".in_features")
 }
 
-/// Whether a spec key only names the files of rows that are known by their digest, which all of `runs` share.
+/// Whether a spec key only names the files of rows that are known by a digest of all bytes, which all of `runs` share.
 pub(super) fn names_same_rows(key: &str, runs: &[&Run]) -> bool {
     let is_file = |run: &&Run| run.spec.as_ref().and_then(|spec| spec.get(key)).is_none_or(is_path);
     let is_swept = |run: &&Run| run.axes.iter().any(|(axis, _)| axis == key);
     let digests = distinct(runs.iter().map(|run| run.rows_digest()));
     key.starts_with("data.")
         && matches!(digests[..], [Some(_)])
-        && runs.iter().all(|run| is_file(run) && !is_swept(run))
+        && runs.iter().all(|run| !run.is_sampled() && is_file(run) && !is_swept(run))
 }
 
 /// Whether a spec key says how long a run lasts: it may change where one goes on, also where it is a trial of a sweep.

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, path::Path};
 
 use super::{
-    additive,
+    additive::{self, Point},
     comparison::Comparison,
     configurations::THE_MACHINE,
     csv_file, csv_lines,
@@ -12,7 +12,7 @@ use super::{
     key::short,
     leaves::Leaves,
     machines::environment,
-    ranking::{Candidate, Ranking},
+    ranking::{Candidate, Ranking, mean},
     run::{Run, SEEDS},
 };
 use crate::{host::escape_line, units};
@@ -38,23 +38,20 @@ pub(super) struct Effects {
     pub(super) estimate: Option<String>,
 }
 
-/// A run's values of a ranking's keys, and of its metric.
-type Point<'a> = (Vec<Option<&'a str>>, f64);
-
 impl Effects {
     /// None where there is nothing to tell apart: it takes several axes, or one and repeats.
     ///
     /// # Errors
     /// A sentence on why the shares are not known.
     pub(super) fn new(comparison: &Comparison, ranking: &Ranking) -> Option<Result<Self, String>> {
-        let (points, from) = match first_rung(comparison, ranking) {
-            Some((epoch, points)) => (points, Some(format!(" in epoch {epoch}"))),
+        let (runs, from) = match first_rung(comparison, ranking) {
+            Some((epoch, runs)) => (runs, Some(format!(" in epoch {epoch}"))),
             None => (points(ranking), None),
         };
-        let settings = distinct(points.iter().map(|(values, _)| values)).len();
-        let varies = |key: &usize| points.iter().any(|(own, _)| own[*key] != points[0].0[*key]);
+        let settings = additive::settings(&runs);
+        let varies = |key: &usize| settings.iter().any(|(own, _)| own[*key] != settings[0].0[*key]);
         let axes = (0..ranking.keys.len()).filter(varies).count();
-        if settings < 3 || axes == 0 || (axes == 1 && settings == points.len()) {
+        if settings.len() < 3 || axes == 0 || (axes == 1 && settings.len() == runs.len()) {
             return None;
         }
         if from.is_none()
@@ -63,13 +60,13 @@ impl Effects {
             return Some(Err(words));
         }
         let analysis = if from.is_none() { of_grid(ranking) } else { None };
-        Some(analysis.unwrap_or_else(|| Self::estimate(ranking, &points, &from.unwrap_or_default())))
+        Some(analysis.unwrap_or_else(|| Self::estimate(ranking, &settings, &from.unwrap_or_default())))
     }
 
-    fn estimate(ranking: &Ranking, points: &[Point<'_>], from: &str) -> Result<Self, String> {
+    fn estimate(ranking: &Ranking, settings: &[Point<'_>], from: &str) -> Result<Self, String> {
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
-        let values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
-        let of_key = |(key, name)| (name, points.iter().map(|(own, _)| own[key]).collect());
+        let values: Vec<f64> = settings.iter().map(|(_, value)| *value).collect();
+        let of_key = |(key, name)| (name, settings.iter().map(|(own, _)| own[key]).collect());
         let axes: Vec<additive::Axis<'_>> = short(&keys).into_iter().enumerate().map(of_key).collect();
         let shares = additive::shares(&axes, &values)?;
         let rest = (1.0 - shares.iter().sum::<f64>()).max(0.0);
@@ -80,7 +77,10 @@ impl Effects {
         Ok(Self {
             axes: shares.into_iter().zip(&axes).map(effect).collect(),
             rest: vec![("rest".to_owned(), rest, "axes together, seeds, chance")],
-            estimate: Some(format!("estimated from {}{from}", units::counted(points.len() as u64, "run"))),
+            estimate: Some(format!(
+                "estimated from {}{from}",
+                units::counted(settings.len() as u64, "setting")
+            )),
         })
     }
 }
@@ -145,43 +145,42 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
     (metric == ranking.metric.full_name()).then(|| (rung.clone(), rows.filter_map(point).collect()))
 }
 
-/// The analysis of variance, if the settings are a complete grid whose settings ran equally often.
+/// The analysis of variance, if the settings are a complete grid whose settings ran equally often, or of one axis.
 fn of_grid(ranking: &Ranking) -> Option<Result<Effects, String>> {
     let settings = &ranking.settings;
     let values = |setting: &Candidate| -> Vec<f64> { setting.samples.iter().map(|(_, v)| *v).collect() };
     let levels = |key: usize| distinct(settings.iter().map(|setting| &setting.values[key])).len();
     // Settings that were drawn may have a product of levels that no integer holds.
     let cells = (0..ranking.keys.len()).map(levels).fold(1, usize::saturating_mul);
-    let count = settings[0].samples.len();
-    if settings.len() != cells || settings.iter().any(|setting| setting.samples.len() != count) {
+    let several = (0..ranking.keys.len()).filter(|&key| levels(key) > 1).count() > 1;
+    let is_uneven = settings.iter().any(|setting| setting.samples.len() != settings[0].samples.len());
+    if settings.len() != cells || (several && is_uneven) {
         return None;
     }
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let all: Vec<f64> = settings.iter().flat_map(values).collect();
     let grand = mean(&all);
-    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|v| (v - grand).powi(2)).sum::<f64>();
-    let total = squares(&mut all.iter().copied());
+    let total: f64 = all.iter().map(|value| (value - grand).powi(2)).sum();
     if total.is_nan() || total <= 0.0 {
         return Some(Err("all values are equal".to_owned()));
     }
-    let share =
-        |means: &[f64]| squares(&mut means.iter().copied()) * (all.len() / means.len()) as f64 / total;
+    let of_group = |values: &Vec<f64>| values.len() as f64 * (mean(values) - grand).powi(2) / total;
     let axes: Vec<Effect> = (0..ranking.keys.len())
         .map(|key| {
-            let by_level = grouped(settings.iter().map(|s| (s.values[key].clone(), mean(&values(s)))));
-            let levels: Vec<(String, f64)> =
-                by_level.into_iter().map(|(level, means)| (level, mean(&means))).collect();
-            let means: Vec<f64> = levels.iter().map(|(_, mean)| *mean).collect();
-            Effect { share: share(&means), levels }
+            let by_level = grouped(
+                settings.iter().flat_map(|s| s.samples.iter().map(move |(_, v)| (&s.values[key], *v))),
+            );
+            let share = by_level.iter().map(|(_, values)| of_group(values)).sum();
+            let levels = by_level.iter().map(|(level, values)| ((*level).clone(), mean(values)));
+            Effect { share, levels: levels.collect() }
         })
         .collect();
-    let between = share(&settings.iter().map(|setting| mean(&values(setting))).collect::<Vec<_>>());
+    let between: f64 = settings.iter().map(|setting| of_group(&values(setting))).sum();
     let alone: f64 = axes.iter().map(|effect| effect.share).sum();
     let mut rest = Vec::new();
-    if axes.iter().filter(|effect| effect.levels.len() > 1).count() > 1 {
+    if several {
         rest.push(("together".to_owned(), (between - alone).max(0.0), "beyond each alone"));
     }
-    if count > 1 {
+    if settings.len() < all.len() {
         let name = if ranking.metric.is_learned { format!("{}s", ranking.each) } else { "noise".to_owned() };
         rest.push((name, (1.0 - between).max(0.0), ""));
     }

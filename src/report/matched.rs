@@ -36,7 +36,7 @@ pub(super) struct Matched {
 pub(super) struct Pair {
     pub(super) own: Candidate,
     pub(super) base: Candidate,
-    /// The first group minus the second.
+    /// `own` minus `base`.
     pub(super) difference: MeanDifference,
 }
 
@@ -208,7 +208,12 @@ impl<'a> Against<'a> {
         text += &format!("\n{}", grid::table(&self.columns(), keys.len(), width));
         text += &more(&self.shown, pairs.len(), "shared setting");
         let tested = || pairs.iter().filter(|pair| pair.difference.p.is_some());
-        let how = if tested().all(|pair| pair.difference.is_paired) { "paired by seed" } else { "unpaired" };
+        let paired = tested().filter(|pair| pair.difference.is_paired).count();
+        let how = match paired {
+            0 => "unpaired",
+            _ if paired == tested().count() => "paired by seed",
+            _ => "paired by seed where seeds are shared",
+        };
         text += &match pairs.iter().find(|pair| pair.difference.p.is_none()) {
             Some(pair) if tested().next().is_none() => format!("  {}\n", pair.too_few()),
             _ => format!("  differences of means, {how} [95 %, Student]; p by Holm\n"),

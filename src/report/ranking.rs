@@ -276,7 +276,7 @@ fn fold(combinations: &[Vec<Sample>]) -> (Vec<Sample>, usize) {
 }
 
 /// The mean; if all values are equal, exactly that value, without rounding.
-fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean(values: &[f64]) -> f64 {
     match values.windows(2).all(|pair| pair[0] == pair[1]) {
         true => values[0],
         false => values.iter().sum::<f64>() / values.len() as f64,

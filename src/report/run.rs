@@ -246,6 +246,11 @@ impl Run {
         self.digest().filter(|_| !self.draws_rows())
     }
 
+    /// Whether the digest of its data is of samples of large files, so that other rows may have the same.
+    pub(super) fn is_sampled(&self) -> bool {
+        self.environment.as_ref().and_then(|environment| environment.get("data.sampled")) == Some("true")
+    }
+
     /// Whether its rows are drawn anew for each seed.
     pub(super) fn draws_rows(&self) -> bool {
         self.spec.iter().flat_map(Leaves::keys).any(|key| key.starts_with("data.synthetic_regression."))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{
     ReportError,
     best::best,
-    configurations::STOPPED,
+    configurations::{FINISHED, STOPPED},
     find::{Found, find_one},
     grouping::{distinct, grouped},
     listing::latest,
@@ -94,13 +94,15 @@ fn best_trial(runs: &[Run]) -> Option<String> {
     Some(format!("{}, {}", trial_name(run), best(run)))
 }
 
-/// The time until all trials have ended, if they take as long as those that did; unknown where a sweep stops some early.
+/// The time until all trials have ended, if they take as long as those that finished. Unknown where a sweep stops some early,
+/// and while none runs: how many run side by side is seen from those that do.
 fn seconds_left(runs: &[Run]) -> Option<f64> {
     if runs.iter().any(|run| [STOPPED, "waiting"].contains(&&*run.status)) {
         return None;
     }
-    let ended: Vec<f64> = runs.iter().filter_map(|run| run.number("wall_s")).collect();
-    let mean = ended.iter().sum::<f64>() / ended.len() as f64;
+    let finished = runs.iter().filter(|run| run.status == FINISHED);
+    let times: Vec<f64> = finished.filter_map(|run| run.number("wall_s")).collect();
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
     let elapsed_s = |run: &Run| live::metrics(run.metrics.as_deref()?).ok()?.elapsed_s();
     let running: Vec<f64> = runs
         .iter()
@@ -108,8 +110,8 @@ fn seconds_left(runs: &[Run]) -> Option<f64> {
         .map(|run| (mean - elapsed_s(run).unwrap_or(0.0)).max(0.0))
         .collect();
     let planned = runs.iter().filter(|run| run.status == PLANNED).count() as f64;
-    let left = (running.iter().sum::<f64>() + planned * mean) / running.len().max(1) as f64;
-    (!ended.is_empty()).then_some(left)
+    let left = (running.iter().sum::<f64>() + planned * mean) / running.len() as f64;
+    (!times.is_empty() && !running.is_empty()).then_some(left)
 }
 
 /// `epoch 3 of 20, step 54, 1.2 k steps/s, about 8 s left; validation loss 0.0246, best 0.0217 in epoch 2`.
@@ -186,6 +188,11 @@ mod tests {
         assert_eq!(best_trial(&runs).unwrap(), "#1 lr 0.1, validation loss 0.2500 in epoch 7");
         // Three trials of 30 seconds, two at a time.
         assert_eq!(seconds_left(&runs), Some(45.0));
+        // Those that ended early say nothing of how long a trial takes.
+        runs.extend(["diverged", "failed"].map(|status| trial(5, status, &[("wall_s", "1")])));
+        assert_eq!(seconds_left(&runs), Some(45.0));
+        let planned = [&runs[..2], &runs[4..]].concat();
+        assert_eq!(seconds_left(&planned), None, "nobody knows how many will run side by side");
         runs.push(trial(5, STOPPED, &[("wall_s", "1")]));
         assert_eq!(seconds_left(&runs), None, "nobody knows how many will be stopped");
         assert_eq!((best_trial(&runs[3..5]), seconds_left(&runs[2..5])), (None, None));

@@ -59,7 +59,7 @@ pub(super) fn parallel(
 }
 
 impl Axes<'_> {
-    fn draw(&self, html: &mut Html, Drawn { ranking, stopped }: &Drawn<'_>, y: &Axis) {
+    fn draw(&self, html: &mut Html, Drawn { ranking, stopped, .. }: &Drawn<'_>, y: &Axis) {
         let metric = &ranking.metric;
         let heights = |values: &[String], value: f64| -> Vec<f64> {
             let own = self.shown.iter().map(|&key| up(self.scales[key].place(&values[key])));

@@ -27,8 +27,10 @@ pub(super) const MOST_SETTINGS: usize = 500;
 /// The settings of a ranking, and beside them the trials that their sweep stopped early.
 pub(super) struct Drawn<'a> {
     pub(super) ranking: &'a Ranking,
-    /// The best first.
+    /// The best first, as many as are drawn.
     pub(super) stopped: Vec<Stopped>,
+    /// How many were stopped.
+    all_stopped: usize,
 }
 
 /// A trial that was stopped.
@@ -50,20 +52,29 @@ impl<'a> Drawn<'a> {
         });
         let mut stopped: Vec<Stopped> = stopped.collect();
         stopped.sort_by(|a, b| ranking.metric.cost(a.value).total_cmp(&ranking.metric.cost(b.value)));
+        let all_stopped = stopped.len();
         stopped.truncate(MOST_SETTINGS.saturating_sub(ranking.settings.len()));
-        Self { ranking, stopped }
+        Self { ranking, stopped, all_stopped }
     }
 
     pub(super) fn of_settings(ranking: &'a Ranking) -> Self {
-        Self { ranking, stopped: Vec::new() }
+        Self { ranking, stopped: Vec::new(), all_stopped: 0 }
     }
 
     /// What is drawn otherwise, or not at all.
     pub(super) fn notes(&self) -> Vec<String> {
-        let stopped = (!self.stopped.is_empty()).then(|| {
-            let trials = units::counted(self.stopped.len() as u64, "trial");
-            format!("Hollow, or dashed: {trials} that their sweep stopped early, at the best value that each had reached.")
-        });
+        let trials = units::counted(self.all_stopped as u64, "trial");
+        let stopped = match self.stopped.len() {
+            _ if self.all_stopped == 0 => None,
+            0 => Some(format!("Not drawn: {trials} that their sweep stopped early.")),
+            drawn => {
+                let best =
+                    if drawn < self.all_stopped { format!("the best {drawn} of ") } else { String::new() };
+                Some(format!(
+                    "Hollow, or dashed: {best}{trials} that their sweep stopped early, at the best value that each had reached."
+                ))
+            }
+        };
         let all = self.ranking.settings.len();
         let cut = (all > MOST_SETTINGS)
             .then(|| format!("The best {MOST_SETTINGS} of {} settings are drawn.", units::count(all as u64)));

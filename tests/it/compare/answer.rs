@@ -82,7 +82,7 @@ fn one_run_of_each_cannot_tell() {
      0   0.1     32           0.2000  +0.1000  500 ms
      2  0.01      8           0.3000  +0.2000  500 ms
 
-    which axis matters is not known: 3 runs are too few for the values of 2 axes
+    which axis matters is not known: 3 settings are too few for the values of 2 axes
     ");
 }
 
@@ -197,6 +197,35 @@ fn sweeps_are_held_against_each_other() {
     let ended = ran(&[&a, "--fail-if", "mean(validation.loss) > baseline"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("needs a baseline"), "{}", ended.stderr);
+}
+
+/// What the differences are is said of each: those of settings without shared seeds are not paired.
+#[test]
+fn partly_shared_seeds_pair_only_their_settings() {
+    let runs = Runs::new();
+    let far = shifted(0.02, 0.001);
+    learned(&runs, "a", &[("0.1", "32", &BEST), ("0.01", "32", &BEST)]);
+    learned(&runs, "b", &[("0.1", "32", &far), ("0.01", "32", &far)]);
+    let [a, b] = ["a", "b"].map(|name| runs.named(name));
+    let other_seeds = |lr: &str| {
+        for trial in 0..12 {
+            let path = format!("b/S/{trial:03}/spec.toml");
+            let spec = fs::read_to_string(runs.path(&path)).unwrap();
+            if spec.contains(&format!("lr = {lr}\n")) {
+                runs.write(&path, &spec.replace("seed = ", "seed = 1"));
+            }
+        }
+    };
+    let said = || {
+        let text = Sandbox::new("").runner(&["compare", &a, &b]).stdout;
+        text.lines().last().unwrap().trim().to_owned()
+    };
+    assert_eq!(said(), "differences of means, paired by seed [95 %, Student]; p by Holm");
+    other_seeds("0.1");
+    let words = "differences of means, paired by seed where seeds are shared [95 %, Student]; p by Holm";
+    assert_eq!(said(), words);
+    other_seeds("0.01");
+    assert_eq!(said(), "differences of means, unpaired [95 %, Student]; p by Holm");
 }
 
 /// A single value has no spread, so there is no p-value, no interval and no gate.

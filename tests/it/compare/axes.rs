@@ -1,6 +1,6 @@
 //! Which axis matters, where the settings are no complete grid: sums whose shares are known.
 
-use super::Runs;
+use super::{Runs, answer::learned};
 
 /// A trial: its axes' values, how it ended, its best loss.
 pub(super) type Trial = (Vec<String>, &'static str, f64);
@@ -72,9 +72,54 @@ fn drawn_settings_have_an_estimate() {
     let (title, shares) = said(&runs);
     assert_eq!(
         title,
-        "which axis matters, estimated from 40 runs: shares of the variance of ranks, medians by value"
+        "which axis matters, estimated from 40 settings: shares of the variance of ranks, medians by value"
     );
     near(&shares, &[("lr", 80.0), ("decay", 20.0), ("rest", 0.0)]);
+}
+
+/// Drawn settings with the losses of their seeds.
+fn repeated(runs: &Runs, settings: usize, losses: impl Fn(usize, [f64; 2]) -> Vec<f64>) {
+    let drawn = plane().into_iter().take(settings).enumerate();
+    let drawn = drawn.map(|(i, at)| (at[0].to_string(), at[1].to_string(), losses(i, at)));
+    let drawn: Vec<(String, String, Vec<f64>)> = drawn.collect();
+    let settings: Vec<(&str, &str, &[f64])> =
+        drawn.iter().map(|(lr, width, losses)| (&**lr, &**width, &losses[..])).collect();
+    learned(runs, "a", &settings);
+}
+
+/// What is counted, left out and shuffled is settings. Each of these twelve has its own loss in all its seeds, which looks like
+/// chance over the axes.
+#[test]
+fn seeds_of_a_setting_count_once() {
+    let runs = Runs::new();
+    repeated(&runs, 40, |i, at| {
+        let loss = 2.0 * at[0] + at[1];
+        // The mean stays, and every other setting has a seed more.
+        [vec![loss - 0.01, loss + 0.01], vec![loss; i % 2]].concat()
+    });
+    let text = runs.answer(&["a"], 120);
+    let shares = "which axis matters, estimated from 40 settings: shares of the variance of ranks, medians by value\n  lr     8";
+    assert!(text.contains(shares), "{text}");
+    let runs = Runs::new();
+    repeated(&runs, 12, |i, _| (0..5).map(|seed| (5 * i % 12) as f64 + 0.01 * f64::from(seed)).collect());
+    let text = runs.answer(&["a"], 120);
+    let unknown = "\nwhich axis matters is not known: 12 settings do not tell what the axes do from chance\n";
+    assert!(text.ends_with(unknown), "{text}");
+}
+
+/// One axis whose values have 2, 1 and 3 seeds. By hand: means 2, 5 and 9 of 6 in all, so 60 of 64 squares are between them.
+#[test]
+fn one_axis_has_its_share_whatever_seeds_are_missing() {
+    let runs = Runs::new();
+    learned(
+        &runs,
+        "a",
+        &[("0.1", "32", &[1.0, 3.0]), ("0.01", "32", &[5.0]), ("0.001", "32", &[8.0, 9.0, 10.0])],
+    );
+    let text = runs.answer(&["a"], 120);
+    let shares = "\nwhich axis matters: shares of the variance, means by value\n  \
+         lr     93.8 %  0.1: 2.000, 0.01: 5.000, 0.001: 9.000\n  seeds  6.25 %\n";
+    assert!(text.ends_with(shares), "{text}");
 }
 
 /// The three that finished say nothing of the learning rate: at the first rung all forty were compared.
@@ -91,14 +136,14 @@ fn halved_trials_are_taken_at_their_first_rung() {
     let (title, shares) = said(&runs);
     assert_eq!(
         title,
-        "which axis matters, estimated from 40 runs in epoch 3: shares of the variance of ranks, medians by value"
+        "which axis matters, estimated from 40 settings in epoch 3: shares of the variance of ranks, medians by value"
     );
     near(&shares, &[("lr", 80.0), ("decay", 20.0), ("rest", 0.0)]);
     // A rung by another metric says nothing of this one.
     runs.write("S/sweep.toml", "[sweep.stop]\nasha = { metric = \"validation.accuracy\", min_epochs = 3 }\n");
     let text = runs.answer(&["S"], 120);
     assert!(
-        text.ends_with("which axis matters is not known: 3 runs are too few for the values of 2 axes\n"),
+        text.ends_with("which axis matters is not known: 3 settings are too few for the values of 2 axes\n"),
         "{text}"
     );
 }
@@ -126,7 +171,7 @@ fn a_grid_that_lacks_a_trial_has_an_estimate() {
     };
     sweep(&runs, &["width", "depth"], &cells.map(trial).collect::<Vec<_>>());
     let (title, shares) = said(&runs);
-    assert!(title.starts_with("which axis matters, estimated from 11 runs: "), "{title}");
+    assert!(title.starts_with("which axis matters, estimated from 11 settings: "), "{title}");
     near(&shares, &[("width", 96.0), ("depth", 4.0), ("rest", 0.0)]);
 }
 
@@ -145,7 +190,7 @@ fn conditional_keys_count_where_they_vary() {
         repeated.iter().enumerate().filter(is_first).map(|(_, trial)| trial.clone()).collect();
     sweep(&runs, &["optimizer", "momentum"], &trials);
     let (title, shares) = said(&runs);
-    assert!(title.starts_with("which axis matters, estimated from 9 runs: "), "{title}");
+    assert!(title.starts_with("which axis matters, estimated from 9 settings: "), "{title}");
     let share = |name: &str| shares.iter().find(|(own, _)| own == name).unwrap().1;
     assert!(share("momentum") > 40.0 && share("optimizer") > 5.0, "{shares:?}");
 }

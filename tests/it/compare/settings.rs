@@ -31,7 +31,7 @@ fn a_run_beside_a_sweep_is_of_its_setting() {
     };
     let text = compare(&[]);
     assert!(text.lines().next().is_some_and(|best| best.contains(", n 4;")), "{text}");
-    assert!(text.contains("not known: 8 runs do not tell what the axes do from chance"), "{text}");
+    assert!(text.contains("\nwhich axis matters: shares of the variance, means by value\n  lr "), "{text}");
     let measured = compare(&["--metric", "steps_per_s"]);
     assert!(measured.lines().next().is_some_and(|best| best.ends_with(", n 2;")), "{measured}");
     assert!(

@@ -331,6 +331,28 @@ fn runs_over_other_data_are_said_to_be_so_at_once() {
     assert_eq!(curves.lines().nth(1), Some("  3  not compared: it learns another task"));
 }
 
+/// Samples of large files may be equal where the rows are not: only files with one path are of one setting.
+#[test]
+fn files_known_by_samples_are_told_apart_by_their_paths() {
+    for sampled in [false, true] {
+        let runs = Runs::new();
+        for (name, path) in [("a", "/here/x.npy"), ("b", "/there/x.npy")] {
+            runs.run(&format!("linreg/{name}"), &FACTS);
+            let data = format!("[data.npy]\nfeatures = \"{path}\"\n");
+            runs.write(&format!("linreg/{name}/spec.toml"), &(FACTS.spec() + &data));
+            let environment = format!("{}[data]\nsampled = {sampled}\n", FACTS.environment());
+            runs.write(&format!("linreg/{name}/environment.toml"), &environment);
+        }
+        let table = runs.table(&["linreg"], 160);
+        assert_eq!(table.contains("repeats taken together"), !sampled, "{table}");
+        // The paths tell two settings apart, and say nothing of one.
+        let answer = runs.answer(&["linreg"], 120);
+        for path in ["/here/x.npy", "/there/x.npy"] {
+            assert_eq!(answer.contains(path), sampled, "{answer}");
+        }
+    }
+}
+
 /// A copied folder counts once; for losses, repeats with the same seed count once.
 #[test]
 fn copies_count_once() {

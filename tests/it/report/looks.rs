@@ -62,6 +62,24 @@ fn runs_without_a_place_are_ordered_by_what_they_reached() {
     );
 }
 
+/// A chart has room for 500: the best of the stopped trials fill it, and the page says of how many they are.
+#[test]
+fn stopped_trials_without_room_are_counted() {
+    let place = Sandbox::new("");
+    let add = |number: usize, status: &str| setting(&place, number, status, number as f64, "");
+    (0..498).for_each(|number| add(number, "finished"));
+    (600..605).for_each(|number| add(number, "stopped"));
+    let notes = |page: &str| page.matches("that their sweep stopped early").count();
+    let first = page(&place, &["runs/*"]);
+    let words = "Hollow, or dashed: the best 2 of 5 trials that their sweep stopped early, at the best value";
+    assert!(first.contains(words) && notes(&first) == 1, "{first}");
+    assert_eq!(first.matches("<g class=\"faint dashed\">").count(), 2);
+    (498..500).for_each(|number| add(number, "finished"));
+    let second = page(&place, &["runs/*"]);
+    assert!(second.contains(">Not drawn: 5 trials that their sweep stopped early.<"), "{second}");
+    assert!(notes(&second) == 1 && !second.contains("Hollow"), "{second}");
+}
+
 /// If there are many runs, only the files of drawn curves are read; the others may even be damaged.
 #[test]
 fn curves_that_are_not_drawn_are_not_read() {
