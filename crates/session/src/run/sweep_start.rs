@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::{
     draws,
-    exit::{Exit, print_error, print_json},
+    exit::{Exit, print_error, print_json, print_stderr},
     leases::Leases,
-    planned::{ExecuteError, Planned, Role},
+    planned::{ExecuteError, Planned, Resume, Role},
     points::{BadLine, Points},
     prepare::{Prepared, warnings},
     rungs::{self, Rungs, longest},
@@ -24,6 +24,7 @@ use crate::{
     plan::Machine,
     record::{LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
     spec::{Experiment, TrialSpec, short_keys},
+    units,
 };
 
 /// Runs the trials of a sweep that are not done.
@@ -118,6 +119,10 @@ fn begin<'s, 'a, P: Planned>(
     let left = experiment.stop.and_then(|halving| Rungs::new(halving, folder.clone()).left());
     let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
     let ends = sweep_folder::ends(&folder, joins, &begun, experiment.trials.len(), left.as_ref());
+    if !joins && matches!(session.process.resume, Resume::Sweep(_)) {
+        let left = trials_left(session, prepared, Some(&folder));
+        report_left(session.process.verbosity, left, ends.len());
+    }
     let drawn = draws::found(session, machine, &points);
     let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
         let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
@@ -155,6 +160,18 @@ fn begin<'s, 'a, P: Planned>(
     };
     sweep.take_ended();
     Ok(Ok(sweep))
+}
+
+/// Says how many trials of a resumed sweep are left.
+fn report_left(verbosity: Verbosity, left: usize, all: usize) {
+    let trials = units::counted(all as u64, "trial");
+    let words = match left {
+        0 => format!("nothing is left to run: all of {trials} have ended"),
+        left => format!("{} of {trials} left to run", units::count(left as u64)),
+    };
+    if verbosity != Verbosity::Quiet {
+        print_stderr(&format!("{words}\n"));
+    }
 }
 
 /// Reads the points drawn earlier; an error is printed if they belong to another sweep.
