@@ -44,7 +44,7 @@ fn slips_of_functions_and_spaces() {
     );
     refused(
         &["optimizer.sgd.lr=uniform(1e-1,1e-4)", "sweep.sampler=random", "sweep.trials=3"],
-        "`uniform(1e-1,1e-4)`: its ends are in the wrong order",
+        "the axis `optimizer.sgd.lr`: `uniform(1e-1,1e-4)`: its ends are in the wrong order",
         "write `uniform(1e-4, 1e-1)`",
     );
     let quoted = place.runner(&["check", "spec.toml", "description=other(a)"]);
