@@ -262,8 +262,8 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
         columns.iter().position(|column| column.title == "validation loss").map_or(0, |place| place + 1);
     let logged = run.logged_names().filter(|name| name.starts_with("validation."));
     let known = logged.filter_map(|name| Some((name, run.learned_last(name)?.parse().ok()?)));
-    let logged = known
-        .map(|(name, value)| Column::of_numbers(&name.replace('.', " "), [units::number(value)].into_iter()));
+    let logged =
+        known.map(|(name, value)| Column::of_numbers(&name.replace('.', " "), [units::number(value)]));
     let logged: Vec<_> = if place > 0 { logged.collect() } else { Vec::new() };
     columns.splice(place..place, logged);
     Ok(format!("{text}\n{}", grid::side_by_side(&columns)))

@@ -119,10 +119,6 @@ fn begin<'s, 'a, P: Planned>(
     let left = experiment.stop.and_then(|halving| Rungs::new(halving, folder.clone()).left());
     let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
     let ends = sweep_folder::ends(&folder, joins, &begun, experiment.trials.len(), left.as_ref());
-    if !joins && matches!(session.process.resume, Resume::Sweep(_)) {
-        let left = trials_left(session, prepared, Some(&folder));
-        report_left(session.process.verbosity, left, ends.len());
-    }
     let drawn = draws::found(session, machine, &points);
     let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
         let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
@@ -138,7 +134,7 @@ fn begin<'s, 'a, P: Planned>(
     let claims = Arc::new(claims);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
-    let line = Arc::new(line(session, prepared, &ends));
+    let line = Arc::new(line(session, prepared, &ends, joins));
     let progress = Mutex::new(Progress::new(table, ends, begun));
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let (keys, values) = (short_keys(&keys), experiment.short_values());
@@ -184,17 +180,21 @@ fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<
     })
 }
 
-/// The progress line of the sweep, given the `ends` known so far.
+/// The progress line of the sweep, given the `ends` known so far. A resumed sweep that does not join others says what is left.
 fn line<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
     ends: &[Option<TrialEnd>],
+    joins: bool,
 ) -> SweepLine {
     let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
         matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
     };
     let settled: BTreeSet<usize> =
         (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();
+    if !joins && matches!(session.process.resume, Resume::Sweep(_)) {
+        report_left(session.process.verbosity, ends.len() - settled.len(), ends.len());
+    }
     let work = rungs::work(session.experiment.stop, ends.len() - settled.len(), longest(prepared));
     let mode = match (session.process.verbosity, session.process.terminal) {
         (Verbosity::Normal, true) => LineMode::Redrawn,
