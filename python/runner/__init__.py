@@ -151,6 +151,7 @@ class Run:
         """Parameters by name as NumPy arrays: the best ones if the run validated, or the "last"."""
         if which not in ("best", "last"):
             raise ValueError(f'expected "best" or "last", found {which!r}')
+        self._refuse_sweep("weights()")
         import numpy
 
         files = [self.path / "best.safetensors", self.path / "model.safetensors"]

@@ -8,7 +8,7 @@ use super::{
     describe::describe,
     describe_lab,
     machine::{machine, machine_for},
-    run::warn_of_threads,
+    run::{warn, warn_of_threads},
     scale,
 };
 use crate::{
@@ -24,6 +24,7 @@ pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) 
     warn_of_threads(options);
     match spec::read(&options.spec(), &options.overrides()) {
         Ok(Loaded::Train(experiment)) => {
+            warn(options.idle_virtual_gpus(&experiment));
             let machine = machine_for(options.virtual_gpus, &experiment);
             let page = |planned: &Trial, datasets: &mut Datasets| {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))

@@ -26,14 +26,18 @@ enum Use {
     Ignored(&'static str),
 }
 
-/// The text of a spec for the table at `data`, to be written to `file`.
+/// The text of a spec for the table at `data`, to be written to `file`; and a sentence on the target, if none was named.
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.
-pub fn draft(data: &Path, targets: &[String], file: Option<&Path>) -> Result<String, Box<Problem>> {
+pub fn draft(
+    data: &Path,
+    named: &[String],
+    file: Option<&Path>,
+) -> Result<(String, Option<String>), Box<Problem>> {
     let profile = CsvProfile::read(data)?;
     let CsvProfile { columns, rows, .. } = &profile;
-    let targets = targets_of(data, columns, targets)?;
+    let targets = targets_of(data, columns, named)?;
     let is_class = targets.len() == 1 && is_class(targets[0], *rows);
     for target in &targets {
         let why = match target.distinct() {
@@ -64,7 +68,10 @@ pub fn draft(data: &Path, targets: &[String], file: Option<&Path>) -> Result<Str
         let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, *purpose));
         return Err(refusal(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
-    Ok(Draft { data, file, profile: &profile, targets, is_class, uses }.text())
+    let taken = targets.first().filter(|_| named.is_empty());
+    let note = taken
+        .map(|target| format!("the target is the last column, `{}`; {OTHER}", target.name.escape_debug()));
+    Ok((Draft { data, file, profile: &profile, targets, is_class, uses }.text(), note))
 }
 
 const OTHER: &str = "`--target COLUMN` names another column";
@@ -231,8 +238,7 @@ impl Draft<'_> {
         if !self.is_class {
             lines.push("standardize_target = true    # losses are in the target's deviations".to_owned());
         }
-        lines.push("validation_fraction = 0.2\n".to_owned());
-        lines.join("\n")
+        lines.join("\n") + "\n"
     }
 
     /// The lines for columns that are not numeric, and for those left out with the reasons.

@@ -118,9 +118,12 @@ fn run_joined(
 
 /// Prints a warning where more threads are asked for than there are cores.
 pub fn warn_of_threads(options: &RunOptions) {
-    if let Some(words) = options.too_many_threads() {
-        print_stderr(&format!("warning: {words}\n"));
-    }
+    warn(options.too_many_threads());
+}
+
+/// Prints a warning, if there is one.
+pub fn warn(words: Option<String>) {
+    words.iter().for_each(|words| print_stderr(&format!("warning: {words}\n")));
 }
 
 /// Runs what was read. Another rank than the first serves it, and has nothing to close.
@@ -133,6 +136,7 @@ fn run_loaded(
     let virtual_gpus = process.virtual_gpus;
     match loaded {
         Loaded::Train(experiment) => {
+            warn(start.run.idle_virtual_gpus(experiment));
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
             let rank = world.map_or(0, |world| world.rank() as u32);
             let machine = Machine { ranks, rank, ..machine_for(virtual_gpus, experiment) };

@@ -56,20 +56,22 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 /// Writes a starter spec, never over a file that is there.
 pub fn new(options: &NewOptions) -> Exit {
     let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
-    let text = match &options.from {
-        None => template.text.to_owned(),
+    let (text, note) = match &options.from {
+        None => (template.text.to_owned(), None),
         Some(_) if template.name != "csv" => {
             print_error("only `csv` is drafted from a table", Some("`runner new csv FILE --from DATA`"));
             return Exit::Refused;
         }
         Some(data) => match draft(data, &options.target, options.file.as_deref()) {
-            Ok(text) => text,
+            Ok(drafted) => drafted,
             Err(problem) => return refuse(&Failure::new(vec![*problem])),
         },
     };
     let text = format!("{SCHEMA}{text}");
     let Some(path) = &options.file else {
-        return print(&text);
+        let printed = print(&text);
+        note.iter().for_each(|note| print_stderr(&format!("{note}\n")));
+        return printed;
     };
     match write_new(path, &text) {
         Ok(()) => {
@@ -79,6 +81,7 @@ pub fn new(options: &NewOptions) -> Exit {
                 Err(e) => format!(", but no {SCHEMA_FILE}: {}", reason(&e)),
             };
             let check = command_line(["runner".into(), "check".into(), path.to_string_lossy()]);
+            note.iter().for_each(|note| print_stderr(&format!("{note}\n")));
             print_stderr(&format!("wrote {}{schema}; next: {check}\n", path.display()));
             Exit::Done
         }

@@ -6,9 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{
-    data::{Input, NewRows},
+    data::{Input, NewRows, digest_of_files},
     plan::MOST_RANKED,
     record::confusion_csv,
+    report::run_digest,
     spec::Metric,
     train::Scores,
     units,
@@ -60,6 +61,13 @@ fn evaluated(
         Some(input) => trained.data.labelled_rows(input, labels)?,
         None => NewRows::from_part(trained.test_rows()?),
     };
+    if let Some(Input::File(path)) = input {
+        let files = std::iter::once(path.as_path()).chain(labels);
+        let digest = digest_of_files(&trained.spec.data.source, files);
+        if digest.is_some() && digest == run_digest(&trained.folder) {
+            warn("these rows include those that the run was trained on".to_owned());
+        }
+    }
     let classifies = trained.spec.model.loss.classifies();
     let mut scores = if classifies {
         Scores::of_classes(trained.outputs, true)

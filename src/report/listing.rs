@@ -10,7 +10,7 @@ use super::{
     configurations::FINISHED,
     filter::Filter,
     find::{self, Found},
-    grid::{self, Columns},
+    grid::{self, Column, Columns},
     grouping::{distinct, grouped},
     key::Key,
     run::{PLANNED, Run, UNFINISHED, more_is_better},
@@ -256,5 +256,15 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
             text += &format!("  {name}: {}\n", escape_line(words));
         }
     }
-    Ok(format!("{text}\n{}", grid::side_by_side(&columns::columns(&comparison, "run", 1))))
+    let mut columns = columns::columns(&comparison, "run", 1);
+    // The metrics that it logs stand with the loss, in the last validation.
+    let place =
+        columns.iter().position(|column| column.title == "validation loss").map_or(0, |place| place + 1);
+    let logged = run.logged_names().filter(|name| name.starts_with("validation."));
+    let known = logged.filter_map(|name| Some((name, run.learned_last(name)?.parse().ok()?)));
+    let logged =
+        known.map(|(name, value)| Column::of_numbers(&name.replace('.', " "), [units::number(value)]));
+    let logged: Vec<_> = if place > 0 { logged.collect() } else { Vec::new() };
+    columns.splice(place..place, logged);
+    Ok(format!("{text}\n{}", grid::side_by_side(&columns)))
 }

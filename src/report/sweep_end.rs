@@ -76,7 +76,7 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
     }
     let path = escape_line(&folder.to_string_lossy()).into_owned();
     if runs.iter().any(|run| run.status == "interrupted") {
-        let _ = writeln!(text, "  goes on by: runner run --resume {path}"); // writing to a String cannot fail
+        let _ = writeln!(text, "  resume with: runner run --resume {path}"); // writing to a String cannot fail
     }
     let _ = writeln!(text, "  folder {path}");
     Ok(text)

@@ -212,6 +212,17 @@ fn a_word_that_is_nearly_a_command() {
             "error: no command `resume`\n  = hint: `runner run --resume RUN` resumes a run or a sweep\n",
         ),
         ("cancle x", "error: no command `cancle`\n  = hint: did you mean `runner cancel`?\n"),
+        ("trian spec.toml", "error: no command `trian`\n  = hint: did you mean `runner run`?\n"),
+        ("spec", "error: no command `spec`\n  = hint: did you mean `runner spec.toml`?\n"),
+        (
+            "spec.toml --max-epochs 3",
+            "error: no option `--max-epochs`\n  = hint: keys have no dashes: `trainer.max_epochs=3`\n",
+        ),
+        (
+            "spec.toml --gpus 1",
+            "error: `--gpus` is for the tasks of `--launcher`\n  = hint: `devices.num_gpus=1` trains on GPUs of this \
+             machine\n",
+        ),
         ("check", "error: the spec is missing\n"),
         ("parity -q", "error: the spec is missing\n"),
         ("spec.toml --seed 2", "error: no option `--seed`\n  = hint: keys have no dashes: `seed=2`\n"),
@@ -220,6 +231,23 @@ fn a_word_that_is_nearly_a_command() {
         let ended = place.runner(&typed.split(' ').collect::<Vec<_>>());
         assert_eq!(ended.code, Some(2), "{typed}");
         assert!(ended.stderr.contains(line), "{}", ended.stderr);
+    }
+}
+
+/// The option changes nothing for a spec that asks for no GPU; the variable stands for all runs of a shell.
+#[test]
+fn virtual_gpus_that_no_trial_asks_for() {
+    let place = Sandbox::new(LINREG);
+    let warning = "warning: `--virtual-gpus 2` changes nothing: the spec asks for no GPU, as `devices.num_gpus=2` does\n";
+    for command in ["check", "run"] {
+        let words = |more: &[&str]| {
+            let ended = place.runner(&[&[command, "spec.toml", "-q", "--virtual-gpus"], more].concat());
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            ended.stderr
+        };
+        assert_eq!(words(&["2"]), warning);
+        assert_eq!(words(&["0"]), "");
+        assert_eq!(words(&["2", "devices.num_gpus=0,1"]), "");
     }
 }
 

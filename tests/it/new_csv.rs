@@ -12,8 +12,10 @@ fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
     let schema = place.path().join("runner.schema.json");
     let _ = [place.path().join("spec.toml"), schema.clone()].map(fs::remove_file);
     let ended = place.runner(&[&["new", "csv", "spec.toml", "--from"], arguments].concat());
+    let taken = ended.stderr.starts_with("the target is the last column, `");
+    assert_eq!(taken, !arguments.contains(&"--target"), "{ended:?}");
     assert_eq!(
-        ended.stderr,
+        ended.stderr.lines().last().unwrap().to_owned() + "\n",
         "wrote spec.toml and runner.schema.json for editors; next: runner check spec.toml\n"
     );
     assert_eq!(fs::read_to_string(schema).unwrap(), place.runner(&["schema"]).stdout);
@@ -35,7 +37,8 @@ fn a_spec_lies_anywhere() {
     let ended = place.runner(&["new", "csv", "a b/my spec.toml", "--from", "a b/rows/d.csv"]);
     assert_eq!(
         ended.stderr,
-        "wrote a b/my spec.toml and runner.schema.json for editors; next: runner check 'a b/my spec.toml'\n"
+        "the target is the last column, `progression`; `--target COLUMN` names another column\n\
+         wrote a b/my spec.toml and runner.schema.json for editors; next: runner check 'a b/my spec.toml'\n"
     );
     // A schema that is there may be another version's, on purpose.
     fs::write(folder.join("runner.schema.json"), "{}").unwrap();
@@ -65,7 +68,6 @@ fn a_table_with_text_and_missing_cells() {
     categorical = ["island", "sex"]    # text, a column of 0 and 1 for each value
     missing = "mean"    # fills 19 missing cells; "drop" leaves their rows out
     standardize = true    # features to mean 0 and deviation 1
-    validation_fraction = 0.2
 
     [model]
     layers = [
@@ -113,7 +115,7 @@ fn several_quantities() {
     let expected =
         "target = [\"y\", \"z, in mm\"]    # quantities, an output for each\ncategorical = [\"word\"]";
     assert!(text.contains(expected) && text.contains("out_features = 2 }"), "{text}");
-    place.run(&["-q"]).ended_by(0);
+    place.run(&["-q", "data.split.test=0.1"]).ended_by(0);
     assert!(drafted(&place, &["two.csv", "--target", "x, y"]).contains("target = [\"x\", \"y\"] "));
     let refused = place.runner(&["new", "csv", "--from", "two.csv", "--target", "y,word"]);
     let words = "error: `word` cannot be predicted: it holds text, and several targets are numbers\n";
@@ -151,7 +153,6 @@ fn columns_that_do_not_help_are_left_out() {
     delimiter = ";"
     header = false    # columns are named "0", "1" and so on
     standardize = true    # features to mean 0 and deviation 1
-    validation_fraction = 0.2
     "#);
     let named: String = (1..=20).map(|n| format!("{n}.5\t\"{}\"\n", ["a", "b"][n % 2])).collect();
     fs::write(place.path().join("b.csv"), format!("\"a \"\"b\"\"\"\t\"c\\d\"\n{named}")).unwrap();

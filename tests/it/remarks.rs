@@ -24,7 +24,7 @@ max_epochs = 3
 /// A spec beside its rows.
 fn place(rows: usize) -> Sandbox {
     let place = Sandbox::new(SPEC);
-    let text: String = (0..rows).map(|i| format!("{i},{},{}\n", 2 * i, i % 3)).collect();
+    let text: String = (0..rows).map(|i| format!("{i},{},{}\n", i % 100, i % 3)).collect();
     fs::write(place.path().join("a.csv"), format!("x,y,class\n{text}")).unwrap();
     place
 }
@@ -82,8 +82,8 @@ fn a_sweep_names_the_trials_that_it_warns_of() {
     let ends = [3, 4, 5].map(|trial| {
         format!(
             "error: trial {trial}: the loss is not a finite number at step 2; lower the learning rate (it is \
-             1e20), or clip the gradients by `trainer.gradient_clip_val`; the targets are large (mean 100.2, standard \
-             deviation 57.72): set `data.csv.standardize_target=true`\n"
+             1e20), or clip the gradients by `trainer.gradient_clip_val`; the targets are large (mean 50.10, standard \
+             deviation 28.86): set `data.csv.standardize_target=true`\n"
         )
     });
     assert_eq!((ran.code, ran.stderr), (Some(1), warnings + &ends.concat()));
@@ -329,6 +329,21 @@ fn virtual_gpus_compute_on_the_cpu() {
             place.runner(&["check", "spec.toml", argument, "devices.num_gpus=1", "--virtual-gpus", "1"]);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message.as_str()));
     }
+}
+
+/// Targets that nobody scaled are warned of where a loss is in their units.
+#[test]
+fn targets_that_nobody_scaled() {
+    let place = place(100);
+    let rows: String = (0..100).map(|i| format!("{i},{}\n", 200_000 + 10 * (i % 2))).collect();
+    fs::write(place.path().join("a.csv"), format!("x,y\n{rows}")).unwrap();
+    let known = place.runner(&["check", "spec.toml", "-q", "data.csv.validation_fraction=0"]);
+    let warning = "warning: the targets are large (mean 200005, standard deviation 5.000): set \
+                   `data.csv.standardize_target=true`\n";
+    assert_eq!((known.code, known.stderr.as_str()), (Some(0), warning));
+    let ran = place.runner(&["spec.toml", "-q", "data.csv.validation_fraction=0", "optimizer.sgd.lr=1e-9"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), warning));
+    warned(&place, &["data.csv.standardize_target=true"], &[]);
 }
 
 /// If a run diverged on large targets, the hint names the key that scales them.

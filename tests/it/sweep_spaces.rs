@@ -37,6 +37,36 @@ fn trials_keep_the_tables_in_which_they_do_not_differ_once() {
     assert_eq!((first.data.batch_size, last.data.batch_size), (before, before + 1));
 }
 
+/// Each slip is one error, whose hint is what was meant.
+#[test]
+fn slips_of_functions_and_spaces() {
+    let place = Sandbox::new(LINREG);
+    let refused = |arguments: &[&str], message: &str, hint: &str| {
+        let ended = place.runner(&[&["check", "spec.toml"], arguments].concat());
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.starts_with(&format!("error: {message}\n")), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&format!("= hint: {hint}\n")), "{}", ended.stderr);
+        assert_eq!(ended.stderr.matches("error: ").count(), 1, "{}", ended.stderr);
+    };
+    for name in ["logunif", "log_uniform", "LogUniform"] {
+        let argument = format!("optimizer.sgd.lr={name}(1e-4,1e-1)");
+        let arguments = [&argument, "sweep.sampler=random", "sweep.trials=3"];
+        refused(&arguments, &format!("no function `{name}`"), "did you mean `loguniform(1e-4,1e-1)`?");
+    }
+    refused(
+        &["optimizer.sgd.lr=0.1,", "0.01,", "1", "seed=2"],
+        "`optimizer.sgd.lr=0.1,` ends at a space",
+        "leave out the space after the comma: `optimizer.sgd.lr=0.1,0.01,1`",
+    );
+    refused(
+        &["optimizer.sgd.lr=uniform(1e-1,1e-4)", "sweep.sampler=random", "sweep.trials=3"],
+        "the axis `optimizer.sgd.lr`: `uniform(1e-1,1e-4)`: its ends are in the wrong order",
+        "write `uniform(1e-4, 1e-1)`",
+    );
+    let quoted = place.runner(&["check", "spec.toml", "description=other(a)"]);
+    assert_eq!(quoted.code, Some(0), "{quoted:?}");
+}
+
 const ALL: &str = r#"
 [sweep]
 points = [

@@ -63,6 +63,8 @@ class Runs(unittest.TestCase):
         for name in ("summary", "environment"):
             with self.assertRaisesRegex(FileNotFoundError, rf"has no {name}; each of its trials has one: `\.trials\[0\]\.{name}`"):
                 getattr(sweep, name)
+        with self.assertRaisesRegex(FileNotFoundError, r"has no weights\(\); each of its trials has one: `\.trials\[0\]\.weights\(\)`"):
+            sweep.weights()
 
     def test_a_run_is_found_from_another_folder(self):
         run = runner.run("linreg.toml", options=["--runs-dir", "own"])

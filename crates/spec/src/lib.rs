@@ -23,6 +23,8 @@ mod logging;
 mod model;
 mod optimizer;
 mod overrides;
+#[cfg(test)]
+mod overrides_tests;
 mod points;
 mod problem;
 #[cfg(test)]

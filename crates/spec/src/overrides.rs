@@ -18,8 +18,23 @@ use super::{
 /// Applies `arguments` to `root` in order. Returns the keys that were set to one value, and all problems.
 pub(super) fn apply(root: &mut Table, arguments: &[String]) -> (Vec<Key>, Vec<Problem>) {
     let (mut given, mut problems) = (Vec::new(), Vec::new());
-    for (i, text) in arguments.iter().enumerate() {
+    let mut words = arguments.iter().enumerate().peekable();
+    while let Some((i, text)) = words.next() {
         let whole = Span::new(i + 1, 0..text.len());
+        // `lr=0.1, 0.01`: after the space are more values.
+        let is_value = |word: &String| !word.contains('=') && !word.starts_with('~');
+        let mut joined = text.clone();
+        while joined.ends_with(',')
+            && !is_value(text)
+            && let Some((_, more)) = words.next_if(|(_, word)| is_value(word))
+        {
+            joined.push_str(more);
+        }
+        if joined != *text {
+            let hint = format!("leave out the space after the comma: `{joined}`");
+            problems.push(Problem::new(whole.place(), format!("`{text}` ends at a space")).hint(hint));
+            continue;
+        }
         match apply_one(root, text, whole, &given) {
             Ok(new) => given.extend(new),
             Err(problem) => problems.push(*problem),
@@ -108,6 +123,16 @@ fn apply_one(root: &mut Table, text: &str, whole: Span, given: &[Given]) -> Resu
     };
     let key = Key::parse(name.trim_end(), Span { end: whole.start + name.trim_end().len(), ..whole })?;
     let start = whole.start + name.len() + 1;
+    if let Some((name, meant)) = Space::misspelled(values) {
+        let span = Span { start, ..whole };
+        let hint = format!("did you mean `{meant}`?");
+        if axis_of(&key).is_none() {
+            // Read as what was meant: a sweep without this axis would be a second error.
+            let axis = Given { axes: Some(table_of(root, &key.dotted())), key };
+            sweep(root, &axis, Node { span, value: Value::String(meant) });
+        }
+        return Err(Problem::new(span.place(), format!("no function `{name}`")).hint(hint).into());
+    }
     let pieces = split_at_commas(values);
     let span_of = |piece: &str| {
         let start = start + (piece.as_ptr() as usize - values.as_ptr() as usize);
@@ -238,161 +263,5 @@ fn list_keys(above: &str, table: &Table, out: &mut Vec<String>) {
             list_keys(&name, inner, out);
         }
         out.push(name);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{super::tree, *};
-
-    fn applied(file: &str, arguments: &[&str]) -> (String, Vec<String>) {
-        let mut root = tree::parse_document(file, 0).unwrap();
-        let arguments: Vec<String> = arguments.iter().map(|s| s.to_string()).collect();
-        let (_, problems) = apply(&mut root, &arguments);
-        root.close_gaps();
-        (Value::Table(root).to_toml().to_string(), problems.into_iter().map(|p| p.message).collect())
-    }
-
-    #[test]
-    fn one_value_sets_and_ends_an_axis() {
-        let file = "a = 1\nsweep = { grid = { a = [1, 2], b = [3] } }";
-        assert_eq!(applied(file, &["a=5"]).0, "{ a = 5, sweep = { grid = { b = [3] } } }");
-        assert_eq!(applied(file, &["a=5,6"]).0, "{ a = 1, sweep = { grid = { a = [5, 6], b = [3] } } }");
-        assert_eq!(applied(file, &["~a"]).0, "{ sweep = { grid = { b = [3] } } }");
-        for key in ["a.b", "sweep.grid.a.b", "sweep.grid.\"a.b\""] {
-            assert_eq!(
-                applied("", &[&format!("{key}=x,2")]).0,
-                r#"{ sweep = { grid = { "a.b" = ["x", 2] } } }"#
-            );
-        }
-        assert_eq!(applied("", &["a.b=x,2"]).0, r#"{ sweep = { grid = { "a.b" = ["x", 2] } } }"#);
-    }
-
-    #[test]
-    fn values_are_toml_or_plain_strings() {
-        assert_eq!(applied("", &["a=off"]).0, r#"{ a = "off" }"#);
-        assert_eq!(applied("", &["a=\"b, c\""]).0, r#"{ a = "b, c" }"#);
-        assert_eq!(applied("", &["a={ b = [1, 2] }"]).0, "{ a = { b = [1, 2] } }");
-        assert_eq!(applied("", &["a="]).0, r#"{ a = "" }"#);
-        assert_eq!(applied("", &["a=2020-01-01"]).0, r#"{ a = "2020-01-01" }"#);
-        assert_eq!(applied("a = ['x', 'y']", &["a.1=z"]).0, r#"{ a = ["x", "z"] }"#);
-        for (number, want) in [
-            (".1", "0.1"),
-            ("1.", "1.0"),
-            ("-.5", "-0.5"),
-            ("+2.e-3", "0.002"),
-            ("1e-3", "0.001"),
-            ("[.5, 1]", "[0.5, 1]"),
-            (".", "\".\""),
-            ("1.2.", "\"1.2.\""),
-            (".e3", "\".e3\""),
-            ("007", "\"007\""),
-        ] {
-            assert_eq!(applied("", &[&format!("a={number}")]).0, format!("{{ a = {want} }}"), "{number}");
-        }
-        for (list, want) in [
-            ("[x, y-1]", r#"["x", "y-1"]"#),
-            ("[x]", r#"["x"]"#),
-            (r#"[x, "y, z", 'w', 1]"#, r#"["x", "y, z", "w", 1]"#),
-            ("[[x, 1], [y], { b = 'z' }]", r#"[["x", 1], ["y"], { b = "z" }]"#),
-            ("[x,,y]", r#""[x,,y]""#),
-            ("[x", r#""[x""#),
-        ] {
-            assert_eq!(applied("", &[&format!("a={list}")]).0, format!("{{ a = {want} }}"), "{list}");
-        }
-        let swept = applied("", &["a=[x],[y, 2]"]).0;
-        assert_eq!(swept, r#"{ sweep = { grid = { a = [["x"], ["y", 2]] } } }"#);
-    }
-
-    #[test]
-    fn indexes_mean_the_spec_as_it_is_written() {
-        let file = "l = ['a', 'b', 'c', { d = 1 }]";
-        for (arguments, want) in [
-            (&["~l.1", "~l.2"][..], r#"{ l = ["a", { d = 1 }] }"#),
-            (&["~l.2", "~l.1"], r#"{ l = ["a", { d = 1 }] }"#),
-            (&["~l.0", "l.3.d=2", "l.1=B"], r#"{ l = ["B", "c", { d = 2 }] }"#),
-            // A deleted key may be set again; a list that is set again starts from its new items.
-            (&["~l.1", "l.1=x"], r#"{ l = ["a", "x", "c", { d = 1 }] }"#),
-            (&["~l.1", "l=[1, 2]", "~l.1"], "{ l = [1] }"),
-            (&["l=[1, 2]", "l.0=3"], "{ l = [3, 2] }"),
-        ] {
-            assert_eq!(applied(file, arguments), (want.to_owned(), vec![]), "{arguments:?}");
-        }
-        let reported = |arguments: &[&str]| applied(file, arguments).1;
-        assert_eq!(reported(&["~l.1", "~l.1"]), ["`l.1` was deleted by an earlier argument"]);
-        assert_eq!(reported(&["~l.3", "l.3.d=2"]), ["`l.3` was deleted by an earlier argument"]);
-        assert_eq!(reported(&["~l.4"]), ["`l.4` is not there to be deleted"]);
-    }
-
-    #[test]
-    fn no_argument_takes_back_another() {
-        let file = "s = 1\nt = { a = 1, b = 2 }";
-        let reported = |arguments: &[&str]| applied(file, arguments).1;
-        for twice in
-            [["s=1", "s=2"], ["s=1", "s=1"], ["s=1", "s=2,3"], ["s=2,3", "s=1"], ["s=1,2", "\"s\"=2,3"]]
-        {
-            assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
-        }
-        for twice in
-            [["s=1,2", "sweep.grid.s=[3]"], ["sweep.grid.\"s\"=[3]", "s=1,2"], ["sweep.grid.s=[3]", "s=1"]]
-        {
-            assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
-        }
-        for twice in [
-            ["sweep.grid={ s = [1, 2] }", "s=3"],
-            ["sweep.grid={ \"s\" = [1, 2] }", "s=3,4"],
-            ["s=3", "sweep.grid={ s = [1, 2] }"],
-            ["sweep.zip={ s = [1, 2] }", "s=3"],
-            ["sweep.zip.s=[1, 2]", "s=3"],
-            ["sweep={ grid = { s = [1, 2] } }", "s=3"],
-            ["sweep={ zip = { s = [1, 2] } }", "sweep.zip.s=3,4"],
-            ["sweep.grid={ s = [1, 2] }", "sweep.grid.s=[3]"],
-            ["sweep.grid={ s = [1, 2] }", "sweep.zip={ s = [3, 4] }"],
-        ] {
-            assert_eq!(reported(&twice), ["`s` is given twice"], "{twice:?}");
-        }
-        assert_eq!(
-            reported(&["sweep.zip.s=1,2", "sweep.zip={ \"t.a\" = [3, 4] }"]),
-            ["`sweep.zip` replaces what `s` sets"]
-        );
-        assert_eq!(reported(&["sweep.grid={ s = [1, 2] }", "~s"]), ["`~s` deletes what `s` sets"]);
-        assert_eq!(reported(&["s=1,2", "sweep.grid={ s = [3] }"]), ["`sweep.grid` replaces what `s` sets"]);
-        assert_eq!(reported(&["s=1,2", "~sweep.grid.s"]), ["`~sweep.grid.s` deletes what `s` sets"]);
-        assert_eq!(reported(&["t.a=3", "t={ b = 1 }"]), ["`t` replaces what `t.a` sets"]);
-        assert_eq!(reported(&["s=2", "~s"]), ["`~s` deletes what `s` sets"]);
-        assert_eq!(reported(&["s=2,3", "~s"]), ["`~s` deletes what `s` sets"]);
-        assert_eq!(reported(&["t.a=3", "~t"]), ["`~t` deletes what `t.a` sets"]);
-        assert_eq!(reported(&["t.a=3,4", "~t"]), ["`~t` deletes what `t.a` sets"]);
-        assert_eq!(reported(&["s=2,3", "~sweep"]), ["`~sweep` deletes what `s` sets"]);
-        for (fine, want) in [
-            (&["t={ b = 1 }", "t.a=3"][..], "{ s = 1, t = { b = 1, a = 3 } }"),
-            (&["~s", "s=2"], "{ t = { a = 1, b = 2 }, s = 2 }"),
-            (&["~t", "t.a=3"], "{ s = 1, t = { a = 3 } }"),
-            (&["~t", "t.a=3,4"], r#"{ s = 1, sweep = { grid = { "t.a" = [3, 4] } } }"#),
-            (
-                &[
-                    "sweep.zip={ s = [1, 2] }",
-                    "sweep.grid={ \"t.b\" = [5] }",
-                    "sweep.zip.t.a=3,4",
-                    "sweep.repeats=2",
-                ],
-                r#"{ s = 1, t = { a = 1, b = 2 }, sweep = { zip = { s = [1, 2], "t.a" = [3, 4] }, grid = { "t.b" = [5] }, repeats = 2 } }"#,
-            ),
-        ] {
-            assert_eq!(applied(file, fine), (want.to_owned(), vec![]), "{fine:?}");
-        }
-    }
-
-    #[test]
-    fn mistakes_are_told() {
-        let reported = |a: &[&str]| applied("seed = 1\n[optimizer.adam]\nlr = 1", a).1;
-        assert_eq!(reported(&["seed"]), ["`seed` is not an override"]);
-        assert_eq!(reported(&["~optimizer.adma"]), ["`optimizer.adma` is not there to be deleted"]);
-        assert_eq!(reported(&["seed.x=1"]), ["`seed` is not a table: it holds `1`"]);
-        assert_eq!(reported(&["seed=1,,2"]), ["a value of `seed` is empty"]);
-        let large = "the integer `18446744073709551616` is out of range: TOML has those from -9223372036854775808 to 9223372036854775807";
-        // Both arguments are rejected, so the second is not a repetition of the first.
-        assert_eq!(reported(&["seed=18446744073709551616", "seed=1,18446744073709551616"]), [large; 2]);
-        assert_eq!(reported(&["=1", "a b=1"]), ["`` is not a key", "`a b` is not a key"]);
     }
 }

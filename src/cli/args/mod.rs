@@ -76,7 +76,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     }
     let arguments = command_first(arguments);
     let cli = Cli::try_parse_from(&arguments).map_err(|e| {
-        if let Some(key) = dashed_key(&e, &arguments) {
+        if let Some(key) = dashed_key(&e, &arguments).or_else(|| gpus_of_no_cluster(&e, &arguments)) {
             print_error(&key.0, Some(&key.1));
             return Exit::Refused;
         }
@@ -165,10 +165,28 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
     }
 }
 
+/// Commands of other programs, and what they are called here.
+const ELSEWHERE: [(&str, &str); 9] = [
+    ("train", "run"),
+    ("fit", "run"),
+    ("start", "run"),
+    ("infer", "predict"),
+    ("inference", "predict"),
+    ("apply", "predict"),
+    ("eval", "evaluate"),
+    ("score", "evaluate"),
+    ("test", "evaluate"),
+];
+
 /// Refuses a first word that is neither a file nor an override but resembles the name of a command.
 fn refuse_command(word: &str) -> Result<(), Exit> {
     if Path::new(word).exists() || word.starts_with('~') || word.contains(['=', '.', '/']) {
         return Ok(());
+    }
+    let spec = format!("{word}.toml");
+    if Path::new(&spec).is_file() {
+        print_error(format!("no command `{word}`"), Some(&format!("did you mean `runner {spec}`?")));
+        return Err(Exit::Refused);
     }
     let resumed = match word {
         "resume" | "continue" => Some("`runner run --resume RUN` resumes a run or a sweep"),
@@ -183,12 +201,10 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
     let names =
         command.get_subcommands().map(|c| (strsim::damerau_levenshtein(c.get_name(), word), c.get_name()));
     let near = names.filter(|(distance, _)| *distance <= 2).min().map(|(_, name)| name);
-    let meant = match word {
-        "train" | "fit" | "start" => Some("run"),
-        "infer" | "inference" | "apply" => Some("predict"),
-        "eval" | "score" | "test" => Some("evaluate"),
-        _ => None,
+    let is_meant = |(name, _): &(&str, _)| {
+        *name == word || (name.len() > 4 && strsim::damerau_levenshtein(name, word) == 1)
     };
+    let meant = ELSEWHERE.into_iter().find(is_meant).map(|(_, here)| here);
     let Some(near) = near.or(meant) else { return Ok(()) };
     print_error(format!("no command `{word}`"), Some(&format!("did you mean `runner {near}`?")));
     Err(Exit::Refused)
@@ -201,13 +217,36 @@ fn dashed_key(error: &clap::Error, arguments: &[OsString]) -> Option<(String, St
     let name = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
     let (key, value) =
         name.split_once('=').map_or((name, None), |(key, value)| (key, Some(value.to_owned())));
-    let table = key.split('.').next().unwrap_or_default();
-    crate::spec::schema()["properties"].get(table)?;
+    let meant = key_of_option(key)?;
     let mut words = arguments.iter().map(|word| word.to_string_lossy());
     let typed = words.find(|word| word.split('=').next() == Some(&format!("--{key}")[..]))?;
     let given = typed.split_once('=').map(|(_, value)| value.to_owned());
     let value = value.or(given).or_else(|| words.next().map(|word| word.into_owned())).unwrap_or_default();
-    Some((format!("no option `--{key}`"), format!("keys have no dashes: `{key}={value}`")))
+    Some((format!("no option `--{key}`"), format!("keys have no dashes: `{meant}={value}`")))
+}
+
+/// The key that is meant by an option's name: `trainer.max_epochs` for `max-epochs`.
+fn key_of_option(name: &str) -> Option<String> {
+    let schema = crate::spec::schema();
+    let tables = schema["properties"].as_object()?;
+    if tables.contains_key(name.split('.').next().unwrap_or_default()) {
+        return Some(name.to_owned());
+    }
+    let name = name.replace('-', "_");
+    const TABLES: [&str; 5] = ["trainer", "data", "devices", "logging", "checkpoint"];
+    let has = |table: &&str| tables[*table]["properties"].get(&name).is_some();
+    TABLES.into_iter().find(has).map(|table| format!("{table}.{name}"))
+}
+
+/// Error and hint for `--gpus N`, which is for a cluster's tasks.
+fn gpus_of_no_cluster(error: &clap::Error, arguments: &[OsString]) -> Option<(String, String)> {
+    let mut words = arguments.iter().map(|word| word.to_string_lossy());
+    let typed = words.find(|word| word.split('=').next() == Some("--gpus"))?;
+    let given =
+        typed.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| Some(words.next()?.into_owned()));
+    let is_meant = error.kind() == ErrorKind::MissingRequiredArgument;
+    let hint = format!("`devices.num_gpus={}` trains on GPUs of this machine", given?);
+    is_meant.then(|| ("`--gpus` is for the tasks of `--launcher`".to_owned(), hint))
 }
 
 /// `RUNNER_RUNS_DIR`, or `runs` in the current folder.

@@ -9,11 +9,13 @@ use std::{
 use clap::Args;
 
 use super::{
+    VIRTUAL_GPUS,
     complete::{run_path, spec_word},
     launch::LaunchOptions,
     runs_dir,
     scale::{HostCounts, LinkOption},
 };
+use crate::spec::{Experiment, Spec, TrialSpec};
 
 /// Each virtual GPU has its own memory; a number above this is a typing error.
 pub(super) const MOST_VIRTUAL_GPUS: i64 = 64;
@@ -138,6 +140,17 @@ impl RunOptions {
         Some(format!(
             "`--threads {threads}` is more than this process's {cores}: threads beyond them only wait"
         ))
+    }
+
+    /// A sentence where `--virtual-gpus` is given for trials that ask for no GPU.
+    pub fn idle_virtual_gpus(&self, experiment: &Experiment) -> Option<String> {
+        // The variable stands for all runs of a shell.
+        let is_option = std::env::var_os(VIRTUAL_GPUS).is_none();
+        let count = self.virtual_gpus.filter(|count| *count > 0 && is_option)?;
+        let asks = |trial: &TrialSpec<Spec>| !trial.spec.devices.request.is_cpu();
+        (!experiment.trials.iter().any(asks)).then(|| {
+            format!("`--virtual-gpus {count}` changes nothing: the spec asks for no GPU, as `devices.num_gpus={count}` does")
+        })
     }
 
     /// Threads to use.

@@ -226,6 +226,5 @@ fn a_spec_is_drafted() {
     ignore = ["when", "price", "pair", "parts", "half", "x"]
     standardize = true    # features to mean 0 and deviation 1
     standardize_target = true    # losses are in the target's deviations
-    validation_fraction = 0.2
     "#);
 }

@@ -66,6 +66,12 @@ fn wrong_rows_are_shown_with_their_place() {
 
     error: 2 problems
     ");
+    insta::assert_snapshot!(wrong("colour;place;width\nred;north;1\n".to_owned()), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: cells seem to be separated by ';'
+    --> wrong.csv
+     = hint: separate them by ',', as in the training file
+    ");
     insta::assert_snapshot!(wrong("width,colour,place,width,height,depth\n1,red,north,1,2,3\n".to_owned()), @r"
     weights: best.safetensors, after epoch 1, step 3
     error: columns 1 and 4 are both named `width`

@@ -40,6 +40,29 @@ fn trained(target: &str, outputs: &str, loss: &str, scores: &[&str]) -> (Model, 
     (model, run)
 }
 
+/// The training file under another name is known by its digest; other rows are not.
+#[test]
+fn rows_that_the_run_was_trained_on() {
+    let spec = SPEC.replace("validation_path = \"new.csv\"\n", "").replace("TARGET", "\"price\"");
+    let spec = spec.replace("SCALED", "true").replace("OUT", "1").replace("LOSS", "mse");
+    let model = Model::new(&spec.replace("SCORES", "\"mae\", \"r2\""));
+    fs::copy(Path::new(FIXTURES).join("train.csv"), model.place.path().join("copy.csv")).unwrap();
+    let warned = |data: &str| {
+        let ended = model.place.runner(&["evaluate", &model.run, data]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr.contains("warning: these rows include those that the run was trained on\n")
+    };
+    assert!(warned("copy.csv") && !warned("new.csv"));
+    // `show` has the metrics that the spec logs, as of the last validation.
+    let shown = model.place.runner(&["show", &model.run]).stdout;
+    let metrics = Folder(PathBuf::from(&model.run)).metrics().only("split", "validation");
+    for name in ["mae", "r2"] {
+        let last = runner::units::number(*metrics.f64s(name).last().unwrap());
+        let row = shown.lines().find(|line| line.trim().starts_with(&format!("validation {name} ")));
+        assert!(row.is_some_and(|row| row.trim().ends_with(&last)), "{shown}");
+    }
+}
+
 /// Every metric of every target, and the confusion matrix of the best weights.
 #[test]
 fn evaluation_repeats_the_recorded_validation() {

@@ -51,12 +51,16 @@ fn an_interrupted_sweep_goes_on_side_by_side() {
     let path = sweep.to_str().unwrap();
     let ended = place.runner(&["run", "--resume", path, "--jobs", "2"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    let left = stopped.iter().filter(|status| *status != "finished").count();
+    assert!(ended.stderr.starts_with(&format!("{left} of 6 trials left to run\n")), "{ended:?}");
     assert_eq!(statuses(&sweep), ["finished"; 6]);
     are_equal(&sweep, &whole);
     // Nothing is left to do, and no trial has a second folder.
     let before = Folder(sweep.clone()).files();
     let ended = place.runner(&["run", "-q", "--resume", path]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), &*format!("{path}\n")), "{ended:?}");
+    let ended = place.runner(&["run", "--resume", path]);
+    assert_eq!(ended.stderr.lines().next(), Some("nothing is left to run: all of 6 trials have ended"));
     assert_eq!(Folder(sweep.clone()).files(), before);
     let ended = place.runner(&["run", "--resume", path, "seed=1"]);
     assert_eq!(ended.code, Some(2));
@@ -214,5 +218,6 @@ fn a_quiet_resume_says_what_had_failed() {
     let expected = format!("error: trial 1 had diverged: {said}");
     assert!(ended.stderr.starts_with(&expected) && ended.stderr.lines().count() == 1, "{ended:?}");
     // The table says it.
-    assert_eq!(place.runner(&["run", "--resume", path]).stderr, "");
+    let ended = place.runner(&["run", "--resume", path]);
+    assert_eq!(ended.stderr, "nothing is left to run: all of 2 trials have ended\n");
 }

@@ -39,14 +39,30 @@ pub(super) fn digest(source: &Source, dataset: &Dataset) -> Result<(String, bool
             .flatten()
             .for_each(|part| add_rows(&mut hash, part));
     }
-    // An array has the same digest whether it is loaded or streamed.
-    let whole = if matches!(source, Source::Npy(_)) { WHOLE_BYTES } else { u64::MAX };
+    let whole = whole_bytes(source);
     let mut is_sampled = false;
     for path in source.files() {
         let sampled = add_file(&mut hash, path, whole).map_err(|error| file::unreadable(path, &error))?;
         is_sampled |= sampled;
     }
-    Ok((format!("{:016x}", hash.finish()), is_sampled))
+    Ok((in_hex(&hash), is_sampled))
+}
+
+/// The digest of a run on these files alone, for a source like `source`; `None` if one cannot be read.
+pub fn digest_of_files<'a>(source: &Source, files: impl IntoIterator<Item = &'a Path>) -> Option<String> {
+    let mut hash = XxHash3_64::new();
+    let whole = whole_bytes(source);
+    files.into_iter().try_for_each(|path| add_file(&mut hash, path, whole).map(drop)).ok()?;
+    Some(in_hex(&hash))
+}
+
+fn in_hex(hash: &XxHash3_64) -> String {
+    format!("{:016x}", hash.finish())
+}
+
+/// Longer files are sampled. An array has the same digest whether it is loaded or streamed.
+fn whole_bytes(source: &Source) -> u64 {
+    if matches!(source, Source::Npy(_)) { WHOLE_BYTES } else { u64::MAX }
 }
 
 fn add_rows(hash: &mut XxHash3_64, part: &Part) {

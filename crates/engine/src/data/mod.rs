@@ -28,13 +28,14 @@ use std::{path::Path, sync::Arc};
 
 use self::split::Division;
 use crate::{
-    plan::DatasetInfo,
+    plan::{DatasetInfo, TargetSpread},
     spec::{self, Problem, Source},
 };
 
 pub use crate::device::{FileChange, Reads, RowReader, Store};
 pub use arrays::ArrayScale;
 pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
+pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
 pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
 pub use order::epoch_order;
@@ -77,6 +78,8 @@ pub struct Dataset {
     pub target_scales: Vec<Scale>,
     /// Number of classes; `None` for a regression.
     pub classes: Option<usize>,
+    /// Of the rows to train on; `None` for classes.
+    pub target_spread: Option<TargetSpread>,
     /// The fitted preprocessing of columns (standardization, categories, class names). It is stored with the
     /// run and in the model's metadata, to preprocess new rows. `Null` if there is none.
     pub preprocessing: serde_json::Value,
@@ -156,6 +159,8 @@ fn open_with(
     let files = before.after().map_err(|path| busy(&path))?;
     let (digest, is_sampled) = digest.unwrap_or_else(|_| Ok((String::new(), false)))?;
     let mut dataset = Dataset { files, digest, is_sampled, ..dataset? };
+    dataset.target_spread =
+        if dataset.classes.is_none() { TargetSpread::new(&dataset.train.targets) } else { None };
     check(&dataset)?;
     if dataset.validation.as_ref().is_some_and(|part| dataset.train.equals(part)) {
         dataset.warnings.push("the rows to validate on are those to train on".to_owned());
@@ -212,6 +217,7 @@ impl Dataset {
             targets,
             target_scales: vec![Scale::IDENTITY; targets],
             classes: None,
+            target_spread: None,
             preprocessing: serde_json::Value::Null,
             truth: None,
             notes: Vec::new(),
@@ -235,6 +241,7 @@ impl Dataset {
             features: self.features,
             targets: self.targets,
             classes: self.classes,
+            target_spread: self.target_spread,
             digest: u64::from_str_radix(&self.digest, 16).unwrap_or_default(),
             file_row_bytes: match &self.train.features {
                 Store::File(rows) => Some(rows.row_bytes()),

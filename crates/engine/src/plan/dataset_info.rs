@@ -2,7 +2,26 @@
 
 const NUMBER_BYTES: u64 = 4;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The mean and the standard deviation of all numbers of the targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TargetSpread {
+    pub mean: f64,
+    pub deviation: f64,
+}
+
+impl TargetSpread {
+    /// `None` without targets.
+    pub fn new(targets: &[f32]) -> Option<Self> {
+        let mean_of = |value: &dyn Fn(f64) -> f64| {
+            targets.iter().map(|target| value(f64::from(*target))).sum::<f64>() / targets.len() as f64
+        };
+        let mean = mean_of(&|target| target);
+        let deviation = mean_of(&|target| (target - mean).powi(2)).sqrt();
+        (!targets.is_empty()).then_some(Self { mean, deviation })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DatasetInfo {
     pub train_rows: usize,
     pub validation_rows: usize,
@@ -10,6 +29,8 @@ pub struct DatasetInfo {
     pub targets: usize,
     /// Number of classes; `None` for a regression.
     pub classes: Option<usize>,
+    /// Of the rows to train on; `None` for classes.
+    pub target_spread: Option<TargetSpread>,
     /// Bytes of a row's features in the file, if features are read from there during the run.
     pub file_row_bytes: Option<u64>,
     /// Equal for equal data.

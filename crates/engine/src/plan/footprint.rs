@@ -19,7 +19,7 @@ pub const MOST_RANKED: usize = 1 << 28;
 const SORTED: u64 = 8;
 
 /// Where a trial's rows are kept, and what else grows with their number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Rows {
     pub facts: DatasetInfo,
     pub shuffle: bool,

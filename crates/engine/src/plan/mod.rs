@@ -32,7 +32,7 @@ mod trial;
 
 pub use all_reduce::{AllReduceMethod, AllReducePlan, NcclFailure, PeerAccess, sum_of, summed};
 pub use chunks::Chunks;
-pub use dataset_info::DatasetInfo;
+pub use dataset_info::{DatasetInfo, TargetSpread};
 pub use devices::{DeviceId, ResolvedDevices, choose};
 pub use engine::{Engine, EngineReason, Tried};
 pub use footprint::{Footprint, MOST_RANKED};

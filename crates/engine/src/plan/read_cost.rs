@@ -123,6 +123,7 @@ mod tests {
             features,
             targets: 1,
             classes: None,
+            target_spread: None,
             file_row_bytes: Some(4 * features as u64),
             digest: 0,
         };

@@ -15,6 +15,7 @@ pub fn facts(train_rows: usize, features: usize, in_file: bool) -> DatasetInfo {
         features,
         targets: 1,
         classes: None,
+        target_spread: None,
         file_row_bytes,
         digest: 0,
     }

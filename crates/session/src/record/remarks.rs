@@ -2,7 +2,7 @@
 //! the start of a run.
 
 use crate::{
-    plan::{Footprint, Trial, global_batch},
+    plan::{Footprint, TargetSpread, Trial, global_batch},
     spec::{Curve, Interval, Placement, Policy, Rule, Scaling, Source},
     units::{self, count, counted},
 };
@@ -13,6 +13,7 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
         batch(trial),
         placement(trial),
         outputs(trial),
+        unscaled_targets(trial),
         validation(trial),
         max_steps(trial),
         validate_every(trial),
@@ -26,16 +27,21 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
 /// Targets with a root mean square above this produce gradients too large for usual learning rates.
 const LARGE_TARGETS: f64 = 10.0;
 
+/// Targets with a root mean square above this are rarely learned in the epochs of a usual run.
+const FAR_TOO_LARGE_TARGETS: f64 = 100.0;
+
+/// Targets that nobody scaled.
+fn unscaled_targets(trial: &Trial) -> Option<String> {
+    targets_above(FAR_TOO_LARGE_TARGETS, trial)
+}
+
 /// Advice about large targets, for a run that diverged.
-pub fn large_targets(trial: &Trial, targets: &[f32]) -> Option<String> {
-    if trial.spec.model.loss.classifies() || targets.is_empty() {
-        return None;
-    }
-    let mean_of = |value: &dyn Fn(f64) -> f64| {
-        targets.iter().map(|target| value(f64::from(*target))).sum::<f64>() / targets.len() as f64
-    };
-    let mean = mean_of(&|target| target);
-    let deviation = mean_of(&|target| (target - mean).powi(2)).sqrt();
+pub fn large_targets(trial: &Trial) -> Option<String> {
+    targets_above(LARGE_TARGETS, trial)
+}
+
+fn targets_above(limit: f64, trial: &Trial) -> Option<String> {
+    let TargetSpread { mean, deviation } = trial.facts.target_spread?;
     let way = match &trial.spec.data.source {
         Source::Npy(_) => "write them scaled, `(y - y.mean()) / y.std()`".to_owned(),
         source => match source.table() {
@@ -43,7 +49,7 @@ pub fn large_targets(trial: &Trial, targets: &[f32]) -> Option<String> {
             _ => return None,
         },
     };
-    (mean.hypot(deviation) > LARGE_TARGETS).then(|| {
+    (mean.hypot(deviation) > limit).then(|| {
         let [mean, deviation] = [mean, deviation].map(units::number);
         format!("the targets are large (mean {mean}, standard deviation {deviation}): {way}")
     })

@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::{
     draws,
-    exit::{Exit, print_error, print_json},
+    exit::{Exit, print_error, print_json, print_stderr},
     leases::Leases,
-    planned::{ExecuteError, Planned, Role},
+    planned::{ExecuteError, Planned, Resume, Role},
     points::{BadLine, Points},
     prepare::{Prepared, warnings},
     rungs::{self, Rungs, longest},
@@ -24,6 +24,7 @@ use crate::{
     plan::Machine,
     record::{LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
     spec::{Experiment, TrialSpec, short_keys},
+    units,
 };
 
 /// Runs the trials of a sweep that are not done.
@@ -135,7 +136,7 @@ fn begin<'s, 'a, P: Planned>(
     let claims = Arc::new(claims);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
-    let line = Arc::new(line(session, prepared, &ends));
+    let line = Arc::new(line(session, prepared, &ends, joins));
     let progress = Mutex::new(Progress::new(table, ends, begun));
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let (keys, values) = (short_keys(&keys), experiment.short_values());
@@ -159,6 +160,18 @@ fn begin<'s, 'a, P: Planned>(
     Ok(Ok(sweep))
 }
 
+/// Says how many trials of a resumed sweep are left.
+fn report_left(verbosity: Verbosity, left: usize, all: usize) {
+    let trials = units::counted(all as u64, "trial");
+    let words = match left {
+        0 => format!("nothing is left to run: all of {trials} have ended"),
+        left => format!("{} of {trials} left to run", units::count(left as u64)),
+    };
+    if verbosity != Verbosity::Quiet {
+        print_stderr(&format!("{words}\n"));
+    }
+}
+
 /// Reads the points drawn earlier; an error is printed if they belong to another sweep.
 fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<Points<'e, S>, Exit> {
     Points::read(experiment, folder).map_err(|BadLine(line)| {
@@ -169,17 +182,21 @@ fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<
     })
 }
 
-/// The progress line of the sweep, given the `ends` known so far.
+/// The progress line of the sweep, given the `ends` known so far. A resumed sweep that does not join others says what is left.
 fn line<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
     ends: &[Option<TrialEnd>],
+    joins: bool,
 ) -> SweepLine {
     let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
         matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
     };
     let settled: BTreeSet<usize> =
         (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();
+    if !joins && matches!(session.process.resume, Resume::Sweep(_)) {
+        report_left(session.process.verbosity, ends.len() - settled.len(), ends.len());
+    }
     let work = rungs::work(session.experiment.stop, ends.len() - settled.len(), longest(prepared));
     let mode = match (session.process.verbosity, session.process.terminal) {
         (Verbosity::Normal, true) => LineMode::Redrawn,

@@ -272,7 +272,7 @@ impl Planned for Trial {
         let trained = ready.train(stop, &mut emit)?;
         let Trained { mut outcome, values, best, confusion } = trained;
         if outcome.status == Status::Diverged
-            && let Some(hint) = record::large_targets(self, &dataset.train.targets)
+            && let Some(hint) = record::large_targets(self)
         {
             outcome.reason = outcome.reason.map(|reason| format!("{reason}; {hint}"));
         }

@@ -40,6 +40,19 @@ impl Space {
         is_call || ends(text).is_some()
     }
 
+    /// The name of a call of no function, and the call that was meant: `logunif(1, 2)`.
+    pub fn misspelled(text: &str) -> Option<(&str, String)> {
+        let (name, rest) = text.trim().strip_suffix(')')?.split_once('(')?;
+        let name = name.trim();
+        let is_word = name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
+        if !is_word || FUNCTIONS.contains(&name) {
+            return None;
+        }
+        let functions = || FUNCTIONS.into_iter();
+        let near = suggest::nearest(name, functions()).or_else(|| suggest::longer(name, functions()))?;
+        Some((name, format!("{near}({rest})")))
+    }
+
     /// Parses `logspace(1e-4, 1e-1, 7)` and the other forms.
     pub fn parse(text: &str) -> Result<Self, NoSpace> {
         if let Some((from, to)) = ends(text) {
@@ -64,6 +77,11 @@ impl Space {
         let Some(numbers) = numbers else { return Err(wrong(text, "it takes finite numbers")) };
         let ordered = |[a, b]: [Number; 2]| match a.value < b.value {
             true => Ok((a.value, b.value)),
+            false if a.value > b.value && arguments.len() == 2 => {
+                let [a, b] = [arguments[0], arguments[1]];
+                let message = format!("`{text}`: its ends are in the wrong order");
+                Err(NoSpace { message, hint: format!("write `{name}({b}, {a})`") })
+            }
             false => Err(wrong(text, "the first number is not below the second")),
         };
         match (name, &numbers[..]) {

@@ -85,6 +85,11 @@ impl Columns {
     /// Finds the same columns in another file, in any order.
     pub(super) fn in_other(&self, spec: &Csv, text: &Text) -> Result<Self, Vec<Problem>> {
         let names = names(spec, text)?;
+        if let Some(other) = other_separator(text, &names).filter(|_| self.names.len() > 1) {
+            let message = format!("cells seem to be separated by {other:?}");
+            let hint = format!("separate them by {:?}, as in the training file", text.delimiter());
+            return Err(file::problem(&text.path, message).hint(hint).into());
+        }
         let places = places(&names);
         let mut problems = Vec::new();
         let mut find = |column: usize| {
@@ -231,12 +236,15 @@ fn file_name(text: &Text) -> String {
     text.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The separator of a file that seems to have only one column.
+fn other_separator(text: &Text, names: &[String]) -> Option<char> {
+    let [name] = names else { return None };
+    [';', '\t', ',', '|'].into_iter().find(|other| *other != text.delimiter() && name.contains(*other))
+}
+
 /// A hint if the file seems to have only one column.
 fn separator_hint(text: &Text, names: &[String]) -> String {
-    let other = [';', '\t', ',', '|']
-        .into_iter()
-        .find(|other| *other != text.delimiter() && names.len() == 1 && names[0].contains(*other));
-    match other {
+    match other_separator(text, names) {
         Some(other) => format!("cells seem to be separated otherwise: `data.csv.delimiter = {other:?}`"),
         None => "add a column to learn from".into(),
     }

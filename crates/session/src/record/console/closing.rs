@@ -2,23 +2,22 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::super::{LabTable, messages, summary::per_second};
-use super::{TrialOfSweep, sparkline::sparkline};
+use super::super::{LabTable, command_line, messages, summary::per_second};
+use super::{TrialOfSweep, validated::Validated};
 use crate::{
-    event::{Best, Header, Outcome, Status},
+    event::{Header, Outcome, Status},
     host::escape_line,
-    spec::Metric,
     units,
 };
 
 /// Width of the column of names in the table.
 const NAME: usize = 16;
 
-/// The summary at the end: at most nine lines, not counting errors and warnings. The rest is in `run.log` and
-/// is shown with `-v`. `curve` has every validation loss.
+/// The summary at the end: at most ten lines, not counting errors and warnings. The rest is in `run.log` and
+/// is shown with `-v`.
 pub(super) fn table(
     header: &Header,
-    (outcome, curve): (&Outcome, &[f64]),
+    (outcome, validated): (&Outcome, &Validated),
     wall_s: f64,
     folder: &Path,
     color: bool,
@@ -27,7 +26,7 @@ pub(super) fn table(
     let status = painted(outcome.status, color);
     let name = escape_line(&header.name);
     let mut text = format!("{name} {status} in {} on {devices}\n\n", units::seconds(wall_s));
-    for (name, value) in rows(header, (outcome, curve), wall_s, folder) {
+    for (name, value) in rows(header, (outcome, validated), wall_s, folder) {
         let _ = writeln!(text, "  {name:<NAME$} {}", escape_line(&value)); // writing to a String cannot fail
     }
     text
@@ -77,7 +76,7 @@ pub(super) fn folder_name(folder: &Path) -> String {
 
 fn rows(
     header: &Header,
-    (outcome, curve): (&Outcome, &[f64]),
+    (outcome, validated): (&Outcome, &Validated),
     wall_s: f64,
     folder: &Path,
 ) -> Vec<(&'static str, String)> {
@@ -99,13 +98,7 @@ fn rows(
         rows.push(("speed", speed));
     }
     rows.extend(train_loss(header, outcome).map(|words| ("train loss", words)));
-    if let Some(loss) = outcome.final_validation_loss {
-        let accuracy = outcome.final_validation_accuracy;
-        let accuracy = accuracy.map(|a| format!(", accuracy {}", units::percent(a))).unwrap_or_default();
-        let best = best_in_words(outcome).map(|best| format!("; {best}")).unwrap_or_default();
-        let curve = sparkline(curve).map(|curve| format!("  {curve}")).unwrap_or_default();
-        rows.push(("validation loss", format!("{}{accuracy}{best}{curve}", units::number(loss))));
-    }
+    rows.extend(validated.in_words(outcome).map(|words| ("validation loss", words)));
     rows.extend(messages::checkpoints(outcome).map(|words| ("checkpoints", words)));
     rows.extend(messages::bound_by(outcome, wall_s).map(|words| ("bound by", words)));
     rows.extend(messages::of_build(header.build).map(|words| ("build", words.to_owned())));
@@ -116,22 +109,13 @@ fn rows(
     } else if outcome.best.is_some_and(|best| best.is_restored && best.step < outcome.steps) {
         rows.push(("model", "holds the best weights, not the last".to_owned()));
     }
-    rows.push(("folder", folder.display().to_string()));
+    let path = folder.display().to_string();
+    // A signal before the first step leaves no checkpoint.
+    if outcome.status == Status::Interrupted && outcome.steps > 0 {
+        rows.push(("resume with", command_line(["runner", "run", "--resume", &path])));
+    }
+    rows.push(("folder", path));
     rows
-}
-
-/// The best validation, if it is not the last one.
-fn best_in_words(outcome: &Outcome) -> Option<String> {
-    let Best { monitor, value, epoch, step, .. } = outcome.best?;
-    let (words, is_last) = match monitor.metric() {
-        Metric::Loss => (units::number(value), outcome.final_validation_loss == Some(value)),
-        Metric::Accuracy => {
-            let is_last = outcome.final_validation_accuracy == Some(value);
-            (format!("accuracy {}", units::percent(value)), is_last)
-        }
-        metric => (format!("{metric} {}", units::number(value)), step == outcome.steps),
-    };
-    (!is_last).then(|| format!("best {words} in epoch {}, step {}", units::count(epoch), units::count(step)))
 }
 
 /// The training loss of the last epoch.
@@ -168,13 +152,10 @@ mod tests {
 
     #[test]
     fn the_whole_table() {
-        let text = table(
-            &sample::header(),
-            (&sample::outcome(), &[0.4, 0.05, 0.1]),
-            0.0123,
-            Path::new(FOLDER),
-            false,
-        );
+        let mut validated = Validated::default();
+        validated.curve.extend([0.4, 0.05, 0.1]);
+        let text =
+            table(&sample::header(), (&sample::outcome(), &validated), 0.0123, Path::new(FOLDER), false);
         insta::assert_snapshot!(text, @r"
         linreg finished in 12.3 ms on cpu (asked for 1 GPU)
 
@@ -188,14 +169,32 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_a_signal_ended_names_the_command_that_resumes_it() {
+        let ended = |status, steps| {
+            let outcome = Outcome { status, steps, ..sample::outcome() };
+            let text = table(
+                &sample::header(),
+                (&outcome, &Validated::default()),
+                0.5,
+                Path::new("runs/a b/1"),
+                false,
+            );
+            text.lines().find_map(|line| line.strip_prefix("  resume with      ").map(str::to_owned))
+        };
+        assert_eq!(ended(Status::Interrupted, 6).as_deref(), Some("runner run --resume 'runs/a b/1'"));
+        assert_eq!(ended(Status::Interrupted, 0), None);
+        assert_eq!(ended(Status::Finished, 6), None);
+    }
+
+    #[test]
     fn what_checkpoints_cost() {
         let mut outcome = sample::outcome();
         let row = outcome.timing[0].clone();
         outcome.timing.push(PhaseTime { phase: "checkpoint", count: 12, total_s: 0.44, ..row });
-        let text = table(&sample::header(), (&outcome, &[]), 0.5, Path::new(FOLDER), false);
+        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), false);
         assert!(text.contains("\n  checkpoints      12, for which training waited 440 ms\n"), "{text}");
         outcome.checkpoints_left_out = 2951;
-        let text = table(&sample::header(), (&outcome, &[]), 0.5, Path::new(FOLDER), false);
+        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), false);
         let words = "\n  checkpoints      12, for which training waited 440 ms; 2,951 left out\n";
         assert!(text.contains(words), "{text}");
     }
@@ -258,7 +257,7 @@ mod tests {
             ..sample::outcome()
         };
         let header = Header { build: "debug", ..sample::header() };
-        insta::assert_snapshot!(table(&header, (&outcome, &[]), 75.0, Path::new(FOLDER), false), @r"
+        insta::assert_snapshot!(table(&header, (&outcome, &Validated::default()), 75.0, Path::new(FOLDER), false), @r"
         linreg diverged in 1 min 15 s on cpu (asked for 1 GPU)
 
           reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
@@ -306,7 +305,7 @@ mod tests {
     fn lines_that_depend_on_the_run() {
         let line = |header: &Header, rows: u64, start: &str| {
             let outcome = Outcome { epoch_train_rows: rows, ..sample::outcome() };
-            let text = table(header, (&outcome, &[]), 0.0123, Path::new(FOLDER), false);
+            let text = table(header, (&outcome, &Validated::default()), 0.0123, Path::new(FOLDER), false);
             text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default().trim().to_owned()
         };
         // A part of an epoch is shown as such.
@@ -324,7 +323,13 @@ mod tests {
             "speed            15.00 steps/s, 400.0 rows/s, of virtual devices"
         );
         // Only the status is coloured.
-        let text = table(&sample::header(), (&sample::outcome(), &[]), 0.0123, Path::new(FOLDER), true);
+        let text = table(
+            &sample::header(),
+            (&sample::outcome(), &Validated::default()),
+            0.0123,
+            Path::new(FOLDER),
+            true,
+        );
         assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms on cpu (asked for 1 GPU)\n"));
         assert_eq!(text.matches('\x1b').count(), 2);
     }

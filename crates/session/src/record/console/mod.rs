@@ -8,6 +8,7 @@ mod closing;
 mod plain;
 mod sparkline;
 mod sweep_line;
+mod validated;
 
 use std::{
     collections::BTreeSet,
@@ -21,6 +22,7 @@ use bar::Bar;
 use plain::PrintInterval;
 pub use sweep_line::{LineMode, SweepLine};
 use terminal_size::terminal_size_of;
+use validated::Validated;
 
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::{
@@ -98,8 +100,7 @@ pub struct Console {
     bar: Bar,
     /// The best validation by the monitored metric.
     best: Option<Best>,
-    /// Every validation loss.
-    curve: Vec<f64>,
+    validated: Validated,
     pace: PrintInterval,
     /// Text for standard output, printed once the other sinks have written their files.
     waiting: String,
@@ -130,7 +131,7 @@ impl Console {
             err,
             bar: Bar::default(),
             best: None,
-            curve: Vec::new(),
+            validated: Validated::default(),
             pace: PrintInterval::default(),
             waiting: String::new(),
         }
@@ -172,10 +173,13 @@ impl Console {
     }
 
     fn see_best(&mut self, row: &ValidationRow) {
-        let Some(monitor) = self.header.as_ref().and_then(|header| header.monitor) else { return };
+        let Some(header) = &self.header else { return };
+        let Some(monitor) = header.monitor else { return self.validated.see(header, row, false) };
         let value = row.value(monitor).filter(|value| value.is_finite());
         let is_better = |best: Best, value| monitor.cost(value) < monitor.cost(best.value);
-        if let Some(value) = value.filter(|value| self.best.is_none_or(|best| is_better(best, *value))) {
+        let new_best = value.filter(|value| self.best.is_none_or(|best| is_better(best, *value)));
+        self.validated.see(header, row, new_best.is_some());
+        if let Some(value) = new_best {
             self.best = Some(Best { monitor, value, epoch: row.epoch, step: row.step, is_restored: false });
         }
         if let (Some(trial), Some(value)) = (&self.options.trial, row.value(monitor)) {
@@ -218,7 +222,7 @@ impl Console {
         } else {
             self.waiting.push_str(&closing::table(
                 &header,
-                (outcome, &self.curve),
+                (outcome, &self.validated),
                 wall_s,
                 &self.folder,
                 color,
@@ -256,7 +260,6 @@ impl Sink for Console {
             Event::Progress(progress) => self.progress(progress),
             Event::Validation(row) => {
                 self.see_best(row);
-                self.curve.push(row.loss);
                 self.validation(row);
             }
             Event::Notice(Level::Warning, message) => {
