@@ -249,7 +249,7 @@ fn a_run_is_drawn_while_it_goes_on_and_the_terminal_is_left_clean() {
     assert!(code == Some(0) && after.contains(" finished in "), "{after}");
     // The curves stay.
     let (curves, _) = after.split_once(" finished in ").unwrap();
-    assert!(curves.contains("└──") && curves.contains("•• train loss "), "{after}");
+    assert!(curves.contains("└──") && curves.contains("•• train loss, mean of each epoch"), "{after}");
 }
 
 #[test]

@@ -143,6 +143,7 @@ fn runs_with_different_monitors_are_ranked_apart() {
      steps                                3
      train loss                       1.000
      validation loss                 0.5000
+     validation mae                  0.5000
      best validation mae  0.1250 in epoch 2
      train time                     3.00 ms
      steps/s                           1000
