@@ -14,7 +14,7 @@ use crate::units;
 /// A mean of this many values is almost normally distributed, even if the values are skewed.
 const MANY: usize = 30;
 
-/// Of which epoch the values are.
+/// Says which epoch the values are from.
 fn epoch(comparison: &Comparison, ranking: &Ranking) -> String {
     let metric = &ranking.metric;
     if metric.is_last {

@@ -78,7 +78,7 @@ pub struct Dataset {
     pub target_scales: Vec<Scale>,
     /// Number of classes; `None` for a regression.
     pub classes: Option<usize>,
-    /// Of the rows to train on; `None` for classes.
+    /// Statistics of the training rows; `None` for classes.
     pub target_spread: Option<TargetSpread>,
     /// The fitted preprocessing of columns (standardization, categories, class names). It is stored with the
     /// run and in the model's metadata, to preprocess new rows. `Null` if there is none.

@@ -29,7 +29,7 @@ pub struct DatasetInfo {
     pub targets: usize,
     /// Number of classes; `None` for a regression.
     pub classes: Option<usize>,
-    /// Of the rows to train on; `None` for classes.
+    /// Statistics of the training rows; `None` for classes.
     pub target_spread: Option<TargetSpread>,
     /// Bytes of a row's features in the file, if features are read from there during the run.
     pub file_row_bytes: Option<u64>,
