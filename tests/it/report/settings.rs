@@ -68,7 +68,7 @@ fn a_sweep_of_which_one_trial_finished_is_ranked() {
         rest.split_once("</section>").unwrap().0
     };
     assert!(section("ranking").contains("not ranked: 26 stopped"), "{}", section("ranking"));
-    assert!(section("axes").contains("estimated from 27 runs in epoch 1"), "{}", section("axes"));
+    assert!(section("axes").contains("estimated from 27 settings in epoch 1"), "{}", section("axes"));
     let (_, best) = page.split_once("<p class=\"verdict\">best: ").unwrap();
     let best = best.split(' ').next().unwrap();
     let time = section("time");
