@@ -60,14 +60,14 @@ fn a_slower_link_pays_later() {
         .replace("batch_size = 100", "batch_size = 20000")
         .replace("train_rows = 250", "train_rows = 40000");
     let place = Sandbox::new(&spec.replace("[2.0, -3.4]", &format!("{:?}", [1.0; 30])));
-    let pays = |link: &str| {
+    let batches = |link: &str| {
         let ended = place.runner(&["check", "spec.toml", "-q", "--hosts", "2", "--link", link]);
-        let cells: Vec<f64> = table(&ended)[1][7..]
-            .iter()
-            .map(|cell| cell.replace(',', "").parse().expect("a batch"))
-            .collect();
-        <[f64; 2]>::try_from(cells).expect("two batches")
+        let rows = table(&ended);
+        let cells = rows[1][7..].iter().map(|cell| cell.replace(',', "").parse().ok());
+        <[f64; 2]>::try_from(cells.collect::<Option<Vec<f64>>>()?).ok()
     };
+    // On a busy machine a step of more rows may be measured as no longer, and then there are no batches.
+    let pays = |link: &str| (0..20).find_map(|_| batches(link)).expect("two batches");
     let ([fast, fast_efficient], [slow, slow_efficient]) = (pays("100Gb/s,1us"), pays("100Gb/s,1s"));
     assert!(
         fast < fast_efficient && slow < slow_efficient,
