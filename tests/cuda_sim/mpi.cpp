@@ -35,7 +35,7 @@ struct Head {
 
 struct Request {
     int peer, tag;
-    char* to;   // of what is to be received; null for what is sent, which is done once it is in the queue
+    char* to;   // where a received message goes; null for a send, which is done once it is queued
     int bytes;
 };
 
