@@ -26,14 +26,15 @@ const NEAR: f64 = 2.0;
 /// A larger team is chosen only if its step takes less than this fraction of the smaller one's.
 const WORTH: f64 = 0.93;
 
-/// Timed blocks per candidate, after one to warm up.
+/// Most and fewest timed blocks per candidate, after one to warm up: a short run cannot pay for many.
 const ROUNDS: usize = 7;
+const SHORT_ROUNDS: usize = 3;
 
-/// The minimum of timed blocks, on a machine too busy for all [`ROUNDS`].
+/// The minimum of timed blocks, on a machine too busy for those that were planned.
 const LEAST_ROUNDS: usize = 2;
 
 /// Target length of a block in seconds; it has at least one step.
-const BLOCK_S: f64 = 0.5e-3;
+const BLOCK_S: f64 = 0.3e-3;
 
 /// Rough time to load an engine on a GPU and on the CPU, in seconds. `BYTE_S` is added per byte of its
 /// memory.
@@ -131,15 +132,15 @@ impl EngineTrials {
         let least_s = steps_s.first().map_or(0.0, |(_, step_s)| *step_s);
         let near = steps_s.iter().take_while(|(_, step_s)| *step_s <= NEAR * least_s);
         let near: Vec<_> = near.copied().collect();
-        let budget_s = budget_s(&trial, LOADING_S[0], near.iter().map(|(_, step_s)| *step_s));
-        let Some(budget_s) = budget_s.filter(|_| near.len() > 1) else {
+        let effort = Effort::within(&trial, LOADING_S[0], near.iter().map(|(_, step_s)| *step_s));
+        let Some(effort) = effort.filter(|_| near.len() > 1) else {
             trial.spec.devices.engine = choice(trial.engine);
             return Ok(trial);
         };
         let all = near.iter().map(|(engine, _)| plan(&with(*engine))).collect::<Result<Vec<_>, _>>()?;
         let begun = Instant::now();
         keep_context(&trial);
-        let mut tried = time(&all, budget_s);
+        let mut tried = time(&all, effort);
         tried.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
         // If none could be loaded, the run itself reports why.
         let engine = tried.first().map_or(trial.engine, |fastest| fastest.engine);
@@ -169,15 +170,15 @@ impl EngineTrials {
         counts.retain(|n| *n == 1 || step_s(*n) <= NEAR * step_s(1));
         let bytes = trial.programs.arena_bytes() * counts.len() as u64;
         let loading_s = LOADING_S[1] + trial.programs.arena_bytes() as f64 * BYTE_S;
-        let budget_s = budget_s(&trial, loading_s, counts.iter().map(|n| step_s(*n)));
-        let Some(budget_s) = budget_s.filter(|_| counts.len() > 1 && bytes <= MOST_BYTES) else {
+        let effort = Effort::within(&trial, loading_s, counts.iter().map(|n| step_s(*n)));
+        let Some(effort) = effort.filter(|_| counts.len() > 1 && bytes <= MOST_BYTES) else {
             return trial;
         };
         let engine = |n: usize| if n == 1 { Engine::Serial } else { Engine::Team };
         let all: Vec<_> =
             counts.iter().map(|n| with((engine(*n), *n), trial.engine_reason.clone())).collect();
         let begun = Instant::now();
-        let tried = time(&all, budget_s);
+        let tried = time(&all, effort);
         // A team is faster once other processes release their cores. Until then its thread tuner uses one
         // thread where that is faster, so the serial engine is no candidate here.
         let is_kept = |own: &&Tried| held == 0 || trial.engine == Engine::Serial || own.threads > 1;
@@ -205,25 +206,37 @@ impl EngineTrials {
     }
 }
 
-/// Expected seconds of a probe of candidates with these step times; `None` if it is not worth that.
-fn budget_s(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + Clone) -> Option<f64> {
-    let least_s = steps_s.clone().fold(f64::INFINITY, f64::min);
-    let cost_s: f64 = steps_s.map(|step_s| loading_s + (3 + ROUNDS) as f64 * step_s.max(BLOCK_S)).sum();
-    let longest_s = trial.spec.trainer.max_time.map_or(f64::INFINITY, |most| most.as_secs_f64());
-    let most_s = (PART * longest_s.min(least_s * trial.steps as f64)).min(MOST_S);
-    (cost_s <= most_s).then_some(cost_s)
+/// How much a probe measures: blocks per candidate, and the seconds that this should take.
+#[derive(Clone, Copy)]
+struct Effort {
+    rounds: usize,
+    expected_s: f64,
+}
+
+impl Effort {
+    /// The most that the run can pay for, if candidates have these step times; `None` if it cannot pay for a probe.
+    fn within(trial: &Trial, loading_s: f64, steps_s: impl Iterator<Item = f64> + Clone) -> Option<Self> {
+        let least_s = steps_s.clone().fold(f64::INFINITY, f64::min);
+        let longest_s = trial.spec.trainer.max_time.map_or(f64::INFINITY, |most| most.as_secs_f64());
+        let most_s = (PART * longest_s.min(least_s * trial.steps as f64)).min(MOST_S);
+        let cost_s = |rounds: usize| -> f64 {
+            steps_s.clone().map(|step_s| loading_s + (3 + rounds) as f64 * step_s.max(BLOCK_S)).sum()
+        };
+        let effort = |rounds| Self { rounds, expected_s: cost_s(rounds) };
+        (SHORT_ROUNDS..=ROUNDS).rev().map(effort).find(|effort| effort.expected_s <= most_s)
+    }
 }
 
 /// Measures step times on blank rows, as medians over blocks. The candidates take turns, so that rising
 /// clocks and busy neighbours affect all of them alike. A candidate is left out if it cannot be loaded beside
 /// the others or fails in a block.
-fn time(trials: &[Trial], budget_s: f64) -> Vec<Tried> {
+fn time(trials: &[Trial], effort: Effort) -> Vec<Tried> {
     let begun = Instant::now();
-    let ready = |trial| Some((trial, stepper(trial).ok()?, Vec::with_capacity(ROUNDS)));
+    let ready = |trial| Some((trial, stepper(trial).ok()?, Vec::with_capacity(effort.rounds)));
     let mut ready: Vec<_> = trials.iter().filter_map(ready).collect();
-    for round in 0..=ROUNDS {
+    for round in 0..=effort.rounds {
         // A busy machine takes longer than expected.
-        if round > LEAST_ROUNDS && begun.elapsed().as_secs_f64() > budget_s {
+        if round > LEAST_ROUNDS && begun.elapsed().as_secs_f64() > effort.expected_s {
             break;
         }
         ready.retain_mut(|(_, stepper, times)| {
