@@ -1,6 +1,6 @@
 //! `runner devices`: shows and measures the machine.
 
-use std::{fmt::Write, path::Path};
+use std::fmt::Write;
 
 use chrono::SecondsFormat;
 use serde_json::json;
@@ -86,7 +86,6 @@ fn show(options: &DevicesOptions) -> Exit {
     text.push_str(&describe(&rates));
     text.push('\n');
     text.push_str(&gpus.text(options.measure));
-    #[cfg(feature = "cuda")]
     if options.virtual_gpus.is_none() {
         text.push_str(&super::gpu_measure::describe(host::cache_folder().as_deref()));
     }
@@ -115,7 +114,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
         Err(fault) => faults.push(fault.to_string()),
     }
     if with_gpus {
-        faults.extend(gpu_faults(&folder, &now));
+        faults.extend(super::gpu_measure::measure(&folder, &now));
     }
     match faults.pop() {
         None => Ok(()),
@@ -124,17 +123,6 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
             Err(failed(last, None))
         }
     }
-}
-
-/// Measures the GPUs; returns what could not be measured.
-#[cfg(feature = "cuda")]
-fn gpu_faults(folder: &Path, now: &str) -> Vec<String> {
-    super::gpu_measure::measure(folder, now)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu_faults(_: &Path, _: &str) -> Vec<String> {
-    Vec::new()
 }
 
 /// The rates used by the cost model, and where they come from.

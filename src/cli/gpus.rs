@@ -28,7 +28,6 @@ struct Cuda {
     libraries: Vec<Library>,
 }
 
-#[cfg(feature = "cuda")]
 fn cuda() -> Cuda {
     use crate::device::cuda;
 
@@ -46,12 +45,6 @@ fn cuda() -> Cuda {
     });
     let libraries = libraries.into_iter().map(|row| Library { name: row.name, state: row.state }).collect();
     Cuda { usable, looked_for: cuda::driver_looked_for(), libraries }
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda() -> Cuda {
-    let usable = Err("this program was built without its feature `cuda`".into());
-    Cuda { usable, looked_for: None, libraries: Vec::new() }
 }
 
 /// A library, with its path or the reason why it was not found.

@@ -59,7 +59,6 @@ fn wants_gpu(experiment: &Experiment) -> bool {
 
 /// The GPUs that CUDA lists, or why it lists none. NVML reports how much of their memory is free without
 /// reserving it; without NVML this is found out when the run begins.
-#[cfg(feature = "cuda")]
 fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     use super::{gpu_measure, rates::AllReduceKey};
     use crate::{device::cuda, host::nvml::Monitor};
@@ -98,9 +97,4 @@ fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     };
     let kept_sums = kept_sums.map(|cached| cached.figures);
     (gpus.into_iter().map(&mut made).collect(), String::new(), kept_sums)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn real_gpus(_: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
-    (Vec::new(), "this program was built without its feature `cuda`".to_owned(), None)
 }

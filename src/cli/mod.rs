@@ -13,7 +13,6 @@ mod devices;
 mod draft;
 mod drawn_run;
 mod export;
-#[cfg(feature = "cuda")]
 mod gpu_measure;
 mod gpus;
 mod hosts;

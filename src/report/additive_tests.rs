@@ -1,8 +1,7 @@
 //! Estimates held against sums whose shares are known.
 
-use rand_xoshiro::rand_core::Rng;
-
 use super::*;
+use crate::random::Rng;
 
 /// Runs whose axes were drawn evenly from 0 to 1 on a logarithmic scale, and what `metric` says of these draws and of
 /// a normal number.

@@ -1,8 +1,8 @@
 //! Tables on the screen, built from columns.
 
-use comfy_table::{CellAlignment, Table, presets};
+use std::iter;
 
-use crate::host::escape_line;
+use crate::{host::escape_line, record::text_table};
 
 /// The headings for the number, time and rate of a run's steps.
 pub(super) fn done(kinds: &[&str]) -> [&'static str; 3] {
@@ -173,20 +173,16 @@ fn turned(columns: &[Column]) -> Vec<Column> {
     let runs = first.cells.iter().enumerate().map(|(place, title)| {
         Column::of_numbers(title, rest.iter().map(|column| column.cells[place].clone()))
     });
-    std::iter::once(titles).chain(runs).collect()
+    iter::once(titles).chain(runs).collect()
 }
 
 fn draw(columns: &[Column]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(columns.iter().map(|column| column.title.as_str()));
-    for row in 0..columns.first().map_or(0, |column| column.cells.len()) {
-        table.add_row(columns.iter().map(|column| column.cells[row].as_str()));
-    }
-    for (drawn, column) in table.column_iter_mut().zip(columns) {
-        drawn.set_cell_alignment(if column.numeric { CellAlignment::Right } else { CellAlignment::Left });
-    }
-    format!("{}\n", table.trim_fmt())
+    let rows = columns.first().map_or(0, |column| column.cells.len());
+    let titles = columns.iter().map(|column| column.title.as_str()).collect();
+    let cells = |row: usize| columns.iter().map(|column| column.cells[row].as_str()).collect();
+    let all: Vec<Vec<&str>> = iter::once(titles).chain((0..rows).map(cells)).collect();
+    let lines = text_table::aligned(&all, |place| columns[place].numeric);
+    lines.iter().map(|line| format!("{}\n", format!(" {line}").trim_end())).collect()
 }
 
 #[cfg(test)]

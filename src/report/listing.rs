@@ -13,6 +13,7 @@ use super::{
     grid::{self, Column, Columns},
     grouping::{distinct, grouped},
     key::Key,
+    order::Direction,
     run::{PLANNED, Run, UNFINISHED, more_is_better},
     sweep,
     sweep_end::sweep_end,
@@ -137,15 +138,13 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
     }
     entries.sort_by(|a, b| a.started().cmp(b.started()));
     if let Some(word) = request.sort {
-        let (is_descending, word) = word.strip_prefix('-').map_or((false, word), |word| (true, word));
+        let (direction, word) = Direction::from_sort(word);
         let key = Key::new(word, &all)?;
-        let number =
-            |entry: &Entry| key.value(entry.best()).and_then(|v| v.parse().ok()).unwrap_or(f64::INFINITY);
-        let text = |entry: &Entry| key.value(entry.best()).unwrap_or_default().to_owned();
-        entries.sort_by(|a, b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(&text(b))));
-        if is_descending {
-            entries.reverse();
-        }
+        let text = |entry: usize| key.value(entries[entry].best()).unwrap_or_default();
+        let number = |entry: usize| text(entry).parse().unwrap_or(f64::INFINITY);
+        let order = direction.order(entries.len(), number, text);
+        let mut unsorted: Vec<_> = entries.into_iter().map(Some).collect();
+        entries = order.into_iter().filter_map(|entry| unsorted[entry].take()).collect();
     }
     if request.json {
         let object = |entry: &Entry| {

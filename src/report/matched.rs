@@ -10,7 +10,7 @@ use super::{
     grouping::distinct,
     key::{Key, short},
     metric::Metric,
-    order::Question,
+    order::{Direction, Question},
     ranking::{Candidate, Ranking},
     run::{REPEAT, Run, SEEDS},
     student::holm,
@@ -151,7 +151,7 @@ impl<'a> Against<'a> {
         let pairs = &self.matched.pairs;
         let mut order: Vec<usize> = (0..pairs.len()).collect();
         if let Some(sort) = &question.sort {
-            let (is_descending, word) = sort.strip_prefix('-').map_or((false, &**sort), |word| (true, word));
+            let (direction, word) = Direction::from_sort(sort);
             let keys: Vec<&str> = self.matched.keys.iter().map(String::as_str).collect();
             let names = short(&keys);
             let key = names.iter().zip(&keys).position(|(name, key)| [*name, *key].contains(&word));
@@ -172,10 +172,7 @@ impl<'a> Against<'a> {
                     hint: Some(format!("`--sort` takes one of {columns}")),
                 });
             }
-            order.sort_by(|&a, &b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(text(b))));
-            if is_descending {
-                order.reverse();
-            }
+            order = direction.order(pairs.len(), number, text);
         }
         order.truncate(question.top);
         Ok(order)

@@ -33,6 +33,35 @@ impl Default for Question {
     }
 }
 
+/// Where `--sort` puts the smallest value.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Direction {
+    Ascending,
+    Descending,
+}
+
+impl Direction {
+    /// Also the column's name, without the `-` of the descending order.
+    pub(super) fn from_sort(sort: &str) -> (Self, &str) {
+        sort.strip_prefix('-').map_or((Self::Ascending, sort), |name| (Self::Descending, name))
+    }
+
+    /// The lines `0..count` in the order of their numbers, equal ones by their texts.
+    pub(super) fn order<'t>(
+        self,
+        count: usize,
+        number: impl Fn(usize) -> f64,
+        text: impl Fn(usize) -> &'t str,
+    ) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by(|&a, &b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(text(b))));
+        if self == Self::Descending {
+            order.reverse();
+        }
+        order
+    }
+}
+
 /// Figures shown beside the metric if there is room, with their titles.
 pub(super) const BESIDE: [(&str, &str); 4] = [
     ("validation.accuracy", "accuracy"),
@@ -50,10 +79,7 @@ impl Comparison {
     pub(super) fn shown(&self, question: &Question, lines: &[&[usize]]) -> Result<Vec<usize>, ReportError> {
         let mut shown: Vec<usize> = (0..lines.len()).collect();
         if let Some(word) = &question.sort {
-            let (descending, word) = match word.strip_prefix('-') {
-                Some(word) => (true, word),
-                None => (false, word.as_str()),
-            };
+            let (direction, word) = Direction::from_sort(word);
             let beside = BESIDE.iter().find(|(_, title)| *title == word).map(|(name, _)| *name);
             let key = Key::new(word, &self.runs).or_else(|e| match beside {
                 Some(name) => Key::new(name, &self.runs),
@@ -65,10 +91,7 @@ impl Comparison {
                 let numbers = lines[line].iter().filter_map(|&place| value(place)?.parse().ok());
                 Estimate::from_values(&numbers.collect::<Vec<f64>>()).map_or(f64::INFINITY, |e| e.median)
             };
-            shown.sort_by(|&a, &b| number(a).total_cmp(&number(b)).then_with(|| text(a).cmp(text(b))));
-            if descending {
-                shown.reverse();
-            }
+            shown = direction.order(lines.len(), number, text);
         }
         shown.truncate(question.top);
         Ok(shown)
@@ -123,7 +146,7 @@ impl Ranking {
     /// The settings that a question shows, where it orders them by the title of a column that is of settings, not of runs.
     fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
         let sort = question.sort.as_deref()?;
-        let (is_descending, word) = sort.strip_prefix('-').map_or((false, sort), |word| (true, word));
+        let (direction, word) = Direction::from_sort(sort);
         let figure: &dyn Fn(&Candidate) -> f64 = match word {
             "n" => &|own| own.samples.len() as f64,
             "p" => &|own| own.p.unwrap_or(f64::INFINITY),
@@ -131,11 +154,7 @@ impl Ranking {
             title if title == self.metric.name => &|own| own.value,
             _ => return None,
         };
-        let mut order: Vec<usize> = (0..self.settings.len()).collect();
-        order.sort_by(|&a, &b| figure(&self.settings[a]).total_cmp(&figure(&self.settings[b])));
-        if is_descending {
-            order.reverse();
-        }
+        let mut order = direction.order(self.settings.len(), |own| figure(&self.settings[own]), |_| "");
         order.truncate(question.top);
         Some(order)
     }

@@ -23,7 +23,6 @@ mod docs;
 mod ends;
 mod experiments;
 mod fuzz;
-#[cfg(feature = "cuda")]
 mod gpu;
 mod json_events;
 mod kernels;

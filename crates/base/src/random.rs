@@ -6,8 +6,8 @@
 //! Number Generators*, 2014). Streams are identical on every machine; tests below pin them against library
 //! updates.
 
-pub use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use chacha20::rand_core::SeedableRng;
+pub use chacha20::{ChaCha8Rng, rand_core::Rng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// What a stream is for. The discriminants are part of every key and must never change.

@@ -1,7 +1,7 @@
 //! The protobuf messages of <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>, as far as they are
 //! needed here.
 
-use prost::Message;
+use crate::record::protobuf::Message;
 
 /// Element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,161 +11,64 @@ pub enum Element {
     Double = 11,
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Model {
-    #[prost(int64, tag = "1")]
-    pub ir_version: i64,
-    #[prost(string, tag = "2")]
-    pub producer_name: String,
-    #[prost(string, tag = "3")]
-    pub producer_version: String,
-    #[prost(string, tag = "6")]
-    pub doc_string: String,
-    #[prost(message, optional, tag = "7")]
-    pub graph: Option<Graph>,
-    #[prost(message, repeated, tag = "8")]
-    pub opset_import: Vec<OperatorSet>,
-    #[prost(message, repeated, tag = "14")]
-    pub metadata_props: Vec<Entry>,
+/// `StringStringEntryProto`
+pub fn entry(key: &str, value: &str) -> Message {
+    Message::default().with_text(1, key).with_text(2, value)
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct OperatorSet {
-    #[prost(string, tag = "1")]
-    pub domain: String,
-    #[prost(int64, tag = "2")]
-    pub version: i64,
+/// `OperatorSetIdProto`
+pub fn operator_set(domain: &str, version: i64) -> Message {
+    Message::default().with_text(1, domain).with_integer(2, version)
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Entry {
-    #[prost(string, tag = "1")]
-    pub key: String,
-    #[prost(string, tag = "2")]
-    pub value: String,
+/// `NodeProto`; the operation is in the domain before its last dot.
+pub fn node(op: &str, inputs: &[&str], attributes: &[Message], output: &str) -> Message {
+    let (domain, op) = op.rsplit_once('.').unwrap_or(("", op));
+    let inputs = inputs.iter().fold(Message::default(), |node, input| node.with_bytes(1, input.as_bytes()));
+    inputs.with_text(2, output).with_text(4, op).with_messages(5, attributes).with_text(7, domain)
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Graph {
-    #[prost(message, repeated, tag = "1")]
-    pub node: Vec<Node>,
-    #[prost(string, tag = "2")]
-    pub name: String,
-    #[prost(message, repeated, tag = "5")]
-    pub initializer: Vec<Tensor>,
-    #[prost(message, repeated, tag = "11")]
-    pub input: Vec<Value>,
-    #[prost(message, repeated, tag = "12")]
-    pub output: Vec<Value>,
+/// `TensorProto`; elements are little-endian.
+pub fn tensor(name: &str, element: Element, dims: &[usize], elements: &[u8]) -> Message {
+    let dims = Message::default().with_integers(1, dims.iter().map(|&n| n as i64));
+    dims.with_integer(2, element as i64).with_text(8, name).with_bytes(9, elements)
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Node {
-    #[prost(string, repeated, tag = "1")]
-    pub input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    pub output: Vec<String>,
-    #[prost(string, tag = "4")]
-    pub op_type: String,
-    #[prost(message, repeated, tag = "5")]
-    pub attribute: Vec<Attribute>,
-    #[prost(string, tag = "7")]
-    pub domain: String,
+/// `ValueInfoProto` of a tensor with `width` elements per row; one-dimensional if that is `None`. The number of rows is
+/// a variable.
+pub fn rows(name: &str, element: Element, width: Option<usize>) -> Message {
+    let shape = Message::default().with_message(1, &Message::default().with_text(2, "rows"));
+    let width = width.map(|width| Message::default().with_integer(1, width as i64));
+    let shape = shape.with_messages(1, &width);
+    let tensor = Message::default().with_integer(1, element as i64).with_message(2, &shape);
+    Message::default().with_text(1, name).with_message(2, &Message::default().with_message(1, &tensor))
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Attribute {
-    #[prost(string, tag = "1")]
-    pub name: String,
-    #[prost(float, optional, tag = "2")]
-    pub f: Option<f32>,
-    #[prost(int64, optional, tag = "3")]
-    pub i: Option<i64>,
-    #[prost(int64, repeated, tag = "8")]
-    pub ints: Vec<i64>,
-    #[prost(bytes = "vec", repeated, tag = "9")]
-    pub strings: Vec<Vec<u8>>,
-    #[prost(int32, tag = "20")]
-    pub kind: i32,
-}
+/// `AttributeProto`
+pub mod attribute {
+    use super::Message;
 
-#[derive(Clone, PartialEq, Message)]
-pub struct Tensor {
-    #[prost(int64, repeated, tag = "1")]
-    pub dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    pub data_type: i32,
-    #[prost(string, tag = "8")]
-    pub name: String,
-    /// Little-endian.
-    #[prost(bytes = "vec", tag = "9")]
-    pub raw_data: Vec<u8>,
-}
+    /// The field with the attribute's type.
+    const TYPE: u8 = 20;
 
-/// An input or output of the graph.
-#[derive(Clone, PartialEq, Message)]
-pub struct Value {
-    #[prost(string, tag = "1")]
-    pub name: String,
-    #[prost(message, optional, tag = "2")]
-    pub kind: Option<Type>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Type {
-    #[prost(message, optional, tag = "1")]
-    pub tensor: Option<TensorType>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct TensorType {
-    #[prost(int32, tag = "1")]
-    pub element: i32,
-    #[prost(message, optional, tag = "2")]
-    pub shape: Option<Shape>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Shape {
-    #[prost(message, repeated, tag = "1")]
-    pub dims: Vec<Dimension>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Dimension {
-    #[prost(int64, optional, tag = "1")]
-    pub value: Option<i64>,
-    /// The name of a size that is known only once there are rows.
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
-}
-
-impl Attribute {
-    pub fn float(name: &str, f: f32) -> Self {
-        Self { name: name.to_owned(), f: Some(f), kind: 1, ..Self::default() }
+    pub fn float(name: &str, value: f32) -> Message {
+        named(name).with_float(2, value).with_integer(TYPE, 1)
     }
 
-    pub fn int(name: &str, i: i64) -> Self {
-        Self { name: name.to_owned(), i: Some(i), kind: 2, ..Self::default() }
+    pub fn int(name: &str, value: i64) -> Message {
+        named(name).with_integer(3, value).with_integer(TYPE, 2)
     }
 
-    pub fn ints(name: &str, ints: Vec<i64>) -> Self {
-        Self { name: name.to_owned(), ints, kind: 7, ..Self::default() }
+    pub fn ints(name: &str, values: impl IntoIterator<Item = i64>) -> Message {
+        named(name).with_integers(8, values).with_integer(TYPE, 7)
     }
 
-    pub fn strings(name: &str, strings: impl Iterator<Item = String>) -> Self {
-        let strings = strings.map(String::into_bytes).collect();
-        Self { name: name.to_owned(), strings, kind: 8, ..Self::default() }
+    pub fn strings(name: &str, values: impl IntoIterator<Item = String>) -> Message {
+        let values = values.into_iter().fold(named(name), |own, value| own.with_bytes(9, value.as_bytes()));
+        values.with_integer(TYPE, 8)
     }
-}
 
-impl Value {
-    /// A tensor with `width` elements per row; one-dimensional if that is `None`.
-    pub fn rows(name: &str, element: Element, width: Option<usize>) -> Self {
-        let rows = Dimension { name: Some("rows".to_owned()), value: None };
-        let width = width.map(|width| Dimension { value: Some(width as i64), name: None });
-        let shape = Some(Shape { dims: [rows].into_iter().chain(width).collect() });
-        let tensor = Some(TensorType { element: element as i32, shape });
-        Self { name: name.to_owned(), kind: Some(Type { tensor }) }
+    fn named(name: &str) -> Message {
+        Message::default().with_text(1, name)
     }
 }

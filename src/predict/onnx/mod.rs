@@ -5,16 +5,16 @@ mod messages;
 
 use std::path::Path;
 
-use prost::Message;
 use serde_json::json;
 
 use self::{
-    graph::GraphBuilder,
-    messages::{Attribute, Element, Entry, Model, OperatorSet},
+    graph::{Graph, GraphBuilder},
+    messages::{Element, attribute},
 };
 use super::{PredictError, Trained, output_file::OutputFile};
 use crate::{
     data::{ArrayScale, ColumnKind, Preprocessing, Scale, StoredColumn},
+    record::protobuf::Message,
     spec::Layer,
 };
 
@@ -32,27 +32,28 @@ const MOST_BYTES: usize = i32::MAX as usize;
 /// The existing file is something else, the file cannot be written, or the model would be too large.
 pub fn write_onnx(trained: &Trained, path: &Path) -> Result<[Vec<String>; 2], PredictError> {
     let file = OutputFile::new(path, &trained.folder, [])?;
-    let head = Model { ir_version: IR_VERSION, producer_name: PRODUCER.to_owned(), ..Model::default() };
-    file.check_replaces(&head.encode_to_vec(), "a model that `runner export` wrote")?;
+    file.check_replaces(head().bytes(), "a model that `runner export` wrote")?;
     let mut graph = GraphBuilder::default();
     let features = features(&mut graph, trained);
     let outputs = layers(&mut graph, trained, features);
     let graph = answers(graph, trained, &outputs);
-    let names =
-        [&graph.input, &graph.output].map(|values| values.iter().map(|value| value.name.clone()).collect());
-    let model = Model { graph: Some(graph), ..described(trained) };
-    if model.encoded_len() > MOST_BYTES {
+    let model = model(trained, &graph.message);
+    if model.bytes().len() > MOST_BYTES {
         return Err(PredictError::TooLarge { file: path.to_owned() });
     }
-    let bytes = model.encode_to_vec();
     file.write(|out| {
-        out.write_all(&bytes).map_err(|source| PredictError::Write { to: file.name(), source })
+        out.write_all(model.bytes()).map_err(|source| PredictError::Write { to: file.name(), source })
     })?;
-    Ok(names)
+    Ok([graph.inputs, graph.outputs])
 }
 
-/// The model message without its graph.
-fn described(trained: &Trained) -> Model {
+/// The first fields of a model that this program writes.
+fn head() -> Message {
+    Message::default().with_integer(1, IR_VERSION).with_text(2, PRODUCER)
+}
+
+/// `ModelProto`
+fn model(trained: &Trained, graph: &Message) -> Message {
     let run = trained.folder.file_name().map(|name| name.to_string_lossy().into_owned());
     let spec = &trained.spec;
     let classes = trained.data.class_names().map(|names| json!(names).to_string());
@@ -66,17 +67,11 @@ fn described(trained: &Trained) -> Model {
         ("classes", classes),
         ("targets", targets.map(|names| json!(names).to_string())),
     ];
-    let entry = |(key, value): (&str, Option<String>)| Some(Entry { key: key.to_owned(), value: value? });
-    let opset = |(domain, version): (&str, i64)| OperatorSet { domain: domain.to_owned(), version };
-    Model {
-        ir_version: IR_VERSION,
-        producer_name: PRODUCER.to_owned(),
-        producer_version: env!("CARGO_PKG_VERSION").to_owned(),
-        doc_string: spec.description.to_string(),
-        graph: None,
-        opset_import: OPSETS.map(opset).into(),
-        metadata_props: metadata.into_iter().filter_map(entry).collect(),
-    }
+    let entry = |(key, value): &(&str, Option<String>)| Some(messages::entry(key, value.as_ref()?));
+    let metadata: Vec<Message> = metadata.iter().filter_map(entry).collect();
+    let opsets = OPSETS.map(|(domain, version)| messages::operator_set(domain, version));
+    let model = head().with_text(3, env!("CARGO_PKG_VERSION")).with_text(6, &spec.description);
+    model.with_message(7, graph).with_messages(8, &opsets).with_messages(14, &metadata)
 }
 
 /// Builds the part from the inputs to the first layer's input, (rows, features).
@@ -88,7 +83,7 @@ fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
                 ArrayScale::None => input,
                 ArrayScale::Divide(scale) => {
                     let scale = graph.floats("scale", &[], &[*scale]);
-                    graph.node("Div", &[&input, &scale], Vec::new(), "scaled")
+                    graph.node("Div", &[&input, &scale], &[], "scaled")
                 }
                 ArrayScale::Standardize(scales) => {
                     let numbers = cast(graph, &input, Element::Double, "numbers");
@@ -109,10 +104,9 @@ fn features(graph: &mut GraphBuilder, trained: &Trained) -> String {
             for (column, name) in of_kind(ColumnKind::Categorical) {
                 let categories = column.categories.iter().flatten().map(|c| c.clone().unwrap_or_default());
                 // An unknown category is an error.
-                let attributes =
-                    vec![Attribute::strings("cats_strings", categories), Attribute::int("zeros", 0)];
-                let indices = graph.node("ai.onnx.ml.OneHotEncoder", &[name], attributes, "indices");
-                parts.push(graph.node("Flatten", &[&indices], vec![Attribute::int("axis", 1)], "one_hot"));
+                let attributes = [attribute::strings("cats_strings", categories), attribute::int("zeros", 0)];
+                let indices = graph.node("ai.onnx.ml.OneHotEncoder", &[name], &attributes, "indices");
+                parts.push(graph.node("Flatten", &[&indices], &[attribute::int("axis", 1)], "one_hot"));
             }
             concat(graph, &parts, "features")
         }
@@ -131,7 +125,7 @@ fn concat<S: AsRef<str>>(graph: &mut GraphBuilder, parts: &[S], name: &str) -> S
     let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
     match parts[..] {
         [only] => only.to_owned(),
-        _ => graph.node("Concat", &parts, vec![Attribute::int("axis", 1)], name),
+        _ => graph.node("Concat", &parts, &[attribute::int("axis", 1)], name),
     }
 }
 
@@ -142,8 +136,8 @@ fn numbers(graph: &mut GraphBuilder, columns: &[&StoredColumn], names: &[&String
     if fills {
         let fill: Vec<f64> = columns.iter().map(|column| column.fill()).collect();
         let fill = graph.doubles("fill", &fill);
-        let missing = graph.node("IsNaN", &[&x], Vec::new(), "missing");
-        x = graph.node("Where", &[&missing, &fill, &x], Vec::new(), "filled");
+        let missing = graph.node("IsNaN", &[&x], &[], "missing");
+        x = graph.node("Where", &[&missing, &fill, &x], &[], "filled");
     }
     if columns.iter().any(|column| column.scale.is_some()) {
         let scales = columns.iter().map(|column| column.scale.map_or((0.0, 1.0), |s| (s.mean, s.std)));
@@ -156,12 +150,12 @@ fn numbers(graph: &mut GraphBuilder, columns: &[&StoredColumn], names: &[&String
 fn standardized(graph: &mut GraphBuilder, x: &str, scales: impl Iterator<Item = (f64, f64)>) -> String {
     let (means, deviations): (Vec<f64>, Vec<f64>) = scales.unzip();
     let (mean, std) = (graph.doubles("mean", &means), graph.doubles("std", &deviations));
-    let centred = graph.node("Sub", &[x, &mean], Vec::new(), "centred");
-    graph.node("Div", &[&centred, &std], Vec::new(), "standardized")
+    let centred = graph.node("Sub", &[x, &mean], &[], "centred");
+    graph.node("Div", &[&centred, &std], &[], "standardized")
 }
 
 fn cast(graph: &mut GraphBuilder, x: &str, to: Element, name: &str) -> String {
-    graph.node("Cast", &[x], vec![Attribute::int("to", to as i64)], name)
+    graph.node("Cast", &[x], &[attribute::int("to", to as i64)], name)
 }
 
 /// Adds all layers; weights have PyTorch's names.
@@ -173,47 +167,46 @@ fn layers(graph: &mut GraphBuilder, trained: &Trained, mut x: String) -> String 
         };
         let parameters: Vec<String> = ["weight", "bias"].iter().filter_map(|name| parameter(name)).collect();
         let (op, attributes) = match layer {
-            Layer::Linear(_) => ("Gemm", vec![Attribute::int("transB", 1)]),
+            Layer::Linear(_) => ("Gemm", vec![attribute::int("transB", 1)]),
             Layer::Relu => ("Relu", Vec::new()),
             Layer::Gelu => ("Gelu", Vec::new()),
             Layer::Tanh => ("Tanh", Vec::new()),
             Layer::Sigmoid => ("Sigmoid", Vec::new()),
             Layer::LayerNorm { eps } => {
-                ("LayerNormalization", vec![Attribute::float("epsilon", *eps as f32)])
+                ("LayerNormalization", vec![attribute::float("epsilon", *eps as f32)])
             }
             Layer::Dropout { .. } => continue,
         };
         let inputs: Vec<&str> = [&x].into_iter().chain(&parameters).map(String::as_str).collect();
-        x = graph.node(op, &inputs, attributes, &i.to_string());
+        x = graph.node(op, &inputs, &attributes, &i.to_string());
     }
     x
 }
 
 /// Adds the outputs: a class and the probability of each class, or numbers in the units of the training file.
-fn answers(mut graph: GraphBuilder, trained: &Trained, y: &str) -> messages::Graph {
+fn answers(mut graph: GraphBuilder, trained: &Trained, y: &str) -> Graph {
     let (name, width) = (trained.spec.name.to_string(), Some(trained.outputs));
     if let Some(classes) = trained.data.class_names() {
-        let axis = || Attribute::int("axis", 1);
-        let indices = (0..classes.len() as i64).collect();
-        let best = graph.node("ArgMax", &[y], vec![axis(), Attribute::int("keepdims", 0)], "best");
-        let labels = vec![
-            Attribute::ints("keys_int64s", indices),
-            Attribute::strings("values_strings", classes.into_iter()),
+        let axis = || attribute::int("axis", 1);
+        let best = graph.node("ArgMax", &[y], &[axis(), attribute::int("keepdims", 0)], "best");
+        let labels = [
+            attribute::ints("keys_int64s", 0..classes.len() as i64),
+            attribute::strings("values_strings", classes),
         ];
-        let class = graph.node("ai.onnx.ml.LabelEncoder", &[&best], labels, "class");
-        let shares = graph.node("Softmax", &[y], vec![axis()], "probabilities");
+        let class = graph.node("ai.onnx.ml.LabelEncoder", &[&best], &labels, "class");
+        let shares = graph.node("Softmax", &[y], &[axis()], "probabilities");
         return graph.finish(&name, &[(&class, Element::String, None), (&shares, Element::Float, width)]);
     }
     let scales = trained.data.target_scales();
     if scales.iter().all(Scale::is_identity) {
-        let prediction = graph.node("Identity", &[y], Vec::new(), "prediction");
+        let prediction = graph.node("Identity", &[y], &[], "prediction");
         return graph.finish(&name, &[(&prediction, Element::Float, width)]);
     }
     let y = cast(&mut graph, y, Element::Double, "standardized");
     let of = |number: fn(&Scale) -> f64| scales.iter().map(number).collect::<Vec<_>>();
     let mean = graph.doubles("target_mean", &of(|scale| scale.mean));
     let std = graph.doubles("target_std", &of(|scale| scale.std));
-    let y = graph.node("Mul", &[&y, &std], Vec::new(), "scaled");
-    let prediction = graph.node("Add", &[&y, &mean], Vec::new(), "prediction");
+    let y = graph.node("Mul", &[&y, &std], &[], "scaled");
+    let prediction = graph.node("Add", &[&y, &mean], &[], "prediction");
     graph.finish(&name, &[(&prediction, Element::Double, width)])
 }

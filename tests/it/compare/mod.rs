@@ -9,7 +9,9 @@ use runner::{
 
 mod answer;
 mod axes;
+mod exports;
 mod faults;
+mod groups;
 mod lab;
 mod listing;
 mod machine;
@@ -17,6 +19,8 @@ mod metrics;
 mod options;
 mod settings;
 mod tables;
+mod tasks;
+mod two_sweeps;
 
 /// A folder of runs; assertions show its path as `RUNS`.
 struct Runs(tempfile::TempDir);

@@ -6,9 +6,8 @@ mod tour;
 
 use std::{fs, path::Path};
 
-use rand_chacha::rand_core::Rng;
 use runner::{
-    random::{Purpose, stream},
+    random::{Purpose, Rng, stream},
     spec::{self, Loaded},
 };
 

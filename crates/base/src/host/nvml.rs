@@ -1,20 +1,15 @@
 //! NVIDIA GPUs as NVML reports them (the library behind `nvidia-smi`): properties, links and samples. Nothing
 //! here uses CUDA; UUIDs identify a GPU on both sides.
 
-#[cfg(not(feature = "cuda"))]
-mod absent;
-#[cfg(feature = "cuda")]
+#[allow(unsafe_code)]
+mod device;
 mod library;
-#[cfg(feature = "cuda")]
 mod links;
 
 use std::fmt;
 
 use serde::Serialize;
 
-#[cfg(not(feature = "cuda"))]
-pub use absent::Monitor;
-#[cfg(feature = "cuda")]
 pub use library::Monitor;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

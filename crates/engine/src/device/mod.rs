@@ -7,7 +7,6 @@
 pub mod backend;
 mod clock;
 pub mod cpu;
-#[cfg(feature = "cuda")]
 #[allow(unsafe_code)]
 pub mod cuda;
 mod error;
@@ -38,7 +37,6 @@ pub enum RankLink {
     /// Through host memory, with a wait in every step.
     Host(Box<dyn Collective>),
     /// Queued like a GPU's kernels, so that it may be part of a graph.
-    #[cfg(feature = "cuda")]
     Queued(cuda::QueuedSums),
 }
 

@@ -70,7 +70,6 @@ pub fn tiny(activations: usize) -> Programs {
 }
 
 /// Products of `width` by `width` matrices, and next to nothing else.
-#[cfg(feature = "cuda")]
 pub fn wide(width: usize) -> Programs {
     programs(&[linear(width, width), linear(width, width), linear(width, width)], width, width)
 }

@@ -1,11 +1,10 @@
 //! Initial values of parameters, and transposition between the programs' axis order and PyTorch's.
 
-use rand_chacha::{ChaCha8Rng, rand_core::Rng};
 use rand_distr::{Distribution, StandardNormal};
 
 use crate::{
     op::Parameter,
-    random::{Purpose, stream},
+    random::{ChaCha8Rng, Purpose, Rng, stream},
     spec::Init,
 };
 

@@ -186,15 +186,8 @@ pub fn transfers(devices: &[Device]) -> Vec<Transfer> {
     lines.into_iter().map(transfer).collect()
 }
 
-#[cfg(feature = "cuda")]
 fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
     use crate::device::cuda;
 
     Ok(Box::new(cuda::CudaBackend::open(cuda::gpu(ordinal)?)?))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu(ordinal: u32) -> Result<Box<dyn Backend>, DeviceError> {
-    let why = "this program was built without its feature `cuda`".into();
-    Err(DeviceError::Unusable { device: format!("gpu:{ordinal}"), why })
 }

@@ -5,8 +5,6 @@ use std::{
     time::Instant,
 };
 
-use rand_chacha::rand_core::Rng;
-
 use super::{
     Bench, LabError,
     device::{Device, two},
@@ -19,7 +17,7 @@ use crate::{
     op::{BufferId, Op},
     plan::lab::{Action, NetParameter, Outlook, StepPlan, TensorsPlan, Value},
     program::{exported, initial_parameter},
-    random,
+    random::{self, Rng},
     spec::lab::{DType, FileName, Scalar, Start, Step, Tensors},
 };
 

@@ -26,6 +26,7 @@ mod messages;
 mod metrics;
 mod model_file;
 mod plan_messages;
+pub mod protobuf;
 mod recorder;
 mod remarks;
 mod row_file;

@@ -11,11 +11,11 @@ use std::{
 };
 
 use crc::{CRC_32_ISCSI, Crc};
-use prost::Message;
 
 use super::{
     RecordError, RunDir, Sink, environment,
     metrics::{TrainCell, train_cells},
+    protobuf::Message,
 };
 use crate::{
     event::{Event, TrainRows, ValidationRow},
@@ -28,42 +28,13 @@ const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 const BURST_BYTES: usize = 64 * 1024;
 
 /// `SessionLog.START`: TensorBoard keeps earlier files' steps before this event's step and drops later ones.
-const SESSION_START: i32 = 1;
+const SESSION_START: i64 = 1;
 
-/// The part of `event.proto` that is written here.
-#[derive(Clone, PartialEq, Message)]
-struct EventProto {
-    /// Seconds since 1970.
-    #[prost(double, tag = "1")]
-    wall_time: f64,
-    #[prost(int64, tag = "2")]
-    step: i64,
-    #[prost(string, optional, tag = "3")]
-    file_version: Option<String>,
-    #[prost(message, optional, tag = "5")]
-    summary: Option<Summary>,
-    #[prost(message, optional, tag = "7")]
-    session_log: Option<SessionLog>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Summary {
-    #[prost(message, repeated, tag = "1")]
-    value: Vec<Scalar>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Scalar {
-    #[prost(string, tag = "1")]
-    tag: String,
-    #[prost(float, optional, tag = "2")]
-    simple_value: Option<f32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct SessionLog {
-    #[prost(int32, tag = "1")]
-    status: i32,
+/// The fields of `event.proto` that are written here, after the time and the step.
+mod field {
+    pub const FILE_VERSION: u8 = 3;
+    pub const SUMMARY: u8 = 5;
+    pub const SESSION_LOG: u8 = 7;
 }
 
 /// The sink of an event file.
@@ -85,20 +56,17 @@ impl TensorBoard {
         let opened = OpenOptions::new().append(true).create_new(true).open(&path);
         let file = opened.map_err(|e| RecordError::write(&path, e))?;
         let mut events = Self { path, file, metrics: metrics.to_vec(), length: 0, buffer: Vec::new() };
-        let version = Some("brain.Event:2".to_owned());
-        events.push(&EventProto { wall_time: now(), file_version: version, ..EventProto::default() })?;
+        events.push(&event_at(now(), 0).with_text(field::FILE_VERSION, "brain.Event:2"))?;
         events.flush()?;
         Ok(events)
     }
 
-    fn push(&mut self, event: &EventProto) -> Result<(), RecordError> {
-        let start = self.buffer.len();
-        let length = (event.encoded_len() as u64).to_le_bytes();
+    fn push(&mut self, event: &Message) -> Result<(), RecordError> {
+        let length = (event.bytes().len() as u64).to_le_bytes();
         self.buffer.extend(length);
         self.buffer.extend(masked_checksum(&length).to_le_bytes());
-        event.encode_raw(&mut self.buffer);
-        let checksum = masked_checksum(&self.buffer[start + 12..]);
-        self.buffer.extend(checksum.to_le_bytes());
+        self.buffer.extend(event.bytes());
+        self.buffer.extend(masked_checksum(event.bytes()).to_le_bytes());
         if self.buffer.len() >= BURST_BYTES { self.flush() } else { Ok(()) }
     }
 
@@ -114,7 +82,7 @@ impl TensorBoard {
     fn train(&mut self, block: &TrainRows) -> Result<(), RecordError> {
         let metrics: Vec<_> =
             self.metrics.iter().copied().filter(|metric| !metric.needs_predictions()).collect();
-        let mut event = scalars(&metrics, "train");
+        let tags = tags(&metrics, "train");
         let start = now() - block.elapsed_s.last().unwrap_or(&0.0);
         for row in 0..block.len() {
             let cells = train_cells(block, row, &self.metrics).filter(|(metric, _)| metrics.contains(metric));
@@ -122,10 +90,9 @@ impl TensorBoard {
                 TrainCell::Measured(value) => value,
                 TrainCell::Rate(lr) => lr as f32,
             };
-            set(&mut event, cells.map(|(_, value)| value.map(single)));
-            event.step = (block.first_step + row as u64) as i64;
-            event.wall_time = start + block.elapsed_s.get(row).unwrap_or(&0.0);
-            self.push(&event)?;
+            let time = start + block.elapsed_s.get(row).unwrap_or(&0.0);
+            let step = block.first_step + row as u64;
+            self.push(&scalars(time, step, &tags, cells.map(|(_, value)| value.map(single))))?;
         }
         Ok(())
     }
@@ -133,10 +100,8 @@ impl TensorBoard {
     fn validation(&mut self, row: &ValidationRow) -> Result<(), RecordError> {
         let measured = self.metrics.iter().filter_map(|metric| Some((*metric, row.measured(*metric)?)));
         let (metrics, values): (Vec<_>, Vec<_>) = measured.unzip();
-        let mut event = scalars(&metrics, "validation");
-        set(&mut event, values.into_iter().map(|value| Some(value as f32)));
-        (event.step, event.wall_time) = (row.step as i64, now());
-        self.push(&event)
+        let values = values.into_iter().map(|value| Some(value as f32));
+        self.push(&scalars(now(), row.step, &tags(&metrics, "validation"), values))
     }
 }
 
@@ -144,12 +109,10 @@ impl Sink for TensorBoard {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
         match event {
             Event::Started(header) => match header.resumed_after {
-                Some(step) => self.push(&EventProto {
-                    wall_time: now(),
-                    step: step as i64 + 1,
-                    session_log: Some(SessionLog { status: SESSION_START }),
-                    ..EventProto::default()
-                }),
+                Some(step) => {
+                    let start = Message::default().with_integer(1, SESSION_START);
+                    self.push(&event_at(now(), step + 1).with_message(field::SESSION_LOG, &start))
+                }
                 None => Ok(()),
             },
             Event::Train(block) => self.train(block),
@@ -171,16 +134,25 @@ impl Sink for TensorBoard {
     }
 }
 
-/// An event with a scalar per metric; TensorBoard groups scalars by the first part of their names.
-fn scalars(metrics: &[Metric], split: &str) -> EventProto {
-    let scalar = |metric: &Metric| Scalar { tag: format!("{}/{split}", metric.name()), simple_value: None };
-    let summary = Some(Summary { value: metrics.iter().map(scalar).collect() });
-    EventProto { summary, ..EventProto::default() }
+/// An event at a time in seconds since 1970.
+fn event_at(time: f64, step: u64) -> Message {
+    Message::default().with_double(1, time).with_integer(2, step as i64)
 }
 
-fn set(event: &mut EventProto, values: impl Iterator<Item = Option<f32>>) {
-    let scalars = event.summary.iter_mut().flat_map(|summary| &mut summary.value);
-    scalars.zip(values).for_each(|(scalar, value)| scalar.simple_value = value);
+/// A value of `summary.proto` per metric, with its tag only; TensorBoard groups them by the first part of their tags.
+fn tags(metrics: &[Metric], split: &str) -> Vec<Message> {
+    let tag = |metric: &Metric| Message::default().with_text(1, &format!("{}/{split}", metric.name()));
+    metrics.iter().map(tag).collect()
+}
+
+fn scalars(time: f64, step: u64, tags: &[Message], values: impl Iterator<Item = Option<f32>>) -> Message {
+    let scalar = |(tag, value): (&Message, Option<f32>)| match value {
+        Some(value) => tag.clone().with_float(2, value),
+        None => tag.clone(),
+    };
+    let summary = tags.iter().zip(values).map(scalar);
+    let summary = summary.fold(Message::default(), |summary, scalar| summary.with_message(1, &scalar));
+    event_at(time, step).with_message(field::SUMMARY, &summary)
 }
 
 /// The offset at which each record ends.
@@ -232,7 +204,7 @@ mod tests {
         events.file.write_all(&written).unwrap();
         events.cut_torn_record();
         assert_eq!(records(&path), 1 + 2);
-        events.push(&EventProto::default()).unwrap();
+        events.push(&event_at(0.0, 0)).unwrap();
         events.flush().unwrap();
         assert_eq!(records(&path), 1 + 2 + whole.len() + 1);
     }

@@ -1,25 +1,40 @@
-//! A table as text, without lines between its cells.
+//! Tables as text, without lines between their cells.
 
-use comfy_table::{CellAlignment, ColumnConstraint, Table, presets};
+use unicode_width::UnicodeWidthStr;
 
 use crate::host::escape_line;
+
+/// Two spaces between columns as wide as their widest cell; `is_number` names those that are aligned to the right.
+pub fn aligned<S: AsRef<str>>(rows: &[Vec<S>], is_number: impl Fn(usize) -> bool) -> Vec<String> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| Some(row.get(column)?.as_ref().width())).max();
+    let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<S>| {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let (cell, room) = (cell.as_ref(), " ".repeat(width - cell.as_ref().width()));
+            let (left, right) = if is_number(column) { (room.as_str(), "") } else { ("", room.as_str()) };
+            line += &[if column > 0 { "  " } else { "" }, left, cell, right].concat();
+        }
+        line.truncate(line.trim_end().len());
+        line
+    };
+    rows.iter().map(line).collect()
+}
 
 /// A heading and a line per row, without empty columns. Columns for which `is_number` is true are
 /// right-aligned.
 pub fn lines(header: &[&str], rows: &[Vec<String>], is_number: impl Fn(usize) -> bool) -> Vec<String> {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header);
-    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| escape_line(cell))));
-    for (place, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if is_number(place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        if rows.iter().all(|row| row.get(place).is_none_or(String::is_empty)) {
-            column.set_constraint(ColumnConstraint::Hidden);
-        }
-    }
-    table.lines().map(|line| line.trim_end().to_owned()).collect()
+    let is_known =
+        |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()));
+    let known: Vec<usize> = (0..header.len()).filter(is_known).collect();
+    let heading = known.iter().map(|&column| header[column].into()).collect();
+    let cell = |row: &Vec<String>, column: usize| {
+        row.get(column).map_or_else(String::new, |cell| escape_line(cell).into_owned())
+    };
+    let cells = |row: &Vec<String>| known.iter().map(|&column| cell(row, column)).collect();
+    let all: Vec<Vec<String>> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
+    aligned(&all, |place| is_number(known[place]))
 }
 
 /// Like [`lines()`], indented by two columns.

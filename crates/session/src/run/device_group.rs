@@ -64,10 +64,7 @@ pub fn limit(trial: &Trial) -> Duration {
     // Assume that copying the rows runs at 100 MB/s or faster.
     let slow_copy_s = trial.data_bytes as f64 / 100e6;
     let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
-    #[cfg(feature = "cuda")]
     let set = if trial.engine.is_gpu() { crate::device::cuda::least_wait_set() } else { Ok(None) };
-    #[cfg(not(feature = "cuda"))]
-    let set = Ok::<_, String>(None);
     // A malformed setting is reported when the GPU is opened.
     set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s)
 }
@@ -108,18 +105,11 @@ fn over_hosts(trial: &Trial, world: &Arc<ProcessGroup>, limit: Duration) -> Resu
 }
 
 /// The model of a GPU.
-#[cfg(feature = "cuda")]
 pub fn gpu_model(ordinal: u32) -> String {
     crate::device::cuda::gpu(ordinal).map_or_else(|e| e.to_string(), |gpu| gpu.name)
 }
 
-#[cfg(not(feature = "cuda"))]
-pub fn gpu_model(ordinal: u32) -> String {
-    DeviceId::Gpu(ordinal).to_string()
-}
-
 /// Warnings about anything that makes GPUs start or compute slower than they could.
-#[cfg(feature = "cuda")]
 pub fn slow_devices(trial: &Trial) -> Vec<String> {
     let cache = crate::device::cuda::cache_trouble();
     let cache = cache.map(|why| format!("every run compiles the kernels, which takes seconds: {why}"));
@@ -127,7 +117,6 @@ pub fn slow_devices(trial: &Trial) -> Vec<String> {
 }
 
 /// Warns that our own kernels replace a faster library that is missing.
-#[cfg(feature = "cuda")]
 fn own_products(trial: &Trial) -> Option<String> {
     use crate::plan::Engine;
 
@@ -138,11 +127,6 @@ fn own_products(trial: &Trial) -> Option<String> {
     Some(format!(
         "large products are done by kernels of our own, which are slower: cuBLASLt is not there: {missing}"
     ))
-}
-
-#[cfg(not(feature = "cuda"))]
-pub fn slow_devices(_: &Trial) -> Vec<String> {
-    Vec::new()
 }
 
 /// Connects the devices; each waits at most `limit` for the others.
@@ -165,7 +149,6 @@ fn links(trial: &Trial, limit: Duration) -> Links {
 }
 
 /// Connects GPUs as planned, or else by NCCL; if that fails, returns the plan to sum through the host.
-#[cfg(feature = "cuda")]
 fn among_gpus(
     trial: &Trial,
     planned: &AllReducePlan,
@@ -201,17 +184,6 @@ fn among_gpus(
     plan.by = AllReduceMethod::Nccl;
     let links = ranks.into_iter().map(|rank| RankLink::Queued(QueuedSums::Nccl(rank)));
     Ok((links.collect(), abort, plan))
-}
-
-#[cfg(not(feature = "cuda"))]
-fn among_gpus(
-    _: &Trial,
-    planned: &AllReducePlan,
-    _: &[u32],
-    _: Duration,
-) -> Result<(Vec<RankLink>, Abort, AllReducePlan), AllReducePlan> {
-    let why = NcclFailure::Failed("this program was built without its feature `cuda`".into());
-    Err(AllReducePlan { by: AllReduceMethod::Host, nccl: Some(why), ..planned.clone() })
 }
 
 /// Returns a device with the trial loaded.
@@ -274,7 +246,6 @@ fn kernel(trial: &Trial, place: DeviceId) -> Result<Kernel, DeviceError> {
     .map_err(|why| DeviceError::Unusable { device: place.to_string(), why })
 }
 
-#[cfg(feature = "cuda")]
 fn gpu_executor(
     trial: &Trial,
     place: DeviceId,
@@ -306,14 +277,8 @@ fn gpu_executor(
 }
 
 /// Whether this process has stopped using a GPU because it hangs.
-#[cfg(feature = "cuda")]
 pub fn is_given_up(gpu: &Gpu) -> bool {
     gpu.uuid.as_deref().is_some_and(crate::device::cuda::is_given_up)
-}
-
-#[cfg(not(feature = "cuda"))]
-pub fn is_given_up(_: &Gpu) -> bool {
-    false
 }
 
 /// Ends the process when a driver call does not return. Everything recorded so far is in the files.
@@ -321,18 +286,6 @@ fn end_at_once(why: DeviceError) {
     print_error(why, None);
     // Skip the exit handlers of libraries: they would wait for that call too.
     signal_hook::low_level::exit(1)
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpu_executor(
-    _: &Trial,
-    place: DeviceId,
-    _: Programs,
-    _: RankLink,
-    _: Option<Stuck>,
-) -> Result<Box<dyn Executor>, DeviceError> {
-    let why = "this program was built without its feature `cuda`".into();
-    Err(DeviceError::Unusable { device: place.to_string(), why })
 }
 
 /// Chooses the thread mode. A team that the spec asks for is always used.

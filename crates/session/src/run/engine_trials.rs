@@ -283,7 +283,6 @@ fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
 }
 
 /// Keeps the GPU context for the run: making one takes longer than a probe.
-#[cfg(feature = "cuda")]
 fn keep_context(trial: &Trial) {
     use crate::device::cuda;
 
@@ -291,9 +290,6 @@ fn keep_context(trial: &Trial) {
         let _ = cuda::gpu(ordinal).and_then(cuda::Context::keep); // loading reports the same error
     }
 }
-
-#[cfg(not(feature = "cuda"))]
-fn keep_context(_: &Trial) {}
 
 /// The same trial with another reason for its engine.
 fn because(reason: EngineReason, mut trial: Trial) -> Trial {

@@ -63,7 +63,6 @@ pub fn connect(
 }
 
 /// As `NCCL 2.27`.
-#[cfg(feature = "cuda")]
 pub fn version(trial: &Trial) -> String {
     let nccl = is_planned(trial).then(|| crate::device::cuda::Nccl::open().ok()).flatten();
     nccl.map_or_else(
@@ -75,13 +74,11 @@ pub fn version(trial: &Trial) -> String {
     )
 }
 
-#[cfg(feature = "cuda")]
 fn identifier() -> Result<Vec<u8>, DeviceError> {
     let id = crate::device::cuda::Nccl::open().and_then(|nccl| nccl.unique_id());
     id.map(|id| id.0.to_vec()).map_err(DeviceError::Remote)
 }
 
-#[cfg(feature = "cuda")]
 fn link(
     trial: &Trial,
     world: &Arc<ProcessGroup>,
@@ -99,20 +96,4 @@ fn link(
     let nccl = Nccl::open().map_err(unusable)?;
     let communicator = nccl.communicator(gpu, &id, world, limit)?;
     Ok(RankLink::Queued(QueuedSums::Nccl(communicator)))
-}
-
-#[cfg(not(feature = "cuda"))]
-pub fn version(_: &Trial) -> String {
-    String::new()
-}
-
-#[cfg(not(feature = "cuda"))]
-fn identifier() -> Result<Vec<u8>, DeviceError> {
-    Ok(Vec::new())
-}
-
-#[cfg(not(feature = "cuda"))]
-fn link(_: &Trial, world: &Arc<ProcessGroup>, _: &[u8], _: Duration) -> Result<RankLink, DeviceError> {
-    let why = "this program was built without its feature `cuda`".to_owned();
-    Err(DeviceError::Unusable { device: world.name_of(world.rank()), why })
 }

@@ -126,18 +126,12 @@ fn report_findings(findings: &Findings, sender: &EventSender) -> Result<(), Clos
 }
 
 /// Names and versions of the NVIDIA libraries in use; the flags say whether cuBLASLt and NCCL are among them.
-#[cfg(feature = "cuda")]
 fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String, String> {
     use crate::device::cuda;
 
     let first = used.iter().find_map(|place| place.own_gpu());
     let gpu = first.and_then(|i| cuda::gpus().ok()?.into_iter().find(|gpu| gpu.ordinal == i));
     gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
-}
-
-#[cfg(not(feature = "cuda"))]
-fn libraries(_: &[DeviceId], _: [bool; 2]) -> BTreeMap<String, String> {
-    BTreeMap::new()
 }
 
 /// Starts the sampling thread if `system.csv` is wanted or a GPU can be monitored.

@@ -1,13 +1,13 @@
 //! The monitor over `libnvidia-ml.so.1`, which comes with the driver and is opened at first use.
 
-use nvml_wrapper::{
-    Device, Nvml,
-    enum_wrappers::device::{Clock, ComputeMode, TemperatureSensor},
-    enums::device::UsedGpuMemory,
-    error::NvmlError,
+use super::{
+    Driver, Gpu, GpuLink, GpuProcess, GpuSample, Throttle,
+    device::{Device, Nvml},
+    links,
 };
 
-use super::{Driver, Gpu, GpuLink, GpuProcess, GpuSample, Throttle, links};
+/// `NVML_CLOCK_SM` and `NVML_CLOCK_MEM`.
+const CLOCKS: [u32; 2] = [1, 2];
 
 /// The opened library; usable from any thread.
 #[derive(Debug)]
@@ -19,21 +19,13 @@ impl Monitor {
     /// # Errors
     /// One sentence on why NVML is not available.
     pub fn open() -> Result<Self, String> {
-        let nvml = Nvml::init().map_err(|error| match error {
-            NvmlError::LibloadingError(_) => {
-                "libnvidia-ml.so.1, which comes with the NVIDIA driver, is not there".to_owned()
-            }
-            NvmlError::DriverNotLoaded => "the NVIDIA driver is installed but not loaded".to_owned(),
-            NvmlError::NoPermission => "the NVIDIA driver may not be asked by this user".to_owned(),
-            other => format!("libnvidia-ml.so.1 says: {other}"),
-        })?;
-        Ok(Self { nvml })
+        Ok(Self { nvml: Nvml::open()? })
     }
 
     pub fn driver(&self) -> Driver {
-        let cuda = self.nvml.sys_cuda_driver_version().ok();
+        let cuda = self.nvml.cuda_version();
         Driver {
-            version: self.nvml.sys_driver_version().ok(),
+            version: self.nvml.driver_version(),
             cuda: cuda.map(|v| format!("{}.{}", v / 1000, v % 1000 / 10)),
         }
     }
@@ -41,14 +33,13 @@ impl Monitor {
     /// All GPUs in the order of `nvidia-smi`; MIG instances follow their GPU.
     pub fn gpus(&self) -> Vec<Gpu> {
         let mut all = Vec::new();
-        for index in 0..self.nvml.device_count().unwrap_or(0) {
-            let Ok(device) = self.nvml.device_by_index(index) else { continue };
-            let whole = gpu(index, &device);
-            let parts = if whole.mig == Some(true) { device.mig_device_count().unwrap_or(0) } else { 0 };
+        for (index, device) in self.nvml.devices() {
+            let whole = gpu(index, device);
+            let parts = if whole.mig == Some(true) { device.mig_count().unwrap_or(0) } else { 0 };
             all.push(whole);
-            let parts = (0..parts).filter_map(|part| device.mig_device_by_index(part).ok());
+            let parts = (0..parts).filter_map(|part| Some(device.with_handle(device.mig_instance(part)?)));
             // NVML does not report that an instance is a MIG instance.
-            all.extend(parts.map(|part| Gpu { mig: Some(true), ..gpu(index, &part) }));
+            all.extend(parts.map(|part| Gpu { mig: Some(true), ..gpu(index, part) }));
         }
         all.retain(|gpu| !gpu.uuid.is_empty());
         all
@@ -56,27 +47,28 @@ impl Monitor {
 
     /// `None` if no GPU has this UUID.
     pub fn sample(&self, uuid: &str) -> Option<GpuSample> {
-        let device = self.nvml.device_by_uuid(uuid).ok()?;
-        let utilization = device.utilization_rates().ok();
-        let memory = device.memory_info().ok();
+        let device = self.nvml.device_by_uuid(uuid)?;
+        let utilization = device.utilization();
+        let memory = device.memory();
         let from_milli = |value: u32| f64::from(value) / 1000.0;
         // MIG instances do not report throttling; their GPU does.
-        let whole = if uuid.starts_with("MIG-") { device.mig_parent_device().ok() } else { None };
-        let reasons = whole.as_ref().unwrap_or(&device).current_throttle_reasons();
+        let whole = if uuid.starts_with("MIG-") { device.mig_parent() } else { None };
+        let reasons = whole.map_or(device, |whole| device.with_handle(whole)).throttle_reasons();
+        let [sm, memory_clock] = CLOCKS.map(|clock| device.clock(clock));
         Some(GpuSample {
             utilization_percent: utilization.as_ref().map(|u| u.gpu),
             memory_utilization_percent: utilization.as_ref().map(|u| u.memory),
             memory_used_bytes: memory.as_ref().map(|m| m.used),
             memory_total_bytes: memory.as_ref().map(|m| m.total),
-            temperature_c: device.temperature(TemperatureSensor::Gpu).ok(),
-            fan_percent: device.fan_speed(0).ok(),
-            power_w: device.power_usage().ok().map(from_milli),
-            power_limit_w: device.enforced_power_limit().ok().map(from_milli),
-            energy_j: device.total_energy_consumption().ok().map(|mj| mj as f64 / 1000.0),
-            sm_clock_mhz: device.clock_info(Clock::SM).ok(),
-            memory_clock_mhz: device.clock_info(Clock::Memory).ok(),
-            performance_state: device.performance_state().ok().map(|state| state.as_c()).filter(|p| *p < 16),
-            throttle: reasons.ok().map(|reasons| Throttle(reasons.bits())),
+            temperature_c: device.temperature(0),
+            fan_percent: device.fan_speed(0),
+            power_w: device.power_usage().map(from_milli),
+            power_limit_w: device.enforced_power_limit().map(from_milli),
+            energy_j: device.total_energy().map(|mj| mj as f64 / 1000.0),
+            sm_clock_mhz: sm,
+            memory_clock_mhz: memory_clock,
+            performance_state: device.performance_state().filter(|p| *p < 16),
+            throttle: reasons.map(Throttle),
         })
     }
 
@@ -99,57 +91,52 @@ impl Monitor {
     }
 
     fn all_processes(&self, uuid: &str) -> Vec<GpuProcess> {
-        let whole = self.nvml.device_by_uuid(uuid).ok().filter(|_| !uuid.starts_with("MIG-"));
+        let whole = self.nvml.device_by_uuid(uuid).filter(|_| !uuid.starts_with("MIG-"));
         let Some(device) = whole else { return Vec::new() };
-        let all = [("C", device.running_compute_processes()), ("G", device.running_graphics_processes())];
-        let all = all.into_iter().flat_map(|(kind, some)| some.into_iter().flatten().map(move |p| (kind, p)));
+        let all = [("C", device.compute_processes()), ("G", device.graphics_processes())];
+        let all = all.into_iter().flat_map(|(kind, some)| some.into_iter().map(move |p| (kind, p)));
         let process = all.map(|(kind, process)| GpuProcess {
             pid: process.pid,
             kind,
-            name: self.nvml.sys_process_name(process.pid, 256).ok(),
-            memory_used_bytes: match process.used_gpu_memory {
-                UsedGpuMemory::Used(bytes) => Some(bytes),
-                UsedGpuMemory::Unavailable => None,
-            },
+            name: self.nvml.process_name(process.pid),
+            memory_used_bytes: process.memory_bytes(),
         });
         process.collect()
     }
 
     /// Every pair of GPUs (not MIG instances).
     pub fn links(&self) -> Vec<GpuLink> {
-        let count = self.nvml.device_count().unwrap_or(0);
-        let devices: Vec<_> =
-            (0..count).filter_map(|i| Some((i, self.nvml.device_by_index(i).ok()?))).collect();
+        let devices: Vec<_> = self.nvml.devices().collect();
         let mut found = Vec::new();
         for (i, (a, first)) in devices.iter().enumerate() {
             for (b, second) in devices.iter().skip(i + 1) {
-                found.push(links::between((*a, first), (*b, second), &self.nvml));
+                found.push(links::between((*a, *first), (*b, *second)));
             }
         }
         found
     }
 }
 
-fn gpu(index: u32, device: &Device<'_>) -> Gpu {
-    let capability = device.cuda_compute_capability().ok();
-    let generation = device.current_pcie_link_gen().ok();
+fn gpu(index: u32, device: Device<'_>) -> Gpu {
     Gpu {
         index,
         uuid: device.uuid().unwrap_or_default(),
-        name: device.name().ok(),
-        bus_id: device.pci_info().ok().map(|pci| pci.bus_id),
-        persistence: device.is_in_persistent_mode().ok(),
-        compute_mode: device.compute_mode().ok().map(|mode| match mode {
-            ComputeMode::Default => "Default",
-            ComputeMode::ExclusiveThread | ComputeMode::ExclusiveProcess => "Exclusive",
-            ComputeMode::Prohibited => "Prohibited",
+        name: device.name(),
+        bus_id: device.pci_info().and_then(|pci| pci.bus_id()),
+        persistence: device.persistence_mode().map(|mode| mode == 1),
+        // `nvmlComputeMode_t`
+        compute_mode: device.compute_mode().and_then(|mode| match mode {
+            0 => Some("Default"),
+            1 | 3 => Some("Exclusive"),
+            2 => Some("Prohibited"),
+            _ => None,
         }),
-        mig: device.mig_mode().ok().map(|mode| mode.current == 1),
-        pcie: generation.zip(device.current_pcie_link_width().ok()),
-        pcie_most: device.max_pcie_link_gen().ok().zip(device.max_pcie_link_width().ok()),
-        ecc: device.is_ecc_enabled().ok().map(|mode| mode.currently_enabled),
-        power_limit_default_w: device.power_management_limit_default().ok().map(|mw| f64::from(mw) / 1000.0),
-        clocks_most_mhz: [Clock::SM, Clock::Memory].map(|clock| device.max_clock_info(clock).ok()),
-        capability: capability.map(|c| (c.major, c.minor)),
+        mig: device.is_mig(),
+        pcie: device.pcie_generation().zip(device.pcie_width()),
+        pcie_most: device.max_pcie_generation().zip(device.max_pcie_width()),
+        ecc: device.has_ecc(),
+        power_limit_default_w: device.power_limit_default().map(|mw| f64::from(mw) / 1000.0),
+        clocks_most_mhz: CLOCKS.map(|clock| device.max_clock(clock)),
+        capability: device.capability(),
     }
 }

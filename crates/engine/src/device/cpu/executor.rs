@@ -91,7 +91,7 @@ impl CpuExecutor {
             let work = move |token: WorkerToken<'_>| {
                 vector::flush_denormals();
                 let state = state.read().unwrap_or_else(PoisonError::into_inner);
-                state.walk_together(token, &mut WorkerState::default(), &mut Unwatched)
+                state.run_on_team(token, &mut WorkerState::default(), &mut Unwatched)
             };
             let team = Team::new(job.threads, work);
             Some(team.map_err(|source| DeviceError::Thread { device: job.device.clone(), source })?)
@@ -157,11 +157,11 @@ impl CpuExecutor {
         match self.team.as_mut().filter(|_| together) {
             None => {
                 let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-                state.walk_alone(worker, watcher)
+                state.run_alone(worker, watcher)
             }
             Some(team) => {
                 let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-                team.run(|token| state.walk_together(token, worker, watcher))
+                team.run(|token| state.run_on_team(token, worker, watcher))
             }
         }
     }

@@ -101,14 +101,14 @@ impl State {
     }
 
     /// Runs a whole block on one thread, with exclusive access to the state.
-    pub fn walk_alone(&mut self, worker: &mut WorkerState, watcher: &mut impl Watcher) -> Result<(), Lost> {
+    pub fn run_alone(&mut self, worker: &mut WorkerState, watcher: &mut impl Watcher) -> Result<(), Lost> {
         let set = &self.alone;
         // SAFETY: `&mut self` excludes every other thread, and the set's tasks were verified by this arena.
         unsafe { self.run_tasks(set, None, worker, watcher) }
     }
 
     /// Runs one member's share of a block.
-    pub fn walk_together(
+    pub fn run_on_team(
         &self,
         token: WorkerToken<'_>,
         worker: &mut WorkerState,

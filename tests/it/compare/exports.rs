@@ -1,0 +1,83 @@
+//! Exports of a comparison, which read back.
+
+use runner::report::{Format, Question};
+
+use super::{Runs, sweep};
+use crate::process::Sandbox;
+
+#[test]
+fn times_are_exported_as_hyperfine_has_them() {
+    let place = Sandbox::new(crate::run::LINREG);
+    let ran = place.runner(&["spec.toml", "optimizer.sgd.lr=0.1,0.2", "sweep.repeats=3", "-q"]);
+    let ended = place.runner(&["compare", "runs", "--export", "hyperfine"]);
+    let json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let results = json["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2, "{}", ended.stdout);
+    let trials = std::fs::read_to_string(place.path().join(ran.stdout.trim()).join("sweep.csv")).unwrap();
+    for (result, lr) in results.iter().zip(["0.1", "0.2"]) {
+        assert!(
+            result["command"].as_str().unwrap().ends_with(&format!(" optimizer.sgd.lr={lr}")),
+            "{result}"
+        );
+        assert_eq!(result["parameters"]["optimizer.sgd.lr"], lr);
+        let times: Vec<f64> =
+            result["times"].as_array().unwrap().iter().map(|time| time.as_f64().unwrap()).collect();
+        assert_eq!(times.len(), 3);
+        assert!(times.iter().all(|time| trials.contains(&format!(",{time},"))), "{times:?} {trials}");
+        let mean = times.iter().sum::<f64>() / 3.0;
+        let spread = (times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / 2.0).sqrt();
+        let mut sorted = times.clone();
+        sorted.sort_by(f64::total_cmp);
+        let figures = [mean, spread, sorted[1], sorted[0], sorted[2]];
+        for (name, figure) in ["mean", "stddev", "median", "min", "max"].into_iter().zip(figures) {
+            let found = result[name].as_f64().unwrap();
+            assert!((found - figure).abs() <= 1e-9 * figure, "{name} {result}");
+        }
+    }
+    let refused = place.runner(&["compare", "runs", "--export", "hyperfine", "--by", "optimizer.sgd.lr"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+}
+
+#[test]
+fn exports_read_back() {
+    let runs = Runs::new();
+    sweep(&runs);
+    let comparison = runs.read(&["linreg"]).with_curves().unwrap();
+
+    let text = comparison.export(&Question::default(), Format::Csv).unwrap();
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let columns = reader.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let column = |name: &str| -> Vec<String> {
+        let place = columns.iter().position(|column| column == name).unwrap();
+        rows.iter().map(|row| row[place].to_owned()).collect()
+    };
+    assert_eq!(column("devices.num_gpus"), ["0", "1", "2", "3"]);
+    assert_eq!(column("status"), ["finished", "same_as", "finished", "unfinished"]);
+    assert_eq!(column("steps_per_s"), ["1000.0", "", "2500.0", ""]);
+    assert_eq!(column("steps_per_s_ratio"), ["1", "", "2.5", ""]);
+    assert_eq!(column("curve_parts_at_step"), ["", "", "2", ""]);
+    assert_eq!(column("steps"), ["3", "", "3", "1"]);
+    assert_eq!(column("best_value"), ["0.5", "", "0.5", ""]);
+
+    let json: serde_json::Value =
+        serde_json::from_str(&comparison.export(&Question::default(), Format::Json).unwrap()).unwrap();
+    let rows = json.as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    assert_eq!(rows[2]["devices.num_gpus"], 2);
+    assert_eq!(rows[2]["devices_requested"], "2");
+    assert_eq!(rows[2]["virtual"], false);
+    assert_eq!(rows[2]["steps_per_s"], 2500.0);
+    assert!(rows[1]["steps_per_s"].is_null());
+    let keys: Vec<&str> = rows[0].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys, columns.iter().collect::<Vec<_>>());
+
+    insta::assert_snapshot!(comparison.export(&Question::default(), Format::Md).unwrap(), @r"
+    | run | devices.num_gpus | status | devices | steps | train loss | validation loss | best validation loss | train time | steps/s | rows/s vs run 1 | logging | h2d | d2h |
+    | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+    | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
+    | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |  |
+    | 3 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
+    | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |  |
+    ");
+}
