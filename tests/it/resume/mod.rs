@@ -2,6 +2,7 @@
 
 mod auto;
 mod beside;
+mod damaged;
 mod draws;
 mod extended;
 mod halving;

@@ -241,6 +241,11 @@ pub trait Planned: Sized + Send + Sync {
     /// Whether a run folder has exactly this spec and data.
     fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
 
+    /// What is wrong with the spec in the folder of this trial of a sweep with these axes, in words: it is another's, or was cut.
+    fn foreign_spec(&self, _folder: &RunDir, _axes: &[String]) -> Option<String> {
+        None
+    }
+
     /// What has changed in the spec since the run of a folder, in words, if any.
     ///
     /// # Errors
