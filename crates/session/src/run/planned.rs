@@ -144,6 +144,13 @@ pub enum ExecuteError {
     Resume { message: String, hint: &'static str },
 }
 
+impl ExecuteError {
+    pub(super) fn under_way(folder: &RunDir) -> Self {
+        let message = format!("`{}` is under way in another process", folder.path().display());
+        Self::Resume { message, hint: "wait for its end, or end it" }
+    }
+}
+
 /// A planned trial of any kind.
 pub trait Planned: Sized + Send + Sync {
     /// Whether trials may run side by side. Kinds that measure the machine may not.
