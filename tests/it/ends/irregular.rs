@@ -34,7 +34,10 @@ const COMMANDS: [(&[&str], &[&str]); 14] = [
 /// What a finished run is read from.
 const READ: &[&str] = &["spec.toml", "environment.toml", "summary.csv", "metrics.csv"];
 
-const KINDS: [(&str, fn(&Path)); 4] = [
+/// What a file may be instead, and how that is made.
+type Kind = (&'static str, fn(&Path));
+
+const KINDS: [Kind; 4] = [
     ("a named pipe", |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
     ("a socket", |path| drop(UnixListener::bind(path).unwrap())),
     ("a device", |path| symlink("/dev/zero", path).unwrap()),
@@ -50,7 +53,7 @@ fn files(run: &Path) -> Vec<PathBuf> {
 }
 
 /// Runs each command on a run in which one file is of another kind.
-fn each_command(sandbox: &Sandbox, run: &Path, (kind, make): (&str, fn(&Path)), only_needed: bool) {
+fn each_command(sandbox: &Sandbox, run: &Path, (kind, make): Kind, only_needed: bool) {
     let [copied, made] = ["copy", "made"].map(|name| sandbox.path().join(name));
     for file in files(run) {
         for (command, needed) in COMMANDS {

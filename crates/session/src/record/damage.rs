@@ -107,7 +107,7 @@ fn damaged_metrics(path: &Path, [train, validation]: [&str; 2]) -> io::Result<Op
     let last = lines.rsplit('\n').next().unwrap_or_default();
     let cells: Vec<&str> = last.split(',').collect();
     let is_whole = match (validation, train, &cells[..]) {
-        ("", "", ["step", ..]) => true,
+        ("", "", _) => true, // nothing was logged, or an older version wrote the summary
         ("", train, [_, _, "train", _, loss, ..]) => are_equal(loss, train),
         (validation, _, [_, _, "validation", _, loss, ..]) => are_equal(loss, validation),
         _ => false,
