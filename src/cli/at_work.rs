@@ -8,7 +8,10 @@ use std::{
 };
 
 use crate::{
-    host::nvml::{GpuSample, Monitor},
+    host::{
+        nvml::{GpuSample, Monitor},
+        read_text,
+    },
     units,
 };
 
@@ -93,7 +96,7 @@ fn resident_bytes(pid: u32) -> Option<u64> {
 
 /// Names and UUIDs of a run's GPUs.
 fn gpus_of(run: &Path) -> Vec<(String, String)> {
-    let text = fs::read_to_string(run.join("environment.toml")).unwrap_or_default();
+    let text = read_text(&run.join("environment.toml")).unwrap_or_default();
     let table: toml::Table = text.parse().unwrap_or_default();
     let gpus = table.get("gpus").and_then(toml::Value::as_array).into_iter().flatten();
     let word = |gpu: &toml::Value, key: &str| Some(gpu.get(key)?.as_str()?.to_owned());

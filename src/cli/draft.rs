@@ -17,6 +17,12 @@ const MOST_CLASSES: usize = 20;
 /// Minimum average number of rows per class or category.
 const ROWS_EACH: usize = 5;
 
+/// Of fewer rows none are held out: one or two would not tell whether the model is better.
+const ROWS_TO_VALIDATE: usize = 10;
+
+/// Fewer rows are worth cross-validation.
+const ROWS_TO_FOLD: usize = 50;
+
 /// What a column is used for.
 #[derive(Clone, Copy, PartialEq)]
 enum Use {
@@ -179,6 +185,11 @@ impl Draft<'_> {
         } else {
             ("mse", "\"l1\" and \"huber\" mind outliers less")
         };
+        let stopping = if self.validates() {
+            "\nearly_stopping = { patience = 10 }    # epochs without a better validation; the best weights are kept\n"
+        } else {
+            "    # without validation nothing stops it earlier\n"
+        };
         format!(
             "# Drafted for {}: {}, {}. Every line may be changed.\n\
              name = {}\n\n\
@@ -192,20 +203,30 @@ impl Draft<'_> {
              [optimizer.adamw]\n\
              lr = 0.003\n\n\
              [trainer]\n\
-             max_epochs = 100\n\
-             early_stopping = {{ patience = 10 }}    # epochs without a better validation; the best weights are kept\n{}",
+             max_epochs = 100{stopping}{}",
             stem.escape_debug(),
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
             quoted(&name),
             if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
-            if self.is_class {
-                "\n[logging]\nmetrics = [\"loss\", \"accuracy\", \"f1\"]    # confusion.csv comes with f1\n"
-            } else {
-                "\n[logging]\nmetrics = [\"loss\", \"mae\", \"r2\"]    # mae in the target's own units\n"
+            match self.is_class {
+                _ if !self.validates() => "",
+                true => {
+                    "\n[logging]\nmetrics = [\"loss\", \"accuracy\", \"f1\"]    # confusion.csv comes with f1\n"
+                }
+                false => {
+                    "\n[logging]\nmetrics = [\"loss\", \"mae\", \"r2\"]    # mae in the target's own units\n"
+                }
             },
         )
+    }
+
+    /// Whether rows are held out for validation.
+    fn validates(&self) -> bool {
+        let [lost, missing] = self.missing_cells();
+        let dropped = if lost > 0 { lost + missing } else { 0 };
+        self.profile.rows.saturating_sub(dropped) >= ROWS_TO_VALIDATE
     }
 
     /// The keys of the data source.
@@ -238,6 +259,14 @@ impl Draft<'_> {
         if !self.is_class {
             lines.push("standardize_target = true    # losses are in the target's deviations".to_owned());
         }
+        if !self.validates() {
+            lines.push("validation_fraction = 0.0    # too few rows to hold some out".to_owned());
+        } else if self.profile.rows < ROWS_TO_FOLD {
+            lines.push(
+                "# a fifth of few rows validates; `data.folds=5 data.fold=0..5` takes each fifth in turn"
+                    .to_owned(),
+            );
+        }
         lines.join("\n") + "\n"
     }
 
@@ -261,11 +290,16 @@ impl Draft<'_> {
         lines
     }
 
+    /// Missing cells of targets and of features.
+    fn missing_cells(&self) -> [usize; 2] {
+        let is_used = |(_, purpose): &&(&ColumnProfile, Use)| !matches!(purpose, Use::Ignored(_));
+        let missing = self.uses.iter().filter(is_used).map(|(column, _)| column.missing).sum();
+        [self.targets.iter().map(|target| target.missing).sum(), missing]
+    }
+
     /// The line on how missing cells are handled.
     fn missing(&self) -> Option<String> {
-        let is_used = |(_, purpose): &&(&ColumnProfile, Use)| !matches!(purpose, Use::Ignored(_));
-        let missing: usize = self.uses.iter().filter(is_used).map(|(column, _)| column.missing).sum();
-        let lost: usize = self.targets.iter().map(|target| target.missing).sum();
+        let [lost, missing] = self.missing_cells();
         let cells = |count: usize| units::counted(count as u64, "missing cell");
         match (lost, missing) {
             (0, 0) => None,

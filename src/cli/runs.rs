@@ -42,6 +42,9 @@ pub fn diff(options: &DiffOptions) -> Exit {
     let compared = paths.and_then(read).and_then(Comparison::with_curves);
     let every_run = Question { top: usize::MAX, ..Question::default() };
     answer(compared.and_then(|comparison| {
+        if let Some(reason) = comparison.damaged().next() {
+            return Err(ReportError::Damaged(reason.to_owned()));
+        }
         let times = comparison.times(&every_run, terminal_width())?;
         Ok(format!("{}\n{times}", comparison.detail().trim_start()))
     }))

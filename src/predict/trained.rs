@@ -7,8 +7,9 @@ use crate::{
     data::{
         self, Dataset, Part, Task, TrainedData, Weights, read_metadata, read_weights, read_weights_among,
     },
+    host::check_regular,
     record::checkpoint_weights,
-    report::{find_run, run_digest, run_status},
+    report::{ReportError, find_run, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Spec},
 };
 
@@ -54,7 +55,7 @@ impl Trained {
             Loaded::Lab(_) => None,
         };
         let Some(spec) = spec else { return Err(PredictError::NoTraining { folder }) };
-        let has = |file: &&'static str| folder.join(file).is_file();
+        let has = |file: &&'static str| folder.join(file).exists();
         let wanted = if which == WhichWeights::Last { &[LAST][..] } else { &["best.safetensors", LAST] };
         let (file, saved) = match wanted.iter().copied().find(has) {
             Some(file) => (file.to_owned(), None),
@@ -71,6 +72,7 @@ impl Trained {
             }
         };
         let path = folder.join(&file);
+        check_regular(&path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
         let metadata = read_metadata(&path)?;
         let unusable = |why: String| PredictError::NoPreprocessing { file: path.clone(), why };
         let no_width = || unusable("it has no linear layer".to_owned());

@@ -40,6 +40,9 @@ pub enum ReportError {
     #[error("cannot write Parquet: {0}")]
     #[cfg_attr(not(feature = "parquet"), allow(dead_code))]
     Parquet(String),
+    /// What is wrong with a file, which it names.
+    #[error("{0}")]
+    Damaged(String),
     /// The line is counted from 1.
     #[error("`{}` is malformed at line {line}: {message}", path.display())]
     Malformed { path: PathBuf, line: u64, message: String },
@@ -78,6 +81,7 @@ impl ReportError {
             | Self::Parquet(_)
             | Self::Read { .. }
             | Self::Write { .. }
+            | Self::Damaged(_)
             | Self::Malformed { .. } => None,
         }
     }

@@ -141,7 +141,7 @@ fn read<const N: usize>(
     key: impl Fn([&str; N], &Number) -> Result<Vec<String>, String>,
 ) -> Result<Found, ReportError> {
     let mut found = Vec::new();
-    if path.is_file() {
+    if path.exists() {
         let number = |cell: &str| cell.parse().map_err(|_| format!("`{cell}` is not a number"));
         csv_lines::for_each_row(path, columns, |cells| {
             let figure = Some(cells[N - 1]).filter(|cell| !cell.is_empty()).map(number).transpose()?;

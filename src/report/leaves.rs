@@ -28,6 +28,9 @@ impl Leaves {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(ReportError::read(path, e)),
         };
+        if text.is_empty() {
+            return Err(ReportError::Damaged(format!("`{}` is empty", path.display())));
+        }
         // Cloned, so that threads do not wait for each other.
         let known = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(leaves) = known.iter().find_map(|template| template.fit(&text)) {

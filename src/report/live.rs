@@ -102,7 +102,7 @@ pub(super) fn sampled() -> Option<String> {
 
 /// The curves of a `metrics.csv`; empty if there is no such file, as in lab runs.
 pub(super) fn curves(path: &Path) -> Result<Vec<MetricCurves>, ReportError> {
-    if path.is_file() { Ok(metrics(path)?.into_curves()) } else { Ok(Vec::new()) }
+    if path.exists() { Ok(metrics(path)?.into_curves()) } else { Ok(Vec::new()) }
 }
 
 /// The contents of a `metrics.csv`.

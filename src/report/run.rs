@@ -14,7 +14,11 @@ use super::{
     live,
     logged::{self, Logged},
 };
-use crate::{host::logical_cores, record::RunLock};
+use crate::{
+    event::Status,
+    host::{logical_cores, read_text},
+    record::{RunLock, damage},
+};
 
 /// A row of a comparison: a run, or a trial of a sweep that was not run.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +109,7 @@ pub fn run_digest(folder: &Path) -> Option<String> {
 
 /// The words of a folder's tags.
 pub fn tags(folder: &Path) -> Vec<String> {
-    let text = fs::read_to_string(folder.join(TAGS)).unwrap_or_default();
+    let text = read_text(&folder.join(TAGS)).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -154,7 +158,7 @@ impl Run {
             summary => Some(summary?),
         };
         let metrics = folder.join("metrics.csv");
-        let metrics = metrics.is_file().then_some(metrics);
+        let metrics = metrics.exists().then_some(metrics);
         if spec.is_none() || (summary.is_none() && metrics.is_none()) {
             let no_run = || ReportError::NoRun(folder.display().to_string());
             return Err(fs::read_dir(folder).err().map_or_else(no_run, |e| ReportError::read(folder, e)));
@@ -174,6 +178,11 @@ impl Run {
         match run.figures.get("status") {
             Some(status) => run.status = status.clone(),
             None => run.report_unfinished()?,
+        }
+        if run.status == Status::Finished.name()
+            && let Some(what) = damage(folder, |figure| run.figure(figure))
+        {
+            return Err(ReportError::Damaged(what));
         }
         Ok(run)
     }

@@ -12,7 +12,7 @@ use super::{
     find::{self, Found},
     run::{DAMAGED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
 };
-use crate::spec::short_values;
+use crate::{record::lost_summary, spec::short_values};
 
 /// Reads the runs of each run or sweep found. Unreadable ones become damaged rows, and `fault` keeps the
 /// first error.
@@ -98,8 +98,9 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         run.sweep = Some(folder.display().to_string());
         run.trial = cell(trial).parse().ok();
         run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
-        if is_there && cell(status) == FINISHED {
-            report_emptied(&mut run, fault);
+        let has_finished = is_there && cell(status) == FINISHED;
+        if let Some(what) = has_finished.then(|| contradiction(&run)).flatten() {
+            run.report_damage(ReportError::Damaged(what), fault);
         }
         if run.status == DAMAGED {
             runs.push(run);
@@ -140,13 +141,20 @@ fn is_open(run: &Run) -> bool {
     [UNFINISHED, RUNNING].contains(&&*run.status)
 }
 
-/// Marks a trial that finished as damaged, if its summary has lost the row.
-fn report_emptied(run: &mut Run, fault: &mut Option<ReportError>) {
-    let summary = run.folder.as_ref().map(|folder| folder.join("summary.csv"));
-    if let Some(summary) = summary.filter(|summary| is_open(run) && summary.is_file()) {
-        let message = "expected a row of figures: the trial finished";
-        run.report_damage(ReportError::malformed(&summary, 1, message), fault);
+/// Where the folder of a trial that finished contradicts its row in the table.
+fn contradiction(run: &Run) -> Option<String> {
+    let folder = run.folder.as_deref()?;
+    if run.status == UNFINISHED {
+        return Some(lost_summary(folder));
     }
+    let spec = run.spec.as_ref()?;
+    let number = |text: &str| text.parse::<f64>().ok();
+    run.axes.iter().find_map(|(axis, value)| {
+        let own = spec.get(axis)?;
+        let differs = number(own).zip(number(value)).is_some_and(|(own, value)| own != value);
+        let path = folder.join("spec.toml");
+        differs.then(|| format!("`{}` is not the trial's: `{axis}` is {own}, not {value}", path.display()))
+    })
 }
 
 /// Processes that share a sweep may list a path as it was written, or in full.

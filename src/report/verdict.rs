@@ -167,7 +167,7 @@ impl Seconds {
     /// Reads the file; empty if it does not exist.
     fn read(path: &Path, [a, b, c]: [&str; 3]) -> Result<Self, ReportError> {
         let mut rows = Vec::new();
-        if path.is_file() {
+        if path.exists() {
             csv_lines::for_each_row(path, [a, b, c, "total_s"], |[a, b, c, total]| {
                 // An empty cell is an unknown time.
                 if !total.is_empty() {

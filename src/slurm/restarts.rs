@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{FOLDER, SlurmError};
+use crate::host::read_text;
 
 /// A task ends after this number of restarts without progress.
 pub const MOST_RESTARTS: u32 = 3;
@@ -12,14 +13,13 @@ pub const MOST_RESTARTS: u32 = 3;
 ///
 /// # Errors
 /// The count cannot be written: without it a task could restart forever.
-/// The count cannot be written: without it a task could restart for ever.
 pub fn restarts_without_progress(sweep: &Path, task: &str, has_progress: bool) -> Result<u32, SlurmError> {
     let path = sweep.join(FOLDER).join(format!("{task}.restarts"));
     if has_progress {
         let _ = fs::remove_file(&path); // usually there is no file
         return Ok(0);
     }
-    let before: u32 = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let before: u32 = read_text(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     let count = before.saturating_add(1);
     fs::write(&path, format!("{count}\n")).map_err(|source| SlurmError::Write { path, source })?;
     Ok(count)

@@ -1,7 +1,7 @@
 //! `slurm.toml`: the jobs of a sweep, one table each, in order of submission.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, Write},
     path::Path,
 };
@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{FOLDER, SlurmError};
-use crate::host::{Durability, write_atomically};
+use crate::host::{Durability, read_text, write_atomically};
 
 const FILE: &str = "slurm.toml";
 
@@ -55,7 +55,7 @@ impl Submission {
 pub fn read_submissions(sweep: &Path) -> Result<Vec<Submission>, SlurmError> {
     let path = sweep.join(FILE);
     let malformed = |message: String| SlurmError::Malformed { path: path.clone(), message };
-    match fs::read_to_string(&path) {
+    match read_text(&path) {
         Ok(text) => toml::from_str::<Content>(&text)
             .map(|file| file.job)
             .map_err(|e| malformed(e.message().to_owned())),

@@ -176,6 +176,73 @@ fn a_header_may_lack_the_name_of_an_index() {
     assert_eq!(place.runner(&["check", "sub/spec.toml"]).code, Some(0));
 }
 
+/// Nothing is held out of a few rows; the draft checks and trains whatever the table's length.
+#[test]
+fn a_table_of_few_rows() {
+    let place = Sandbox::new("");
+    let [stopping, none] = ["early_stopping = { patience = 10 }", "validation_fraction = 0.0"];
+    for rows in [2, 3, 4, 5, 9, 10, 11, 20, 30] {
+        for target in ["y", "kind"] {
+            let row = |n: usize| format!("{}.5,{}.25,{}\n", n % 7, 3 * n, ["a", "b"][n % 2]);
+            fs::write(
+                place.path().join("few.csv"),
+                "x,y,kind\n".to_owned() + &(0..rows).map(row).collect::<String>(),
+            )
+            .unwrap();
+            if target == "kind" && rows < 4 {
+                continue; // each row has another class
+            }
+            let text = drafted(&place, &["few.csv", "--target", target]);
+            assert_eq!([stopping, none].map(|words| text.contains(words)), [rows >= 10, rows < 10], "{text}");
+            let ran = place.run(&["-q"]).ended_by(0);
+            assert_eq!(ran.summary("status"), "finished");
+            let validations = ran.metrics().only("split", "validation").rows.len();
+            assert_eq!(validations > 0, rows >= 10, "{rows} rows");
+            assert_eq!(ran.summary("epochs") == "100", rows < 10 || validations == 100, "{rows} rows");
+            if rows >= 10 {
+                let folds = place.run(&["-q", "data.folds=5", "data.fold=0..5", "trainer.max_epochs=2"]);
+                assert_eq!(folds.ended.code, Some(0), "{:?}", folds.ended);
+            }
+        }
+    }
+    let text = drafted(&place, &["few.csv", "--target", "y"]);
+    assert!(
+        text.contains(
+            "\n# a fifth of few rows validates; `data.folds=5 data.fold=0..5` takes each fifth in turn\n"
+        ),
+        "{text}"
+    );
+    fs::write(place.path().join("few.csv"), "x,y\n0.5,1\n1.5,3\n2.5,5\n").unwrap();
+    insta::assert_snapshot!(drafted(&place, &["few.csv"]), @r#"
+    # Drafted for few.csv: 3 rows, 2 columns. Every line may be changed.
+    name = "spec"
+
+    [data]
+    batch_size = 16
+
+    [data.csv]
+    path = "few.csv"
+    target = "y"    # a quantity
+    standardize = true    # features to mean 0 and deviation 1
+    standardize_target = true    # losses are in the target's deviations
+    validation_fraction = 0.0    # too few rows to hold some out
+
+    [model]
+    layers = [
+        { linear = { out_features = 16 } },
+        "relu",
+        { linear = { out_features = 1 } },
+    ]
+    loss = "mse"    # "l1" and "huber" mind outliers less
+
+    [optimizer.adamw]
+    lr = 0.003
+
+    [trainer]
+    max_epochs = 100    # without validation nothing stops it earlier
+    "#);
+}
+
 #[test]
 fn what_cannot_be_drafted() {
     let place = Sandbox::new("");

@@ -11,7 +11,7 @@ fn run(place: &Sandbox, name: &str, rows: &str) {
     let head = "step,epoch,split,rows,loss,accuracy,elapsed_s\n";
     fs::write(folder.join("metrics.csv"), format!("{head}{rows}")).unwrap();
     fs::write(folder.join("summary.csv"), "name,status\nx,finished\n").unwrap();
-    fs::write(folder.join("spec.toml"), "").unwrap();
+    fs::write(folder.join("spec.toml"), "name = \"a\"\n").unwrap();
 }
 
 /// Training losses that halve with each step, and validation at every fourth.

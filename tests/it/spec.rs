@@ -307,7 +307,7 @@ fn a_spec_of_a_million_layers_is_refused_in_one_sentence() {
 fn the_file_itself_can_be_wrong() {
     let message = |path: &str| spec::load(Path::new(path), &[]).unwrap_err().render(false);
     assert_eq!(message("no/such.toml"), "error: cannot read `no/such.toml`: no such file or directory\n");
-    assert_eq!(message("tests"), "error: cannot read `tests`: is a directory\n");
+    assert_eq!(message("tests"), "error: cannot read `tests`: it is a folder: expected a regular file\n");
     assert_eq!(message("/dev/zero"), "error: `/dev/zero` is larger than 16 MiB: it is no spec\n");
 }
 

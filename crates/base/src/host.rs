@@ -39,7 +39,7 @@ pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
 pub use launched::{Launched, Launcher};
 pub use page_faults::{page_fault_s, page_faults};
-pub use regular::{is_replaceable, open_regular, read_text};
+pub use regular::{check_regular, is_replaceable, open_regular, read_regular, read_text};
 pub use run_queue::run_delay;
 pub use signal_hook::consts::SIGUSR1;
 pub use signals::{SecondSignal, ViewerSignals, end_with_parent, signal_in_words, stop_on_signals};

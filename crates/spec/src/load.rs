@@ -143,8 +143,13 @@ fn read_text(path: &Path, is_piped: bool) -> Result<String, Box<Problem>> {
     let refuse = |message: String| Box::new(Problem::new(Location::Nowhere, message));
     let name = path.display();
     let mut bytes = Vec::new();
-    let opened: io::Result<Box<dyn io::Read>> =
-        if is_piped { Ok(Box::new(io::stdin())) } else { File::open(path).map(|file| Box::new(file) as _) };
+    // A shell passes what a command prints, as in `runner <(command)`, by a path in one of these folders.
+    let is_shells = ["/dev/", "/proc/"].iter().any(|folder| path.starts_with(folder));
+    let opened: io::Result<Box<dyn io::Read>> = match is_shells {
+        _ if is_piped => Ok(Box::new(io::stdin())),
+        true => File::open(path).map(|file| Box::new(file) as _),
+        false => host::open_regular(path).map(|(file, _)| Box::new(file) as _),
+    };
     opened.and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|e| {
         let mut problem = refuse(format!("cannot read `{name}`: {}", host::reason(&e)));
         problem.hint = near(path).map(|near| format!("did you mean `{}`?", near.display()));

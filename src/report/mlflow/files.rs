@@ -2,16 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use sha2::{Digest, Sha256};
 
-use crate::report::{
-    ReportError,
-    find::{folders_in, is_run, is_sweep},
+use crate::{
+    host::{Durability, read_text, write_atomically},
+    report::{
+        ReportError,
+        find::{folders_in, is_run, is_sweep},
+    },
 };
+
+const META: &str = "meta.yaml";
 
 /// Maximum length of a name that MLflow reads.
 const LONGEST_KEY: usize = 250;
@@ -35,9 +41,14 @@ impl Folder {
             return Err(refused("lies in the folder of a run"));
         }
         if path.is_dir() {
-            let is_empty = fs::read_dir(path).map_err(|e| ReportError::read(path, e))?.next().is_none();
-            let holds_experiment = || Ok(folders_in(path)?.iter().any(|own| own.join("meta.yaml").is_file()));
-            if !is_empty && !holds_experiment()? {
+            let entries: Vec<_> =
+                fs::read_dir(path).map_err(|e| ReportError::read(path, e))?.flatten().collect();
+            // An export that failed at its start leaves an empty folder.
+            let is_empty = |entry: &fs::DirEntry| {
+                fs::read_dir(entry.path()).is_ok_and(|mut inner| inner.next().is_none())
+            };
+            let holds_experiment = || Ok(folders_in(path)?.iter().any(|own| own.join(META).is_file()));
+            if !entries.iter().all(is_empty) && !holds_experiment()? {
                 return Err(refused("holds something else than a store of MLflow"));
             }
         }
@@ -57,7 +68,7 @@ impl Folder {
     pub fn folder_named(&self, name: &str) -> Result<Option<String>, ReportError> {
         let wanted = format!("name: {name}");
         let is_named = |folder: &PathBuf| {
-            let meta = fs::read_to_string(folder.join("meta.yaml")).unwrap_or_default();
+            let meta = read_text(&folder.join(META)).unwrap_or_default();
             let plain = |line: &str| line.trim().trim_end_matches(',').replace(['"', '\''], "");
             meta.lines().any(|line| plain(line) == wanted)
         };
@@ -69,8 +80,14 @@ impl Folder {
         self.0.join(name).exists()
     }
 
-    /// Writes a file; the name must be one of the store's own.
-    pub fn write(&self, name: &str, text: &str) -> Result<(), ReportError> {
+    /// Writes `meta.yaml`, with which the folder is an experiment or a run.
+    pub fn complete(&self, text: &str) -> Result<(), ReportError> {
+        let path = self.0.join(META);
+        let written = write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()));
+        written.map_err(|e| ReportError::write(&path, e))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), ReportError> {
         let path = self.0.join(name);
         fs::write(&path, text).map_err(|e| ReportError::write(&path, e))
     }

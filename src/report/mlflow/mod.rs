@@ -227,7 +227,7 @@ impl Experiment {
         let meta = json!({
             "artifact_location": folder.address(), "experiment_id": id, "lifecycle_stage": "active", "name": name,
         });
-        folder.write("meta.yaml", &format!("{meta:#}\n"))?;
+        folder.complete(&format!("{meta:#}\n"))?;
         Ok(Self { id, folder })
     }
 
@@ -259,6 +259,6 @@ impl Experiment {
             "start_time": entry.start, "status": entry.status, "tags": [], "user_id": "",
         });
         // JSON is valid YAML.
-        run.write("meta.yaml", &format!("{meta:#}\n"))
+        run.complete(&format!("{meta:#}\n"))
     }
 }

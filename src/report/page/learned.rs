@@ -168,7 +168,7 @@ impl Content<'_> {
     /// read.
     fn has_curves(&self, places: &[usize]) -> bool {
         let metrics = |place: &usize| self.comparison.runs[*place].metrics.as_ref();
-        places.iter().filter_map(metrics).any(|path| path.is_file())
+        places.iter().filter_map(metrics).any(|path| path.exists())
     }
 
     /// A chart per metric. The one whose name `figure` ends with comes first; the others are collapsed.

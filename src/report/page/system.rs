@@ -33,7 +33,7 @@ impl Content<'_> {
     pub(super) fn system(&mut self) {
         let runs = &self.comparison.runs;
         let has = |place: &usize| {
-            runs[*place].folder.as_ref().is_some_and(|folder| folder.join("system.csv").is_file())
+            runs[*place].folder.as_ref().is_some_and(|folder| folder.join("system.csv").exists())
         };
         let Some(place) = (0..runs.len()).find(has) else { return };
         let title =

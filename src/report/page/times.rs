@@ -188,7 +188,7 @@ impl Content<'_> {
         read: impl FnOnce(&Path) -> Result<T, ReportError>,
     ) -> T {
         let path = self.comparison.runs[place].folder.as_ref().map(|folder| folder.join(name));
-        let Some(path) = path.filter(|path| path.is_file()) else { return T::default() };
+        let Some(path) = path.filter(|path| path.exists()) else { return T::default() };
         read(&path).unwrap_or_else(|e| {
             self.warnings.push(format!("`{name}` of {} is not shown: {e}", self.name(place)));
             T::default()

@@ -6,7 +6,7 @@ mod absent;
 mod file;
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
 };
@@ -21,7 +21,7 @@ use super::{
     grid::Column,
     key::WORDS,
 };
-use crate::host::{Durability, is_replaceable, write_atomically};
+use crate::host::{Durability, is_replaceable, open_regular, write_atomically};
 
 /// Rows per group, which is held in memory.
 const GROUP: usize = 1 << 16;
@@ -69,12 +69,12 @@ pub fn write_metrics(path: &str, to: &Path) -> Result<(), ReportError> {
         Found::Sweep(folder) => folders_in(&folder)?.into_iter().filter(|trial| is_run(trial)).collect(),
     };
     let files: Vec<PathBuf> = folders.iter().map(|folder| folder.join("metrics.csv")).collect();
-    let files: Vec<&PathBuf> = files.iter().filter(|file| file.is_file()).collect();
+    let files: Vec<&PathBuf> = files.iter().filter(|file| file.exists()).collect();
     let mut columns = vec![("path".to_owned(), Kind::Words)];
     for file in &files {
         let unreadable = |e| ReportError::read(file, e);
         let mut line = String::new();
-        BufReader::new(File::open(file).map_err(unreadable)?).read_line(&mut line).map_err(unreadable)?;
+        BufReader::new(open_regular(file).map_err(unreadable)?.0).read_line(&mut line).map_err(unreadable)?;
         for name in line.trim_end().split(',').filter(|name| !name.is_empty()) {
             if columns.iter().all(|(known, _)| known != name) {
                 let kind = match name {

@@ -4,7 +4,7 @@ use std::fs;
 
 use runner::report::{Comparison, Format};
 
-use super::{FACTS, Question, Runs, sweep};
+use super::{FACTS, Facts, Question, Runs, sweep};
 
 #[test]
 fn what_is_no_run_is_told() {
@@ -24,7 +24,7 @@ fn a_damaged_run_among_others_is_told_and_left_out() {
     let runs = Runs::new();
     sweep(&runs);
     runs.write("linreg/S/000-devices.num_gpus=0/spec.toml", "no toml");
-    runs.run("linreg/a", &FACTS);
+    runs.run("linreg/a", &Facts { status: "interrupted", ..FACTS });
     runs.write("linreg/a/metrics.csv", "step,epoch\n1,x\n");
     runs.run("linreg/b", &FACTS);
     let text = runs.table(&["linreg/S", "linreg/a", "linreg/b"], 160);
@@ -48,7 +48,7 @@ fn a_damaged_run_among_others_is_told_and_left_out() {
 fn malformed_files_are_told_with_their_line() {
     let runs = Runs::new();
     let broken = |file: &str, text: &str| {
-        runs.run("linreg/a", &FACTS);
+        runs.run("linreg/a", &Facts { status: "interrupted", ..FACTS });
         runs.write(&format!("linreg/a/{file}"), text);
         runs.error("linreg/a")
     };

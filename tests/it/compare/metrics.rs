@@ -12,7 +12,7 @@ fn run(runs: &Runs, name: &str, monitor: &str, [best, mae]: [&str; 2]) {
     runs.write(&format!("linreg/{name}/spec.toml"), &format!("{spec}[optimizer.sgd]\nlr = \"{name}\"\n"));
     let metrics = format!(
         "step,epoch,split,rows,loss,mae,accuracy,elapsed_s\n1,1,train,30,2.0,,0.5,0.1\n1,1,validation,9,0.5,3,0.5,0.1\n\
-         2,2,train,30,2.0,,0.5,0.1\n3,2,train,10,2.0,,0.9,0.1\n3,2,validation,9,0.5,{mae},0.5,0.1\n4,3,tr"
+         2,2,train,30,2.0,,0.5,0.1\n3,2,train,10,2.0,,0.9,0.1\n3,2,validation,9,0.5,{mae},0.5,0.1\n"
     );
     runs.write(&format!("linreg/{name}/metrics.csv"), &metrics);
     let summary = FACTS.summary(name);

@@ -13,7 +13,7 @@ use std::{
 
 use safetensors::SafeTensors;
 
-use super::super::resume::copy;
+use super::{super::resume::copy, power::files_below};
 use crate::process::{Ended, Folder, Sandbox, Table};
 
 const SPEC: &str = r#"
@@ -127,6 +127,19 @@ fn lies(runs: &Path, code: Option<i32>, whole: &[PathBuf]) -> Vec<String> {
         if code == Some(0) && (own.is_none() || matrix.is_none()) {
             lies.push(format!("{}: exit code 0 without rows.csv or confusion.csv", folder.display()));
         }
+        let events =
+            |run: &Path| fs::metadata(run.join("events.out.tfevents.0000")).ok().map(|file| file.len());
+        if code == Some(0) && events(folder) != events(whole) {
+            lies.push(format!("{}: exit code 0 without all events", folder.display()));
+        }
+        let trace = |run: &Path| fs::read_to_string(run.join("trace.json")).ok();
+        let is_json = |text: &String| serde_json::from_str::<serde_json::Value>(text).is_ok();
+        let own = trace(folder);
+        if own.as_ref().is_some_and(|text| !is_json(text))
+            || code == Some(0) && own.is_none() && trace(whole).is_some()
+        {
+            lies.push(format!("{}: trace.json is torn, or missing with exit code 0", folder.display()));
+        }
         let says_finished = status(folder) == "finished";
         let at = name.to_string_lossy();
         if (says_finished || code == Some(0)) && rows(folder) != rows(whole) {
@@ -192,10 +205,15 @@ type Fail<'a> = &'a dyn Fn(&mut Command) -> &mut Command;
 /// Makes each call of each kind fail once, until there are no more. `look` runs the command, in a sandbox of
 /// its own if it needs one, and returns what is wrong.
 fn each_failing(marks: &Path, look: &(dyn Fn(Fail<'_>, &str) -> Vec<String> + Sync)) {
+    one_failing_in(1, marks, look);
+}
+
+/// As [`each_failing`], of one call in `step`.
+fn one_failing_in(step: usize, marks: &Path, look: &(dyn Fn(Fail<'_>, &str) -> Vec<String> + Sync)) {
     let of_call = |call: &str| {
         let mark = marks.join(format!("mark-{call}"));
         let mut lies_told = Vec::new();
-        for n in 1.. {
+        for n in (1..).step_by(step) {
             let told = look(
                 &|command| {
                     command.env("DISK_CALL", call).env("DISK_N", n.to_string());
@@ -220,12 +238,17 @@ fn each_failing(marks: &Path, look: &(dyn Fn(Fail<'_>, &str) -> Vec<String> + Sy
 
 #[test]
 fn no_failed_call_of_a_run_is_hidden() {
-    every_call(&[]);
+    every_call(&["logging.tensorboard=true", "logging.trace=true", "logging.system_every_s=60"]);
 }
 
 #[test]
 fn no_failed_call_of_a_sweep_is_hidden() {
     every_call(&["optimizer.adam.lr=0.1,0.2", "~checkpoint"]);
+}
+
+#[test]
+fn no_failed_call_of_trials_side_by_side_is_hidden() {
+    every_call(&["optimizer.adam.lr=0.1,0.2", "~checkpoint", "--jobs=2", "-q"]);
 }
 
 /// A run that is resumed with more epochs: whatever fails, a second try ends like a run that had them from
@@ -310,6 +333,38 @@ fn no_failed_call_of_other_commands_is_hidden() {
             is_lie.then(|| format!("{command:?}: exit code {code:?}, {left} files")).into_iter().collect()
         });
     }
+}
+
+/// An export to MLflow that failed takes a second try, which gives what an undisturbed one does.
+#[test]
+fn no_failed_call_of_an_export_to_mlflow_is_hidden() {
+    let sandbox = sandbox();
+    let Some(library) = library(&sandbox) else { return };
+    let run = sandbox.run(&[]).ended_by(0).0.display().to_string();
+    let export = |to: &Path| sandbox.command(&["export", &run, "--mlflow", to.to_str().unwrap()]);
+    // Files name the store's own path.
+    let files = |store: &Path| -> BTreeMap<PathBuf, String> {
+        let below = |(path, bytes): (PathBuf, Vec<u8>)| {
+            let text = String::from_utf8_lossy(&bytes).replace(store.to_str().unwrap(), "STORE");
+            (path.strip_prefix(store).unwrap().to_owned(), text)
+        };
+        files_below(store).into_iter().map(below).collect()
+    };
+    let whole = sandbox.path().join("whole");
+    assert_eq!(export(&whole).output().unwrap().status.code(), Some(0));
+    let whole = files(&whole);
+    // It writes a small file for each key: all alike.
+    one_failing_in(7, sandbox.path(), &|fail, at| {
+        let store = sandbox.path().join(format!("store-{at}"));
+        let mut command = export(&store);
+        command.env("LD_PRELOAD", &library).env("DISK_PATH", &store);
+        let code = fail(&mut command).stdin(Stdio::null()).output().unwrap().status.code();
+        if code != Some(0) {
+            export(&store).output().unwrap();
+        }
+        let is_lie = !matches!(code, Some(0 | 1)) || files(&store) != whole;
+        is_lie.then(|| format!("exit code {code:?}, and another store in the end")).into_iter().collect()
+    });
 }
 
 /// A starter that could not be written whole does not block the next try.

@@ -4,6 +4,7 @@
 mod disk;
 mod failures;
 mod files;
+mod irregular;
 mod kills;
 mod lab;
 mod memory;

@@ -33,7 +33,7 @@ fn rebuild_inode(image: &Path, inode: u64, to: &Path) {
 }
 
 /// Files below a folder, with their content.
-fn files_below(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn files_below(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();

@@ -57,7 +57,7 @@ fn run(place: &Path, name: &str, spec: &str, rows: &str) {
     fs::write(folder.join("metrics.csv"), format!("step,epoch,split,rows,loss,elapsed_s\n{rows}")).unwrap();
     let summary = format!("run,name,status,epoch_train_loss\n{name},x,finished,0.5\n");
     fs::write(folder.join("summary.csv"), summary).unwrap();
-    fs::write(folder.join("spec.toml"), spec).unwrap();
+    fs::write(folder.join("spec.toml"), format!("# runner spec.toml\n{spec}")).unwrap();
 }
 
 #[test]

@@ -1,9 +1,18 @@
 //! `--resume auto` with a spec that has changed since.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    process::Child,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::{
-    super::process::{Ended, Folder, Sandbox},
+    super::{
+        ends::{LIMIT, ended, quiet, send, wait_until},
+        process::{Ended, Folder, Sandbox},
+    },
     SPEC, copy, killed_after, result,
 };
 
@@ -94,4 +103,43 @@ fn the_newest_run_that_fits_goes_on() {
     let told = format!("`{path}` goes on with a changed spec: `trainer.max_epochs` was 6, and is now 8\n");
     assert!(ended.code == Some(0) && ended.stderr.starts_with(&told), "{ended:?}");
     assert_eq!((run.summary("epochs"), Folder(other).files()), ("8".to_owned(), before));
+}
+
+/// Of several that start at once with a new spec one begins the run, and the others say so.
+#[test]
+fn one_of_several_at_once_begins_the_run() {
+    let place = Sandbox::new(SPEC);
+    let runs = place.path().join("runs");
+    fs::create_dir(&runs).unwrap();
+    // All must wait for the lock of the runs folder before one looks for a run.
+    let lock = File::open(&runs).unwrap();
+    lock.lock().unwrap();
+    let words = ["run", "spec.toml", "-q", "--resume", "auto", "trainer.max_epochs=100000000"];
+    let mut children = [0; 3].map(|_| quiet(place.command(&words)));
+    for child in &mut children {
+        let own = format!(" {} ", child.id());
+        let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&own);
+        wait_until(child, || fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.lines().any(waits)));
+    }
+    drop(lock);
+    let is_over = |child: &mut Child| child.try_wait().unwrap().is_some();
+    let begun = Instant::now();
+    while children.iter_mut().map(is_over).filter(|is_over| *is_over).count() < 2 {
+        assert!(begun.elapsed() < LIMIT, "more than one is at work");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let run = Folder::within(&runs).expect("one run");
+    let path = run.0.strip_prefix(place.path()).unwrap().display();
+    let words =
+        format!("error: `{path}` is under way in another process\n  = hint: wait for its end, or end it\n");
+    for mut child in children {
+        if is_over(&mut child) {
+            let ended = ended(child);
+            assert_eq!((ended.code, ended.stderr), (Some(2), words.clone()));
+        } else {
+            send("-TERM", &child);
+            assert_eq!(ended(child).code, Some(143));
+        }
+    }
+    assert_eq!(run.summary("status"), "interrupted");
 }

@@ -2,6 +2,7 @@
 
 mod auto;
 mod beside;
+mod damaged;
 mod draws;
 mod extended;
 mod halving;
@@ -174,19 +175,23 @@ fn a_run_on_a_gpu_goes_on() {
 #[test]
 fn a_run_goes_on_on_another_number_of_devices() {
     let place = Sandbox::new(SPEC);
-    let [cpu, three] = [&["devices.num_gpus=0"][..], &["--virtual-gpus", "3", "devices.num_gpus=3"]];
-    for (first, then) in [(cpu, three), (three, cpu)] {
-        let whole = place.run(&[first, &["checkpoint.keep_last=9"]].concat()).ended_by(0);
-        let run = killed_after(&whole, "step-00000021", place.path().join(format!("on-{}", then.len())));
-        let ended = place.runner(&[&["run", "-q", "--resume", run.0.to_str().unwrap()], then].concat());
+    let gpus = |count: u32| [format!("--virtual-gpus={count}"), format!("devices.num_gpus={count}")];
+    let used = ["cpu", "virtual:0", "virtual:0;virtual:1", "virtual:0;virtual:1;virtual:2"];
+    for (first, then) in [(0, 2), (0, 3), (2, 3), (2, 0), (3, 0)] {
+        let [one, other] = [first, then].map(gpus);
+        let whole = place.run(&[&one[0], &one[1], "checkpoint.keep_last=9"]).ended_by(0);
+        let run = killed_after(&whole, "step-00000021", place.path().join(format!("{first}-to-{then}")));
+        let path = run.0.to_str().unwrap();
+        let ended = place.runner(&["run", "-q", "--resume", path, &other[0], &other[1]]);
         assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_eq!(run.summary("devices_used") == "cpu", then == cpu);
+        assert_eq!(whole.summary("devices_used"), used[first as usize]);
+        assert_eq!(run.summary("devices_used"), used[then as usize]);
         let (found, expected) = (run.metrics(), whole.metrics());
         assert_eq!(found.column("step"), expected.column("step"));
         for (row, (own, other)) in found.f64s("loss").into_iter().zip(expected.f64s("loss")).enumerate() {
             assert!((own - other).abs() <= 1e-5 * other.abs(), "row {row}: {own} and {other}");
         }
-        assert!(found.column("loss") != expected.column("loss") || first == then, "nothing was done anew");
+        assert!(found.column("loss") != expected.column("loss"), "nothing was done anew");
     }
 }
 

@@ -18,6 +18,8 @@ use std::{
     path::Path,
 };
 
+use super::regular::open_regular;
+
 /// A file whose bytes may be locked; the bytes need not exist. All errors except those from opening mean that
 /// the file system has no locks, or none left.
 #[derive(Debug)]
@@ -60,12 +62,15 @@ impl ByteLocks {
         self.0.set_len(0)
     }
 
-    /// Whether a process holds or shares a byte of a file; only looks, does not lock. A file that exists but
-    /// cannot be opened counts as locked; on a file system without locks nothing is.
+    /// Whether a process holds or shares a byte of a file; only looks, does not lock. A regular file that cannot be opened counts
+    /// as locked; on a file system without locks nothing is.
     pub fn are_held(path: &Path, byte: u64) -> bool {
-        match File::open(path) {
-            Ok(file) => Self(file).is_locked(byte).unwrap_or(false),
-            Err(e) => e.kind() != io::ErrorKind::NotFound,
+        match open_regular(path) {
+            Ok((file, _)) => Self(file).is_locked(byte).unwrap_or(false),
+            Err(e) => {
+                use io::ErrorKind::{InvalidInput, IsADirectory, NotFound};
+                ![NotFound, InvalidInput, IsADirectory].contains(&e.kind())
+            }
         }
     }
 }

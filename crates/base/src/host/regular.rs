@@ -14,16 +14,40 @@ use std::{
 /// The system's error, or `IsADirectory` for a folder and `InvalidInput` for anything else that is not a
 /// regular file.
 pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    // Checked before opening: opening a pipe blocks until someone writes.
-    let kind = fs::metadata(path)?.file_type();
-    if !kind.is_file() {
-        let message = format!("it is {}: expected a regular file", name(kind));
-        let other = if kind.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::InvalidInput };
-        return Err(io::Error::new(other, message));
-    }
+    check_regular(path)?;
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     Ok((file, length))
+}
+
+/// Checks that a file may be opened: it is regular, or missing. Opening a pipe blocks until someone else opens it, too.
+///
+/// # Errors
+/// Those of [`open_regular`], except for a missing file.
+pub fn check_regular(path: &Path) -> io::Result<()> {
+    let kind = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    if kind.is_file() {
+        return Ok(());
+    }
+    let message = format!("it is {}: expected a regular file", name(kind));
+    let other = if kind.is_dir() { io::ErrorKind::IsADirectory } else { io::ErrorKind::InvalidInput };
+    Err(io::Error::new(other, message))
+}
+
+/// Reads all of a regular file.
+///
+/// # Errors
+/// Those of [`open_regular`].
+pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let (mut file, length) = open_regular(path)?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether a new file that begins with `head` may be written to this path: there is no file, an empty one, or
@@ -99,6 +123,7 @@ mod tests {
         fs::write(&file, "1234").unwrap();
         assert_eq!(open_regular(&file).unwrap().1, 4);
         assert_eq!(read_text(&file).unwrap(), "1234");
+        assert_eq!(read_regular(&file).unwrap(), b"1234");
         assert!(read_text(&pipe).is_err());
         File::create(&file).unwrap().set_len(MOST_TEXT + 1).unwrap();
         assert_eq!(read_text(&file).unwrap_err().to_string(), "it is longer than 16 MiB");

@@ -13,11 +13,13 @@ mod checkpoint;
 mod claims;
 mod command;
 mod console;
+mod damage;
 mod deaths;
 mod durable;
 mod environment;
 mod error;
 mod event_lines;
+mod folder_name;
 mod git;
 mod held_rows;
 mod lab;
@@ -60,6 +62,7 @@ pub use checkpoint::{
 pub use claims::{CLAIMS_FILE, Claim, Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
+pub use damage::{damage, lost_summary};
 pub use deaths::{count_death, forget_deaths, has_deaths};
 pub use durable::make_folders;
 pub use environment::{

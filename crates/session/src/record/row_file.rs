@@ -1,14 +1,14 @@
 //! A file that only grows, by complete lines.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Write},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
 use super::{RecordError, lines::Lines};
-use crate::host::ByteLocks;
+use crate::host::{ByteLocks, check_regular, read_regular};
 
 /// Lines are buffered up to this size, so that many tiny blocks cost one system call.
 const BURST_BYTES: usize = 64 * 1024;
@@ -47,19 +47,21 @@ impl RowFile {
     /// Locks a file, creating it if it is missing, and cuts off the incomplete line that a power loss may
     /// have left. `None` if another process holds the lock.
     pub fn lock_and_append(path: &Path) -> Result<Option<Self>, RecordError> {
+        check_regular(path).map_err(|e| RecordError::read(path, e))?;
         let opened = OpenOptions::new().append(true).create(true).open(path);
         let file = opened.map_err(|e| RecordError::write(path, e))?;
         let mut rows = Self { path: path.to_owned(), file, length: 0, lines: Lines::new() };
         if !rows.try_lock() {
             return Ok(None);
         }
-        let text = fs::read(path).map_err(|e| RecordError::read(path, e))?;
+        let text = read_regular(path).map_err(|e| RecordError::read(path, e))?;
         rows.cut(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end as u64 + 1))?;
         Ok(Some(rows))
     }
 
     /// Opens an existing file and cuts it to `length` bytes.
     pub fn open_at(path: &Path, length: u64) -> Result<Self, RecordError> {
+        check_regular(path).map_err(|e| RecordError::read(path, e))?;
         let opened = OpenOptions::new().append(true).open(path);
         let file = opened.map_err(|e| RecordError::write(path, e))?;
         let mut rows = Self { path: path.to_owned(), file, length, lines: Lines::new() };

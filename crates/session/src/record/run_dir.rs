@@ -4,24 +4,22 @@
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
 };
 
 use chrono::{DateTime, Utc};
 
-use super::{Claims, Lines, RecordError, RunLock, make_folders};
+use super::{
+    Claims, Lines, RecordError, RunLock,
+    folder_name::{folder_name, trial_name},
+    make_folders,
+};
 use crate::{
     event::Status,
-    host::{Durability, read_text, write_atomically},
+    host::{Durability, check_regular, open_regular, read_text, write_atomically},
 };
-
-/// Maximum length in bytes of a folder name made from the user's text.
-const LONGEST_NAME: usize = 100;
-
-/// The same for a trial's folder, which its number alone identifies.
-const LONGEST_TRIAL: usize = 60;
 
 /// Holds what earlier parts of a run left, in numbered folders.
 const EARLIER: &str = "earlier";
@@ -69,6 +67,14 @@ impl RunDir {
     /// The path that [`RunDir::create`] would use if it does not exist yet.
     pub fn new_path(runs_dir: &Path, name: &str, started: DateTime<Utc>, tail: &str) -> PathBuf {
         runs_dir.join(folder_name(name)).join(format!("{}-{tail}", started.format("%Y%m%dT%H%M%SZ")))
+    }
+
+    /// Locks the folder of runs so that no other process with `--resume auto` begins one in it; without effect on file systems
+    /// without locks.
+    pub fn lock(runs_dir: &Path) -> Option<File> {
+        make_folders(runs_dir).ok()?; // if this fails, making a run's folder fails too and is reported
+        let folder = File::open(runs_dir).ok()?;
+        folder.lock().ok().map(|()| folder)
     }
 
     /// The folder of an existing run.
@@ -143,11 +149,20 @@ impl RunDir {
         Status::ALL.into_iter().find(|status| name == status.name())
     }
 
+    /// A CSV file in it; `None` if there is none that can be read.
+    pub fn csv(&self, name: &str) -> Option<csv::Reader<File>> {
+        open_regular(&self.file(name)).ok().map(|(file, _)| csv::Reader::from_reader(file))
+    }
+
     /// A cell of its summary.
     pub fn figure(&self, column: &str) -> Option<String> {
-        let mut rows = csv::Reader::from_path(self.file(SUMMARY)).ok()?;
-        let place = rows.headers().ok()?.iter().position(|name| name == column)?;
-        rows.records().flatten().last()?.get(place).map(str::to_owned)
+        self.figures().remove(column)
+    }
+
+    /// The cells of its summary, by column; none without one.
+    pub fn figures(&self) -> BTreeMap<String, String> {
+        let rows = self.csv(SUMMARY).into_iter().flat_map(csv::Reader::into_deserialize);
+        rows.flatten().last().unwrap_or_default()
     }
 
     /// Changes the summary of a trial that waits at a rung to say that it was stopped there. Without a
@@ -210,22 +225,31 @@ impl RunDir {
     /// Before resuming: moves the files that the earlier part wrote at its end to `earlier/N`, and copies
     /// those that the run still needs.
     pub fn set_aside(&self) -> Result<(), RecordError> {
+        const COPIED: [&str; 2] = ["spec.toml", "environment.toml"];
+        for path in COPIED.map(|name| self.file(name)) {
+            check_regular(&path).map_err(|e| RecordError::read(&path, e))?;
+        }
         let aside = self.aside()?;
-        for name in ["spec.toml", "environment.toml"] {
+        for name in COPIED {
             let copied = fs::copy(self.file(name), aside.join(name)).map(drop);
             unless_missing(copied).map_err(|e| RecordError::write(&aside.join(name), e))?;
         }
         WRITTEN_ANEW.iter().try_for_each(|name| self.move_to(&aside, name))
     }
 
-    /// Before a run starts over in its folder: moves all its files to `earlier/N`.
-    pub fn clear(&self) -> Result<(), RecordError> {
+    /// Before a run starts over in its folder: moves all its files to `earlier/N`, and returns that folder. `None` if there are
+    /// none.
+    pub fn clear(&self) -> Result<Option<PathBuf>, RecordError> {
         super::remove_remnants(&self.path);
         let entries = fs::read_dir(&self.path).map_err(|e| RecordError::read(&self.path, e))?;
-        let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let names: Vec<_> = names.filter(|name| !STAYS.contains(&&**name)).collect();
+        if names.is_empty() {
+            return Ok(None);
+        }
         let aside = self.aside()?;
-        let names = names.iter().filter_map(|name| name.to_str()).filter(|name| !STAYS.contains(name));
-        names.into_iter().try_for_each(|name| self.move_to(&aside, name))
+        names.iter().try_for_each(|name| self.move_to(&aside, name))?;
+        Ok(Some(aside))
     }
 
     /// Makes the next numbered folder in `earlier`.
@@ -270,44 +294,6 @@ impl RunDir {
         write_atomically(&path, Durability::Process, |file| file.write_all(text.as_bytes()))
             .map_err(|e| RecordError::write(&path, e))
     }
-}
-
-fn trial_name<'a>(number: usize, axes: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    // `sgd(lr 0.1)` as `sgd_lr_.1`.
-    let words = |value: &str| {
-        let words: Vec<String> = value.trim_end_matches(')').split([' ', '(']).map(short_number).collect();
-        words.join("_")
-    };
-    let axes = axes.map(|(key, value)| format!("-{key}={}", words(value)));
-    let mut name = folder_name(&format!("{number:03}{}", axes.collect::<String>()));
-    name.truncate(LONGEST_TRIAL);
-    name
-}
-
-/// `.01` for `0.01`.
-fn short_number(value: &str) -> String {
-    match value.parse::<f64>() {
-        Ok(0.0) => "0".to_owned(),
-        Ok(_) if value.starts_with("0.") || value.starts_with("-0.") => value.replacen("0.", ".", 1),
-        _ => value.to_owned(),
-    }
-}
-
-/// Turns text into a safe folder name: characters other than ASCII letters, digits and `. _ = + -` become
-/// `_`. The name has at most 100 bytes, is not hidden and cannot lead to a parent folder.
-fn folder_name(text: &str) -> String {
-    let mut name: String = text
-        .chars()
-        .take(LONGEST_NAME)
-        .map(|c| if c.is_ascii_alphanumeric() || "._=+-".contains(c) { c } else { '_' })
-        .collect();
-    if name.is_empty() {
-        name.push('_');
-    }
-    if name.starts_with('.') {
-        name.replace_range(..1, "_");
-    }
-    name
 }
 
 fn unless_missing(done: io::Result<()>) -> io::Result<()> {
@@ -378,23 +364,5 @@ mod tests {
             assert_eq!(made, expected);
             assert_eq!(fs::read_dir(runs.path().join("lin_reg")).unwrap().count(), 8);
         }
-    }
-
-    #[test]
-    fn trials_are_named_by_their_axes() {
-        let name = |number, axes: &[(&str, &str)]| trial_name(number, axes.iter().copied());
-        assert_eq!(name(0, &[("num_gpus", "0")]), "000-num_gpus=0");
-        assert_eq!(name(12, &[("lr", "0.001"), ("use", "[\"gpu:1\"]")]), "012-lr=.001-use=__gpu_1__");
-        assert_eq!(name(3, &[("a", "-0.5"), ("b", "0.0"), ("c", "10.5")]), "003-a=-.5-b=0-c=10.5");
-        assert_eq!(
-            name(4, &[("optimizer", "sgd(lr 0.1 momentum 0.9)")]),
-            "004-optimizer=sgd_lr_.1_momentum_.9"
-        );
-        assert_eq!(name(7, &[]), "007");
-        assert_eq!(name(1, &[("path", &"é".repeat(200))]).len(), 60);
-        // A name cannot leave its folder.
-        assert_eq!(folder_name("../../etc"), "_._.._etc");
-        assert_eq!(folder_name(""), "_");
-        assert_eq!(folder_name("a b\n/ü"), "a_b___");
     }
 }

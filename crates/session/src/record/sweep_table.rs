@@ -5,7 +5,6 @@
 //! each writes its own rows and keeps those rows of others that know more than its own.
 
 use std::{
-    fs,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::{
     event::Status,
-    host::{Durability, read_text, write_atomically},
+    host::{Durability, read_regular, read_text, write_atomically},
 };
 
 /// Minimum time between two writes of the file, except at its end.
@@ -218,7 +217,7 @@ impl SweepTable {
             if !claims.has_others() {
                 return self.replace();
             }
-            let text = fs::read(self.path()).unwrap_or_default();
+            let text = read_regular(&self.path()).unwrap_or_default();
             for (row, (knowledge, line)) in self.rows.iter_mut().zip(lines_in(&text)) {
                 if knowledge >= row.0 {
                     *row = (knowledge, line.to_vec());
@@ -314,6 +313,8 @@ fn lines_in(text: &[u8]) -> Vec<(Knowledge, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::record::SWEEP_FILE;
 

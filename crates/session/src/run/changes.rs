@@ -60,10 +60,31 @@ pub(super) fn changes_in_words(old: &Spec, new: &Spec) -> Option<String> {
     in_words(old, new, |_| true, "is now")
 }
 
+/// Where a spec is not that of a sweep's trial, in words: it differs in an axis, or in a key that a resumed run keeps.
+pub(super) fn not_the_trials(found: &Spec, own: &Spec, axes: &[String]) -> Option<String> {
+    let is_axis = |key: &str| axes.iter().any(|axis| is_below(key, axis));
+    let is_meant = |key: &str| is_axis(key) || !may_change(key);
+    // Hosts that share a folder may have it at different places.
+    let name = |value: &Option<String>| {
+        let path = value.as_ref()?.trim_matches('"');
+        path.starts_with('/').then(|| path.rsplit('/').next().map(str::to_owned))?
+    };
+    let mut changes = found.changes(own).into_iter();
+    let (key, found, own) = changes.find(|(key, found, own)| {
+        let has_moved = name(found).is_some_and(|found| Some(found) == name(own));
+        is_meant(key) && !has_moved
+    })?;
+    let [found, own] = [found, own].map(|value| value.unwrap_or_else(|| "absent".to_owned()));
+    Some(format!("`{key}` is {found}, not {own}"))
+}
+
 fn may_change(key: &str) -> bool {
-    let below =
-        |may: &&str| key.strip_prefix(*may).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-    MAY_CHANGE.iter().any(below)
+    MAY_CHANGE.iter().any(|may| is_below(key, may))
+}
+
+/// Whether a key is in a table, or is that key.
+fn is_below(key: &str, table: &str) -> bool {
+    key.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// The changes of some keys: "`seed` was 0, and would be 1".

@@ -79,7 +79,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// Somebody removed the folders of trials that had reached a decided rung: runs them to it again.
+    /// Somebody removed the folders of trials that had reached a decided rung, or damaged them: runs them to it again.
     fn bring_back(&self, rung: &Rung, epochs: u64) {
         let is_lost = |trial: &usize| {
             let is_ours = matches!(self.own(*trial).1, Prepared::Run(_));
@@ -89,7 +89,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if lost.is_empty() || self.is_cut() {
             return;
         }
-        lost.iter().for_each(|trial| self.say_gone(*trial));
+        let is_gone = |trial: &&usize| self.folder.trial_of(**trial).is_none();
+        lost.iter().filter(is_gone).for_each(|trial| self.say_gone(*trial));
         // Trials claimed by other processes are left to them, unless those processes die.
         loop {
             let phase = self.run_phase(Phase::new(lost, Some(epochs)));

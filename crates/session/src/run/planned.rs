@@ -144,6 +144,13 @@ pub enum ExecuteError {
     Resume { message: String, hint: &'static str },
 }
 
+impl ExecuteError {
+    pub(super) fn under_way(folder: &RunDir) -> Self {
+        let message = format!("`{}` is under way in another process", folder.path().display());
+        Self::Resume { message, hint: "wait for its end, or end it" }
+    }
+}
+
 /// A planned trial of any kind.
 pub trait Planned: Sized + Send + Sync {
     /// Whether trials may run side by side. Kinds that measure the machine may not.
@@ -240,6 +247,11 @@ pub trait Planned: Sized + Send + Sync {
 
     /// Whether a run folder has exactly this spec and data.
     fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
+
+    /// What is wrong with the spec in the folder of this trial of a sweep with these axes, in words: it is another's, or was cut.
+    fn foreign_spec(&self, _folder: &RunDir, _axes: &[String]) -> Option<String> {
+        None
+    }
 
     /// What has changed in the spec since the run of a folder, in words, if any.
     ///

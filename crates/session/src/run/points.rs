@@ -2,11 +2,12 @@
 //! its values again.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::OpenOptions,
     io::{self, Read, Seek, SeekFrom, Write},
 };
 
 use crate::{
+    host::{check_regular, open_regular},
     record::{Lines, RecordError, RunDir},
     spec::{Experiment, History, Point},
 };
@@ -76,7 +77,7 @@ impl<'e, S> Points<'e, S> {
 
     /// The text after what is known.
     fn unread(&self) -> io::Result<String> {
-        let mut file = File::open(Self::path(&self.folder))?;
+        let (mut file, _) = open_regular(&Self::path(&self.folder))?;
         file.seek(SeekFrom::Start(self.bytes))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -137,6 +138,7 @@ impl<'e, S> Points<'e, S> {
     /// Writes after what is known, in the place of a line that was cut short.
     fn append(&self, text: &str) -> io::Result<()> {
         let path = Self::path(&self.folder);
+        check_regular(&path)?;
         let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         if file.metadata()?.len() < self.bytes {
             return Err(io::Error::other("it is shorter than it was: something else writes to it"));

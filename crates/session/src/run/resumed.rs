@@ -27,8 +27,7 @@ impl Resumed {
     pub fn new(trial: &Trial, folder: &RunDir, data_digest: &str) -> Result<Self, ExecuteError> {
         let path = folder.path().display();
         let Some(lock) = RunLock::take(folder.path())? else {
-            let message = format!("`{path}` is under way in another process");
-            return Err(ExecuteError::Resume { message, hint: "wait for its end, or end it" });
+            return Err(ExecuteError::under_way(folder));
         };
         record::remove_remnants(folder.path());
         let found = record::newest(folder.path(), trial)

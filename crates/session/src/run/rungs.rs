@@ -68,7 +68,7 @@ impl Rungs {
 
     /// Reads what other processes have decided.
     pub fn read(&mut self) {
-        let reader = csv::Reader::from_path(self.folder.file(FILE));
+        let reader = self.folder.csv(FILE);
         self.rows = reader.into_iter().flat_map(|reader| reader.into_deserialize().flatten()).collect();
     }
 
@@ -118,7 +118,7 @@ pub fn waits_at_rung(trial: &RunDir) -> bool {
     let is_at_rung = is_at_rung && sweep.join(SWEEP_FILE).is_file();
     let number = trial.name().split('-').next().and_then(|number| number.parse::<usize>().ok());
     let at = [trial.figure("epochs"), number.map(|number| number.to_string())];
-    let rows = csv::Reader::from_path(sweep.join(FILE)).into_iter();
+    let rows = RunDir::existing(sweep.to_owned()).csv(FILE).into_iter();
     let mut rows = rows.flat_map(|reader| reader.into_deserialize::<[String; 4]>().flatten());
     is_at_rung && !rows.any(|[epochs, trial, ..]| at == [Some(epochs), Some(trial)])
 }

@@ -31,6 +31,7 @@ pub struct Session<'a, P: Planned> {
 /// What can be done with the newest run of a spec.
 enum Newest {
     Nothing,
+    IsLive(RunDir),
     HasCheckpoints(RunDir),
     Finished(RunDir),
 }
@@ -86,6 +87,9 @@ impl<'a, P: Planned> Session<'a, P> {
                 return Exit::Refused;
             }
         };
+        // Processes that start together take turns here, so that the later ones find the run of the first.
+        let is_auto = matches!(self.process.resume, Resume::Auto);
+        let lock = is_auto.then(|| RunDir::lock(&self.process.runs_dir));
         let resumed = match self.process.resume.clone() {
             Resume::No | Resume::Sweep(_) => Ok(None),
             Resume::Run(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
@@ -94,6 +98,7 @@ impl<'a, P: Planned> Session<'a, P> {
                     let path = folder.path().display();
                     return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
                 }
+                Newest::IsLive(folder) => Err(ExecuteError::under_way(&folder)),
                 Newest::HasCheckpoints(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
                 Newest::Nothing => Ok(self.resume_changed(&**planned, &mut ready)),
             },
@@ -112,7 +117,10 @@ impl<'a, P: Planned> Session<'a, P> {
             None => RunDir::create(&self.process.runs_dir, facts.name, start.at, &planned.hash8()),
         };
         let result = folder.map_err(ExecuteError::from).and_then(|folder| {
-            self.run_recorded(start, (&**planned, ready, facts), &folder, self.console(None), None)
+            let (process, devices) = (&self.process, planned.devices());
+            let recording = Recording::begin(process, start, devices, facts, &folder, self.console(None))?;
+            drop(lock);
+            self.record(recording, (&**planned, ready), &folder, None)
         });
         self.ended(result.as_ref(), None)
     }
@@ -131,6 +139,7 @@ impl<'a, P: Planned> Session<'a, P> {
         let mut runs = RunDir::runs(&self.process.runs_dir, name).into_iter();
         match runs.find(|folder| planned.is_of(ready, folder)) {
             Some(folder) if folder.has_finished() => Newest::Finished(folder),
+            Some(folder) if folder.is_live() => Newest::IsLive(folder),
             Some(folder) if has_checkpoints(folder.path()) => Newest::HasCheckpoints(folder),
             _ => Newest::Nothing,
         }
@@ -203,6 +212,16 @@ impl<'a, P: Planned> Session<'a, P> {
         stop_after: Option<u64>,
     ) -> Result<Outcome, ExecuteError> {
         let recording = Recording::begin(&self.process, start, planned.devices(), facts, folder, console)?;
+        self.record(recording, (planned, ready), folder, stop_after)
+    }
+
+    fn record<'p>(
+        &self,
+        recording: Recording,
+        (planned, ready): (&'p P, P::Ready<'p>),
+        folder: &RunDir,
+        stop_after: Option<u64>,
+    ) -> Result<Outcome, ExecuteError> {
         let stop = StopFlag { stop_after, ..self.process.stop.clone() };
         let outcome = planned.run(ready, folder, &stop, &recording.sender());
         recording.end(outcome, &self.process.load)

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet, HashMap},
-    fs::File,
+    fmt::Display,
     path::Path,
     time::{Duration, Instant},
 };
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, SWEEP_FILE, TrialEnd, Verbosity, make_folders, remove_remnants},
+    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, TrialEnd, Verbosity, remove_remnants},
 };
 
 /// Creates the folder of a sweep, or finds the one to resume, and joins its processes. Returns an exit code
@@ -34,7 +34,7 @@ pub(super) fn open<P: Planned>(
     let tail = format!("sweep-{}", experiment.hash8());
     // Of two processes that start at once, the second waits and joins the sweep of the first.
     let is_auto = matches!(session.process.resume, Resume::Auto);
-    let lock = is_auto.then(|| lock(&session.process.runs_dir));
+    let lock = is_auto.then(|| RunDir::lock(&session.process.runs_dir));
     let resumed = match &session.process.resume {
         Resume::No | Resume::Run(_) => None,
         Resume::Sweep(folder) => Some(folder.clone()),
@@ -123,14 +123,6 @@ fn check_trials<P: Planned>(
     Err(Exit::Refused)
 }
 
-/// Locks the folder of runs so that no other process creates a sweep's folder; without effect on file systems
-/// without locks.
-fn lock(runs_dir: &Path) -> Option<File> {
-    make_folders(runs_dir).ok()?; // if this fails, creating the folder fails too and is reported
-    let folder = File::open(runs_dir).ok()?;
-    folder.lock().ok().map(|()| folder)
-}
-
 /// Whether a trial was begun with different data than it would have now.
 pub(super) fn has_other_data<P: Planned>(trial: &RunDir, planned: &P) -> bool {
     let digests = trial.data_digest().zip(planned.data_digest());
@@ -158,13 +150,12 @@ pub(super) fn on_other_data<'b, P: Planned>(
 /// and those that wait at a rung. Once a rung is decided, all trials not in `left` are over too. A process
 /// that `joins` others also accepts the failures recorded by them.
 pub(super) fn ends(
-    folder: &RunDir,
+    rows: &HashMap<usize, Row>,
     joins: bool,
     begun: &BTreeMap<usize, RunDir>,
     trials: usize,
     left: Option<&BTreeSet<usize>>,
 ) -> Vec<Option<TrialEnd>> {
-    let rows = rows(folder);
     let done = |index: usize| {
         let row = rows.get(&index);
         let is_over = left.is_some_and(|left| !left.contains(&index));
@@ -178,6 +169,43 @@ pub(super) fn ends(
         of_folder.or_else(|| row.filter(|row| is_over || joins && row.is_failure())?.end())
     };
     (0..trials).map(done).collect()
+}
+
+/// Takes out of `begun` the trials that `planned` knows and whose files were damaged; says what is wrong with them.
+pub(super) fn take_damaged<'p, P: Planned + 'p>(
+    begun: &mut BTreeMap<usize, RunDir>,
+    rows: &HashMap<usize, Row>,
+    planned: impl Fn(usize) -> Option<&'p P>,
+    axes: &[String],
+) -> BTreeMap<usize, (RunDir, String)> {
+    let damage = |index: usize, folder: &RunDir| {
+        let (planned, has_ended) = (planned(index)?, rows.get(&index).is_some_and(Row::has_ended));
+        let damage = folder.damage(has_ended).or_else(|| planned.foreign_spec(folder, axes));
+        damage.filter(|_| !RunLock::is_held(folder.path()))
+    };
+    let damaged = begun.iter().filter_map(|(&index, folder)| Some((index, damage(index, folder)?)));
+    let damaged: Vec<_> = damaged.collect();
+    let taken = damaged.into_iter().filter_map(|(index, what)| Some((index, (begun.remove(&index)?, what))));
+    taken.collect()
+}
+
+/// Moves the files of damaged trials out of the way, and says so. Returns their folders.
+pub(super) fn begin_again(
+    damaged: BTreeMap<usize, (RunDir, String)>,
+) -> Result<BTreeMap<usize, RunDir>, RecordError> {
+    let clear = |(index, (folder, what)): (usize, (RunDir, String))| {
+        if let Some(aside) = folder.clear()? {
+            print_stderr(&begins_again(index, what, Some(&aside)));
+        }
+        Ok((index, folder))
+    };
+    damaged.into_iter().map(clear).collect()
+}
+
+/// The warning that a trial is trained from its start again.
+pub(super) fn begins_again(trial: usize, why: impl Display, aside: Option<&Path>) -> String {
+    let aside = aside.map(|aside| format!("; its old files are in `{}`", aside.display()));
+    format!("warning: trial {trial}: begins again, since {why}{}\n", aside.unwrap_or_default())
 }
 
 /// How the trial of a folder ended, if known, with the reason from its row.
@@ -197,6 +225,12 @@ pub(super) struct Row {
 }
 
 impl Row {
+    /// Whether the trial reached its end or a rung, so that its summary had a row.
+    fn has_ended(&self) -> bool {
+        let ends = [Status::Finished, Status::Diverged, Status::Waiting, Status::Stopped];
+        ends.iter().any(|end| self.status == end.name())
+    }
+
     pub fn is_failure(&self) -> bool {
         self.status == Status::Failed.name()
     }
@@ -217,7 +251,6 @@ impl Row {
 
 /// The rows of a sweep's table, by trial.
 pub(super) fn rows(sweep: &RunDir) -> HashMap<usize, Row> {
-    let rows =
-        csv::Reader::from_path(sweep.file("sweep.csv")).into_iter().flat_map(csv::Reader::into_deserialize);
+    let rows = sweep.csv("sweep.csv").into_iter().flat_map(csv::Reader::into_deserialize);
     rows.flatten().map(|row: Row| (row.trial, row)).collect()
 }

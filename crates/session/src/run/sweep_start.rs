@@ -1,8 +1,8 @@
 //! The start of a sweep: reasons to refuse it, its folder, and what earlier parts of it left.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, RwLock},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, OnceLock, RwLock},
 };
 
 use serde_json::json;
@@ -16,13 +16,13 @@ use super::{
     prepare::{Prepared, warnings},
     rungs::{self, Rungs, longest},
     session::{Session, report_error},
-    sweep::{Ended, Sweep},
+    sweep::{Drawn, Ended, Sweep},
     sweep_folder,
     sweep_progress::{Progress, is_at_rung},
 };
 use crate::{
     plan::Machine,
-    record::{LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
+    record::{Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
     spec::{Experiment, TrialSpec, short_keys},
     units,
 };
@@ -79,7 +79,12 @@ pub fn trials_left<P: Planned>(
     let rungs = folder.zip(halving).and_then(|(folder, halving)| Rungs::new(halving, folder.clone()).left());
     let ends = folder.map_or_else(
         || vec![None; trials],
-        |folder| sweep_folder::ends(folder, false, &folder.trials(), trials, rungs.as_ref()),
+        |folder| {
+            let (mut begun, rows) = (folder.trials(), sweep_folder::rows(folder));
+            let known = |index| known(session, prepared, index);
+            sweep_folder::take_damaged(&mut begun, &rows, known, &session.experiment.axes);
+            sweep_folder::ends(&rows, false, &begun, trials, rungs.as_ref())
+        },
     );
     // Trials that a decided rung stopped are done, although they have epochs left.
     let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
@@ -113,15 +118,12 @@ fn begin<'s, 'a, P: Planned>(
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
-    let begun = folder.trials();
-    if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
-        sweep_folder::print_other_data(trial);
-        return Ok(Err(Exit::Refused));
-    }
-    let left = experiment.stop.and_then(|halving| Rungs::new(halving, folder.clone()).left());
-    let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
-    let ends = sweep_folder::ends(&folder, joins, &begun, experiment.trials.len(), left.as_ref());
     let drawn = draws::found(session, machine, &points);
+    let found = match find_earlier(session, prepared, &drawn, (&folder, &claims)) {
+        Ok(found) => found,
+        Err(exit) => return Ok(Err(exit)),
+    };
+    let Earlier { joins, mut begun, damaged, ends } = found;
     let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
         let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
         drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
@@ -133,6 +135,7 @@ fn begin<'s, 'a, P: Planned>(
     if let Err(exit) = ready(&folder) {
         return Ok(Err(exit));
     }
+    begun.extend(sweep_folder::begin_again(damaged)?);
     let claims = Arc::new(claims);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
     let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
@@ -158,6 +161,56 @@ fn begin<'s, 'a, P: Planned>(
     };
     sweep.take_ended();
     Ok(Ok(sweep))
+}
+
+/// What earlier parts of a sweep left.
+struct Earlier {
+    /// Whether other processes are at work, or may be.
+    joins: bool,
+    /// Folders of trials that were begun and are not damaged.
+    begun: BTreeMap<usize, RunDir>,
+    damaged: BTreeMap<usize, (RunDir, String)>,
+    ends: Vec<Option<TrialEnd>>,
+}
+
+/// Finds what earlier parts of a sweep left. An error is printed if that was begun on other data.
+fn find_earlier<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    drawn: &Drawn<P>,
+    (folder, claims): (&RunDir, &Claims),
+) -> Result<Earlier, Exit> {
+    let (experiment, mut begun) = (session.experiment, folder.trials());
+    if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
+        sweep_folder::print_other_data(trial);
+        return Err(Exit::Refused);
+    }
+    let own = |index: usize| match drawn.get(index).and_then(OnceLock::get) {
+        Some((_, Prepared::Run(planned))) => Some(&**planned),
+        _ => known(session, prepared, index),
+    };
+    let rows = sweep_folder::rows(folder);
+    // The first process looks, while none can join.
+    let damaged = match claims.is_first() {
+        true => sweep_folder::take_damaged(&mut begun, &rows, own, &experiment.axes),
+        false => BTreeMap::new(),
+    };
+    let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
+    let left = experiment.stop.and_then(|halving| Rungs::new(halving, folder.clone()).left());
+    let ends = sweep_folder::ends(&rows, joins, &begun, experiment.trials.len(), left.as_ref());
+    Ok(Earlier { joins, begun, damaged, ends })
+}
+
+/// A trial as it was planned; `None` where that is a stand-in for one that is drawn later, or does not run.
+fn known<'p, P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &'p [Prepared<P>],
+    index: usize,
+) -> Option<&'p P> {
+    match prepared.get(index).filter(|_| index < session.experiment.known) {
+        Some(Prepared::Run(planned)) => Some(planned),
+        _ => None,
+    }
 }
 
 /// Says how many trials of a resumed sweep are left.

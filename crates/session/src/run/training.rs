@@ -12,7 +12,7 @@ use chrono::DateTime;
 use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
-    changes::{changes_in_words, refused_unasked},
+    changes::{changes_in_words, not_the_trials, refused_unasked},
     device_group::{bf16_unit, device_group, slow_devices},
     engine_trials::warm_up,
     hosts::wait_for_ranks,
@@ -202,6 +202,21 @@ impl Planned for Trial {
 
     fn is_of(&self, ready: &Ready<'_>, folder: &RunDir) -> bool {
         folder.is_of(&self.spec.to_toml(), Some(&ready.dataset.digest))
+    }
+
+    fn foreign_spec(&self, folder: &RunDir, axes: &[String]) -> Option<String> {
+        let (text, own, path) = (folder.spec_text(), self.spec.to_toml(), folder.file("spec.toml"));
+        if text == own {
+            return None;
+        }
+        match spec::load(&path, &[]) {
+            Ok(found) => {
+                let why = not_the_trials(&found.trials.first()?.spec, &self.spec, axes)?;
+                Some(format!("`{}` is not the trial's: {why}", path.display()))
+            }
+            // Another version may have written it.
+            Err(_) => own.starts_with(&text).then(|| format!("`{}` was cut", path.display())),
+        }
     }
 
     fn changes_since(&self, folder: &RunDir) -> Result<Option<String>, String> {

@@ -6,8 +6,8 @@ use super::{
     exit::{Exit, print_error, print_stderr},
     planned::{ExecuteError, Planned, Role, Start},
     rungs::Reached,
-    session::named,
     sweep::{INTERRUPTED, Sweep, skipped},
+    sweep_folder::begins_again,
     sweep_progress::{Phase, Stopped},
 };
 use crate::{
@@ -146,7 +146,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     pub fn say_gone(&self, trial: usize) {
-        let text = named(Some(trial), "begins again, since its folder is gone\n");
+        let text = begins_again(trial, "its folder is gone", None);
         self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
     }
 
@@ -155,14 +155,15 @@ impl<P: Planned> Sweep<'_, '_, P> {
     fn begin_again(&self, trial: usize, folder: &RunDir, lost: ExecuteError) -> Result<(), ExecuteError> {
         let is_lost = matches!(
             lost,
-            ExecuteError::NoCheckpoint { .. } | ExecuteError::Record(RecordError::Unusable { .. })
+            ExecuteError::NoCheckpoint { .. }
+                | ExecuteError::Record(RecordError::Unusable { .. } | RecordError::Read { .. })
         );
         if !is_lost {
             return Err(lost);
         }
-        let text = named(Some(trial), format!("begins again, since {lost}"));
-        self.line.apart(&mut io::stderr(), |_| print_stderr(&format!("{text}\n")));
-        Ok(folder.clear()?)
+        let text = begins_again(trial, lost, folder.clear()?.as_deref());
+        self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
+        Ok(())
     }
 
     /// Stops the sweep: later trials could not be recorded either.

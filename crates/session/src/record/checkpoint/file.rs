@@ -1,6 +1,6 @@
 //! The two files of a checkpoint.
 
-use std::{fs, hash::Hasher, io::Write, path::Path};
+use std::{hash::Hasher, io::Write, path::Path};
 
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use twox_hash::XxHash3_64;
 use super::CheckpointIdentity;
 use crate::{
     event::{Checkpoint, CheckpointFacts, StateArrays},
-    host::{Durability, read_text, reason, write_atomically},
+    host::{Durability, read_regular, read_text, reason, write_atomically},
     program::{Layout, Parameter, Role, imported},
     record::{RecordError, model_file::write_tensors},
 };
@@ -129,7 +129,7 @@ pub(super) fn read_arrays(
     layout: &Layout,
 ) -> Result<StateArrays, String> {
     let path = folder.join(format!("{name}.safetensors"));
-    let bytes = fs::read(&path).map_err(|e| format!("its arrays cannot be read: {}", reason(&e)))?;
+    let bytes = read_regular(&path).map_err(|e| format!("its arrays cannot be read: {}", reason(&e)))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| format!("its arrays are damaged: {e}"))?;
     let len = layout.whole(layout.values).len;
     let state = layout.of_role(Role::State).map_or(0, |state| state.len);
