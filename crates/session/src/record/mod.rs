@@ -20,6 +20,7 @@ mod error;
 mod event_lines;
 mod git;
 mod held_rows;
+mod joint_lines;
 mod lab;
 mod lines;
 mod messages;
@@ -37,6 +38,7 @@ mod second_signal;
 mod summary;
 mod sweep_table;
 mod system;
+mod table_lines;
 mod tables;
 mod tensorboard;
 pub mod text_table;
@@ -56,7 +58,7 @@ pub use summary::summary_columns;
 pub use checkpoint::{
     CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, newest_step, remove_remnants,
 };
-pub use claims::{CLAIMS_FILE, Claim, Claims, SWEEP_FILE};
+pub use claims::{CLAIMS_FILE, Choice, Claim, Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use deaths::{count_death, forget_deaths, has_deaths};
@@ -67,6 +69,7 @@ pub use environment::{
 };
 pub use error::RecordError;
 pub use git::GitQuery;
+pub use joint_lines::JointLines;
 use lab::LabTable;
 pub use lab::VIRTUAL;
 pub use lines::{Lines, confusion_csv};

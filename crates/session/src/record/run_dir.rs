@@ -11,7 +11,7 @@ use std::{
 
 use chrono::{DateTime, Utc};
 
-use super::{Claims, Lines, RecordError, RunLock, make_folders};
+use super::{Claims, RecordError, RunLock, make_folders};
 use crate::{
     event::Status,
     host::{Durability, read_text, write_atomically},
@@ -148,26 +148,6 @@ impl RunDir {
         let mut rows = csv::Reader::from_path(self.file(SUMMARY)).ok()?;
         let place = rows.headers().ok()?.iter().position(|name| name == column)?;
         rows.records().flatten().last()?.get(place).map(str::to_owned)
-    }
-
-    /// Changes the summary of a trial that waits at a rung to say that it was stopped there. Without a
-    /// summary, does nothing.
-    pub fn say_stopped(&self) -> Result<(), RecordError> {
-        let text = read_text(&self.file(SUMMARY)).unwrap_or_default();
-        let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
-        let mut rows: Vec<Vec<String>> = rows.deserialize().flatten().collect();
-        let [head, row] = &mut rows[..] else { return Ok(()) };
-        let status = head.iter().zip(row).find(|(name, _)| *name == "status").map(|(_, cell)| cell);
-        match status.filter(|status| *status == Status::Waiting.name()) {
-            Some(status) => *status = Status::Stopped.name().to_owned(),
-            None => return Ok(()),
-        }
-        let mut lines = Lines::new();
-        for row in rows {
-            row.iter().for_each(|cell| _ = lines.text(cell));
-            lines.end();
-        }
-        self.write(SUMMARY, &String::from_utf8_lossy(lines.bytes()))
     }
 
     pub fn has_finished(&self) -> bool {

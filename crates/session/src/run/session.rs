@@ -16,7 +16,7 @@ use crate::{
     plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints},
     spec::Experiment,
-    train::StopFlag,
+    train::{Judge, StopFlag},
 };
 
 pub struct Session<'a, P: Planned> {
@@ -200,10 +200,10 @@ impl<'a, P: Planned> Session<'a, P> {
         (planned, ready, facts): (&'p P, P::Ready<'p>, RunFacts<'p>),
         folder: &RunDir,
         console: ConsoleOptions,
-        stop_after: Option<u64>,
+        judge: Option<Judge>,
     ) -> Result<Outcome, ExecuteError> {
         let recording = Recording::begin(&self.process, start, planned.devices(), facts, folder, console)?;
-        let stop = StopFlag { stop_after, ..self.process.stop.clone() };
+        let stop = StopFlag { judge, ..self.process.stop.clone() };
         let outcome = planned.run(ready, folder, &stop, &recording.sender());
         recording.end(outcome, &self.process.load)
     }

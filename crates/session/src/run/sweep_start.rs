@@ -1,7 +1,7 @@
 //! The start of a sweep: reasons to refuse it, its folder, and what earlier parts of it left.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, RwLock},
 };
 
@@ -18,12 +18,12 @@ use super::{
     session::{Session, report_error},
     sweep::{Ended, Sweep},
     sweep_folder,
-    sweep_progress::{Progress, is_at_rung},
+    sweep_progress::{Progress, is_waiting},
 };
 use crate::{
     plan::Machine,
-    record::{LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
-    spec::{Experiment, TrialSpec, short_keys},
+    record::{Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
+    spec::{Experiment, short_keys},
     units,
 };
 
@@ -33,8 +33,7 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
         if session.process.json {
             print_json(&format!("{}\n", started(&sweep)));
         }
-        let rungs = session.experiment.stop.map(|halving| Rungs::new(halving, sweep.folder.clone()));
-        sweep.run_all(rungs)
+        sweep.run_all()
     };
     let ended = begin(session, prepared, machine, |_| Ok(()))
         .and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
@@ -75,17 +74,14 @@ pub fn trials_left<P: Planned>(
     prepared: &[Prepared<P>],
     folder: Option<&RunDir>,
 ) -> usize {
-    let (halving, trials) = (session.experiment.stop, session.experiment.trials.len());
-    let rungs = folder.zip(halving).and_then(|(folder, halving)| Rungs::new(halving, folder.clone()).left());
+    let trials = session.experiment.trials.len();
     let ends = folder.map_or_else(
         || vec![None; trials],
-        |folder| sweep_folder::ends(folder, false, &folder.trials(), trials, rungs.as_ref()),
+        |folder| sweep_folder::ends(folder, false, &folder.trials(), trials),
     );
-    // Trials that a decided rung stopped are done, although they have epochs left.
     let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
         prepared.get(*trial).is_none_or(|own| !matches!(own, Prepared::SameAs(..)))
-            && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
-            && end.as_ref().is_none_or(is_at_rung)
+            && end.as_ref().is_none_or(is_waiting)
     };
     ends.into_iter().enumerate().filter(is_left).count()
 }
@@ -102,12 +98,10 @@ fn begin<'s, 'a, P: Planned>(
     if let Some(exit) = refuse_jobs(session) {
         return Ok(Err(exit));
     }
-    let (folder, claims) = match sweep_folder::open(session, prepared)? {
-        Ok(opened) => opened,
-        Err(exit) => return Ok(Err(exit)),
-    };
-    let points = match read_points(experiment, &folder) {
-        Ok(points) => points,
+    let opened = sweep_folder::open(session, prepared)?;
+    let begun = opened.and_then(|(folder, claims)| Ok((read_points(experiment, &folder)?, folder, claims)));
+    let (points, folder, claims) = match begun {
+        Ok(begun) => begun,
         Err(exit) => return Ok(Err(exit)),
     };
     let warnings = warnings(experiment, prepared, "");
@@ -118,26 +112,25 @@ fn begin<'s, 'a, P: Planned>(
         sweep_folder::print_other_data(trial);
         return Ok(Err(Exit::Refused));
     }
-    let left = experiment.stop.and_then(|halving| Rungs::new(halving, folder.clone()).left());
     let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
-    let ends = sweep_folder::ends(&folder, joins, &begun, experiment.trials.len(), left.as_ref());
+    let claims = Arc::new(claims);
+    let rungs = rungs_of(session, prepared, &folder, &claims);
+    let ends = ends(&folder, joins, &begun, experiment.trials.len(), rungs.as_deref());
     let drawn = draws::found(session, machine, &points);
-    let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
-        let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
-        drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
-    };
-    let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     if let Some(extension) = &session.process.extension {
         extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
     }
     if let Err(exit) = ready(&folder) {
         return Ok(Err(exit));
     }
-    let claims = Arc::new(claims);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
-    let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
+    let values = |trial: usize| match points.get(trial) {
+        Some(point) => experiment.pairs(point).into_iter().map(|(_, value)| value).collect(),
+        None => experiment.values(&experiment.trials[trial]),
+    };
+    let table = SweepTable::create(folder.path(), &experiment.axes, &ends, values, Arc::clone(&claims))?;
     let line = Arc::new(line(session, prepared, &ends, joins));
-    let progress = Mutex::new(Progress::new(table, ends, begun));
+    let progress = Mutex::new(Progress::new(table, &ends, begun));
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let (keys, values) = (short_keys(&keys), experiment.short_values());
     let points = Mutex::new(points);
@@ -155,9 +148,41 @@ fn begin<'s, 'a, P: Planned>(
         values,
         line,
         progress,
+        rungs,
     };
-    sweep.take_ended();
+    sweep.take_ended(&ends);
     Ok(Ok(sweep))
+}
+
+/// The rungs of successive halving, as far as trials were judged there.
+fn rungs_of<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    folder: &RunDir,
+    claims: &Arc<Claims>,
+) -> Option<Arc<Rungs>> {
+    let experiment = session.experiment;
+    let is_drawn = experiment.known < experiment.trials.len();
+    let lengths = prepared.iter().map(rungs::epochs).collect();
+    let others = (Arc::clone(claims), session.process.stop.clone());
+    Some(Arc::new(Rungs::new(experiment.stop?, (lengths, is_drawn), folder, others)))
+}
+
+/// How the trials ended that do not run again, with the reasons of those that were stopped.
+fn ends(
+    folder: &RunDir,
+    joins: bool,
+    begun: &BTreeMap<usize, RunDir>,
+    trials: usize,
+    rungs: Option<&Rungs>,
+) -> Vec<Option<TrialEnd>> {
+    let mut ends = sweep_folder::ends(folder, joins, begun, trials);
+    for (trial, end) in ends.iter_mut().enumerate() {
+        if let (Some(rungs), Some(end)) = (rungs, end) {
+            rungs.explain(trial, end);
+        }
+    }
+    ends
 }
 
 /// Says how many trials of a resumed sweep are left.
@@ -190,7 +215,7 @@ fn line<P: Planned>(
     joins: bool,
 ) -> SweepLine {
     let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
-        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
+        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_waiting(end))
     };
     let settled: BTreeSet<usize> =
         (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();
