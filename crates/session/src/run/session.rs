@@ -16,7 +16,7 @@ use crate::{
     plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints},
     spec::Experiment,
-    train::StopFlag,
+    train::{Judge, StopFlag},
 };
 
 pub struct Session<'a, P: Planned> {
@@ -209,10 +209,10 @@ impl<'a, P: Planned> Session<'a, P> {
         (planned, ready, facts): (&'p P, P::Ready<'p>, RunFacts<'p>),
         folder: &RunDir,
         console: ConsoleOptions,
-        stop_after: Option<u64>,
+        judge: Option<Judge>,
     ) -> Result<Outcome, ExecuteError> {
         let recording = Recording::begin(&self.process, start, planned.devices(), facts, folder, console)?;
-        self.record(recording, (planned, ready), folder, stop_after)
+        self.record(recording, (planned, ready), folder, judge)
     }
 
     fn record<'p>(
@@ -220,9 +220,9 @@ impl<'a, P: Planned> Session<'a, P> {
         recording: Recording,
         (planned, ready): (&'p P, P::Ready<'p>),
         folder: &RunDir,
-        stop_after: Option<u64>,
+        judge: Option<Judge>,
     ) -> Result<Outcome, ExecuteError> {
-        let stop = StopFlag { stop_after, ..self.process.stop.clone() };
+        let stop = StopFlag { judge, ..self.process.stop.clone() };
         let outcome = planned.run(ready, folder, &stop, &recording.sender());
         recording.end(outcome, &self.process.load)
     }
