@@ -48,7 +48,7 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Plans every trial. If one cannot run as written, the problem is printed and its exit code returned.
-    pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
+    pub(super) fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
         P::goes_on(&mut *self.shared(), self.begun());
         let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, self.threads());
         if self.process.stop.signal().is_some() {
@@ -70,7 +70,7 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Runs the only trial of an experiment that is not a sweep.
-    pub fn single(&self, prepared: &[Prepared<P>]) -> Exit {
+    pub(super) fn single(&self, prepared: &[Prepared<P>]) -> Exit {
         let planned = match prepared.first() {
             Some(Prepared::Run(planned)) => planned,
             Some(Prepared::Missing(problem)) => {
