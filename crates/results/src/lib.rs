@@ -9,6 +9,6 @@ pub mod predict;
 pub mod report;
 
 use runner_base::{host, random, units};
-use runner_engine::{data, device, plan, program, train};
+use runner_engine::{data, device, event, plan, program, train};
 use runner_session::record;
 use runner_spec as spec;
