@@ -60,7 +60,7 @@ fn print_notes(notes: &[String]) {
 /// Writes a starter spec, never over a file that is there.
 pub fn new(options: &NewOptions) -> Exit {
     let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
-    let file = options.file.as_deref();
+    let file = options.file.as_deref().filter(|file| *file != Path::new("-"));
     let (text, notes) = match &options.from {
         None => (template.text.to_owned(), Vec::new()),
         Some(_) if template.name != "csv" => {

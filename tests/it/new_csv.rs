@@ -213,6 +213,27 @@ fn a_target_with_a_marker_is_refused() {
     assert!(ended.code == Some(2) && ended.stderr.starts_with(words), "{ended:?}");
 }
 
+/// `-` is standard output, as when no file is named.
+#[test]
+fn a_draft_for_standard_output() {
+    let place = Sandbox::new("");
+    fs::copy(DIABETES, place.path().join("d.csv")).unwrap();
+    for words in [&["new", "csv", "-", "--from", "d.csv"][..], &["new", "sweep", "-"]] {
+        let (dashed, plain) = (
+            place.runner(words),
+            place.runner(&words.iter().copied().filter(|word| *word != "-").collect::<Vec<_>>()),
+        );
+        assert_eq!((dashed.code, &dashed.stdout, &dashed.stderr), (Some(0), &plain.stdout, &plain.stderr));
+        assert!(dashed.stdout.starts_with("#:schema ") && !dashed.stderr.contains("next:"), "{dashed:?}");
+    }
+    let refused = place.runner(&["new", "csv", "draft.toml", "--from", "-"]);
+    assert!(
+        refused.code == Some(2) && refused.stderr.contains("`-` is no file here: name one"),
+        "{refused:?}"
+    );
+    assert!(!place.path().join("-").exists() && !place.path().join("draft.toml").exists());
+}
+
 /// A table as pandas writes it, with a nameless index column. A spec next to its table refers to it by file
 /// name.
 #[test]
