@@ -202,6 +202,11 @@ fn a_trial_that_waits_goes_on_with_its_sweep() {
     assert_eq!(first.summary("status"), "waiting");
     let compared = place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
     assert!(compared.contains(" waiting (#0"), "{compared}");
+    let shown = place.runner(&["show", sweep.to_str().unwrap()]).stdout;
+    assert!(
+        shown.contains(&format!("\n  resume with: runner run --resume {}\n", sweep.display())),
+        "{shown}"
+    );
     let ended = place.runner(&["run", "-q", "--resume", first.0.to_str().unwrap()]);
     let expected = "error: a trial that waits at a rung of successive halving goes on with its sweep\n  = hint: name the \
                     folder of the sweep\n";
