@@ -49,7 +49,7 @@ pub fn tag(run: &str, words: &[String]) -> Exit {
     match RunDir::existing(folder.clone()).write(report::TAGS, &lines) {
         Ok(()) => print(&format!("{}: {}\n", folder.display(), tags.join(" "))),
         Err(e) => {
-            print_error(&e, e.hint());
+            print_error(&e, None);
             Exit::Failed
         }
     }

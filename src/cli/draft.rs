@@ -2,20 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use super::column_use::{ROWS_EACH, Use, commas, has_commas, no_numbers, reason, use_of};
 use crate::{
     data::{ColumnProfile, CsvProfile},
     spec::{Location, Problem, default_name, nearest},
     units,
 };
 
-/// A text column with more categories than this is taken for names or prose.
-const MOST_CATEGORIES: usize = 50;
-
 /// A column of whole numbers with more distinct values than this is not taken for classes.
 const MOST_CLASSES: usize = 20;
-
-/// Minimum average number of rows per class or category.
-const ROWS_EACH: usize = 5;
 
 /// Of fewer rows none are held out: one or two would not tell whether the model is better.
 const ROWS_TO_VALIDATE: usize = 10;
@@ -23,16 +18,11 @@ const ROWS_TO_VALIDATE: usize = 10;
 /// Fewer rows are worth cross-validation.
 const ROWS_TO_FOLD: usize = 50;
 
-/// What a column is used for.
-#[derive(Clone, Copy, PartialEq)]
-enum Use {
-    Number,
-    Category,
-    /// Left out, with the reason.
-    Ignored(&'static str),
-}
+/// Columns that are left out are named up to this number; the draft has them all.
+const MOST_NOTES: usize = 10;
 
-/// The text of a spec for the table at `data`, to be written to `file`; and a sentence on the target, if none was named.
+/// The text of a spec for the table at `data`, to be written to `file`; and sentences on the target, if none was named, and on
+/// the columns that are left out.
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.
@@ -40,15 +30,20 @@ pub fn draft(
     data: &Path,
     named: &[String],
     file: Option<&Path>,
-) -> Result<(String, Option<String>), Box<Problem>> {
+) -> Result<(String, Vec<String>), Box<Problem>> {
     let profile = CsvProfile::read(data)?;
     let CsvProfile { columns, rows, .. } = &profile;
     let targets = targets_of(data, columns, named)?;
     let is_class = targets.len() == 1 && is_class(targets[0], *rows);
     for target in &targets {
         let why = match target.distinct() {
-            _ if has_decimal_commas(target) => (format!("it has {DECIMAL_COMMAS}"), "write them with points"),
+            _ if has_commas(target) => {
+                (commas(target), "write decimals with a point, thousands without a mark")
+            }
             0 | 1 => ("all its values are equal".to_owned(), OTHER),
+            distinct if !target.is_numeric() && target.numbers > rows / 2 && distinct > MOST_CLASSES => {
+                (no_numbers(target, *rows), OTHER)
+            }
             distinct if is_class && (distinct > rows / 2 || target.has_many()) => {
                 ("nearly every row has another text".to_owned(), OTHER)
             }
@@ -71,13 +66,21 @@ pub fn draft(
     } else if !has_feature {
         let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         let message = format!("`{}` has no column to predict `{}` from", data.display(), names.join("`, `"));
-        let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, *purpose));
+        let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, purpose));
         return Err(refusal(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
     let taken = targets.first().filter(|_| named.is_empty());
-    let note = taken
+    let taken = taken
         .map(|target| format!("the target is the last column, `{}`; {OTHER}", target.name.escape_debug()));
-    Ok((Draft { data, file, profile: &profile, targets, is_class, uses }.text(), note))
+    let mut left_out: Vec<String> =
+        uses.iter().filter_map(|(column, purpose)| reason(column, purpose)).collect();
+    if left_out.len() > MOST_NOTES {
+        let more = units::count((left_out.len() - MOST_NOTES) as u64);
+        left_out.truncate(MOST_NOTES);
+        left_out.push(format!("{more} more are left out: the draft has their names and the reasons"));
+    }
+    let notes = taken.into_iter().chain(left_out).collect();
+    Ok((Draft { data, file, profile: &profile, targets, is_class, uses }.text(), notes))
 }
 
 const OTHER: &str = "`--target COLUMN` names another column";
@@ -121,38 +124,6 @@ fn targets_of<'a>(
 fn is_class(column: &ColumnProfile, rows: usize) -> bool {
     let distinct = column.distinct();
     !column.is_numeric() || (column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows)
-}
-
-const DECIMAL_COMMAS: &str = "numbers with decimal commas, which are not read";
-
-/// Whether its first text becomes a number if the comma is replaced by a point.
-fn has_decimal_commas(column: &ColumnProfile) -> bool {
-    column
-        .text
-        .as_ref()
-        .is_some_and(|cell| cell.contains(',') && cell.replacen(',', ".", 1).parse::<f64>().is_ok())
-}
-
-/// The reason for leaving a column out, with an example.
-fn reason(column: &ColumnProfile, purpose: Use) -> Option<String> {
-    let Use::Ignored(why) = purpose else { return None };
-    let example = column.text.as_ref().filter(|_| column.numbers > 0);
-    let example = example.map(|cell| format!(", such as `{}`", cell.escape_debug())).unwrap_or_default();
-    Some(format!("`{}` is left out: {why}{example}", column.name.escape_debug()))
-}
-
-fn use_of(column: &ColumnProfile, rows: usize) -> Use {
-    match column.distinct() {
-        _ if has_decimal_commas(column) => Use::Ignored(DECIMAL_COMMAS),
-        _ if column.name.is_empty() => Use::Ignored("it has no name"),
-        0 => Use::Ignored("it has no numbers and no text"),
-        1 => Use::Ignored("all its values are equal"),
-        _ if column.is_numeric() && column.counts_rows => Use::Ignored("it counts the rows"),
-        _ if column.is_numeric() => Use::Number,
-        _ if column.numbers > rows / 2 => Use::Ignored("some of its cells are no finite numbers"),
-        distinct if distinct <= MOST_CATEGORIES && distinct * ROWS_EACH <= rows => Use::Category,
-        _ => Use::Ignored("its texts are names or prose, not categories"),
-    }
 }
 
 struct Draft<'a> {
@@ -224,8 +195,8 @@ impl Draft<'_> {
 
     /// Whether rows are held out for validation.
     fn validates(&self) -> bool {
-        let [lost, missing] = self.missing_cells();
-        let dropped = if lost > 0 { lost + missing } else { 0 };
+        let [lost, numbers, texts] = self.missing_cells();
+        let dropped = if lost > 0 { lost + numbers + texts } else { 0 };
         self.profile.rows.saturating_sub(dropped) >= ROWS_TO_VALIDATE
     }
 
@@ -283,34 +254,45 @@ impl Draft<'_> {
         }
         let ignored = named(&|purpose| matches!(purpose, Use::Ignored(_)));
         if !ignored.is_empty() {
-            let reasons = self.uses.iter().filter_map(|(column, purpose)| reason(column, *purpose));
+            let reasons = self.uses.iter().filter_map(|(column, purpose)| reason(column, purpose));
             lines.extend(reasons.map(|why| format!("# {why}")));
             lines.push(format!("ignore = [{}]", ignored.join(", ")));
         }
         lines
     }
 
-    /// Missing cells of targets and of features.
-    fn missing_cells(&self) -> [usize; 2] {
-        let is_used = |(_, purpose): &&(&ColumnProfile, Use)| !matches!(purpose, Use::Ignored(_));
-        let missing = self.uses.iter().filter(is_used).map(|(column, _)| column.missing).sum();
-        [self.targets.iter().map(|target| target.missing).sum(), missing]
+    /// Missing cells of targets, of numeric features and of text features.
+    fn missing_cells(&self) -> [usize; 3] {
+        let of = |wanted: Use| {
+            let used = self.uses.iter().filter(|(_, purpose)| *purpose == wanted);
+            used.map(|(column, _)| column.missing).sum()
+        };
+        let lost = self.targets.iter().map(|target| target.missing).sum();
+        [lost, of(Use::Number), of(Use::Category)]
     }
 
     /// The line on how missing cells are handled.
     fn missing(&self) -> Option<String> {
-        let [lost, missing] = self.missing_cells();
         let cells = |count: usize| units::counted(count as u64, "missing cell");
-        match (lost, missing) {
-            (0, 0) => None,
-            (0, filled) => Some(format!(
-                "missing = \"mean\"    # fills {}; \"drop\" leaves their rows out",
-                cells(filled)
-            )),
-            (lost, _) => {
-                Some(format!("missing = \"drop\"    # {} of the target cannot be filled", cells(lost)))
+        let how = match self.missing_cells() {
+            [0, 0, 0] => return None,
+            [0, numbers, 0] => format!("fills {}", cells(numbers)),
+            [0, 0, texts] => format!("takes {} of text as a category", cells(texts)),
+            [0, numbers, texts] => {
+                format!(
+                    "fills {}, takes {} of text as a category",
+                    cells(numbers),
+                    units::count(texts as u64)
+                )
             }
-        }
+            [lost, ..] => {
+                return Some(format!(
+                    "missing = \"drop\"    # {} of the target cannot be filled",
+                    cells(lost)
+                ));
+            }
+        };
+        Some(format!("missing = \"mean\"    # {how}; \"drop\" leaves their rows out"))
     }
 
     /// The table's path relative to the spec's folder.

@@ -105,12 +105,8 @@ fn overrides(words: &[String]) -> Vec<String> {
 /// # Errors
 /// It may not; the error was printed.
 pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result<(), Exit> {
-    let is_sweep = match loaded {
-        Loaded::Train(experiment) => experiment.is_sweep(),
-        Loaded::Lab(experiment) => experiment.is_sweep(),
-    };
     let (message, hint) = match (resume, loaded) {
-        _ if options.launch.launcher.is_some() && !is_sweep => (
+        _ if options.launch.launcher.is_some() && !loaded.is_sweep() => (
             "`--launcher` takes a sweep, and this is one run",
             "give a key several values, or submit a script of your own with `runner run SPEC.toml --resume auto`",
         ),

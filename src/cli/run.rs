@@ -75,6 +75,7 @@ fn run_joined(
     if let Err(exit) = resume::check(start, &resume, &loaded) {
         return exit;
     }
+    warn(start.idle_sweep_options(loaded.is_sweep()));
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
     // A training interrupted by a signal resumes where it was; an experiment that measures the machine would
     // start over.

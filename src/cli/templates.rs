@@ -53,24 +53,29 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes()).inspect_err(|_| drop(fs::remove_file(path)))
 }
 
+fn print_notes(notes: &[String]) {
+    notes.iter().for_each(|note| print_stderr(&format!("{note}\n")));
+}
+
 /// Writes a starter spec, never over a file that is there.
 pub fn new(options: &NewOptions) -> Exit {
     let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
-    let (text, note) = match &options.from {
-        None => (template.text.to_owned(), None),
+    let file = options.file.as_deref().filter(|file| *file != Path::new("-"));
+    let (text, notes) = match &options.from {
+        None => (template.text.to_owned(), Vec::new()),
         Some(_) if template.name != "csv" => {
             print_error("only `csv` is drafted from a table", Some("`runner new csv FILE --from DATA`"));
             return Exit::Refused;
         }
-        Some(data) => match draft(data, &options.target, options.file.as_deref()) {
+        Some(data) => match draft(data, &options.target, file) {
             Ok(drafted) => drafted,
             Err(problem) => return refuse(&Failure::new(vec![*problem])),
         },
     };
     let text = format!("{SCHEMA}{text}");
-    let Some(path) = &options.file else {
+    let Some(path) = file else {
         let printed = print(&text);
-        note.iter().for_each(|note| print_stderr(&format!("{note}\n")));
+        print_notes(&notes);
         return printed;
     };
     match write_new(path, &text) {
@@ -81,7 +86,7 @@ pub fn new(options: &NewOptions) -> Exit {
                 Err(e) => format!(", but no {SCHEMA_FILE}: {}", reason(&e)),
             };
             let check = command_line(["runner".into(), "check".into(), path.to_string_lossy()]);
-            note.iter().for_each(|note| print_stderr(&format!("{note}\n")));
+            print_notes(&notes);
             print_stderr(&format!("wrote {}{schema}; next: {check}\n", path.display()));
             Exit::Done
         }

@@ -292,6 +292,18 @@ fn a_shell_completes_keys_specs_templates_and_runs() {
 }
 
 #[test]
+fn options_of_sweeps_say_when_they_change_nothing() {
+    let place = Sandbox::new(LINREG);
+    for (words, idle) in [(&["--jobs", "4"][..], "--jobs"), (&["--fail-fast", "--share"], "--share")] {
+        let ended = place.run(&[&["-q", "trainer.max_epochs=1"], words].concat()).ended;
+        let warning = format!("warning: `{idle}` changes nothing: this is one run, and not a sweep\n");
+        assert_eq!((ended.code, ended.stderr), (Some(0), warning));
+    }
+    let sweep = place.run(&["-q", "trainer.max_epochs=1", "seed=0,1", "--jobs", "2", "--fail-fast"]).ended;
+    assert_eq!((sweep.code, sweep.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
 fn a_path_that_is_nearly_that_of_a_spec() {
     let place = Sandbox::new(LINREG);
     std::fs::create_dir(place.path().join("specs")).unwrap();

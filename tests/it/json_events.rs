@@ -96,6 +96,13 @@ fn a_sweep_says_what_became_of_its_trials() {
     let last: Value = serde_json::from_str(ended.stdout.lines().last().unwrap()).unwrap();
     let statuses = json!({ "finished": 2, "diverged": 1, "skipped": 1 });
     assert_eq!((&last["statuses"], &last["exit"], ended.code), (&statuses, &json!(1), Some(1)));
+    let events: Vec<Value> = ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let faults: Vec<_> =
+        of(&events, "notice").into_iter().filter(|notice| notice["level"] == "error").collect();
+    let is_of_loss = |notice: &&Value| {
+        notice["message"].as_str().unwrap().contains("loss is not a finite number") && notice["trial"] == 2
+    };
+    assert!(faults.len() == 1 && faults.iter().all(is_of_loss), "{faults:?}");
     let resumed = place.runner(&["run", "--json", "--resume", last["folder"].as_str().unwrap()]);
     let first: Value = serde_json::from_str(resumed.stdout.lines().next().unwrap()).unwrap();
     let statuses = json!({ "finished": 2, "diverged": 1, "planned": 1 });

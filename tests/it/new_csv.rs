@@ -66,7 +66,7 @@ fn a_table_with_text_and_missing_cells() {
     path = "penguins.csv"
     target = "species"    # 3 classes
     categorical = ["island", "sex"]    # text, a column of 0 and 1 for each value
-    missing = "mean"    # fills 19 missing cells; "drop" leaves their rows out
+    missing = "mean"    # fills 8 missing cells, takes 11 of text as a category; "drop" leaves their rows out
     standardize = true    # features to mean 0 and deviation 1
 
     [model]
@@ -146,8 +146,8 @@ fn columns_that_do_not_help_are_left_out() {
     target = "5"    # 2 whole numbers, taken for classes; as a quantity: loss = "mse" and out_features = 1
     # `0` is left out: it counts the rows
     # `1` is left out: all its values are equal
-    # `2` is left out: its texts are names or prose, not categories
-    # `3` is left out: some of its cells are no finite numbers, such as `n.k.`
+    # `2` is left out: it has 60 different texts, such as `word 1`: too many for categories
+    # `3` is left out: 1 of its 60 cells is `n.k.`, which is no finite number; leave cells empty that stand for missing values
     ignore = ["0", "1", "2", "3"]
     missing = "drop"    # 6 missing cells of the target cannot be filled
     delimiter = ";"
@@ -158,6 +158,80 @@ fn columns_that_do_not_help_are_left_out() {
     fs::write(place.path().join("b.csv"), format!("\"a \"\"b\"\"\"\t\"c\\d\"\n{named}")).unwrap();
     let text = drafted(&place, &["b.csv"]);
     assert!(text.contains("target = 'c\\d'") && text.contains("delimiter = \"\\t\""), "{text}");
+}
+
+/// The terminal names the columns that the draft leaves out, with reasons that hold for their cells.
+#[test]
+fn the_terminal_names_columns_that_are_left_out() {
+    let place = Sandbox::new("");
+    let row = |n: usize| {
+        let odd = if n.is_multiple_of(8) { "?".to_owned() } else { format!("{}.5", n % 71) };
+        let two = ["?", "-", "0.5", "1.5", "2.5"][n % 5];
+        format!("{odd},{two},2024-01-{n},{n}%,\"1,{n}\",{}.5,{n}.25\n", n % 7)
+    };
+    let rows: String = (100..180).map(row).collect();
+    fs::write(place.path().join("odd.csv"), format!("a,two,date,share,price,x,y\n{rows}")).unwrap();
+    let ended = place.runner(&["new", "csv", "spec2.toml", "--from", "odd.csv", "--target", "y"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    `a` is left out: 10 of its 80 cells are `?`, which is no finite number; leave cells empty that stand for missing values
+    `two` is left out: 32 of its 80 cells are no finite numbers, such as `?`; leave cells empty that stand for missing values
+    `date` is left out: it has 80 different texts, such as `2024-01-100`: too many for categories
+    `share` is left out: it has 80 different texts, such as `100%`: too many for categories
+    `price` is left out: its numbers have commas, such as `1,100`, which are not read
+    wrote spec2.toml and runner.schema.json for editors; next: runner check spec2.toml
+    ");
+    // The way out: what was left empty is filled, and the column is a feature.
+    fs::write(place.path().join("odd.csv"), format!("a,two,date,share,price,x,y\n{}", rows.replace('?', "")))
+        .unwrap();
+    let text = place.runner(&["new", "csv", "--from", "odd.csv", "--target", "y"]).stdout;
+    assert!(
+        text.contains(
+            "ignore = [\"two\", \"date\", \"share\", \"price\"]\nmissing = \"mean\"    # fills 10 "
+        ),
+        "{text}"
+    );
+    // Of many columns only the first are named.
+    let names: String = (0..12).map(|n| format!("c{n},")).collect();
+    let wide: String = (0..30).map(|n| format!("{}{n}.5,{n}.25\n", "1,".repeat(12))).collect();
+    fs::write(place.path().join("wide.csv"), format!("{names}x,y\n{wide}")).unwrap();
+    let told = place.runner(&["new", "csv", "--from", "wide.csv", "--target", "y"]).stderr;
+    let last = "`c9` is left out: all its values are equal\n\
+                2 more are left out: the draft has their names and the reasons\n";
+    assert!(told.ends_with(last) && told.lines().count() == 11, "{told}");
+}
+
+/// A target of numbers and a marker is no class.
+#[test]
+fn a_target_with_a_marker_is_refused() {
+    let place = Sandbox::new("");
+    let row = |n: usize| {
+        format!("{}.5,{}\n", n % 13, if n.is_multiple_of(9) { "-".into() } else { (n % 30).to_string() })
+    };
+    fs::write(place.path().join("a.csv"), format!("x,y\n{}", (0..180).map(row).collect::<String>())).unwrap();
+    let ended = place.runner(&["new", "csv", "--from", "a.csv", "--target", "y"]);
+    let words = "error: `y` cannot be predicted: 20 of its 180 cells are `-`, which is no finite number; leave cells empty that stand for missing values\n";
+    assert!(ended.code == Some(2) && ended.stderr.starts_with(words), "{ended:?}");
+}
+
+/// `-` is standard output, as when no file is named.
+#[test]
+fn a_draft_for_standard_output() {
+    let place = Sandbox::new("");
+    fs::copy(DIABETES, place.path().join("d.csv")).unwrap();
+    for words in [&["new", "csv", "-", "--from", "d.csv"][..], &["new", "sweep", "-"]] {
+        let (dashed, plain) = (
+            place.runner(words),
+            place.runner(&words.iter().copied().filter(|word| *word != "-").collect::<Vec<_>>()),
+        );
+        assert_eq!((dashed.code, &dashed.stdout, &dashed.stderr), (Some(0), &plain.stdout, &plain.stderr));
+        assert!(dashed.stdout.starts_with("#:schema ") && !dashed.stderr.contains("next:"), "{dashed:?}");
+    }
+    let refused = place.runner(&["new", "csv", "draft.toml", "--from", "-"]);
+    assert!(
+        refused.code == Some(2) && refused.stderr.contains("`-` is no file here: name one"),
+        "{refused:?}"
+    );
+    assert!(!place.path().join("-").exists() && !place.path().join("draft.toml").exists());
 }
 
 /// A table as pandas writes it, with a nameless index column. A spec next to its table refers to it by file
@@ -307,10 +381,10 @@ fn what_cannot_be_drafted() {
      = hint: `--target COLUMN` names another column
 
     error: `huge.csv` has no column to predict `b` from
-     = hint: `a` is left out: some of its cells are no finite numbers, such as `1e400`
+     = hint: `a` is left out: 1 of its 40 cells is `1e400`, which is no finite number; leave cells empty that stand for missing values
 
-    error: `b` cannot be predicted: it has numbers with decimal commas, which are not read
-     = hint: write them with points
+    error: `b` cannot be predicted: its numbers have commas, such as `0,5`, which are not read
+     = hint: write decimals with a point, thousands without a mark
 
     error: cannot read `nowhere.csv`: no such file or directory
      = hint: a relative path is taken from the current folder

@@ -93,6 +93,45 @@ fn a_test_is_evaluated_afterwards() {
     assert!(stderr.contains("are not what the run was trained on: their digest is "), "{stderr}");
 }
 
+/// A project that was moved, with its data and its runs: the file is known by its digest, not by its name.
+#[test]
+fn a_moved_project_keeps_its_test_rows() {
+    let place = sandbox();
+    let [project, moved] = ["project", "moved"].map(|name| place.path().join(name));
+    fs::create_dir_all(project.join("data")).unwrap();
+    fs::rename(place.path().join("penguins.csv"), project.join("data/penguins.csv")).unwrap();
+    fs::write(project.join("spec.toml"), SPEC.replace("penguins.csv", "data/penguins.csv")).unwrap();
+    let split = "data.split={ validation = 0.2, test = 0.25 }";
+    let ran = place.runner(&["project/spec.toml", split, "--runs-dir", "project/runs", "-q"]);
+    let run = ran.stdout.trim();
+    let metrics = |run: &str| {
+        let ended = place.runner(&["evaluate", run, "--json"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let mut json: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        json.as_object_mut().unwrap().remove("run");
+        json
+    };
+    let before = metrics(run);
+    assert_eq!(before["rows"], 86);
+    fs::rename(&project, &moved).unwrap();
+    let run = run.replacen("project", "moved", 1);
+    // A file of that name that is nearer to the run, with other rows.
+    let text = fs::read_to_string(PENGUINS).unwrap();
+    fs::write(moved.join("runs/penguins.csv"), text.replacen("39.1", "39.2", 1)).unwrap();
+    assert_eq!(metrics(&run), before);
+    fs::rename(moved.join("data/penguins.csv"), place.path().join("other.csv")).unwrap();
+    let lost = place.runner(&["evaluate", &run]);
+    let expected = format!(
+        "error: cannot read `{}`: no such file or directory\n = hint: bring it back there, or, if the project was moved, to where \
+         it was within the project: it is looked for below the folders above the run, too, and known by its digest\n",
+        project.join("data/penguins.csv").display()
+    );
+    assert!(lost.code == Some(2) && lost.stderr.ends_with(&expected), "{lost:?}");
+    // As the hint says.
+    fs::rename(place.path().join("other.csv"), moved.join("data/penguins.csv")).unwrap();
+    assert_eq!(metrics(&run), before);
+}
+
 /// The row numbers of one part, from `rows.csv`.
 fn numbers_of(table: &Table, split: &str) -> Vec<usize> {
     let rows = table.column("split").into_iter().zip(table.column("row"));

@@ -56,6 +56,8 @@ pub enum Event {
 pub enum Level {
     /// Written to the log, shown with `-v`.
     Info,
+    /// Why a run failed; also printed at its end.
+    Error,
     /// Always shown.
     Warning,
 }

@@ -10,5 +10,5 @@ pub mod report;
 
 use runner_base::{host, random, units};
 use runner_engine::{data, device, event, plan, program, train};
-use runner_session::record;
+use runner_session::{record, run};
 use runner_spec as spec;

@@ -241,6 +241,26 @@ impl Source {
         };
         needed.into_iter().chain(more).flatten().map(PathBuf::as_path).collect()
     }
+
+    /// The same source with its files at other paths.
+    pub fn with_files(&self, other: impl Fn(&Path) -> PathBuf) -> Self {
+        let mut source = self.clone();
+        let (needed, more) = match &mut source {
+            Self::SyntheticRegression(_) => return source,
+            Self::Csv(s) => ([Some(&mut s.path), None], [s.validation_path.as_mut(), None]),
+            Self::Parquet(s) => ([Some(&mut s.path), None], [s.validation_path.as_mut(), None]),
+            Self::Idx(s) => {
+                let validation = [s.validation_images.as_mut(), s.validation_labels.as_mut()];
+                ([Some(&mut s.images), Some(&mut s.labels)], validation)
+            }
+            Self::Npy(s) => {
+                let validation = [s.validation_features.as_mut(), s.validation_labels.as_mut()];
+                ([Some(&mut s.features), Some(&mut s.labels)], validation)
+            }
+        };
+        needed.into_iter().chain(more).flatten().for_each(|path| *path = other(path));
+        source
+    }
 }
 
 impl Idx {

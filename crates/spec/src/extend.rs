@@ -31,6 +31,14 @@ impl Loaded {
         }
     }
 
+    /// Whether there may be several trials, in a folder of their own.
+    pub fn is_sweep(&self) -> bool {
+        match self {
+            Self::Train(experiment) => experiment.is_sweep(),
+            Self::Lab(experiment) => experiment.is_sweep(),
+        }
+    }
+
     /// First 8 hex digits of SHA-256 over the resolved specs of all trials.
     pub fn hash8(&self) -> String {
         match self {

@@ -1,5 +1,7 @@
 //! "did you mean": the known name nearest to a mistyped one.
 
+use std::cmp::Reverse;
+
 /// The most similar of `names`; `None` if none is similar enough. Ignores case, and takes `-` for `_`.
 pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(typed, (typed.chars().count() / 3).max(1), names)
@@ -19,8 +21,13 @@ pub(super) fn nearest_within<'a>(
     names
         .map(|name| (strsim::osa_distance(&typed, &name.to_lowercase()), name))
         .filter(|(distance, name)| *distance <= allowed && *distance < name.chars().count())
-        .min_by_key(|(distance, _)| *distance)
+        .min_by_key(|(distance, name)| (*distance, Reverse(alike(&typed, name))))
         .map(|(_, name)| name)
+}
+
+/// The number of letters that two words begin with alike.
+fn alike(word: &str, other: &str) -> usize {
+    word.chars().zip(other.chars()).take_while(|(own, other)| own == other).count()
 }
 
 /// The shortest name that begins or ends with `word`: `trainer` for `train`.
@@ -78,6 +85,11 @@ mod tests {
         assert_eq!(longer("train", names.into_iter()), Some("trainer"));
         assert_eq!(near("sgd"), None);
         assert_eq!(near("x"), None);
+        // Of names as near, the one that begins alike.
+        assert_eq!(
+            nearest("validation.f2", ["validation.r2", "validation.f1"].into_iter()),
+            Some("validation.f1")
+        );
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use clap::{
+    ArgGroup, Args, Subcommand, ValueEnum,
+    builder::{PathBufValueParser, TypedValueParser},
+};
 use clap_complete::Shell;
 
 use super::{
@@ -184,6 +187,14 @@ pub struct CleanOptions {
     pub yes: bool,
 }
 
+/// A path in whose place `-` has no meaning.
+fn named() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
+        true => Err("`-` is no file here: name one"),
+        false => Ok(path),
+    })
+}
+
 fn age(text: &str) -> Result<Duration, &'static str> {
     duration::parse(text).ok_or("expected a time such as `30d`, `12h` or `1d12h`")
 }
@@ -223,7 +234,7 @@ pub struct ReportOptions {
     #[arg(value_name = "PATH", required = true, add = run_path())]
     pub paths: Vec<String>,
     /// The page [default: `report.html` in the folder of a single run or sweep, else in the current one]
-    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
     pub out: Option<PathBuf>,
     /// Rank by this figure [default: what the runs monitor, else the training loss]
     #[arg(long, value_name = "METRIC")]
@@ -232,10 +243,10 @@ pub struct ReportOptions {
     #[arg(long = "where", value_name = "EXPR")]
     pub filter: Option<String>,
     /// Write also each chart as an SVG file to DIR
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_parser = named(), value_hint = clap::ValueHint::DirPath)]
     pub svg: Option<PathBuf>,
     /// Write also each chart as a PNG file to DIR, by `rsvg-convert`, `resvg` or `inkscape`
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_parser = named(), value_hint = clap::ValueHint::DirPath)]
     pub png: Option<PathBuf>,
 }
 
@@ -303,7 +314,7 @@ pub struct EvaluateOptions {
     #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
     pub labels: Option<PathBuf>,
     /// Write the confusion matrix to FILE as CSV, a line for each actual class
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
     pub confusion: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -316,13 +327,13 @@ pub struct ExportOptions {
     #[command(flatten)]
     pub model: ModelOptions,
     /// Write the model to FILE for ONNX Runtime, with what was done to the columns of its training file
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
     pub onnx: Option<PathBuf>,
     /// Write the run, or a sweep with its trials, into the MLflow file store DIR
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
+    #[arg(long, value_name = "DIR", value_parser = named(), value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
     pub mlflow: Option<PathBuf>,
     /// Write the rows of `metrics.csv`, of a sweep those of all trials, into the Parquet FILE
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "last")]
+    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath, conflicts_with = "last")]
     pub parquet: Option<PathBuf>,
 }
 
@@ -331,10 +342,10 @@ pub struct NewOptions {
     /// Which starter
     #[arg(value_parser = template_names())]
     pub template: String,
-    /// Where to write it [default: standard output]
+    /// Where to write it [default: `-`, standard output]
     pub file: Option<PathBuf>,
     /// With `csv`: draft the spec for this table, by what its columns hold
-    #[arg(long, value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    #[arg(long, value_name = "DATA", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
     pub from: Option<PathBuf>,
     /// The column to predict, or several of numbers: `--target a,b` [default: the last one]
     #[arg(long, value_name = "COLUMN", requires = "from")]

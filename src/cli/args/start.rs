@@ -71,6 +71,16 @@ pub struct StartOptions {
     pub launch: LaunchOptions,
 }
 
+impl StartOptions {
+    /// A sentence on options for sweeps that are given for one run.
+    pub fn idle_sweep_options(&self, is_sweep: bool) -> Option<String> {
+        let options =
+            [("--jobs", self.jobs.is_some()), ("--share", self.share), ("--fail-fast", self.fail_fast)];
+        let (idle, _) = options.into_iter().find(|(_, is_given)| *is_given && !is_sweep)?;
+        Some(format!("`{idle}` changes nothing: this is one run, and not a sweep"))
+    }
+}
+
 /// The number of trials that run side by side.
 #[derive(Clone, Copy, Debug)]
 pub enum Jobs {

@@ -113,6 +113,9 @@ fn a_signal_ends_the_reading_of_rows_within_a_sweep() {
     let ended = Ended::from_output(child.wait_with_output().unwrap());
     assert_eq!(ended.code, Some(143), "{ended:?}");
     assert_eq!([0, 1, 2].map(status), ["finished", "skipped", "skipped"]);
+    // No trial was under way, and the sweep says how it goes on.
+    let resume = format!("  resume with: runner run --resume {}\n", sweep.0.display());
+    assert!(ended.stdout.contains(&resume), "{ended:?}");
     assert!(!ended.stderr.contains("error"), "{ended:?}");
 }
 

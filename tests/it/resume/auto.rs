@@ -66,6 +66,34 @@ fn a_warning_names_what_made_a_new_run_begin() {
     assert_eq!((run.summary("epochs"), ended.stderr.as_str()), ("6".to_owned(), ""));
 }
 
+/// A run that has finished on other data is not taken for this one, and a warning names it.
+#[test]
+fn a_warning_names_data_that_made_a_new_run_begin() {
+    let text = "[data]\nbatch_size = 2\n[data.csv]\npath = \"a.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ linear = { out_features = 1 } }]\n\
+                [optimizer.sgd]\nlr = 0.1\n[trainer]\nmax_epochs = 2\n";
+    let place = Sandbox::new(text);
+    let rows = |last: &str| {
+        fs::write(place.path().join("a.csv"), format!("x,y\n1,2\n2,4\n3,6\n4,8\n5,{last}\n")).unwrap();
+    };
+    let auto = || place.runner(&["run", "spec.toml", "-q", "--resume", "auto"]);
+    rows("10");
+    let first = auto();
+    assert_eq!((first.code, first.stderr.as_str()), (Some(0), ""));
+    rows("11");
+    let path = first.stdout.trim();
+    let words =
+        format!("warning: a new run begins, since the data are not those that `{path}` was trained on\n");
+    let second = auto();
+    assert_eq!((second.code, second.stderr), (Some(0), words));
+    assert_ne!(second.stdout, first.stdout);
+    // Either run is found again on its own data.
+    for (last, run) in [("11", second.stdout.trim()), ("10", path)] {
+        rows(last);
+        let told = format!("`{run}` has finished; there is nothing to go on with\n");
+        assert_eq!(auto().stdout, told);
+    }
+}
+
 /// Neither a shorter length nor another description goes on with a run that may be another job's.
 #[test]
 fn a_run_that_may_be_another_jobs_stays_as_it_is() {

@@ -258,6 +258,9 @@ fn a_trial_that_waits_goes_on_with_its_sweep() {
     assert_eq!(own, ["waiting"; 8]);
     let compared = place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
     assert!(compared.contains(" waiting (#"), "{compared}");
+    let shown = place.runner(&["show", sweep.to_str().unwrap()]).stdout;
+    let hint = format!("\n  resume with: runner run --resume {}\n", sweep.display());
+    assert!(shown.contains(&hint), "{shown}");
     let second = trials(&sweep).swap_remove(usize::from(first == 0));
     let ended = place.runner(&["run", "-q", "--resume", second.0.to_str().unwrap()]);
     let expected = "error: a trial that waits at a rung of successive halving goes on with its sweep\n  = hint: name the \

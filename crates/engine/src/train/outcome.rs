@@ -18,7 +18,8 @@ impl TrainLoop<'_> {
         let costs = self.checkpoint_costs();
         self.outbox.events.extend(costs);
         self.outbox.events.extend(self.comparisons().map(|text| Event::Notice(Level::Info, text)));
-        self.outbox.events.extend(reason.clone().map(|reason| Event::Notice(Level::Info, reason)));
+        let level = if status == Status::Diverged { Level::Error } else { Level::Info };
+        self.outbox.events.extend(reason.clone().map(|reason| Event::Notice(level, reason)));
         self.outbox.events.extend(self.unmeasured().map(|text| Event::Notice(Level::Warning, text)));
         // If the receiver is gone, the caller notices when it emits the last event.
         let _ = self.outbox.send();

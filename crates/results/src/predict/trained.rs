@@ -1,16 +1,17 @@
 //! Reads a trained model from a run folder.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::PredictError;
 use crate::{
     data::{
-        self, Dataset, Part, Task, TrainedData, Weights, read_metadata, read_weights, read_weights_among,
+        self, Dataset, Part, Task, TrainedData, Weights, digest_of_files, read_metadata, read_weights,
+        read_weights_among,
     },
     host::check_regular,
     record::checkpoint_weights,
     report::{ReportError, find_run, run_digest, run_status},
-    spec::{self, Loaded, Placement, Problem, Spec},
+    spec::{self, Loaded, Placement, Problem, Source, Spec},
 };
 
 /// Which of a run's weights are used.
@@ -122,11 +123,19 @@ impl Trained {
         &self,
         open: impl Fn(&spec::Data, Task, u64) -> Result<Dataset, Vec<Problem>>,
     ) -> Result<Dataset, PredictError> {
-        let data = spec::Data { placement: Placement::Auto, ..spec::Data::clone(&self.spec.data) };
+        let mut data = spec::Data { placement: Placement::Auto, ..spec::Data::clone(&self.spec.data) };
+        let recorded = run_digest(&self.folder);
+        if let Some(source) = moved_source(&data.source, &self.folder, recorded.as_deref()) {
+            data.source = source;
+        }
         let classifies = self.spec.model.loss.classifies();
         let task = if classifies { Task::Classification } else { Task::Regression };
-        let dataset = open(&data, task, self.spec.seed)?;
-        match run_digest(&self.folder).filter(|recorded| *recorded != dataset.digest) {
+        let dataset = open(&data, task, self.spec.seed).map_err(|problems| {
+            let is_gone = data.source.files().iter().any(|file| !file.exists());
+            let with_way_out = |problem: Problem| if is_gone { problem.hint(GONE) } else { problem };
+            problems.into_iter().map(with_way_out).collect::<Vec<_>>()
+        })?;
+        match recorded.filter(|recorded| *recorded != dataset.digest) {
             Some(recorded) => {
                 let folder = self.folder.clone();
                 Err(PredictError::OtherData { folder, found: dataset.digest, recorded })
@@ -146,6 +155,29 @@ impl Trained {
         let kept = if is_best { "; the best: `trainer.restore_best=false` keeps the last" } else { "" };
         format!("{file}, after epoch {epoch}, step {step}{kept}")
     }
+}
+
+/// The way out if the run's data cannot be found.
+const GONE: &str = "bring it back there, or, if the project was moved, to where it was within the project: it is looked for \
+                    below the folders above the run, too, and known by its digest";
+
+/// Where a project was moved with its runs: the source with files that are not at their old paths below one of the folders above
+/// the run, at the end of their paths. `None` if no file is missing, or no others have the digest that the run recorded.
+fn moved_source(source: &Source, run: &Path, digest: Option<&str>) -> Option<Source> {
+    let digest = digest.filter(|_| source.files().iter().any(|file| !file.exists()))?;
+    let run = run.canonicalize().ok()?;
+    let first = source.files().into_iter().find(|file| !file.exists())?.to_owned();
+    let moves = run.ancestors().skip(1).flat_map(|to| first.ancestors().skip(1).map(move |from| (from, to)));
+    let moved = moves.map(|(from, to)| {
+        source.with_files(|file| match file.strip_prefix(from) {
+            Ok(end) if !file.exists() => to.join(end),
+            _ => file.to_owned(),
+        })
+    });
+    moved.filter(|moved| moved.files().iter().all(|file| file.is_file())).find(|moved| {
+        let files = moved.files();
+        digest_of_files(moved, files).as_deref() == Some(digest)
+    })
 }
 
 /// Names and shapes of the model's parameters, with PyTorch's order of axes.

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     host::escape_line,
     record::{Claims, VIRTUAL, of_build},
+    run::INTERRUPTED,
     units,
 };
 
@@ -75,7 +76,12 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         let _ = writeln!(text, "  {} more reasons are in sweep.csv", reasons.len() - MOST_REASONS); // cannot fail
     }
     let path = escape_line(&folder.to_string_lossy()).into_owned();
-    if runs.iter().any(|run| run.status == "interrupted") {
+    let is_left = |run: &Run| match run.status.as_str() {
+        "interrupted" => true,
+        "waiting" => !is_shared,
+        _ => run.reason == INTERRUPTED,
+    };
+    if runs.iter().any(is_left) {
         let _ = writeln!(text, "  resume with: runner run --resume {path}"); // writing to a String cannot fail
     }
     let _ = writeln!(text, "  folder {path}");

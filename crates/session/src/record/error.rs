@@ -77,7 +77,7 @@ impl RecordError {
         }
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Some("choose a folder that can be written with `--runs-dir DIR`")
+                Some("make that folder writable; `--runs-dir DIR` names another for a new run")
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Some("free some space, or choose another disk with `--runs-dir DIR`")
@@ -104,7 +104,10 @@ mod tests {
         assert_eq!(full(STANDARD_OUTPUT).hint(), None);
         let error = RecordError::make_folder(Path::new("/proc/x"), io::Error::from_raw_os_error(13));
         assert_eq!(error.to_string(), "cannot make the folder `/proc/x`: permission denied");
-        assert_eq!(error.hint(), Some("choose a folder that can be written with `--runs-dir DIR`"));
+        assert_eq!(
+            error.hint(),
+            Some("make that folder writable; `--runs-dir DIR` names another for a new run")
+        );
         let error = RecordError::make_folder(Path::new("a/b"), io::Error::from_raw_os_error(20));
         assert!(error.hint().unwrap().starts_with("a file stands where a folder is needed"));
     }

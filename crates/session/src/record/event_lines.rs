@@ -97,7 +97,11 @@ impl Sink for EventLines {
                 json!({ "event": "progress", "step": now.step, "epoch": now.epoch, "elapsed_s": now.elapsed_s }),
             ),
             Event::Notice(level, message) => {
-                let level = if *level == Level::Warning { "warning" } else { "info" };
+                let level = match level {
+                    Level::Info => "info",
+                    Level::Error => "error",
+                    Level::Warning => "warning",
+                };
                 Some(json!({ "event": "notice", "level": level, "message": message }))
             }
             Event::Finished(outcome) => Some(self.finished(outcome)),

@@ -15,7 +15,7 @@ pub(super) fn trial_name<'a>(number: usize, axes: impl Iterator<Item = (&'a str,
     };
     let axes = axes.map(|(key, value)| format!("-{key}={}", words(value)));
     let mut name = folder_name(&format!("{number:03}{}", axes.collect::<String>()));
-    name.truncate(LONGEST_TRIAL);
+    cut(&mut name, LONGEST_TRIAL);
     name
 }
 
@@ -28,14 +28,22 @@ fn short_number(value: &str) -> String {
     }
 }
 
-/// Turns text into a safe folder name: characters other than ASCII letters, digits and `. _ = + -` become
-/// `_`. The name has at most 100 bytes, is not hidden and cannot lead to a parent folder.
+/// Shortens text to at most `most` bytes of whole characters.
+fn cut(text: &mut String, most: usize) {
+    while text.len() > most {
+        text.pop();
+    }
+}
+
+/// Turns text into a safe folder name: characters other than letters and digits of any script, and `. _ = + -`, become `_`. The name
+/// has at most 100 bytes, is not hidden and cannot lead to a parent folder.
 pub(super) fn folder_name(text: &str) -> String {
     let mut name: String = text
         .chars()
         .take(LONGEST_NAME)
-        .map(|c| if c.is_ascii_alphanumeric() || "._=+-".contains(c) { c } else { '_' })
+        .map(|c| if c.is_alphanumeric() || "._=+-".contains(c) { c } else { '_' })
         .collect();
+    cut(&mut name, LONGEST_NAME);
     if name.is_empty() {
         name.push('_');
     }
@@ -60,10 +68,14 @@ mod tests {
             "004-optimizer=sgd_lr_.1_momentum_.9"
         );
         assert_eq!(name(7, &[]), "007");
-        assert_eq!(name(1, &[("path", &"é".repeat(200))]).len(), 60);
+        // Of letters of two bytes only whole ones are kept.
+        assert_eq!(name(1, &[("path", &"é".repeat(200))]), format!("001-path={}", "é".repeat(25)));
         // A name cannot leave its folder.
         assert_eq!(folder_name("../../etc"), "_._.._etc");
         assert_eq!(folder_name(""), "_");
-        assert_eq!(folder_name("a b\n/ü"), "a_b___");
+        assert_eq!(folder_name("a b\n/ü"), "a_b__ü");
+        // Names in other scripts stay apart, within the same number of bytes.
+        assert_eq!(["データ", "日本語"].map(folder_name), ["データ", "日本語"]);
+        assert_eq!(folder_name(&"データ".repeat(20)).len(), 99);
     }
 }

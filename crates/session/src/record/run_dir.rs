@@ -118,11 +118,6 @@ impl RunDir {
         folders
     }
 
-    /// Whether the run has this resolved spec and data, according to its files.
-    pub fn is_of(&self, spec: &str, data_digest: Option<&str>) -> bool {
-        self.spec_text() == spec && self.data_digest().as_deref() == data_digest
-    }
-
     /// The resolved spec, without the comments above it; empty if there is none.
     pub fn spec_text(&self) -> String {
         let text = read_text(&self.file("spec.toml")).unwrap_or_default();

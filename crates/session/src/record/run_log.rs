@@ -74,6 +74,7 @@ impl Sink for RunLog {
             Event::Validation(row) => self.line(INFO, &messages::validation(row)),
             Event::Notice(Level::Info, message) => self.line(INFO, message),
             Event::Notice(Level::Warning, message) => self.line(WARNING, message),
+            Event::Notice(Level::Error, message) => self.line(ERROR, message),
             Event::Finished(outcome) => {
                 let level = if messages::is_fault(outcome.status) { ERROR } else { INFO };
                 self.line(level, &messages::ended(outcome))?;

@@ -76,8 +76,8 @@ impl Planned for LabTrial {
         Ok(lab::devices(self)?)
     }
 
-    fn is_of(&self, _: &Vec<lab::Device>, folder: &RunDir) -> bool {
-        folder.is_of(&self.spec.to_toml(), None)
+    fn has_spec_of(&self, folder: &RunDir) -> bool {
+        folder.spec_text() == self.spec.to_toml()
     }
 
     fn resume(&self, _: &mut Vec<lab::Device>, _: &RunDir) -> Result<(), ExecuteError> {

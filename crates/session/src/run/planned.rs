@@ -180,6 +180,12 @@ pub trait Planned: Sized + Send + Sync {
         None
     }
 
+    /// Whether a run was begun with different data than it would have now.
+    fn has_other_data(&self, run: &RunDir) -> bool {
+        let digests = run.data_digest().zip(self.data_digest());
+        digests.is_some_and(|(was, is)| was != is)
+    }
+
     /// Plans a trial.
     ///
     /// # Errors
@@ -245,8 +251,8 @@ pub trait Planned: Sized + Send + Sync {
     /// A resource is missing.
     fn ready(&self, opened: Self::Opened) -> Result<Self::Ready<'_>, ExecuteError>;
 
-    /// Whether a run folder has exactly this spec and data.
-    fn is_of(&self, ready: &Self::Ready<'_>, folder: &RunDir) -> bool;
+    /// Whether a run folder has exactly this spec.
+    fn has_spec_of(&self, folder: &RunDir) -> bool;
 
     /// What is wrong with the spec in the folder of this trial of a sweep with these axes, in words: it is another's, or was cut.
     fn foreign_spec(&self, _folder: &RunDir, _axes: &[String]) -> Option<String> {

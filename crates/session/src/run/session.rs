@@ -93,7 +93,7 @@ impl<'a, P: Planned> Session<'a, P> {
         let resumed = match self.process.resume.clone() {
             Resume::No | Resume::Sweep(_) => Ok(None),
             Resume::Run(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
-            Resume::Auto => match self.newest(&**planned, &ready) {
+            Resume::Auto => match self.newest(&**planned) {
                 Newest::Finished(folder) => {
                     let path = folder.path().display();
                     return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
@@ -133,11 +133,12 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// The newest run of the planned spec.
-    fn newest(&self, planned: &P, ready: &P::Ready<'_>) -> Newest {
+    fn newest(&self, planned: &P) -> Newest {
         let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
         // A folder's name has the hash of the spec that it was begun with, which may have changed since.
         let mut runs = RunDir::runs(&self.process.runs_dir, name).into_iter();
-        match runs.find(|folder| planned.is_of(ready, folder)) {
+        match runs.find(|folder| planned.has_spec_of(folder) && folder.data_digest() == planned.data_digest())
+        {
             Some(folder) if folder.has_finished() => Newest::Finished(folder),
             Some(folder) if folder.is_live() => Newest::IsLive(folder),
             Some(folder) if has_checkpoints(folder.path()) => Newest::HasCheckpoints(folder),
@@ -146,7 +147,7 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Resumes the newest unfinished run of this name that can go on as the planned one, and says which. Where none can, a
-    /// warning says why the newest cannot.
+    /// warning says why the newest cannot, or that a finished run of this spec trained on other data.
     fn resume_changed(&self, planned: &P, ready: &mut P::Ready<'_>) -> Option<RunDir> {
         let name = self.experiment.trials.first().map_or("", |trial| P::name(&trial.spec));
         let is_begun = |run: &RunDir| !run.has_finished() && has_checkpoints(run.path()) && !run.is_live();
@@ -167,7 +168,14 @@ impl<'a, P: Planned> Session<'a, P> {
                 }
             }
         }
-        if let Some(why) = newest {
+        let on_other_data = || {
+            let mut runs = RunDir::runs(&self.process.runs_dir, name).into_iter();
+            let is_it =
+                |run: &RunDir| run.has_finished() && planned.has_spec_of(run) && planned.has_other_data(run);
+            let run = runs.find(is_it)?;
+            Some(format!("the data are not those that `{}` was trained on", run.path().display()))
+        };
+        if let Some(why) = newest.or_else(on_other_data) {
             print_stderr(&format!("warning: a new run begins, since {why}\n"));
         }
         None

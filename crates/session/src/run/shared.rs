@@ -14,7 +14,7 @@ use super::{
     planned::Planned,
     prepare::Prepared,
     sweep::Sweep,
-    sweep_folder::{Row, end_in, has_other_data, print_other_data, rows},
+    sweep_folder::{Row, end_in, print_other_data, rows},
     sweep_progress::{Ending, Phase, Stopped},
 };
 use crate::{
@@ -53,7 +53,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
         // Search all trial folders for one that another process made.
         let begun = begun.or_else(|| (claim != Claim::New).then(|| self.folder.trial_of(trial.index))?);
-        if let Some(folder) = begun.as_ref().filter(|folder| has_other_data(folder, planned)) {
+        if let Some(folder) = begun.as_ref().filter(|folder| planned.has_other_data(folder)) {
             self.refuse_mixture(folder);
             return None;
         }
@@ -190,7 +190,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let folder = folders.get(&index);
             if let Some(folder) = folder
                 && self.is_known(index)
-                && matches!(self.own(index).1, Prepared::Run(planned) if has_other_data(folder, &**planned))
+                && matches!(self.own(index).1, Prepared::Run(planned) if planned.has_other_data(folder))
             {
                 self.refuse_mixture(folder);
             }

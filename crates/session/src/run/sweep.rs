@@ -54,8 +54,8 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub rungs: Option<Arc<Rungs>>,
 }
 
-/// Why a trial did not begin.
-pub(super) const INTERRUPTED: &str = "the sweep was interrupted before it began";
+/// The reason in `sweep.csv` of trials that an interrupted sweep did not begin.
+pub const INTERRUPTED: &str = "the sweep was interrupted before it began";
 
 /// How a sweep ended.
 pub struct Ended {

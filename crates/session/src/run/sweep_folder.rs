@@ -122,12 +122,6 @@ fn check_trials<P: Planned>(
     Err(Exit::Refused)
 }
 
-/// Whether a trial was begun with different data than it would have now.
-pub(super) fn has_other_data<P: Planned>(trial: &RunDir, planned: &P) -> bool {
-    let digests = trial.data_digest().zip(planned.data_digest());
-    digests.is_some_and(|(was, is)| was != is)
-}
-
 pub(super) fn print_other_data(trial: &RunDir) {
     let message = format!("the data are not those that `{}` was trained on", trial.path().display());
     print_error(message, Some("bring the data back, or run the spec anew"));
@@ -139,7 +133,7 @@ pub(super) fn on_other_data<'b, P: Planned>(
     prepared: &[Prepared<P>],
 ) -> Option<&'b RunDir> {
     let is_it = |(index, trial): &(&usize, &RunDir)| match prepared.get(**index) {
-        Some(Prepared::Run(planned)) => has_other_data(trial, &**planned),
+        Some(Prepared::Run(planned)) => planned.has_other_data(trial),
         _ => false,
     };
     begun.iter().find(is_it).map(|(_, trial)| trial)

@@ -200,8 +200,8 @@ impl Planned for Trial {
         })
     }
 
-    fn is_of(&self, ready: &Ready<'_>, folder: &RunDir) -> bool {
-        folder.is_of(&self.spec.to_toml(), Some(&ready.dataset.digest))
+    fn has_spec_of(&self, folder: &RunDir) -> bool {
+        folder.spec_text() == self.spec.to_toml()
     }
 
     fn foreign_spec(&self, folder: &RunDir, axes: &[String]) -> Option<String> {

@@ -48,6 +48,8 @@ pub struct ColumnProfile {
     pub counts_rows: bool,
     /// The first cell that is neither missing nor a number.
     pub text: Option<String>,
+    /// Whether all such cells are equal.
+    pub is_one_text: bool,
     /// Distinct values other than missing ones, up to a thousand.
     distinct: HashSet<String>,
     last: f64,
@@ -105,7 +107,13 @@ impl CsvProfile {
             false => place.to_string(),
         });
         let mut columns: Vec<ColumnProfile> = names
-            .map(|name| ColumnProfile { name, is_whole: true, counts_rows: true, ..Default::default() })
+            .map(|name| ColumnProfile {
+                name,
+                is_whole: true,
+                counts_rows: true,
+                is_one_text: true,
+                ..Default::default()
+            })
             .collect();
         let (mut reader, mut record, mut records) = (text.reader(), csv::StringRecord::new(), 0);
         let unreadable = |e| file::problem(&text.path, format!("cannot be read: {e}"));
@@ -149,7 +157,7 @@ impl ColumnProfile {
                 self.last = value;
             }
             Err(_) => {
-                self.text.get_or_insert_with(|| cell.to_owned());
+                self.is_one_text &= self.text.get_or_insert_with(|| cell.to_owned()) == cell;
             }
         }
     }

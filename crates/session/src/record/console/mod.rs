@@ -269,7 +269,7 @@ impl Sink for Console {
                     self.print_line(&format!("warning: {}{message}", of.unwrap_or_default()));
                 }
             }
-            Event::Notice(Level::Info, message) => {
+            Event::Notice(Level::Info | Level::Error, message) => {
                 if self.options.verbosity == Verbosity::Verbose {
                     self.print_line(message);
                 }
