@@ -212,11 +212,14 @@ fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &Star
 }
 
 /// Prints what became of a sweep.
-fn close(Ended { exit, folder, statuses, best, .. }: Ended, start: &StartOptions) -> Exit {
+fn close(Ended { exit, folder, statuses, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
-        let best =
-            best.map(|(trial, metric, value)| json!({ "trial": trial, "metric": metric, "value": value }));
+        let best = report::BestSetting::of_sweep(&folder).ok().flatten();
+        let best = best.map(|best| {
+            let path = best.folder.display().to_string();
+            json!({ "trial": best.trial, "folder": path, "metric": best.metric, "value": best.value, "n": best.count })
+        });
         let line = json!({
             "event": "sweep",
             "folder": folder.display().to_string(),

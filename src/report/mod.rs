@@ -61,6 +61,7 @@ mod unshared;
 mod verdict;
 mod watch;
 
+pub use best::BestSetting;
 pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub(crate) use error::ReportError;

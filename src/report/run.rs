@@ -14,6 +14,7 @@ use super::{
     live,
     logged::{self, Logged},
 };
+pub(super) use crate::run::{REPEAT, SEEDS};
 use crate::{
     event::Status,
     host::{logical_cores, read_text},
@@ -60,12 +61,6 @@ pub(super) struct Run {
 
 /// Minimum number of folders per reading thread.
 const WORTH_A_THREAD: usize = 50;
-
-/// The axis that numbers a sweep's repeats.
-pub(super) const REPEAT: &str = "repeat";
-
-/// Keys that choose rows and random numbers; a setting is averaged over them.
-pub(super) const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
 
 /// Figures that tell what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];

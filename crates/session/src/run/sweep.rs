@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    best_setting::{BestSetting, tells},
     exit::{Exit, print_error},
     leases::{Leases, Wanted},
     planned::{Planned, Role},
@@ -24,6 +25,7 @@ use crate::{
     plan::Machine,
     record::{Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity},
     spec::{Monitor, Problem, TrialSpec},
+    units,
 };
 
 /// A trial that a sampler drew, and the decision about it.
@@ -63,13 +65,11 @@ pub struct Ended {
     pub has_progress: bool,
     /// How many trials have each status.
     pub statuses: BTreeMap<&'static str, usize>,
-    /// The best of the trials that finished: its number, and its best value.
-    pub best: Option<(usize, Monitor, f64)>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
-        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new(), best: None }
+        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new() }
     }
 }
 
@@ -90,7 +90,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let folder = self.folder.path().to_owned();
         let session = self.session;
-        let (statuses, best) = self.with(|progress| (progress.statuses(), progress.best_finished()));
+        let statuses = self.with(|progress| progress.statuses());
         let Progress { table, mut worst, stopped, fault, has_progress, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
@@ -106,7 +106,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses, best })
+        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses })
     }
 
     /// The first trial that has not ended.
@@ -137,25 +137,21 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Takes over the value of a trial that ended in another process or in an earlier part of the sweep.
     pub fn learn_from(&self, index: usize, folder: &RunDir, status: Status) {
-        let (trial, prepared) = self.own(index);
-        let planned = match prepared {
+        let planned = match self.own(index).1 {
             Prepared::Run(planned) => Some(&**planned),
             // Sweeps that learn from results use the same monitor for all trials.
             _ => first_run(self.prepared).map(|(_, planned)| planned),
         };
         let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
         let best = planned.and_then(P::monitor).zip(value);
-        if let Some((monitor, value)) = best {
-            let shown = if self.is_known(index) { self.shown_axes(trial) } else { String::new() };
-            self.line.validated((index, &shown), monitor, value);
-        }
         let halving = self.session.experiment.stop;
         let reached = halving.map(|halving| Reached::in_folder(folder, halving.metric)).unwrap_or_default();
         self.with(|progress| progress.reached[index] = reached);
         self.learn(index, status, best, reached);
     }
 
-    /// Keeps the best value of a trial, and what a sampler learns from it: the value that the sweep is judged by.
+    /// Keeps the best value of a trial, for the line with the best setting, and what a sampler learns from it: the value that
+    /// the sweep is judged by.
     pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
         let value = match self.session.experiment.stop {
             Some(halving) => reached.value.map(|value| (halving.metric, value)),
@@ -163,10 +159,31 @@ impl<P: Planned> Sweep<'_, '_, P> {
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {
             self.with(|progress| {
-                progress.best[index] = best;
                 progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value));
             });
         }
+        if let Some(best) = best.filter(|_| status == Status::Finished) {
+            self.with(|progress| {
+                let axes = self.is_known(index).then(|| &self.own(index).0.axes[..]);
+                progress.settings.add(index, axes, best);
+                self.line.show_best(progress.settings.best().map(|best| self.best_in_words(best)));
+            });
+        }
+    }
+
+    /// `0.0615 (#12: lr 0.01 width 32)`: the value, and the trial with its values.
+    fn best_in_words(&self, best: BestSetting) -> [String; 2] {
+        let value = match best.monitor {
+            Monitor::ValidationAccuracy => units::percent(best.value),
+            _ => units::number(best.value),
+        };
+        let count = if best.count > 1 { format!(", n {}", best.count) } else { String::new() };
+        let values = if self.is_known(best.trial) {
+            self.shown_setting(self.own(best.trial).0)
+        } else {
+            String::new()
+        };
+        [format!("{value}{count}"), format!("#{}: {values}", best.trial)]
     }
 
     /// Runs trials up to a rung, or to their end.
@@ -323,12 +340,25 @@ impl<P: Planned> Sweep<'_, '_, P> {
         &'t self,
         trial: &'t TrialSpec<P::Spec>,
     ) -> impl Iterator<Item = (&'t str, &'t str)> {
-        let values = trial
-            .axes
-            .iter()
-            .zip(&self.values)
-            .map(|((_, value), short)| short.get(value).unwrap_or(value).as_str());
-        self.keys.iter().copied().zip(values).filter(|(_, value)| !value.is_empty())
+        self.axes(trial).map(|(_, key, value)| (key, value))
+    }
+
+    /// The same with the full names of the keys in front.
+    fn axes<'t>(
+        &'t self,
+        trial: &'t TrialSpec<P::Spec>,
+    ) -> impl Iterator<Item = (&'t str, &'t str, &'t str)> {
+        let axes = trial.axes.iter().zip(&self.values).zip(&self.keys);
+        let axes = axes.map(|(((full, value), short), key)| {
+            (full.as_str(), *key, short.get(value).unwrap_or(value).as_str())
+        });
+        axes.filter(|(_, _, value)| !value.is_empty())
+    }
+
+    /// The values of a trial as text, without its seeds.
+    fn shown_setting(&self, trial: &TrialSpec<P::Spec>) -> String {
+        let told = self.axes(trial).filter(|(full, ..)| tells(full));
+        told.map(|(_, key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(" ")
     }
 
     /// The values of a trial as text, such as `lr 0.01 width 32`.

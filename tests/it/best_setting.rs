@@ -1,0 +1,71 @@
+//! The best of a sweep: every command names the setting with the best mean over its seeds, as `compare` does.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::process::{Folder, Sandbox};
+
+const SPEC: &str = "
+    name = 'lin'
+    data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 32 }
+    model.layers = [{ linear = { out_features = 1 } }]
+    trainer.max_epochs = 2
+    sweep.repeats = 2
+    sweep.grid = { 'optimizer.sgd.lr' = [0.1, 0.2] }
+";
+
+/// What trials 0 to 3 came to: the luckiest is trial 1, of the setting with the worse mean.
+const VALUES: [&str; 4] = ["0.5", "0.125", "0.25", "0.75"];
+
+const BEST: &str = "best: #2 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2";
+
+/// A sweep whose trials have these best values.
+fn sweep(place: &Sandbox) -> Folder {
+    let sweep = place.run(&[]).ended_by(0);
+    for (row, value) in VALUES.iter().enumerate() {
+        let trial = Folder(sweep.0.join(sweep.table("sweep.csv").cell(row, "folder")));
+        let mut table = trial.table("summary.csv");
+        let column = table.columns.iter().position(|name| name == "best_value").unwrap();
+        table.rows[0][column] = (*value).to_owned();
+        fs::write(
+            trial.0.join("summary.csv"),
+            format!("{}\n{}\n", table.columns.join(","), table.rows[0].join(",")),
+        )
+        .unwrap();
+    }
+    sweep
+}
+
+fn trial(sweep: &Folder, number: usize) -> String {
+    let name = sweep.table("sweep.csv").cell(number, "folder").to_owned();
+    sweep.0.join(name).display().to_string()
+}
+
+#[test]
+fn all_commands_name_the_best_mean() {
+    let place = Sandbox::new(SPEC);
+    let sweep = sweep(&place);
+    let folder = sweep.0.display().to_string();
+    let ran = |arguments: &[&str]| {
+        let ended = place.runner(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        ended.stdout
+    };
+    let compared = ran(&["compare", &folder]);
+    assert!(compared.starts_with(BEST), "{compared}");
+    let best = trial(&sweep, 2);
+    assert!(compared.contains(&format!("\n  {best}\n")), "{compared}");
+    let status = ran(&["status", &folder]);
+    let lines: Vec<&str> = status.lines().skip(1).take(2).collect();
+    assert_eq!(lines, ["4 trials: 4 finished", BEST]);
+    let listed: Value = serde_json::from_str(&ran(&["list", &folder, "--json"])).unwrap();
+    assert_eq!(listed[0]["value"], 0.375);
+    let exported = ran(&["compare", &folder, "--export", "csv", "--top", "3"]);
+    let paths: Vec<&str> = exported.lines().skip(1).filter_map(|row| row.split(',').next()).collect();
+    assert_eq!(paths, [&*best, &trial(&sweep, 0), &trial(&sweep, 1)], "the trials of the best setting first");
+    let resumed = ran(&["run", "--resume", &folder, "--json"]);
+    let last: Value = serde_json::from_str(resumed.lines().last().unwrap()).unwrap();
+    let wanted = json!({ "trial": 2, "folder": best, "metric": "validation.loss", "value": 0.375, "n": 2 });
+    assert_eq!(last["best"], wanted);
+}
