@@ -1,6 +1,6 @@
 //! The best of a sweep: every command names the setting with the best mean over its seeds, as `compare` does.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use serde_json::{Value, json};
 
@@ -68,4 +68,26 @@ fn all_commands_name_the_best_mean() {
     let last: Value = serde_json::from_str(resumed.lines().last().unwrap()).unwrap();
     let wanted = json!({ "trial": 2, "folder": best, "metric": "validation.loss", "value": 0.375, "n": 2 });
     assert_eq!(last["best"], wanted);
+}
+
+/// `predict`, `evaluate` and `export` take the best trial of a sweep, and say so.
+#[test]
+fn the_model_of_a_sweep_is_that_of_its_best_trial() {
+    let place = Sandbox::new(SPEC);
+    let sweep = sweep(&place);
+    let [of_sweep, of_trial] =
+        ["sweep.onnx", "trial.onnx"].map(|name| place.path().join(name).display().to_string());
+    let export = |run: &str, file: &str| {
+        let ended = place.runner(&["export", run, "--onnx", file]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        (ended.stderr, fs::read(Path::new(file)).unwrap())
+    };
+    let best = trial(&sweep, 2);
+    let (said, model) = export(&sweep.0.display().to_string(), &of_sweep);
+    let words = format!(
+        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2\nweights: best."
+    );
+    assert!(said.starts_with(&words), "{said}");
+    let (said, of_trial) = export(&best, &of_trial);
+    assert!(said.starts_with("weights: best.") && model == of_trial, "{said}");
 }

@@ -271,7 +271,7 @@ pub struct ServeOptions {
 
 #[derive(Args)]
 pub struct ModelOptions {
-    /// The run's folder, or a folder or glob that holds one run
+    /// The run's folder, or a folder or glob that holds one run; the model of a sweep is that of its best trial
     #[arg(value_name = "RUN", add = run_path())]
     pub run: String,
     /// Use the last weights, not those of the best validation
