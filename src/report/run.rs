@@ -86,6 +86,9 @@ pub(super) const SAME_AS: &str = "same_as";
 /// Status of a trial that has not begun.
 pub(super) const PLANNED: &str = "planned";
 
+/// Status of a trial whose folder was removed.
+pub(super) const DELETED: &str = "deleted";
+
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
 
@@ -144,6 +147,11 @@ impl Run {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
         (self.folder, self.metrics, self.figures) = (None, None, BTreeMap::new());
         fault.get_or_insert(error);
+    }
+
+    /// Marks a trial as deleted, which its sweep lists with this status.
+    pub(super) fn report_deleted(&mut self, listed: &str) {
+        (self.status, self.reason) = (DELETED.to_owned(), format!("was {listed}, and its folder is gone"));
     }
 
     fn read(folder: &Path) -> Result<Self, ReportError> {

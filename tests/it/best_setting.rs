@@ -91,3 +91,23 @@ fn the_model_of_a_sweep_is_that_of_its_best_trial() {
     let (said, of_trial) = export(&best, &of_trial);
     assert!(said.starts_with("weights: best.") && model == of_trial, "{said}");
 }
+
+/// A trial whose folder was removed is told apart from those that finished, and is not ranked.
+#[test]
+fn a_deleted_trial_does_not_count() {
+    let place = Sandbox::new(SPEC);
+    let sweep = sweep(&place);
+    fs::remove_dir_all(trial(&sweep, 2)).unwrap();
+    let folder = sweep.0.display().to_string();
+    let status = place.runner(&["status", &folder]).stdout;
+    assert_eq!(status.lines().nth(1), Some("4 trials: 3 finished, 1 deleted"), "{status}");
+    let best = "best: #1 lr 0.2, validation loss 0.4 [-3.5, 4.4], n 2";
+    assert_eq!(status.lines().nth(2), Some(best), "{status}");
+    let compared = place.runner(&["compare", &folder]).stdout;
+    assert!(
+        compared.starts_with(best) && compared.contains("\n  not ranked: 1 deleted (#2)\n"),
+        "{compared}"
+    );
+    let resumed = place.runner(&["run", "--resume", &folder]);
+    assert!(resumed.stdout.starts_with("lin: 4 trials, 4 finished\n"), "{resumed:?}");
+}
