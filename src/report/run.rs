@@ -71,7 +71,7 @@ const MORE: [&str; 9] =
 
 /// Whether a larger value of the figure is better.
 pub(super) fn more_is_better(name: &str) -> bool {
-    MORE.iter().any(|ending| name.ends_with(ending))
+    MORE.iter().any(|ending| logged::metric_of(name).ends_with(ending))
 }
 
 /// Status of a run without a summary in which no process is at work: it was killed.
@@ -325,16 +325,26 @@ impl Run {
             "validation.loss" => self.figure("final_validation_loss"),
             "validation.accuracy" => self.figure("final_validation_accuracy"),
             "train.loss" => self.figure("epoch_train_loss"),
-            _ if logged::is_name(name) && self.logged_names().any(|logged| logged == name) => {
-                self.logged().get(name).map(String::as_str)
-            }
+            _ if logged::is_name(name) && self.logs(name) => self.logged().get(name).map(String::as_str),
             _ => None,
         }
     }
 
-    /// Names of what it logged beyond its summary. Reads no file.
+    /// Names of what it logged beyond its summary, without those of single targets. Reads no file.
     pub(super) fn logged_names(&self) -> impl Iterator<Item = &'static str> + use<'_> {
         logged::names(self.axis("logging.metrics").unwrap_or_default())
+    }
+
+    fn logs(&self, name: &str) -> bool {
+        logged::is_listed(self.axis("logging.metrics").unwrap_or_default(), name)
+    }
+
+    /// Names of the metrics of single targets.
+    pub(super) fn names_of_targets(&self) -> impl Iterator<Item = &str> {
+        let can_be =
+            self.logs("validation.mae") || self.logs("validation.rmse") || self.logs("validation.r2");
+        let logged = can_be.then(|| self.logged().keys()).into_iter().flatten();
+        logged.map(String::as_str).filter(|name| logged::of_target(name).is_some())
     }
 
     /// A file that cannot be read counts as empty.
