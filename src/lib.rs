@@ -11,9 +11,10 @@
 //!
 //! A layer uses only the layers above it in this list; `tests/it/architecture.rs` checks that.
 //!
-//! There are six crates, each compiled with the optimization level that its speed needs: [`vector`]
+//! There are seven crates, each compiled with the optimization level that its speed needs: [`vector`]
 //! (arithmetic on one core), `runner_base` (the first three layers), `runner_spec`, `runner_engine` (from
-//! [`collective`] to [`train`]), `runner_session` (from `lab` to `run`), and this one.
+//! [`collective`] to [`train`]), `runner_session` (from `lab` to `run`), `runner_results` (`report` and
+//! `predict`), and this one.
 //!
 //! | layer | owns |
 //! | --- | --- |
@@ -41,12 +42,12 @@
 #![cfg_attr(test, allow(clippy::too_many_lines))]
 
 pub mod cli;
-mod predict;
-pub mod report;
 mod slurm;
 
 pub use runner_base::{host, random, units};
 pub use runner_engine::{collective, data, device, event, op, plan, program, train};
+use runner_results::predict;
+pub use runner_results::report;
 pub use runner_session::record;
 use runner_session::run;
 pub use runner_spec as spec;

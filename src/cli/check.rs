@@ -98,10 +98,11 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
     let (short, mut rows) = (experiment.short_values(), Vec::new());
     for (trial, prepared) in experiment.trials.iter().zip(prepared).take(experiment.known) {
         let mut cells = vec![trial.index.to_string()];
-        let shown = |((_, value), short): (&(_, String), &HashMap<String, String>)| {
-            short.get(value).unwrap_or(value).clone()
+        let shown = |(value, short): (String, &HashMap<String, String>)| match short.get(&value) {
+            Some(short) => short.clone(),
+            None => value,
         };
-        cells.extend(trial.axes.iter().zip(&short).map(shown));
+        cells.extend(experiment.values(trial).into_iter().zip(&short).map(shown));
         let nothing = String::new;
         cells.extend(match prepared {
             Prepared::Run(planned) => {
@@ -146,12 +147,11 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
     format!("{name}: {all}{excluded}, {}{halving}\n\n{table}", units::counted(runs as u64, "run"))
 }
 
-/// `; all for 1 epoch, the best 3 for 3, the best for 9`
+/// `; all for 1 epoch, about 3 for 3, about 1 for 9`
 fn rungs(plan: &[(u64, usize)]) -> String {
-    let part = |(i, (epochs, trials)): (usize, &(u64, usize))| match (i, trials) {
-        (0, _) => format!("; all for {}", units::counted(*epochs, "epoch")),
-        (_, 1) => format!(", the best for {}", units::count(*epochs)),
-        _ => format!(", the best {} for {}", units::count(*trials as u64), units::count(*epochs)),
+    let part = |(place, (epochs, trials)): (usize, &(u64, usize))| match place {
+        0 => format!("; all for {}", units::counted(*epochs, "epoch")),
+        _ => format!(", about {} for {}", units::count(*trials as u64), units::count(*epochs)),
     };
     plan.iter().enumerate().map(part).collect()
 }

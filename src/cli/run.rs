@@ -23,8 +23,8 @@ use crate::{
     record::{GitQuery, Verbosity, command_line, end_at_second_signal, now},
     report,
     run::{
-        Datasets, Ended, Exit, Planned, Process, Resume, Role, Session, Start, print, print_error,
-        print_json, print_stderr, run_sweep,
+        Datasets, Ended, Exit, Kind, Process, Resume, Role, Session, Start, print, print_error, print_json,
+        print_stderr,
     },
     spec::{Experiment, Loaded},
     train::StopFlag,
@@ -201,13 +201,12 @@ fn role(start: &StartOptions) -> Role {
 }
 
 /// Plans all trials, then runs them or lets a cluster run them.
-fn execute<P: Planned>(session: &Session<'_, P>, machine: &Machine, start: &StartOptions) -> Ended {
-    match session.prepare(machine) {
+fn execute<P: Kind>(session: &Session<'_, P>, machine: &Machine, start: &StartOptions) -> Ended {
+    match P::prepare_all(session, machine) {
         Ok(prepared) if start.launch.launcher.is_some() => {
             launch::launch(session, &prepared, machine, start).into()
         }
-        Ok(prepared) if session.is_sweep() => run_sweep(session, &prepared, machine),
-        Ok(prepared) => session.single(&prepared).into(),
+        Ok(prepared) => P::run_all(session, &prepared, machine),
         Err(exit) => exit.into(),
     }
 }

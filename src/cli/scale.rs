@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     collective::{Collective, ProcessGroup, RankSum, Traffic},
-    plan::{Link, Machine, PlanError, StepTime, Trial, summed},
+    plan::{Link, Machine, PlanError, StepTime, Trial, exposed_s, summed},
+    program::Program,
     record::text_table,
     run::{Datasets, Exit, Planned, print, print_error, refuse},
     spec::{Experiment, Problem, Scaling, Spec},
@@ -34,7 +35,8 @@ struct Case {
     /// Time of the step without its sum; `None` if it is too long to measure, or the batch has fewer rows
     /// than there are hosts.
     compute_s: Option<f64>,
-    sum_s: f64,
+    /// Time of copies and additions for the sum.
+    local_s: f64,
 }
 
 impl Case {
@@ -71,9 +73,9 @@ pub fn predict(
     };
     let cases = hosts.cases(counts);
     match cases {
-        Ok((cases, elements)) => {
+        Ok((cases, program)) => {
             let of = if experiment.is_sweep() { format!(" of trial {}", trial.index) } else { String::new() };
-            print(&format!("\na step{of} over hosts like this one\n{}", hosts.page(&cases, elements)))
+            print(&format!("\na step{of} over hosts like this one\n{}", hosts.page(&cases, &program)))
         }
         Err(Refusal::Problems(problems)) => {
             refuse(&experiment.failure(problems.into_iter().map(|problem| (trial.index, problem))))
@@ -100,22 +102,24 @@ struct Hosts<'a> {
 }
 
 impl Hosts<'_> {
-    /// The cases; a single host is always among them, for comparison. Also returns the number of elements
-    /// that a step sums.
-    fn cases(&mut self, counts: &[usize]) -> Result<(Vec<Case>, usize), Refusal> {
+    /// The cases; a single host is always among them, for comparison. Also returns a step of one of many
+    /// hosts.
+    fn cases(&mut self, counts: &[usize]) -> Result<(Vec<Case>, Program), Refusal> {
         let mut datasets = Datasets::new(&self.machine);
         let alone = self.plan(1, self.spec.data.batch_size, &mut datasets)?;
         let (own, rows) = (alone.programs.train.batch, alone.facts.train_rows);
         // Two hosts do the same as any larger number: each processes its rows, then they sum the same number
         // of elements.
-        let elements = summed(&self.plan(2, own.max(2), &mut datasets)?.programs.train);
+        let program = self.plan(2, own.max(2), &mut datasets)?.programs.train.clone();
+        let elements = summed(&program);
         let mut cases = Vec::new();
         for hosts in std::iter::once(1).chain(counts.iter().copied().filter(|hosts| *hosts > 1)) {
             let batch = match self.spec.devices.scaling {
                 Scaling::Weak => own.saturating_mul(hosts).min(rows),
                 Scaling::Strong => own,
             };
-            let mut case = Case { hosts, batch, compute_s: None, sum_s: self.sum_s(hosts, elements) };
+            let local_s = if hosts > 1 { local_s(hosts, elements) } else { 0.0 };
+            let mut case = Case { hosts, batch, compute_s: None, local_s };
             if let Some(rows) = case.rows() {
                 case.compute_s = self.compute_s(hosts > 1, rows, &mut datasets)?;
             }
@@ -125,7 +129,7 @@ impl Hosts<'_> {
         if self.steps.iter().all(|step| step.1 == own) && own > 1 {
             self.compute_s(true, own.div_ceil(2), &mut datasets)?;
         }
-        Ok((cases, elements))
+        Ok((cases, program))
     }
 
     /// The trial planned for `hosts` hosts with a global batch of `batch` rows.
@@ -162,16 +166,14 @@ impl Hosts<'_> {
         Ok(seconds)
     }
 
-    /// The time of a sum of `elements` over `hosts`: copies and additions in this process, and messages over
-    /// the link.
-    fn sum_s(&self, hosts: usize, elements: usize) -> f64 {
-        if hosts == 1 {
-            return 0.0;
-        }
-        local_s(hosts, elements) + self.link.seconds(Traffic::new(elements, hosts))
+    /// What sums add to a step that computes for `compute_s`: copies and additions, for which the step's threads
+    /// leave their cores, and messages over the link, as far as the step has nothing else to do.
+    fn sum_s(&self, case: &Case, program: &Program, compute_s: f64) -> f64 {
+        let over_link = |elements| self.link.seconds(Traffic::new(elements, case.hosts));
+        case.local_s + exposed_s(program, compute_s, over_link)
     }
 
-    fn page(&self, cases: &[Case], elements: usize) -> String {
+    fn page(&self, cases: &[Case], program: &Program) -> String {
         let steps: Vec<(usize, f64)> =
             self.steps.iter().map(|(_, rows, seconds)| (*rows, *seconds)).collect();
         let time = StepTime::fit(&steps);
@@ -179,7 +181,8 @@ impl Hosts<'_> {
         let none = || "-".to_owned();
         let seconds = |value: Option<f64>| value.map_or_else(none, units::seconds);
         let rows = cases.iter().map(|case| {
-            let step_s = case.compute_s.map(|compute_s| compute_s + case.sum_s);
+            let sum_s = |compute_s| self.sum_s(case, program, compute_s);
+            let step_s = case.compute_s.map(|compute_s| compute_s + sum_s(compute_s));
             let speedup = alone.zip(step_s).map(|((batch, alone_s), step_s)| {
                 case.batch as f64 / batch * alone_s / step_s // rows per second beside one host
             });
@@ -187,14 +190,14 @@ impl Hosts<'_> {
                 units::count(case.hosts as u64),
                 case.rows().map_or_else(none, |rows| units::count(rows as u64)),
                 seconds(case.compute_s),
-                seconds((case.hosts > 1).then_some(case.sum_s)),
+                seconds((case.hosts > 1).then(|| sum_s(case.compute_s.unwrap_or(0.0)))),
                 seconds(step_s),
                 speedup.map_or_else(none, |speedup| format!("{speedup:.2}x")),
                 speedup.map_or_else(none, |speedup| units::percent(speedup / case.hosts as f64)),
             ];
             for efficiency in [1.0 / case.hosts as f64, EFFICIENCY] {
                 let time = time.filter(|_| case.hosts > 1);
-                let batch = time.and_then(|time| time.least_batch(case.hosts, case.sum_s, efficiency));
+                let batch = time.and_then(|time| time.least_batch(case.hosts, sum_s, efficiency));
                 cells.push(batch.map_or(String::new(), about));
             }
             cells
@@ -213,11 +216,12 @@ impl Hosts<'_> {
         ];
         let rows: Vec<_> = rows.collect();
         let text = text_table::text(&header, &rows, |_| true);
-        text + &self.notes(cases, elements, time.is_some())
+        text + &self.notes(cases, program, time.is_some())
     }
 
     /// Explains the columns.
-    fn notes(&self, cases: &[Case], elements: usize, is_fitted: bool) -> String {
+    fn notes(&self, cases: &[Case], program: &Program, is_fitted: bool) -> String {
+        let elements = summed(program);
         let Link { latency_s, bytes_per_s } = self.link;
         let mut text = format!(
             "  computes: measured here on blank rows, with {} at hand; sums: {} elements, {} a step, after all\n  else of it: \
@@ -228,6 +232,13 @@ impl Hosts<'_> {
             units::rate(bytes_per_s),
             units::seconds(latency_s),
         );
+        let early: usize = program.early_sums().map(|part| part.len).sum();
+        if early > 0 {
+            text += &format!(
+                "  {} of them start before the backward pass ends: of their messages only what outlasts it counts\n",
+                units::bytes(4 * early as u64)
+            );
+        }
         if is_fitted {
             let efficient = percent_from();
             text += &format!(

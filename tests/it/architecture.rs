@@ -87,6 +87,41 @@ fn unsafe_stands_only_where_it_is_allowed() {
     assert!(found.is_empty(), "unsafe outside the list: {found:?}");
 }
 
+/// Files of a run are opened as regular files (`host::open_regular` and its kin): a pipe in the place of one would be waited for
+/// without end.
+#[test]
+fn files_of_a_run_are_opened_as_regular_files() {
+    const READERS: [&str; 5] = [
+        "src/report/",
+        "src/predict/",
+        "src/slurm/",
+        "crates/session/src/record/",
+        "crates/session/src/run/",
+    ];
+    // They open folders, or files that they have found to be regular.
+    const OTHERS: [&str; 4] = [
+        "crates/session/src/record/durable.rs",
+        "crates/session/src/record/row_file.rs",
+        "crates/session/src/record/run_dir.rs",
+        "src/slurm/submissions.rs",
+    ];
+    const OPENS: [&str; 4] = ["File::open(", "fs::read(", "fs::read_to_string(", "Reader::from_path("];
+    let mut found = Vec::new();
+    for (path, text) in sources() {
+        let path = path.display().to_string();
+        let is_reader = READERS.iter().any(|folder| path.starts_with(folder)) && !path.contains("_tests");
+        if is_reader && !OTHERS.contains(&&*path) {
+            let text = code(text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default());
+            let opens = |open: &&&str| {
+                let mut places = text.match_indices(**open);
+                places.any(|(at, _)| !text[..at].ends_with(char::is_alphanumeric))
+            };
+            found.extend(OPENS.iter().filter(opens).map(|open| format!("{path}: {open}")));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// What adding an optimizer or a layer costs: lists the files (except tests) that mention the one that was
 /// added last.
 #[test]

@@ -52,6 +52,18 @@ fn each_count_of_hosts_has_its_share_and_its_messages() {
     assert_eq!(rows[5].len(), 9);
 }
 
+/// The later layers' 263,184 gradients and 16 cells start early and take two messages; the first layer's 1,536
+/// gradients take one.
+#[test]
+fn sums_that_start_early_are_sums_of_their_own() {
+    let layer = |outputs| format!("{{ linear = {{ out_features = {outputs} }} }}");
+    let place = Sandbox::new(&SPEC.replace(&layer(1), &[512, 512, 1].map(layer).join(", ")));
+    let ended = place.runner(&["check", "spec.toml", "-q", "--hosts", "2", "--link", SLOW]);
+    assert_eq!(column(&table(&ended), 3), ["-", "30.0 s"]);
+    let early = "  1.0 MiB of them start before the backward pass ends: of their messages only what outlasts it counts\n";
+    assert!(ended.stdout.contains(early), "{}", ended.stdout);
+}
+
 /// The slower the link, the larger the batch has to be before more hosts pay off.
 #[test]
 fn a_slower_link_pays_later() {

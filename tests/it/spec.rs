@@ -29,7 +29,10 @@ fn one(text: &str, overrides: &[&str]) -> Spec {
 
 fn trials(text: &str, overrides: &[&str]) -> Vec<String> {
     let experiment = load(text, overrides).unwrap_or_else(|f| panic!("{f}"));
-    let shown = |t: &TrialSpec| t.axes.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(" ");
+    let shown = |t: &TrialSpec| {
+        let values = experiment.axes.iter().zip(experiment.values(t));
+        values.map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(" ")
+    };
     experiment.trials.iter().map(shown).collect()
 }
 
@@ -225,7 +228,7 @@ fn an_axis_may_hold_tables_and_reach_into_arrays() {
         "{SMALL}\n[sweep.grid]\n'optimizer' = [{{ sgd = {{ lr = 0.1 }} }}, {{ adam = {{ lr = 0.01 }} }}]\n'model.layers.0.linear.out_features' = [1]\n"
     );
     let experiment = load(&grid, &[]).unwrap_or_else(|f| panic!("{f}"));
-    assert_eq!(experiment.trials[1].axes[0].1, "{ adam = { lr = 0.01 } }");
+    assert_eq!(experiment.values(&experiment.trials[1])[0], "{ adam = { lr = 0.01 } }");
     assert!(matches!(*experiment.trials[1].spec.optimizer, Optimizer::Adam(_)));
     assert_ne!(experiment.trials[0].spec.hash8(), experiment.trials[1].spec.hash8());
     assert_eq!(experiment.hash8().len(), 8);

@@ -17,14 +17,18 @@ fn load(sweep: &str, overrides: &[&str]) -> Experiment {
 
 /// The values of each trial, in the order of the axes.
 fn values(sweep: &str, overrides: &[&str]) -> Vec<String> {
-    let shown = |t: &TrialSpec| t.axes.iter().map(|(_, v)| v.as_str()).collect::<Vec<_>>().join(" ");
-    load(sweep, overrides).trials.iter().map(shown).collect()
+    shown(&load(sweep, overrides))
+}
+
+fn shown(experiment: &Experiment) -> Vec<String> {
+    experiment.trials.iter().map(|trial| experiment.values(trial).join(" ")).collect()
 }
 
 /// All trials are planned before the first one runs: thousands of them must not each hold a whole spec.
 #[test]
 fn trials_keep_the_tables_in_which_they_do_not_differ_once() {
     let mut trials = load("", &["seed=0,1", "optimizer.sgd.lr=0.1,0.2"]).trials;
+    assert!(size_of::<TrialSpec>() <= 144, "{}", size_of::<TrialSpec>());
     let mut last = trials.pop().unwrap().spec;
     let first = &trials[0].spec;
     assert!(std::ptr::eq(&*first.data, &*last.data));
@@ -215,9 +219,7 @@ fn keys_vary_where_others_have_given_values() {
     assert_eq!(load(WHEN, &excluded).excluded, 2);
     // A sampler draws each point once.
     for sampler in ["sobol", "random", "tpe"] {
-        let drawn = load(WHEN, &[&format!("sweep.sampler={sampler}"), "sweep.trials=8"]);
-        let shown = |t: &TrialSpec| t.axes.iter().map(|(_, v)| v.as_str()).collect::<Vec<_>>().join(" ");
-        let mut drawn: Vec<String> = drawn.trials.iter().map(shown).collect();
+        let mut drawn = shown(&load(WHEN, &[&format!("sweep.sampler={sampler}"), "sweep.trials=8"]));
         let mut all = wanted.clone();
         drawn.sort();
         all.sort();

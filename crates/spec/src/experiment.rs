@@ -52,12 +52,12 @@ pub struct Experiment<S = Spec> {
 pub struct TrialSpec<S = Spec> {
     /// Its number in the order of execution, from 0.
     pub index: usize,
-    /// Its value on each axis: dotted key and value as displayed.
-    pub axes: Vec<(String, String)>,
     /// Which repeat it belongs to, from 0.
     pub repeat: u32,
     /// The number of its point in the sweep.
     pub(super) point: usize,
+    /// Its value on each axis, if a sampler drew it from results.
+    pub(super) drawn: Option<Box<[String]>>,
     /// What it runs.
     pub spec: S,
 }
@@ -113,7 +113,7 @@ impl<S> Experiment<S> {
         let nodes = self.points.sweep.nodes_of(point);
         let read = self.points.read(&nodes.iter().map(Option::as_ref).collect::<Vec<_>>());
         let spec = read.map_err(|problems| Failure::from_problems(problems, self.sources.clone()))?;
-        Ok(TrialSpec { index, axes: self.pairs(point), repeat: 0, point: index, spec })
+        Ok(TrialSpec { index, repeat: 0, point: index, drawn: Some(point.shown().into()), spec })
     }
 
     /// Problems that later layers found in the trial of a drawn point.
@@ -129,6 +129,19 @@ impl<S> Experiment<S> {
     pub fn short_values(&self) -> Vec<HashMap<String, String>> {
         let texts = |axis| self.points.sweep.texts(axis);
         (0..self.axes.len()).map(|axis| short_values(texts(axis).iter().map(String::as_str))).collect()
+    }
+
+    /// A trial's value on each axis, as displayed: empty where the axis does not vary, or where it is not drawn yet. Computed
+    /// when it is asked for: a sweep may have very many trials.
+    pub fn values(&self, trial: &TrialSpec<S>) -> Vec<String> {
+        match &trial.drawn {
+            Some(values) => values.to_vec(),
+            None if trial.index >= self.known => vec![String::new(); self.axes.len()],
+            None => {
+                let repeat = (self.repeats > 1).then(|| trial.repeat.to_string());
+                self.points.sweep.shown(trial.point).chain(repeat).collect()
+            }
+        }
     }
 
     /// Each axis of a point with its value as displayed.

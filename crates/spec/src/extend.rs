@@ -72,15 +72,10 @@ impl<S: Serialize> Experiment<S> {
                 1 => " (and 1 more trial)".to_owned(),
                 more => format!(" (and {more} more trials)"),
             };
-            return Err(NotExtended { message: larger.lacks(first) + &others, hint: KEEPS });
+            return Err(NotExtended { message: larger.lacks(self, first) + &others, hint: KEEPS });
         }
-        let is_judged_alike = self.stop == larger.stop;
-        if !is_judged_alike || self.stop.is_some() && larger.trials.len() > self.trials.len() {
-            return Err(NotExtended {
-                message: "successive halving judges all trials of a sweep together: it takes no others later"
-                    .to_owned(),
-                hint: "run the spec anew",
-            });
+        if self.stop != larger.stop {
+            return Err(NotExtended { message: "a sweep keeps its `sweep.stop`".to_owned(), hint: KEEPS });
         }
         larger.trials.sort_by_key(|trial| number[trial.index].unwrap_or(usize::MAX)); // new ones stay in their order
         larger.trials.iter_mut().enumerate().for_each(|(index, trial)| trial.index = index);
@@ -93,13 +88,16 @@ impl<S: Serialize> Experiment<S> {
     }
 
     /// In what this experiment differs that lacks a trial of another.
-    fn lacks(&self, lost: &TrialSpec<S>) -> String {
-        let values = lost.axes.iter().filter(|(_, value)| !value.is_empty());
+    fn lacks(&self, other: &Self, lost: &TrialSpec<S>) -> String {
+        let own = other.values(lost);
+        let values = other.axes.iter().zip(&own).filter(|(_, value)| !value.is_empty());
         let values: Vec<String> = values.map(|(key, value)| format!("`{key}` = `{value}`")).collect();
         if values.is_empty() {
             return format!("trial {} would be gone", lost.index); // it has values once it is drawn
         }
-        let is_twin = |trial: &&TrialSpec<S>| trial.axes == lost.axes && trial.repeat == lost.repeat;
+        let is_twin = |trial: &&TrialSpec<S>| {
+            trial.repeat == lost.repeat && self.axes == other.axes && self.values(trial) == own
+        };
         let changed = self.trials.iter().find(is_twin).map(|twin| changes(&lost.spec, &twin.spec));
         match changed.and_then(|changes| changes.into_iter().next()) {
             Some((key, was, is)) => {

@@ -107,7 +107,7 @@ table! {
         /// How long, and what happens around the steps.
         pub trainer: Shared<Trainer> [default],
         /// When the state of the training is saved; absent, only when a signal ends it.
-        pub checkpoint: Option<Checkpoint> = None,
+        pub checkpoint: Option<Shared<Checkpoint>> = None,
         /// What is recorded, and when it leaves the device.
         pub logging: Shared<Logging> [default],
     }
@@ -215,6 +215,9 @@ impl Spec {
         self.schedule.share_with(&other.schedule);
         self.trainer.share_with(&other.trainer);
         self.logging.share_with(&other.logging);
+        if let (Some(own), Some(other)) = (&mut self.checkpoint, &other.checkpoint) {
+            own.share_with(other);
+        }
     }
 
     /// The seed of the initial weights.

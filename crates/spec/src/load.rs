@@ -256,13 +256,12 @@ fn finish<S: AnySpec>(
         sweep,
         schema: OnceLock::new(),
     };
-    let mut trials = read_trials(&points, &mut problems);
+    let trials = read_trials(&points, &mut problems);
     if !problems.is_empty() {
         return Err(Failure::from_problems(problems, sources));
     }
     let sweep = &points.sweep;
     let known = sweep.known(trials.len());
-    trials[known..].iter_mut().flat_map(|trial| &mut trial.axes).for_each(|(_, value)| value.clear());
     Ok(Experiment {
         path: path.to_owned(),
         axes: axes(sweep),
@@ -346,12 +345,7 @@ fn expand<S: AnySpec>(sweep: &Sweep, specs: &[S], problems: &mut Vec<Problem>) -
                 problems.push(Problem::new(Location::Nowhere, message));
                 return Vec::new();
             }
-            let mut axes = sweep.pairs(point);
-            if sweep.repeats > 1 {
-                axes.push(("repeat".to_owned(), repeat.to_string()));
-            }
-            axes.shrink_to_fit();
-            trials.push(TrialSpec { index: trials.len(), axes, repeat, point, spec });
+            trials.push(TrialSpec { index: trials.len(), repeat, point, drawn: None, spec });
         }
     }
     trials

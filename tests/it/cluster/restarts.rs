@@ -73,7 +73,7 @@ fn a_task_that_waits_for_others_is_requeued() {
     cluster.answers("scontrol", "");
     // Plays another process that trains the first trial.
     let other = Claims::new(&cluster.place.path().join(&sweep), true, || false).unwrap().unwrap();
-    assert!(other.claim(0, Some(1)).unwrap() == Claim::New && other.go_on().unwrap());
+    assert!(other.claim(0).unwrap() == Claim::New && other.go_on().unwrap());
     for round in 1..=5 {
         let (code, said) = ended_by_usr1(&cluster, &sweep, round, "other processes run 1 trial");
         assert_eq!(code, Some(0), "{said}");

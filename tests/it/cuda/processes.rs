@@ -186,6 +186,34 @@ fn same_transfers(one: &Folder, many: &Folder, names: &[String]) {
     }
 }
 
+/// Large layers, whose sums start during the backward pass, and a last batch of which the first rank has no row: the bits of
+/// one process with as many virtual devices. A rank's team of threads changes none.
+#[test]
+fn processors_of_processes_learn_with_early_sums_what_those_of_one_do() {
+    let Some(sim) = Sim::get() else { return };
+    let linear = |outputs| format!("{{linear={{out_features={outputs}}}}}");
+    let [wide, last] = [512, 1].map(linear);
+    let layers = format!(
+        "model.layers=[{wide},'gelu',{{layer_norm={{}}}},{wide},'tanh',{{dropout={{p=0.2}}}},{wide},'relu',{last}]"
+    );
+    let common = [&layers, "data.synthetic_regression.train_rows=241", "trainer.max_epochs=2", "-q"];
+    let place = Sandbox::new(MLP);
+    let virtual_devices = ["--virtual-gpus", "2", "devices.num_gpus=2"];
+    let one = sim.run(&place, &[&common[..], &virtual_devices].concat(), &[]).ended_by(0);
+    for team in [&["--threads", "1"][..], &["--threads", "2", "devices.engine=team"]] {
+        let many = [&common[..], &["devices.num_gpus=0"], team].concat();
+        let many = Job::start(&sim, &place, &many, &TWO).end().ended_by(0);
+        assert_eq!(many.numbers(), one.numbers(), "{team:?}");
+        assert_eq!(tensors(&many.model()), tensors(&one.model()), "{team:?}");
+        // A step counts one sum, of all gradients and the loss, at each rank.
+        let sums = many.table("transfers.csv").only("kind", "all_reduce");
+        let steps: f64 = many.summary("steps").parse().unwrap();
+        assert_eq!((sums.f64s("count"), steps), (vec![14.0; 2], 14.0));
+        let parameters = (6 * 512 + 512) + 2 * 512 + 2 * (512 * 512 + 512) + (512 + 1);
+        assert_eq!(sums.f64s("bytes"), [14.0 * 4.0 * f64::from(parameters + 1); 2]);
+    }
+}
+
 /// In one line each, and without a folder.
 #[test]
 fn what_cannot_be_is_refused_by_rank() {

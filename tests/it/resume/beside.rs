@@ -1,9 +1,7 @@
 //! Processes that share a sweep learn how each other's trials ended, however their paths are spelled.
 
 use std::{
-    collections::BTreeSet,
-    fs, iter,
-    path::{Path, PathBuf},
+    fs,
     process::Child,
     thread,
     time::{Duration, Instant},
@@ -15,6 +13,7 @@ use super::{
         process::{Ended, Folder, Sandbox, Table},
     },
     SPEC, copy,
+    halving::{ended_at_a_rung, rungs},
     shared::{HALVING, start, trials_begun},
     sweeps::{statuses, trials},
 };
@@ -46,10 +45,6 @@ fn codes(children: Vec<Child>) -> Vec<Option<i32>> {
     }
     let ended = all.into_iter().map(|child| Ended::from_output(child.wait_with_output().unwrap()));
     ended.inspect(|ended| println!("{}", ended.stderr)).map(|ended| ended.code).collect()
-}
-
-fn rungs(sweep: &Path) -> String {
-    fs::read_to_string(sweep.join("rungs.csv")).unwrap()
 }
 
 /// A process that joins reads `sweep.toml`, where paths are absolute; it must still derive the same folder
@@ -113,53 +108,22 @@ fn points_are_known_by_their_places() {
     assert_eq!(statuses(&sweep), ["finished"; 16]);
 }
 
-/// The folders of a sweep's trials, by their numbers: a sweep that was killed has no table of them.
-fn folders(sweep: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(sweep).unwrap().map(|entry| entry.unwrap().path());
-    let mut folders: Vec<_> = entries.filter(|path| path.is_dir()).collect();
-    folders.sort();
-    folders
-}
-
-/// A sweep that was killed right after it decided its first rung, and the trials that continue from there but
-/// have not started to.
-fn killed_at_a_rung(place: &Sandbox) -> (PathBuf, Vec<usize>) {
-    let (command, runs) = place.prepared(&HALVING);
-    let mut child = quiet(command);
-    wait_until(&mut child, || Folder::within(&runs).is_some_and(|sweep| sweep.0.join("rungs.csv").exists()));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let sweep = Folder::within(&runs).unwrap().0;
-    let goes_on: BTreeSet<usize> = rungs(&sweep)
-        .lines()
-        .filter(|row| row.starts_with("60,") && row.ends_with("true"))
-        .map(|row| row.split(',').nth(1).unwrap().parse().unwrap())
-        .collect();
-    let folders = folders(&sweep);
-    let waits = |trial: &usize| {
-        let summary = folders[*trial].join("summary.csv");
-        // A trial that has started to continue has removed its summary, or has a new one.
-        fs::read_to_string(summary).is_ok_and(|text| Table::read(&text).cell(0, "epochs") == "60")
-    };
-    let waiting = goes_on.into_iter().filter(waits).collect();
-    (sweep, waiting)
-}
-
 /// A trial that cannot continue from its rung keeps the summary of that rung, and gets no other.
 #[test]
 fn a_failure_without_a_summary_is_seen() {
     let place = Sandbox::new(SPEC);
     let other = place.run(&[&HALVING[..], &["data.synthetic_regression.noise=3.0"]].concat()).ended_by(0).0;
-    // On a busy machine the kill may come when all but one have continued already.
-    let (sweep, lost) = iter::repeat_with(|| killed_at_a_rung(&place))
-        .take(20)
-        .find(|(_, waiting)| waiting.len() > 1)
-        .expect("trials of which the next had not begun");
+    let ([whole, sweep], first) = ended_at_a_rung(&place, &HALVING, "-KILL");
     // Their checkpoints are replaced by those of trials on other data.
-    for &trial in &lost {
-        let checkpoints = folders(&sweep)[trial].join("checkpoints");
-        fs::remove_dir_all(&checkpoints).unwrap();
-        copy(&trials(&other)[trial].0.join("checkpoints"), &checkpoints);
+    let mut lost = Vec::new();
+    for (trial, (other, own)) in trials(&other).iter().zip(&trials(&whole)).enumerate() {
+        let from = other.0.join("checkpoints");
+        if from.exists() && trial != first {
+            let checkpoints = sweep.join(own.0.file_name().unwrap()).join("checkpoints");
+            fs::remove_dir_all(&checkpoints).unwrap();
+            copy(&from, &checkpoints);
+            lost.push(trial);
+        }
     }
     let join = ["run", "-q", "--resume", sweep.to_str().unwrap()];
     let ended = codes((0..3).map(|_| quiet(place.command(&join))).collect());

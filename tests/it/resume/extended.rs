@@ -7,7 +7,9 @@ use super::{
         ends::{quiet, wait_until},
         process::{Ended, Folder, Sandbox, Table},
     },
-    SPEC, result,
+    SPEC,
+    halving::rungs,
+    result,
     sweeps::{statuses, trials},
 };
 
@@ -146,14 +148,22 @@ fn a_line_that_is_cut_short_adds_nothing() {
     }
 }
 
+/// New trials are judged against those that were there; these stay as they are.
 #[test]
-fn successive_halving_takes_no_more_trials() {
+fn successive_halving_takes_more_trials() {
     let place = Sandbox::new(SPEC);
     let stop = "sweep.stop={ asha = { min_epochs = 1, factor = 3 } }";
-    let sweep = place.run(&["optimizer.adam.lr=0.1,0.01,0.02", stop, "-q"]).ended_by(0).0;
-    insta::assert_snapshot!(refused(&place, &sweep, &["optimizer.adam.lr=0.1,0.01,0.02,0.03"]), @r"
-    error: successive halving judges all trials of a sweep together: it takes no others later
-      = hint: run the spec anew
+    let sweep = place.run(&["optimizer.adam.lr=0.02,0.1,0.01", stop, "-q"]).ended_by(0).0;
+    let (before, judged) = (statuses(&sweep), rungs(&sweep));
+    let all = "optimizer.adam.lr=0.02,0.1,0.01,0.05,1e-6,1e-7";
+    assert_eq!(resumed(&place, &sweep, &[all]).code, Some(0));
+    assert_eq!(statuses(&sweep)[..3], before);
+    let rungs = rungs(&sweep);
+    assert!(judged.iter().all(|row| rungs.contains(row)), "{rungs:?}");
+    assert_eq!(rungs.iter().filter(|row| row.starts_with("1,")).count(), 6);
+    insta::assert_snapshot!(refused(&place, &sweep, &["sweep.stop.asha.factor=2"]), @r"
+    error: a sweep keeps its `sweep.stop`
+      = hint: a sweep that goes on keeps its trials, and takes more values of its axes or more `sweep.trials`; run the spec anew for others
     ");
 }
 

@@ -1,6 +1,13 @@
 //! Successive halving: trials stop at rungs, and those that go on are what they would be alone.
 
-use std::{fs, process::Stdio};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use runner::record::{Claim, Claims};
 
 use super::{
     super::{
@@ -19,36 +26,84 @@ const GRID: [&str; 3] = [
 
 const STOP: &str = "sweep.stop={ asha = { min_epochs = 1, factor = 3 } }";
 
+/// The rows of `rungs.csv`, sorted: trials are judged in one order at each rung, but one rung may be ahead of another.
+pub fn rungs(sweep: &Path) -> Vec<String> {
+    let text = fs::read_to_string(sweep.join("rungs.csv")).unwrap_or_default();
+    let mut rows: Vec<String> = text.lines().map(str::to_owned).collect();
+    rows.sort();
+    rows
+}
+
+/// The validation loss of a trial after each epoch.
+fn losses(trial: &Folder) -> Vec<f64> {
+    let metrics = trial.table("metrics.csv");
+    let rows = metrics.column("split").into_iter().zip(metrics.column("loss"));
+    rows.filter(|(split, _)| *split == "validation").map(|(_, loss)| loss.parse().unwrap()).collect()
+}
+
+/// The trials that came to the first rung, in the order in which they were judged.
+fn order(sweep: &Path) -> Vec<usize> {
+    let text = fs::read_to_string(sweep.join("rungs.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|row| row.split(',').collect()).collect();
+    rows.iter().filter(|row| row[0] == rows[0][0]).map(|row| row[1].parse().unwrap()).collect()
+}
+
+/// How long each trial trains, and why not longer, from the losses of trials that train to their end.
+fn expected(whole: &[Folder], order: &[usize]) -> Vec<(u64, String)> {
+    let losses: Vec<Vec<f64>> = whole.iter().map(losses).collect();
+    let mut judged: [Vec<f64>; 2] = Default::default();
+    let mut one = |losses: &Vec<f64>| {
+        for (rung, (epochs, words)) in [(1, "1 epoch"), (3, "3 epochs")].into_iter().enumerate() {
+            let loss = losses[epochs - 1];
+            let as_good = judged[rung].iter().filter(|other| **other <= loss).count();
+            judged[rung].push(loss);
+            let count = judged[rung].len();
+            let best = (count / 3).max(1);
+            if as_good >= best {
+                return (epochs as u64, format!("not among the best {best} of {count} after {words}"));
+            }
+        }
+        (9, String::new())
+    };
+    let mut expected = vec![Default::default(); whole.len()];
+    order.iter().for_each(|&trial| expected[trial] = one(&losses[trial]));
+    expected
+}
+
 #[test]
 fn trials_that_go_on_are_what_they_are_alone() {
     let place = Sandbox::new(SPEC);
     let whole = place.run(&GRID).ended_by(0).0;
     let ran = place.run(&[&GRID[..], &[STOP]].concat());
     let halved = ran.ended_by(0).0;
-    assert!(ran.ended.stdout.starts_with("spec: 9 trials, 8 stopped, 1 finished\n"), "{}", ran.ended.stdout);
-    assert_eq!(ran.ended.stderr, "successive halving ran 21 of 81 epochs\n");
-    // Six stop after one epoch, two after three, one goes to the end.
+    let order = order(&halved);
+    assert!(order.len() == 9 && !order.is_sorted(), "{order:?}");
+    let expected = expected(&trials(&whole), &order);
     let own = trials(&halved);
-    let epochs: Vec<String> = own.iter().map(|trial| trial.summary("epochs")).collect();
-    assert_eq!(["1", "3", "9"].map(|n| epochs.iter().filter(|own| *own == n).count()), [6, 2, 1]);
-    let rungs = fs::read_to_string(halved.join("rungs.csv")).unwrap();
-    assert_eq!(rungs.lines().count(), 1 + 9 + 3);
-    for ((own, whole), epochs) in own.iter().zip(&trials(&whole)).zip(&epochs) {
-        if epochs == "9" {
+    let epochs = own.iter().map(|trial| trial.summary("epochs").parse().unwrap());
+    let reasons = Folder(halved.clone()).table("sweep.csv");
+    let reasons = reasons.column("reason").into_iter().map(str::to_owned);
+    assert_eq!(epochs.zip(reasons).collect::<Vec<(u64, String)>>(), expected);
+    let finished = expected.iter().filter(|(epochs, _)| *epochs == 9).count();
+    assert!((1..6).contains(&finished), "{expected:?}");
+    let head = ran.ended.stdout.lines().next().unwrap();
+    for words in [format!("{} stopped", 9 - finished), format!("{finished} finished")] {
+        assert!(head.starts_with("spec: 9 trials, ") && head.contains(&words), "{head}");
+    }
+    let taken: u64 = expected.iter().map(|(epochs, _)| epochs).sum();
+    assert_eq!(ran.ended.stderr, format!("successive halving ran {taken} of 81 epochs\n"));
+    for ((own, whole), (epochs, _)) in own.iter().zip(&trials(&whole)).zip(&expected) {
+        if *epochs == 9 {
             assert!(result(own) == result(whole), "{}", own.0.display());
         } else {
             assert!(whole.numbers().starts_with(own.numbers().trim_end()), "{}", own.0.display());
             assert_eq!(own.summary("status"), "stopped");
         }
     }
-    let reasons = Folder(halved.clone()).table("sweep.csv");
-    let count = |reason: &str| reasons.column("reason").iter().filter(|own| **own == reason).count();
-    assert_eq!(count("not among the best 3 of 9 after 1 epoch"), 6);
-    assert_eq!(count("not among the best 1 of 3 after 3 epochs"), 2);
     // Side by side it is the same choice, and one that was stopped goes on by itself.
     let beside = place.run(&[&GRID[..], &[STOP, "-q", "--jobs=3"]].concat()).ended_by(0).0;
-    assert_eq!(fs::read_to_string(beside.join("rungs.csv")).unwrap(), rungs);
-    let stopped = epochs.iter().position(|own| own == "3").unwrap();
+    assert_eq!(rungs(&beside), rungs(&halved));
+    let stopped = expected.iter().position(|(epochs, _)| *epochs < 9).unwrap();
     let folder = &trials(&beside)[stopped];
     let ended = place.runner(&["run", "-q", "--resume", folder.0.to_str().unwrap()]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -61,7 +116,6 @@ fn a_cut_sweep_makes_the_same_choice() {
     let place = Sandbox::new(SPEC);
     let arguments = [&GRID[..], &[STOP, "-q"]].concat();
     let whole = place.run(&arguments).ended_by(0).0;
-    let rungs = |sweep: &std::path::Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap_or_default();
     for (signal, file) in [("-KILL", "004"), ("-INT", "008"), ("-KILL", "rungs.csv"), ("-INT", "rungs.csv")] {
         let (command, runs) = place.prepared(&arguments);
         let mut child = quiet(command);
@@ -74,50 +128,57 @@ fn a_cut_sweep_makes_the_same_choice() {
         send(signal, &child);
         child.wait().unwrap();
         let sweep = sweep.unwrap().0;
+        // A kill of the machine may cut a line short.
+        let file = fs::OpenOptions::new().append(true).open(sweep.join("rungs.csv"));
+        file.and_then(|mut file| file.write_all(b"1,8,0.")).unwrap();
         let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
-        assert_eq!(ended.code, Some(0), "{signal} {file}: {ended:?}");
-        assert_eq!(rungs(&sweep), rungs(&whole), "{signal} {file}");
-        assert_eq!(statuses(&sweep), statuses(&whole), "{signal} {file}");
+        assert_eq!(ended.code, Some(0), "{signal}: {ended:?}");
+        assert_eq!(rungs(&sweep), rungs(&whole), "{signal}");
+        assert_eq!(statuses(&sweep), statuses(&whole), "{signal}");
         for (own, whole) in trials(&sweep).iter().zip(&trials(&whole)) {
-            assert!(result(own) == result(whole), "{signal} {file}: {}", own.0.display());
+            assert!(result(own) == result(whole), "{signal}: {}", own.0.display());
         }
     }
 }
 
-/// A kill right after a rung was decided: the trials that it stopped have no reason in their folders yet.
+/// After a kill right after a trial was judged, the table has no reason yet. Trials that were skipped or failed are judged
+/// when they run.
 #[test]
-fn what_a_rung_left_behind_stays() {
+fn trials_that_come_late_are_judged_late() {
     let place = Sandbox::new(SPEC);
     let grid = ["devices.num_gpus=0,2", "optimizer.adam.lr=logspace(1e-4, 1, 4)", "devices.on_missing=error"];
-    let ran = place.run(&[&grid[..], &[STOP, "-q", "--virtual-gpus=1"]].concat());
+    let arguments = [&grid[..], &[STOP, "-q"]].concat();
+    let whole = place.run(&[&arguments[..], &["--virtual-gpus=2"]].concat()).ended_by(0).0;
+    let ran = place.run(&[&arguments[..], &["--virtual-gpus=1"]].concat());
     assert_eq!(ran.ended.code, Some(3), "{:?}", ran.ended);
     let sweep = Folder::within(&ran.runs).unwrap().0;
-    let path = sweep.join("sweep.csv");
-    let whole = fs::read_to_string(&path).unwrap();
-    let left = "not among the best 1 of 4 after 1 epoch";
-    assert_eq!(whole.matches(left).count(), 3, "{whole}");
     assert_eq!(statuses(&sweep)[4..], ["skipped"; 4]);
-    fs::write(&path, whole.replace(left, "")).unwrap();
-    let resumed = |code| {
-        // Devices that have become available do not revive a stopped trial.
-        let arguments = ["run", "-q", "--virtual-gpus=2", "--resume", sweep.to_str().unwrap()];
-        let ended = place.runner(&arguments);
+    let path = sweep.join("sweep.csv");
+    let table = fs::read_to_string(&path).unwrap();
+    let reasons = Folder(sweep.clone()).table("sweep.csv");
+    let reasons: Vec<&str> =
+        reasons.column("reason").into_iter().filter(|why| why.contains("best")).collect();
+    assert!(!reasons.is_empty());
+    fs::write(&path, reasons.iter().fold(table.clone(), |text, why| text.replace(why, ""))).unwrap();
+    let resumed = |gpus: &str, code| {
+        let ended = place.runner(&["run", "-q", gpus, "--resume", sweep.to_str().unwrap()]);
         assert_eq!(ended.code, Some(code), "{ended:?}");
-        fs::read_to_string(&path).unwrap()
     };
-    assert_eq!(resumed(3), whole);
-    // One failed before the rung.
+    resumed("--virtual-gpus=1", 3);
+    assert_eq!(fs::read_to_string(&path).unwrap(), table);
+    resumed("--virtual-gpus=2", 0);
+    assert_eq!((rungs(&sweep), statuses(&sweep)), (rungs(&whole), statuses(&whole)));
     let stopped = statuses(&sweep).iter().position(|status| status == "stopped").unwrap();
     let summary = trials(&sweep)[stopped].0.join("summary.csv");
     let text = fs::read_to_string(&summary).unwrap();
     fs::write(&summary, text.replace("stopped", "failed")).unwrap();
-    let rows = whole.lines().enumerate().map(|(line, row)| match line == stopped + 1 {
-        true => row.replace("stopped", "failed").replace(left, "out of luck") + "\n",
-        false => row.to_owned() + "\n",
-    });
-    let failed: String = rows.collect();
-    fs::write(&path, &failed).unwrap();
-    assert_eq!(resumed(1), failed);
+    let file = sweep.join("rungs.csv");
+    let rows = fs::read_to_string(&file).unwrap();
+    let row = rows.lines().find(|row| row.starts_with(&format!("1,{stopped},"))).unwrap();
+    fs::write(&file, rows.replace(row, &format!("1,{stopped},,false"))).unwrap();
+    resumed("--virtual-gpus=2", 0);
+    assert_eq!(statuses(&sweep), statuses(&whole));
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().last(), Some(row));
 }
 
 /// If somebody removes a trial's folder after its rung, the trial runs to its rung again.
@@ -125,84 +186,80 @@ fn what_a_rung_left_behind_stays() {
 fn a_trial_whose_folder_is_gone_begins_again() {
     let place = Sandbox::new(SPEC);
     let sweep = place.run(&[&GRID[..], &[STOP, "-q"]].concat()).ended_by(0).0;
-    let texts = || ["sweep.csv", "rungs.csv"].map(|file| fs::read_to_string(sweep.join(file)).unwrap());
-    let (before, rows) = (statuses(&sweep), texts()[0].lines().count());
-    let all = trials(&sweep);
-    let at = |epochs: &str| all.iter().position(|trial| trial.summary("epochs") == epochs).unwrap();
-    let lost = ["1", "3"].map(at);
-    let results = lost.map(|trial| result(&all[trial]));
-    lost.iter().for_each(|&trial| fs::remove_dir_all(&all[trial].0).unwrap());
-    let rungs = texts()[1].clone();
+    let text = || fs::read_to_string(sweep.join("rungs.csv")).unwrap();
+    let (before, rungs) = (statuses(&sweep), text());
+    let lost: Vec<usize> = (0..9).filter(|&trial| before[trial] == "stopped").collect();
+    let results: Vec<_> = lost.iter().map(|&trial| result(&trials(&sweep)[trial])).collect();
+    lost.iter().for_each(|&trial| fs::remove_dir_all(&trials(&sweep)[trial].0).unwrap());
     let ended = place.runner(&["run", "--resume", sweep.to_str().unwrap()]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let said = lost.map(|trial| format!("trial {trial}: begins again, since its folder is gone\n"));
-    assert!(said.iter().all(|line| ended.stderr.contains(line)), "{}", ended.stderr);
-    assert_eq!((statuses(&sweep), texts()[0].lines().count()), (before, rows));
-    assert_eq!(texts()[1], rungs);
-    assert!(lost.map(|trial| result(&trials(&sweep)[trial])) == results);
-    // Nothing is left to say.
-    assert_eq!(
-        place.runner(&["run", "--resume", sweep.to_str().unwrap()]).stderr.matches("again").count(),
-        0
-    );
+    let said = format!("{} of 9 trials left to run\n", lost.len());
+    assert!(ended.stderr.starts_with(&said), "{}", ended.stderr);
+    assert_eq!((statuses(&sweep), text()), (before, rungs));
+    assert!(lost.iter().map(|&trial| result(&trials(&sweep)[trial])).collect::<Vec<_>>() == results);
 }
 
-/// While the sweep runs, both a trial that waits at its rung and one that trains are listed once.
 #[test]
 fn a_folder_that_goes_while_the_sweep_runs_begins_again() {
     let place = Sandbox::new(SPEC);
     let arguments = [&GRID[..], &[STOP]].concat();
     let whole = place.run(&arguments).ended_by(0).0;
-    let best = trials(&whole).iter().position(|trial| trial.summary("epochs") == "9").unwrap();
-    for is_at_rung in [true, false] {
-        let (mut command, runs) = place.prepared(&arguments);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let name = trials(&whole)[best].0.file_name().unwrap().to_owned();
-        let folder = || Some(Folder::within(&runs)?.0.join(&name));
-        let file = if is_at_rung { "summary.csv" } else { "metrics.csv" };
-        wait_until(&mut child, || {
-            let text = folder().and_then(|folder| fs::read_to_string(folder.join(file)).ok());
-            text.is_some_and(|text| text.contains(if is_at_rung { "waiting" } else { "\n1," }))
-        });
-        send("-STOP", &child);
-        fs::remove_dir_all(folder().unwrap()).unwrap();
-        send("-CONT", &child);
-        let ended = Ended::from_output(child.wait_with_output().unwrap());
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(
-            ended.stderr.contains(&format!("trial {best}: begins again, since its folder is gone\n")),
-            "{ended:?}"
-        );
-        let sweep = Folder::within(&runs).unwrap().0;
-        assert_eq!(statuses(&sweep), statuses(&whole));
-        assert!(result(&trials(&sweep)[best]) == result(&trials(&whole)[best]));
-    }
+    let (mut command, runs) = place.prepared(&arguments);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let first = order(&whole)[0];
+    let name = trials(&whole)[first].0.file_name().unwrap().to_owned();
+    let folder = || Some(Folder::within(&runs)?.0.join(&name));
+    wait_until(&mut child, || {
+        let text = folder().and_then(|folder| fs::read_to_string(folder.join("metrics.csv")).ok());
+        text.is_some_and(|text| text.contains("\n1,"))
+    });
+    send("-STOP", &child);
+    fs::remove_dir_all(folder().unwrap()).unwrap();
+    send("-CONT", &child);
+    let ended = Ended::from_output(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let said = format!("trial {first}: begins again, since its folder is gone\n");
+    assert!(ended.stderr.contains(&said), "{ended:?}");
+    let sweep = Folder::within(&runs).unwrap().0;
+    assert_eq!(statuses(&sweep), statuses(&whole));
+    assert!(result(&trials(&sweep)[first]) == result(&trials(&whole)[first]));
 }
 
-/// Resumed alone, a trial would run past its rung, and the sweep would decide differently.
+/// A sweep that ran, and the same again up to where all trials but one wait at their first rung, because another process has
+/// claimed the one that is judged first; a signal ends it there. Returns that trial, too.
+pub fn ended_at_a_rung(place: &Sandbox, arguments: &[&str], signal: &str) -> ([PathBuf; 2], usize) {
+    let [whole, sweep] = [0; 2].map(|_| place.run(arguments).ended_by(0).0);
+    trials(&sweep).iter().for_each(|trial| fs::remove_dir_all(&trial.0).unwrap());
+    fs::remove_file(sweep.join("rungs.csv")).unwrap();
+    let other = Claims::new(&sweep, true, || false).unwrap().unwrap();
+    let first = order(&whole)[0];
+    assert!(other.claim(first).unwrap() == Claim::New && other.go_on().unwrap());
+    let mut child = quiet(place.command(&["run", "-q", "--resume", sweep.to_str().unwrap()]));
+    let waits = |trial: &Folder| {
+        fs::read_to_string(trial.0.join("summary.csv")).is_ok_and(|text| text.contains(",waiting,"))
+    };
+    let mut others = trials(&whole);
+    others.remove(first);
+    let here = |trial: &Folder| Folder(sweep.join(trial.0.file_name().unwrap()));
+    wait_until(&mut child, || others.iter().all(|trial| waits(&here(trial))));
+    send(signal, &child);
+    child.wait().unwrap();
+    ([whole, sweep], first)
+}
+
+/// Resumed alone, a trial would run past its rung, and would not be judged.
 #[test]
 fn a_trial_that_waits_goes_on_with_its_sweep() {
     let place = Sandbox::new(SPEC);
-    let arguments = [&GRID[..], &[STOP, "-q"]].concat();
-    let whole = place.run(&arguments).ended_by(0).0;
-    let (command, runs) = place.prepared(&arguments);
-    let mut child = quiet(command);
-    let mut sweep = None;
-    wait_until(&mut child, || {
-        sweep = Folder::within(&runs);
-        sweep.as_ref().is_some_and(|sweep| sweep.files().iter().any(|name| name.starts_with("004")))
-    });
-    send("-INT", &child);
-    child.wait().unwrap();
-    let sweep = sweep.unwrap().0;
-    let first = trials(&sweep).swap_remove(0);
-    // Nobody has decided yet whether it continues.
-    let own = statuses(&sweep);
-    assert!(own[0] == "waiting" && !own.contains(&"stopped".to_owned()), "{own:?}");
-    assert_eq!(first.summary("status"), "waiting");
+    let ([whole, sweep], first) = ended_at_a_rung(&place, &[&GRID[..], &[STOP, "-q"]].concat(), "-INT");
+    // Nobody has judged yet whether it continues.
+    let mut own = statuses(&sweep);
+    own.remove(first);
+    assert_eq!(own, ["waiting"; 8]);
     let compared = place.runner(&["compare", sweep.to_str().unwrap()]).stdout;
-    assert!(compared.contains(" waiting (#0"), "{compared}");
-    let ended = place.runner(&["run", "-q", "--resume", first.0.to_str().unwrap()]);
+    assert!(compared.contains(" waiting (#"), "{compared}");
+    let second = trials(&sweep).swap_remove(usize::from(first == 0));
+    let ended = place.runner(&["run", "-q", "--resume", second.0.to_str().unwrap()]);
     let expected = "error: a trial that waits at a rung of successive halving goes on with its sweep\n  = hint: name the \
                     folder of the sweep\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), expected));
@@ -211,10 +268,12 @@ fn a_trial_that_waits_goes_on_with_its_sweep() {
     fs::rename(&sweep, &renamed).unwrap();
     let resume = || place.runner(&["run", "-q", "--resume", renamed.to_str().unwrap()]);
     assert_eq!(resume().code, Some(0));
-    let rungs = |sweep: &std::path::Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap();
     assert_eq!(rungs(&renamed), rungs(&whole));
     let own: Vec<String> = trials(&renamed).iter().map(|trial| trial.summary("status")).collect();
     assert_eq!((&own, statuses(&renamed)), (&statuses(&renamed), statuses(&whole)));
+    for (own, whole) in trials(&renamed).iter().zip(&trials(&whole)) {
+        assert!(result(own) == result(whole), "{}", own.0.display());
+    }
     let file = renamed.join("sweep.toml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("max_epochs = 9", "max_epochs = 8")).unwrap();
@@ -233,24 +292,16 @@ fn a_rung_that_nobody_reaches_is_noticed() {
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), expected));
 }
 
-/// What the trials wrote at their last rung had not reached the disk.
+/// What the trials wrote at the rung where they wait had not reached the disk.
 #[test]
 fn trials_that_a_loss_of_power_took_begin_again() {
     let place = Sandbox::new(SPEC);
-    let arguments = [&GRID[..], &[STOP]].concat();
-    let whole = place.run(&arguments).ended_by(0).0;
     for lost in ["safetensors", "toml", "metrics.csv"] {
-        let (command, runs) = place.prepared(&arguments);
-        let mut child = quiet(command);
-        let mut sweep = None;
-        wait_until(&mut child, || {
-            sweep = Folder::within(&runs);
-            sweep.as_ref().is_some_and(|sweep| sweep.0.join("rungs.csv").exists())
-        });
-        send("-KILL", &child);
-        child.wait().unwrap();
-        let sweep = sweep.unwrap().0;
-        let folders = trials(&sweep).into_iter().flat_map(|trial| [trial.0.join("checkpoints"), trial.0]);
+        let ([whole, sweep], first) = ended_at_a_rung(&place, &[&GRID[..], &[STOP, "-q"]].concat(), "-KILL");
+        let mut waited = trials(&whole);
+        waited.remove(first);
+        let folders = waited.into_iter().map(|trial| sweep.join(trial.0.file_name().unwrap()));
+        let folders = folders.flat_map(|folder| [folder.join("checkpoints"), folder]);
         let files =
             folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().map(|file| file.unwrap().path());
         for file in files.filter(|file| file.is_file()) {
@@ -263,12 +314,7 @@ fn trials_that_a_loss_of_power_took_begin_again() {
         assert_eq!(ended.code, Some(0), "{lost}: {ended:?}");
         assert!(ended.stderr.contains(" begins again, since "), "{lost}: {}", ended.stderr);
         for (own, whole) in trials(&sweep).iter().zip(&trials(&whole)) {
-            let is_same = match own.summary("status").as_str() {
-                "finished" => result(own) == result(whole),
-                // Its rows are lost, but they are no longer needed.
-                _ => own.summary("epochs") == whole.summary("epochs"),
-            };
-            assert!(is_same, "{lost}: {}", own.0.display());
+            assert!(result(own) == result(whole), "{lost}: {}", own.0.display());
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{
         process::{Ended, Folder, Sandbox, Table},
     },
     SPEC, copy,
+    halving::rungs,
     sweeps::{are_equal, statuses, trials},
 };
 
@@ -154,7 +155,7 @@ fn processes_on_other_data_are_not_mixed() {
     });
     let sweep = Folder::within(&runs).unwrap().0;
     let joined = Claims::new(&sweep, true, || false).unwrap().unwrap();
-    assert_eq!(joined.claim(1, None).unwrap(), Claim::New);
+    assert_eq!(joined.claim(1).unwrap(), Claim::New);
     copy(&trials(&other)[1].0, &sweep.join("001-max_epochs=2"));
     drop(joined);
     let ended = Ended::from_output(child.wait_with_output().unwrap());
@@ -214,12 +215,11 @@ fn all_end(children: &mut [Child], kill_after: Option<usize>, sweep: &Path) {
     }
 }
 
-/// A rung is decided from all its trials, whichever process ran them.
+/// Trials are judged in one order, whichever process runs them.
 #[test]
 fn processes_divide_the_rungs() {
     let place = Sandbox::new(SPEC);
     let whole = place.run(&HALVING).ended_by(0).0;
-    let rungs = |sweep: &Path| fs::read_to_string(sweep.join("rungs.csv")).unwrap();
     for kills in [false, true] {
         let (mut children, sweep) = start(&place, &HALVING, 2);
         all_end(&mut children, kills.then_some(3), &sweep.0);

@@ -28,6 +28,8 @@ pub enum CollectiveError {
     /// The process of another rank no longer responds.
     #[error("`{rank}` is lost: {why}; it was killed, is frozen, or its link is cut")]
     Gone { rank: String, why: String },
+    #[error("a thread for sums over processes cannot be started: {0}")]
+    NoThread(String),
 }
 
 pub trait Collective: Send {
@@ -37,4 +39,15 @@ pub trait Collective: Send {
     /// # Errors
     /// Another rank failed or did not arrive; the contents of `elements` are then undefined.
     fn all_reduce(&mut self, elements: &mut [f32], step: u64) -> Result<(), CollectiveError>;
+
+    /// Starts to sum the elements that end where the previous call's begin, or at the end if it is the first.
+    /// They must not change until [`all_reduce`](Self::all_reduce) sums the whole. All ranks must start the
+    /// same parts. By default nothing is started early.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
+    fn start(&mut self, elements: &[f32], step: u64) -> Result<(), CollectiveError> {
+        let _ = (elements, step);
+        Ok(())
+    }
 }

@@ -23,6 +23,13 @@ impl Access {
         access
     }
 
+    /// Whether one writes what the other touches, so that their order matters.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let writes_of =
+            |a: &Self, b: &Self| a.writes.iter().any(|w| b.touched().any(|slice| slice.overlaps(*w)));
+        writes_of(self, other) || writes_of(other, self)
+    }
+
     /// Every slice that is read or written.
     pub fn touched(self) -> impl Iterator<Item = Slice> {
         self.reads.into_iter().chain(self.writes)

@@ -1,4 +1,4 @@
-//! The sum over all devices of a run.
+//! The sum over all devices of a run, and its early start.
 
 use super::{
     Access, Cost, Encoder, Operation, Record, Refused, Slice,
@@ -16,6 +16,14 @@ pub struct AllReduce {
     pub payload: usize,
 }
 
+/// Starts the sum of a part of the gradients, which goes on while the step computes others. Only processors of
+/// several processes have it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartAllReduce {
+    /// Ends where the part started before it begins.
+    pub of: Slice,
+}
+
 impl Operation for AllReduce {
     fn access(&self) -> Access {
         Access::new([], [self.of])
@@ -29,7 +37,7 @@ impl Operation for AllReduce {
     fn reference(&self, _: &mut Memory) {}
 
     fn split(&self, split: &mut Split<'_>) {
-        split.single(Job, Access::new([], [self.of]));
+        split.single(Job::Finish, Access::new([], [self.of]));
     }
 
     /// There is no such kernel: the GPU's collectives do the work. Only checks that the slice has a place.
@@ -39,11 +47,49 @@ impl Operation for AllReduce {
     }
 }
 
+impl Operation for StartAllReduce {
+    fn access(&self) -> Access {
+        Access::new([self.of], [])
+    }
+
+    /// The elements are copied.
+    fn cost(&self) -> Cost {
+        Cost::new(0, 2 * self.of.len)
+    }
+
+    fn reference(&self, _: &mut Memory) {}
+
+    fn split(&self, split: &mut Split<'_>) {
+        split.single(Job::Start, self.access());
+    }
+
+    /// GPUs sum everything at once, so a part has no place there.
+    fn record(&self, _: &Encoder<'_>) -> Result<Record, Refused> {
+        Err(Refused::NoPlace(self.of))
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
-pub struct Job;
+pub enum Job {
+    /// Reads a part of the elements.
+    Start,
+    /// Writes all elements.
+    Finish,
+}
 
 impl Job {
-    pub(super) fn run(&self, (_, [of, ..]): Slices<'_>, context: &mut Context<'_>) {
-        context.worker.all_reduce(of, context.at.step);
+    pub(super) fn run(&self, ([part, ..], [all, ..]): Slices<'_>, context: &mut Context<'_>) {
+        let (step, worker) = (context.at.step + 1, &mut *context.worker);
+        match self {
+            Self::Start => {
+                worker.sum(|collective| collective.start(part, step));
+            }
+            Self::Finish => {
+                if worker.sum(|collective| collective.all_reduce(all, step)) {
+                    worker.all_reduces.0 += 1;
+                    worker.all_reduce_bytes = 4 * all.len() as u64;
+                }
+            }
+        }
     }
 }

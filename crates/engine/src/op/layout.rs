@@ -36,6 +36,11 @@ impl Slice {
         Self { offset: self.offset + part.start, len: part.len(), ..self }
     }
 
+    pub fn overlaps(self, other: Self) -> bool {
+        let in_both = self.buffer == other.buffer && self.len > 0 && other.len > 0;
+        in_both && self.offset < other.end() && other.offset < self.end()
+    }
+
     pub fn rows(self, rows: &Range<usize>, width: usize) -> Self {
         self.part(rows.start * width..rows.end * width)
     }
@@ -85,6 +90,11 @@ pub struct Parameter {
 impl Parameter {
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
+    }
+
+    /// The layer's number, as its name has it.
+    pub fn layer(&self) -> &str {
+        self.name.split('.').next().unwrap_or_default()
     }
 }
 

@@ -44,7 +44,7 @@ pub use access::{Access, NON_FINITE, PARTIAL_SUMS, Window, barriers};
 pub use activation::{Activate, ActivateBackward, Activation, activate};
 pub use adam::Adam;
 pub use add::Add;
-pub use all_reduce::AllReduce;
+pub use all_reduce::{AllReduce, StartAllReduce};
 pub use bias_gradient::BiasGradient;
 pub use clip::Clip;
 pub use cost::{Cost, FUNCTION, LARGE_PRODUCT, is_large};
@@ -150,7 +150,8 @@ macro_rules! ops {
 
 ops! {
     Gather, Linear, Activate, Add, Dropout, Loss, InputGradient, ActivateBackward, DropoutBackward, WeightGradient,
-    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, AllReduce, Zero, Norm, Clip, Update, Mean, Log,
+    BiasGradient, LayerNorm, LayerNormBackward, LayerNormGradient, StartAllReduce, AllReduce, Zero, Norm, Clip, Update,
+    Mean, Log,
 }
 
 macro_rules! jobs {

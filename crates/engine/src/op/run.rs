@@ -161,16 +161,16 @@ pub struct WorkerState {
 }
 
 impl WorkerState {
-    pub(super) fn all_reduce(&mut self, numbers: &mut [f32], step: u64) {
-        let Some(collective) = &mut self.collective else { return };
+    /// Calls the collective, and adds the time. Returns false if it fails, or there is none.
+    pub(super) fn sum(
+        &mut self,
+        call: impl FnOnce(&mut dyn Collective) -> Result<(), CollectiveError>,
+    ) -> bool {
+        let Some(collective) = &mut self.collective else { return false };
         let start = Instant::now();
-        if let Err(e) = collective.all_reduce(numbers, step + 1) {
-            self.failure = Some(Failure::Sum(e));
-            return;
-        }
-        self.all_reduces.0 += 1;
+        self.failure = call(collective.as_mut()).err().map(Failure::Sum);
         self.all_reduces.1 += start.elapsed();
-        self.all_reduce_bytes = 4 * numbers.len() as u64;
+        self.failure.is_none()
     }
 
     pub(super) fn watch(&mut self, loss: f32, step: u64) {

@@ -56,6 +56,10 @@ pub enum NcclFailure {
     Failed(String),
 }
 
+/// The fewest elements whose sum over processes starts before all gradients are there: 1 MiB. A smaller sum
+/// takes about as long as starting it.
+pub(super) const LEAST_EARLY_SUM: usize = 1 << 18;
+
 /// A method and the reasons for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllReducePlan {

@@ -130,7 +130,9 @@ impl Rows {
         match place {
             // These compute directly on the host's rows.
             DeviceId::Cpu | DeviceId::Rank(_) => {
-                programs.arena_bytes().saturating_add(programs.packed_bytes(self.packs_bf16))
+                [programs.packed_bytes(self.packs_bf16), programs.early_sum_bytes()]
+                    .into_iter()
+                    .fold(programs.arena_bytes(), u64::saturating_add)
             }
             DeviceId::Virtual(_) => [programs.packed_bytes(self.packs_bf16), self.resident(), chunk()]
                 .into_iter()

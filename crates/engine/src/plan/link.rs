@@ -1,6 +1,9 @@
 //! The cost of a message between hosts, and of an all-reduce over them.
 
-use crate::collective::Traffic;
+use crate::{
+    collective::Traffic,
+    program::{Op, Program},
+};
 
 /// A network between hosts, by the model of Hockney (1994, Parallel Computing 20): a message of `m` bytes
 /// takes `latency_s + m / bytes_per_s`.
@@ -32,6 +35,27 @@ impl Link {
     }
 }
 
+/// Seconds of a step's sums that remain when everything else is done. `compute_s` is the time of everything
+/// else, which instructions share by their floating-point operations; `sum_s` is the time of a sum of so many
+/// elements, one after the other.
+pub fn exposed_s(program: &Program, compute_s: f64, sum_s: impl Fn(usize) -> f64) -> f64 {
+    let flop_s = compute_s / program.cost().flops.max(1.0);
+    let (mut now_s, mut summed_s, mut started) = (0.0, 0.0, 0);
+    for op in program.instructions.iter().map(|instruction| &instruction.op) {
+        match op {
+            Op::StartAllReduce(part) => {
+                summed_s = f64::max(summed_s, now_s) + sum_s(part.of.len);
+                started += part.of.len;
+            }
+            Op::AllReduce(all) => {
+                return f64::max(summed_s, now_s) + sum_s(all.of.len - started) - now_s;
+            }
+            op => now_s += flop_s * op.cost().flops,
+        }
+    }
+    0.0
+}
+
 /// A step's time as a line in its number of rows: `fixed_s + rows * row_s`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepTime {
@@ -58,20 +82,32 @@ impl StepTime {
     }
 
     /// The smallest global batch at which training on `hosts` hosts reaches the parallel efficiency
-    /// `efficiency`, if an all-reduce takes `sum_s`. Efficiency is the speed relative to the same hosts
-    /// without any cost of summing or of splitting: `(a + b B) / (n (a + b B / n + s)) >= e`, solved for the
-    /// batch `B`, with `a = fixed_s` and `b = row_s`. At least one row per host; `None` for an efficiency of
-    /// 1 or more.
-    pub fn least_batch(&self, hosts: usize, sum_s: f64, efficiency: f64) -> Option<f64> {
+    /// `efficiency`, if sums add `sum_s(c)` to a step that computes for `c` seconds. Efficiency is the speed
+    /// relative to the same hosts without any cost of summing or of splitting. At least one row per host;
+    /// `None` for an efficiency of 1 or more.
+    pub fn least_batch(&self, hosts: usize, sum_s: impl Fn(f64) -> f64, efficiency: f64) -> Option<f64> {
         let n = hosts as f64;
-        let needed_s = efficiency * n * (self.fixed_s + sum_s) - self.fixed_s;
-        (efficiency < 1.0).then(|| (needed_s / (self.row_s * (1.0 - efficiency))).max(n))
+        let reaches = |batch: f64| {
+            let own_s = self.seconds(batch / n);
+            self.seconds(batch) >= efficiency * n * (own_s + sum_s(own_s))
+        };
+        // Larger batches are more efficient.
+        let (mut low, mut high) = (n, n);
+        while efficiency < 1.0 && high.is_finite() && !reaches(high) {
+            (low, high) = (high, 2.0 * high);
+        }
+        while high - low > 1e-12 * high {
+            let middle = low.midpoint(high);
+            if reaches(middle) { high = middle } else { low = middle }
+        }
+        (efficiency < 1.0 && high.is_finite()).then_some(high)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::{AllReduce, Instruction, Phase, Slice, StartAllReduce, WeightGradient};
 
     #[test]
     fn a_link_is_found_from_the_sums_over_it() {
@@ -89,6 +125,29 @@ mod tests {
         assert_eq!(Link::from_sums([(traffic[0], 1e-3), (traffic[1], 1e-3)]), None);
     }
 
+    /// Two gradients that take equally long; the sum of 1,000 elements starts between them, and 500 are left.
+    #[test]
+    fn a_sum_hides_behind_what_is_computed_meanwhile() {
+        let slice = |len| Slice { len, ..Slice::default() };
+        let [x, dy, to] = [slice(1_000_000); 3];
+        let (rows, inputs, outputs) = (1000, 1000, 1000);
+        let gradient = Op::from(WeightGradient { x, dy, to, update: false, rows, inputs, outputs });
+        let sum = Op::from(AllReduce { of: slice(1500), payload: 1500 });
+        let program = |ops: &[Op]| {
+            let instruction = |op: &Op| Instruction { op: op.clone(), phase: Phase::Backward };
+            Program { batch: rows, rows, instructions: ops.iter().map(instruction).collect() }
+        };
+        let start = Op::from(StartAllReduce { of: slice(1000) });
+        let early = program(&[gradient.clone(), start, gradient.clone(), sum.clone()]);
+        let late = program(&[gradient.clone(), gradient, sum]);
+        for (program, each_s, exposed) in
+            [(&early, 1e-3, 0.5), (&early, 1e-4, 0.05), (&early, 3e-3, 3.5), (&late, 1e-3, 1.5)]
+        {
+            let found_s = exposed_s(program, 2.0, |elements| elements as f64 * each_s);
+            assert!((found_s - exposed).abs() < 1e-5, "{found_s} {exposed}");
+        }
+    }
+
     #[test]
     fn a_step_is_a_line_over_its_rows() {
         let steps = [(1, 11e-6), (10, 20e-6), (100, 110e-6)];
@@ -102,11 +161,16 @@ mod tests {
     fn the_least_batch_has_just_the_efficiency() {
         let time = StepTime { fixed_s: 10e-6, row_s: 1e-6 };
         for (hosts, sum_s, efficiency) in [(2, 5e-6, 0.9), (8, 50e-6, 0.5), (1024, 4e-3, 0.8)] {
-            let batch = time.least_batch(hosts, sum_s, efficiency).expect("a batch");
+            let batch = time.least_batch(hosts, |_| sum_s, efficiency).expect("a batch");
             let n = hosts as f64;
             let got = time.seconds(batch) / (n * (time.seconds(batch / n) + sum_s));
             assert!((got - efficiency).abs() < 1e-9, "{hosts}: {batch} {got}");
         }
-        assert_eq!(time.least_batch(4, 0.0, 0.01), Some(4.0));
+        assert_eq!(time.least_batch(4, |_| 0.0, 0.01), Some(4.0));
+        assert_eq!(time.least_batch(4, |_| 0.0, 1.0), None);
+        // A sum that half the step hides: (10 + B) / (2 (10 + B / 2 + (50 - (10 + B / 2) / 2))) = 0.8.
+        let hidden = |compute_s: f64| f64::max(50e-6 - compute_s / 2.0, 0.0);
+        let batch = time.least_batch(2, hidden, 0.8).expect("a batch");
+        assert!((batch - 130.0).abs() < 1e-6, "{batch}");
     }
 }

@@ -2,10 +2,10 @@
 //! depend on it.
 
 use super::{
-    all_reduce::{self, AllReducePlan, summed},
+    all_reduce::{self, AllReducePlan, LEAST_EARLY_SUM, summed},
     chunk_policy::ChunkPolicy,
     dataset_info::DatasetInfo,
-    devices::ResolvedDevices,
+    devices::{DeviceId, ResolvedDevices},
     engine::Engine,
     engine_choice::{self, Chosen},
     machine::Gpu,
@@ -42,8 +42,10 @@ impl Lowered {
         let ChunkPolicy { spec, facts, machine, .. } = *policy;
         let streamed = policy.chunks(batch).is_some();
         let world_size = devices.used.len();
+        let sums_early = matches!(devices.used.first(), Some(DeviceId::Rank(_)));
         let lower = |rank, fold_update| {
-            programs(spec, facts, batch, streamed, Shard { rank, world_size }, fold_update)
+            let programs = programs(spec, facts, batch, streamed, Shard { rank, world_size }, fold_update);
+            if sums_early { programs.with_early_sums(LEAST_EARLY_SUM) } else { programs }
         };
         let mut first = lower(0, true);
         let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();

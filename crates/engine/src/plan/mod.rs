@@ -37,7 +37,7 @@ pub use devices::{DeviceId, ResolvedDevices, choose};
 pub use engine::{Engine, EngineReason, Tried};
 pub use footprint::{Footprint, MOST_RANKED};
 pub use gpu_rates::GpuRates;
-pub use link::{Link, StepTime};
+pub use link::{Link, StepTime, exposed_s};
 pub use lower_bound::{Bottleneck, LowerBound, StepWork, TimeBreakdown};
 pub use machine::{Gpu, GpuLimits, Machine};
 pub use rates::{AllReduceRates, MachineRates, Origin, Processor, Speed, are_sane};

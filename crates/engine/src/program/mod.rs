@@ -4,6 +4,7 @@
 //! It is pure data with many uses: `runner check` prints it, its FLOPs and bytes give the lower bound that a
 //! measured step is compared with, each instruction is labelled with its phase, and every device runs it.
 
+mod early_sums;
 mod in_place;
 mod initial;
 mod lower;

@@ -26,5 +26,5 @@ mod validation;
 pub use device_group::DeviceGroup;
 pub use init::initial_values;
 pub use scores::{Scores, largest};
-pub use stop::{EarlyStopper, StopFlag};
+pub use stop::{EarlyStopper, Judge, StopFlag};
 pub use train_loop::{TrainSetup, Trained, grain, train};

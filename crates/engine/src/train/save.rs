@@ -53,7 +53,7 @@ impl TrainLoop<'_> {
             }
         }
         if self.ended.is_none() && !facts.in_epoch && facts.step < self.trial.steps {
-            self.ended = self.stop.at_rung(facts.epoch);
+            self.ended = self.stop.at_rung(facts.epoch, self.validated.last.as_ref());
         }
         Ok(())
     }

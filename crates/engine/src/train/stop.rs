@@ -12,8 +12,12 @@ use crate::{
     units,
 };
 
+/// Judges a run after a whole epoch, by its validation so far: the status with which it ends there, and why; `None` if it goes
+/// on.
+pub type Judge = Arc<dyn Fn(u64, Option<&ValidationRow>) -> Option<(Status, String)> + Send + Sync>;
+
 /// What signals and the sweep have asked of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct StopFlag {
     /// The number of the signal that asks the run to end; 0 for none.
     pub number: Arc<AtomicUsize>,
@@ -21,8 +25,8 @@ pub struct StopFlag {
     pub saves: Arc<AtomicUsize>,
     /// Whether there is a run to end in an orderly way; until then a signal ends the process.
     pub is_begun: Arc<AtomicBool>,
-    /// The epoch after which the run pauses with a checkpoint, unless it ends there anyway.
-    pub stop_after: Option<u64>,
+    /// The sweep's judgement at its rungs; a run that ends there anyway is not judged.
+    pub judge: Option<Judge>,
 }
 
 impl StopFlag {
@@ -35,10 +39,14 @@ impl StopFlag {
         self.saves.load(Ordering::Relaxed)
     }
 
-    /// The status of a run that its sweep pauses after `epochs` completed epochs; `None` if it goes on.
-    pub(super) fn at_rung(&self, epochs: u64) -> Option<(Status, Option<String>)> {
-        let is_due = self.stop_after.is_some_and(|most| epochs >= most);
-        is_due.then(|| (Status::Waiting, Some("for the other trials at its rung".to_owned())))
+    /// How the sweep ends a run after `epochs` whole epochs; `None` if it goes on.
+    pub(super) fn at_rung(
+        &self,
+        epochs: u64,
+        validated: Option<&ValidationRow>,
+    ) -> Option<(Status, Option<String>)> {
+        let (status, why) = self.judge.as_ref()?(epochs, validated)?;
+        Some((status, Some(why)))
     }
 
     pub fn name(&self) -> &'static str {

@@ -199,7 +199,7 @@ impl<'a> TrainLoop<'a> {
             pacing: Pacing::default(),
             inputs: Inputs::default(),
             replicas: ReplicaChecks::default(),
-            checkpoints: Checkpoints::new(trial.spec.checkpoint.as_ref(), stop.save_requests()),
+            checkpoints: Checkpoints::new(trial.spec.checkpoint.as_deref(), stop.save_requests()),
             earlier,
             non_finite: None,
             ended: None,
@@ -269,7 +269,7 @@ impl<'a> TrainLoop<'a> {
         self.at.in_epoch = false;
         let is_last = self.at.step >= self.trial.steps || self.ended.is_some();
         if !is_last {
-            self.ended = self.stop.at_rung(self.at.epoch);
+            self.ended = self.stop.at_rung(self.at.epoch, self.validated.last.as_ref());
         }
         if is_last || self.ended.is_some() { self.save_at_end() } else { self.save_if_due() }
     }

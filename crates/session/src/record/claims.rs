@@ -25,17 +25,12 @@ const AT_WORK: u64 = 1 << 40;
 /// Locked by the process that writes the sweep's table.
 const TABLE: u64 = AT_WORK + 1;
 
-/// Locked by the process that draws a trial or decides a rung.
-const CHOICE: u64 = AT_WORK + 2;
+/// This byte and those after it are locked by processes that make a [`Choice`].
+const CHOICES: u64 = AT_WORK + 2;
 
 /// The bytes from here on stand for GPUs, chosen by UUID.
 const GPUS: u64 = 1 << 41;
 const MOST_GPUS: u64 = 1 << 40;
-
-/// Number of bytes per rung, one per trial, and number of rungs. Higher rungs share the bytes of the last
-/// one, so one process gets a trial at all of them.
-const TRIALS: u64 = 1 << 20;
-const RUNGS: u64 = 1 << 20;
 
 /// How long a process waits before it tries again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -49,6 +44,15 @@ pub enum Claim {
     /// This process, but another one or an earlier part of the sweep may have begun the trial.
     Begun,
     Elsewhere,
+}
+
+/// What only one process may choose at a time.
+#[derive(Clone, Copy, Debug)]
+pub enum Choice {
+    /// The values of a trial.
+    Draw,
+    /// Whether a trial goes on at a rung of successive halving.
+    Rung,
 }
 
 /// What a process has claimed in a sweep. Dropping this releases it all.
@@ -130,11 +134,10 @@ impl Claims {
         done.map_err(|e| RecordError::Lock { path: self.path.clone(), source: e })
     }
 
-    /// Claims a trial up to a rung, or to its end. The claim lasts until this process ends, so no trial runs
-    /// twice.
-    pub fn claim(&self, trial: usize, rung: Option<u64>) -> Result<Claim, RecordError> {
-        let (trial, rung) = (trial as u64, rung.unwrap_or(0).min(RUNGS - 1));
-        if !self.claimed(self.trials.try_lock(rung * TRIALS + trial))? {
+    /// Claims a trial. The claim lasts until this process ends, so no trial runs twice.
+    pub fn claim(&self, trial: usize) -> Result<Claim, RecordError> {
+        let trial = trial as u64;
+        if !self.claimed(self.trials.try_lock(trial))? {
             return Ok(Claim::Elsewhere);
         }
         if self.claimed(self.trials.is_marked(trial))? {
@@ -183,21 +186,23 @@ impl Claims {
         Ok(done)
     }
 
-    /// Runs `what` (drawing a trial or deciding a rung) while no other process does so; `None` if `is_cut`
-    /// becomes true while waiting.
+    /// Makes a choice by `what` while no other process does so; `None` if `is_cut` becomes true while waiting. Only one thread
+    /// of this process may make this choice.
     pub fn with_choice<R>(
         &self,
+        choice: Choice,
         is_cut: impl Fn() -> bool,
         what: impl FnOnce() -> R,
     ) -> Result<Option<R>, RecordError> {
-        while !self.locked(self.locks.try_lock(CHOICE))? {
+        let byte = CHOICES + choice as u64;
+        while !self.locked(self.locks.try_lock(byte))? {
             if is_cut() {
                 return Ok(None);
             }
             thread::sleep(LOCK_PAUSE);
         }
         let done = what();
-        self.locks.unlock(CHOICE);
+        self.locks.unlock(byte);
         Ok(Some(done))
     }
 
@@ -227,15 +232,20 @@ mod tests {
         let second = join(true).unwrap();
         assert!(!second.is_first() && join(false).is_none());
         assert!(first.has_others() && second.has_others());
-        let claim = |of: &Claims, trial| of.claim(trial, None).unwrap();
+        let claim = |of: &Claims, trial| of.claim(trial).unwrap();
         assert_eq!([claim(&first, 3), claim(&second, 3)], [Claim::New, Claim::Elsewhere]);
         // A GPU belongs to one process, or to several that share it.
         assert!(first.lease("GPU-1", false) && !second.lease("GPU-1", false) && !second.lease("GPU-1", true));
         first.end_lease("GPU-1");
         assert!(first.lease("GPU-1", true) && second.lease("GPU-1", true) && second.lease("GPU-2", false));
         // A signal ends the wait for the lock.
-        let waited = first.with_choice(|| false, || second.with_choice(|| true, || ()).unwrap());
-        assert_eq!(waited.unwrap(), Some(None));
+        let waited = |choice| {
+            first.with_choice(Choice::Draw, || false, || second.with_choice(choice, || true, || ()).unwrap())
+        };
+        assert_eq!(
+            [Choice::Draw, Choice::Rung].map(|choice| waited(choice).unwrap()),
+            [Some(None), Some(Some(()))]
+        );
         assert!(!first.leave().unwrap() && second.leave().unwrap());
         // Once a process has ended, its trials are free, and marked as begun as long as any process is at
         // work.

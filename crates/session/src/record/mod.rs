@@ -22,6 +22,7 @@ mod event_lines;
 mod folder_name;
 mod git;
 mod held_rows;
+mod joint_lines;
 mod lab;
 mod lines;
 mod messages;
@@ -40,6 +41,7 @@ mod second_signal;
 mod summary;
 mod sweep_table;
 mod system;
+mod table_lines;
 mod tables;
 mod tensorboard;
 pub mod text_table;
@@ -59,7 +61,7 @@ pub use summary::summary_columns;
 pub use checkpoint::{
     CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, newest_step, remove_remnants,
 };
-pub use claims::{CLAIMS_FILE, Claim, Claims, SWEEP_FILE};
+pub use claims::{CLAIMS_FILE, Choice, Claim, Claims, SWEEP_FILE};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use damage::{damage, lost_summary};
@@ -71,6 +73,7 @@ pub use environment::{
 };
 pub use error::RecordError;
 pub use git::GitQuery;
+pub use joint_lines::JointLines;
 use lab::LabTable;
 pub use lab::VIRTUAL;
 pub use lines::{Lines, confusion_csv};

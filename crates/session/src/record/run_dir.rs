@@ -12,7 +12,7 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use super::{
-    Claims, Lines, RecordError, RunLock,
+    Claims, RecordError, RunLock,
     folder_name::{folder_name, trial_name},
     make_folders,
 };
@@ -163,26 +163,6 @@ impl RunDir {
     pub fn figures(&self) -> BTreeMap<String, String> {
         let rows = self.csv(SUMMARY).into_iter().flat_map(csv::Reader::into_deserialize);
         rows.flatten().last().unwrap_or_default()
-    }
-
-    /// Changes the summary of a trial that waits at a rung to say that it was stopped there. Without a
-    /// summary, does nothing.
-    pub fn say_stopped(&self) -> Result<(), RecordError> {
-        let text = read_text(&self.file(SUMMARY)).unwrap_or_default();
-        let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
-        let mut rows: Vec<Vec<String>> = rows.deserialize().flatten().collect();
-        let [head, row] = &mut rows[..] else { return Ok(()) };
-        let status = head.iter().zip(row).find(|(name, _)| *name == "status").map(|(_, cell)| cell);
-        match status.filter(|status| *status == Status::Waiting.name()) {
-            Some(status) => *status = Status::Stopped.name().to_owned(),
-            None => return Ok(()),
-        }
-        let mut lines = Lines::new();
-        for row in rows {
-            row.iter().for_each(|cell| _ = lines.text(cell));
-            lines.end();
-        }
-        self.write(SUMMARY, &String::from_utf8_lossy(lines.bytes()))
     }
 
     pub fn has_finished(&self) -> bool {

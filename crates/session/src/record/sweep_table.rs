@@ -2,9 +2,12 @@
 //!
 //! The file is rewritten, under a temporary name, when a trial ends (at most once a second) and at the end of
 //! the sweep. Until then, the trial's own folder has what its row lacks. If several processes share a sweep,
-//! each writes its own rows and keeps those rows of others that know more than its own.
+//! each writes its own rows and keeps those rows of others that know more than its own. Only rows that changed
+//! since the last write are in memory; the others are copied from the file.
 
 use std::{
+    collections::BTreeMap,
+    fs::File,
     io::{self, Write},
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,10 +19,11 @@ use super::{
     durable::{SyncQueue, sync_files},
     lines::Lines,
     summary::summary_columns,
+    table_lines::TableLines,
 };
 use crate::{
     event::Status,
-    host::{Durability, read_regular, read_text, write_atomically},
+    host::{Durability, open_regular, read_text, write_atomically},
 };
 
 /// Minimum time between two writes of the file, except at its end.
@@ -45,12 +49,15 @@ pub enum TrialEnd {
 }
 
 impl TrialEnd {
+    pub const SKIPPED: &str = "skipped";
+    pub const SAME_AS: &str = "same_as";
+
     /// The word of `sweep.csv`.
     pub fn status(&self) -> &'static str {
         match self {
             Self::Ran { status, .. } => status.name(),
-            Self::Skipped { .. } => "skipped",
-            Self::SameAs { .. } => "same_as",
+            Self::Skipped { .. } => Self::SKIPPED,
+            Self::SameAs { .. } => Self::SAME_AS,
         }
     }
 }
@@ -73,11 +80,15 @@ enum Knowledge {
 pub struct SweepTable {
     folder: PathBuf,
     head: Vec<u8>,
-    /// The line of each trial, in order, with how much it knows.
-    rows: Vec<(Knowledge, Vec<u8>)>,
+    /// How much the line of each trial knows.
+    known: Vec<Knowledge>,
+    /// Lines that are not in the file yet.
+    changed: BTreeMap<usize, Vec<u8>>,
+    /// The file as this process wrote it last, whatever becomes of its name.
+    written: Option<File>,
+    /// The position of the status among the cells of a line.
+    status: usize,
     claims: Arc<Claims>,
-    /// The values of each trial's axes, as the user would write them.
-    axes: Vec<Vec<String>>,
     queue: SyncQueue,
     /// The columns copied from a trial's `summary.csv`: those that the sweep does not have already.
     summary_columns: Vec<&'static str>,
@@ -92,7 +103,8 @@ impl SweepTable {
     pub fn create(
         sweep_folder: &Path,
         axes: &[String],
-        trials: Vec<(Vec<String>, Option<TrialEnd>)>,
+        ends: &[Option<TrialEnd>],
+        values: impl Fn(usize) -> Vec<String>,
         claims: Arc<Claims>,
     ) -> Result<Self, RecordError> {
         let mut columns = vec!["trial"];
@@ -106,63 +118,56 @@ impl SweepTable {
             head.text(column);
         }
         head.end();
-        let (axes, ends): (Vec<_>, Vec<_>) = trials.into_iter().unzip();
+        let is_first = claims.is_first();
         let mut table = Self {
             folder: sweep_folder.to_owned(),
             head: head.bytes().to_vec(),
-            rows: vec![Default::default(); axes.len()],
-            claims,
-            axes,
+            known: Vec::new(),
+            changed: BTreeMap::new(),
+            written: None,
+            status: axes.len() + 1,
+            claims: Arc::clone(&claims),
             queue: SyncQueue::new(sweep_folder),
             summary_columns,
             next: Instant::now() + INTERVAL,
             is_stale: true,
         };
-        for (trial, end) in ends.iter().enumerate() {
-            let knowledge = match end {
-                Some(_) => Knowledge::Ended,
-                None if table.is_open(trial) => Knowledge::Planned,
-                None => Knowledge::Drawn,
-            };
-            table.rows[trial] = (knowledge, table.row(trial, end.as_ref())?);
-        }
+        let knows = |(trial, end): (usize, &Option<TrialEnd>)| match end {
+            Some(_) => Knowledge::Ended,
+            None if is_open(&values(trial)) => Knowledge::Planned,
+            None => Knowledge::Drawn,
+        };
+        table.known = ends.iter().enumerate().map(knows).collect();
+        let own =
+            |table: &Self, trial: usize| table.row(trial, &values(trial), ends[trial].as_ref()).map(Some);
         // The first process drops rows of an earlier part of the sweep, such as those of failed trials that
         // are to be repeated.
-        let claims = Arc::clone(&table.claims);
-        if claims.is_first() {
-            claims.with_table(|| table.replace())??
-        } else {
-            table.write()?
-        }
+        claims.with_table(|| table.replace(!is_first, own))??;
         claims.go_on()?;
         Ok(table)
     }
 
-    /// Whether the values of a trial are not known yet.
-    fn is_open(&self, trial: usize) -> bool {
-        self.axes[trial].iter().all(String::is_empty)
-    }
-
     /// Sets the values of a trial that was drawn, unless the trial has ended.
-    pub fn draw(&mut self, trial: usize, values: Vec<String>) -> Result<(), RecordError> {
-        self.axes[trial] = values;
-        if self.rows[trial].0 <= Knowledge::Drawn {
-            self.rows[trial] = (Knowledge::Drawn, self.row(trial, None)?);
+    pub fn draw(&mut self, trial: usize, values: &[String]) -> Result<(), RecordError> {
+        if self.known[trial] <= Knowledge::Drawn {
+            self.known[trial] = Knowledge::Drawn;
+            self.changed.insert(trial, self.row(trial, values, None)?);
         }
         self.write_soon()
     }
 
-    /// Sets how a trial ended (numbered from 0). For one that ran, the figures come from its own
-    /// `summary.csv`; for others they are empty.
-    pub fn set(&mut self, trial: usize, end: &TrialEnd) -> Result<(), RecordError> {
+    /// Sets how a trial with these values ended (numbered from 0). For one that ran, the figures come from its
+    /// own `summary.csv`; for others they are empty.
+    pub fn set(&mut self, trial: usize, values: &[String], end: &TrialEnd) -> Result<(), RecordError> {
         let knowledge = match end {
             TrialEnd::Skipped { .. } => Knowledge::Skipped,
             // The process that ran it knows the reason.
             TrialEnd::Ran { status: Status::Failed | Status::Diverged, reason: None, .. } => Knowledge::Ended,
             _ => Knowledge::Own,
         };
-        if knowledge >= self.rows[trial].0 {
-            self.rows[trial] = (knowledge, self.row(trial, Some(end))?);
+        if knowledge >= self.known[trial] {
+            self.known[trial] = knowledge;
+            self.changed.insert(trial, self.row(trial, values, Some(end))?);
             self.write_soon()?;
         }
         match end {
@@ -171,10 +176,10 @@ impl SweepTable {
         }
     }
 
-    fn row(&self, trial: usize, end: Option<&TrialEnd>) -> Result<Vec<u8>, RecordError> {
+    fn row(&self, trial: usize, values: &[String], end: Option<&TrialEnd>) -> Result<Vec<u8>, RecordError> {
         let status = end.map_or("planned", TrialEnd::status);
         let (folder, reason) = match end {
-            None if self.is_open(trial) => ("", LATER.to_owned()),
+            None if is_open(values) => ("", LATER.to_owned()),
             None => ("", String::new()),
             Some(TrialEnd::Ran { folder, reason, .. }) => {
                 (folder.as_str(), reason.clone().unwrap_or_default())
@@ -192,7 +197,7 @@ impl SweepTable {
         };
         let mut line = Lines::new();
         line.u64(trial as u64);
-        for value in &self.axes[trial] {
+        for value in values {
             line.text(value);
         }
         line.text(status).text(folder).text(&reason);
@@ -209,37 +214,64 @@ impl SweepTable {
         if Instant::now() >= self.next { self.write() } else { Ok(()) }
     }
 
-    /// Writes all rows now, including those of other processes. Without others, the file is not read: it may
-    /// be long.
+    /// Writes all rows now, including those of other processes.
     pub fn write(&mut self) -> Result<(), RecordError> {
         let (claims, begun) = (Arc::clone(&self.claims), Instant::now());
-        claims.with_table(|| {
-            if !claims.has_others() {
-                return self.replace();
-            }
-            let text = read_regular(&self.path()).unwrap_or_default();
-            for (row, (knowledge, line)) in self.rows.iter_mut().zip(lines_in(&text)) {
-                if knowledge >= row.0 {
-                    *row = (knowledge, line.to_vec());
-                }
-            }
-            self.replace()
-        })??;
+        let own = |table: &Self, trial: usize| Ok(table.changed.get(&trial).cloned());
+        claims.with_table(|| self.replace(claims.has_others(), own))??;
         self.next = Instant::now() + INTERVAL.max(SHARE * begun.elapsed());
         Ok(())
+    }
+
+    fn columns(&self) -> usize {
+        self.head.split(|byte| *byte == b',').count()
     }
 
     fn path(&self) -> PathBuf {
         self.folder.join("sweep.csv")
     }
 
-    fn replace(&mut self) -> Result<(), RecordError> {
+    /// Replaces the file: by the lines that `own` has, and for other trials by those of the file. Where others write to it,
+    /// their lines stay if they know as much.
+    fn replace(
+        &mut self,
+        has_others: bool,
+        own: impl Fn(&Self, usize) -> Result<Option<Vec<u8>>, RecordError>,
+    ) -> Result<(), RecordError> {
         let path = self.path();
-        let write = write_atomically(&path, Durability::Process, |file| {
+        let opened = if has_others { open_regular(&path).ok().map(|(file, _)| file) } else { None };
+        let last = opened.or(self.written.take());
+        let mut lines = last.and_then(|file| TableLines::new(file).ok());
+        let (mut known, mut fault) = (self.known.clone(), None);
+        let written = write_atomically(&path, Durability::Process, |file| {
             file.write_all(&self.head)?;
-            self.rows.iter().try_for_each(|(_, row)| file.write_all(row))
+            for (trial, known) in known.iter_mut().enumerate() {
+                let there = lines.as_mut().map(TableLines::next).transpose()?.flatten();
+                let knows = there.filter(|_| has_others).map(|line| knowledge(line, self.status));
+                let own = match own(self, trial) {
+                    Ok(own) => own.filter(|_| knows.is_none_or(|knows| knows < *known)),
+                    Err(e) => {
+                        fault = Some(e);
+                        return Err(io::Error::other("a summary cannot be read"));
+                    }
+                };
+                *known = knows.map_or(*known, |knows| knows.max(*known));
+                match (own, there) {
+                    (Some(line), _) => file.write_all(&line)?,
+                    (None, Some(line)) => file.write_all(line)?,
+                    // Something else cut the file; the trial's own folder has more.
+                    (None, None) => writeln!(file, "{trial}{}", ",".repeat(self.columns() - 1))?,
+                }
+            }
+            Ok(())
         });
-        write.map_err(|e| RecordError::write(&path, e))?;
+        match (fault, written) {
+            (Some(fault), _) => return Err(fault),
+            (None, written) => written.map_err(|e| RecordError::write(&path, e))?,
+        }
+        self.written = open_regular(&path).ok().map(|(file, _)| file);
+        self.known = known;
+        self.changed.clear();
         self.is_stale = false;
         Ok(())
     }
@@ -290,25 +322,24 @@ impl SweepTable {
     }
 }
 
-/// The trial lines of a table, with how much each knows.
-fn lines_in(text: &[u8]) -> Vec<(Knowledge, &[u8])> {
-    let mut reader = csv::Reader::from_reader(text);
-    let column = reader.headers().ok().and_then(|columns| columns.iter().position(|name| name == "status"));
-    let Some(status) = column else { return Vec::new() };
-    let rows: Vec<_> = reader.byte_records().map_while(Result::ok).collect();
-    let start = |row: usize| {
-        let start = rows.get(row).and_then(|row| row.position());
-        start.map_or(text.len(), |position| position.byte() as usize)
+/// Whether the values of a trial are not known yet.
+fn is_open(values: &[String]) -> bool {
+    values.iter().all(String::is_empty)
+}
+
+/// How much a line knows, by the status in this cell.
+fn knowledge(line: &[u8], status: usize) -> Knowledge {
+    let plain = || line.split(|byte| *byte == b',').nth(status).map(<[u8]>::to_vec);
+    let quoted = || {
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
+        Some(reader.byte_records().next()?.ok()?.get(status)?.to_vec())
     };
-    let lines = rows.iter().enumerate().map(|(row, cells)| {
-        let knowledge = match cells.get(status) {
-            Some(b"planned") | None => Knowledge::Planned,
-            Some(b"skipped") => Knowledge::Skipped,
-            Some(_) => Knowledge::Ended,
-        };
-        (knowledge, text.get(start(row)..start(row + 1)).unwrap_or_default())
-    });
-    lines.collect()
+    let cell = if line.contains(&b'"') { quoted() } else { plain() };
+    match cell.as_deref() {
+        Some(b"planned" | b"") | None => Knowledge::Planned,
+        Some(b"skipped") => Knowledge::Skipped,
+        Some(_) => Knowledge::Ended,
+    }
 }
 
 #[cfg(test)]
@@ -324,8 +355,9 @@ mod tests {
         fs::write(sweep.path().join(SWEEP_FILE), "").unwrap();
         let table = || {
             let claims = Claims::new(sweep.path(), true, || false).unwrap().unwrap();
-            let rows = ["1", "a \"quoted\"\nvalue", "3"].map(|value| (vec![value.to_owned()], None));
-            SweepTable::create(sweep.path(), &["lr".to_owned()], rows.to_vec(), Arc::new(claims)).unwrap()
+            let values = |trial: usize| vec![["1", "a \"quoted\"\nvalue", "3"][trial].to_owned()];
+            let ends = [const { None }; 3];
+            SweepTable::create(sweep.path(), &["lr".to_owned()], &ends, values, Arc::new(claims)).unwrap()
         };
         let ran = |reason: &str| {
             let (status, folder) = (Status::Diverged, String::new());
@@ -333,8 +365,9 @@ mod tests {
         };
         let skipped = |reason: &str| TrialEnd::Skipped { reason: reason.to_owned() };
         let [mut first, mut second] = [0, 1].map(|_| table());
-        let set = |table: &mut SweepTable, trial, end| {
-            table.set(trial, &end).unwrap();
+        let set = |table: &mut SweepTable, trial: usize, end| {
+            let value = ["1", "a \"quoted\"\nvalue", "3"][trial].to_owned();
+            table.set(trial, &[value], &end).unwrap();
             table.write().unwrap();
         };
         set(&mut first, 0, ran("by the first"));
@@ -349,8 +382,9 @@ mod tests {
         assert_eq!(cells(2), ["diverged"; 3]);
         assert_eq!(cells(4), ["by the first", "by the\nsecond", "the first has one"]);
         // A process that joins keeps the rows of the others.
+        let before = fs::read(first.path()).unwrap();
         let third = table();
-        assert_eq!(lines_in(&fs::read(third.path()).unwrap()).len(), 3);
-        assert!(lines_in(&fs::read(third.path()).unwrap()).iter().all(|row| row.0 == Knowledge::Ended));
+        assert_eq!(fs::read(third.path()).unwrap(), before);
+        assert_eq!((third.known, third.changed.len()), (vec![Knowledge::Ended; 3], 0));
     }
 }

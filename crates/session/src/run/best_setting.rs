@@ -25,38 +25,39 @@ pub(super) struct BestSetting {
 /// The trials that finished, by setting: those that differ only in their seeds.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
-    trials: HashMap<Vec<String>, Vec<(usize, f64)>>,
+    trials: HashMap<String, Vec<(usize, f64)>>,
+    best: Option<BestSetting>,
     monitor: Option<Monitor>,
     /// Whether trials are judged by different metrics.
     is_mixed: bool,
 }
 
 impl Settings {
-    /// Takes a trial that finished, with its best value. Without its axes, it is a setting of its own.
-    pub fn add(&mut self, trial: usize, axes: Option<&[(String, String)]>, (monitor, value): (Monitor, f64)) {
+    /// Takes a trial of a setting that finished, with its best value.
+    pub fn add(&mut self, trial: usize, setting: String, (monitor, value): (Monitor, f64)) {
         self.is_mixed |= *self.monitor.get_or_insert(monitor) != monitor;
-        let told = |axes: &[(String, String)]| {
-            axes.iter().filter(|(axis, _)| tells(axis)).map(|(_, value)| value.clone()).collect()
+        let own = self.trials.entry(setting).or_default();
+        if !value.is_finite() || own.iter().any(|(known, _)| *known == trial) {
+            return;
+        }
+        own.push((trial, value));
+        let mean = own.iter().map(|(_, value)| value).sum::<f64>() / own.len() as f64;
+        let luckiest = own.iter().min_by(|a, b| monitor.cost(a.1).total_cmp(&monitor.cost(b.1)));
+        let trial = luckiest.map_or(trial, |(trial, _)| *trial);
+        let own = BestSetting { trial, monitor, value: mean, count: own.len() };
+        let is_better = |best: &BestSetting| {
+            own.count > best.count
+                || (own.count == best.count && monitor.cost(own.value) < monitor.cost(best.value))
         };
-        let setting = self.trials.entry(axes.map_or_else(|| vec![trial.to_string()], told)).or_default();
-        if value.is_finite() && setting.iter().all(|(known, _)| *known != trial) {
-            setting.push((trial, value));
+        if self.best.as_ref().is_none_or(is_better) {
+            self.best = Some(own);
         }
     }
 
     /// Settings with fewer trials come last: those that they lack may be the hard ones. `None` where trials are judged by
     /// different metrics.
     pub fn best(&self) -> Option<BestSetting> {
-        let monitor = self.monitor.filter(|_| !self.is_mixed)?;
-        let most = self.trials.values().map(Vec::len).max().filter(|most| *most > 0)?;
-        let complete = self.trials.values().filter(|own| own.len() == most);
-        let with_cost = complete.map(|own| {
-            let value = own.iter().map(|(_, value)| value).sum::<f64>() / most as f64;
-            (monitor.cost(value), own.iter().map(|(trial, _)| *trial).min(), value, own)
-        });
-        let (.., value, own) = with_cost.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
-        let (trial, _) = own.iter().min_by(|a, b| monitor.cost(a.1).total_cmp(&monitor.cost(b.1)))?;
-        Some(BestSetting { trial: *trial, monitor, value, count: most })
+        self.best.filter(|_| !self.is_mixed)
     }
 }
 
@@ -71,21 +72,14 @@ mod tests {
 
     const LOSS: Monitor = Monitor::ValidationLoss;
 
-    fn axes(lr: &str, seed: &str) -> Vec<(String, String)> {
-        [("optimizer.sgd.lr", lr), ("seed", seed)]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .to_vec()
-    }
-
     #[test]
     fn the_best_mean_beats_the_luckiest_seed() {
-        let trials =
-            [axes("0.1", "1"), axes("0.1", "2"), axes("0.2", "1"), axes("0.2", "2"), axes("0.3", "1")];
+        let settings_of = ["lr 0.1", "lr 0.1", "lr 0.2", "lr 0.2", "lr 0.3"];
         let best = |values: &[f64], monitor: Monitor| {
             let mut settings = Settings::default();
             for (trial, value) in values.iter().enumerate() {
-                settings.add(trial, Some(&trials[trial]), (monitor, *value));
-                settings.add(trial, Some(&trials[trial]), (monitor, *value)); // is known already
+                settings.add(trial, settings_of[trial].to_owned(), (monitor, *value));
+                settings.add(trial, settings_of[trial].to_owned(), (monitor, *value)); // is known already
             }
             settings.best()
         };
@@ -101,10 +95,10 @@ mod tests {
         assert_eq!(best(&[0.5, 0.25, 0.125, 0.75], r2), of(3, r2, 0.4375, 2));
         assert_eq!(best(&[0.5, f64::NAN, 0.125, 0.625], LOSS), of(2, LOSS, 0.375, 2));
         let mut several = Settings::default();
-        several.add(0, None, (LOSS, 0.5));
-        several.add(1, None, (LOSS, 0.25));
-        assert_eq!(several.best(), of(1, LOSS, 0.25, 1), "trials of unknown axes are not one setting");
-        several.add(2, None, (r2, 0.25));
+        several.add(0, "#0".to_owned(), (LOSS, 0.5));
+        several.add(1, "#1".to_owned(), (LOSS, 0.25));
+        assert_eq!(several.best(), of(1, LOSS, 0.25, 1));
+        several.add(2, "#2".to_owned(), (r2, 0.25));
         assert_eq!(several.best(), None);
     }
 }

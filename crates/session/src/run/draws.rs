@@ -16,7 +16,7 @@ use super::{
 use crate::{
     event::Status,
     plan::{Machine, PlanError},
-    record::{RecordError, TrialEnd},
+    record::{Choice, RecordError, TrialEnd},
     spec::{Failure, Point, TrialSpec},
 };
 
@@ -94,6 +94,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Ok(())
     }
 
+    /// The values of a trial as displayed, also of one that another process has drawn; empty if it is not drawn yet.
+    pub fn values_of(&self, index: usize) -> Vec<String> {
+        let points =
+            (!self.drawn.is_empty()).then(|| self.points.lock().unwrap_or_else(PoisonError::into_inner));
+        let drawn = points.and_then(|points| Some(points.get(index)?.clone()));
+        match drawn {
+            Some(point) => {
+                self.session.experiment.pairs(&point).into_iter().map(|(_, value)| value).collect()
+            }
+            None => self.session.experiment.values(&self.session.experiment.trials[index]),
+        }
+    }
+
     /// Whether this process knows the values of a trial and has planned it.
     pub fn is_known(&self, index: usize) -> bool {
         index < self.session.experiment.known || self.drawn.get(index).is_some_and(|own| own.get().is_some())
@@ -117,7 +130,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 }
                 Ok(())
             };
-            self.claims.with_choice(is_cut, draw)?.transpose()?;
+            self.claims.with_choice(Choice::Draw, is_cut, draw)?.transpose()?;
             Ok(points.get(index).cloned())
         })
     }
@@ -140,8 +153,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let done = what(&mut points)?;
         for new in points.take_new() {
             let pairs = points.get(new).map(|point| self.session.experiment.pairs(point));
-            let values = pairs.into_iter().flatten().map(|(_, value)| value).collect();
-            self.with(|progress| progress.table.draw(new, values))?;
+            let values: Vec<String> = pairs.into_iter().flatten().map(|(_, value)| value).collect();
+            self.with(|progress| progress.table.draw(new, &values))?;
         }
         Ok(done)
     }

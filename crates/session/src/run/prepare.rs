@@ -42,8 +42,8 @@ pub fn prepare<P: Planned>(
                 };
                 // A trial that is drawn later will differ from its stand-in.
                 let is_known = may_repeat && trial.index < experiment.known;
-                let mut others = prepared.iter().zip(&experiment.trials).filter(|_| is_known);
-                let earlier = others.position(is_earlier);
+                let mut others = prepared.iter().zip(&experiment.trials);
+                let earlier = if is_known { others.position(is_earlier) } else { None };
                 prepared.push(match earlier {
                     Some(earlier) => Prepared::SameAs(earlier, Box::new(planned.devices().clone())),
                     None => Prepared::Run(Box::new(planned)),

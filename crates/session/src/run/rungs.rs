@@ -1,18 +1,34 @@
-//! Successive halving: at each rung the best trials continue, once all of them have arrived. So the choice
-//! depends neither on the order in which trials end nor on `--jobs` nor on the number of processes that share
-//! the sweep. `rungs.csv` records the decisions, for `--resume` and for readers.
+//! Successive halving. Trials are judged in a fixed order, in which they also begin: at each rung, one goes on if it is among
+//! the best `1 / factor` of those up to it. So the choice depends neither on the order in which trials end nor on `--jobs`
+//! nor on the number of processes that share the sweep. `rungs.csv` records it, for `--resume` and for readers.
+//!
+//! The order is that of a hash of the numbers, since trials of a grid may be better the later they come, and all would go on.
+//! Trials that a sampler draws from results come in the order of their numbers.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use super::{planned::Planned, prepare::Prepared};
 use crate::{
     event::{Outcome, Status},
-    record::{RecordError, RunDir, SWEEP_FILE},
+    random::mix,
+    record::{Choice, Claims, JointLines, RecordError, RunDir, SWEEP_FILE, TrialEnd},
     spec::{Halving, Metric, Monitor},
+    train::StopFlag,
+    units,
 };
 
 const FILE: &str = "rungs.csv";
-const COLUMNS: [&str; 4] = ["epochs", "trial", "value", "goes_on"];
+const HEAD: &str = "epochs,trial,value,goes_on\n";
+
+/// How long a trial holds its devices while it waits for trials before it.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// How long it waits before it reads what other processes have judged.
+const LOOKS: Duration = Duration::from_millis(5);
 
 /// How far a trial has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,96 +59,257 @@ impl Reached {
     }
 }
 
-/// A rung that was decided.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Rung {
-    /// The trials that had reached it.
-    pub trials: BTreeSet<usize>,
-    pub go_on: BTreeSet<usize>,
-}
-
-/// The decided rungs of a sweep.
+/// The rungs of a sweep.
 pub(super) struct Rungs {
     pub halving: Halving,
-    folder: RunDir,
-    rows: Vec<[String; 4]>,
+    /// The epochs that each trial trains, in the order in which they are judged; 0 if it does not run.
+    lengths: Vec<u64>,
+    /// The place of each trial in this order.
+    places: Vec<usize>,
+    claims: Arc<Claims>,
+    stop: StopFlag,
+    state: Mutex<State>,
+    /// Notified when a trial was judged.
+    judged: Condvar,
+}
+
+struct State {
+    file: JointLines,
+    /// By their epochs.
+    rungs: BTreeMap<u64, Rung>,
+    /// The places of trials that do not go on, with the epochs of the rung at which they do not.
+    out: HashMap<usize, u64>,
+    /// The places of trials of this process that wait, with their numbers and the epochs of their rungs.
+    waiting: BTreeMap<usize, (usize, u64)>,
+}
+
+/// The trials that were judged at a rung, by their places.
+#[derive(Default)]
+struct Rung {
+    /// How bad each was (infinite if it had no finite value), and whether it goes on.
+    judged: BTreeMap<usize, (f64, bool)>,
+    /// All trials before this place were judged, or never come here.
+    settled: usize,
+}
+
+impl Rung {
+    /// How many of the trials up to this place go on, and how many there are.
+    fn best_of(&self, halving: Halving, place: usize) -> [usize; 2] {
+        let count = self.judged.range(..place).count() + 1;
+        [halving.promoted(count), count]
+    }
 }
 
 impl Rungs {
-    /// Reads the rungs already decided by an earlier part of the sweep or by another process.
-    pub fn new(halving: Halving, folder: RunDir) -> Self {
-        let mut rungs = Self { halving, folder, rows: Vec::new() };
-        rungs.read();
-        rungs
-    }
-
-    /// Reads what other processes have decided.
-    pub fn read(&mut self) {
-        let reader = self.folder.csv(FILE);
-        self.rows = reader.into_iter().flat_map(|reader| reader.into_deserialize().flatten()).collect();
-    }
-
-    /// The rung at this epoch, if it is decided.
-    pub fn decided(&self, epochs: u64) -> Option<Rung> {
-        let epochs = epochs.to_string();
-        let of_rung: Vec<_> = self.rows.iter().filter(|row| row[0] == epochs).collect();
-        let trials = |goes_on: fn(&str) -> bool| {
-            of_rung.iter().filter(|row| goes_on(&row[3])).filter_map(|row| row[1].parse().ok()).collect()
-        };
-        (!of_rung.is_empty())
-            .then(|| Rung { trials: trials(|_| true), go_on: trials(|goes_on| goes_on == "true") })
-    }
-
-    /// The trials that continued past the last decided rung. No other trial runs again.
-    pub fn left(&self) -> Option<BTreeSet<usize>> {
-        self.decided(self.rows.last()?[0].parse().ok()?).map(|rung| rung.go_on)
-    }
-
-    /// Decides a rung that these trials have reached and writes the decision, unless another process already
-    /// did.
-    pub fn decide(&mut self, epochs: u64, mut reached: Vec<(usize, Option<f64>)>) -> Result<(), RecordError> {
-        self.read();
-        if self.decided(epochs).is_some() {
-            return Ok(());
+    /// Reads what an earlier part of the sweep or another process has judged.
+    pub fn new(
+        halving: Halving,
+        (lengths, is_drawn): (Vec<u64>, bool),
+        folder: &RunDir,
+        (claims, stop): (Arc<Claims>, StopFlag),
+    ) -> Self {
+        let mut order: Vec<usize> = (0..lengths.len()).collect();
+        if !is_drawn {
+            order.sort_by_key(|trial| mix(*trial as u64));
         }
-        let metric = self.halving.metric;
-        let cost = |value: Option<f64>| value.map(|v| metric.cost(v)).filter(|v| v.is_finite());
-        // Trials without a finite value come last; ties go to the lower trial number.
-        let key = |value| cost(value).unwrap_or(f64::INFINITY);
-        reached.sort_by(|a, b| key(a.1).total_cmp(&key(b.1)).then(a.0.cmp(&b.0)));
-        let promoted = self.halving.promoted(reached.len());
-        for (place, (trial, value)) in reached.into_iter().enumerate() {
-            let value = value.map(|value| value.to_string()).unwrap_or_default();
-            self.rows.push([epochs.to_string(), trial.to_string(), value, (place < promoted).to_string()]);
+        let mut places = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, trial)| places[*trial] = place);
+        let lengths = order.into_iter().map(|trial| lengths[trial]).collect();
+        let file = JointLines::new(folder.file(FILE));
+        let (rungs, out, waiting) = Default::default();
+        let mut state = State { file, rungs, out, waiting };
+        state.read(halving.metric, &places);
+        Self { halving, lengths, places, claims, stop, state: Mutex::new(state), judged: Condvar::new() }
+    }
+
+    /// Sorts trials by the order in which they are judged.
+    pub fn sort(&self, trials: &mut [usize]) {
+        trials.sort_by_key(|trial| self.places.get(*trial));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Judges a trial after a whole epoch: the status with which it ends there, and why; `None` if it goes on. Waits a moment
+    /// for trials before it; later, it is for the sweep to bring it back.
+    pub fn judge(&self, trial: usize, epochs: u64, value: Option<f64>) -> Option<(Status, String)> {
+        if !self.halving.rungs(u64::MAX).take_while(|rung| *rung <= epochs).any(|rung| rung == epochs) {
+            return None;
         }
-        let lines = self.rows.iter().map(|row| row.join(",") + "\n");
-        self.folder.write(FILE, &(COLUMNS.join(",") + "\n" + &lines.collect::<String>()))
+        let (place, begun) = (*self.places.get(trial)?, Instant::now());
+        let mut state = self.state();
+        loop {
+            match self.goes_on(&mut state, (trial, place), epochs, value) {
+                Err(fault) => return Some((Status::Failed, fault.to_string())),
+                Ok(Some(goes_on)) => {
+                    self.judged.notify_all();
+                    return (!goes_on).then(|| (Status::Stopped, state.why(self.halving, place, epochs)));
+                }
+                Ok(None) if self.stop.signal().is_some() || begun.elapsed() >= PATIENCE => {
+                    state.waiting.insert(place, (trial, epochs));
+                    return Some((Status::Waiting, "for the trials before it at its rung".to_owned()));
+                }
+                Ok(None) => {}
+            }
+            state = self.judged.wait_timeout(state, LOOKS).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether a trial goes on; `None` if trials before it are to be judged first.
+    fn goes_on(
+        &self,
+        state: &mut State,
+        (trial, place): (usize, usize),
+        epochs: u64,
+        value: Option<f64>,
+    ) -> Result<Option<bool>, RecordError> {
+        let cost = value.map(|value| self.halving.metric.cost(value)).filter(|cost| cost.is_finite());
+        let cost = cost.unwrap_or(f64::INFINITY);
+        self.read_others(state);
+        if let Some((_, goes_on)) = state.rungs.get(&epochs).and_then(|rung| rung.judged.get(&place)) {
+            return Ok(Some(*goes_on));
+        }
+        if !state.is_next(place, epochs, &self.lengths) {
+            return Ok(None);
+        }
+        let rung = state.rungs.entry(epochs).or_default();
+        let better = rung.judged.range(..place).filter(|(_, (other, _))| *other <= cost).count();
+        let goes_on = cost.is_finite() && better < rung.best_of(self.halving, place)[0];
+        let value = value.map(|value| value.to_string()).unwrap_or_default();
+        self.note(state, &format!("{epochs},{trial},{value},{goes_on}\n"))
+            .map(|noted| noted.map(|()| goes_on))
+    }
+
+    /// Notes that a trial ended between its rungs, so that no other waits for it.
+    pub fn ended(&self, trial: usize) -> Result<(), RecordError> {
+        let mut state = self.state();
+        self.read_others(&mut state);
+        let Some(&place) = self.places.get(trial) else { return Ok(()) };
+        let was_judged =
+            |epochs: &u64| state.rungs.get(epochs).is_some_and(|rung| rung.judged.contains_key(&place));
+        let next = self.halving.rungs(self.lengths[place]).find(|epochs| !was_judged(epochs));
+        if let Some(epochs) = next.filter(|_| !state.out.contains_key(&place)) {
+            self.note(&mut state, &format!("{epochs},{trial},,false\n"))?;
+            self.judged.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Adds a row to the file; `None` if a signal came while another process wrote to it.
+    fn note(&self, state: &mut State, row: &str) -> Result<Option<()>, RecordError> {
+        let is_cut = || self.stop.signal().is_some();
+        let noted = self.claims.with_choice(Choice::Rung, is_cut, || {
+            self.read_others(state);
+            let head = if state.file.lines() == 0 { HEAD } else { "" };
+            state.file.append(&format!("{head}{row}"))?;
+            state.take(row, self.halving.metric, &self.places);
+            Ok(())
+        })?;
+        noted.transpose()
+    }
+
+    fn read_others(&self, state: &mut State) {
+        if self.claims.has_others() {
+            state.read(self.halving.metric, &self.places);
+        }
+    }
+
+    /// Takes a trial of this process that waited and can be judged now.
+    pub fn take_due(&self) -> Option<usize> {
+        let mut state = self.state();
+        if state.waiting.is_empty() {
+            return None;
+        }
+        self.read_others(&mut state);
+        let waiting: Vec<(usize, u64)> =
+            state.waiting.iter().map(|(place, (_, epochs))| (*place, *epochs)).collect();
+        let (due, _) =
+            waiting.into_iter().find(|(place, epochs)| state.is_next(*place, *epochs, &self.lengths))?;
+        state.waiting.remove(&due).map(|(trial, _)| trial)
+    }
+
+    /// Whether trials of this process wait for others.
+    pub fn has_waiting(&self) -> bool {
+        !self.state().waiting.is_empty()
+    }
+
+    /// Gives the end of a trial that was stopped its reason, if that is not known.
+    pub fn explain(&self, trial: usize, end: &mut TrialEnd) {
+        let state = self.state();
+        if let TrialEnd::Ran { status: Status::Stopped, reason: reason @ None, .. } = end
+            && let Some(place) = self.places.get(trial)
+            && let Some(epochs) = state.out.get(place)
+        {
+            *reason = Some(state.why(self.halving, *place, *epochs));
+        }
     }
 }
 
-/// Whether a sweep's trial waits at an undecided rung: resumed on its own, it would run past it and not be
-/// judged.
+impl State {
+    /// Takes over the lines that are not known yet.
+    fn read(&mut self, metric: Monitor, places: &[usize]) {
+        let text = self.file.read();
+        self.take(&text, metric, places);
+    }
+
+    /// Takes over lines. A trial that failed and is repeated has two; the later one counts.
+    fn take(&mut self, lines: &str, metric: Monitor, places: &[usize]) {
+        let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(lines.as_bytes());
+        for (epochs, trial, value, goes_on) in rows.deserialize::<(u64, usize, Option<f64>, bool)>().flatten()
+        {
+            let Some(&place) = places.get(trial) else { continue };
+            match goes_on {
+                true => self.out.remove(&place),
+                false => self.out.insert(place, epochs),
+            };
+            if let Some(value) = value {
+                let cost = Some(metric.cost(value)).filter(|cost| cost.is_finite());
+                let judged = (cost.unwrap_or(f64::INFINITY), goes_on);
+                self.rungs.entry(epochs).or_default().judged.insert(place, judged);
+            }
+        }
+    }
+
+    /// Whether all trials before this place were judged at a rung, or never come there.
+    fn is_next(&mut self, place: usize, epochs: u64, lengths: &[u64]) -> bool {
+        let rung = self.rungs.entry(epochs).or_default();
+        while rung.settled < place
+            && (rung.judged.contains_key(&rung.settled)
+                || self.out.get(&rung.settled).is_some_and(|out| *out <= epochs)
+                || lengths.get(rung.settled).is_none_or(|length| *length <= epochs))
+        {
+            rung.settled += 1;
+        }
+        rung.settled >= place
+    }
+
+    fn why(&self, halving: Halving, place: usize, epochs: u64) -> String {
+        let [best, count] = self.rungs.get(&epochs).map_or([1, 1], |rung| rung.best_of(halving, place));
+        format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"))
+    }
+}
+
+/// Whether a sweep's trial waits at a rung: resumed on its own, it would run past it and not be judged.
 pub fn waits_at_rung(trial: &RunDir) -> bool {
-    let Some(sweep) = trial.path().parent() else { return false };
-    let is_at_rung = matches!(trial.status(), Some(Status::Waiting | Status::Stopped));
-    let is_at_rung = is_at_rung && sweep.join(SWEEP_FILE).is_file();
-    let number = trial.name().split('-').next().and_then(|number| number.parse::<usize>().ok());
-    let at = [trial.figure("epochs"), number.map(|number| number.to_string())];
-    let rows = RunDir::existing(sweep.to_owned()).csv(FILE).into_iter();
-    let mut rows = rows.flat_map(|reader| reader.into_deserialize::<[String; 4]>().flatten());
-    is_at_rung && !rows.any(|[epochs, trial, ..]| at == [Some(epochs), Some(trial)])
+    let sweep = trial.path().parent().map(|sweep| sweep.join(SWEEP_FILE));
+    trial.status() == Some(Status::Waiting) && sweep.is_some_and(|file| file.is_file())
+}
+
+/// The epochs of a trial; 0 if it does not run.
+pub(super) fn epochs<P: Planned>(own: &Prepared<P>) -> u64 {
+    match own {
+        Prepared::Run(planned) => planned.epochs().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// The largest number of epochs of any trial.
 pub(super) fn longest<P: Planned>(prepared: &[Prepared<P>]) -> u64 {
-    let epochs = |own: &Prepared<P>| match own {
-        Prepared::Run(planned) => planned.epochs(),
-        _ => None,
-    };
-    prepared.iter().filter_map(epochs).max().unwrap_or(0)
+    prepared.iter().map(epochs).max().unwrap_or(0)
 }
 
-/// The work of all trials of the sweep, in units of one complete trial.
+/// About the work of all trials of the sweep, in units of one complete trial.
 pub(super) fn work(halving: Option<Halving>, trials: usize, epochs: u64) -> f64 {
     let Some(halving) = halving else { return trials as f64 };
     let mut before = 0;
@@ -148,30 +325,54 @@ mod tests {
 
     const HALVING: Halving = Halving { metric: Monitor::ValidationLoss, min_epochs: 1, factor: 3 };
 
-    #[test]
-    fn the_best_third_goes_on_and_is_known_again() {
-        let sweep = tempfile::tempdir().unwrap();
+    /// The rungs of a sweep of eight trials, the third of which has one epoch.
+    fn rungs(sweep: &tempfile::TempDir) -> Rungs {
+        std::fs::write(sweep.path().join(SWEEP_FILE), "").unwrap();
+        let claims = Claims::new(sweep.path(), true, || false).unwrap().unwrap();
+        assert!(claims.go_on().unwrap());
         let folder = RunDir::existing(sweep.path().to_owned());
-        let mut rungs = Rungs::new(HALVING, folder.clone());
-        assert_eq!((rungs.decided(1), rungs.left()), (None, None));
-        let values = [0.5, f64::NAN, 0.1, 0.3, 0.1, 0.9, 0.8];
-        let reached = values.into_iter().enumerate().map(|(trial, value)| (trial, Some(value)));
-        rungs.decide(1, reached.chain([(7, None)]).collect()).unwrap();
-        let first = Rung { trials: (0..8).collect(), go_on: BTreeSet::from([2, 4]) };
-        assert_eq!((rungs.decided(1).unwrap(), rungs.left().unwrap()), (first, BTreeSet::from([2, 4])));
-        rungs.decide(3, vec![(2, Some(0.2)), (4, Some(0.1))]).unwrap();
-        let again = Rungs::new(HALVING, folder.clone());
-        assert_eq!(again.decided(1), rungs.decided(1));
-        assert_eq!(
-            again.decided(3).unwrap(),
-            Rung { trials: BTreeSet::from([2, 4]), go_on: BTreeSet::from([4]) }
-        );
-        assert_eq!(again.left().unwrap(), BTreeSet::from([4]));
-        let text = std::fs::read_to_string(folder.file(FILE)).unwrap();
-        assert_eq!(
-            text.lines().take(3).collect::<Vec<_>>(),
-            ["epochs,trial,value,goes_on", "1,2,0.1,true", "1,4,0.1,true"]
-        );
+        let lengths = vec![9, 9, 1, 9, 9, 9, 9, 9];
+        Rungs::new(HALVING, (lengths, true), &folder, (Arc::new(claims), StopFlag::default()))
+    }
+
+    fn stopped(best: usize, count: usize) -> Option<(Status, String)> {
+        Some((Status::Stopped, format!("not among the best {best} of {count} after 1 epoch")))
+    }
+
+    #[test]
+    fn trials_are_judged_in_one_order() {
+        let sweep = tempfile::tempdir().unwrap();
+        let [own, other] = [rungs(&sweep), rungs(&sweep)];
+        assert_eq!(own.judge(0, 2, Some(0.5)), None, "there is no rung");
+        // The first has nobody to compare with, and the next comes too early.
+        let waits = Some((Status::Waiting, "for the trials before it at its rung".to_owned()));
+        assert_eq!(own.judge(1, 1, Some(0.6)), waits);
+        assert_eq!((own.take_due(), own.has_waiting()), (None, true));
+        assert_eq!(other.judge(0, 1, Some(0.5)), None);
+        assert_eq!((own.take_due(), own.has_waiting()), (Some(1), false));
+        assert_eq!(own.judge(1, 1, Some(0.6)), stopped(1, 2));
+        assert_eq!(own.judge(3, 1, Some(f64::NAN)), stopped(1, 3));
+        // One ends before its rung, one is only as good as the best.
+        other.ended(4).unwrap();
+        assert_eq!(own.judge(5, 1, Some(0.4)), None);
+        assert_eq!(other.judge(6, 1, Some(0.4)), stopped(1, 5));
+        assert_eq!(other.judge(7, 1, Some(0.51)), stopped(2, 6));
+        assert_eq!(own.judge(5, 3, Some(0.1)), waits, "the first has not come to its second rung");
+        other.ended(0).unwrap();
+        assert_eq!(own.judge(5, 3, Some(0.1)), None);
+        let text = std::fs::read_to_string(sweep.path().join(FILE)).unwrap();
+        let rows = "1,0,0.5,true\n1,1,0.6,false\n1,3,NaN,false\n1,4,,false\n1,5,0.4,true\n1,6,0.4,false\n\
+                    1,7,0.51,false\n3,0,,false\n3,5,0.1,true\n";
+        assert_eq!(text, format!("{HEAD}{rows}"));
+        // What was judged stays, and one that failed is judged when it comes.
+        drop((own, other));
+        let again = rungs(&sweep);
+        assert_eq!([again.judge(5, 1, Some(9.0)), again.judge(6, 1, Some(0.0))], [None, stopped(1, 5)]);
+        assert_eq!(again.judge(4, 1, Some(0.2)), None);
+        let mut end = TrialEnd::Ran { status: Status::Stopped, folder: String::new(), reason: None };
+        again.explain(1, &mut end);
+        let TrialEnd::Ran { reason, .. } = end else { panic!("{end:?}") };
+        assert_eq!(reason, stopped(1, 2).map(|(_, why)| why));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::{
     plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints},
     spec::Experiment,
-    train::StopFlag,
+    train::{Judge, StopFlag},
 };
 
 pub struct Session<'a, P: Planned> {
@@ -48,7 +48,7 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Plans every trial. If one cannot run as written, the problem is printed and its exit code returned.
-    pub fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
+    pub(super) fn prepare(&self, machine: &Machine) -> Result<Vec<Prepared<P>>, Exit> {
         P::goes_on(&mut *self.shared(), self.begun());
         let prepared = prepare::prepare(self.experiment, &mut *self.shared(), machine, self.threads());
         if self.process.stop.signal().is_some() {
@@ -70,7 +70,7 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Runs the only trial of an experiment that is not a sweep.
-    pub fn single(&self, prepared: &[Prepared<P>]) -> Exit {
+    pub(super) fn single(&self, prepared: &[Prepared<P>]) -> Exit {
         let planned = match prepared.first() {
             Some(Prepared::Run(planned)) => planned,
             Some(Prepared::Missing(problem)) => {
@@ -209,10 +209,10 @@ impl<'a, P: Planned> Session<'a, P> {
         (planned, ready, facts): (&'p P, P::Ready<'p>, RunFacts<'p>),
         folder: &RunDir,
         console: ConsoleOptions,
-        stop_after: Option<u64>,
+        judge: Option<Judge>,
     ) -> Result<Outcome, ExecuteError> {
         let recording = Recording::begin(&self.process, start, planned.devices(), facts, folder, console)?;
-        self.record(recording, (planned, ready), folder, stop_after)
+        self.record(recording, (planned, ready), folder, judge)
     }
 
     fn record<'p>(
@@ -220,9 +220,9 @@ impl<'a, P: Planned> Session<'a, P> {
         recording: Recording,
         (planned, ready): (&'p P, P::Ready<'p>),
         folder: &RunDir,
-        stop_after: Option<u64>,
+        judge: Option<Judge>,
     ) -> Result<Outcome, ExecuteError> {
-        let stop = StopFlag { stop_after, ..self.process.stop.clone() };
+        let stop = StopFlag { judge, ..self.process.stop.clone() };
         let outcome = planned.run(ready, folder, &stop, &recording.sender());
         recording.end(outcome, &self.process.load)
     }

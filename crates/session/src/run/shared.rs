@@ -3,7 +3,6 @@
 
 use std::{
     cell::LazyCell,
-    collections::BTreeSet,
     io,
     sync::PoisonError,
     thread,
@@ -14,10 +13,9 @@ use super::{
     exit::{Exit, print_stderr},
     planned::Planned,
     prepare::Prepared,
-    rungs::{Reached, Rungs},
     sweep::Sweep,
     sweep_folder::{Row, end_in, has_other_data, print_other_data, rows},
-    sweep_progress::{Phase, Stopped},
+    sweep_progress::{Ending, Phase, Stopped},
 };
 use crate::{
     event::Status,
@@ -40,21 +38,18 @@ impl<P: Planned> Sweep<'_, '_, P> {
         trial: &TrialSpec<P::Spec>,
         phase: &Phase,
     ) -> Option<(TrialEnd, Exit)> {
-        let claim = match self.claims.claim(trial.index, phase.stop_after) {
+        let claim = match self.claims.claim(trial.index) {
             Ok(claim) => claim,
             Err(fault) => {
                 self.with(|progress| progress.unlisted(fault));
                 return None;
             }
         };
-        let is_own = claim != Claim::Elsewhere;
-        if is_own {
-            self.with(|progress| progress.own.insert(trial.index));
-        }
-        if !is_own && self.session.experiment.stop.is_none() {
+        if claim == Claim::Elsewhere {
             self.look_around();
             return None;
         }
+        self.with(|progress| progress.own[trial.index] = true);
         let begun = self.with(|progress| progress.begun.get(&trial.index).cloned());
         // Search all trial folders for one that another process made.
         let begun = begun.or_else(|| (claim != Claim::New).then(|| self.folder.trial_of(trial.index))?);
@@ -64,19 +59,16 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let status = begun.as_ref().and_then(RunDir::status);
         let rows = LazyCell::new(|| rows(&self.folder));
-        // For a trial claimed by this process, the row in the table only matters after a failure.
-        let is_asked = !is_own || matches!(status, Some(Status::Failed | Status::Diverged));
+        // The row in the table only matters after a failure.
+        let is_asked = matches!(status, Some(Status::Failed | Status::Diverged));
         let row = || if is_asked { rows.get(&trial.index) } else { None };
-        let end = self.end_elsewhere(trial.index, begun.as_ref(), row, phase.stop_after);
-        if phase.stop_after.is_none() && (!is_own || end.is_some()) {
-            self.line.stopped(trial.index);
-        }
-        if let Some(end) = end {
+        if let Some(end) = self.end_elsewhere(trial.index, begun.as_ref(), row) {
+            self.line.pauses(trial.index, true);
             let exit = self.take(trial.index, &end);
             return Some((end, exit));
         }
         // The process that last ran it may still be closing its files.
-        if !is_own || begun.as_ref().is_some_and(|folder| RunLock::is_held(folder.path())) {
+        if begun.as_ref().is_some_and(|folder| RunLock::is_held(folder.path())) {
             return None;
         }
         if let Some(folder) = begun {
@@ -103,34 +95,30 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
     }
 
-    /// How a trial ended in another process; `None` if it still runs, or is to run, before `stop_after`. The
-    /// trial's folder tells this, except for failures, which are taken from its row in the table: the status
-    /// in the folder may stem from an earlier part of the sweep that is being repeated right now, or the
-    /// trial may have failed before it wrote one.
+    /// How a trial ended in another process; `None` if it still runs, or is to run. The trial's folder tells
+    /// this, except for failures, which are taken from its row in the table: the status in the folder may
+    /// stem from an earlier part of the sweep that is being repeated right now, or the trial may have failed
+    /// before it wrote one.
     fn end_elsewhere<'r>(
         &self,
         index: usize,
         folder: Option<&RunDir>,
         row: impl Fn() -> Option<&'r Row>,
-        stop_after: Option<u64>,
     ) -> Option<TrialEnd> {
         let status = folder.and_then(RunDir::status);
-        let is_there = |folder: &&RunDir| match status {
-            Some(Status::Finished | Status::Diverged) => true,
-            Some(Status::Waiting | Status::Stopped) => {
-                let halving = self.session.experiment.stop.zip(stop_after);
-                halving.is_some_and(|(halving, epochs)| {
-                    Reached::in_folder(folder, halving.metric).epochs >= epochs
-                })
-            }
-            Some(Status::Interrupted) => self.is_cut(),
+        let is_there = match status {
+            Some(Status::Finished | Status::Diverged | Status::Stopped) => true,
+            Some(Status::Interrupted | Status::Waiting) => self.is_cut(),
             Some(Status::Failed) | None => false,
         };
-        let end = match folder.filter(is_there) {
+        let mut end = match folder.filter(|_| is_there) {
             Some(folder) if status == Some(Status::Diverged) => end_in(folder, row()),
             Some(folder) => end_in(folder, None),
             None => row().filter(|row| row.is_failure())?.end(),
         };
+        if let (Some(rungs), Some(end)) = (&self.rungs, &mut end) {
+            rungs.explain(index, end);
+        }
         if let (Some(TrialEnd::Ran { status, .. }), Some(folder)) = (&end, folder) {
             self.learn_from(index, folder, *status);
         }
@@ -145,13 +133,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if left.is_empty() || self.is_cut() {
                 // Visiting all trials records why they are not run.
                 let all = if self.is_cut() { (0..self.prepared.len()).collect() } else { Vec::new() };
-                self.run_phase(Phase { is_last: true, ..Phase::new(all, None) });
+                self.run_phase(Phase { is_last: true, ..Phase::new(all) });
                 self.repeat_ends();
                 return Ok(true);
             }
             // Other processes may join meanwhile.
             self.claims.go_on()?;
-            let phase = self.run_phase(Phase::new(left, None));
+            let phase = self.run_phase(Phase::new(left));
             if !phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner).is_empty() {
                 thread::sleep(PAUSE);
             }
@@ -183,17 +171,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
     /// Takes over the points other processes have drawn and how their trials ended. Folders tell most of it;
     /// `reads_rows` also reads the table, which tells more but may be long.
     pub fn take_ends(&self, reads_rows: bool) {
-        self.take_ends_but(&BTreeSet::new(), reads_rows);
+        self.take_ends_but(&[], reads_rows);
     }
 
-    fn take_ends_but(&self, own: &BTreeSet<usize>, reads_rows: bool) {
+    fn take_ends_but(&self, own: &[bool], reads_rows: bool) {
         if let Err(fault) = self.take_points() {
             self.with(|progress| progress.unlisted(fault));
         }
         let rows = LazyCell::new(|| rows(&self.folder));
         let folders = LazyCell::new(|| self.folder.trials()); // the list is long, and often nobody else has run a trial
-        for index in (0..self.prepared.len()).filter(|index| !own.contains(index)) {
-            let is_taken = self.with(|progress| matches!(progress.ends[index], Some(TrialEnd::Ran { .. })));
+        for index in (0..self.prepared.len()).filter(|index| own.get(*index) != Some(&true)) {
+            let is_taken = self.with(|progress| {
+                progress.is_done(index) && matches!(progress.ends[index], Some(Ending::Ran(_)))
+            });
             if is_taken {
                 continue;
             }
@@ -204,37 +194,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
             {
                 self.refuse_mixture(folder);
             }
-            // `Some(0)`: accept a trial that waits at any rung.
             let row = || if reads_rows { rows.get(&index) } else { None };
-            if let Some(end) = self.end_elsewhere(index, folder, row, Some(0)) {
+            if let Some(end) = self.end_elsewhere(index, folder, row) {
                 let exit = self.take(index, &end);
                 self.set(index, end, exit);
             }
         }
     }
 
-    /// Takes over how a trial ended in another process after it was last seen waiting at a rung.
-    pub fn take_end(&self, index: usize) {
-        if self.with(|progress| progress.is_at_rung(index)) {
-            let (rows, folder) = (rows(&self.folder), self.folder.trial_of(index));
-            if let Some(end) = self.end_elsewhere(index, folder.as_ref(), || rows.get(&index), None) {
-                let exit = self.take(index, &end);
-                self.set(index, end, exit);
-            }
-        }
-    }
-
-    /// Trials whose processes died after this one last checked; with successive halving, only those that
-    /// continued past the last decided rung.
+    /// Trials whose processes died after this one last checked.
     fn left(&self) -> Vec<usize> {
-        let whole = Phase::new(Vec::new(), None);
-        let halving = self.session.experiment.stop;
-        let rungs =
-            halving.map(|halving| Rungs::new(halving, self.folder.clone()).left().unwrap_or_default());
         let is_left = |trial: &usize| {
             matches!(self.prepared[*trial], Prepared::Run(_))
-                && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
-                && !self.with(|progress| progress.is_done(*trial, &whole))
+                && !self.with(|progress| progress.is_done(*trial))
         };
         (0..self.prepared.len()).filter(is_left).collect()
     }

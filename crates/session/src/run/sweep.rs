@@ -2,10 +2,11 @@
 //! side.
 
 use std::{
+    cell::LazyCell,
     collections::{BTreeMap, HashMap},
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::Ordering},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
     thread,
 };
 
@@ -18,7 +19,7 @@ use super::{
     prepare::{Prepared, first_run},
     rungs::{Reached, Rungs},
     session::{Session, named},
-    sweep_progress::{Phase, Progress, Stopped, is_failure},
+    sweep_progress::{Ending, Phase, Progress, Stopped, is_failure},
 };
 use crate::{
     event::Status,
@@ -51,6 +52,8 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
     pub values: Vec<HashMap<String, String>>,
     pub line: Arc<SweepLine>,
     pub progress: Mutex<Progress>,
+    /// Under successive halving.
+    pub rungs: Option<Arc<Rungs>>,
 }
 
 /// Why a trial did not begin.
@@ -74,15 +77,11 @@ impl From<Exit> for Ended {
 }
 
 impl<P: Planned> Sweep<'_, '_, P> {
-    pub fn run_all(self, rungs: Option<Rungs>) -> Result<Ended, RecordError> {
+    pub fn run_all(self) -> Result<Ended, RecordError> {
         if let Some(next) = self.next_run() {
             next.warm_up();
         }
-        let all = (0..self.prepared.len()).collect();
-        match rungs {
-            Some(rungs) => self.halve(rungs, all)?,
-            None => self.phase(all, None),
-        }
+        self.phase((0..self.prepared.len()).collect());
         self.line.apart(&mut io::stderr(), |_| {});
         let is_last = self.complete()?;
         if is_last {
@@ -111,26 +110,22 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// The first trial that has not ended.
     fn next_run(&self) -> Option<&P> {
-        let ends = self.with(|progress| progress.ends.clone());
-        self.prepared.iter().zip(ends).find_map(|(prepared, end)| match (prepared, end) {
-            (Prepared::Run(planned), None | Some(TrialEnd::Ran { status: Status::Waiting, .. })) => {
-                Some(&**planned)
-            }
+        self.prepared.iter().enumerate().find_map(|(index, prepared)| match prepared {
+            Prepared::Run(planned) if !self.with(|progress| progress.is_done(index)) => Some(&**planned),
             _ => None,
         })
     }
 
     /// Takes over how trials ended before the sweep was resumed, and their values.
-    pub fn take_ended(&self) {
-        for index in 0..self.prepared.len() {
-            if let Some(end) = self.with(|progress| progress.ends[index].clone()) {
-                let exit = self.take(index, &end);
-                self.with(|progress| progress.worst = progress.worst.more_severe(exit));
-            }
-            let ended =
-                self.with(|progress| progress.ends[index].clone().zip(progress.begun.get(&index).cloned()));
-            if let Some((TrialEnd::Ran { status, .. }, folder)) = ended {
-                self.learn_from(index, &folder, status);
+    pub fn take_ended(&self, ends: &[Option<TrialEnd>]) {
+        for (index, end) in ends.iter().enumerate() {
+            let Some(end) = end else { continue };
+            let exit = self.take(index, end);
+            self.with(|progress| progress.worst = progress.worst.more_severe(exit));
+            self.leave_rungs(index, end);
+            let folder = self.with(|progress| progress.begun.get(&index).cloned());
+            if let (TrialEnd::Ran { status, .. }, Some(folder)) = (end, folder) {
+                self.learn_from(index, &folder, *status);
             }
         }
     }
@@ -146,7 +141,6 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let best = planned.and_then(P::monitor).zip(value);
         let halving = self.session.experiment.stop;
         let reached = halving.map(|halving| Reached::in_folder(folder, halving.metric)).unwrap_or_default();
-        self.with(|progress| progress.reached[index] = reached);
         self.learn(index, status, best, reached);
     }
 
@@ -159,13 +153,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {
             self.with(|progress| {
-                progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value));
+                if !self.drawn.is_empty() {
+                    progress.costs.resize(self.prepared.len(), None);
+                    progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value));
+                }
             });
         }
         if let Some(best) = best.filter(|_| status == Status::Finished) {
             self.with(|progress| {
-                let axes = self.is_known(index).then(|| &self.own(index).0.axes[..]);
-                progress.settings.add(index, axes, best);
+                let setting = match self.is_known(index) {
+                    true => self.shown_setting(self.own(index).0),
+                    false => format!("#{index}"),
+                };
+                progress.settings.add(index, setting, best);
                 self.line.show_best(progress.settings.best().map(|best| self.best_in_words(best)));
             });
         }
@@ -186,21 +186,21 @@ impl<P: Planned> Sweep<'_, '_, P> {
         [format!("{value}{count}"), format!("#{}: {values}", best.trial)]
     }
 
-    /// Runs trials up to a rung, or to their end.
-    pub fn phase(&self, trials: Vec<usize>, stop_after: Option<u64>) {
-        let phase = self.run_phase(Phase::new(trials, stop_after));
+    /// Runs trials, then those of other processes that have died meanwhile.
+    fn phase(&self, trials: Vec<usize>) {
+        let phase = self.run_phase(Phase::new(trials));
         let elsewhere = phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner);
         if elsewhere.is_empty() {
             return;
         }
-        if self.session.experiment.stop.is_none() {
-            self.take_ends(true);
-        }
-        // The processes that had claimed them may have died since.
-        self.run_phase(Phase::new(elsewhere, stop_after));
+        self.take_ends(true);
+        self.run_phase(Phase::new(elsewhere));
     }
 
-    pub fn run_phase(&self, phase: Phase) -> Phase {
+    pub fn run_phase(&self, mut phase: Phase) -> Phase {
+        if let Some(rungs) = &self.rungs {
+            rungs.sort(&mut phase.trials);
+        }
         thread::scope(|scope| {
             // If a thread cannot be started, the others do its work.
             let work = || self.work(&phase);
@@ -218,9 +218,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Takes one trial after the other.
     fn work(&self, phase: &Phase) {
-        loop {
-            let next = phase.next.fetch_add(1, Ordering::Relaxed);
-            let Some(&index) = phase.trials.get(next) else { return };
+        while let Some(index) = self.next(phase) {
             if let Some((end, exit)) = self.turn(index, phase) {
                 self.set(index, end, exit);
             }
@@ -229,10 +227,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Handles a trial when its turn comes; returns how it ended if this process is the one to record that.
     fn turn(&self, index: usize, phase: &Phase) -> Option<(TrialEnd, Exit)> {
-        let (is_done, stopped) = self.with(|progress| (progress.is_done(index, phase), progress.stopped));
+        let (is_done, stopped) = self.with(|progress| (progress.is_done(index), progress.stopped));
         // In an interrupted sweep, trials waiting at a rung stay there, and others may be left to other
         // processes.
-        let stays = || !phase.is_last || self.with(|progress| progress.is_at_rung(index));
+        let stays = || !phase.is_last || self.with(|progress| progress.is_waiting(index));
         if is_done || (self.is_cut() && stays()) {
             return None;
         }
@@ -269,15 +267,14 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Records the ends of trials that only repeat others.
     pub fn repeat_ends(&self) {
+        let folders = LazyCell::new(|| self.folder.trials());
         for (index, prepared) in self.prepared.iter().enumerate() {
             let Prepared::SameAs(earlier, devices) = prepared else { continue };
-            let folder = self.with(|progress| match &progress.ends[*earlier] {
-                Some(TrialEnd::Ran { folder, .. }) => Some(folder.clone()),
-                _ => None,
-            });
-            let end = match folder {
-                Some(folder) => TrialEnd::SameAs { trial: *earlier, folder, note: devices.note.clone() },
-                None => skipped(&format!("trial {earlier}, which it would repeat, was not run")),
+            let has_run = self.with(|progress| matches!(progress.ends[*earlier], Some(Ending::Ran(_))));
+            let folder = || folders.get(earlier).map(RunDir::name).unwrap_or_default();
+            let end = match has_run {
+                true => TrialEnd::SameAs { trial: *earlier, folder: folder(), note: devices.note.clone() },
+                false => skipped(&format!("trial {earlier}, which it would repeat, was not run")),
             };
             self.set(index, end, Exit::Done);
         }
@@ -288,18 +285,20 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     pub fn set(&self, index: usize, end: TrialEnd, exit: Exit) {
+        self.leave_rungs(index, &end);
+        let values = self.values_of(index);
         self.with(|progress| {
             progress.worst = progress.worst.more_severe(exit);
             if self.session.process.fail_fast && is_failure(&end) {
                 progress.stopped.get_or_insert(Stopped::Failed);
             }
-            if let Err(fault) = progress.table.set(index, &end) {
+            if let Err(fault) = progress.table.set(index, &values, &end) {
                 progress.unlisted(fault);
             }
             if let TrialEnd::Skipped { .. } = &end {
                 self.line.skipped(index);
             }
-            progress.ends[index] = Some(end);
+            progress.ends[index] = Some(Ending::from(&end));
         });
     }
 
@@ -336,34 +335,29 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// The values of a trial that vary in the sweep, under the short names of their keys.
-    pub fn short_axes<'t>(
-        &'t self,
-        trial: &'t TrialSpec<P::Spec>,
-    ) -> impl Iterator<Item = (&'t str, &'t str)> {
-        self.axes(trial).map(|(_, key, value)| (key, value))
+    pub fn short_axes(&self, trial: &TrialSpec<P::Spec>) -> Vec<(&str, String)> {
+        self.axes(trial).into_iter().map(|(_, key, value)| (key, value)).collect()
     }
 
     /// The same with the full names of the keys in front.
-    fn axes<'t>(
-        &'t self,
-        trial: &'t TrialSpec<P::Spec>,
-    ) -> impl Iterator<Item = (&'t str, &'t str, &'t str)> {
-        let axes = trial.axes.iter().zip(&self.values).zip(&self.keys);
-        let axes = axes.map(|(((full, value), short), key)| {
-            (full.as_str(), *key, short.get(value).unwrap_or(value).as_str())
-        });
-        axes.filter(|(_, _, value)| !value.is_empty())
+    fn axes(&self, trial: &TrialSpec<P::Spec>) -> Vec<(&str, &str, String)> {
+        let experiment = self.session.experiment;
+        let values = experiment.values(trial).into_iter().zip(&self.values);
+        let values = values.map(|(value, short)| short.get(&value).cloned().unwrap_or(value));
+        let keys = experiment.axes.iter().map(String::as_str).zip(self.keys.iter().copied());
+        let axes = keys.zip(values).map(|((full, key), value)| (full, key, value));
+        axes.filter(|(.., value)| !value.is_empty()).collect()
     }
 
     /// The values of a trial as text, without its seeds.
     fn shown_setting(&self, trial: &TrialSpec<P::Spec>) -> String {
-        let told = self.axes(trial).filter(|(full, ..)| tells(full));
+        let told = self.axes(trial).into_iter().filter(|(full, ..)| tells(full));
         told.map(|(_, key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(" ")
     }
 
     /// The values of a trial as text, such as `lr 0.01 width 32`.
     fn shown_axes(&self, trial: &TrialSpec<P::Spec>) -> String {
-        let values = self.short_axes(trial).map(|(key, value)| format!("{key} {value}"));
+        let values = self.short_axes(trial).into_iter().map(|(key, value)| format!("{key} {value}"));
         values.collect::<Vec<_>>().join(" ")
     }
 

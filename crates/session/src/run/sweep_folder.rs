@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fmt::Display,
     path::Path,
     time::{Duration, Instant},
@@ -16,7 +16,6 @@ use super::{
     planned::{Planned, Resume, Role},
     prepare::Prepared,
     session::Session,
-    sweep_progress::is_at_rung,
 };
 use crate::{
     event::Status,
@@ -146,27 +145,23 @@ pub(super) fn on_other_data<'b, P: Planned>(
     begun.iter().find(is_it).map(|(_, trial)| trial)
 }
 
-/// How the trials ended that do not run again: those that finished, those that diverged (they would again),
-/// and those that wait at a rung. Once a rung is decided, all trials not in `left` are over too. A process
-/// that `joins` others also accepts the failures recorded by them.
+/// How the trials ended that do not run again: those that finished or were stopped at a rung, and those that diverged (they
+/// would again); also those that wait at a rung. A process that `joins` others also accepts the failures recorded by
+/// them.
 pub(super) fn ends(
     rows: &HashMap<usize, Row>,
     joins: bool,
     begun: &BTreeMap<usize, RunDir>,
     trials: usize,
-    left: Option<&BTreeSet<usize>>,
 ) -> Vec<Option<TrialEnd>> {
     let done = |index: usize| {
         let row = rows.get(&index);
-        let is_over = left.is_some_and(|left| !left.contains(&index));
         let is_kept = |end: &TrialEnd| match end {
-            TrialEnd::Ran { status: Status::Finished | Status::Diverged, .. } => true,
-            TrialEnd::Ran { status: Status::Failed, .. } => is_over,
-            end if is_at_rung(end) => true,
+            TrialEnd::Ran { status, .. } => !matches!(status, Status::Failed | Status::Interrupted),
             _ => false,
         };
         let of_folder = begun.get(&index).and_then(|folder| end_in(folder, row)).filter(is_kept);
-        of_folder.or_else(|| row.filter(|row| is_over || joins && row.is_failure())?.end())
+        of_folder.or_else(|| row.filter(|row| joins && row.is_failure())?.end())
     };
     (0..trials).map(done).collect()
 }

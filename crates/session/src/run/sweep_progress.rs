@@ -1,12 +1,15 @@
 //! The state shared by the trials of a sweep while they run.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, atomic::AtomicUsize},
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     time::Instant,
 };
 
-use super::{best_setting::Settings, exit::Exit, rungs::Reached};
+use super::{best_setting::Settings, exit::Exit};
 use crate::{
     event::Status,
     record::{RecordError, RunDir, SweepTable, TrialEnd},
@@ -39,17 +42,16 @@ impl Stopped {
 /// The state shared by trials that run side by side.
 pub(super) struct Progress {
     pub table: SweepTable,
-    pub ends: Vec<Option<TrialEnd>>,
-    /// How far each trial has come.
-    pub reached: Vec<Reached>,
+    /// How each trial ended; more is in the table.
+    pub ends: Vec<Option<Ending>>,
     /// The trials that finished, with their best values.
     pub settings: Settings,
-    /// How bad each trial was for the sampler and the rungs, as far as that is known.
+    /// How bad each trial was for a sampler that learns, as far as that is known.
     pub costs: Vec<Option<f64>>,
-    /// Folders of trials that were begun: before the sweep was resumed, or up to a rung.
+    /// Folders of trials that were begun: before the sweep was resumed, or up to a rung where they wait.
     pub begun: BTreeMap<usize, RunDir>,
-    /// Trials that this process has claimed.
-    pub own: BTreeSet<usize>,
+    /// Which trials this process has claimed.
+    pub own: Vec<bool>,
     /// When this process next checks the trials of others.
     pub next_look: Option<Instant>,
     /// Whether a trial got further in this process, or it waited at a rung for those of others.
@@ -62,15 +64,14 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Starts from the trials that ended (`ends`) or were begun earlier.
-    pub fn new(table: SweepTable, ends: Vec<Option<TrialEnd>>, begun: BTreeMap<usize, RunDir>) -> Self {
+    pub fn new(table: SweepTable, ends: &[Option<TrialEnd>], begun: BTreeMap<usize, RunDir>) -> Self {
         Self {
             table,
-            reached: vec![Reached::default(); ends.len()],
             settings: Settings::default(),
-            costs: vec![None; ends.len()],
-            ends,
+            costs: Vec::new(),
+            ends: ends.iter().map(|end| end.as_ref().map(Ending::from)).collect(),
             begun,
-            own: BTreeSet::new(),
+            own: vec![false; ends.len()],
             next_look: None,
             has_progress: false,
             worst: Exit::Done,
@@ -89,39 +90,66 @@ impl Progress {
     pub fn statuses(&self) -> BTreeMap<&'static str, usize> {
         let mut statuses = BTreeMap::new();
         for end in &self.ends {
-            *statuses.entry(end.as_ref().map_or("planned", TrialEnd::status)).or_default() += 1;
+            *statuses.entry(end.map_or("planned", Ending::name)).or_default() += 1;
         }
         statuses
     }
 
-    pub fn is_at_rung(&self, trial: usize) -> bool {
-        self.ends[trial].as_ref().is_some_and(is_at_rung)
+    pub fn is_waiting(&self, trial: usize) -> bool {
+        self.ends[trial] == Some(Ending::Ran(Status::Waiting))
     }
 
-    /// Whether a trial has reached the end of the phase.
-    pub fn is_done(&self, trial: usize, phase: &Phase) -> bool {
-        match phase.stop_after {
-            Some(epochs) if self.is_at_rung(trial) => self.reached[trial].epochs >= epochs,
-            _ => self.ends[trial].is_some() && !self.is_at_rung(trial),
+    /// Whether a trial does not run any more.
+    pub fn is_done(&self, trial: usize) -> bool {
+        self.ends[trial].is_some() && !self.is_waiting(trial)
+    }
+}
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Ran(Status),
+    Skipped,
+    SameAs,
+}
+
+impl From<&TrialEnd> for Ending {
+    fn from(end: &TrialEnd) -> Self {
+        match end {
+            TrialEnd::Ran { status, .. } => Self::Ran(*status),
+            TrialEnd::Skipped { .. } => Self::Skipped,
+            TrialEnd::SameAs { .. } => Self::SameAs,
         }
     }
 }
 
-/// Trials to run up to a rung, or to their end.
+impl Ending {
+    /// The word of `sweep.csv`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ran(status) => status.name(),
+            Self::Skipped => TrialEnd::SKIPPED,
+            Self::SameAs => TrialEnd::SAME_AS,
+        }
+    }
+}
+
+/// Trials to run.
 pub(super) struct Phase {
     pub trials: Vec<usize>,
     pub next: AtomicUsize,
-    /// The epochs of the rung.
-    pub stop_after: Option<u64>,
     /// Trials that another process had already claimed.
     pub elsewhere: Mutex<Vec<usize>>,
+    /// Whether it was said that trials wait for those of other processes.
+    pub is_told: AtomicBool,
     /// Whether no other process is left to run the trials that this one does not run.
     pub is_last: bool,
 }
 
 impl Phase {
-    pub fn new(trials: Vec<usize>, stop_after: Option<u64>) -> Self {
-        Self { trials, next: AtomicUsize::new(0), stop_after, elsewhere: Mutex::default(), is_last: false }
+    pub fn new(trials: Vec<usize>) -> Self {
+        let (next, elsewhere, is_told) = Default::default();
+        Self { trials, next, elsewhere, is_told, is_last: false }
     }
 }
 
@@ -129,8 +157,7 @@ pub(super) fn is_failure(end: &TrialEnd) -> bool {
     matches!(end, TrialEnd::Ran { status: Status::Failed | Status::Diverged, .. })
 }
 
-/// Whether a trial is at a rung: it waits there, or was stopped there. (Older versions called both
-/// `stopped`.)
-pub(super) fn is_at_rung(end: &TrialEnd) -> bool {
-    matches!(end, TrialEnd::Ran { status: Status::Waiting | Status::Stopped, .. })
+/// Whether a trial waits at a rung.
+pub(super) fn is_waiting(end: &TrialEnd) -> bool {
+    matches!(end, TrialEnd::Ran { status: Status::Waiting, .. })
 }

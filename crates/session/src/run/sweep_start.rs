@@ -18,12 +18,12 @@ use super::{
     session::{Session, report_error},
     sweep::{Drawn, Ended, Sweep},
     sweep_folder,
-    sweep_progress::{Progress, is_at_rung},
+    sweep_progress::{Progress, is_waiting},
 };
 use crate::{
     plan::Machine,
     record::{Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
-    spec::{Experiment, TrialSpec, short_keys},
+    spec::{Experiment, short_keys},
     units,
 };
 
@@ -33,8 +33,7 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
         if session.process.json {
             print_json(&format!("{}\n", started(&sweep)));
         }
-        let rungs = session.experiment.stop.map(|halving| Rungs::new(halving, sweep.folder.clone()));
-        sweep.run_all(rungs)
+        sweep.run_all()
     };
     let ended = begin(session, prepared, machine, |_| Ok(()))
         .and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
@@ -75,22 +74,19 @@ pub fn trials_left<P: Planned>(
     prepared: &[Prepared<P>],
     folder: Option<&RunDir>,
 ) -> usize {
-    let (halving, trials) = (session.experiment.stop, session.experiment.trials.len());
-    let rungs = folder.zip(halving).and_then(|(folder, halving)| Rungs::new(halving, folder.clone()).left());
+    let trials = session.experiment.trials.len();
     let ends = folder.map_or_else(
         || vec![None; trials],
         |folder| {
             let (mut begun, rows) = (folder.trials(), sweep_folder::rows(folder));
             let known = |index| known(session, prepared, index);
             sweep_folder::take_damaged(&mut begun, &rows, known, &session.experiment.axes);
-            sweep_folder::ends(&rows, false, &begun, trials, rungs.as_ref())
+            sweep_folder::ends(&rows, false, &begun, trials)
         },
     );
-    // Trials that a decided rung stopped are done, although they have epochs left.
     let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
         prepared.get(*trial).is_none_or(|own| !matches!(own, Prepared::SameAs(..)))
-            && rungs.as_ref().is_none_or(|go_on| go_on.contains(trial))
-            && end.as_ref().is_none_or(is_at_rung)
+            && end.as_ref().is_none_or(is_waiting)
     };
     ends.into_iter().enumerate().filter(is_left).count()
 }
@@ -107,28 +103,23 @@ fn begin<'s, 'a, P: Planned>(
     if let Some(exit) = refuse_jobs(session) {
         return Ok(Err(exit));
     }
-    let (folder, claims) = match sweep_folder::open(session, prepared)? {
-        Ok(opened) => opened,
-        Err(exit) => return Ok(Err(exit)),
-    };
-    let points = match read_points(experiment, &folder) {
-        Ok(points) => points,
+    let opened = sweep_folder::open(session, prepared)?;
+    let begun = opened.and_then(|(folder, claims)| Ok((read_points(experiment, &folder)?, folder, claims)));
+    let (points, folder, claims) = match begun {
+        Ok(begun) => begun,
         Err(exit) => return Ok(Err(exit)),
     };
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
+    let claims = Arc::new(claims);
+    let rungs = rungs_of(session, prepared, &folder, &claims);
     let drawn = draws::found(session, machine, &points);
-    let found = match find_earlier(session, prepared, &drawn, (&folder, &claims)) {
+    let found = match find_earlier(session, prepared, &drawn, (&folder, &claims, rungs.as_deref())) {
         Ok(found) => found,
         Err(exit) => return Ok(Err(exit)),
     };
     let Earlier { joins, mut begun, damaged, ends } = found;
-    let values = |trial: &TrialSpec<P::Spec>| -> Vec<String> {
-        let drawn = points.get(trial.index).map(|point| experiment.pairs(point));
-        drawn.unwrap_or_else(|| trial.axes.clone()).into_iter().map(|(_, value)| value).collect()
-    };
-    let rows = experiment.trials.iter().map(values).zip(ends.iter().cloned()).collect();
     if let Some(extension) = &session.process.extension {
         extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
     }
@@ -136,11 +127,14 @@ fn begin<'s, 'a, P: Planned>(
         return Ok(Err(exit));
     }
     begun.extend(sweep_folder::begin_again(damaged)?);
-    let claims = Arc::new(claims);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
-    let table = SweepTable::create(folder.path(), &experiment.axes, rows, Arc::clone(&claims))?;
+    let values = |trial: usize| match points.get(trial) {
+        Some(point) => experiment.pairs(point).into_iter().map(|(_, value)| value).collect(),
+        None => experiment.values(&experiment.trials[trial]),
+    };
+    let table = SweepTable::create(folder.path(), &experiment.axes, &ends, values, Arc::clone(&claims))?;
     let line = Arc::new(line(session, prepared, &ends, joins));
-    let progress = Mutex::new(Progress::new(table, ends, begun));
+    let progress = Mutex::new(Progress::new(table, &ends, begun));
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let (keys, values) = (short_keys(&keys), experiment.short_values());
     let points = Mutex::new(points);
@@ -158,9 +152,24 @@ fn begin<'s, 'a, P: Planned>(
         values,
         line,
         progress,
+        rungs,
     };
-    sweep.take_ended();
+    sweep.take_ended(&ends);
     Ok(Ok(sweep))
+}
+
+/// The rungs of successive halving, as far as trials were judged there.
+fn rungs_of<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    folder: &RunDir,
+    claims: &Arc<Claims>,
+) -> Option<Arc<Rungs>> {
+    let experiment = session.experiment;
+    let is_drawn = experiment.known < experiment.trials.len();
+    let lengths = prepared.iter().map(rungs::epochs).collect();
+    let others = (Arc::clone(claims), session.process.stop.clone());
+    Some(Arc::new(Rungs::new(experiment.stop?, (lengths, is_drawn), folder, others)))
 }
 
 /// What earlier parts of a sweep left.
@@ -170,6 +179,7 @@ struct Earlier {
     /// Folders of trials that were begun and are not damaged.
     begun: BTreeMap<usize, RunDir>,
     damaged: BTreeMap<usize, (RunDir, String)>,
+    /// How the trials ended that do not run again, with the reasons of those that were stopped.
     ends: Vec<Option<TrialEnd>>,
 }
 
@@ -178,7 +188,7 @@ fn find_earlier<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
     drawn: &Drawn<P>,
-    (folder, claims): (&RunDir, &Claims),
+    (folder, claims, rungs): (&RunDir, &Claims, Option<&Rungs>),
 ) -> Result<Earlier, Exit> {
     let (experiment, mut begun) = (session.experiment, folder.trials());
     if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
@@ -196,8 +206,12 @@ fn find_earlier<P: Planned>(
         false => BTreeMap::new(),
     };
     let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
-    let left = experiment.stop.and_then(|halving| Rungs::new(halving, folder.clone()).left());
-    let ends = sweep_folder::ends(&rows, joins, &begun, experiment.trials.len(), left.as_ref());
+    let mut ends = sweep_folder::ends(&rows, joins, &begun, experiment.trials.len());
+    for (trial, end) in ends.iter_mut().enumerate() {
+        if let (Some(rungs), Some(end)) = (rungs, end) {
+            rungs.explain(trial, end);
+        }
+    }
     Ok(Earlier { joins, begun, damaged, ends })
 }
 
@@ -243,7 +257,7 @@ fn line<P: Planned>(
     joins: bool,
 ) -> SweepLine {
     let is_settled = |(own, end): (&Prepared<P>, &Option<TrialEnd>)| {
-        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_at_rung(end))
+        matches!(own, Prepared::SameAs(..)) || end.as_ref().is_some_and(|end| !is_waiting(end))
     };
     let settled: BTreeSet<usize> =
         (0..ends.len()).filter(|&trial| is_settled((&prepared[trial], &ends[trial]))).collect();

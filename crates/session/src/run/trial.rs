@@ -31,7 +31,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     pub fn trial(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> (TrialEnd, Exit) {
         let session = self.session;
         session.process.load.mark();
-        let mut attempted = self.attempt(planned, trial, phase);
+        let mut attempted = self.attempt(planned, trial);
         let has_failed =
             |result: &Attempt| result.as_ref().map_or(true, |outcome| outcome.status == Status::Failed);
         // If the folder of a trial vanished while it ran, try again: otherwise it would never reach its rung
@@ -42,26 +42,33 @@ impl<P: Planned> Sweep<'_, '_, P> {
             && !name.is_empty()
             && self.is_gone(trial.index, &RunDir::existing(self.folder.file(name)))
         {
-            attempted = self.attempt(planned, trial, phase);
+            attempted = self.attempt(planned, trial);
         }
         let Some((result, name)) = attempted else {
-            self.line.stopped(trial.index);
-            let end = self.with(|progress| progress.ends[trial.index].clone()); // at a rung
-            return (end.unwrap_or_else(|| skipped(INTERRUPTED)), Exit::Done);
+            self.line.pauses(trial.index, true);
+            let begun = self.with(|progress| {
+                progress
+                    .begun
+                    .get(&trial.index)
+                    .filter(|_| progress.is_waiting(trial.index))
+                    .map(RunDir::name)
+            });
+            let waits = |folder| TrialEnd::Ran { status: Status::Waiting, folder, reason: None };
+            return (begun.map_or_else(|| skipped(INTERRUPTED), waits), Exit::Done);
         };
         if let Ok(outcome) = &result {
             let metric = session.experiment.stop.map(|halving| halving.metric);
             let reached = metric.map_or_else(Reached::default, |metric| Reached::new(outcome, metric));
-            self.with(|progress| progress.reached[trial.index] = reached);
             let best = outcome.best.as_ref().map(|best| (best.monitor, best.value));
             self.learn(trial.index, outcome.status, best, reached);
         }
-        if matches!(&result, Ok(outcome) if outcome.status == Status::Waiting) {
-            self.line.waits(trial.index);
+        let status = result.as_ref().ok().map(|outcome| outcome.status);
+        if matches!(status, Some(Status::Waiting | Status::Stopped)) {
+            self.line.pauses(trial.index, status == Some(Status::Stopped));
             return (ran(&result, name), Exit::Done);
         }
-        let exit = match &result {
-            Ok(outcome) if outcome.status == Status::Finished => Exit::Done,
+        let exit = match status {
+            Some(Status::Finished) => Exit::Done,
             _ => self.line.apart(&mut io::stderr(), |_| session.ended(result.as_ref(), Some(trial.index))),
         };
         self.line.ended(trial.index, exit == Exit::Failed, &mut io::stderr());
@@ -72,7 +79,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     /// Runs a trial; also returns the name of its folder. `None` if a signal came first.
-    fn attempt(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> Option<(Attempt, String)> {
+    fn attempt(&self, planned: &P, trial: &TrialSpec<P::Spec>) -> Option<(Attempt, String)> {
         let session = self.session;
         let start = Start { begun: Instant::now(), at: now() };
         let (mut name, mut taken) = (String::new(), 0);
@@ -89,7 +96,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 self.count_death(folder)?;
             }
             let folder = match begun {
-                None => self.folder.trial(trial.index, self.short_axes(trial))?,
+                None => self.new_folder(trial)?,
                 Some(folder) if has_checkpoints(folder.path()) => {
                     match planned.resume(&mut ready, &folder) {
                         Ok(()) => folder.set_aside()?,
@@ -105,9 +112,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             name = folder.name();
             let facts = planned.facts(&mut ready);
             let console = session.console(Some(self.of_sweep(trial)));
-            let ran =
-                session.run_recorded(start, (planned, ready, facts), &folder, console, phase.stop_after);
-            if phase.stop_after.is_some() {
+            let judge = self.judge(trial.index);
+            let ran = session.run_recorded(start, (planned, ready, facts), &folder, console, judge);
+            if matches!(&ran, Ok(outcome) if outcome.status == Status::Waiting) {
                 self.with(|progress| progress.begun.insert(trial.index, folder));
             }
             ran
@@ -120,6 +127,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
             forget_deaths(&RunDir::existing(self.folder.file(&name))); // this process survived the trial
         }
         Some((result, name))
+    }
+
+    fn new_folder(&self, trial: &TrialSpec<P::Spec>) -> Result<RunDir, RecordError> {
+        let axes = self.short_axes(trial);
+        self.folder.trial(trial.index, axes.iter().map(|(key, value)| (*key, value.as_str())))
     }
 
     /// Counts a death of an earlier process in this trial. Fails if [`MOST_DEATHS`] processes died at the

@@ -251,12 +251,10 @@ impl Sweep {
         (tree, problems)
     }
 
-    /// The keys of a point and its values as displayed; empty where a key does not vary.
-    pub(super) fn pairs(&self, point: usize) -> Vec<(String, String)> {
-        let shown = |(key, value): (&Key, Option<&Node>)| {
-            (key.dotted(), value.map_or_else(String::new, |node| node.value.display()))
-        };
-        self.keys().zip(self.values_at(point)).map(shown).collect()
+    /// The values of a point as displayed; empty where a key does not vary.
+    pub(super) fn shown(&self, point: usize) -> impl Iterator<Item = String> {
+        let values = self.values_at(point).into_iter();
+        values.map(|value| value.map_or_else(String::new, |node| node.value.display()))
     }
 
     /// Adds the trial's values to a problem, unless its location is in the sweep and shows them already.
@@ -272,9 +270,9 @@ impl Sweep {
     }
 
     fn with_pairs(&self, mut problem: Problem, point: usize) -> Problem {
-        let pairs = self.pairs(point);
-        let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
-        let pairs: Vec<String> = pairs.map(|(key, value)| format!("`{key}` = `{value}`")).collect();
+        let pairs = self.keys().zip(self.shown(point)).filter(|(_, value)| !value.is_empty());
+        let pairs: Vec<String> =
+            pairs.map(|(key, value)| format!("`{}` = `{value}`", key.dotted())).collect();
         problem.related.push((Location::Nowhere, format!("in the trial where {}", pairs.join(", "))));
         problem
     }

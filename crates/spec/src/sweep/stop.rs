@@ -34,13 +34,13 @@ impl Halving {
         std::iter::successors(Some(self.min_epochs), next).take_while(move |rung| *rung < epochs)
     }
 
-    /// How many of the trials at a rung continue.
+    /// The rank of the worst trial that goes on, of this number of trials at a rung.
     pub fn promoted(self, trials: usize) -> usize {
         (trials / self.factor as usize).max(1)
     }
 
-    /// Pairs (epoch, trials): how many of `trials` run up to each rung, then to the end, if all have `epochs`
-    /// epochs.
+    /// Pairs (epoch, trials): about how many of `trials` run up to each rung, then to the end, if all have
+    /// `epochs` epochs.
     pub fn plan(self, trials: usize, epochs: u64) -> Vec<(u64, usize)> {
         let next = |left: &mut usize, rung| {
             let here = *left;

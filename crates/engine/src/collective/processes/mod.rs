@@ -3,6 +3,8 @@
 //! Rank 0 leads: every other rank exchanges heartbeats with it. A rank that is killed, frozen or cut off
 //! sends none, so nobody waits for it longer than [`ProcessGroup::limit`], however long a step takes.
 
+mod early;
+mod exchange;
 mod heartbeat;
 #[cfg(test)]
 pub mod memory;
@@ -22,7 +24,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use ranks::{RankSum, Traffic};
+pub use exchange::Traffic;
+pub use ranks::RankSum;
 
 use super::{Abort, CollectiveError};
 use crate::host::{self, Launched};
@@ -68,6 +71,13 @@ pub trait Transport: Send + Sync {
 pub trait Transfer: Send {
     /// The message's bytes once it is complete. Never waits.
     fn poll(&mut self) -> Result<Option<Vec<u8>>, String>;
+}
+
+/// How a sum waits for its messages: all ranks reach it at about the same time, and an abort ends the wait.
+struct SumWait<'a> {
+    limit: Duration,
+    /// Whether the step waits for the sum. If not, its threads need the cores.
+    is_urgent: &'a AtomicBool,
 }
 
 /// This process as a member of its job.
@@ -249,13 +259,12 @@ impl ProcessGroup {
         Ok(bytes)
     }
 
-    /// Waits for a message to or from rank `other`. `limit` is set for a sum: all ranks reach it at about the
-    /// same time, and an abort ends the wait.
+    /// Waits for a message to or from rank `other`, which may be part of a sum.
     fn wait(
         &self,
         mut transfer: Box<dyn Transfer>,
         other: usize,
-        limit: Option<Duration>,
+        sum: Option<SumWait<'_>>,
     ) -> Result<Vec<u8>, CollectiveError> {
         let (mut turns, mut begun) = (0_u32, None);
         // Ranks other than 0 have nothing else to do, so they yield for longer before they sleep.
@@ -270,15 +279,18 @@ impl ProcessGroup {
                 return Err(gone);
             }
             turns = turns.saturating_add(1);
-            match limit {
+            match &sum {
                 Some(_) if self.is_poisoned() => return Err(CollectiveError::Poisoned),
+                Some(sum) if !sum.is_urgent.load(Ordering::Relaxed) => {
+                    thread::sleep(Duration::from_micros(50));
+                }
                 Some(_) if turns < SPINS => std::hint::spin_loop(),
                 Some(_) if turns < YIELDS => thread::yield_now(),
                 Some(_) => thread::sleep(Duration::from_micros(50)),
                 None if turns < yields => thread::yield_now(),
                 None => thread::sleep(Duration::from_micros(200)),
             }
-            if let Some(limit) = limit.filter(|_| turns.is_multiple_of(256))
+            if let Some(&SumWait { limit, .. }) = sum.as_ref().filter(|_| turns.is_multiple_of(256))
                 && begun.get_or_insert_with(Instant::now).elapsed() > limit
             {
                 return Err(CollectiveError::Stalled { device: self.name_of(other), waited: limit });

@@ -17,9 +17,27 @@ fn input(rank: usize, len: usize) -> Vec<f32> {
 }
 
 fn sums<C: Collective + 'static>(ranks: Vec<C>, len: usize) -> Vec<Vec<u32>> {
+    early_sums(ranks, len, 1, &[])
+}
+
+/// The sums of the last step; each step starts the sums from each of `bounds` on early.
+fn early_sums<C: Collective + 'static>(
+    ranks: Vec<C>,
+    len: usize,
+    steps: u64,
+    bounds: &[usize],
+) -> Vec<Vec<u32>> {
     let work = |(rank, mut own): (usize, C)| {
-        let mut elements = input(rank, len);
-        own.all_reduce(&mut elements, 1).expect("all come");
+        let mut elements = Vec::new();
+        for step in 1..=steps {
+            elements = input(rank, len);
+            let mut end = len;
+            for &start in bounds {
+                own.start(&elements[start..end], step).expect("a thread");
+                end = start;
+            }
+            own.all_reduce(&mut elements, step).expect("all come");
+        }
         elements.iter().map(|element| element.to_bits()).collect()
     };
     thread::scope(|scope| {
@@ -40,6 +58,32 @@ fn processes_sum_to_the_bits_of_threads() {
         }
         leave(&groups);
     }
+}
+
+/// Parts of one message, of several pieces, and of none.
+#[test]
+fn early_sums_have_the_bits_of_whole_ones() {
+    let len = 25_001;
+    for size in [2, 3, 4] {
+        let (threads, _) = shared((0..size).map(|rank| rank.to_string()).collect(), LONG);
+        let whole = sums(threads, len);
+        for bounds in [&[20_000, 19_999, 19_999, 3000][..], &[1], &[0]] {
+            let groups = groups(size);
+            let own = groups.iter().map(|group| with_pieces(group, LONG, 10_000)).collect();
+            assert_eq!(early_sums(own, len, 3, bounds), whole, "{size} ranks, early from {bounds:?}");
+            leave(&groups);
+        }
+    }
+}
+
+/// The thread of early sums flushes denormal numbers to zero, as those that compute do.
+#[test]
+fn early_sums_flush_denormals() {
+    let mut sum = RankSum::new(&ProcessGroup::rehearsal(2), LONG);
+    let mut elements = [1e-39; 8];
+    sum.start(&elements[4..], 1).expect("a thread");
+    sum.all_reduce(&mut elements, 1).expect("nobody else is there to fail");
+    assert_eq!(elements, [0.0; 8]);
 }
 
 /// If the ranks do not divide the elements evenly, the count may be off by at most one element per message.
@@ -106,7 +150,10 @@ fn a_silent_rank_is_named_with_its_host() {
         assert_eq!(rank, "rank:1@h1");
         assert!(why.starts_with("no sign of life for "), "{why}");
         let mut sum = with_pieces(&groups[0], LONG, 10);
-        assert_eq!(sum.all_reduce(&mut [1.0], 1), Err(CollectiveError::Gone { rank, why }));
+        let gone = Err(CollectiveError::Gone { rank, why });
+        assert_eq!(sum.all_reduce(&mut [1.0], 1), gone);
+        sum.start(&[1.0], 2).expect("a thread");
+        assert_eq!(sum.all_reduce(&mut [1.0; 2], 2), gone);
         groups[0].finish();
     }
 }
@@ -116,7 +163,9 @@ fn an_abort_releases_ranks_of_other_processes() {
     let groups = groups(2);
     groups[0].abort().now();
     let mut sum = with_pieces(&groups[1], LONG, 10);
-    assert_eq!(sum.all_reduce(&mut [1.0], 1), Err(CollectiveError::Poisoned));
+    sum.start(&[1.0], 1).expect("a thread");
+    assert_eq!(sum.all_reduce(&mut [1.0; 2], 1), Err(CollectiveError::Poisoned));
+    assert_eq!(sum.all_reduce(&mut [1.0], 2), Err(CollectiveError::Poisoned));
     leave(&groups);
 }
 
@@ -127,6 +176,9 @@ fn a_rank_that_does_not_come_to_a_sum_is_named() {
     let limit = Duration::from_millis(1);
     let mut sum = with_pieces(&groups[0], limit, 10);
     let device = "rank:1@h1".to_owned();
-    assert_eq!(sum.all_reduce(&mut [1.0], 1), Err(CollectiveError::Stalled { device, waited: limit }));
+    let stalled = Err(CollectiveError::Stalled { device, waited: limit });
+    assert_eq!(sum.all_reduce(&mut [1.0], 1), stalled);
+    sum.start(&[1.0], 2).expect("a thread");
+    assert_eq!(sum.all_reduce(&mut [1.0; 2], 2), stalled);
     leave(&groups);
 }

@@ -125,11 +125,8 @@ impl<'a> Prover<'a> {
             return Err(format!("task {party} touches what another writes: {access:?}"));
         }
         self.since_barrier.add(party, access);
-        let overlap = |a: &Slice, b: &Slice| {
-            a.len > 0 && b.len > 0 && a.buffer == b.buffer && a.offset < b.end() && b.offset < a.end()
-        };
         for (k, write) in access.writes.iter().enumerate() {
-            if access.reads.iter().chain(&access.writes[k + 1..]).any(|other| overlap(write, other)) {
+            if access.reads.iter().chain(&access.writes[k + 1..]).any(|other| other.overlaps(*write)) {
                 return Err(format!("slices of task {party} overlap: {access:?}"));
             }
         }

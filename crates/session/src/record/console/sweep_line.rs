@@ -39,14 +39,18 @@ pub struct SweepLine {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Trials that will not run any more.
-    over: BTreeSet<usize>,
+    /// For each trial, whether it will not run any more.
+    over: Vec<bool>,
+    /// How many of them there are.
+    ended: usize,
     /// How many of them were not run.
     skipped: usize,
     failed: usize,
     running: BTreeSet<usize>,
-    /// The completed share of each trial that has begun.
+    /// The completed share of each trial that has begun and will run on.
     shares: BTreeMap<usize, f64>,
+    /// The sum of those of the others.
+    done: f64,
     /// The best setting: its value, and its trial, such as `#12: lr 0.01 width 32`.
     best: Option<[String; 2]>,
     is_drawn: bool,
@@ -57,7 +61,8 @@ impl SweepLine {
     /// For a sweep of `trials`. Those in `settled` ended before this process started, or repeat others; the
     /// rest take the time of `work` complete trials.
     pub fn new(trials: usize, settled: BTreeSet<usize>, work: f64, mode: LineMode) -> Self {
-        let state = Mutex::new(State { over: settled, ..State::default() });
+        let over: Vec<bool> = (0..trials).map(|trial| settled.contains(&trial)).collect();
+        let state = Mutex::new(State { over, ended: settled.len(), ..State::default() });
         Self { trials, work, mode, begun: Instant::now(), state }
     }
 
@@ -76,26 +81,24 @@ impl SweepLine {
 
     pub fn ended(&self, trial: usize, is_failure: bool, err: &mut dyn Write) {
         let mut state = self.state();
-        state.running.remove(&trial);
         state.shares.insert(trial, 1.0);
-        state.over.insert(trial);
+        state.end(trial);
         state.failed += usize::from(is_failure);
         self.show(&mut state, self.elapsed_s(), err);
     }
 
-    /// A trial waits at a rung.
-    pub fn waits(&self, trial: usize) {
-        self.state().running.remove(&trial);
-    }
-
-    /// A trial that waited at a rung is stopped there.
-    pub fn stopped(&self, trial: usize) {
-        self.state().over.insert(trial);
+    /// A trial waits at a rung, or it does not run any more.
+    pub fn pauses(&self, trial: usize, is_over: bool) {
+        let mut state = self.state();
+        state.running.remove(&trial);
+        if is_over {
+            state.end(trial);
+        }
     }
 
     pub fn skipped(&self, trial: usize) {
         let mut state = self.state();
-        state.skipped += usize::from(state.over.insert(trial));
+        state.skipped += usize::from(state.end(trial));
     }
 
     /// Erases the line, then runs `print`, so that the two outputs do not mix.
@@ -122,7 +125,7 @@ impl SweepLine {
             LineMode::Redrawn => REDRAW_S,
             LineMode::Lines => QUIET_S.max(elapsed_s / 20.0),
         };
-        if elapsed_s - state.last_s < between_s || state.over.len() >= self.trials {
+        if elapsed_s - state.last_s < between_s || state.ended >= self.trials {
             return;
         }
         state.last_s = elapsed_s;
@@ -154,7 +157,7 @@ impl SweepLine {
     }
 
     fn line_with(&self, trial: &str, state: &State, elapsed_s: f64) -> String {
-        let [ended, trials] = [state.over.len(), self.trials].map(|n| units::count(n as u64));
+        let [ended, trials] = [state.ended, self.trials].map(|n| units::count(n as u64));
         let mut words = vec![format!("{ended}/{trials}")];
         if state.failed > 0 {
             words.push(format!("{} failed", units::count(state.failed as u64)));
@@ -165,12 +168,23 @@ impl SweepLine {
         if let Some([value, _]) = &state.best {
             words.push(format!("best {value} ({trial})"));
         }
-        let done = state.shares.values().sum::<f64>();
+        let done = state.done + state.shares.values().sum::<f64>();
         let left = self.work - state.skipped as f64 - done;
         if done > 0.0 && left > 0.0 {
             words.push(format!("{} left", units::seconds(elapsed_s / done * left)));
         }
         words.join("  ")
+    }
+}
+
+impl State {
+    /// A trial will not run any more; returns whether that is new.
+    fn end(&mut self, trial: usize) -> bool {
+        self.running.remove(&trial);
+        self.done += self.shares.remove(&trial).unwrap_or(0.0);
+        let is_new = self.over.get_mut(trial).is_some_and(|over| !std::mem::replace(over, true));
+        self.ended += usize::from(is_new);
+        is_new
     }
 }
 
@@ -190,7 +204,7 @@ mod tests {
         (0..9).for_each(|trial| line.ended(trial, trial == 4, &mut page));
         line.skipped(11);
         // Each trial is counted once.
-        [4, 11, 55].into_iter().for_each(|trial| line.stopped(trial));
+        [4, 11, 55].into_iter().for_each(|trial| line.pauses(trial, true));
         line.skipped(55);
         line.progress(12, 0.5, &mut page);
         line.progress(13, 0.5, &mut page);

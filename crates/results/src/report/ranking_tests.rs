@@ -25,7 +25,7 @@ fn setting(values: Vec<f64>) -> Candidate {
 /// 120 pairs, with Holm's correction.
 #[test]
 fn p_is_holms_over_all_pairs() {
-    let lines: Vec<(&str, &str)> = include_str!("../../tests/fixtures/statistics/holm.csv")
+    let lines: Vec<(&str, &str)> = include_str!("../../../../tests/fixtures/statistics/holm.csv")
         .lines()
         .skip(1)
         .filter_map(|line| line.split_once(','))

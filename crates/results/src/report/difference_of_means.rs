@@ -197,7 +197,7 @@ mod tests {
     /// intervals.
     #[test]
     fn differences_are_scipys() {
-        for line in include_str!("../../tests/fixtures/statistics/differences.csv").lines().skip(1) {
+        for line in include_str!("../../../../tests/fixtures/statistics/differences.csv").lines().skip(1) {
             let [kind, a, b, mean, low, high, p] = line.split(',').collect::<Vec<_>>()[..] else {
                 panic!("{line}")
             };

@@ -128,7 +128,7 @@ fn look(folder: &Path, depth: u32, found: &mut Vec<Found>) -> Result<(), ReportE
 }
 
 /// Whether a folder holds a run, also one that was killed early. Others write files of some of these names, too.
-pub(crate) fn is_run(folder: &Path) -> bool {
+pub fn is_run(folder: &Path) -> bool {
     // What they are is said where they are read.
     let has = |file: &str| folder.join(file).exists();
     has("spec.toml") && (has("summary.csv") || has("metrics.csv"))

@@ -52,7 +52,7 @@ mod tests {
     /// Values from scipy.stats 1.17: `2 * t.sf(x, df)` and `t.ppf(0.975, df)`.
     #[test]
     fn p_and_quantiles_are_scipys() {
-        for line in include_str!("../../tests/fixtures/statistics/student.csv").lines().skip(1) {
+        for line in include_str!("../../../../tests/fixtures/statistics/student.csv").lines().skip(1) {
             let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
             let [degrees, t, p, quantile_95] = cells[..] else { panic!("{line}") };
             let degrees = degrees as usize;

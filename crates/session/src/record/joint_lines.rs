@@ -1,0 +1,77 @@
+//! A CSV file to which the processes of a sweep append lines, one process at a time.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use super::RecordError;
+use crate::host::{check_regular, open_regular};
+
+/// The file, as far as it is known here.
+pub struct JointLines {
+    path: PathBuf,
+    bytes: u64,
+    lines: u64,
+}
+
+impl JointLines {
+    /// Nothing of the file is known yet; it need not exist.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, bytes: 0, lines: 0 }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The number of lines that are known.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// The whole lines after those that are known, which are known from now on. A writer that was cut short leaves no end of
+    /// its line.
+    pub fn read(&mut self) -> String {
+        let mut text = self.unread().unwrap_or_default();
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        self.count(&text);
+        text
+    }
+
+    fn unread(&self) -> io::Result<String> {
+        let (mut file, _) = open_regular(&self.path)?;
+        file.seek(SeekFrom::Start(self.bytes))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn count(&mut self, text: &str) {
+        self.bytes += text.len() as u64;
+        self.lines += text.matches('\n').count() as u64;
+    }
+
+    /// Appends whole lines to those that are known, in the place of a line that was cut short. No other process may append
+    /// meanwhile, and what others have appended must be known.
+    ///
+    /// # Errors
+    /// The file cannot be written, or is shorter than it was.
+    pub fn append(&mut self, text: &str) -> Result<(), RecordError> {
+        self.write(text).map_err(|e| RecordError::write(&self.path, e))?;
+        self.count(text);
+        Ok(())
+    }
+
+    fn write(&self, text: &str) -> io::Result<()> {
+        check_regular(&self.path)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        if file.metadata()?.len() < self.bytes {
+            return Err(io::Error::other("it is shorter than it was: something else writes to it"));
+        }
+        file.set_len(self.bytes)?;
+        file.seek(SeekFrom::Start(self.bytes))?;
+        file.write_all(text.as_bytes())
+    }
+}
