@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     args::CleanOptions,
-    run::terminal_width,
     runs::{answer, refuse},
+    terminal::terminal_width,
 };
 use crate::{
     host::reason,

@@ -2,7 +2,7 @@
 
 use super::{
     args::{CompareOptions, ExportFormat},
-    run::terminal_width,
+    terminal::{fit, terminal_width},
 };
 use crate::{
     report::{Against, Comparison, Format, Question, ReportError, TOP, gate},
@@ -76,7 +76,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
         let against = Against::new(&own, &base, &question)?;
         return Ok(print(&match options.export.and_then(ExportFormat::format) {
             Some(format) => against.export(format),
-            None => against.text(terminal_width()),
+            None => fit(&against.text(terminal_width())),
         }));
     }
     if let Some(format) = options.export {
@@ -96,7 +96,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     if options.detail {
         text += &comparison.detail();
     }
-    Ok(print(&text))
+    Ok(print(&fit(&text)))
 }
 
 fn exported(

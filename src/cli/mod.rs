@@ -36,6 +36,7 @@ mod runs;
 mod scale;
 mod serve;
 mod templates;
+mod terminal;
 mod watch;
 
 pub use crate::run::{Exit, print_stderr};

@@ -1,6 +1,6 @@
 //! `runner plot RUN ...`: draws curves of runs in the terminal.
 
-use super::{args::PlotOptions, run::terminal_width};
+use super::{args::PlotOptions, terminal::terminal_width};
 use crate::{
     report::{self, PlotRequest, Style},
     run::{Exit, print_coloured, print_error},

@@ -5,6 +5,7 @@ use std::{io::ErrorKind, path::Path};
 use super::args::{EvaluateOptions, ModelOptions, PredictOptions};
 use crate::{
     data::Input,
+    host::escape_line,
     predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
     run::{Exit, print, print_error, print_json, print_stderr, refuse},
 };
@@ -36,7 +37,8 @@ pub fn evaluate(options: &EvaluateOptions) -> Exit {
 pub(super) fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
     let which = if options.last { WhichWeights::Last } else { WhichWeights::Best };
     let trained = Trained::open(&options.run, which)?;
-    print_stderr(&format!("weights: {}\n", trained.described()));
+    let run = trained.chosen().map(|words| format!("run: {}\n", escape_line(&words))).unwrap_or_default();
+    print_stderr(&format!("{run}weights: {}\n", trained.described()));
     Ok(trained)
 }
 

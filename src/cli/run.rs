@@ -14,6 +14,7 @@ use super::{
     hosts, launch,
     machine::{machine, machine_for},
     resume,
+    terminal::{fit, terminal_width},
 };
 use crate::{
     collective::ProcessGroup,
@@ -212,11 +213,14 @@ fn execute<P: Kind>(session: &Session<'_, P>, machine: &Machine, start: &StartOp
 }
 
 /// Prints what became of a sweep.
-fn close(Ended { exit, folder, statuses, best, .. }: Ended, start: &StartOptions) -> Exit {
+fn close(Ended { exit, folder, statuses, .. }: Ended, start: &StartOptions) -> Exit {
     let Some(folder) = folder else { return exit };
     if start.json {
-        let best =
-            best.map(|(trial, metric, value)| json!({ "trial": trial, "metric": metric, "value": value }));
+        let best = report::BestSetting::of_sweep(&folder).ok().flatten();
+        let best = best.map(|best| {
+            let path = best.folder.display().to_string();
+            json!({ "trial": best.trial, "folder": path, "metric": best.metric, "value": best.value, "n": best.count })
+        });
         let line = json!({
             "event": "sweep",
             "folder": folder.display().to_string(),
@@ -231,7 +235,7 @@ fn close(Ended { exit, folder, statuses, best, .. }: Ended, start: &StartOptions
         return exit.more_severe(print(&format!("{}\n", escape_line(&folder.to_string_lossy()))));
     }
     exit.more_severe(match report::sweep_end(&folder, terminal_width()) {
-        Ok(text) => print(&text),
+        Ok(text) => print(&fit(&text)),
         Err(e) => {
             print_error(&e, e.hint());
             Exit::Failed
@@ -243,9 +247,4 @@ fn close(Ended { exit, folder, statuses, best, .. }: Ended, start: &StartOptions
 fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
-}
-
-/// Width of the terminal in columns, or of a page if there is none.
-pub fn terminal_width() -> u16 {
-    terminal_size::terminal_size_of(std::io::stdout()).map_or(120, |(width, _)| width.0)
 }

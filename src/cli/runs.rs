@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use super::{
     args::{DiffOptions, ListOptions},
-    run::terminal_width,
+    terminal::{fit, terminal_width},
 };
 use crate::{
     host::escape_line,
@@ -32,7 +32,7 @@ pub fn latest(path: &str) -> Exit {
 }
 
 pub fn show(run: &str) -> Exit {
-    answer(report::show(run, terminal_width()))
+    answer(report::show(run, terminal_width()).map(|text| fit(&text)))
 }
 
 pub fn diff(options: &DiffOptions) -> Exit {

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{args::WatchOptions, at_work::AtWork, keys::Keys, runs::refuse};
+use super::{args::WatchOptions, at_work::AtWork, keys::Keys, runs::refuse, terminal::folded};
 use crate::{
     host::{ViewerSignals, escape_controls, escape_line, escape_uncoloured},
     record::RunDir,
@@ -148,25 +148,6 @@ pub(super) fn text(moment: &Moment, machine: Option<&str>, metric: &str) -> Stri
     escape_uncoloured(&draw(height.saturating_sub(around + wraps(&head, width) + 1))).into_owned()
 }
 
-/// Breaks a line between words if it is wider than the terminal.
-fn folded(line: &str, width: usize) -> String {
-    let (mut text, mut taken) = (String::new(), 0);
-    for (place, word) in line.split(' ').enumerate() {
-        let length = word.chars().count();
-        if taken > 0 && taken + 1 + length > width {
-            text.push_str("\n ");
-            taken = 1;
-        }
-        if place > 0 {
-            text.push(' ');
-            taken += 1;
-        }
-        text.push_str(word);
-        taken += length;
-    }
-    text
-}
-
 /// Number of extra lines that the terminal needs for text lines, above the curves, that are wider than it.
 fn wraps(text: &str, width: usize) -> usize {
     let words = text.lines().take_while(|line| !line.is_empty());
@@ -177,16 +158,4 @@ fn wraps(text: &str, width: usize) -> usize {
 fn size() -> (usize, usize) {
     let size = terminal_size::terminal_size_of(io::stdout());
     size.map_or((100, 24), |(width, height)| (width.0.clamp(40, 400).into(), height.0.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::folded;
-
-    #[test]
-    fn lines_break_between_words() {
-        assert_eq!(folded("a bc def gh", 6), "a bc\n  def\n  gh");
-        assert_eq!(folded("  #1 longer than this", 9), "  #1\n  longer\n  than\n  this");
-        assert_eq!(folded("a/path/of/one/word", 6), "a/path/of/one/word");
-    }
 }

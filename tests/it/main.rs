@@ -7,6 +7,7 @@ mod architecture;
 mod arguments;
 mod bad_specs;
 mod best;
+mod best_setting;
 mod bf16;
 mod check_hosts;
 mod clean;

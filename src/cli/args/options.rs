@@ -176,7 +176,7 @@ pub struct CleanOptions {
     /// Nothing outside it is removed; RUNNER_RUNS_DIR is the default where it is set
     #[arg(long, value_name = "DIR", default_value_os_t = runs_dir(), value_hint = clap::ValueHint::DirPath)]
     pub runs_dir: PathBuf,
-    /// Keep the N best of each name by what they monitor; a sweep counts as one, by its best trial
+    /// Keep the N best of each name by what they monitor; a sweep counts as one, by its best setting
     #[arg(long, value_name = "N")]
     pub keep_best: Option<usize>,
     /// Remove only what began longer ago, such as `30d` or `12h`
@@ -282,7 +282,7 @@ pub struct ServeOptions {
 
 #[derive(Args)]
 pub struct ModelOptions {
-    /// The run's folder, or a folder or glob that holds one run
+    /// The run's folder, or a folder or glob that holds one run; the model of a sweep is that of its best trial
     #[arg(value_name = "RUN", add = run_path())]
     pub run: String,
     /// Use the last weights, not those of the best validation

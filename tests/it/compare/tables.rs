@@ -233,6 +233,10 @@ fn the_best_trial_is_named() {
          p 1.00) and 1 more"
     );
     let costs = end.split_once("what a logging policy costs").unwrap().1;
+    assert!(
+        costs.contains("\n  noise: with 2 repeats the interval covers the true median 50.0 % of the time; "),
+        "{costs}"
+    );
     let buffered = costs.lines().find(|line| line.contains("buffered")).unwrap();
     assert!(buffered.ends_with("1.00x   0.99x to 1.01x   within noise"), "{buffered}");
 

@@ -68,6 +68,14 @@ fn sweeps_are_held_against_each_other() {
     let (text, code) = gate("median(validation.loss) > 0.05", &[&few.named("a")]);
     assert!(text.contains("too few runs for an interval of the median: take 6 or more of each"), "{text}");
     assert_eq!(code, Some(0));
+    // Equal runs differ by nothing: that is no lack of runs.
+    let (text, code) = gate("mean(validation.loss) > baseline", &[&a, &a, "--where", "lr = 0.1"]);
+    insta::assert_snapshot!(text, @r"
+    fail if mean(validation.loss) > baseline
+      lr 0.1 width 32: 0.06108 of n 6 against 0.06108 = 1 * 0.06108 of n 6; the difference is 0 in each run: passes
+    passed
+    ");
+    assert_eq!(code, Some(0));
     // A setting whose runs all fail from now on.
     learned(&runs, "c", &[("0.1", "32", &far), ("0.01", "32", &near)]);
     let c = runs.named("c");

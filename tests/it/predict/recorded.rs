@@ -116,6 +116,45 @@ fn columns_of_several_targets() {
     }
 }
 
+/// `--metric` takes what each target has of its own, at the epoch of the best validation; of `r2` more is better.
+#[test]
+fn runs_are_ranked_by_a_metric_of_one_target() {
+    let (model, first) = trained("[\"price\", \"height\"]", "2", "mse", &["r2", "mae"]);
+    fs::copy(Path::new(FIXTURES).join("train.csv"), model.place.path().join("train.csv")).unwrap();
+    let second = model.place.run(&["optimizer.adam.lr=0.003"]).ended_by(0);
+    let runs = [&first, &second];
+    let paths = runs.map(|run| run.0.display().to_string());
+    let ran =
+        |command: &str, more: &[&str]| model.place.runner(&[&[command, &paths[0], &paths[1]], more].concat());
+    for (metric, is_more_better) in
+        [("validation.mae_height", false), ("mae_price", false), ("r2_height", true)]
+    {
+        let column = metric.trim_start_matches("validation.");
+        let values = runs.map(|run| {
+            let epoch: usize = run.summary("best_epoch").parse().unwrap();
+            run.metrics().only("split", "validation").f64s(column)[epoch - 1]
+        });
+        let best = usize::from((values[0] < values[1]) == is_more_better);
+        let ended = ran("compare", &["--metric", metric]);
+        let value = runner::units::number(values[best]);
+        let (number, lr) = (best + 1, ["0.03", "0.003"][best]);
+        let words = format!("best: #{number} lr {lr}, validation {} {value};", column.replace('_', " "));
+        assert!(ended.stdout.starts_with(&words), "{words}: {ended:?}");
+        let between = f64::midpoint(values[0], values[1]);
+        let [less, more] = ["<", ">"].map(|order| {
+            let filter = format!("{metric} {order} {between}");
+            ran("compare", &["-q", "--where", &filter]).stdout
+        });
+        assert_eq!([&*less, &*more], ["1 run\n"; 2], "{metric}");
+    }
+    let page = model.place.path().join("page.html").display().to_string();
+    assert_eq!(ran("report", &["--metric", "mae_height", "-o", &page]).code, Some(0));
+    let refused = ran("compare", &["--metric", "mae_hight"]);
+    let hint = "did you mean `mae_height`? runs here have validation.loss, train.loss, validation.mae, validation.r2, \
+                validation.mae_height, validation.mae_price, ";
+    assert!(refused.code == Some(2) && refused.stderr.contains(hint), "{refused:?}");
+}
+
 /// An interrupted run has the confusion matrix of its best validation, even if that was before the checkpoint
 /// from which it resumes.
 #[test]

@@ -10,7 +10,7 @@ use crate::{
     },
     host::check_regular,
     record::checkpoint_weights,
-    report::{ReportError, find_run, run_digest, run_status},
+    report::{ReportError, find_best_run, run_digest, run_status},
     spec::{self, Loaded, Placement, Problem, Source, Spec},
 };
 
@@ -37,6 +37,8 @@ pub struct Trained {
     pub weights: Weights,
     /// A note about weights from a checkpoint.
     note: Option<String>,
+    /// The setting, if the run is the best trial of a sweep: `#3 lr 0.03, validation loss 0.0615`.
+    setting: Option<String>,
 }
 
 /// Statuses of runs whose weights may come from a checkpoint.
@@ -45,12 +47,12 @@ const ENDED_EARLY: [&str; 6] = ["running", "unfinished", "interrupted", "waiting
 const LAST: &str = "model.safetensors";
 
 impl Trained {
-    /// Reads the only run that `path` names.
+    /// Reads the only run that `path` names, or the best trial of the only sweep.
     ///
     /// # Errors
     /// There is no run or more than one, or it has no model.
     pub fn open(path: &str, which: WhichWeights) -> Result<Self, PredictError> {
-        let folder = find_run(path)?;
+        let (folder, setting) = find_best_run(path)?;
         let spec = match spec::read(&folder.join("spec.toml"), &[])? {
             Loaded::Train(experiment) => experiment.trials.into_iter().next().map(|trial| trial.spec),
             Loaded::Lab(_) => None,
@@ -96,7 +98,7 @@ impl Trained {
             }
         };
         let note = saved.map(|(_, note)| note);
-        Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note })
+        Ok(Self { folder, spec, file, step, epoch, data, features, outputs, weights, note, setting })
     }
 
     /// The rows that `data.split.test` held out, preprocessed for the model.
@@ -142,6 +144,12 @@ impl Trained {
             }
             None => Ok(dataset),
         }
+    }
+
+    /// Which trial it is, if it is the best of a sweep.
+    pub fn chosen(&self) -> Option<String> {
+        let setting = self.setting.as_ref()?;
+        Some(format!("{}, the best trial: {setting}", self.folder.display()))
     }
 
     /// A description of which weights these are.

@@ -242,8 +242,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The median of the values of each level of an axis; of many numbers those of their thirds.
-pub(super) fn medians(axis: &[Option<&str>], values: &[f64]) -> Vec<(String, f64)> {
+/// Levels of an axis with a value each, and whether they are ranges.
+pub(super) type Levels = (Vec<(String, f64)>, bool);
+
+/// The median of the values of each level of an axis; of many numbers those of their thirds, which share no number.
+pub(super) fn medians(axis: &[Option<&str>], values: &[f64]) -> Levels {
     const MOST_LEVELS: usize = 6;
     let mut known: Vec<(&str, f64)> =
         axis.iter().zip(values).filter_map(|(level, value)| Some(((*level)?, *value))).collect();
@@ -259,14 +262,20 @@ pub(super) fn medians(axis: &[Option<&str>], values: &[f64]) -> Vec<(String, f64
     };
     let number = |text: &str| text.parse::<f64>().unwrap_or(f64::NAN);
     if levels.len() <= MOST_LEVELS || known.iter().any(|(level, _)| number(level).is_nan()) {
-        return levels.into_iter().map(|(level, values)| (level.to_owned(), median(values))).collect();
+        let medians = levels.into_iter().map(|(level, values)| (level.to_owned(), median(values)));
+        return (medians.collect(), false);
     }
     known.sort_by(|a, b| number(a.0).total_cmp(&number(b.0)));
-    let third = |part: &[(&str, f64)]| {
-        let name = format!("{} to {}", part[0].0, part[part.len() - 1].0);
+    let third = |part: &[&(&str, f64)]| {
+        let [first, last] = [0, part.len() - 1].map(|place| part[place].0);
+        let name = if first == last { first.to_owned() } else { format!("{first} to {last}") };
         (name, median(part.iter().map(|(_, value)| *value).collect()))
     };
-    known.chunks(known.len().div_ceil(3)).map(third).collect()
+    let size = known.len().div_ceil(3);
+    // Equal numbers stay together.
+    let first = |own: &(&str, f64)| known.partition_point(|other| number(other.0) < number(own.0));
+    let parts = grouped(known.iter().map(|own| (first(own) / size, own)));
+    (parts.iter().map(|(_, part)| third(part)).collect(), true)
 }
 
 #[cfg(test)]

@@ -202,9 +202,21 @@ fn what_cannot_be_told_is_said() {
 #[test]
 fn medians_are_of_levels_or_of_thirds() {
     let levels = ["a", "b", "a"].map(Some);
-    assert_eq!(medians(&levels, &[1.0, 5.0, 3.0]), [("a".to_owned(), 2.0), ("b".to_owned(), 5.0)]);
+    let wanted = [("a", 2.0), ("b", 5.0)].map(|(name, value)| (name.to_owned(), value)).to_vec();
+    assert_eq!(medians(&levels, &[1.0, 5.0, 3.0]), (wanted, false));
     let numbers = ["7", "1", "2", "3", "4", "5", "6", "8", "9"].map(Some);
-    let thirds = medians(&numbers, &[70.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 90.0]);
+    let (thirds, are_ranges) = medians(&numbers, &[70.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 90.0]);
     let wanted = [("1 to 3", 20.0), ("4 to 6", 50.0), ("7 to 9", 80.0)];
     assert_eq!(thirds, wanted.map(|(name, value)| (name.to_owned(), value)));
+    assert!(are_ranges);
+}
+
+/// A number that lies on the border of two thirds belongs to one of them.
+#[test]
+fn thirds_do_not_overlap() {
+    let numbers = ["1", "2", "3", "3", "3", "4", "5", "6", "7"].map(Some);
+    let values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
+    let wanted = [("1 to 3", 3.0), ("4", 6.0), ("5 to 7", 8.0)];
+    let wanted = wanted.map(|(name, value)| (name.to_owned(), value)).to_vec();
+    assert_eq!(medians(&numbers, &values), (wanted, true));
 }

@@ -1,16 +1,78 @@
-//! The best value of a run's monitored metric.
+//! The best setting of a sweep, and the best value of a run's monitored metric.
+
+use std::path::{Path, PathBuf};
 
 use super::{
+    ReportError,
     comparison::Comparison,
     configurations::{FINISHED, STOPPED},
     grid::Column,
     grouping::distinct,
+    metric::Metric,
     ranking::Ranking,
     run::Run,
+    sweep,
 };
 use crate::units;
 
+/// The best setting of a sweep's finished trials: the one with the best mean over its seeds, as `compare` ranks them.
+pub struct BestSetting {
+    /// Its best trial.
+    pub trial: Option<usize>,
+    /// The folder of that trial.
+    pub folder: PathBuf,
+    /// The full name of the metric.
+    pub metric: String,
+    /// The mean of the metric.
+    pub value: f64,
+    /// Over how many seeds.
+    pub count: usize,
+    /// `#3 lr 0.03, validation loss 0.0615 [0.0583, 0.0640], n 5`.
+    pub words: String,
+}
+
+impl BestSetting {
+    /// Reads the sweep in `folder`. `None` if no trial finished; also if trials have no order, since they are of different tasks or
+    /// are judged by different metrics.
+    ///
+    /// # Errors
+    /// `sweep.csv` is unreadable.
+    pub fn of_sweep(folder: &Path) -> Result<Option<Self>, ReportError> {
+        Ok(Self::new(&Comparison::from_runs(sweep::read(folder, &mut None)?)))
+    }
+
+    pub(super) fn new(comparison: &Comparison) -> Option<Self> {
+        let ranking = comparison.only_ranking().filter(|ranking| ranking.status == FINISHED)?;
+        let best = ranking.settings.first()?;
+        let (metric, run) = (&ranking.metric, &comparison.runs[best.places[0]]);
+        let words = match (best.samples.len(), self::best(run)) {
+            (1, words) if !words.is_empty() => words,
+            (1, _) => format!("{} {}", metric.name, metric.word(best.value)),
+            (count, _) => {
+                format!("{} {}, n {count}", metric.name, metric.with_interval(best.value, best.interval))
+            }
+        };
+        Some(Self {
+            trial: run.trial,
+            folder: PathBuf::from(&run.path),
+            metric: metric.full_name().to_owned(),
+            value: best.value,
+            count: best.samples.len(),
+            words: format!("{}, {words}", ranking.name(comparison, best)),
+        })
+    }
+}
+
 impl Comparison {
+    /// The ranking of runs that are of one task and judged by one metric, without p-values; `None` if they are not, or none can
+    /// be ranked.
+    pub(super) fn only_ranking(&self) -> Option<Ranking> {
+        let all: Vec<usize> = (0..self.runs.len()).collect();
+        let [(metric, _)] = &Metric::declared(&self.runs, &all)[..] else { return None };
+        let ranking = Ranking::sorted(self, &all, metric, &[]).ok()?;
+        (self.tasks.difference().is_none() && !ranking.settings.is_empty()).then_some(ranking)
+    }
+
     /// `stopped #17 was better at its best epoch: 0.05890`: a trial that, as it turns out, successive halving
     /// stopped too early. Nothing if the best value is a mean: a single lower value may be luck.
     pub(super) fn better_stopped(&self, ranking: &Ranking) -> String {

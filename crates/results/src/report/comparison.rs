@@ -14,7 +14,7 @@ use super::{
     grouping::{distinct, grouped},
     lab::Findings,
     machines::Machine,
-    run::{DAMAGED, PLANNED, REPEAT, Run, SAME_AS},
+    run::{DAMAGED, DELETED, PLANNED, REPEAT, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
     tasks::Tasks,
@@ -193,7 +193,7 @@ impl Comparison {
 
 /// Whether a trial was never started.
 pub(super) fn is_not_run(run: &Run) -> bool {
-    matches!(run.status.as_str(), "skipped" | PLANNED | SAME_AS | DAMAGED)
+    matches!(run.status.as_str(), "skipped" | PLANNED | SAME_AS | DAMAGED | DELETED)
 }
 
 /// A sentence if a filter by outcome removes some finished runs of a setting: the rest are no fair sample of

@@ -26,6 +26,8 @@ pub(super) struct Effect {
     pub(super) share: f64,
     /// Its values, with the mean of the metric over everything else; of an estimate values or ranges of these, with the median.
     pub(super) levels: Vec<(String, f64)>,
+    /// Whether the levels are ranges of numbers, ascending.
+    are_ranges: bool,
 }
 
 /// How the variance of a metric is divided.
@@ -70,9 +72,9 @@ impl Effects {
         let axes: Vec<additive::Axis<'_>> = short(&keys).into_iter().enumerate().map(of_key).collect();
         let shares = additive::shares(&axes, &values)?;
         let rest = (1.0 - shares.iter().sum::<f64>()).max(0.0);
-        let effect = |(share, (_, own)): (f64, &additive::Axis<'_>)| Effect {
-            share,
-            levels: additive::medians(own, &values),
+        let effect = |(share, (_, own)): (f64, &additive::Axis<'_>)| {
+            let (levels, are_ranges) = additive::medians(own, &values);
+            Effect { share, levels, are_ranges }
         };
         Ok(Self {
             axes: shares.into_iter().zip(&axes).map(effect).collect(),
@@ -171,7 +173,7 @@ fn of_grid(ranking: &Ranking) -> Option<Result<Effects, String>> {
             );
             let share = by_level.iter().map(|(_, values)| of_group(values)).sum();
             let levels = by_level.iter().map(|(level, values)| ((*level).clone(), mean(values)));
-            Effect { share, levels: levels.collect() }
+            Effect { share, levels: levels.collect(), are_ranges: false }
         })
         .collect();
     let between: f64 = settings.iter().map(|setting| of_group(&values(setting))).sum();
@@ -199,7 +201,9 @@ impl Comparison {
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         let of_axis = |(key, effect): (&str, &Effect)| {
             let mut levels: Vec<_> = effect.levels.iter().collect();
-            levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
+            if !effect.are_ranges {
+                levels.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
+            }
             let more = if levels.len() > MOST_LEVELS { ", ..." } else { "" };
             let shown = levels.iter().take(MOST_LEVELS);
             let words =

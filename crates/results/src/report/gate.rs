@@ -103,6 +103,7 @@ impl Condition {
         let compared = format!("{} of n {} against {}{of_base}", word(value), own.samples.len(), word(bound));
         let holds = self.operator.holds(value, bound);
         let interval = self.difference(&own.samples, &base.samples, alpha);
+        let is_constant = interval.is_none() && self.mean(&own.samples, &base.samples).p.is_some();
         let difference = match interval {
             Some(interval) => {
                 format!("; difference {}", self.metric.with_interval(value - bound, Some(interval)))
@@ -110,6 +111,9 @@ impl Condition {
             None if self.statistic == Statistic::Median => {
                 let fewest = fewest(1.0 - alpha);
                 format!("; too few runs for an interval of the median: take {fewest} or more of each")
+            }
+            None if is_constant => {
+                format!("; the difference is {} in each run", word(value - bound))
             }
             None => format!("; {}", pair.too_few()),
         };
@@ -130,18 +134,20 @@ impl Condition {
         (format!("{compared}{difference}{uneven}: {words}"), outcome, interval.is_some())
     }
 
+    /// The mean minus the bound.
+    fn mean(&self, own: &[Sample], baseline: &[Sample]) -> MeanDifference {
+        if self.is_relative {
+            return MeanDifference::new(own, baseline, self.factor);
+        }
+        MeanDifference::from_values(&own.iter().map(|(_, value)| value - self.factor).collect::<Vec<_>>())
+    }
+
     /// An interval, with error probability `alpha`, for the statistic minus the bound; `None` with too few
     /// values.
     fn difference(&self, own: &[Sample], baseline: &[Sample], alpha: f64) -> Option<[f64; 2]> {
         let factor = self.factor;
         match self.statistic {
-            Statistic::Mean if self.is_relative => {
-                MeanDifference::new(own, baseline, factor).interval_at(alpha)
-            }
-            Statistic::Mean => {
-                let values: Vec<f64> = own.iter().map(|(_, value)| value - factor).collect();
-                MeanDifference::from_values(&values).interval_at(alpha)
-            }
+            Statistic::Mean => self.mean(own, baseline).interval_at(alpha),
             // Combine the intervals of both medians. Each is wrong on a given side with half its error
             // probability, so that the result is wrong with probability at most `alpha`.
             Statistic::Median if self.is_relative => {

@@ -2,6 +2,7 @@
 
 use std::iter;
 
+use super::grouping::distinct;
 use crate::{host::escape_line, record::text_table};
 
 /// The headings for the number, time and rate of a run's steps.
@@ -148,17 +149,22 @@ pub(super) fn width(columns: &[Column]) -> usize {
     columns.iter().map(Column::width).sum::<usize>().saturating_sub(1)
 }
 
-/// Splits columns into blocks, each starting with the keys, no wider than `width` where possible.
+/// Splits columns into blocks, each starting with the keys, no wider than `width` where possible. Where a block would be wider, the
+/// first key, if it tells rows apart, stands for all in the later ones.
 fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
     let (keys, rest) = columns.split_at(keys.min(columns.len()));
-    let taken: usize = keys.iter().map(Column::width).sum();
+    let widest = rest.iter().map(Column::width).max().unwrap_or(0);
+    let is_wide = self::width(keys) + widest > width;
+    let is_told = |key: &Column| distinct(key.cells.iter()).len() == key.cells.len();
+    let later = if is_wide && keys.first().is_some_and(is_told) { &keys[..1] } else { keys };
     let mut blocks: Vec<Vec<Column>> = Vec::new();
     let mut used = usize::MAX;
     for column in rest {
         // No space follows the last column of a line.
         if used.saturating_add(column.width() - 1) > width {
+            let keys = if blocks.is_empty() { keys } else { later };
+            used = keys.iter().map(Column::width).sum();
             blocks.push(keys.to_vec());
-            used = taken;
         }
         used += column.width();
         blocks.last_mut().into_iter().for_each(|block| block.push(column.clone()));
@@ -224,6 +230,14 @@ mod tests {
            3      0.1233
            4      0.1234
         ");
+        // Keys that leave no room are in the first block alone.
+        let titles = |keys, width| -> Vec<Vec<String>> {
+            let blocks = fold(&columns(5), keys, width);
+            blocks.iter().map(|own| own.iter().map(|column| column.title.clone()).collect()).collect()
+        };
+        let first = ["run", "optimizer.sgd.lr", "steps"];
+        assert_eq!(titles(2, 34), [first, ["run", "optimizer.sgd.lr", "train loss"]]);
+        assert_eq!(titles(2, 33), [&first[..], &["run", "train loss"]]);
         // A column is never split, however narrow the terminal is.
         let narrow = table(&columns(5), 1, 1);
         assert!(narrow.contains(" run  optimizer.sgd.lr\n   0              0.00\n"), "{narrow}");

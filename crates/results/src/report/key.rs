@@ -7,6 +7,7 @@ use super::{
     ReportError,
     grouping::distinct,
     leaves::Leaves,
+    logged,
     run::{LEARNED, Run},
 };
 use crate::spec::nearest;
@@ -46,6 +47,10 @@ impl Key {
         let word = if word == "tags" { TAG } else { word };
         if word == TAG || LEARNED.contains(&word) || runs.iter().any(|run| value(run, word).is_some()) {
             return Ok(Self::full(word));
+        }
+        let of_target = format!("validation.{word}");
+        if logged::of_target(&of_target).is_some() && runs.iter().any(|run| run.has_learned(&of_target)) {
+            return Ok(Self::full(&of_target));
         }
         let of_runs: HashSet<&str> = runs.iter().flat_map(names).collect();
         let of_runs: BTreeSet<&str> = of_runs.into_iter().collect();
@@ -123,10 +128,12 @@ pub(super) fn runs_have<'a>(near: Option<&str>, names: impl IntoIterator<Item = 
     format!("{near}runs here have {}", names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// The names of all figures that some run has a number for.
+/// The names of all figures that some run has a number for; of the metrics of single targets, those of the first run.
 pub(super) fn known_figures(runs: &[Run]) -> Vec<&str> {
     let learned = LEARNED.into_iter().filter(|name| runs.iter().any(|run| run.learned(name).is_some()));
-    let logged = distinct(runs.iter().flat_map(Run::logged_names));
+    let of_targets = runs.first().into_iter().flat_map(Run::names_of_targets);
+    let logged = runs.iter().flat_map(Run::logged_names).map(|name| -> &str { name });
+    let logged = distinct(logged.chain(of_targets));
     let is_number = |(column, cell): &(&String, &String)| {
         !WORDS.contains(&column.as_str()) && cell.parse::<f64>().is_ok()
     };

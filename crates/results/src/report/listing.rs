@@ -1,6 +1,6 @@
 //! Lists the runs and sweeps of a folder, one per line; shows one run in detail, or two side by side.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::OnceLock};
 
 use serde_json::json;
 
@@ -32,16 +32,37 @@ pub(super) struct Entry {
     pub(super) folder: PathBuf,
     pub(super) runs: Vec<Run>,
     is_sweep: bool,
+    /// The best of its runs, and the value of their setting; set at the first use.
+    judged: OnceLock<(usize, Option<f64>)>,
 }
 
 impl Entry {
+    fn new(runs: Vec<Run>, folder: PathBuf, is_sweep: bool) -> Self {
+        Self { folder, runs, is_sweep, judged: OnceLock::new() }
+    }
+
     /// The run that represents it: the best if all monitor the same metric, otherwise the first.
     pub(super) fn best(&self) -> &Run {
-        // Ranked as by `compare`: runs that ended otherwise only count if none finished.
-        let has_finished = self.has_finished();
-        let counts = |run: &&Run| !has_finished || run.status == FINISHED;
-        let best = self.runs.iter().filter(counts).min_by(|a, b| cost(a).total_cmp(&cost(b)));
-        best.filter(|_| self.monitor().is_some()).unwrap_or(&self.runs[0])
+        &self.runs[self.judged().0]
+    }
+
+    /// As `compare` ranks the runs, by the mean over seeds; where it ranks none, the best so far.
+    fn judged(&self) -> (usize, Option<f64>) {
+        *self.judged.get_or_init(|| {
+            if self.monitor().is_none() {
+                return (0, None);
+            }
+            let ranking = self.is_sweep.then(|| Comparison::from_runs(self.runs.clone()).only_ranking());
+            if let Some(best) = ranking.flatten().as_ref().and_then(|ranking| ranking.settings.first()) {
+                return (best.places[0], Some(best.value));
+            }
+            let has_finished = self.has_finished();
+            let counts = |run: &Run| !has_finished || run.status == FINISHED;
+            let counted = self.runs.iter().enumerate().filter(|(_, run)| counts(run));
+            let best = counted.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
+            let value = |run: &Run| run.learned(run.monitor())?.parse().ok();
+            best.map_or((0, None), |(place, run)| (place, value(run)))
+        })
     }
 
     /// Whether one of its runs finished with a value.
@@ -56,9 +77,10 @@ impl Entry {
         judged.all(|run| run.monitor() == monitor).then_some(monitor)
     }
 
-    /// The cost of its best run (lower is better); infinite if no run has a value.
+    /// The cost of its best setting (lower is better); infinite if no run has a value.
     pub(super) fn cost(&self) -> f64 {
-        if self.monitor().is_some() { cost(self.best()) } else { f64::INFINITY }
+        let sign = if more_is_better(self.best().monitor()) { -1.0 } else { 1.0 };
+        self.value().filter(|value| !value.is_nan()).map_or(f64::INFINITY, |value| sign * value)
     }
 
     /// Whether it was interrupted, so that `--resume` can continue it.
@@ -93,7 +115,7 @@ impl Entry {
     }
 
     pub(super) fn value(&self) -> Option<f64> {
-        self.best().learned(self.monitor()?)?.parse().ok()
+        self.judged().1
     }
 }
 
@@ -195,8 +217,8 @@ pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
     let found = find::find(&[path.to_owned()])?;
     let runs = sweep::read_all(&found, &mut None);
     let entries = found.into_iter().zip(runs).map(|(found, runs)| match found {
-        Found::Run(folder) => Entry { runs, folder, is_sweep: false },
-        Found::Sweep(folder) => Entry { runs, folder, is_sweep: true },
+        Found::Run(folder) => Entry::new(runs, folder, false),
+        Found::Sweep(folder) => Entry::new(runs, folder, true),
     });
     Ok(entries.filter(|entry| !entry.runs.is_empty()).collect())
 }

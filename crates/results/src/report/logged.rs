@@ -26,12 +26,30 @@ const NAMES: [&str; 12] = [
     "train.lr",
 ];
 
+/// Metrics of numbers: each of several targets has its own, such as `validation.mae_price`.
+const OF_TARGETS: [&str; 3] = ["mae", "rmse", "r2"];
+
 /// Values by name.
 pub(super) type Logged = BTreeMap<String, String>;
 
 /// Whether this is the name of something that runs may log.
 pub(super) fn is_name(name: &str) -> bool {
-    NAMES.contains(&name)
+    NAMES.contains(&name) || of_target(name).is_some()
+}
+
+/// The metric and the target of a name such as `validation.mae_price`.
+pub(super) fn of_target(name: &str) -> Option<(&'static str, &str)> {
+    column_of_target(name.strip_prefix("validation.")?)
+}
+
+fn column_of_target(column: &str) -> Option<(&'static str, &str)> {
+    OF_TARGETS.into_iter().find_map(|metric| Some((metric, column.strip_prefix(metric)?.strip_prefix('_')?)))
+}
+
+/// The metric by which the values of a name or a column are read: of one target, that of all.
+pub(super) fn metric_of(name: &str) -> &str {
+    let column = name.strip_prefix("validation.").unwrap_or(name);
+    column_of_target(column).map_or(name, |(metric, _)| metric)
 }
 
 /// Which of the names above are declared by `logging.metrics`, given as in the spec: `["loss", "mae"]`.
@@ -39,8 +57,9 @@ pub(super) fn names(metrics: &str) -> impl Iterator<Item = &'static str> + use<'
     NAMES.into_iter().filter(move |name| is_listed(metrics, name))
 }
 
-fn is_listed(metrics: &str, name: &str) -> bool {
-    let metric = name.split('.').next_back().unwrap_or(name);
+/// Whether `logging.metrics` declares what is called so.
+pub(super) fn is_listed(metrics: &str, name: &str) -> bool {
+    let metric = metric_of(name).split('.').next_back().unwrap_or(name);
     metrics.trim_matches(['[', ']']).split(", ").any(|listed| listed.trim_matches('"') == metric)
 }
 
@@ -72,4 +91,28 @@ pub(super) fn read_validation(path: &Path, step: &str) -> Result<Logged, ReportE
         Ok(())
     })?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a target is called, its metric decides.
+    #[test]
+    fn a_metric_of_one_target_is_read_as_that_of_all() {
+        let names = [
+            "validation.mae_accuracy",
+            "r2_price",
+            "validation.rmse_time_s",
+            "validation.f1_weighted",
+            "train_s",
+        ];
+        assert_eq!(names.map(metric_of), ["mae", "r2", "rmse", "validation.f1_weighted", "train_s"]);
+        assert_eq!(of_target("validation.mae_a_b"), Some(("mae", "a_b")));
+        assert_eq!([of_target("mae_a"), of_target("validation.mae"), of_target("train.mae_a")], [None; 3]);
+        assert!(
+            is_listed("[\"loss\", \"mae\"]", "validation.mae_y")
+                && !is_listed("[\"r2\"]", "validation.mae_y")
+        );
+    }
 }

@@ -4,6 +4,7 @@ use super::{
     ReportError,
     grouping::{distinct, grouped},
     key::{Key, known_figures, runs_have},
+    logged,
     run::{Run, more_is_better},
 };
 use crate::{spec::nearest, units};
@@ -84,22 +85,25 @@ impl Metric {
 
     fn from_key(key: Key, runs: &[Run]) -> Self {
         let full = key.name();
-        let has = |ending: &str| full.ends_with(ending);
+        let of_target = logged::of_target(full);
+        let metric = logged::metric_of(full);
+        let has = |ending: &str| metric.ends_with(ending);
         let word: fn(f64) -> String = match full {
             _ if has("accuracy") || has("share") => units::percent,
             _ if has("per_s") => units::rate,
             _ if has("_s") => units::seconds,
-            _ if full.starts_with("bytes_") || has("_bytes") => |value| units::bytes(value as u64),
+            _ if metric.starts_with("bytes_") || has("_bytes") => |value| units::bytes(value as u64),
             _ => units::number,
         };
-        let is_machines = has("_s") || has("share") || full.contains("bytes") || full == "syncs";
+        let is_machines = has("_s") || has("share") || metric.contains("bytes") || full == "syncs";
         let words = match full {
             "train.loss" => "train loss",
             _ => full.strip_prefix("train.").unwrap_or(full),
         };
+        let words = words.replace(['.', '_'], " ").replace("per s", "per second");
         let monitor_it = runs.iter().filter(|run| run.has_learned(full));
         Self {
-            name: words.replace(['.', '_'], " ").replace("per s", "per second"),
+            name: of_target.map_or(words, |(metric, target)| format!("validation {metric} {target}")),
             more_is_better: more_is_better(full),
             is_learned: !is_machines,
             is_last: distinct(monitor_it.map(|run| run.monitor() == full)).len() > 1,

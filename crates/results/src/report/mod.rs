@@ -61,6 +61,7 @@ mod unshared;
 mod verdict;
 mod watch;
 
+pub use best::BestSetting;
 pub use cleaning::{CleanRequest, Cleaning};
 pub use comparison::Comparison;
 pub use error::ReportError;
@@ -71,7 +72,7 @@ pub use listing::{ListRequest, latest, list, show};
 pub use live::{follow_files, share_read};
 pub use matched::Against;
 pub use mlflow::write_mlflow;
-pub use only_run::find_run;
+pub use only_run::{find_best_run, find_run};
 pub use order::{Question, TOP};
 pub use page::{HEAD, Page, PageRequest, Pairs, Predicted, SVG, page, waiting};
 pub use parquet::write_metrics;

@@ -1,13 +1,11 @@
 //! The only run of a path, for commands that take one.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{
     ReportError,
-    comparison::Comparison,
+    best::BestSetting,
     find::{Found, find_one},
-    order::Question,
-    sweep,
 };
 
 /// The folder of the only run of a path.
@@ -18,7 +16,8 @@ pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
     match find_one(path)? {
         Found::Run(folder) => Ok(folder),
         Found::Sweep(folder) => {
-            let best = best_trial(&folder).map(|best| format!(", such as `{best}`, the best"));
+            let best = BestSetting::of_sweep(&folder).ok().flatten();
+            let best = best.map(|best| format!(", such as `{}`, the best", best.folder.display()));
             let hint = format!(
                 "name the folder of one trial{}; `runner compare A B` holds two sweeps against each other",
                 best.unwrap_or_default()
@@ -28,9 +27,20 @@ pub fn find_run(path: &str) -> Result<PathBuf, ReportError> {
     }
 }
 
-fn best_trial(sweep: &Path) -> Option<String> {
-    let comparison = Comparison::from_runs(sweep::read(sweep, &mut None).ok()?);
-    let rankings = comparison.rankings(&Question::default()).ok()?;
-    let best = rankings.first()?.settings.first()?.places.first()?;
-    Some(comparison.runs[*best].path.clone())
+/// The folder of the only run of a path, or of the best trial of the only sweep, with the words of its setting.
+///
+/// # Errors
+/// There is none, there are several, or no trial of the sweep is the best.
+pub fn find_best_run(path: &str) -> Result<(PathBuf, Option<String>), ReportError> {
+    match find_one(path)? {
+        Found::Run(folder) => Ok((folder, None)),
+        Found::Sweep(folder) => match BestSetting::of_sweep(&folder)? {
+            Some(best) => Ok((best.folder, Some(best.words))),
+            None => {
+                let hint = "name the folder of one trial: none of them finished, or they have no order, since they are of \
+                            different tasks or are judged by different metrics";
+                Err(ReportError::Sweep { path: folder.display().to_string(), hint: hint.to_owned() })
+            }
+        },
+    }
 }

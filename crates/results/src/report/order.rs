@@ -1,9 +1,10 @@
 //! `--sort` and `--top`: which lines of a table are shown, and in what order.
 
+use std::collections::HashMap;
+
 use super::{
     ReportError,
     comparison::Comparison,
-    configurations::FINISHED,
     key::Key,
     metric::Metric,
     ranking::{Candidate, Ranking},
@@ -113,8 +114,8 @@ impl Comparison {
         Ok(order.into_iter().map(|place| &ranking.settings[place]).collect())
     }
 
-    /// The runs that a question shows: in its order, else the best first where it names a metric or takes fewer than
-    /// all. Only runs that finished can be the best.
+    /// The runs that a question shows: in its order, else those of the best setting first where it names a metric or takes fewer
+    /// than all. Only runs that finished can be the best.
     ///
     /// # Errors
     /// The question names a metric or column that no run has.
@@ -130,11 +131,13 @@ impl Comparison {
             None => None,
         };
         if let Some(metric) = metric {
+            let ranking = Ranking::sorted(self, &order, &metric, &[])?;
+            let ranked = ranking.settings.iter().flat_map(|setting| &setting.places).copied();
+            let rank: HashMap<usize, usize> = ranked.zip(0..).collect();
             let cost = |run: &Run| metric.value(run).map_or(f64::INFINITY, |value| metric.cost(value));
-            let is_unfinished = |run: &Run| run.status != FINISHED;
             order.sort_by(|&a, &b| {
-                let [a, b] = [a, b].map(|place| &self.runs[place]);
-                is_unfinished(a).cmp(&is_unfinished(b)).then_with(|| cost(a).total_cmp(&cost(b)))
+                let [rank_a, rank_b] = [a, b].map(|place| rank.get(&place).copied().unwrap_or(usize::MAX));
+                rank_a.cmp(&rank_b).then_with(|| cost(&self.runs[a]).total_cmp(&cost(&self.runs[b])))
             });
         }
         let lines: Vec<&[usize]> = order.iter().map(std::slice::from_ref).collect();

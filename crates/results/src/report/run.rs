@@ -14,6 +14,7 @@ use super::{
     live,
     logged::{self, Logged},
 };
+pub(super) use crate::run::{REPEAT, SEEDS};
 use crate::{
     event::Status,
     host::{logical_cores, read_text},
@@ -61,12 +62,6 @@ pub(super) struct Run {
 /// Minimum number of folders per reading thread.
 const WORTH_A_THREAD: usize = 50;
 
-/// The axis that numbers a sweep's repeats.
-pub(super) const REPEAT: &str = "repeat";
-
-/// Keys that choose rows and random numbers; a setting is averaged over them.
-pub(super) const SEEDS: [&str; 4] = ["seed", "data.fold", "model.init_seed", "data.shuffle_seed"];
-
 /// Figures that tell what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
 
@@ -76,7 +71,7 @@ const MORE: [&str; 9] =
 
 /// Whether a larger value of the figure is better.
 pub(super) fn more_is_better(name: &str) -> bool {
-    MORE.iter().any(|ending| name.ends_with(ending))
+    MORE.iter().any(|ending| logged::metric_of(name).ends_with(ending))
 }
 
 /// Status of a run without a summary in which no process is at work: it was killed.
@@ -90,6 +85,9 @@ pub(super) const SAME_AS: &str = "same_as";
 
 /// Status of a trial that has not begun.
 pub(super) const PLANNED: &str = "planned";
+
+/// Status of a trial whose folder was removed.
+pub(super) const DELETED: &str = "deleted";
 
 /// Status of a run whose files cannot be read.
 pub(super) const DAMAGED: &str = "damaged";
@@ -149,6 +147,11 @@ impl Run {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
         (self.folder, self.metrics, self.figures) = (None, None, BTreeMap::new());
         fault.get_or_insert(error);
+    }
+
+    /// Marks a trial as deleted, which its sweep lists with this status.
+    pub(super) fn report_deleted(&mut self, listed: &str) {
+        (self.status, self.reason) = (DELETED.to_owned(), format!("was {listed}, and its folder is gone"));
     }
 
     fn read(folder: &Path) -> Result<Self, ReportError> {
@@ -322,16 +325,26 @@ impl Run {
             "validation.loss" => self.figure("final_validation_loss"),
             "validation.accuracy" => self.figure("final_validation_accuracy"),
             "train.loss" => self.figure("epoch_train_loss"),
-            _ if logged::is_name(name) && self.logged_names().any(|logged| logged == name) => {
-                self.logged().get(name).map(String::as_str)
-            }
+            _ if logged::is_name(name) && self.logs(name) => self.logged().get(name).map(String::as_str),
             _ => None,
         }
     }
 
-    /// Names of what it logged beyond its summary. Reads no file.
+    /// Names of what it logged beyond its summary, without those of single targets. Reads no file.
     pub(super) fn logged_names(&self) -> impl Iterator<Item = &'static str> + use<'_> {
         logged::names(self.axis("logging.metrics").unwrap_or_default())
+    }
+
+    fn logs(&self, name: &str) -> bool {
+        logged::is_listed(self.axis("logging.metrics").unwrap_or_default(), name)
+    }
+
+    /// Names of the metrics of single targets.
+    pub(super) fn names_of_targets(&self) -> impl Iterator<Item = &str> {
+        let can_be =
+            self.logs("validation.mae") || self.logs("validation.rmse") || self.logs("validation.r2");
+        let logged = can_be.then(|| self.logged().keys()).into_iter().flatten();
+        logged.map(String::as_str).filter(|name| logged::of_target(name).is_some())
     }
 
     /// A file that cannot be read counts as empty.

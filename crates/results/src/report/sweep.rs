@@ -10,7 +10,7 @@ use super::{
     configurations::{FINISHED, STOPPED},
     csv_file, csv_lines,
     find::{self, Found},
-    run::{DAMAGED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
+    run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
 };
 use crate::{record::lost_summary, spec::short_values};
 
@@ -102,7 +102,10 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         if let Some(what) = has_finished.then(|| contradiction(&run)).flatten() {
             run.report_damage(ReportError::Damaged(what), fault);
         }
-        if run.status == DAMAGED {
+        if ran && !is_there && !cell(own).is_empty() {
+            run.report_deleted(cell(status));
+        }
+        if [DAMAGED, DELETED].contains(&&*run.status) {
             runs.push(run);
             continue;
         }

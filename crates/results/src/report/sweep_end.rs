@@ -54,10 +54,11 @@ pub fn sweep_end(folder: &Path, width: u16) -> Result<String, ReportError> {
         true => times(&comparison, width),
         false => comparison.answer(&Question::default(), width)? + "\n",
     };
-    if let Some(costs) = policies::costs(runs, configurations) {
+    let costs = policies::costs(runs, configurations);
+    if let Some(costs) = &costs {
         let _ = writeln!(text, "{}\n\n{}", costs.title, costs.table(width)); // cannot fail
     }
-    if is_about_times {
+    if is_about_times || costs.is_some() {
         text += &doubts(&comparison, width);
     }
     if let Some(words) = of_build("debug").filter(|_| runs.iter().any(is_debug)) {

@@ -65,7 +65,7 @@ fn a_sweep_is_read_from_its_folders() {
         let figures =
             format!("finished,{},false,strong,1.0,{steps_per_s},{}", names.join(";"), steps_per_s * 32.0);
         let columns = "status,devices_used,virtual,scaling,train_s,steps_per_s,samples_per_s";
-        fs::write(own.join("spec.toml"), "").unwrap();
+        fs::write(own.join("spec.toml"), "seed = 1\n").unwrap();
         fs::write(own.join("summary.csv"), format!("{columns}\n{figures}\n")).unwrap();
         fs::write(own.join("metrics.csv"), "step,epoch,split,rows,loss,elapsed_s\n").unwrap();
         let mut timing = "device,clock,phase,count,total_s\n".to_owned();

@@ -4,16 +4,17 @@ use std::path::{Path, PathBuf};
 
 use super::{
     ReportError,
-    best::best,
+    best::BestSetting,
+    comparison::Comparison,
     configurations::{FINISHED, STOPPED},
     find::{Found, find_one},
-    grouping::{distinct, grouped},
+    grouping::grouped,
     listing::latest,
     live,
     metrics_file::Row,
     plot::{PlotRequest, Style, plot},
     ranking::named,
-    run::{PLANNED, REPEAT, RUNNING, Run, UNFINISHED, more_is_better},
+    run::{PLANNED, REPEAT, RUNNING, Run, UNFINISHED},
     sweep,
     text::status_in_words,
 };
@@ -49,17 +50,19 @@ impl Moment {
         match find_one(&name)? {
             Found::Run(folder) => lines.push(progress(&Run::read_or_report(&folder, &mut fault), is_over)),
             Found::Sweep(folder) => {
-                let runs = sweep::read(&folder, &mut fault)?;
+                let comparison = Comparison::from_runs(sweep::read(&folder, &mut fault)?);
+                let runs = &comparison.runs;
                 let counts = grouped(runs.iter().map(|run| (status_in_words(run), ())));
                 trials = counts.iter().map(|(status, runs)| ((*status).to_owned(), runs.len())).collect();
                 let counts: Vec<_> =
                     counts.iter().map(|(status, runs)| format!("{} {status}", runs.len())).collect();
-                let left = seconds_left(&runs).filter(|left| !is_over && *left > 0.0);
+                let left = seconds_left(runs).filter(|left| !is_over && *left > 0.0);
                 let left = left.map(|left| format!(", about {} left", units::seconds(left)));
                 let all = units::counted(runs.len() as u64, "trial");
                 lines.push(format!("{all}: {}{}", counts.join(", "), left.unwrap_or_default()));
                 let so_far = if is_over { "" } else { " so far" };
-                lines.extend(best_trial(&runs).map(|words| format!("best{so_far}: {words}")));
+                let best = BestSetting::new(&comparison);
+                lines.extend(best.map(|best| format!("best{so_far}: {}", best.words)));
                 let running = runs.iter().filter(|run| run.status == RUNNING).take(MOST_TRIALS);
                 lines.extend(running.map(|run| format!("  {}: {}", trial_name(run), progress(run, false))));
             }
@@ -83,15 +86,6 @@ fn trial_name(run: &Run) -> String {
         axes.map(|(key, value)| (key.clone(), value.as_str())).unzip();
     let number = run.trial.map(|number| format!("#{number}")).unwrap_or_default();
     format!("{number}{}", named(&keys, values.into_iter()))
-}
-
-/// `#3 lr 0.03, validation loss 0.1000 in epoch 7`, of all trials that validated, if they are judged by one metric.
-fn best_trial(runs: &[Run]) -> Option<String> {
-    let known = || runs.iter().filter_map(|run| Some((run, run.number("best_value")?)));
-    let [monitor] = distinct(known().map(|(run, _)| run.monitor()))[..] else { return None };
-    let sign = if more_is_better(monitor) { -1.0 } else { 1.0 };
-    let (run, _) = known().min_by(|a, b| (sign * a.1).total_cmp(&(sign * b.1)))?;
-    Some(format!("{}, {}", trial_name(run), best(run)))
 }
 
 /// The time until all trials have ended, if they take as long as those that finished. Unknown where a sweep stops some early,
@@ -167,11 +161,18 @@ mod tests {
     fn a_sweep_tells_its_best_trial_and_the_time_left() {
         let trial = |number: usize, status: &str, figures: &[(&str, &str)]| Run {
             trial: Some(number),
+            sweep: Some("S".to_owned()),
             status: status.to_owned(),
             axes: vec![
-                ("optimizer.sgd.lr".to_owned(), format!("0.{number}")),
-                (REPEAT.to_owned(), "0".to_owned()),
+                ("optimizer.sgd.lr".to_owned(), format!("0.{}", number / 10)),
+                (REPEAT.to_owned(), (number % 10).to_string()),
             ],
+            spec: Some(
+                [("seed", (number % 10).to_string()), ("optimizer.sgd.lr", format!("0.{}", number / 10))]
+                    .map(|(key, value)| (key.to_owned(), value))
+                    .into_iter()
+                    .collect(),
+            ),
             figures: figures.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
             ..Run::default()
         };
@@ -179,22 +180,27 @@ mod tests {
             trial(number, "finished", &[("best_value", loss), ("best_epoch", "7"), ("wall_s", wall_s)])
         };
         let mut runs = vec![
-            finished(0, "0.5", "20"),
-            finished(1, "0.25", "40"),
-            trial(2, RUNNING, &[("best_value", "0.3"), ("best_epoch", "2")]),
-            trial(3, RUNNING, &[]),
-            trial(4, PLANNED, &[]),
+            finished(10, "0.5", "20"),
+            finished(20, "0.25", "40"),
+            trial(30, RUNNING, &[("best_value", "0.2"), ("best_epoch", "2")]),
+            trial(40, RUNNING, &[]),
+            trial(50, PLANNED, &[]),
         ];
-        assert_eq!(best_trial(&runs).unwrap(), "#1 lr 0.1, validation loss 0.2500 in epoch 7");
+        let best = |runs: &[Run]| Some(BestSetting::new(&Comparison::from_runs(runs.to_vec()))?.words);
+        assert_eq!(best(&runs).unwrap(), "#20 lr 0.2, validation loss 0.2500 in epoch 7");
         // Three trials of 30 seconds, two at a time.
         assert_eq!(seconds_left(&runs), Some(45.0));
         // Those that ended early say nothing of how long a trial takes.
-        runs.extend(["diverged", "failed"].map(|status| trial(5, status, &[("wall_s", "1")])));
+        runs.extend(["diverged", "failed"].map(|status| trial(50, status, &[("wall_s", "1")])));
         assert_eq!(seconds_left(&runs), Some(45.0));
         let planned = [&runs[..2], &runs[4..]].concat();
         assert_eq!(seconds_left(&planned), None, "nobody knows how many will run side by side");
-        runs.push(trial(5, STOPPED, &[("wall_s", "1")]));
+        runs.push(trial(50, STOPPED, &[("wall_s", "1"), ("best_value", "0.1")]));
         assert_eq!(seconds_left(&runs), None, "nobody knows how many will be stopped");
-        assert_eq!((best_trial(&runs[3..5]), seconds_left(&runs[2..5])), (None, None));
+        assert_eq!((best(&runs[3..5]), seconds_left(&runs[2..5])), (None, None));
+        // The mean over two seeds, not the luckiest of four trials, nor one that the sweep stopped.
+        let seeds = [(10, "0.5"), (11, "0.25"), (20, "0.125"), (21, "0.75")];
+        let runs: Vec<Run> = seeds.map(|(number, loss)| finished(number, loss, "2")).to_vec();
+        assert_eq!(best(&runs).unwrap(), "#11 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2");
     }
 }

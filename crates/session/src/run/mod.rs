@@ -7,6 +7,7 @@
 //! A kind implements [`Planned`]: see `training.rs` and `lab.rs`.
 
 mod announce;
+mod best_setting;
 mod changes;
 mod datasets;
 mod device_group;
@@ -38,6 +39,7 @@ mod training;
 mod trial;
 mod warnings;
 
+pub use best_setting::{REPEAT, SEEDS};
 pub use changes::refused_changes;
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    best_setting::{BestSetting, tells},
     exit::{Exit, print_error},
     leases::{Leases, Wanted},
     planned::{Planned, Role},
@@ -25,6 +26,7 @@ use crate::{
     plan::Machine,
     record::{Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity},
     spec::{Monitor, Problem, TrialSpec},
+    units,
 };
 
 /// A trial that a sampler drew, and the decision about it.
@@ -66,13 +68,11 @@ pub struct Ended {
     pub has_progress: bool,
     /// How many trials have each status.
     pub statuses: BTreeMap<&'static str, usize>,
-    /// The best of the trials that finished: its number, and its best value.
-    pub best: Option<(usize, Monitor, f64)>,
 }
 
 impl From<Exit> for Ended {
     fn from(exit: Exit) -> Self {
-        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new(), best: None }
+        Self { exit, folder: None, has_progress: false, statuses: BTreeMap::new() }
     }
 }
 
@@ -89,7 +89,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         }
         let folder = self.folder.path().to_owned();
         let session = self.session;
-        let (statuses, best) = self.with(|progress| (progress.statuses(), progress.best_finished()));
+        let statuses = self.with(|progress| progress.statuses());
         let Progress { table, mut worst, stopped, fault, has_progress, .. } =
             self.progress.into_inner().unwrap_or_else(PoisonError::into_inner);
         match (fault, stopped) {
@@ -105,7 +105,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         if session.process.stop.signal().is_some() {
             worst = session.signal();
         }
-        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses, best })
+        Ok(Ended { exit: worst, folder: Some(folder), has_progress, statuses })
     }
 
     /// The first trial that has not ended.
@@ -132,24 +132,20 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Takes over the value of a trial that ended in another process or in an earlier part of the sweep.
     pub fn learn_from(&self, index: usize, folder: &RunDir, status: Status) {
-        let (trial, prepared) = self.own(index);
-        let planned = match prepared {
+        let planned = match self.own(index).1 {
             Prepared::Run(planned) => Some(&**planned),
             // Sweeps that learn from results use the same monitor for all trials.
             _ => first_run(self.prepared).map(|(_, planned)| planned),
         };
         let value = folder.figure("best_value").and_then(|figure| figure.parse().ok());
         let best = planned.and_then(P::monitor).zip(value);
-        if let Some((monitor, value)) = best {
-            let shown = if self.is_known(index) { self.shown_axes(trial) } else { String::new() };
-            self.line.validated((index, &shown), monitor, value);
-        }
         let halving = self.session.experiment.stop;
         let reached = halving.map(|halving| Reached::in_folder(folder, halving.metric)).unwrap_or_default();
         self.learn(index, status, best, reached);
     }
 
-    /// Keeps the best value of a trial, and what a sampler learns from it: the value that the sweep is judged by.
+    /// Keeps the best value of a trial, for the line with the best setting, and what a sampler learns from it: the value that
+    /// the sweep is judged by.
     pub fn learn(&self, index: usize, status: Status, best: Option<(Monitor, f64)>, reached: Reached) {
         let value = match self.session.experiment.stop {
             Some(halving) => reached.value.map(|value| (halving.metric, value)),
@@ -157,13 +153,37 @@ impl<P: Planned> Sweep<'_, '_, P> {
         };
         if matches!(status, Status::Finished | Status::Waiting | Status::Stopped) {
             self.with(|progress| {
-                progress.best[index] = best;
                 if !self.drawn.is_empty() {
                     progress.costs.resize(self.prepared.len(), None);
                     progress.costs[index] = value.map(|(monitor, value)| monitor.cost(value));
                 }
             });
         }
+        if let Some(best) = best.filter(|_| status == Status::Finished) {
+            self.with(|progress| {
+                let setting = match self.is_known(index) {
+                    true => self.shown_setting(self.own(index).0),
+                    false => format!("#{index}"),
+                };
+                progress.settings.add(index, setting, best);
+                self.line.show_best(progress.settings.best().map(|best| self.best_in_words(best)));
+            });
+        }
+    }
+
+    /// `0.0615 (#12: lr 0.01 width 32)`: the value, and the trial with its values.
+    fn best_in_words(&self, best: BestSetting) -> [String; 2] {
+        let value = match best.monitor {
+            Monitor::ValidationAccuracy => units::percent(best.value),
+            _ => units::number(best.value),
+        };
+        let count = if best.count > 1 { format!(", n {}", best.count) } else { String::new() };
+        let values = if self.is_known(best.trial) {
+            self.shown_setting(self.own(best.trial).0)
+        } else {
+            String::new()
+        };
+        [format!("{value}{count}"), format!("#{}: {values}", best.trial)]
     }
 
     /// Runs trials, then those of other processes that have died meanwhile.
@@ -316,9 +336,23 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// The values of a trial that vary in the sweep, under the short names of their keys.
     pub fn short_axes(&self, trial: &TrialSpec<P::Spec>) -> Vec<(&str, String)> {
-        let values = self.session.experiment.values(trial).into_iter().zip(&self.values);
+        self.axes(trial).into_iter().map(|(_, key, value)| (key, value)).collect()
+    }
+
+    /// The same with the full names of the keys in front.
+    fn axes(&self, trial: &TrialSpec<P::Spec>) -> Vec<(&str, &str, String)> {
+        let experiment = self.session.experiment;
+        let values = experiment.values(trial).into_iter().zip(&self.values);
         let values = values.map(|(value, short)| short.get(&value).cloned().unwrap_or(value));
-        self.keys.iter().copied().zip(values).filter(|(_, value)| !value.is_empty()).collect()
+        let keys = experiment.axes.iter().map(String::as_str).zip(self.keys.iter().copied());
+        let axes = keys.zip(values).map(|((full, key), value)| (full, key, value));
+        axes.filter(|(.., value)| !value.is_empty()).collect()
+    }
+
+    /// The values of a trial as text, without its seeds.
+    fn shown_setting(&self, trial: &TrialSpec<P::Spec>) -> String {
+        let told = self.axes(trial).into_iter().filter(|(full, ..)| tells(full));
+        told.map(|(_, key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(" ")
     }
 
     /// The values of a trial as text, such as `lr 0.01 width 32`.

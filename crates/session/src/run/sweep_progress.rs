@@ -9,11 +9,10 @@ use std::{
     time::Instant,
 };
 
-use super::exit::Exit;
+use super::{best_setting::Settings, exit::Exit};
 use crate::{
     event::Status,
     record::{RecordError, RunDir, SweepTable, TrialEnd},
-    spec::Monitor,
 };
 
 /// Why trials that have not begun are not run.
@@ -45,8 +44,8 @@ pub(super) struct Progress {
     pub table: SweepTable,
     /// How each trial ended; more is in the table.
     pub ends: Vec<Option<Ending>>,
-    /// The best value of each trial, as far as that is known.
-    pub best: Vec<Option<(Monitor, f64)>>,
+    /// The trials that finished, with their best values.
+    pub settings: Settings,
     /// How bad each trial was for a sampler that learns, as far as that is known.
     pub costs: Vec<Option<f64>>,
     /// Folders of trials that were begun: before the sweep was resumed, or up to a rung where they wait.
@@ -68,7 +67,7 @@ impl Progress {
     pub fn new(table: SweepTable, ends: &[Option<TrialEnd>], begun: BTreeMap<usize, RunDir>) -> Self {
         Self {
             table,
-            best: vec![None; ends.len()],
+            settings: Settings::default(),
             costs: Vec::new(),
             ends: ends.iter().map(|end| end.as_ref().map(Ending::from)).collect(),
             begun,
@@ -85,21 +84,6 @@ impl Progress {
     pub fn unlisted(&mut self, fault: RecordError) {
         self.stopped.get_or_insert(Stopped::Unlisted);
         self.fault.get_or_insert(fault);
-    }
-
-    /// The best of the trials that finished, with its number; `None` where they are judged by different metrics.
-    pub fn best_finished(&self) -> Option<(usize, Monitor, f64)> {
-        let is_finished = |end: &Option<Ending>| *end == Some(Ending::Ran(Status::Finished));
-        let finished = self.ends.iter().zip(&self.best).enumerate().filter(|(_, (end, _))| is_finished(end));
-        let known =
-            finished.filter_map(|(trial, (_, best))| best.map(|(monitor, value)| (trial, monitor, value)));
-        let known: Vec<_> = known.collect();
-        let (_, metric, _) = known.first()?;
-        if known.iter().any(|(_, other, _)| other != metric) {
-            return None;
-        }
-        let cost = |best: &(usize, Monitor, f64)| best.1.cost(best.2);
-        known.into_iter().filter(|best| best.2.is_finite()).min_by(|a, b| cost(a).total_cmp(&cost(b)))
     }
 
     /// How many trials have each status.

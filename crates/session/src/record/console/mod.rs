@@ -182,9 +182,6 @@ impl Console {
         if let Some(value) = new_best {
             self.best = Some(Best { monitor, value, epoch: row.epoch, step: row.step, is_restored: false });
         }
-        if let (Some(trial), Some(value)) = (&self.options.trial, row.value(monitor)) {
-            trial.line.validated((trial.number, &trial.values), monitor, value);
-        }
     }
 
     fn validation(&mut self, row: &ValidationRow) {

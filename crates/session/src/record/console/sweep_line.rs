@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::bar::{CLEAR, REDRAW_S};
-use crate::{host::escape_line, spec::Monitor, units};
+use crate::{host::escape_line, units};
 
 /// Without a terminal, seconds between two lines of a short sweep; a long one prints a line per twentieth of
 /// its time.
@@ -51,18 +51,10 @@ struct State {
     shares: BTreeMap<usize, f64>,
     /// The sum of those of the others.
     done: f64,
-    best: Option<Best>,
+    /// The best setting: its value, and its trial, such as `#12: lr 0.01 width 32`.
+    best: Option<[String; 2]>,
     is_drawn: bool,
     last_s: f64,
-}
-
-#[derive(Debug)]
-struct Best {
-    monitor: Monitor,
-    value: f64,
-    trial: usize,
-    /// Its values, such as `lr 0.01 width 32`.
-    values: String,
 }
 
 impl SweepLine {
@@ -82,13 +74,9 @@ impl SweepLine {
         self.show(&mut state, self.elapsed_s(), err);
     }
 
-    /// Takes a value of the monitored metric.
-    pub fn validated(&self, (trial, values): (usize, &str), monitor: Monitor, value: f64) {
-        let best = &mut self.state().best;
-        let is_better = |best: &Best| monitor.cost(value) < monitor.cost(best.value);
-        if value.is_finite() && best.as_ref().is_none_or(is_better) {
-            *best = Some(Best { monitor, value, trial, values: values.to_owned() });
-        }
+    /// From now on shows this setting as the best: its value, and its trial.
+    pub fn show_best(&self, best: Option<[String; 2]>) {
+        self.state().best = best;
     }
 
     pub fn ended(&self, trial: usize, is_failure: bool, err: &mut dyn Write) {
@@ -154,21 +142,21 @@ impl SweepLine {
         let _ = err.flush();
     }
 
-    /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`. If it is too wide, the trial's
-    /// values are truncated.
+    /// `37/60  2 running  best 0.0615 (#12: lr 0.01 width 32)  40.0 s left`. If it is too wide, the trial is
+    /// truncated.
     fn text(&self, state: &State, elapsed_s: f64, width: usize) -> String {
-        let values = state.best.as_ref().map_or("", |best| best.values.as_str());
-        let whole = self.line_with(values, state, elapsed_s);
+        let trial = state.best.as_ref().map_or("", |[_, trial]| trial.as_str());
+        let whole = self.line_with(trial, state, elapsed_s);
         let over = whole.chars().count().saturating_sub(width);
         if over == 0 {
             return whole;
         }
-        let stay = values.chars().count().saturating_sub(over + 1);
-        let cut: String = values.chars().take(stay).chain(['…']).collect();
+        let stay = trial.chars().count().saturating_sub(over + 1);
+        let cut: String = trial.chars().take(stay).chain(['…']).collect();
         self.line_with(&cut, state, elapsed_s)
     }
 
-    fn line_with(&self, values: &str, state: &State, elapsed_s: f64) -> String {
+    fn line_with(&self, trial: &str, state: &State, elapsed_s: f64) -> String {
         let [ended, trials] = [state.ended, self.trials].map(|n| units::count(n as u64));
         let mut words = vec![format!("{ended}/{trials}")];
         if state.failed > 0 {
@@ -177,12 +165,8 @@ impl SweepLine {
         if !state.running.is_empty() {
             words.push(format!("{} running", state.running.len()));
         }
-        if let Some(Best { monitor, value, trial, .. }) = &state.best {
-            let value = match monitor {
-                Monitor::ValidationAccuracy => units::percent(*value),
-                _ => units::number(*value),
-            };
-            words.push(format!("best {value} (#{trial}: {values})"));
+        if let Some([value, _]) = &state.best {
+            words.push(format!("best {value} ({trial})"));
         }
         let done = state.done + state.shares.values().sum::<f64>();
         let left = self.work - state.skipped as f64 - done;
@@ -224,21 +208,17 @@ mod tests {
         line.skipped(55);
         line.progress(12, 0.5, &mut page);
         line.progress(13, 0.5, &mut page);
-        line.validated((12, "lr 0.01 width 32"), Monitor::ValidationLoss, 0.0615);
-        line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, f64::NAN);
-        line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, 0.07);
+        line.show_best(Some(["0.06150, n 3", "#12: lr 0.01 width 32"].map(str::to_owned)));
         // Ten of 49 trials took 10 s.
         assert_eq!(
             text(&line, 10.0),
-            "20/60  1 failed  2 running  best 0.06150 (#12: lr 0.01 width 32)  39.0 s left"
+            "20/60  1 failed  2 running  best 0.06150, n 3 (#12: lr 0.01 width 32)  39.0 s left"
         );
         assert_eq!(
-            line.text(&line.state(), 10.0, 60),
-            "20/60  1 failed  2 running  best 0.06150 (#12: …)  39.0 s left"
+            line.text(&line.state(), 10.0, 67),
+            "20/60  1 failed  2 running  best 0.06150, n 3 (#12: …)  39.0 s left"
         );
-        assert_eq!(line.text(&line.state(), 10.0, 73).chars().count(), 73);
-        line.validated((13, "lr 0.1 width 32"), Monitor::ValidationLoss, 0.06);
-        assert!(text(&line, 10.0).contains("(#13: lr 0.1 width 32)"));
+        assert_eq!(line.text(&line.state(), 10.0, 78).chars().count(), 78);
         // A trial that took no time prints no line.
         assert!(page.is_empty());
     }

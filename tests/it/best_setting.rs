@@ -1,0 +1,113 @@
+//! The best of a sweep: every command names the setting with the best mean over its seeds, as `compare` does.
+
+use std::{fs, path::Path};
+
+use serde_json::{Value, json};
+
+use crate::process::{Folder, Sandbox};
+
+const SPEC: &str = "
+    name = 'lin'
+    data.synthetic_regression = { weights = [1.0], train_rows = 64, validation_rows = 32 }
+    model.layers = [{ linear = { out_features = 1 } }]
+    trainer.max_epochs = 2
+    sweep.repeats = 2
+    sweep.grid = { 'optimizer.sgd.lr' = [0.1, 0.2] }
+";
+
+/// What trials 0 to 3 came to: the luckiest is trial 1, of the setting with the worse mean.
+const VALUES: [&str; 4] = ["0.5", "0.125", "0.25", "0.75"];
+
+const BEST: &str = "best: #2 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2";
+
+/// A sweep whose trials have these best values.
+fn sweep(place: &Sandbox) -> Folder {
+    let sweep = place.run(&[]).ended_by(0);
+    for (row, value) in VALUES.iter().enumerate() {
+        let trial = Folder(sweep.0.join(sweep.table("sweep.csv").cell(row, "folder")));
+        let mut table = trial.table("summary.csv");
+        let column = table.columns.iter().position(|name| name == "best_value").unwrap();
+        table.rows[0][column] = (*value).to_owned();
+        fs::write(
+            trial.0.join("summary.csv"),
+            format!("{}\n{}\n", table.columns.join(","), table.rows[0].join(",")),
+        )
+        .unwrap();
+    }
+    sweep
+}
+
+fn trial(sweep: &Folder, number: usize) -> String {
+    let name = sweep.table("sweep.csv").cell(number, "folder").to_owned();
+    sweep.0.join(name).display().to_string()
+}
+
+#[test]
+fn all_commands_name_the_best_mean() {
+    let place = Sandbox::new(SPEC);
+    let sweep = sweep(&place);
+    let folder = sweep.0.display().to_string();
+    let ran = |arguments: &[&str]| {
+        let ended = place.runner(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        ended.stdout
+    };
+    let compared = ran(&["compare", &folder]);
+    assert!(compared.starts_with(BEST), "{compared}");
+    let best = trial(&sweep, 2);
+    assert!(compared.contains(&format!("\n  {best}\n")), "{compared}");
+    let status = ran(&["status", &folder]);
+    let lines: Vec<&str> = status.lines().skip(1).take(2).collect();
+    assert_eq!(lines, ["4 trials: 4 finished", BEST]);
+    let listed: Value = serde_json::from_str(&ran(&["list", &folder, "--json"])).unwrap();
+    assert_eq!(listed[0]["value"], 0.375);
+    let exported = ran(&["compare", &folder, "--export", "csv", "--top", "3"]);
+    let paths: Vec<&str> = exported.lines().skip(1).filter_map(|row| row.split(',').next()).collect();
+    assert_eq!(paths, [&*best, &trial(&sweep, 0), &trial(&sweep, 1)], "the trials of the best setting first");
+    let resumed = ran(&["run", "--resume", &folder, "--json"]);
+    let last: Value = serde_json::from_str(resumed.lines().last().unwrap()).unwrap();
+    let wanted = json!({ "trial": 2, "folder": best, "metric": "validation.loss", "value": 0.375, "n": 2 });
+    assert_eq!(last["best"], wanted);
+}
+
+/// `predict`, `evaluate` and `export` take the best trial of a sweep, and say so.
+#[test]
+fn the_model_of_a_sweep_is_that_of_its_best_trial() {
+    let place = Sandbox::new(SPEC);
+    let sweep = sweep(&place);
+    let [of_sweep, of_trial] =
+        ["sweep.onnx", "trial.onnx"].map(|name| place.path().join(name).display().to_string());
+    let export = |run: &str, file: &str| {
+        let ended = place.runner(&["export", run, "--onnx", file]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        (ended.stderr, fs::read(Path::new(file)).unwrap())
+    };
+    let best = trial(&sweep, 2);
+    let (said, model) = export(&sweep.0.display().to_string(), &of_sweep);
+    let words = format!(
+        "run: {best}, the best trial: #2 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2\nweights: best."
+    );
+    assert!(said.starts_with(&words), "{said}");
+    let (said, of_trial) = export(&best, &of_trial);
+    assert!(said.starts_with("weights: best.") && model == of_trial, "{said}");
+}
+
+/// A trial whose folder was removed is told apart from those that finished, and is not ranked.
+#[test]
+fn a_deleted_trial_does_not_count() {
+    let place = Sandbox::new(SPEC);
+    let sweep = sweep(&place);
+    fs::remove_dir_all(trial(&sweep, 2)).unwrap();
+    let folder = sweep.0.display().to_string();
+    let status = place.runner(&["status", &folder]).stdout;
+    assert_eq!(status.lines().nth(1), Some("4 trials: 3 finished, 1 deleted"), "{status}");
+    let best = "best: #1 lr 0.2, validation loss 0.4 [-3.5, 4.4], n 2";
+    assert_eq!(status.lines().nth(2), Some(best), "{status}");
+    let compared = place.runner(&["compare", &folder]).stdout;
+    assert!(
+        compared.starts_with(best) && compared.contains("\n  not ranked: 1 deleted (#2)\n"),
+        "{compared}"
+    );
+    let resumed = place.runner(&["run", "--resume", &folder]);
+    assert!(resumed.stdout.starts_with("lin: 4 trials, 4 finished\n"), "{resumed:?}");
+}
