@@ -33,7 +33,7 @@ impl Traffic {
         elements <= SMALL
     }
 
-    /// The traffic of a sum of `elements` over `ranks`, as an [`Exchange`] sends it.
+    /// The traffic of a sum of `elements` over `ranks`, as an `Exchange` sends it.
     pub fn new(elements: usize, ranks: usize) -> Self {
         let (others, mut traffic) = (ranks.saturating_sub(1), Self { messages: 0, bytes: 0 });
         let mut rest = elements;
