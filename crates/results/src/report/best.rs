@@ -10,7 +10,7 @@ use super::{
     grouping::distinct,
     metric::Metric,
     ranking::Ranking,
-    run::Run,
+    run::{DAMAGED, DELETED, Run},
     sweep,
 };
 use crate::units;
@@ -27,6 +27,8 @@ pub struct BestSetting {
     pub value: f64,
     /// Over how many seeds.
     pub count: usize,
+    /// How many trials are damaged or deleted.
+    pub lost: usize,
     /// `#3 lr 0.03, validation loss 0.0615 [0.0583, 0.0640], n 5`.
     pub words: String,
 }
@@ -58,6 +60,7 @@ impl BestSetting {
             metric: metric.full_name().to_owned(),
             value: best.value,
             count: best.samples.len(),
+            lost: comparison.runs.iter().filter(|run| [DAMAGED, DELETED].contains(&&*run.status)).count(),
             words: format!("{}, {words}", ranking.name(comparison, best)),
         })
     }

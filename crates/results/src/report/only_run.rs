@@ -7,6 +7,7 @@ use super::{
     best::BestSetting,
     find::{Found, find_one},
 };
+use crate::units;
 
 /// The folder of the only run of a path.
 ///
@@ -35,7 +36,13 @@ pub fn find_best_run(path: &str) -> Result<(PathBuf, Option<String>), ReportErro
     match find_one(path)? {
         Found::Run(folder) => Ok((folder, None)),
         Found::Sweep(folder) => match BestSetting::of_sweep(&folder)? {
-            Some(best) => Ok((best.folder, Some(best.words))),
+            Some(best) => {
+                let lost = match best.lost {
+                    0 => String::new(),
+                    lost => format!("; damaged or deleted: {}", units::counted(lost as u64, "trial")),
+                };
+                Ok((best.folder, Some(best.words + &lost)))
+            }
             None => {
                 let hint = "name the folder of one trial: none of them finished, or they have no order, since they are of \
                             different tasks or are judged by different metrics";

@@ -19,8 +19,8 @@ use crate::{
 /// Files of weights.
 const MODELS: [&str; 2] = ["model.safetensors", "best.safetensors"];
 
-/// A line of `metrics.csv` is shorter.
-const LONGEST_LINE: u64 = 1 << 16;
+/// How much of the end of `metrics.csv` is looked at. A line may be longer, if a model has thousands of targets.
+const TAIL: u64 = 1 << 16;
 
 /// Longer than the header of any file of weights.
 const LONGEST_HEADER: u64 = 100_000_000;
@@ -97,14 +97,18 @@ fn damaged_toml(path: PathBuf) -> Result<Option<String>, PathBuf> {
 /// The last row has the last loss that is in the summary: that of a validation, with which every run ends that has rows for one.
 fn damaged_metrics(path: &Path, [train, validation]: [&str; 2]) -> io::Result<Option<&'static str>> {
     let (file, length) = open_regular(path)?;
-    let shown = length.min(LONGEST_LINE);
+    let shown = length.min(TAIL);
     let mut tail = vec![0; shown as usize];
     file.read_exact_at(&mut tail, length - shown)?;
     let tail = String::from_utf8_lossy(&tail);
     let Some(lines) = tail.strip_suffix('\n') else {
         return Ok(Some(if tail.is_empty() { "is empty" } else { "ends within a line" }));
     };
-    let last = lines.rsplit('\n').next().unwrap_or_default();
+    let last = match lines.rsplit_once('\n') {
+        Some((_, last)) => last,
+        None if shown < length => return Ok(None),
+        None => lines,
+    };
     let cells: Vec<&str> = last.split(',').collect();
     let is_whole = match (validation, train, &cells[..]) {
         ("", "", _) => true, // nothing was logged, or an older version wrote the summary

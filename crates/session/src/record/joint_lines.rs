@@ -66,9 +66,16 @@ impl JointLines {
 
     fn write(&self, text: &str) -> io::Result<()> {
         check_regular(&self.path)?;
-        let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.path)?;
         if file.metadata()?.len() < self.bytes {
             return Err(io::Error::other("it is shorter than it was: something else writes to it"));
+        }
+        let mut unknown = Vec::new();
+        file.seek(SeekFrom::Start(self.bytes))?;
+        file.read_to_end(&mut unknown)?;
+        if unknown.contains(&b'\n') {
+            return Err(io::Error::other("it holds lines that could not be read before"));
         }
         file.set_len(self.bytes)?;
         file.seek(SeekFrom::Start(self.bytes))?;

@@ -239,9 +239,16 @@ impl SweepTable {
         own: impl Fn(&Self, usize) -> Result<Option<Vec<u8>>, RecordError>,
     ) -> Result<(), RecordError> {
         let path = self.path();
-        let opened = if has_others { open_regular(&path).ok().map(|(file, _)| file) } else { None };
-        let last = opened.or(self.written.take());
-        let mut lines = last.and_then(|file| TableLines::new(file).ok());
+        let last = match &self.written {
+            Some(file) if !has_others => Some(file.try_clone()),
+            _ => match open_regular(&path) {
+                Ok((file, _)) => Some(Ok(file)),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+                Err(e) => Some(Err(e)),
+            },
+        };
+        let lines = last.map(|file| file.and_then(TableLines::new)).transpose();
+        let mut lines = lines.map_err(|e| RecordError::read(&path, e))?;
         let (mut known, mut fault) = (self.known.clone(), None);
         let written = write_atomically(&path, Durability::Process, |file| {
             file.write_all(&self.head)?;
@@ -269,6 +276,7 @@ impl SweepTable {
             (Some(fault), _) => return Err(fault),
             (None, written) => written.map_err(|e| RecordError::write(&path, e))?,
         }
+        // Where it cannot be opened now, the next write opens it.
         self.written = open_regular(&path).ok().map(|(file, _)| file);
         self.known = known;
         self.changed.clear();
@@ -343,48 +351,5 @@ fn knowledge(line: &[u8], status: usize) -> Knowledge {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::record::SWEEP_FILE;
-
-    #[test]
-    fn each_process_writes_its_own_rows() {
-        let sweep = tempfile::tempdir().unwrap();
-        fs::write(sweep.path().join(SWEEP_FILE), "").unwrap();
-        let table = || {
-            let claims = Claims::new(sweep.path(), true, || false).unwrap().unwrap();
-            let values = |trial: usize| vec![["1", "a \"quoted\"\nvalue", "3"][trial].to_owned()];
-            let ends = [const { None }; 3];
-            SweepTable::create(sweep.path(), &["lr".to_owned()], &ends, values, Arc::new(claims)).unwrap()
-        };
-        let ran = |reason: &str| {
-            let (status, folder) = (Status::Diverged, String::new());
-            TrialEnd::Ran { status, folder, reason: Some(reason.to_owned()) }
-        };
-        let skipped = |reason: &str| TrialEnd::Skipped { reason: reason.to_owned() };
-        let [mut first, mut second] = [0, 1].map(|_| table());
-        let set = |table: &mut SweepTable, trial: usize, end| {
-            let value = ["1", "a \"quoted\"\nvalue", "3"][trial].to_owned();
-            table.set(trial, &[value], &end).unwrap();
-            table.write().unwrap();
-        };
-        set(&mut first, 0, ran("by the first"));
-        set(&mut second, 1, ran("by the\nsecond"));
-        set(&mut first, 1, skipped("the first was interrupted"));
-        set(&mut second, 2, skipped("the second lacks a GPU"));
-        set(&mut first, 2, ran("the first has one"));
-        second.write().unwrap();
-        let mut rows = csv::Reader::from_path(sweep.path().join("sweep.csv")).unwrap();
-        let rows: Vec<_> = rows.records().map(|row| row.unwrap()).collect();
-        let cells = |place| rows.iter().map(|row| row[place].to_owned()).collect::<Vec<_>>();
-        assert_eq!(cells(2), ["diverged"; 3]);
-        assert_eq!(cells(4), ["by the first", "by the\nsecond", "the first has one"]);
-        // A process that joins keeps the rows of the others.
-        let before = fs::read(first.path()).unwrap();
-        let third = table();
-        assert_eq!(fs::read(third.path()).unwrap(), before);
-        assert_eq!((third.known, third.changed.len()), (vec![Knowledge::Ended; 3], 0));
-    }
-}
+#[path = "sweep_table_tests.rs"]
+mod tests;

@@ -66,12 +66,17 @@ impl<P: Planned> Sweep<'_, '_, P> {
         Some(Arc::new(move |epochs, row| rungs.judge(trial, epochs, row.and_then(|row| row.value(metric)))))
     }
 
-    /// No other trial waits for one that has ended.
-    pub fn leave_rungs(&self, trial: usize, end: &TrialEnd) {
-        let is_over =
-            matches!(end, TrialEnd::Ran { status: Status::Finished | Status::Failed | Status::Diverged, .. });
-        let left = self.rungs.as_ref().filter(|_| is_over).map(|rungs| rungs.ended(trial));
-        if let Some(Err(fault)) = left {
+    /// No other trial waits for one that has ended: also not for one that was stopped, if its row was lost.
+    pub fn leave_rungs_at(&self, trial: usize, end: &TrialEnd) {
+        if matches!(end, TrialEnd::Ran { status, .. } if !matches!(status, Status::Waiting | Status::Interrupted))
+        {
+            self.leave_rungs(trial);
+        }
+    }
+
+    /// No other trial waits for this one.
+    pub fn leave_rungs(&self, trial: usize) {
+        if let Some(Err(fault)) = self.rungs.as_ref().map(|rungs| rungs.ended(trial)) {
             self.with(|progress| progress.unlisted(fault));
         }
     }

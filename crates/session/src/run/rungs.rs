@@ -285,8 +285,13 @@ impl State {
     }
 
     fn why(&self, halving: Halving, place: usize, epochs: u64) -> String {
-        let [best, count] = self.rungs.get(&epochs).map_or([1, 1], |rung| rung.best_of(halving, place));
-        format!("not among the best {best} of {count} after {}", units::counted(epochs, "epoch"))
+        let (rung, after) = (self.rungs.get(&epochs), units::counted(epochs, "epoch"));
+        let judged = rung.and_then(|rung| Some((rung, rung.judged.get(&place)?.0)));
+        let Some((rung, _)) = judged.filter(|(_, cost)| cost.is_finite()) else {
+            return format!("no finite {} after {after}", halving.metric.name().replace('.', " "));
+        };
+        let [best, count] = rung.best_of(halving, place);
+        format!("not among the best {best} of {count} after {after}")
     }
 }
 
@@ -351,7 +356,8 @@ mod tests {
         assert_eq!(other.judge(0, 1, Some(0.5)), None);
         assert_eq!((own.take_due(), own.has_waiting()), (Some(1), false));
         assert_eq!(own.judge(1, 1, Some(0.6)), stopped(1, 2));
-        assert_eq!(own.judge(3, 1, Some(f64::NAN)), stopped(1, 3));
+        let diverged = (Status::Stopped, "no finite validation loss after 1 epoch".to_owned());
+        assert_eq!(own.judge(3, 1, Some(f64::NAN)), Some(diverged));
         // One ends before its rung, one is only as good as the best.
         other.ended(4).unwrap();
         assert_eq!(own.judge(5, 1, Some(0.4)), None);
@@ -373,6 +379,27 @@ mod tests {
         again.explain(1, &mut end);
         let TrialEnd::Ran { reason, .. } = end else { panic!("{end:?}") };
         assert_eq!(reason, stopped(1, 2).map(|(_, why)| why));
+    }
+
+    /// Trials after a stopped one are judged although its row is gone, and lines that could not be read stay.
+    #[test]
+    fn lost_rows_hold_up_no_trial() {
+        let sweep = tempfile::tempdir().unwrap();
+        let first = rungs(&sweep);
+        assert_eq!(first.judge(0, 1, Some(0.5)), None);
+        assert_eq!(first.judge(1, 1, Some(0.6)), stopped(1, 2));
+        drop(first);
+        std::fs::remove_file(sweep.path().join(FILE)).unwrap();
+        let again = rungs(&sweep);
+        [0, 1].map(|trial| again.ended(trial).unwrap());
+        assert_eq!(again.judge(3, 1, Some(0.4)), None);
+        let text = format!("{HEAD}1,0,,false\n1,1,,false\n1,3,0.4,true\n");
+        assert_eq!(std::fs::read_to_string(sweep.path().join(FILE)).unwrap(), text);
+        let mut unread = JointLines::new(sweep.path().join(FILE));
+        assert!(
+            unread.append("1,4,0.1,true\n").unwrap_err().to_string().contains("lines that could not be read")
+        );
+        assert_eq!(std::fs::read_to_string(sweep.path().join(FILE)).unwrap(), text);
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             let Some(end) = end else { continue };
             let exit = self.take(index, end);
             self.with(|progress| progress.worst = progress.worst.more_severe(exit));
-            self.leave_rungs(index, end);
+            self.leave_rungs_at(index, end);
             let folder = self.with(|progress| progress.begun.get(&index).cloned());
             if let (TrialEnd::Ran { status, .. }, Some(folder)) = (end, folder) {
                 self.learn_from(index, &folder, *status);
@@ -246,7 +246,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
             (Prepared::SameAs(..), _) => None,
             _ if is_interrupted() => Some((skipped(INTERRUPTED), Exit::Done)),
             (_, Some(stopped)) => Some((skipped(stopped.reason()), Exit::Done)),
-            (Prepared::Missing(problem), _) => Some((self.skip(index, problem), Exit::Missing)),
+            (Prepared::Missing(problem), _) => {
+                // Another process may have its devices.
+                if !self.claims.has_others() {
+                    self.leave_rungs(index);
+                }
+                Some((self.skip(index, problem), Exit::Missing))
+            }
             (Prepared::Run(planned), _) => self.leased(planned, trial, phase),
         }
     }
@@ -285,7 +291,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     pub fn set(&self, index: usize, end: TrialEnd, exit: Exit) {
-        self.leave_rungs(index, &end);
+        self.leave_rungs_at(index, &end);
         let values = self.values_of(index);
         self.with(|progress| {
             progress.worst = progress.worst.more_severe(exit);

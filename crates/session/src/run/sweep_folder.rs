@@ -197,6 +197,11 @@ pub(super) fn begins_again(trial: usize, why: impl Display, aside: Option<&Path>
     format!("warning: trial {trial}: begins again, since {why}{}\n", aside.unwrap_or_default())
 }
 
+/// The warning that a trial is trained from its start again, since somebody removed its folder.
+pub(super) fn gone(trial: usize) -> String {
+    begins_again(trial, "its folder is gone", None)
+}
+
 /// How the trial of a folder ended, if known, with the reason from its row.
 pub(super) fn end_in(folder: &RunDir, row: Option<&Row>) -> Option<TrialEnd> {
     let (status, folder) = (folder.status()?, folder.name());
@@ -215,7 +220,7 @@ pub(super) struct Row {
 
 impl Row {
     /// Whether the trial reached its end or a rung, so that its summary had a row.
-    fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         let ends = [Status::Finished, Status::Diverged, Status::Waiting, Status::Stopped];
         ends.iter().any(|end| self.status == end.name())
     }

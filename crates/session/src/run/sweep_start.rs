@@ -119,13 +119,14 @@ fn begin<'s, 'a, P: Planned>(
         Ok(found) => found,
         Err(exit) => return Ok(Err(exit)),
     };
-    let Earlier { joins, mut begun, damaged, ends } = found;
+    let Earlier { joins, mut begun, gone, damaged, ends } = found;
     if let Some(extension) = &session.process.extension {
         extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
     }
     if let Err(exit) = ready(&folder) {
         return Ok(Err(exit));
     }
+    gone.into_iter().for_each(|trial| print_stderr(&sweep_folder::gone(trial)));
     begun.extend(sweep_folder::begin_again(damaged)?);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
     let values = |trial: usize| match points.get(trial) {
@@ -178,6 +179,8 @@ struct Earlier {
     joins: bool,
     /// Folders of trials that were begun and are not damaged.
     begun: BTreeMap<usize, RunDir>,
+    /// Trials that had ended and whose folders somebody removed.
+    gone: Vec<usize>,
     damaged: BTreeMap<usize, (RunDir, String)>,
     /// How the trials ended that do not run again, with the reasons of those that were stopped.
     ends: Vec<Option<TrialEnd>>,
@@ -205,6 +208,10 @@ fn find_earlier<P: Planned>(
         true => sweep_folder::take_damaged(&mut begun, &rows, own, &experiment.axes),
         false => BTreeMap::new(),
     };
+    let is_gone = |trial: &usize| !begun.contains_key(trial) && !damaged.contains_key(trial);
+    let ended = rows.iter().filter(|(_, row)| claims.is_first() && row.has_ended()).map(|(trial, _)| *trial);
+    let mut gone: Vec<usize> = ended.filter(is_gone).collect();
+    gone.sort_unstable();
     let joins = !claims.is_first() || session.process.role == Role::RunsOneOfMany;
     let mut ends = sweep_folder::ends(&rows, joins, &begun, experiment.trials.len());
     for (trial, end) in ends.iter_mut().enumerate() {
@@ -212,7 +219,7 @@ fn find_earlier<P: Planned>(
             rungs.explain(trial, end);
         }
     }
-    Ok(Earlier { joins, begun, damaged, ends })
+    Ok(Earlier { joins, begun, gone, damaged, ends })
 }
 
 /// A trial as it was planned; `None` where that is a stand-in for one that is drawn later, or does not run.

@@ -7,7 +7,7 @@ use super::{
     planned::{ExecuteError, Planned, Role, Start},
     rungs::Reached,
     sweep::{INTERRUPTED, Sweep, skipped},
-    sweep_folder::begins_again,
+    sweep_folder::{begins_again, gone},
     sweep_progress::{Phase, Stopped},
 };
 use crate::{
@@ -152,14 +152,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let is_gone = !folder.path().is_dir() && self.folder.path().is_dir();
         if is_gone {
             self.with(|progress| progress.begun.remove(&trial));
-            self.say_gone(trial);
+            self.line.apart(&mut io::stderr(), |_| print_stderr(&gone(trial)));
         }
         is_gone
-    }
-
-    pub fn say_gone(&self, trial: usize) {
-        let text = begins_again(trial, "its folder is gone", None);
-        self.line.apart(&mut io::stderr(), |_| print_stderr(&text));
     }
 
     /// If the state to resume from was lost, clears the folder: training from the start gives the same
