@@ -391,7 +391,7 @@ mod tests {
         drop(first);
         std::fs::remove_file(sweep.path().join(FILE)).unwrap();
         let again = rungs(&sweep);
-        [0, 1].map(|trial| again.ended(trial).unwrap());
+        (0..2).for_each(|trial| again.ended(trial).unwrap());
         assert_eq!(again.judge(3, 1, Some(0.4)), None);
         let text = format!("{HEAD}1,0,,false\n1,1,,false\n1,3,0.4,true\n");
         assert_eq!(std::fs::read_to_string(sweep.path().join(FILE)).unwrap(), text);
