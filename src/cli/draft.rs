@@ -196,7 +196,7 @@ impl Draft<'_> {
     /// Whether rows are held out for validation.
     fn validates(&self) -> bool {
         let [lost, ..] = self.missing_cells();
-        // Cells of several columns may be missing in the same rows: at least so many rows are dropped.
+        // Several columns may lack cells in the same rows, so at least this many rows are dropped.
         let columns = self.uses.iter().filter(|(_, purpose)| matches!(purpose, Use::Number | Use::Category));
         let most = columns.map(|(column, _)| column.missing).max().unwrap_or(0);
         let dropped = if lost > 0 { lost.max(most) } else { 0 };

@@ -193,8 +193,10 @@ fn a_trial_whose_folder_is_gone_begins_again() {
     lost.iter().for_each(|&trial| fs::remove_dir_all(&trials(&sweep)[trial].0).unwrap());
     let ended = place.runner(&["run", "--resume", sweep.to_str().unwrap()]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    let said = format!("{} of 9 trials left to run\n", lost.len());
-    assert!(ended.stderr.starts_with(&said), "{}", ended.stderr);
+    let warned =
+        lost.iter().map(|trial| format!("warning: trial {trial}: begins again, since its folder is gone\n"));
+    let said = [warned.collect(), format!("{} of 9 trials left to run\n", lost.len())];
+    assert!(said.iter().all(|said| ended.stderr.contains(said)), "{}", ended.stderr);
     assert_eq!((statuses(&sweep), text()), (before, rungs));
     assert!(lost.iter().map(|&trial| result(&trials(&sweep)[trial])).collect::<Vec<_>>() == results);
 }
