@@ -34,7 +34,7 @@ const SHORT_ROUNDS: usize = 3;
 const LEAST_ROUNDS: usize = 2;
 
 /// Target length of a block in seconds; it has at least one step.
-const BLOCK_S: f64 = 0.3e-3;
+const BLOCK_S: f64 = 0.2e-3;
 
 /// Rough time to load an engine on a GPU and on the CPU, in seconds. `BYTE_S` is added per byte of its
 /// memory.
