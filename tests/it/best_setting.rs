@@ -92,7 +92,7 @@ fn the_model_of_a_sweep_is_that_of_its_best_trial() {
     assert!(said.starts_with("weights: best.") && model == of_trial, "{said}");
 }
 
-/// A trial whose folder was removed is told apart from those that finished, and is not ranked.
+/// A trial whose folder was removed counts as `deleted`, not as finished, and is not ranked.
 #[test]
 fn a_deleted_trial_does_not_count() {
     let place = Sandbox::new(SPEC);

@@ -61,8 +61,8 @@ impl Settings {
     }
 }
 
-/// Whether an axis tells settings apart.
-pub(super) fn tells(axis: &str) -> bool {
+/// Whether trials with other values of an axis are of other settings.
+pub(super) fn varies_setting(axis: &str) -> bool {
     axis != REPEAT && !SEEDS.contains(&axis)
 }
 

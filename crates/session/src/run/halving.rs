@@ -51,8 +51,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     fn say_waiting(&self, phase: &Phase, others: usize) {
         self.with(|progress| progress.has_progress = true);
-        let is_told = phase.is_told.swap(true, Ordering::Relaxed);
-        if !is_told && self.session.process.verbosity != Verbosity::Quiet {
+        let is_reported = phase.is_reported.swap(true, Ordering::Relaxed);
+        if !is_reported && self.session.process.verbosity != Verbosity::Quiet {
             let others = units::counted(others as u64, "trial");
             let text = format!("waiting at a rung: other processes run {others}\n");
             self.line.apart(&mut io::stderr(), |_| print_stderr(&text));

@@ -89,7 +89,7 @@ impl Recording {
         let described = self.environment.finish(load, findings.as_ref().cloned().unwrap_or_default());
         let fault = described.as_ref().err().or(findings.as_ref().err()).map(ToString::to_string);
         let is_failure = |outcome: &Outcome| outcome.status == Status::Failed;
-        let is_told = outcome.as_ref().is_ok_and(is_failure) && !self.recorder.has_failed();
+        let is_reported = outcome.as_ref().is_ok_and(is_failure) && !self.recorder.has_failed();
         if let Ok(outcome) = &mut outcome {
             if fault.is_some() && outcome.status == Status::Finished {
                 (outcome.status, outcome.reason) = (Status::Failed, fault);
@@ -100,7 +100,7 @@ impl Recording {
         let recorded = self.recorder.finish();
         // Report what failed first: later failures have the same cause.
         match outcome {
-            Ok(outcome) if is_told => return Ok(outcome),
+            Ok(outcome) if is_reported => return Ok(outcome),
             _ => recorded?,
         }
         described?;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    best_setting::{BestSetting, tells},
+    best_setting::{BestSetting, varies_setting},
     exit::{Exit, print_error},
     leases::{Leases, Wanted},
     planned::{Planned, Role},
@@ -357,8 +357,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// The values of a trial as text, without its seeds.
     fn shown_setting(&self, trial: &TrialSpec<P::Spec>) -> String {
-        let told = self.axes(trial).into_iter().filter(|(full, ..)| tells(full));
-        told.map(|(_, key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(" ")
+        let varied = self.axes(trial).into_iter().filter(|(full, ..)| varies_setting(full));
+        varied.map(|(_, key, value)| format!("{key} {value}")).collect::<Vec<_>>().join(" ")
     }
 
     /// The values of a trial as text, such as `lr 0.01 width 32`.

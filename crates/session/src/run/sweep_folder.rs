@@ -57,9 +57,9 @@ pub(super) fn open<P: Planned>(
     let plans = session.process.role == Role::Plans;
     let missing = missing.filter(|_| experiment.stop.is_some() && !plans);
     let is_shared = P::SIDE_BY_SIDE && missing.is_none();
-    let (begun, is_told) = (Instant::now(), Cell::new(session.process.verbosity == Verbosity::Quiet));
+    let (begun, is_reported) = (Instant::now(), Cell::new(session.process.verbosity == Verbosity::Quiet));
     let is_cut = || {
-        if begun.elapsed() > Duration::from_secs(1) && !is_told.replace(true) {
+        if begun.elapsed() > Duration::from_secs(1) && !is_reported.replace(true) {
             print_stderr("waiting for another process, which lets none join yet\n");
         }
         session.process.stop.signal().is_some()

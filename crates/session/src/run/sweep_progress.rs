@@ -140,16 +140,16 @@ pub(super) struct Phase {
     pub next: AtomicUsize,
     /// Trials that another process had already claimed.
     pub elsewhere: Mutex<Vec<usize>>,
-    /// Whether it was said that trials wait for those of other processes.
-    pub is_told: AtomicBool,
+    /// Whether it was printed that trials wait for those of other processes.
+    pub is_reported: AtomicBool,
     /// Whether no other process is left to run the trials that this one does not run.
     pub is_last: bool,
 }
 
 impl Phase {
     pub fn new(trials: Vec<usize>) -> Self {
-        let (next, elsewhere, is_told) = Default::default();
-        Self { trials, next, elsewhere, is_told, is_last: false }
+        let (next, elsewhere, is_reported) = Default::default();
+        Self { trials, next, elsewhere, is_reported, is_last: false }
     }
 }
 
