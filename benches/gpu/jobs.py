@@ -42,13 +42,28 @@ JOBS = {
     for job in (
         Job("G1", "linear 2 -> 1, batch 32", (2, 1), "sgd", 0.03, 32, 1000, 4000, 4000),
         Job("G2", "64-32-10, Adam, batch 32", (64, 32, 10), "adam", 1e-3, 32, 1792, 1000, 4000),
-        Job("G3", "784-256-10, batch 256", (784, 256, 10), "sgd", 0.1, 256, 60_000, 20, 2000),
+        Job("G3", "784-256-10, batch 256", (784, 256, 10), "sgd", 0.1, 256, 60_000, 20, 2000, ("f32", "tf32")),
         Job(
             "G4", "784-2048-2048-10, batch 8192", (784, 2048, 2048, 10), "sgd", 0.01, 8192, 65_536, 40, 200,
             ("f32", "tf32", "bf16"),
         ),
+        Job(
+            "G5", "784-2048-2048-10, batch 1024", (784, 2048, 2048, 10), "sgd", 0.01, 1024, 65_536, 40, 1000,
+            ("f32", "tf32"),
+        ),
     )
 }
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Many trials of a job that differ in their seed."""
+
+    trials: int
+    epochs: int
+
+
+SWEEPS = {"G1": Sweep(1000, 10), "G2": Sweep(1000, 10)}
 
 
 def paths(job, folder):
