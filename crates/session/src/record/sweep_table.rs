@@ -247,13 +247,14 @@ impl SweepTable {
                 Err(e) => Some(Err(e)),
             },
         };
-        let lines = last.map(|file| file.and_then(TableLines::new)).transpose();
+        let trials = self.known.len();
+        let lines = last.map(|file| file.and_then(|file| TableLines::new(file, trials))).transpose();
         let mut lines = lines.map_err(|e| RecordError::read(&path, e))?;
         let (mut known, mut fault) = (self.known.clone(), None);
         let written = write_atomically(&path, Durability::Process, |file| {
             file.write_all(&self.head)?;
             for (trial, known) in known.iter_mut().enumerate() {
-                let there = lines.as_mut().map(TableLines::next).transpose()?.flatten();
+                let there = lines.as_mut().map(|lines| lines.line_of(trial)).transpose()?.flatten();
                 let knows = there.filter(|_| has_others).map(|line| knowledge(line, self.status));
                 let own = match own(self, trial) {
                     Ok(own) => own.filter(|_| knows.is_none_or(|knows| knows < *known)),
@@ -266,7 +267,7 @@ impl SweepTable {
                 match (own, there) {
                     (Some(line), _) => file.write_all(&line)?,
                     (None, Some(line)) => file.write_all(line)?,
-                    // Something else cut the file; the trial's own folder has more.
+                    // Something else took the line away; the trial's own folder has more.
                     (None, None) => writeln!(file, "{trial}{}", ",".repeat(self.columns() - 1))?,
                 }
             }

@@ -44,6 +44,42 @@ fn each_process_writes_its_own_rows() {
     assert_eq!((third.known, third.changed.len()), (vec![Knowledge::Ended; 3], 0));
 }
 
+/// Whoever opens the table in another program may sort its rows or remove some: what a row says stays with its trial.
+#[test]
+fn rows_belong_to_their_trials_wherever_they_are() {
+    let sweep = tempfile::tempdir().unwrap();
+    fs::write(sweep.path().join(SWEEP_FILE), "").unwrap();
+    let values = |trial: usize| vec![format!("lr {trial}")];
+    let table = || {
+        let claims = Claims::new(sweep.path(), true, || false).unwrap().unwrap();
+        let ends = [const { None }; 4];
+        SweepTable::create(sweep.path(), &["lr".to_owned()], &ends, values, Arc::new(claims)).unwrap()
+    };
+    let [mut first, mut second] = [0, 1].map(|_| table());
+    let end = |table: &mut SweepTable, trial: usize| {
+        let (status, folder, reason) = (Status::Diverged, String::new(), Some(format!("of trial {trial}")));
+        table.set(trial, &values(trial), &TrialEnd::Ran { status, folder, reason }).unwrap();
+        table.write().unwrap();
+    };
+    (0..3).for_each(|trial| end(&mut first, trial));
+    let path = first.path();
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    fs::write(&path, [lines[0], lines[3], lines[1], lines[4]].concat()).unwrap();
+    end(&mut second, 3);
+    let mut rows = csv::Reader::from_path(&path).unwrap();
+    let rows: Vec<[String; 4]> = rows
+        .records()
+        .map(|row| row.unwrap())
+        .map(|row| [0, 1, 2, 4].map(|cell| row[cell].to_owned()))
+        .collect();
+    let row = |trial: usize| {
+        [trial.to_string(), format!("lr {trial}"), "diverged".into(), format!("of trial {trial}")]
+    };
+    let lost = ["1", "", "", ""].map(str::to_owned);
+    assert_eq!(rows, [row(0), lost, row(2), row(3)]);
+}
+
 /// A write that fails, as on a full disk, takes nothing away from the table.
 #[test]
 fn a_failed_write_loses_no_row() {
