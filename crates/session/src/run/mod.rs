@@ -9,6 +9,7 @@
 mod announce;
 mod best_setting;
 mod changes;
+mod cost;
 mod datasets;
 mod device_group;
 mod draws;
@@ -26,6 +27,7 @@ mod points;
 mod prepare;
 mod recording;
 mod resumed;
+mod rung;
 mod rungs;
 mod session;
 mod shared;

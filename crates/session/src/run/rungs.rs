@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{planned::Planned, prepare::Prepared};
+use super::{planned::Planned, prepare::Prepared, rung::Rung};
 use crate::{
     event::{Outcome, Status},
     random::mix,
@@ -79,25 +79,8 @@ struct State {
     rungs: BTreeMap<u64, Rung>,
     /// The places of trials that do not go on, with the epochs of the rung at which they do not.
     out: HashMap<usize, u64>,
-    /// The places of trials of this process that wait, with their numbers and the epochs of their rungs.
-    waiting: BTreeMap<usize, (usize, u64)>,
-}
-
-/// The trials that were judged at a rung, by their places.
-#[derive(Default)]
-struct Rung {
-    /// How bad each was (infinite if it had no finite value), and whether it goes on.
-    judged: BTreeMap<usize, (f64, bool)>,
-    /// All trials before this place were judged, or never come here.
-    settled: usize,
-}
-
-impl Rung {
-    /// How many of the trials up to this place go on, and how many there are.
-    fn best_of(&self, halving: Halving, place: usize) -> [usize; 2] {
-        let count = self.judged.range(..place).count() + 1;
-        [halving.promoted(count), count]
-    }
+    /// The trials of this process that wait, by the epochs of their rungs and by their places.
+    waiting: BTreeMap<u64, BTreeMap<usize, usize>>,
 }
 
 impl Rungs {
@@ -143,11 +126,12 @@ impl Rungs {
             match self.goes_on(&mut state, (trial, place), epochs, value) {
                 Err(fault) => return Some((Status::Failed, fault.to_string())),
                 Ok(Some(goes_on)) => {
+                    state.leaves(place, epochs);
                     self.judged.notify_all();
                     return (!goes_on).then(|| (Status::Stopped, state.why(self.halving, place, epochs)));
                 }
                 Ok(None) if self.stop.signal().is_some() || begun.elapsed() >= PATIENCE => {
-                    state.waiting.insert(place, (trial, epochs));
+                    state.waiting.entry(epochs).or_default().insert(place, trial);
                     return Some((Status::Waiting, "for the trials before it at its rung".to_owned()));
                 }
                 Ok(None) => {}
@@ -167,15 +151,13 @@ impl Rungs {
         let cost = value.map(|value| self.halving.metric.cost(value)).filter(|cost| cost.is_finite());
         let cost = cost.unwrap_or(f64::INFINITY);
         self.read_others(state);
-        if let Some((_, goes_on)) = state.rungs.get(&epochs).and_then(|rung| rung.judged.get(&place)) {
-            return Ok(Some(*goes_on));
+        if let Some(judged) = state.rungs.get(&epochs).and_then(|rung| rung.get(place)) {
+            return Ok(Some(judged.goes_on));
         }
         if !state.is_next(place, epochs, &self.lengths) {
             return Ok(None);
         }
-        let rung = state.rungs.entry(epochs).or_default();
-        let better = rung.judged.range(..place).filter(|(_, (other, _))| *other <= cost).count();
-        let goes_on = cost.is_finite() && better < rung.best_of(self.halving, place)[0];
+        let goes_on = state.rungs.entry(epochs).or_default().promotes(self.halving, place, cost);
         let value = value.map(|value| value.to_string()).unwrap_or_default();
         self.note(state, &format!("{epochs},{trial},{value},{goes_on}\n"))
             .map(|noted| noted.map(|()| goes_on))
@@ -186,8 +168,7 @@ impl Rungs {
         let mut state = self.state();
         self.read_others(&mut state);
         let Some(&place) = self.places.get(trial) else { return Ok(()) };
-        let was_judged =
-            |epochs: &u64| state.rungs.get(epochs).is_some_and(|rung| rung.judged.contains_key(&place));
+        let was_judged = |epochs: &u64| state.rungs.get(epochs).is_some_and(|rung| rung.get(place).is_some());
         let next = self.halving.rungs(self.lengths[place]).find(|epochs| !was_judged(epochs));
         if let Some(epochs) = next.filter(|_| !state.out.contains_key(&place)) {
             self.note(&mut state, &format!("{epochs},{trial},,false\n"))?;
@@ -218,20 +199,21 @@ impl Rungs {
     /// Takes a trial of this process that waited and can be judged now.
     pub fn take_due(&self) -> Option<usize> {
         let mut state = self.state();
-        if state.waiting.is_empty() {
+        if !state.has_waiting() {
             return None;
         }
         self.read_others(&mut state);
-        let waiting: Vec<(usize, u64)> =
-            state.waiting.iter().map(|(place, (_, epochs))| (*place, *epochs)).collect();
-        let (due, _) =
-            waiting.into_iter().find(|(place, epochs)| state.is_next(*place, *epochs, &self.lengths))?;
-        state.waiting.remove(&due).map(|(trial, _)| trial)
+        let first =
+            |(epochs, own): (&u64, &BTreeMap<usize, usize>)| Some((*own.first_key_value()?.0, *epochs));
+        let firsts: Vec<(usize, u64)> = state.waiting.iter().filter_map(first).collect();
+        let is_due = |(place, epochs): &(usize, u64)| state.is_next(*place, *epochs, &self.lengths);
+        let (place, epochs) = firsts.into_iter().filter(is_due).min()?;
+        state.leaves(place, epochs)
     }
 
     /// Whether trials of this process wait for others.
     pub fn has_waiting(&self) -> bool {
-        !self.state().waiting.is_empty()
+        self.state().has_waiting()
     }
 
     /// Gives the end of a trial that was stopped its reason, if that is not known.
@@ -265,8 +247,8 @@ impl State {
             };
             if let Some(value) = value {
                 let cost = Some(metric.cost(value)).filter(|cost| cost.is_finite());
-                let judged = (cost.unwrap_or(f64::INFINITY), goes_on);
-                self.rungs.entry(epochs).or_default().judged.insert(place, judged);
+                let rung = self.rungs.entry(epochs).or_default();
+                rung.take(place, cost.unwrap_or(f64::INFINITY), goes_on);
             }
         }
     }
@@ -275,7 +257,7 @@ impl State {
     fn is_next(&mut self, place: usize, epochs: u64, lengths: &[u64]) -> bool {
         let rung = self.rungs.entry(epochs).or_default();
         while rung.settled < place
-            && (rung.judged.contains_key(&rung.settled)
+            && (rung.get(rung.settled).is_some()
                 || self.out.get(&rung.settled).is_some_and(|out| *out <= epochs)
                 || lengths.get(rung.settled).is_none_or(|length| *length <= epochs))
         {
@@ -284,14 +266,22 @@ impl State {
         rung.settled >= place
     }
 
+    fn has_waiting(&self) -> bool {
+        self.waiting.values().any(|own| !own.is_empty())
+    }
+
+    /// The trial at a place waits no longer at a rung; its number, if it did.
+    fn leaves(&mut self, place: usize, epochs: u64) -> Option<usize> {
+        self.waiting.get_mut(&epochs)?.remove(&place)
+    }
+
     fn why(&self, halving: Halving, place: usize, epochs: u64) -> String {
         let (rung, after) = (self.rungs.get(&epochs), units::counted(epochs, "epoch"));
-        let judged = rung.and_then(|rung| Some((rung, rung.judged.get(&place)?.0)));
-        let Some((rung, _)) = judged.filter(|(_, cost)| cost.is_finite()) else {
+        let judged = rung.and_then(|rung| rung.get(place)).filter(|judged| judged.cost.is_finite());
+        let Some(count) = judged.map(|judged| judged.count) else {
             return format!("no finite {} after {after}", halving.metric.name().replace('.', " "));
         };
-        let [best, count] = rung.best_of(halving, place);
-        format!("not among the best {best} of {count} after {after}")
+        format!("not among the best {} of {count} after {after}", halving.promoted(count))
     }
 }
 
