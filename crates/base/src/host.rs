@@ -9,6 +9,7 @@ mod huge_pages;
 mod interruptible;
 mod launched;
 pub mod load;
+mod lock_holder;
 pub mod nvml;
 #[allow(unsafe_code)]
 mod page_faults;
@@ -38,6 +39,7 @@ pub use byte_locks::ByteLocks;
 pub use huge_pages::prefer_huge_pages;
 pub use interruptible::{Interruptible, check_interrupted};
 pub use launched::{Launched, Launcher};
+pub use lock_holder::lock_holder;
 pub use page_faults::{page_fault_s, page_faults};
 pub use regular::{check_regular, is_replaceable, open_regular, read_regular, read_text};
 pub use run_queue::run_delay;

@@ -63,6 +63,16 @@ pub fn wait_until(child: &mut Child, mut so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until a process has opened a folder.
+#[track_caller]
+pub fn wait_until_open(child: &mut Child, folder: &Path) {
+    let (folder, files) = (fs::canonicalize(folder).unwrap(), format!("/proc/{}/fd", child.id()));
+    wait_until(child, || {
+        let mut files = fs::read_dir(&files).unwrap().flatten();
+        files.any(|file| fs::read_link(file.path()).is_ok_and(|to| to == folder))
+    });
+}
+
 /// How a process ends by itself; one that does not is killed. It must print less than a pipe holds.
 #[track_caller]
 pub fn ended(mut child: Child) -> Ended {

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::{BufRead, BufReader},
     path::PathBuf,
     process::Child,
     thread,
@@ -10,7 +11,7 @@ use std::{
 
 use super::{
     super::{
-        ends::{LIMIT, ended, quiet, send, wait_until},
+        ends::{LIMIT, ended, quiet, send, wait_until_open},
         process::{Ended, Folder, Sandbox},
     },
     SPEC, copy, killed_after, result,
@@ -144,11 +145,7 @@ fn one_of_several_at_once_begins_the_run() {
     lock.lock().unwrap();
     let words = ["run", "spec.toml", "-q", "--resume", "auto", "trainer.max_epochs=100000000"];
     let mut children = [0; 3].map(|_| quiet(place.command(&words)));
-    for child in &mut children {
-        let own = format!(" {} ", child.id());
-        let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&own);
-        wait_until(child, || fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.lines().any(waits)));
-    }
+    children.iter_mut().for_each(|child| wait_until_open(child, &runs));
     drop(lock);
     let is_over = |child: &mut Child| child.try_wait().unwrap().is_some();
     let begun = Instant::now();
@@ -170,4 +167,26 @@ fn one_of_several_at_once_begins_the_run() {
         }
     }
     assert_eq!(run.summary("status"), "interrupted");
+}
+
+/// Whoever waits for a process that hangs learns its number, and may end the wait.
+#[test]
+fn a_wait_names_the_process_that_it_waits_for() {
+    let place = Sandbox::new(SPEC);
+    let runs = place.path().join("runs");
+    fs::create_dir(&runs).unwrap();
+    let lock = File::open(&runs).unwrap();
+    lock.lock().unwrap();
+    for more in ["trainer.max_epochs=2", "optimizer.adam.lr=0.1,0.2"] {
+        let mut child = quiet(place.command(&["run", "spec.toml", "--resume", "auto", more]));
+        let mut told = String::new();
+        BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+        let words =
+            format!("waiting for process {}, which is starting a run in `runs`\n", std::process::id());
+        assert_eq!(told, words);
+        send("-TERM", &child);
+        let ended = ended(child);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(143), ""), "{ended:?}");
+    }
+    assert_eq!(fs::read_dir(&runs).unwrap().count(), 0);
 }

@@ -11,7 +11,7 @@ use runner::record::{Claim, Claims};
 
 use super::{
     super::{
-        ends::{quiet, send, wait_until},
+        ends::{quiet, send, wait_until, wait_until_open},
         process::{Ended, Folder, Sandbox, Table},
     },
     SPEC, copy,
@@ -81,12 +81,7 @@ fn two_that_begin_at_once_share_one_folder() {
     let lock = fs::File::open(&runs).unwrap();
     lock.lock().unwrap();
     let mut children = [0, 1].map(|_| quiet(place.command(&both)));
-    for child in &mut children {
-        let own = format!(" {} ", child.id());
-        let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&own);
-        let is_waiting = || fs::read_to_string("/proc/locks").is_ok_and(|locks| locks.lines().any(&waits));
-        wait_until(child, is_waiting);
-    }
+    children.iter_mut().for_each(|child| wait_until_open(child, &runs));
     drop(lock);
     for mut child in children {
         assert_eq!(child.wait().unwrap().code(), Some(0));

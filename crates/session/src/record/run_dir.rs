@@ -4,9 +4,11 @@
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use chrono::{DateTime, Utc};
@@ -44,6 +46,9 @@ const WRITTEN_ANEW: [&str; 8] = [
     "confusion.csv",
 ];
 
+/// How long a process waits before it tries again to lock the folder of runs.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// The folder of one run or sweep, which exists and belongs to it alone.
 #[derive(Clone, Debug)]
 pub struct RunDir {
@@ -69,12 +74,18 @@ impl RunDir {
         runs_dir.join(folder_name(name)).join(format!("{}-{tail}", started.format("%Y%m%dT%H%M%SZ")))
     }
 
-    /// Locks the folder of runs so that no other process with `--resume auto` begins one in it; without effect on file systems
-    /// without locks.
-    pub fn lock(runs_dir: &Path) -> Option<File> {
+    /// Locks the folder of runs so that no other process with `--resume auto` begins one in it. `None` on file systems without
+    /// locks, or if `is_cut` becomes true while waiting for a process that holds the lock on the folder.
+    pub fn lock(runs_dir: &Path, is_cut: impl Fn(&File) -> bool) -> Option<File> {
         make_folders(runs_dir).ok()?; // if this fails, making a run's folder fails too and is reported
         let folder = File::open(runs_dir).ok()?;
-        folder.lock().ok().map(|()| folder)
+        loop {
+            match folder.try_lock() {
+                Ok(()) => return Some(folder),
+                Err(TryLockError::WouldBlock) if !is_cut(&folder) => thread::sleep(LOCK_PAUSE),
+                Err(_) => return None,
+            }
+        }
     }
 
     /// The folder of an existing run.

@@ -39,6 +39,7 @@ mod sweep_progress;
 mod sweep_start;
 mod training;
 mod trial;
+mod waiting;
 mod warnings;
 
 pub use best_setting::{REPEAT, SEEDS};

@@ -1,6 +1,7 @@
 //! A session: one run, or every trial of a sweep.
 
 use std::{
+    fs::File,
     path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
@@ -10,9 +11,11 @@ use super::{
     planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start},
     prepare::{self, Prepared},
     recording::Recording,
+    waiting::Waiting,
 };
 use crate::{
     event::{Outcome, Status},
+    host,
     plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints},
     spec::Experiment,
@@ -87,9 +90,10 @@ impl<'a, P: Planned> Session<'a, P> {
                 return Exit::Refused;
             }
         };
-        // Processes that start together take turns here, so that the later ones find the run of the first.
-        let is_auto = matches!(self.process.resume, Resume::Auto);
-        let lock = is_auto.then(|| RunDir::lock(&self.process.runs_dir));
+        let lock = match self.lock_runs() {
+            Ok(lock) => lock,
+            Err(exit) => return exit,
+        };
         let resumed = match self.process.resume.clone() {
             Resume::No | Resume::Sweep(_) => Ok(None),
             Resume::Run(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
@@ -123,6 +127,23 @@ impl<'a, P: Planned> Session<'a, P> {
             self.record(recording, (&**planned, ready), &folder, None)
         });
         self.ended(result.as_ref(), None)
+    }
+
+    /// With `--resume auto`, processes that start together take turns from here on, so that the later ones find what the first
+    /// has begun. `Err` if a signal ended the wait.
+    pub(super) fn lock_runs(&self) -> Result<Option<File>, Exit> {
+        let Process { runs_dir, resume: Resume::Auto, .. } = &self.process else { return Ok(None) };
+        let waiting = Waiting::new(self.process.verbosity);
+        let is_cut = |folder: &File| {
+            waiting.report(|| {
+                let holder = host::lock_holder(folder).map(|process| format!("process {process}"));
+                let holder = holder.unwrap_or_else(|| "another process".to_owned());
+                format!("{holder}, which is starting a run in `{}`", runs_dir.display())
+            });
+            self.process.stop.signal().is_some()
+        };
+        let lock = RunDir::lock(runs_dir, is_cut);
+        if self.process.stop.signal().is_some() { Err(self.signal()) } else { Ok(lock) }
     }
 
     /// Acquires a trial's resources; `None` if a signal interrupted that.

@@ -1,11 +1,9 @@
 //! A sweep's folder: creates or finds it, and reads how its trials ended.
 
 use std::{
-    cell::Cell,
     collections::{BTreeMap, HashMap},
     fmt::Display,
     path::Path,
-    time::{Duration, Instant},
 };
 
 use serde::Deserialize;
@@ -16,10 +14,11 @@ use super::{
     planned::{Planned, Resume, Role},
     prepare::Prepared,
     session::Session,
+    waiting::Waiting,
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, TrialEnd, Verbosity, remove_remnants},
+    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, TrialEnd, remove_remnants},
 };
 
 /// Creates the folder of a sweep, or finds the one to resume, and joins its processes. Returns an exit code
@@ -31,9 +30,10 @@ pub(super) fn open<P: Planned>(
     let experiment = session.experiment;
     let name = experiment.trials.first().map_or("", |first| P::name(&first.spec));
     let tail = format!("sweep-{}", experiment.hash8());
-    // Of two processes that start at once, the second waits and joins the sweep of the first.
-    let is_auto = matches!(session.process.resume, Resume::Auto);
-    let lock = is_auto.then(|| RunDir::lock(&session.process.runs_dir));
+    let lock = match session.lock_runs() {
+        Ok(lock) => lock,
+        Err(exit) => return Ok(Err(exit)),
+    };
     let resumed = match &session.process.resume {
         Resume::No | Resume::Run(_) => None,
         Resume::Sweep(folder) => Some(folder.clone()),
@@ -57,11 +57,9 @@ pub(super) fn open<P: Planned>(
     let plans = session.process.role == Role::Plans;
     let missing = missing.filter(|_| experiment.stop.is_some() && !plans);
     let is_shared = P::SIDE_BY_SIDE && missing.is_none();
-    let (begun, is_reported) = (Instant::now(), Cell::new(session.process.verbosity == Verbosity::Quiet));
+    let waiting = Waiting::new(session.process.verbosity);
     let is_cut = || {
-        if begun.elapsed() > Duration::from_secs(1) && !is_reported.replace(true) {
-            print_stderr("waiting for another process, which lets none join yet\n");
-        }
+        waiting.report(|| "another process, which lets none join yet".to_owned());
         session.process.stop.signal().is_some()
     };
     let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
