@@ -35,9 +35,10 @@ pub fn launch<P: Planned>(
     if start.launch.dry_run {
         let found = resumed(session.resume());
         let path = found.map_or_else(|| session.new_sweep_path(), |folder| folder.path().to_owned());
-        return match trials_left(session, prepared, found) {
-            0 => print_done(&path),
-            left => {
+        return match trials_left(session, prepared, machine, found) {
+            Err(exit) => exit,
+            Ok(0) => print_done(&path),
+            Ok(left) => {
                 let script = script(session, &path, left, start);
                 script.map_or_else(|exit| exit, |(script, ..)| print(&script))
             }

@@ -1,6 +1,7 @@
 //! Sweeps on a cluster, with stand-ins of Slurm's commands: the script, what Slurm refuses, states, the end. `tests/cluster`
 //! has the real ones.
 
+mod left;
 mod restarts;
 
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};

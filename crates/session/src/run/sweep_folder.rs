@@ -158,16 +158,20 @@ pub(super) fn ends(
     (0..trials).map(done).collect()
 }
 
-/// Takes out of `begun` the trials that `planned` knows and whose files were damaged; says what is wrong with them.
+/// Takes out of `begun` the trials that `prepared` knows and whose files were damaged; says what is wrong with them.
 pub(super) fn take_damaged<'p, P: Planned + 'p>(
     begun: &mut BTreeMap<usize, RunDir>,
     rows: &HashMap<usize, Row>,
-    planned: impl Fn(usize) -> Option<&'p P>,
+    prepared: impl Fn(usize) -> Option<&'p Prepared<P>>,
     axes: &[String],
 ) -> BTreeMap<usize, (RunDir, String)> {
     let damage = |index: usize, folder: &RunDir| {
-        let (planned, has_ended) = (planned(index)?, rows.get(&index).is_some_and(Row::has_ended));
-        let damage = folder.damage(has_ended).or_else(|| planned.foreign_spec(folder, axes));
+        let (prepared, has_ended) = (prepared(index)?, rows.get(&index).is_some_and(Row::has_ended));
+        let foreign_spec = || match prepared {
+            Prepared::Run(planned) => planned.foreign_spec(folder, axes),
+            _ => None,
+        };
+        let damage = folder.damage(has_ended).or_else(foreign_spec);
         damage.filter(|_| !RunLock::is_held(folder.path()))
     };
     let damaged = begun.iter().filter_map(|(&index, folder)| Some((index, damage(index, folder)?)));

@@ -35,7 +35,7 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
         }
         sweep.run_all()
     };
-    let ended = begin(session, prepared, machine, |_| Ok(()))
+    let ended = begin(session, prepared, machine, |_, _| Ok(()))
         .and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
     ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
 }
@@ -62,42 +62,53 @@ pub fn plan_sweep<P: Planned>(
     machine: &Machine,
     submit: impl FnOnce(&RunDir, usize) -> Result<(), Exit>,
 ) -> Exit {
-    let submit = |folder: &RunDir| submit(folder, trials_left(session, prepared, Some(folder)));
+    let submit = |folder: &RunDir, drawn: &Drawn<P>| submit(folder, left(session, prepared, drawn, folder));
     let begun = begin(session, prepared, machine, submit).map(|begun| begun.err().unwrap_or(Exit::Done));
     begun.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None))
 }
 
 /// Number of trials in a sweep's folder that are not done; all, if there is no folder. Trials whose devices
 /// this machine lacks count too: another machine will run them.
+///
+/// # Errors
+/// The points in the folder are another sweep's; that was printed.
 pub fn trials_left<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
+    machine: &Machine,
     folder: Option<&RunDir>,
-) -> usize {
-    let trials = session.experiment.trials.len();
-    let ends = folder.map_or_else(
-        || vec![None; trials],
-        |folder| {
-            let (mut begun, rows) = (folder.trials(), sweep_folder::rows(folder));
-            let known = |index| known(session, prepared, index);
-            sweep_folder::take_damaged(&mut begun, &rows, known, &session.experiment.axes);
-            sweep_folder::ends(&rows, false, &begun, trials)
-        },
-    );
-    let is_left = |(trial, end): &(usize, Option<TrialEnd>)| {
-        prepared.get(*trial).is_none_or(|own| !matches!(own, Prepared::SameAs(..)))
-            && end.as_ref().is_none_or(is_waiting)
+) -> Result<usize, Exit> {
+    let Some(folder) = folder else {
+        return Ok(prepared.iter().filter(|own| !matches!(own, Prepared::SameAs(..))).count());
     };
-    ends.into_iter().enumerate().filter(is_left).count()
+    let points = read_points(session.experiment, folder)?;
+    Ok(left(session, prepared, &draws::found(session, machine, &points), folder))
 }
 
-/// Begins or resumes a sweep. `ready` is asked before anything of an earlier part is rewritten. More trials are noted in
-/// `sweep.toml` before that, since processes that `ready` starts read it; the same command again goes on with them.
+fn left<P: Planned>(
+    session: &Session<'_, P>,
+    prepared: &[Prepared<P>],
+    drawn: &Drawn<P>,
+    folder: &RunDir,
+) -> usize {
+    let (mut begun, rows) = (folder.trials(), sweep_folder::rows(folder));
+    let own = |index| known(session, prepared, drawn, index);
+    sweep_folder::take_damaged(&mut begun, &rows, own, &session.experiment.axes);
+    let ends = sweep_folder::ends(&rows, false, &begun, prepared.len());
+    let is_left = |(own, end): &(&Prepared<P>, Option<TrialEnd>)| {
+        !matches!(own, Prepared::SameAs(..)) && end.as_ref().is_none_or(is_waiting)
+    };
+    prepared.iter().zip(ends).filter(is_left).count()
+}
+
+/// Begins or resumes a sweep. `ready` is asked before anything of an earlier part is rewritten; it gets the trials that were drawn
+/// there. More trials are noted in `sweep.toml` before that, since processes that `ready` starts read it; the same command again goes
+/// on with them.
 fn begin<'s, 'a, P: Planned>(
     session: &'s Session<'a, P>,
     prepared: &'s [Prepared<P>],
     machine: &'s Machine,
-    ready: impl FnOnce(&RunDir) -> Result<(), Exit>,
+    ready: impl FnOnce(&RunDir, &Drawn<P>) -> Result<(), Exit>,
 ) -> Result<Result<Sweep<'s, 'a, P>, Exit>, RecordError> {
     let experiment = session.experiment;
     if let Some(exit) = refuse_jobs(session) {
@@ -123,7 +134,7 @@ fn begin<'s, 'a, P: Planned>(
     if let Some(extension) = &session.process.extension {
         extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
     }
-    if let Err(exit) = ready(&folder) {
+    if let Err(exit) = ready(&folder, &drawn) {
         return Ok(Err(exit));
     }
     gone.into_iter().for_each(|trial| print_stderr(&sweep_folder::gone(trial)));
@@ -198,10 +209,8 @@ fn find_earlier<P: Planned>(
         sweep_folder::print_other_data(trial);
         return Err(Exit::Refused);
     }
-    let own = |index: usize| match drawn.get(index).and_then(OnceLock::get) {
-        Some((_, Prepared::Run(planned))) => Some(&**planned),
-        _ => known(session, prepared, index),
-    };
+    // What this machine cannot run again stays for one that can.
+    let own = |index| known(session, prepared, drawn, index).filter(|own| matches!(own, Prepared::Run(_)));
     let rows = sweep_folder::rows(folder);
     // The first process looks, while none can join.
     let damaged = match claims.is_first() {
@@ -222,15 +231,16 @@ fn find_earlier<P: Planned>(
     Ok(Earlier { joins, begun, gone, damaged, ends })
 }
 
-/// A trial as it was planned; `None` where that is a stand-in for one that is drawn later, or does not run.
+/// The decision about a trial; `None` if its values are not drawn yet.
 fn known<'p, P: Planned>(
     session: &Session<'_, P>,
     prepared: &'p [Prepared<P>],
+    drawn: &'p Drawn<P>,
     index: usize,
-) -> Option<&'p P> {
-    match prepared.get(index).filter(|_| index < session.experiment.known) {
-        Some(Prepared::Run(planned)) => Some(planned),
-        _ => None,
+) -> Option<&'p Prepared<P>> {
+    match drawn.get(index).and_then(OnceLock::get) {
+        Some((_, own)) => Some(own),
+        None => prepared.get(index).filter(|_| index < session.experiment.known),
     }
 }
 
