@@ -21,9 +21,9 @@ const VALUES: [&str; 4] = ["0.5", "0.125", "0.25", "0.75"];
 const BEST: &str = "best: #2 lr 0.1, validation loss 0.4 [-1.2, 2.0], n 2";
 
 /// A sweep whose trials have these best values.
-fn sweep(place: &Sandbox) -> Folder {
+fn sweep(place: &Sandbox, values: &[&str]) -> Folder {
     let sweep = place.run(&[]).ended_by(0);
-    for (row, value) in VALUES.iter().enumerate() {
+    for (row, value) in values.iter().enumerate() {
         let trial = Folder(sweep.0.join(sweep.table("sweep.csv").cell(row, "folder")));
         let mut table = trial.table("summary.csv");
         let column = table.columns.iter().position(|name| name == "best_value").unwrap();
@@ -45,7 +45,7 @@ fn trial(sweep: &Folder, number: usize) -> String {
 #[test]
 fn all_commands_name_the_best_mean() {
     let place = Sandbox::new(SPEC);
-    let sweep = sweep(&place);
+    let sweep = sweep(&place, &VALUES);
     let folder = sweep.0.display().to_string();
     let ran = |arguments: &[&str]| {
         let ended = place.runner(arguments);
@@ -70,11 +70,40 @@ fn all_commands_name_the_best_mean() {
     assert_eq!(last["best"], wanted);
 }
 
+/// The values of `crates/session/src/run/best_setting.rs`: the best setting while the sweep runs is that of `compare`.
+#[test]
+fn the_folds_of_a_seed_count_as_one() {
+    let points: Vec<String> = [(0, 0), (0, 1), (1, 0)]
+        .iter()
+        .flat_map(|(seed, fold)| [0.1, 0.2].map(|lr| (lr, seed, fold)))
+        .map(|(lr, seed, fold)| {
+            format!("{{ 'optimizer.sgd.lr' = {lr}, seed = {seed}, 'data.fold' = {fold} }}")
+        })
+        .collect();
+    let place = Sandbox::new(&format!(
+        "data = {{ csv = {{ path = 'a.csv', target = 'y' }}, folds = 2 }}
+         model.layers = [{{ linear = {{ out_features = 1 }} }}]
+         trainer.max_epochs = 2
+         optimizer.sgd.lr = 0.1
+         sweep.points = [{}]",
+        points.join(", ")
+    ));
+    let rows: String = (0..20).map(|x| format!("{x},{}\n", x % 7)).collect();
+    fs::write(place.path().join("a.csv"), format!("x,y\n{rows}")).unwrap();
+    let sweep = sweep(&place, &["0.75", "0.5", "0.625", "0.25", "0.125", "0.5625"]);
+    let resumed = place.runner(&["run", "--resume", sweep.0.to_str().unwrap(), "--json"]);
+    let last: Value = serde_json::from_str(resumed.stdout.lines().last().unwrap()).unwrap();
+    let folder = trial(&sweep, 4);
+    let wanted =
+        json!({ "trial": 4, "folder": folder, "metric": "validation.loss", "value": 0.40625, "n": 2 });
+    assert_eq!(last["best"], wanted, "{resumed:?}");
+}
+
 /// `predict`, `evaluate` and `export` take the best trial of a sweep, and say so.
 #[test]
 fn the_model_of_a_sweep_is_that_of_its_best_trial() {
     let place = Sandbox::new(SPEC);
-    let sweep = sweep(&place);
+    let sweep = sweep(&place, &VALUES);
     let [of_sweep, of_trial] =
         ["sweep.onnx", "trial.onnx"].map(|name| place.path().join(name).display().to_string());
     let export = |run: &str, file: &str| {
@@ -96,7 +125,7 @@ fn the_model_of_a_sweep_is_that_of_its_best_trial() {
 #[test]
 fn a_deleted_trial_does_not_count() {
     let place = Sandbox::new(SPEC);
-    let sweep = sweep(&place);
+    let sweep = sweep(&place, &VALUES);
     fs::remove_dir_all(trial(&sweep, 2)).unwrap();
     let folder = sweep.0.display().to_string();
     let status = place.runner(&["status", &folder]).stdout;

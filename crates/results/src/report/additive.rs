@@ -8,7 +8,7 @@
 
 use super::{
     grouping::{distinct, grouped},
-    ranking::mean,
+    run::mean,
 };
 use crate::{
     random::{self, Purpose},

@@ -12,8 +12,8 @@ use super::{
     key::short,
     leaves::Leaves,
     machines::environment,
-    ranking::{Candidate, Ranking, mean},
-    run::{Run, SEEDS},
+    ranking::{Candidate, Ranking},
+    run::{Run, SEEDS, mean},
 };
 use crate::{host::escape_line, units};
 

@@ -11,7 +11,7 @@ use super::{
     grouping::{distinct, grouped},
     key::{Key, short},
     metric::Metric,
-    run::{REPEAT, Run, SAME_AS, SEEDS},
+    run::{REPEAT, Run, SAME_AS, SEEDS, mean},
     student::holm,
 };
 use crate::host::escape_line;
@@ -282,19 +282,10 @@ fn fold(combinations: &[Vec<Sample>]) -> (Vec<Sample>, usize) {
         .partition(|(key, values)| key.is_some() && values.len() == combinations.len());
     let incomplete = others.len();
     if complete.is_empty() && incomplete > 0 {
-        let of_each =
-            |samples: &Vec<Sample>| mean(&samples.iter().map(|(_, value)| *value).collect::<Vec<_>>());
+        let of_each = |samples: &Vec<Sample>| mean(samples.iter().map(|(_, value)| value));
         return (vec![(None, mean(&combinations.iter().map(of_each).collect::<Vec<_>>()))], incomplete);
     }
     (complete.into_iter().map(|(key, values)| (key, mean(&values))).collect(), incomplete)
-}
-
-/// The mean; if all values are equal, exactly that value, without rounding.
-pub(super) fn mean(values: &[f64]) -> f64 {
-    match values.windows(2).all(|pair| pair[0] == pair[1]) {
-        true => values[0],
-        false => values.iter().sum::<f64>() / values.len() as f64,
-    }
 }
 
 /// Best first. For a learned metric, settings with fewer seeds come last: the seeds they lack may be the hard

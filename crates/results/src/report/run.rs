@@ -14,7 +14,7 @@ use super::{
     live,
     logged::{self, Logged},
 };
-pub(super) use crate::run::{REPEAT, SEEDS};
+pub(super) use crate::run::{REPEAT, SEEDS, mean};
 use crate::{
     event::Status,
     host::{logical_cores, read_text},

@@ -112,6 +112,12 @@ impl<P: Planned> Sweep<'_, '_, P> {
         index < self.session.experiment.known || self.drawn.get(index).is_some_and(|own| own.get().is_some())
     }
 
+    /// A trial that another process has drawn, and this one has not planned; `None` if its values are not known, or wrong.
+    pub fn drawn_elsewhere(&self, index: usize) -> Option<TrialSpec<P::Spec>> {
+        let point = self.points.lock().unwrap_or_else(PoisonError::into_inner).get(index)?.clone();
+        self.session.experiment.drawn(index, &point).ok()
+    }
+
     /// The point of a trial: the one drawn by an earlier part of the sweep, or else drawn now. `None` if the
     /// sweep is interrupted.
     fn point(&self, index: usize) -> Result<Option<Point>, RecordError> {

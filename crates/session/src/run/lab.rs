@@ -30,6 +30,10 @@ impl Planned for LabTrial {
         &spec.name
     }
 
+    fn seed_and_fold(spec: &LabSpec) -> (u64, Option<u32>) {
+        (spec.seed, None)
+    }
+
     fn hash8(&self) -> String {
         self.spec.hash8()
     }

@@ -42,7 +42,7 @@ mod trial;
 mod waiting;
 mod warnings;
 
-pub use best_setting::{REPEAT, SEEDS};
+pub use best_setting::{REPEAT, SEEDS, mean};
 pub use changes::refused_changes;
 pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};

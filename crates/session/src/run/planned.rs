@@ -168,6 +168,9 @@ pub trait Planned: Sized + Send + Sync {
 
     fn name(spec: &Self::Spec) -> &str;
 
+    /// The seed of a trial, and the fold that it validates on.
+    fn seed_and_fold(spec: &Self::Spec) -> (u64, Option<u32>);
+
     /// First 8 hex digits of SHA-256 of the resolved spec.
     fn hash8(&self) -> String;
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    best_setting::{BestSetting, varies_setting},
+    best_setting::{BestSetting, Finished, varies_setting},
     exit::{Exit, print_error},
     leases::{Leases, Wanted},
     planned::{Planned, Role},
@@ -159,31 +159,19 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 }
             });
         }
-        if let Some(best) = best.filter(|_| status == Status::Finished) {
-            self.with(|progress| {
-                let setting = match self.is_known(index) {
-                    true => self.shown_setting(self.own(index).0),
-                    false => format!("#{index}"),
-                };
-                progress.settings.add(index, setting, best);
-                self.line.show_best(progress.settings.best().map(|best| self.best_in_words(best)));
-            });
-        }
-    }
-
-    /// `0.0615 (#12: lr 0.01 width 32)`: the value, and the trial with its values.
-    fn best_in_words(&self, best: BestSetting) -> [String; 2] {
-        let value = match best.monitor {
-            Monitor::ValidationAccuracy => units::percent(best.value),
-            _ => units::number(best.value),
+        let elsewhere = (!self.is_known(index)).then(|| self.drawn_elsewhere(index));
+        let Some(trial) = elsewhere.as_ref().map_or_else(|| Some(self.own(index).0), Option::as_ref) else {
+            return;
         };
-        let count = if best.count > 1 { format!(", n {}", best.count) } else { String::new() };
-        let values = if self.is_known(best.trial) {
-            self.shown_setting(self.own(best.trial).0)
-        } else {
-            String::new()
-        };
-        [format!("{value}{count}"), format!("#{}: {values}", best.trial)]
+        let (seed, fold) = P::seed_and_fold(&trial.spec);
+        self.with(|progress| {
+            progress.settings.know((seed, fold));
+            if let Some((monitor, value)) = best.filter(|_| status == Status::Finished) {
+                let finished = Finished { trial: index, seed, fold, value };
+                progress.settings.add(&self.shown_setting(trial), finished, monitor);
+                self.line.show_best(progress.settings.best().map(|best| in_words(&best)));
+            }
+        });
     }
 
     /// Runs trials, then those of other processes that have died meanwhile.
@@ -375,6 +363,16 @@ impl<P: Planned> Sweep<'_, '_, P> {
             line: Arc::clone(&self.line),
         }
     }
+}
+
+/// `0.0615 (#12: lr 0.01 width 32)`: the value, and the trial with its values.
+fn in_words(best: &BestSetting) -> [String; 2] {
+    let value = match best.monitor {
+        Monitor::ValidationAccuracy => units::percent(best.value),
+        _ => units::number(best.value),
+    };
+    let count = if best.count > 1 { format!(", n {}", best.count) } else { String::new() };
+    [format!("{value}{count}"), format!("#{}: {}", best.trial, best.setting)]
 }
 
 pub(super) fn skipped(reason: &str) -> TrialEnd {

@@ -64,10 +64,15 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Starts from the trials that ended (`ends`) or were begun earlier.
-    pub fn new(table: SweepTable, ends: &[Option<TrialEnd>], begun: BTreeMap<usize, RunDir>) -> Self {
+    pub fn new(
+        table: SweepTable,
+        ends: &[Option<TrialEnd>],
+        begun: BTreeMap<usize, RunDir>,
+        settings: Settings,
+    ) -> Self {
         Self {
             table,
-            settings: Settings::default(),
+            settings,
             costs: Vec::new(),
             ends: ends.iter().map(|end| end.as_ref().map(Ending::from)).collect(),
             begun,

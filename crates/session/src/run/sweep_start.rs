@@ -8,6 +8,7 @@ use std::{
 use serde_json::json;
 
 use super::{
+    best_setting::Settings,
     draws,
     exit::{Exit, print_error, print_json, print_stderr},
     leases::Leases,
@@ -146,7 +147,7 @@ fn begin<'s, 'a, P: Planned>(
     };
     let table = SweepTable::create(folder.path(), &experiment.axes, &ends, values, Arc::clone(&claims))?;
     let line = Arc::new(line(session, prepared, &ends, joins));
-    let progress = Mutex::new(Progress::new(table, &ends, begun));
+    let progress = Mutex::new(Progress::new(table, &ends, begun, settings_of::<P>(experiment)));
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
     let (keys, values) = (short_keys(&keys), experiment.short_values());
     let points = Mutex::new(points);
@@ -182,6 +183,16 @@ fn rungs_of<P: Planned>(
     let lengths = prepared.iter().map(rungs::epochs).collect();
     let others = (Arc::clone(claims), session.process.stop.clone());
     Some(Arc::new(Rungs::new(experiment.stop?, (lengths, is_drawn), folder, others)))
+}
+
+/// No trial has finished yet. Where seeds are an axis, those of all trials are known.
+fn settings_of<P: Planned>(experiment: &Experiment<P::Spec>) -> Settings {
+    let mut settings = Settings::default();
+    if experiment.axes.iter().any(|axis| axis == "seed") {
+        let known = experiment.trials.iter().take(experiment.known);
+        known.for_each(|trial| settings.know(P::seed_and_fold(&trial.spec)));
+    }
+    settings
 }
 
 /// What earlier parts of a sweep left.

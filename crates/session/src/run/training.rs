@@ -68,8 +68,7 @@ impl Ready<'_> {
     ) -> Result<Trained, Closed> {
         let Self { trial, dataset, group, initial, resumed, .. } = self;
         let resumed = resumed.map(|resumed| resumed.state);
-        let dataset = &*dataset;
-        train::train(train::TrainSetup { trial, dataset, group, initial, resumed, stop, emit })
+        train::train(train::TrainSetup { trial, dataset: &dataset, group, initial, resumed, stop, emit })
     }
 }
 
@@ -82,6 +81,10 @@ impl Planned for Trial {
 
     fn name(spec: &Spec) -> &str {
         &spec.name
+    }
+
+    fn seed_and_fold(spec: &Spec) -> (u64, Option<u32>) {
+        (spec.seed, spec.data.fold)
     }
 
     fn hash8(&self) -> String {
