@@ -1,4 +1,5 @@
-// Operations on whole tensors, outside of programs: fill, copy, and a digest to compare devices' memory.
+// Operations on whole tensors, outside of programs: fill, copy, random numbers, and a digest to compare
+// devices' memory.
 
 // A thread owns every threads-th element.
 extern "C" __global__ void tensor_fill(float* x, u64 n, float value) {
@@ -29,4 +30,16 @@ extern "C" __global__ void digest(const float* x, u64 n, u64* out) {
     for (u64 i = s.thread; i < n; i += s.threads) own += mixed(__float_as_uint(x[i]), i);
     own = warp_sum(own);
     if (lane_of(threadIdx.x) == 0 && own != 0) atomicAdd(out, own);
+}
+
+// Random numbers of at least 2^-4 and below 1, of both signs: f32, or pairs of bfloat16. A thread owns every
+// threads-th word.
+extern "C" __global__ void noise(u32* to, u64 words, u64 seed, int half) {
+    Launch s;
+    for (u64 i = s.thread; i < words; i += s.threads) {
+        u32 bits = (u32)(mixed(0, seed + i) >> 32);
+        u32 sign_and_mantissa = half ? 0x807f807fu : 0x807fffffu, exponent = half ? 0x3d803d80u : 0x3d800000u;
+        u32 scale = half ? 0x01800180u : 0x01800000u;   // of the exponent, by up to 2^3
+        to[i] = (bits & sign_and_mantissa) | (exponent + (bits >> 1 & scale));
+    }
 }

@@ -7,14 +7,18 @@
 // the order of k. RELU turns NaN into 0, as the real library does (forums.developer.nvidia.com/t/329783).
 //
 // RUNNER_SIM_FAIL="plan:1" makes the first search for an algorithm find none; "matmul:2" makes the second
-// product fail.
+// product fail. RUNNER_SIM_ALGORITHMS=4 offers four algorithms: the first takes three times as long as the
+// others; the second sums in the opposite order, so its results have other bits; the third is refused when it
+// is called; the fourth gives the bits of the first.
 
 #include "driver.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace {
@@ -119,8 +123,28 @@ float finished(uint32_t epilogue, float x) {
     return x;
 }
 
+int algorithms() {
+    const char* text = getenv("RUNNER_SIM_ALGORITHMS");
+    return text ? atoi(text) : 1;
+}
+
+// sums [m, n] = left [m, k] right [k, n], each sum in the order of k or against it.
+__attribute__((optimize("O3"))) void multiply(const float* left, const float* right, float* sums, uint64_t m, uint64_t n,
+                                              uint64_t k, bool backwards) {
+    for (uint64_t i = 0; i < m; i++) {
+        float* row = sums + i * n;
+        for (uint64_t j = 0; j < n; j++) row[j] = 0;
+        for (uint64_t step = 0; step < k; step++) {
+            uint64_t p = backwards ? k - 1 - step : step;
+            float factor = left[i * k + p];
+            for (uint64_t j = 0; j < n; j++) row[j] += factor * right[p * n + j];
+        }
+    }
+}
+
 struct Product {
     Description d;
+    uint64_t algorithm;
     Layout la, lb, lc, lo;
     float alpha, beta;
     const void *a, *b, *c;
@@ -139,12 +163,16 @@ struct Product {
                          cusim::usable(stream, out, lo.bytes()) && (beta == 0 || cusim::usable(stream, c, lc.bytes())) &&
                          (bias_bytes == 0 || cusim::usable(stream, d.bias, bias_bytes));
         if (!reachable) return 700;
-        std::vector<float> result(m * n);
+        std::vector<float> result(m * n), rows(m * k), columns(k * n);
+        for (uint64_t i = 0; i < m; i++)
+            for (uint64_t p = 0; p < k; p++) rows[i * k + p] = operand(left(i, p), d.compute);
+        for (uint64_t p = 0; p < k; p++)
+            for (uint64_t j = 0; j < n; j++) columns[p * n + j] = operand(right(p, j), d.compute);
+        int times = algorithms() > 1 && algorithm == 1 ? 3 : 1;
+        while (times-- > 0) multiply(rows.data(), columns.data(), result.data(), m, n, k, algorithm == 2);
         for (uint64_t i = 0; i < m; i++)
             for (uint64_t j = 0; j < n; j++) {
-                float sum = 0;
-                for (uint64_t p = 0; p < k; p++) sum += operand(left(i, p), d.compute) * operand(right(p, j), d.compute);
-                float x = alpha * sum;
+                float x = alpha * result[i * n + j];
                 if (beta != 0) x += beta * load(c, lc.type, lc.at(i, j));
                 if (biased) x += load(d.bias, bias_type, i);
                 result[i * n + j] = finished(d.epilogue, x);
@@ -214,15 +242,14 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference* preference, int attr
     return attribute == 1 ? take(preference->workspace, from, bytes) : SUCCESS;
 }
 
-// Returns one algorithm, or up to three with different numbers if more are requested, so that there is a
-// choice.
+// Their numbers, from 1.
 EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, const Description* d, const Layout* a, const Layout* b, const Layout* c,
                                           const Layout* out, const Preference*, int asked, HeuristicResult* results,
                                           int* count) {
     *count = 0;
     if (cusim::fails("plan")) return NOT_SUPPORTED;
     if (Status status = supported(*d, *a, *b, *c, *out)) return status;
-    for (int i = 0; i < asked && i < 3; i++, ++*count) {
+    for (int i = 0; i < asked && i < algorithms(); i++, ++*count) {
         results[i] = {};
         results[i].algorithm[0] = i + 1;
         results[i].waves = 1.0f;
@@ -235,13 +262,18 @@ EXPORT int cublasLtMatmul(void*, const Description* d, const float* alpha, const
                           const Layout* lo, const uint64_t* algorithm, void* workspace, size_t workspace_bytes,
                           void* stream) {
     if (Status status = supported(*d, *la, *lb, *lc, *lo)) return status;
-    if (algorithm && (algorithm[0] < 1 || algorithm[0] > 3)) return INVALID_VALUE;
+    uint64_t number = algorithm ? algorithm[0] : 1;
+    if (number < 1 || number > (uint64_t)algorithms()) return INVALID_VALUE;
+    if (number == 3) return NOT_SUPPORTED;
     if (workspace_bytes > 0 && !cusim::usable(stream, workspace, workspace_bytes)) return INVALID_VALUE;
     if (cusim::fails("matmul")) return EXECUTION_FAILED;
-    Product product{*d, *la, *lb, *lc, *lo, *alpha, *beta, a, b, c, out, stream};
+    Product product{*d, number, *la, *lb, *lc, *lo, *alpha, *beta, a, b, c, out, stream};
     char text[128];
     unsigned long k = d->transpose_a ? la->rows : la->columns;
     snprintf(text, sizeof text, "matmul %lu %lu %lu epilogue %u compute %d", (unsigned long)lo->rows,
              (unsigned long)lo->columns, k, d->epilogue, d->compute);
-    return cusim::in_stream(stream, text, [product] { return product.run(); }) ? EXECUTION_FAILED : SUCCESS;
+    std::string what = text;
+    if (la->type == R_16BF) what += " bf16";
+    if (algorithms() > 1) what += " algorithm " + std::to_string(number);
+    return cusim::in_stream(stream, what.c_str(), [product] { return product.run(); }) ? EXECUTION_FAILED : SUCCESS;
 }

@@ -11,6 +11,7 @@ mod moved;
 mod parity;
 mod peers;
 mod processes;
+mod products;
 mod rates;
 mod timeline;
 mod waits;

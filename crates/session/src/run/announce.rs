@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{device_group::bf16_unit, resumed::Resumed};
 use crate::{
     data::Dataset,
-    device::Grain,
+    device::{Grain, cuda::product_gains},
     event::{Closed, Event, Header, Level},
     host,
     plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
@@ -80,7 +80,8 @@ pub fn begin(
     sender.send_all(events)
 }
 
-/// Sends what was found while loading the devices: the time it took, warnings, and how gradients are summed.
+/// Sends what was found while loading the devices: the time it took, what products gain, warnings, and how
+/// gradients are summed.
 pub fn report_devices(
     trial: &Trial,
     (loading, warnings, sums): (Duration, &[String], &Option<AllReducePlan>),
@@ -92,6 +93,9 @@ pub fn report_devices(
             units::seconds(loading.as_secs_f64())
         );
         sender.send(Event::Notice(Level::Info, text))?;
+        if let Some(gains) = product_gains() {
+            sender.send(Event::Notice(Level::Info, gains))?;
+        }
     }
     for warning in warnings {
         sender.send(Event::Notice(Level::Warning, warning.clone()))?;

@@ -1,7 +1,7 @@
 //! Loads a trial: compiles or finds kernels, allocates memory, encodes programs, plans products, captures
 //! graphs. Everything that can be refused is refused here, before a run begins.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
     all_reduce::HostAllReduce,
@@ -21,6 +21,15 @@ use crate::{
     },
     units,
 };
+
+/// What the products of the job that was loaded last gain by the choice of their algorithms.
+static GAINS: Mutex<Option<String>> = Mutex::new(None);
+
+/// What the large products of the job that was loaded last gain by the choice of their algorithms, if
+/// anything. Returned only once.
+pub fn product_gains() -> Option<String> {
+    GAINS.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
 
 /// What a GPU executor is made from.
 pub struct CudaSetup {
@@ -120,11 +129,12 @@ impl CudaExecutor {
             }
         }
         let by_library = matches!(engine, Engine::Graph | Engine::Launch);
-        let products = by_library.then(|| Products::new(&context, gpu.arena.at));
+        let products = by_library.then(Products::default);
         let (layout, staging) = (&programs.layout, Staging::default());
         let mut loader = Loader { gpu: &gpu, layout, precision, staging, products };
         let (mut train, validate) = loader.load_all(&programs, &places, engine)?;
         let Loader { staging, products, .. } = loader;
+        *GAINS.lock().unwrap_or_else(PoisonError::into_inner) = products.as_ref().and_then(Products::gains);
         let mut unproven = None;
         if engine == Engine::Compiled {
             let sources = StepSources::new(&programs, precision, context.gpu.job_shared_bytes());

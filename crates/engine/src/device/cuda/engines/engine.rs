@@ -31,7 +31,7 @@ impl GpuContext {
         match work {
             LaunchKind::Kernel { record, shape } => self.kernel(*record, *shape),
             LaunchKind::Product(product) => {
-                product.queue(&self.context, &self.stream)?;
+                product.queue(self)?;
                 match product.follow {
                     Some((record, shape)) => self.kernel(record, shape),
                     None => Ok(()),

@@ -4,8 +4,10 @@ mod compiled;
 mod engine;
 mod gpu_context;
 mod loaded;
+mod matmul;
 mod product;
 mod steps;
+mod tuning;
 
 pub use compiled::{Attempt, COMPARED, Compiled, Outcome};
 pub use gpu_context::{GpuContext, QueuedSums};

@@ -80,7 +80,7 @@ impl Steps {
                     records.push(record);
                     widest = widest.max(elements(&record));
                     let product = match &mut products {
-                        Some(products) => products.plan(&record, &gpu.stream)?,
+                        Some(products) => products.plan(&record, gpu)?,
                         None => None,
                     };
                     match product {

@@ -32,7 +32,9 @@ functions! {
 
 pub struct Blas {
     pub functions: Functions,
+    /// Major, minor.
     pub version: (i32, i32),
+    pub patch: i32,
     pub path: Option<PathBuf>,
 }
 
@@ -49,13 +51,13 @@ impl Blas {
                 Functions::from_library(opened.library).map_err(|name| format!("has no function {name}"))?;
             let property = |which| {
                 let mut value = 0;
-                // SAFETY: the pointer is to a live local. 0 is the major version, 1 the minor
-                // (library_types.h).
+                // SAFETY: the pointer is to a live local. 0 is the major version, 1 the minor, 2
+                // the patch level (library_types.h).
                 let status = unsafe { (functions.cublasLtGetProperty)(which, &raw mut value) };
                 if status == 0 { Ok(value) } else { Err("does not tell its version".to_owned()) }
             };
-            let version = (property(0)?, property(1)?);
-            Ok(Self { functions, version, path: opened.path })
+            let (version, patch) = ((property(0)?, property(1)?), property(2)?);
+            Ok(Self { functions, version, patch, path: opened.path })
         });
         found.map_err(|missing| missing.to_string())
     }

@@ -1,4 +1,5 @@
-//! Compiled kernels on disk, so that only the first run on a machine waits for the compiler.
+//! Compiled kernels on disk, so that only the first run on a machine waits for the compiler; also which
+//! algorithms were chosen for its products.
 //!
 //! An entry's name is a hash of everything its code depends on. It begins with a checksum, and is written
 //! under another name and then renamed. A damaged entry counts as missing. An entry that another user could
@@ -39,7 +40,7 @@ pub fn get(
     make: impl FnOnce() -> Result<Vec<u8>, String>,
 ) -> Result<Entry, String> {
     let Some(folder) = folder else { return Ok(Entry { code: make()?, trouble: None }) };
-    let path = folder.join(format!("{}.cubin", key(parts)));
+    let path = path(folder, parts, "cubin");
     let refused = match read(folder, &path) {
         Ok(Some(code)) => return Ok(Entry { code, trouble: None }),
         Ok(None) => None,
@@ -53,21 +54,23 @@ pub fn get(
     Ok(Entry { code, trouble })
 }
 
-/// Hashes each part with its length first, so that different lists of parts never give the same input.
-fn key(parts: &[&[u8]]) -> String {
+/// Where an entry lies that depends on `parts`. Hashes each part with its length first, so that different
+/// lists of parts never give the same input.
+pub fn path(folder: &Path, parts: &[&[u8]], extension: &str) -> PathBuf {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    let name: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    folder.join(format!("{name}.{extension}"))
 }
 
-/// The code of an entry; `None` if there is no intact one.
+/// The contents of an entry; `None` if there is no intact one.
 ///
 /// # Errors
 /// Why the entry is not trusted.
-fn read(folder: &Path, path: &Path) -> Result<Option<Vec<u8>>, String> {
+pub fn read(folder: &Path, path: &Path) -> Result<Option<Vec<u8>>, String> {
     let mut bytes = Vec::new();
     for path in [folder, path] {
         // Check and read the opened file itself: the path may refer to another file by then.
@@ -90,12 +93,12 @@ fn is_trusted(file: &File) -> bool {
 }
 
 /// Folders and files that are created here are not writable for other users; existing ones are not changed.
-fn write(folder: &Path, path: &Path, code: &[u8]) -> io::Result<()> {
+pub fn write(folder: &Path, path: &Path, contents: &[u8]) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o777 & !OTHERS).create(folder)?;
     write_atomically(path, Durability::Process, |file| {
         let made = file.get_ref();
         made.set_permissions(Permissions::from_mode(made.metadata()?.mode() & !OTHERS))?;
-        file.write_all(&Sha256::digest(code))?;
-        file.write_all(code)
+        file.write_all(&Sha256::digest(contents))?;
+        file.write_all(contents)
     })
 }

@@ -108,8 +108,8 @@ fn products(bench: &mut Bench, flags: i32) -> Result<f64, DeviceError> {
         let square = (side * side) as u64;
         record.at = [0, square, NONE, NONE, 2 * square, NONE, NONE, NONE];
         let gpu = &bench.gpu;
-        let mut library = Products::new(&gpu.context, gpu.arena.at);
-        let work = match library.plan(&record, &gpu.stream)? {
+        let mut library = Products::default();
+        let work = match library.plan(&record, gpu)? {
             Some(product) => LaunchKind::Product(Box::new(product)),
             None => LaunchKind::Kernel { record, shape: shape(&record, gpu.context.gpu.multiprocessors) },
         };
