@@ -61,6 +61,8 @@ enum Flag {
 const u64 NONE = ~0ull;
 const int SUMS = 16;
 const unsigned PARTIALS = 1024;
+const int SLIM = 16;
+const int SCRATCH = 1040;
 
 struct Op {
     int kind;  // A Kind.
@@ -96,7 +98,7 @@ struct Run {
     const Hyper* hyper;  // One per step of the block.
     double* sums;  // [2][SUMS]: of the epoch, of the validation.
     u64* non_finite;  // First step (1-based) whose loss was not finite; 0: none.
-    double* partial;  // [PARTIALS + 1], zeroed once by the host: sums of blocks, then a counter.
+    double* partial;  // Zeroed once by the host: [PARTIALS] sums of blocks, a counter; from SCRATCH on what Strips uses.
     u64 seed;  // The run's seed.
     u64 step;  // Optimizer steps done.
     u64 position;  // First row of the global batch within the epoch.

@@ -1,8 +1,8 @@
 // Gradients of biases: column sums of dy, with the plain SGD update if it is fused in.
 //
 // Rows are divided so that a warp reads whole cache lines, and so that a column is always summed in the same
-// order. In the stand-alone kernel each of eight warps takes every eighth row of 32 columns; in `interpret`
-// and `interpret_grid` several lanes share a column if there are few columns.
+// order. In the stand-alone kernel warps own strips of columns; in `interpret` and `interpret_grid` several
+// lanes share a column if there are few columns.
 
 // Stores the gradient of bias j, or updates the bias: b -= rate db.
 struct Learn {
@@ -36,26 +36,13 @@ __device__ __forceinline__ void bias_gradient_op(const Op& op, float* arena, con
     }
 }
 
-// A block owns strips of 32 columns; lane = column, warp w of 8 owns rows w, w + 8, ...; the first warp adds
-// up in order.
+// See Strips.
 extern "C" __global__ void __launch_bounds__(256) op_bias_gradient(Op op, float* arena, Run* run) {
-    __shared__ float sums[8][32];
     const float* dy = arena + op.at[0];
     Learn out = bias_gradient_out(op, arena, *run);
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (int first = blockIdx.x * 32; first < op.outputs; first += gridDim.x * 32) {
-        int j = first + lane;
-        float sum = 0.0f;
-        if (j < op.outputs) {
-#pragma unroll 4
-            for (int i = warp; i < op.rows; i += 8) sum += dy[(u64)i * op.outputs + j];
-        }
-        __syncthreads();   // the previous strip has been read
-        sums[warp][lane] = sum;
-        __syncthreads();
-        if (warp == 0 && j < op.outputs) {
-            for (int w = 1; w < 8; w++) sum += sums[w][lane];
-            out(j, sum);
-        }
-    }
+    int columns = op.outputs;
+    Strips(columns).sum<1>(
+        *run, columns, op.rows, 1,
+        [=](int j, int i, float (&sum)[1]) { sum[0] += dy[(u64)i * columns + j]; },
+        [=](int j, int, float total) { out(j, total); });
 }

@@ -59,6 +59,21 @@ __device__ __forceinline__ double block_sum(double own) {
     return total;
 }
 
+// Whether this block is the last of `blocks` to arrive at the counter, which is then 0 again. What the others
+// wrote before they arrived is visible to the last, if it reads it as volatile.
+__device__ __forceinline__ bool arrives_last(unsigned* counter, unsigned blocks) {
+    __shared__ bool last;
+    __threadfence();   // makes this thread's writes visible before the block's arrival
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(counter, 1u) == blocks - 1;
+        if (last) *counter = 0;
+    }
+    __syncthreads();
+    __threadfence();
+    return last;
+}
+
 // Called in each turn of a wait that spins.
 __device__ __forceinline__ void relax() {
 #ifdef CUSIM
@@ -84,22 +99,65 @@ struct Launch {
         for (u64 i = thread; i < n; i += threads) own += term(i);
         double total = block_sum(own);
         if (gridDim.x > 1) {
-            __shared__ bool last;
-            unsigned* arrived = (unsigned*)(partial + PARTIALS);
-            if (threadIdx.x == 0) {
-                partial[blockIdx.x] = total;
-                __threadfence();   // makes the partial sum visible before the arrival
-                last = atomicAdd(arrived, 1u) == gridDim.x - 1;
-            }
-            __syncthreads();
-            if (!last) return;
-            __threadfence();
+            if (threadIdx.x == 0) partial[blockIdx.x] = total;
+            if (!arrives_last((unsigned*)(partial + PARTIALS), gridDim.x)) return;
             own = 0.0;
             for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x) own += ((volatile double*)partial)[b];
             total = block_sum(own);
-            if (threadIdx.x == 0) *arrived = 0;
         }
         if (threadIdx.x == 0) finish(total);
+    }
+};
+
+// How a stand-alone launch of blocks of 256 threads sums columns over many rows: a block owns strips of 32
+// columns; lane = column, warp w of 8 owns every eighth row. If there are blocks to spare, `parts` blocks share
+// the rows of a strip: each writes its sums to the run's scratch memory, and the last to arrive adds them in
+// the order of the parts. So sums depend only on the launch.
+struct Strips {
+    static const int TILE = SLIM * 32;   // of scratch memory per block
+    int strips, parts;
+
+    __device__ Strips(int columns) : strips((columns + 31) / 32), parts(1) {
+        int blocks = gridDim.x < PARTIALS ? gridDim.x : PARTIALS;
+        if (blocks >= 2 * strips && strips > 0) parts = blocks / strips;
+    }
+
+    // For all strips of this block: add(column, row, sums) for each of its rows, where `sums` are the thread's
+    // own, one for each of `width` <= MOST <= SLIM items; then finish(column, item, total), once for each of both.
+    template <int MOST, class Add, class Finish>
+    __device__ __forceinline__ void sum(const Run& run, int columns, int rows, int width, Add add, Finish finish) const {
+        __shared__ float sums[8][MOST][32];
+        volatile float* scratch = (float*)(run.partial + SCRATCH);
+        unsigned* counters = (unsigned*)(scratch + PARTIALS * TILE);
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        for (int group = blockIdx.x; group < strips * parts; group += gridDim.x) {
+            int strip = group % strips, part = group / strips, column = strip * 32 + lane;
+            int begin = (int)((u64)rows * part / parts), end = (int)((u64)rows * (part + 1) / parts);
+            float own[MOST] = {};
+            if (column < columns) {
+#pragma unroll 4
+                for (int row = begin + warp; row < end; row += 8) add(column, row, own);
+            }
+            __syncthreads();   // the previous strip has been read
+#pragma unroll
+            for (int y = 0; y < MOST; y++)
+                if (y < width) sums[warp][y][lane] = own[y];
+            __syncthreads();
+            for (int y = warp; y < width; y += 8) {
+                float total = 0.0f;
+                for (int w = 0; w < 8; w++) total += sums[w][y][lane];
+                if (parts > 1) scratch[(u64)group * TILE + y * 32 + lane] = total;
+                else if (column < columns) finish(column, y, total);
+            }
+            if (parts == 1) continue;
+            if (!arrives_last(counters + strip, parts)) return;
+            for (int y = warp; y < width; y += 8) {
+                float total = 0.0f;
+#pragma unroll 4
+                for (int p = 0; p < parts; p++) total += scratch[((u64)p * strips + strip) * TILE + y * 32 + lane];
+                if (column < columns) finish(column, y, total);
+            }
+        }
     }
 };
 

@@ -89,6 +89,18 @@ extern "C" __global__ void op_layer_norm(Op op, float* arena, Run* run) { layer_
 extern "C" __global__ void op_layer_norm_backward(Op op, float* arena, Run* run) {
     layer_norm_backward_op(op, arena, *run, Launch());
 }
-extern "C" __global__ void op_layer_norm_gradient(Op op, float* arena, Run* run) {
-    layer_norm_gradient_op(op, arena, *run, Launch());
+// See Strips.
+extern "C" __global__ void __launch_bounds__(256) op_layer_norm_gradient(Op op, float* arena, Run* run) {
+    const float *dy = arena + op.at[0], *x = arena + op.at[1], *stats = arena + op.at[2];
+    Learn weight{arena + op.at[3], (op.flags & FLAG_UPDATE) != 0, rate_of(op, *run)}, bias = weight;
+    bias.to = arena + op.at[4];
+    int width = op.inputs;
+    Strips(width).sum<2>(
+        *run, width, op.rows, 2,
+        [=](int j, int i, float (&sum)[2]) {
+            u64 at = (u64)i * width + j;
+            sum[0] += dy[at] * ((x[at] - stats[2 * i]) * stats[2 * i + 1]);
+            sum[1] += dy[at];
+        },
+        [=](int j, int item, float total) { item == 0 ? weight(j, total) : bias(j, total); });
 }

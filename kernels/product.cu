@@ -5,9 +5,10 @@
 // express that, so nothing is transposed in memory. There are four algorithms, chosen by shape:
 //  - `tiled`: a block computes a square tile of C from shared memory, each thread 4x4 (or 2x2) elements in
 //    registers, while the next slices of A and B are loaded from global memory. Only in stand-alone kernels.
-//  - `slim_rows`: up to 16 columns and a long k: a warp owns a row of C and each lane a part of k, so A is
-//    read once.
-//  - `slim_columns`: A transposed and m or n up to 16: threads run along the wide side, warps share k.
+//  - `slim_rows`: up to 16 columns and a long k: warps own a row of C and each lane a part of k, so A is read
+//    once.
+//  - `slim_columns`: A transposed and m or n up to 16: threads run along the wide side, warps and blocks share
+//    k.
 //  - `direct`: everything else, and everything in `interpret` and `interpret_grid`: a thread computes 4x4
 //    elements, or one, straight from the operands; if there are few elements, several lanes share the terms
 //    of one.
@@ -161,19 +162,25 @@ __device__ __forceinline__ void tiled(const Product& c) {
 
 // ------------------------------------------------------------------------------------------------------------- slim
 
-const int SLIM = 16;
-
-// n <= SLIM. A warp owns every warps-th row; lane l owns k = l, l + 32, ...; shuffles add up the parts, and
-// lane j finishes column j.
-__device__ __forceinline__ void slim_rows(const Product& c, Launch s) {
-    int lane = lane_of(s.thread), warps = s.threads / 32;
-    for (int i = s.thread / 32; i < c.m; i += warps) {
+// n <= SLIM. A row of C is owned by as many warps of a block as there are to spare: lane l of warp w of them
+// owns k = 32 w + l, and so on with their stride. Shuffles add up the parts of a warp, and the first warp
+// those of the others, in order; lane j finishes column j.
+__device__ __forceinline__ void slim_rows(const Product& c) {
+    __shared__ float sums[8][SLIM];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, shared = 1;
+    while (shared < 8 && 128 * shared <= c.k && (u64)c.m * shared * 2 <= gridDim.x * 8ull) shared *= 2;
+    int rows = 8 / shared, part = warp % shared;
+    for (int first = blockIdx.x * rows; first < c.m; first += gridDim.x * rows) {
+        int i = first + warp / shared;
         float sum[SLIM] = {};
-        for (int p = lane; p < c.k; p += 32) {
-            float l = c.left(i, p);
+        if (i < c.m) {
+#pragma unroll 2
+            for (int p = part * 32 + lane; p < c.k; p += 32 * shared) {
+                float l = c.left(i, p);
 #pragma unroll
-            for (int j = 0; j < SLIM; j++)
-                if (j < c.n) sum[j] = fmaf(l, c.right(p, j), sum[j]);
+                for (int j = 0; j < SLIM; j++)
+                    if (j < c.n) sum[j] = fmaf(l, c.right(p, j), sum[j]);
+            }
         }
         float own = 0.0f;
 #pragma unroll
@@ -182,39 +189,30 @@ __device__ __forceinline__ void slim_rows(const Product& c, Launch s) {
             float total = warp_sum(sum[j]);
             if (lane == j) own = total;
         }
-        if (lane < c.n) c.finish(i, lane, own);
+        if (shared > 1) {
+            __syncthreads();   // the previous rows have been read
+            if (lane < SLIM) sums[warp][lane] = own;
+            __syncthreads();
+            for (int w = 1; w < shared && part == 0 && lane < SLIM; w++) own += sums[warp + w][lane];
+        }
+        if (i < c.m && part == 0 && lane < c.n) c.finish(i, lane, own);
     }
 }
 
-// A transposed, m or n <= SLIM: C is wide^T slim or its transpose. A block owns strips of 32 along the wide
-// side; lane = position in the strip, and warp w of 8 owns k = w, w + 8, ...; the eight sums are added in
-// order.
-__device__ __forceinline__ void slim_columns(const Product& c) {
-    __shared__ float sums[8][SLIM][32];
+// A transposed, m or n <= SLIM: C is wide^T slim or its transpose, summed over rows of both; see Strips.
+__device__ __forceinline__ void slim_columns(const Product& c, const Run& run) {
     bool upright = c.n <= SLIM;   // the wide side is m
     const float *wide = upright ? c.a : c.b, *slim = upright ? c.b : c.a;
     int width = upright ? c.m : c.n, slim_width = upright ? c.n : c.m;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (int x0 = blockIdx.x * 32; x0 < width; x0 += gridDim.x * 32) {
-        int x = x0 + lane;
-        float sum[SLIM] = {};
-        for (int p = warp; p < c.k; p += 8) {
-            float w = x < width ? operand(wide[(u64)p * width + x], c.flags) : 0.0f;
+    Strips(width).sum<SLIM>(
+        run, width, c.k, slim_width,
+        [&](int x, int p, float (&sum)[SLIM]) {
+            float w = operand(wide[(u64)p * width + x], c.flags);
 #pragma unroll
             for (int y = 0; y < SLIM; y++)
                 if (y < slim_width) sum[y] = fmaf(w, operand(slim[(u64)p * slim_width + y], c.flags), sum[y]);
-        }
-        __syncthreads();   // the previous strip has been read
-#pragma unroll
-        for (int y = 0; y < SLIM; y++)
-            if (y < slim_width) sums[warp][y][lane] = sum[y];
-        __syncthreads();
-        for (int y = warp; y < slim_width; y += 8) {
-            float total = 0.0f;
-            for (int w = 0; w < 8; w++) total += sums[w][y][lane];
-            if (x < width) c.finish(upright ? x : y, upright ? y : x, total);
-        }
-    }
+        },
+        [&](int x, int y, float total) { c.finish(upright ? x : y, upright ? y : x, total); });
 }
 
 // ----------------------------------------------------------------------------------------------------------- direct
@@ -288,7 +286,7 @@ __device__ void product_op(const Op& op, float* arena, const Run& run, S s) {
 extern "C" __global__ void __launch_bounds__(256, 2) op_linear(Op op, float* arena, Run*) {
     Product c = linear_product(op, arena);
     if (c.n > SLIM) tiled<false, false>(c);
-    else if (c.k >= 64) slim_rows(c, Launch());
+    else if (c.k >= 64) slim_rows(c);
     else direct_shared(c, Launch());
 }
 
@@ -301,5 +299,5 @@ extern "C" __global__ void __launch_bounds__(256, 2) op_input_gradient(Op op, fl
 extern "C" __global__ void __launch_bounds__(256, 2) op_weight_gradient(Op op, float* arena, Run* run) {
     Product c = weight_gradient_product(op, arena, *run);
     if (c.n > SLIM && c.m > SLIM) tiled<true, false>(c);
-    else slim_columns(c);
+    else slim_columns(c, *run);
 }

@@ -53,3 +53,23 @@ extern "C" __global__ void planted_alignment(u64* out) {
     extern __shared__ __align__(16) unsigned char dyn_smem[];
     if (threadIdx.x == 0) *out = (u64)dyn_smem % 16;
 }
+
+// Sums the numbers of all blocks, which are 32 threads each: the last to arrive adds up the sums of blocks.
+extern "C" __global__ void planted_nothing_between_blocks(const float* x, float* out, float* sums, unsigned* counter) {
+    float sum = warp_sum(x[blockIdx.x * 32 + threadIdx.x]);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    if (!arrives_last(counter, gridDim.x) || threadIdx.x > 0) return;
+    sum = 0.0f;
+    for (unsigned b = 0; b < gridDim.x; b++) sum += sums[b];
+    *out = sum;
+}
+
+// The same, but the first block does not wait for the others.
+extern "C" __global__ void planted_early_sum(const float* x, float* out, float* sums, unsigned* counter) {
+    float sum = warp_sum(x[blockIdx.x * 32 + threadIdx.x]);
+    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+    if (blockIdx.x > 0 || threadIdx.x > 0) return;
+    sum = 0.0f;
+    for (unsigned b = 0; b < gridDim.x; b++) sum += sums[b];
+    *out = sum;
+}

@@ -3,7 +3,8 @@
 use std::{collections::HashMap, sync::Mutex};
 
 use runner::program::{
-    Encoder, Hyper, Precision, Program, Record, Role, RunRecord, Slice, StepOptions, StepSource, encode,
+    Encoder, Hyper, PARTIAL_BYTES, Precision, Program, Record, Role, RunRecord, Slice, StepOptions,
+    StepSource, encode,
 };
 
 use super::{
@@ -70,7 +71,7 @@ impl<'a> Machine<'a> {
         let log = driver.holding(&bench.contents[bench.layout.log.0]);
         let sums = driver.holding(&[0.0f64; 32]);
         let non_finite = driver.holding(&[0u64]);
-        let partial = driver.holding(&[0.0f64; 1025]);
+        let partial = driver.holding(&[0u8; PARTIAL_BYTES]);
         let at = RunRecord {
             data: std::array::from_fn(|i| data[i].address),
             order: order.address,

@@ -11,8 +11,10 @@ use crate::conformance::{
     ops::{BEFORE, HYPER, SLOT, STEP, Suite},
 };
 
-/// Few blocks, so that each thread handles several numbers; and one block, whose sums need no second stage.
-const KERNELS: [Engine; 2] = [Engine::Kernels { blocks: 3 }, Engine::Kernels { blocks: 1 }];
+/// Few blocks, so that each thread handles several numbers; one block, whose sums need no second stage; and
+/// blocks to spare, which share rows or the terms of a sum.
+const KERNELS: [Engine; 3] =
+    [Engine::Kernels { blocks: 3 }, Engine::Kernels { blocks: 1 }, Engine::Kernels { blocks: 13 }];
 const INTERPRETERS: [Engine; 4] = [
     Engine::Walk { threads: 32 },
     Engine::Walk { threads: 96 },
@@ -78,7 +80,10 @@ fn products_follow_the_reference() {
     }
     // Enough large tiles for three blocks, so that the path for large tiles is taken.
     products(driver, [130, 65, 129], &[Engine::Kernels { blocks: 3 }]);
-    products(driver, [257, 100, 3], &[Engine::Kernels { blocks: 3 }]);
+    // One, two, four and eight warps for a row of the product; blocks that share the rows of a strip.
+    products(driver, [257, 100, 3], &KERNELS);
+    products(driver, [26, 300, 10], &[Engine::Kernels { blocks: 7 }, Engine::Kernels { blocks: 13 }]);
+    products(driver, [5, 1100, 16], &[Engine::Kernels { blocks: 5 }]);
 }
 
 #[test]

@@ -30,6 +30,33 @@ fn a_missing_barrier_shows_as_other_numbers_in_another_order() {
     assert!(found.iter().any(|sum| *sum != right), "{found:?}");
 }
 
+/// A block that adds up the sums of others before they have arrived gives other numbers in another order of
+/// blocks; one that waits for all gives the same, and leaves the counter for the next launch.
+#[test]
+fn a_sum_over_blocks_that_does_not_wait_shows() {
+    let Some(driver) = Driver::get() else { return };
+    let numbers: Vec<f32> = (1..=256).map(|i| i as f32).collect();
+    let sums = |kernel: &str| {
+        let (x, out) = (driver.holding(&numbers), driver.holding(&[0.0f32]));
+        let counter = driver.holding(&[0u32]);
+        let sum = |order| {
+            driver.order(order);
+            let partial = driver.holding(&[0.0f32; 8]);
+            let [mut x, mut to, mut sums, mut arrived] = [&x, &out, &partial, &counter].map(|of| of.address);
+            let arguments =
+                &mut [argument(&mut x), argument(&mut to), argument(&mut sums), argument(&mut arrived)];
+            driver.launch(kernel, Grid::new(8, 32), arguments);
+            assert_eq!(counter.read::<u32>(1), [0]);
+            out.read::<f32>(1)[0]
+        };
+        Order::ALL.map(sum)
+    };
+    let right = 256.0 * 257.0 / 2.0;
+    assert_eq!(sums("planted_nothing_between_blocks"), [right; 3]);
+    let found = sums("planted_early_sum");
+    assert!(found.iter().any(|sum| *sum != right), "{found:?}");
+}
+
 #[test]
 fn a_barrier_that_some_skip_is_an_error() {
     let Some(driver) = Driver::get() else { return };

@@ -1,7 +1,7 @@
 //! The gradient of a bias: column sums of dy.
 
 use super::{
-    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
+    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice, product,
     reduce::sum,
     reference::Memory,
     run::{Context, Slices},
@@ -54,7 +54,7 @@ impl Operation for BiasGradient {
 }
 
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
-    Size::new(r.product(r.outputs, 1).div_ceil(32), multiprocessors.saturating_mul(4))
+    product::size_of_strips(r.outputs, r.rows, multiprocessors)
 }
 
 /// Adds tasks that sum the first `columns` columns of `[_, stride]` over all rows. The sums are stored as a

@@ -2,6 +2,7 @@
 
 use super::{
     Access, Backward, Cost, Encoder, FLAG_UPDATE, Kind, Lowering, Operation, Record, Refused, Size, Slice,
+    product,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -221,9 +222,8 @@ pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     Size::of_threads(r.product(r.rows, 1) * lanes, multiprocessors)
 }
 
-/// A thread per column.
 pub(super) fn gradient_size(r: &Record, multiprocessors: u32) -> Size {
-    Size::of_threads(r.product(r.inputs, 1), multiprocessors)
+    product::size_of_strips(r.inputs, r.rows, multiprocessors)
 }
 
 /// What a thread does with its rows or its columns.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::{
-    Access, Activation, Record, Size, Slice,
+    Access, Activation, PARTIALS, Record, SLIM, Size, Slice,
     activation::{activate, activate_backward, activate_in_place},
     run::{Context, NextRows, RowFetch, Slices},
     split::{Draft, Shared, Split, Step},
@@ -24,9 +24,6 @@ const SHARED_TERMS: usize = 3 << 20;
 
 /// The same limit for bfloat16.
 const SHARED_HALF_TERMS: usize = 24 << 20;
-
-/// Up to this many columns a GPU's products use special algorithms (`SLIM` of kernels/product.cu).
-pub const SLIM: i32 = 16;
 
 /// Adds a product's tasks: a pool of tiles if there are enough of them, else shares in multiples of `unit`
 /// rows.
@@ -134,11 +131,24 @@ pub(super) fn size(r: &Record, [m, k, n]: [i32; 3], multiprocessors: u32) -> Siz
     if n > SLIM {
         Size::new(blocks(m, 32) * blocks(n, 32), multiprocessors.saturating_mul(2))
     } else if k >= 64 {
-        // A warp per row.
-        Size::new(blocks(m, 8), multiprocessors.saturating_mul(4))
+        // As many warps per row as there are to spare (`slim_rows` of kernels/product.cu).
+        let most = multiprocessors.saturating_mul(4);
+        let fits = |warps: &u64| 64 * warps <= k as u64 && blocks(m, 1) * warps <= 8 * u64::from(most);
+        let warps = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        Size::new((blocks(m, 1) * warps).div_ceil(8), most)
     } else {
         Size::of_threads(r.product(m, n), multiprocessors)
     }
+}
+
+/// The launch of a kernel that sums columns over many rows (`Strips` of kernels/common.cuh): blocks share the
+/// rows of 32 columns if there are blocks to spare, and each has at least 16 rows.
+pub(super) fn size_of_strips(columns: i32, rows: i32, multiprocessors: u32) -> Size {
+    let most = multiprocessors.saturating_mul(4).min(PARTIALS as u32);
+    let [columns, rows] = [columns, rows].map(|n| u64::try_from(n).unwrap_or(0));
+    let strips = columns.div_ceil(32).max(1);
+    let parts = (u64::from(most) / strips).min(rows / 16).max(1);
+    Size::new(strips * parts, most)
 }
 
 /// Which operand is packed, and how it is stored.

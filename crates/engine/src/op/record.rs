@@ -15,6 +15,16 @@ pub const SUMS: usize = 16;
 /// The most blocks of a launch that sums.
 pub const PARTIALS: usize = 1024;
 
+/// Up to this many columns a GPU's products use special algorithms.
+pub const SLIM: i32 = 16;
+
+/// Where scratch memory begins, in doubles from the start of the partial sums.
+const SCRATCH: usize = PARTIALS + 16;
+
+/// Bytes of partial sums and scratch memory: a tile of `SLIM` rows of 32 numbers per block, then a counter per
+/// strip (`Strips` of kernels/common.cuh).
+pub const PARTIAL_BYTES: usize = 8 * SCRATCH + 4 * PARTIALS * (SLIM as usize * 32 + 1);
+
 /// The largest size that kernels count in 32 bits; it leaves room for a stride of all threads of a launch.
 pub const MOST_COUNTED: usize = 2_147_000_000;
 
@@ -104,7 +114,7 @@ shared! {
         hyper: u64 = "const Hyper* hyper", "One per step of the block.";
         sums: u64 = "double* sums", "[2][SUMS]: of the epoch, of the validation.";
         non_finite: u64 = "u64* non_finite", "First step (1-based) whose loss was not finite; 0: none.";
-        partial: u64 = "double* partial", "[PARTIALS + 1], zeroed once by the host: sums of blocks, then a counter.";
+        partial: u64 = "double* partial", "Zeroed once by the host: [PARTIALS] sums of blocks, a counter; from SCRATCH on what Strips uses.";
         seed: u64 = "u64 seed", "The run's seed.";
         step: u64 = "u64 step", "Optimizer steps done.";
         position: u64 = "u64 position", "First row of the global batch within the epoch.";
@@ -131,7 +141,8 @@ pub fn header() -> String {
     let _ = writeln!(text, "enum Flag {{\n{FLAGS}}};\n");
     let _ = writeln!(
         text,
-        "const u64 NONE = ~0ull;\nconst int SUMS = {SUMS};\nconst unsigned PARTIALS = {PARTIALS};\n"
+        "const u64 NONE = ~0ull;\nconst int SUMS = {SUMS};\nconst unsigned PARTIALS = {PARTIALS};\n\
+         const int SLIM = {SLIM};\nconst int SCRATCH = {SCRATCH};\n"
     );
     for record in [Record::C, Hyper::C, RunRecord::C] {
         let _ = writeln!(text, "{record}");
@@ -303,9 +314,16 @@ mod tests {
         let blocks = |kind, rows, inputs, outputs| size(kind, rows, inputs, outputs).blocks;
         assert_eq!(blocks(Kind::Linear, 256, 784, 256), 64);
         assert_eq!(blocks(Kind::Linear, 4096, 2048, 2048), 264);
-        assert_eq!(blocks(Kind::Linear, 256, 784, 10), 32);
+        assert_eq!(blocks(Kind::Linear, 256, 784, 10), 256);
+        assert_eq!(blocks(Kind::Linear, 256, 256, 10), 128);
+        assert_eq!(blocks(Kind::Linear, 4096, 784, 10), 512);
         assert_eq!(blocks(Kind::Linear, 32, 2, 1), 1);
-        assert_eq!(blocks(Kind::WeightGradient, 256, 784, 10), 25);
+        assert_eq!(blocks(Kind::WeightGradient, 256, 784, 10), 25 * 16);
+        assert_eq!(blocks(Kind::WeightGradient, 256, 256, 10), 8 * 16);
+        assert_eq!(blocks(Kind::WeightGradient, 15, 784, 10), 25);
+        assert_eq!(blocks(Kind::BiasGradient, 8192, 0, 2048), 64 * 8);
+        assert_eq!(blocks(Kind::BiasGradient, 256, 0, 10), 16);
+        assert_eq!(blocks(Kind::BiasGradient, 8, 0, 100_000), 528);
         assert_eq!(blocks(Kind::Mean, 256, 1, 1), 1);
         assert_eq!(blocks(Kind::Norm, 1000, 1000, 1), 132);
         assert_eq!(blocks(Kind::Activate, 1 << 14, 1 << 10, 1), 528);

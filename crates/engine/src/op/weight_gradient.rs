@@ -1,7 +1,7 @@
 //! The gradient of a Linear layer's weight: dW = xᵀ dy.
 
 use super::{
-    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, Size, Slice,
+    Access, Cost, Emitter, Encoder, FLAG_UPDATE, Kind, Operation, Record, Refused, SLIM, Size, Slice,
     bias_gradient,
     emit::Operand,
     product,
@@ -109,10 +109,10 @@ impl WeightGradient {
 
 /// If there are few columns, at most a warp works on each row of the gradient.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
-    if r.inputs > product::SLIM && r.outputs > product::SLIM {
+    if r.inputs > SLIM && r.outputs > SLIM {
         return product::size(r, [r.inputs, r.rows, r.outputs], multiprocessors);
     }
-    Size::new(r.product(r.inputs.max(r.outputs), 1).div_ceil(32), multiprocessors.saturating_mul(4))
+    product::size_of_strips(r.inputs.max(r.outputs), r.rows, multiprocessors)
 }
 
 /// Reads x, which may be used in place, and dy (one element per row); writes their products, one row of sums

@@ -15,7 +15,7 @@ use crate::{
             memory::DeviceMemory,
         },
     },
-    op::{Hyper, PARTIALS, RunRecord},
+    op::{Hyper, PARTIAL_BYTES, RunRecord},
 };
 
 /// An all-reduce over GPUs that is queued like a kernel.
@@ -35,7 +35,7 @@ pub struct GpuContext {
     pub run: DeviceMemory,
     /// Two words for the grid barrier.
     pub barrier: DeviceMemory,
-    /// The partial sums of the blocks of a grid.
+    /// The partial sums of the blocks of a launch.
     pub partial: DeviceMemory,
     pub kernels: Kernels,
     pub context: Arc<Context>,
@@ -56,7 +56,7 @@ impl GpuContext {
             arena: zeros(arena_bytes, "parameters and activations")?,
             run: zeros(size_of::<RunRecord>() + most_steps * size_of::<Hyper>(), "learning rates")?,
             barrier: zeros(2 * size_of::<u32>(), "the barrier of a grid")?,
-            partial: zeros((PARTIALS + 1) * size_of::<f64>(), "sums over blocks")?,
+            partial: zeros(PARTIAL_BYTES, "sums over blocks")?,
             step: 0,
             hang_timeout: HangTimeout::new(context.least_wait),
             kernels,
