@@ -249,6 +249,18 @@ __device__ __forceinline__ float to_bf16(float x) {
     return __uint_as_float(bits & 0xffff0000u);
 }
 
+// The upper half of that: a bfloat16. A NaN becomes a quiet one, whose bits are not all in the lower half.
+__device__ __forceinline__ u32 bf16_bits(float x) {
+    u32 bits = __float_as_uint(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+
+// Four of them.
+__device__ __forceinline__ uint2 bf16_quad(float4 x) {
+    return make_uint2(bf16_bits(x.x) | bf16_bits(x.y) << 16, bf16_bits(x.z) | bf16_bits(x.w) << 16);
+}
+
 // Rounds to tf32 (10 bits of mantissa) in the same way.
 __device__ __forceinline__ float to_tf32(float x) {
     u32 bits = __float_as_uint(x);

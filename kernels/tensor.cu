@@ -1,4 +1,4 @@
-// Operations on whole tensors, outside of programs: fill, copy, random numbers, and a digest to compare
+// Operations on whole tensors, outside of programs: fill, copies, random numbers, and a digest to compare
 // devices' memory.
 
 // A thread owns every threads-th element.
@@ -11,6 +11,15 @@ extern "C" __global__ void tensor_fill(float* x, u64 n, float value) {
 extern "C" __global__ void tensor_copy(const float* x, float* y, u64 n) {
     Launch s;
     for (u64 i = s.thread; i < n; i += s.threads) y[i] = x[i];
+}
+
+// A bfloat16 copy, which a library's products read. A thread owns every threads-th quad if both are aligned for
+// that, then every threads-th remaining element.
+extern "C" __global__ void copy_bf16(const float* x, unsigned short* y, u64 n) {
+    Launch s;
+    u64 done = quads((u64)x >> 2, (u64)y >> 1, 0) ? n / 4 * 4 : 0;
+    for (u64 i = s.thread; i < done / 4; i += s.threads) ((uint2*)y)[i] = bf16_quad(((const float4*)x)[i]);
+    for (u64 i = done + s.thread; i < n; i += s.threads) y[i] = (unsigned short)bf16_bits(x[i]);
 }
 
 // SplitMix64's finalizer over an element's bits and index, as in device::digest: equal memory has equal

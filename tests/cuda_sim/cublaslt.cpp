@@ -9,7 +9,7 @@
 // RUNNER_SIM_FAIL="plan:1" makes the first search for an algorithm find none; "matmul:2" makes the second
 // product fail. RUNNER_SIM_ALGORITHMS=4 offers four algorithms: the first takes three times as long as the
 // others; the second sums in the opposite order, so its results have other bits; the third is refused when it
-// is called; the fourth gives the bits of the first.
+// is called; the fourth gives the bits of the first. RUNNER_SIM_BF16=0 refuses bfloat16 matrices.
 
 #include "driver.h"
 
@@ -103,6 +103,8 @@ bool known_type(int type) { return type == R_32F || type == R_16BF; }
 Status supported(const Description& d, const Layout& a, const Layout& b, const Layout& c, const Layout& out) {
     bool compute = d.compute == COMPUTE_32F || d.compute == COMPUTE_32F_PEDANTIC || d.compute == COMPUTE_32F_FAST_16BF ||
                    d.compute == COMPUTE_32F_FAST_TF32;
+    const char* bf16 = getenv("RUNNER_SIM_BF16");
+    if (bf16 && bf16[0] == '0' && a.type == R_16BF) return NOT_SUPPORTED;
     bool types = known_type(a.type) && a.type == b.type && known_type(out.type) && c.type == out.type;
     bool epilogue = d.epilogue == DEFAULT || d.epilogue == RELU || d.epilogue == BIAS || d.epilogue == RELU_BIAS ||
                     d.epilogue == GELU || d.epilogue == GELU_BIAS || d.epilogue == BGRADA || d.epilogue == BGRADB;

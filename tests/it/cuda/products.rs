@@ -1,6 +1,10 @@
-//! Large products by cuBLASLt: which of its algorithms computes them.
+//! Large products by cuBLASLt: which of its algorithms computes them, and their operands in bfloat16.
 
-use super::{Sim, parity::classes};
+use super::{
+    Sim,
+    parity::{classes, same},
+    plus,
+};
 
 /// Its products are just large enough for the library.
 const WIDE: &str = r#"model.layers=[{ linear = { out_features = 1060 } }, "relu", { linear = { out_features = 600 } }, "gelu", { linear = { out_features = 3 } }]"#;
@@ -39,4 +43,70 @@ fn the_fastest_algorithm_of_the_same_bits_is_taken_and_remembered() {
     let (log, of_run) = run();
     assert_eq!(of_run, "444", "one at the start, one a step: the choice was remembered");
     assert!(log.contains(said), "{log}");
+}
+
+/// Everything that may write an operand: rows, activations, a normalization, dropout, gradients, updates.
+const DEEP: &str = r#"model.layers=[{ linear = { out_features = 530 } }, "relu", { linear = { out_features = 500 } }, "layer_norm", "tanh", { linear = { out_features = 530 } }, "gelu", { dropout = { p = 0.1 } }, { linear = { out_features = 500, bias = false } }, { linear = { out_features = 3 } }]"#;
+
+/// A library that takes bfloat16 operands gets copies; one that does not rounds f32 operands itself. The
+/// numbers are the same to the bit, so no copy is out of date, through ragged batches and validations.
+#[test]
+fn copies_in_bf16_give_what_rounded_operands_give() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let without = [("RUNNER_SIM_BF16", "0")];
+    for (engine, clip) in
+        [("graph", "trainer.gradient_clip_val=0.5"), ("launch", "trainer.gradient_clip_val=0")]
+    {
+        let engine = format!("devices.engine={engine}");
+        let arguments =
+            [DEEP, "devices.precision=bf16", &engine, clip, "trainer.max_epochs=1", "data.batch_size=100"];
+        let copies = sim.run(&place, &arguments, &[]).ended_by(0);
+        let rounded = sim.run(&place, &arguments, &without).ended_by(0);
+        assert_eq!(copies.numbers(), rounded.numbers(), "{engine}");
+        assert!(copies.model() == rounded.model(), "{engine}");
+    }
+    let calls = sim.calls();
+    let of =
+        |end: &str| calls.iter().filter(|call| call.starts_with("matmul") && call.ends_with(end)).count();
+    assert!(of("compute 68 bf16") > 0 && of("compute 75") > 0, "{calls:?}");
+    let arguments = [WIDE, "devices.engine=launch", "trainer.max_steps=3"];
+    let exact = sim.run(&place, &arguments, &[]).ended_by(0);
+    let half = sim.run(&place, &plus(&arguments, "devices.precision=bf16"), &[]).ended_by(0);
+    assert_ne!(half.numbers(), exact.numbers(), "operands are rounded");
+    same(&exact, &half, 0.02, "bf16");
+}
+
+/// Of four layers the second and the third are large.
+#[test]
+fn a_step_copies_each_operand_once() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let layers = r#"model.layers=[{ linear = { out_features = 1060 } }, "relu", { linear = { out_features = 600 } }, "relu", { linear = { out_features = 1100 } }, "relu", { linear = { out_features = 3 } }]"#;
+    let run = |precision: &str| {
+        let precision = format!("devices.precision={precision}");
+        let more = ["devices.engine=launch", "trainer.max_steps=1", "trainer.validate_every_epochs=0"];
+        let ran = sim.run(&place, &[&[layers, &precision][..], &more].concat(), &[]).ended_by(0);
+        ran.summary("peak_device_bytes").parse::<u64>().unwrap()
+    };
+    let (copied, exact) = (run("bf16"), run("f32"));
+    // Inputs of a batch of 32, weights, gradients of outputs.
+    let [inputs, weights, gradients] = [32 * (1060 + 600), (1060 + 1100) * 600, 32 * (600 + 1100)];
+    assert_eq!(copied - exact, 2 * (inputs + weights + gradients));
+    // Kernels that follow a product write the copies of the third layer's input and of the second's gradient.
+    let calls = sim.calls();
+    let conversions = calls.iter().filter(|call| call.starts_with("launch copy_bf16 ")).count();
+    assert_eq!(conversions, 4, "{calls:?}");
+}
+
+#[test]
+fn what_is_no_number_stays_so_in_bf16() {
+    let Some(sim) = Sim::get() else { return };
+    let place = classes();
+    let arguments = [WIDE, "devices.precision=bf16", "optimizer.sgd.lr=1e30", "trainer.max_steps=8", "-q"];
+    let copies = sim.run(&place, &arguments, &[]).ended_by(1);
+    let rounded = sim.run(&place, &arguments, &[("RUNNER_SIM_BF16", "0")]).ended_by(1);
+    let ends = [&copies, &rounded].map(|ran| (ran.summary("status"), ran.summary("steps")));
+    assert_eq!(ends[0], ends[1]);
+    assert_eq!(ends[0].0, "diverged");
 }

@@ -24,6 +24,8 @@ pub(super) struct ChunkPolicy<'a> {
     /// Threads that the host may use.
     pub threads: usize,
     pub machine: &'a Machine,
+    /// Whether large products are a GPU library's, which depends on the engine.
+    pub by_library: bool,
 }
 
 impl ChunkPolicy<'_> {
@@ -83,7 +85,8 @@ impl ChunkPolicy<'_> {
             validates,
             saves_checkpoints,
             ranks_outputs: validates && spec.scores().contains(&Metric::Auc),
-            packs_bf16: spec.devices.precision == Precision::Bf16,
+            rounds_to_bf16: spec.devices.precision == Precision::Bf16,
+            by_library: self.by_library,
             gpu_fixed_bytes: fixed,
         }
     }

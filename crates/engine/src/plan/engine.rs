@@ -24,6 +24,11 @@ impl Engine {
     pub fn is_gpu(self) -> bool {
         !matches!(self, Self::Serial | Self::Team)
     }
+
+    /// Whether the GPU's library computes its large products.
+    pub fn uses_library(self) -> bool {
+        matches!(self, Self::Graph | Self::Launch)
+    }
 }
 
 /// Why a trial has its engine.

@@ -7,7 +7,7 @@ use super::{
     dataset_info::DatasetInfo,
     devices::DeviceId,
 };
-use crate::program::{MemoryPlan, Programs, Role, Shard, Slice};
+use crate::program::{HalfCopies, MemoryPlan, Programs, Role, Shard, Slice};
 
 const NUMBER: u64 = 4;
 
@@ -30,8 +30,10 @@ pub(super) struct Rows {
     pub saves_checkpoints: bool,
     /// Whether the outputs of all validation rows come to the host, to be ranked for `auc`.
     pub ranks_outputs: bool,
-    /// Whether the CPU packs the operands of products in bfloat16.
-    pub packs_bf16: bool,
+    /// Whether the operands of products are rounded to bfloat16: the CPU packs them, GPUs make copies for a
+    /// library.
+    pub rounds_to_bf16: bool,
+    pub by_library: bool,
     /// Bytes that any job takes on a GPU besides its buffers.
     pub gpu_fixed_bytes: u64,
 }
@@ -130,11 +132,11 @@ impl Rows {
         match place {
             // These compute directly on the host's rows.
             DeviceId::Cpu | DeviceId::Rank(_) => {
-                [programs.packed_bytes(self.packs_bf16), programs.early_sum_bytes()]
+                [programs.packed_bytes(self.rounds_to_bf16), programs.early_sum_bytes()]
                     .into_iter()
                     .fold(programs.arena_bytes(), u64::saturating_add)
             }
-            DeviceId::Virtual(_) => [programs.packed_bytes(self.packs_bf16), self.resident(), chunk()]
+            DeviceId::Virtual(_) => [programs.packed_bytes(self.rounds_to_bf16), self.resident(), chunk()]
                 .into_iter()
                 .fold(programs.arena_bytes(), u64::saturating_add),
             DeviceId::Gpu(_) | DeviceId::RankGpu { .. } => {
@@ -142,7 +144,9 @@ impl Rows {
                 let log = layout.buffers.iter().filter(|b| b.role == Role::Log);
                 let log =
                     log.fold(0, |sum: u64, b| sum.saturating_add((b.len as u64).saturating_mul(NUMBER)));
-                let arena = NUMBER * MemoryPlan::new(programs).elements() as u64;
+                let copies = self.rounds_to_bf16 && self.by_library;
+                let copies = if copies { HalfCopies::elements(programs) } else { 0 };
+                let arena = NUMBER * (MemoryPlan::new(programs).elements() + copies) as u64;
                 let chunks = ON_A_GPU.saturating_mul(chunk());
                 [log, self.gpu_fixed_bytes, self.resident(), chunks]
                     .into_iter()

@@ -6,7 +6,6 @@ use super::{
     chunk_policy::ChunkPolicy,
     dataset_info::DatasetInfo,
     devices::{DeviceId, ResolvedDevices},
-    engine::Engine,
     engine_choice::{self, Chosen},
     machine::Gpu,
     run_length::validation_chunk,
@@ -57,7 +56,7 @@ impl Lowered {
             sums = all_reduce::among(&devices.used, machine, summed(&first.train));
             let (engine, reason) =
                 engine_choice::on_gpus(spec, &first, &gpus, (sums.as_ref(), data_bytes), steps)?;
-            if matches!(engine, Engine::Graph | Engine::Launch) && has_large_product(&first) {
+            if engine.uses_library() && has_large_product(&first) {
                 fold_update = false;
                 first = lower(0, fold_update);
             }

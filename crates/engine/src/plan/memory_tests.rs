@@ -105,3 +105,19 @@ fn chunks_are_counted_where_they_are() {
     );
     assert_eq!(resident.message, message);
 }
+
+/// On a GPU whose library does the large products, their operands have bfloat16 copies.
+#[test]
+fn copies_of_operands_are_counted() {
+    let need = |more: &[&str]| {
+        let layers = "model.layers=[{ linear = { out_features = 900 } }, { linear = { out_features = 704 } }, { linear = { out_features = 1 } }]";
+        let all = [&["devices.num_gpus=1", "data.batch_size=64", layers], more].concat();
+        let mut gpus = gpus(false, 1, MUCH);
+        gpus[0].limits.cooperative = true;
+        let planned = planned(&all, facts(5_000, 100, false), &Machine::typical(gpus, MUCH));
+        planned.expect("it fits").footprint.devices[0]
+    };
+    let of = |engine| need(&["devices.precision=bf16", engine]) - need(&["devices.precision=tf32", engine]);
+    assert_eq!(of("devices.engine=graph"), 2 * (64 * 900 + 900 * 704 + 64 * 704));
+    assert_eq!(of("devices.engine=cooperative"), 0);
+}

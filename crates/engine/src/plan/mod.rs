@@ -82,7 +82,9 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let batch = length.batch;
     let on_cpu = devices.on_cpu();
     let over_hosts = devices.over_hosts();
-    let policy = chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, over_hosts, threads, machine };
+    let by_library = false;
+    let policy =
+        chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, over_hosts, threads, machine, by_library };
     let refused = |problem| PlanError::Problems(vec![problem]);
     policy.check().map_err(refused)?;
     let chunks = policy.chunks(batch);
@@ -90,6 +92,8 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let data_bytes = if streamed { 0 } else { facts.resident_bytes() };
     let lowered = Lowered::new(&policy, &devices, length.batch, data_bytes, length.steps).map_err(refused)?;
     let Lowered { programs, peers, fold_update, chosen, sums } = lowered;
+    let by_library = chosen.as_ref().is_some_and(|(engine, _)| engine.uses_library());
+    let policy = chunk_policy::ChunkPolicy { by_library, ..policy };
     let need = memory::Need { policy, fold_update, devices: &devices, data_bytes };
     need.check(peers.last().unwrap_or(&programs), batch).map_err(refused)?;
     let all = || devices.used.iter().zip(std::iter::once(&programs).chain(&peers));

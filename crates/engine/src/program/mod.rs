@@ -5,6 +5,7 @@
 //! measured step is compared with, each instruction is labelled with its phase, and every device runs it.
 
 mod early_sums;
+mod half_copies;
 mod in_place;
 mod initial;
 mod lower;
@@ -12,6 +13,7 @@ mod memory_plan;
 mod step_source;
 
 pub use crate::op::*;
+pub use half_copies::{HalfCopies, library_operands};
 pub use initial::{exported, imported, initial_parameter};
 pub use lower::{Options, Shard, lower, lower_inference};
 pub use memory_plan::{MemoryPlan, Offsets};

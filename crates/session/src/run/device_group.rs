@@ -118,9 +118,7 @@ pub fn slow_devices(trial: &Trial) -> Vec<String> {
 
 /// Warns that our own kernels replace a faster library that is missing.
 fn own_products(trial: &Trial) -> Option<String> {
-    use crate::plan::Engine;
-
-    let wanted = matches!(trial.engine, Engine::Graph | Engine::Launch)
+    let wanted = trial.engine.uses_library()
         && trial.has_large_product()
         && trial.devices.used.iter().any(|place| place.is_real_gpu());
     let missing = wanted.then(crate::device::cuda::products_library)?.err()?;

@@ -17,7 +17,8 @@ use crate::{
     device::{DeviceError, RankLink},
     plan::{Engine, summed},
     program::{
-        Gather, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource, StepSources,
+        Gather, HalfCopies, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource,
+        StepSources,
     },
     units,
 };
@@ -94,6 +95,8 @@ impl Loader<'_> {
                 Some(self.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
             }
         };
+        *GAINS.lock().unwrap_or_else(PoisonError::into_inner) =
+            self.products.as_ref().and_then(Products::gains);
         if self.products.as_ref().is_some_and(Products::any) {
             // Planning ran the products in the arena, so clear it.
             let arena = &self.gpu.arena;
@@ -115,8 +118,10 @@ impl CudaExecutor {
         let places = MemoryPlan::new(&programs);
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
         let with_best = places.clone().with_best(&programs.layout);
-        check_room(&context, &with_best, &programs)?;
-        let mut gpu = GpuContext::new(Arc::clone(&context), 4 * with_best.elements(), most)?;
+        let copies = (engine.uses_library() && precision == Precision::Bf16).then_some(with_best.elements());
+        let elements = with_best.elements() + copies.map_or(0, |_| HalfCopies::elements(&programs));
+        check_room(&context, 4 * elements as u64, &programs)?;
+        let mut gpu = GpuContext::new(Arc::clone(&context), 4 * elements, most)?;
         let device_log = DeviceLog::new(&context, &gpu.stream, &programs)?;
         let digest = Digest::new(&gpu)?;
         let reduced = summed(&programs.train);
@@ -128,13 +133,11 @@ impl CudaExecutor {
                 sums = Some(HostAllReduce::new(&context, collective, reduced)?);
             }
         }
-        let by_library = matches!(engine, Engine::Graph | Engine::Launch);
-        let products = by_library.then(Products::default);
+        let products = engine.uses_library().then(|| Products::new(copies.map(|at| at as u64)));
         let (layout, staging) = (&programs.layout, Staging::default());
         let mut loader = Loader { gpu: &gpu, layout, precision, staging, products };
         let (mut train, validate) = loader.load_all(&programs, &places, engine)?;
         let Loader { staging, products, .. } = loader;
-        *GAINS.lock().unwrap_or_else(PoisonError::into_inner) = products.as_ref().and_then(Products::gains);
         let mut unproven = None;
         if engine == Engine::Compiled {
             let sources = StepSources::new(&programs, precision, context.gpu.job_shared_bytes());
@@ -186,9 +189,9 @@ fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
 }
 
 /// Refuses a job that no longer fits, because others have allocated memory since it was planned.
-fn check_room(context: &Context, places: &MemoryPlan, programs: &Programs) -> Result<(), DeviceError> {
+fn check_room(context: &Context, arena_bytes: u64, programs: &Programs) -> Result<(), DeviceError> {
     let (free, _) = context.memory()?;
-    let needed = 4 * places.elements() as u64 + DeviceLog::log_bytes(&programs.layout) as u64;
+    let needed = arena_bytes + DeviceLog::log_bytes(&programs.layout) as u64;
     if needed <= free {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use cudarc::driver::sys::CUfunction;
 
 use super::{
+    copies::Conversion,
     gpu_context::{GpuContext, QueuedSums},
     loaded::{Loaded, LoadedEngine},
     steps::{Launch, LaunchKind, Steps},
@@ -31,6 +32,7 @@ impl GpuContext {
         match work {
             LaunchKind::Kernel { record, shape } => self.kernel(*record, *shape),
             LaunchKind::Product(product) => {
+                product.before.iter().try_for_each(|conversion| self.convert(*conversion))?;
                 product.queue(self)?;
                 match product.follow {
                     Some((record, shape)) => self.kernel(record, shape),
@@ -48,6 +50,14 @@ impl GpuContext {
                 }
             }
         }
+    }
+
+    /// Queues a bfloat16 copy.
+    pub fn convert(&self, Conversion { from, to, n }: Conversion) -> Result<(), DeviceError> {
+        let [from, to] = [from, to].map(|place| self.arena.at + 4 * place);
+        let shape = Shape::new(n.div_ceil(1024), self.context.gpu.multiprocessors.saturating_mul(4));
+        // SAFETY: (const float*, u16*, u64); both lie within the arena.
+        unsafe { self.launch(self.kernels.copy_bf16, shape, arguments![from, to, n], "copy_bf16") }
     }
 
     fn kernel(&self, record: Record, shape: Shape) -> Result<(), DeviceError> {

@@ -1,6 +1,7 @@
 //! Programs as records, and the five engines that run them.
 
 mod compiled;
+mod copies;
 mod engine;
 mod gpu_context;
 mod loaded;
@@ -10,6 +11,7 @@ mod steps;
 mod tuning;
 
 pub use compiled::{Attempt, COMPARED, Compiled, Outcome};
+pub use copies::Conversion;
 pub use gpu_context::{GpuContext, QueuedSums};
 pub use loaded::{Loaded, LoadedEngine, MOST_LAUNCHED, MOST_STEPS};
 pub use product::Products;

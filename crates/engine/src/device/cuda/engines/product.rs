@@ -10,6 +10,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
+    copies::Conversion,
     gpu_context::GpuContext,
     matmul::{Addresses, Algorithm, Key, Library, Matmul, failed, number},
     tuning::{Choice, Tuner},
@@ -28,10 +29,16 @@ pub struct Products {
     /// `None`: not tried yet; `Some(None)`: not available.
     library: Option<Option<Arc<Library>>>,
     tuner: Option<Tuner>,
+    pub copies: Option<u64>,
     found: HashMap<Key, Option<Choice>>,
 }
 
 impl Products {
+    /// `copies`: where bfloat16 copies of operands begin in the arena, if there are any.
+    pub fn new(copies: Option<u64>) -> Self {
+        Self { copies, ..Self::default() }
+    }
+
     pub fn bytes(&self) -> usize {
         self.library.iter().flatten().map(|library| library.workspace.bytes).sum()
     }
@@ -54,9 +61,14 @@ impl Products {
     }
 
     /// Plans an instruction and runs it once on the memory at its offsets. The first call of a product loads
-    /// code and may allocate, which must not happen during a capture or a timed step. Returns `None` if a
-    /// kernel of this project should do the product.
-    pub fn plan(&mut self, op: &Record, gpu: &GpuContext) -> Result<Option<Product>, DeviceError> {
+    /// code and may allocate, which must not happen during a capture or a timed step. `halves` are the places
+    /// of bfloat16 copies of its operands. Returns `None` if a kernel of this project should do the product.
+    pub fn plan(
+        &mut self,
+        op: &Record,
+        gpu: &GpuContext,
+        halves: Option<[u64; 2]>,
+    ) -> Result<Option<Product>, DeviceError> {
         if !is_large_product(op) {
             return Ok(None);
         }
@@ -66,19 +78,16 @@ impl Products {
             None => self.library.insert(Library::open(&gpu.context)?.map(Arc::new)),
         };
         let Some(library) = library.clone() else { return Ok(None) };
-        let compute = match op.flags & (FLAG_TF32 | FLAG_BF16) {
-            0 => number::COMPUTE_32F,
-            FLAG_TF32 => number::COMPUTE_32F_FAST_TF32,
-            _ => number::COMPUTE_32F_FAST_16BF,
-        };
-        let at = |place: u64| gpu.arena.at + 4 * place;
-        let Form { left, right, to, bias, .. } = form;
-        let at = Addresses { left: at(left), right: at(right), bias: bias.map(at), to: at(to) };
-        let Some(matmul) = Matmul::new(&library, Key { compute, ..form.key }, at) else { return Ok(None) };
-        let Some(Choice { algorithm, .. }) = self.choice(gpu, &library, &matmul)? else { return Ok(None) };
-        let product = Product { matmul, algorithm, follow: form.follow };
-        product.queue(gpu)?;
-        Ok(Some(product))
+        // Where the library multiplies no copies, it rounds the operands itself.
+        for halves in halves.filter(|_| op.flags & FLAG_BF16 != 0).map(Some).into_iter().chain([None]) {
+            let Some(matmul) = form.matmul(gpu, &library, op.flags, halves) else { continue };
+            if let Some(Choice { algorithm, .. }) = self.choice(gpu, &library, &matmul)? {
+                let product = Product { before: Vec::new(), matmul, algorithm, follow: form.follow };
+                product.queue(gpu)?;
+                return Ok(Some(product));
+            }
+        }
+        Ok(None)
     }
 
     fn choice(
@@ -111,6 +120,28 @@ struct Form {
 }
 
 impl Form {
+    /// The product of the operands, or of their bfloat16 copies at `halves`: `None` if the library cannot
+    /// describe it.
+    fn matmul(
+        &self,
+        gpu: &GpuContext,
+        library: &Arc<Library>,
+        flags: i32,
+        halves: Option<[u64; 2]>,
+    ) -> Option<Matmul> {
+        let (operands, compute) = match flags & (FLAG_TF32 | FLAG_BF16) {
+            _ if halves.is_some() => (number::R_16BF, number::COMPUTE_32F),
+            0 => (number::R_32F, number::COMPUTE_32F),
+            FLAG_TF32 => (number::R_32F, number::COMPUTE_32F_FAST_TF32),
+            _ => (number::R_32F, number::COMPUTE_32F_FAST_16BF),
+        };
+        let at = |place: u64| gpu.arena.at + 4 * place;
+        // The library's left operand is the second that this project's op reads.
+        let [right, left] = halves.unwrap_or([self.right, self.left]).map(at);
+        let at = Addresses { left, right, bias: self.bias.map(at), to: at(self.to) };
+        Matmul::new(library, Key { operands, compute, ..self.key }, at)
+    }
+
     fn new(op: &Record, multiprocessors: u32) -> Option<Self> {
         let size = |n: i32| u64::try_from(n).unwrap_or(0);
         let (rows, inputs, outputs) = (size(op.rows), size(op.inputs), size(op.outputs));
@@ -157,6 +188,8 @@ impl Form {
 }
 
 pub struct Product {
+    /// Copies of its operands that are made before it.
+    pub before: Vec<Conversion>,
     matmul: Matmul,
     algorithm: Algorithm,
     /// A kernel of this project that runs after the product.
@@ -164,7 +197,12 @@ pub struct Product {
 }
 
 impl Product {
-    /// Queues the product, without the kernel that follows.
+    /// Whether its operands are bfloat16 copies.
+    pub fn reads_halves(&self) -> bool {
+        self.matmul.key.operands == number::R_16BF
+    }
+
+    /// Queues the product, without the kernels before and after it.
     pub fn queue(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
         self.matmul.queue(&self.algorithm, &gpu.stream).map_err(|status| failed(&gpu.context, status))
     }

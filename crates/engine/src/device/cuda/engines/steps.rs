@@ -1,6 +1,7 @@
 //! A program as the GPU runs it: its records, and how each is launched.
 
 use super::{
+    copies::Copies,
     gpu_context::GpuContext,
     product::{Product, Products},
 };
@@ -12,7 +13,7 @@ use crate::{
             memory::{DeviceMemory, Staging},
         },
     },
-    op::{Encoder, Layout, MOST_COUNTED, Phase, Precision, Record, Refused, counted, encode},
+    op::{Encoder, Layout, MOST_COUNTED, Op, Phase, Precision, Record, Refused, counted, encode},
     program::{Offsets, Program},
 };
 
@@ -36,12 +37,47 @@ pub enum LaunchKind {
 }
 
 impl LaunchKind {
+    /// By the library, if this is a large product, or by this project's kernel.
+    fn new(
+        op: &Op,
+        record: Record,
+        gpu: &GpuContext,
+        products: Option<&mut Products>,
+        copies: Option<&mut Copies<'_>>,
+    ) -> Result<Self, DeviceError> {
+        let halves = copies.as_ref().and_then(|copies| copies.operands(op));
+        let product = products.map(|products| products.plan(&record, gpu, halves)).transpose()?.flatten();
+        let mut own = match product {
+            Some(product) => Self::Product(Box::new(product)),
+            None => Self::Kernel { record, shape: shape(&record, gpu.context.gpu.multiprocessors) },
+        };
+        if let Some(copies) = copies {
+            own.with_copies(op, copies);
+        }
+        Ok(own)
+    }
+
     /// The most kernels that this launch queues: cuBLASLt may use an extra kernel to sum parts of a product.
     fn queued(&self) -> usize {
         match self {
             Self::Kernel { .. } | Self::AllReduce { .. } => 1,
-            Self::Product(product) => 2 + usize::from(product.follow.is_some()),
+            Self::Product(product) => 2 + product.before.len() + usize::from(product.follow.is_some()),
         }
+    }
+
+    /// Adds the copies of operands that are due before it, and lets its kernel write that of its result.
+    fn with_copies(&mut self, op: &Op, copies: &mut Copies<'_>) {
+        let last = match self {
+            Self::Product(product) => {
+                if product.reads_halves() {
+                    product.before = copies.due(op);
+                }
+                product.follow.as_mut().map(|(record, _)| record)
+            }
+            Self::Kernel { record, .. } => Some(record),
+            Self::AllReduce { .. } => None,
+        };
+        copies.written(op, last);
     }
 }
 
@@ -71,6 +107,8 @@ impl Steps {
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
         let (mut launches, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
+        let base = products.as_ref().and_then(|products| products.copies);
+        let mut copies = base.map(|base| Copies::new(program, base, places));
         let encoder = Encoder { layout, precision, place: &|slice| places.offset(slice) };
         for (instruction, record) in program.instructions.iter().zip(encode(&program.instructions, &encoder))
         {
@@ -79,17 +117,10 @@ impl Steps {
                 Ok(record) => {
                     records.push(record);
                     widest = widest.max(elements(&record));
-                    let product = match &mut products {
-                        Some(products) => products.plan(&record, gpu)?,
-                        None => None,
-                    };
-                    match product {
-                        Some(product) => LaunchKind::Product(Box::new(product)),
-                        None => {
-                            LaunchKind::Kernel { record, shape: shape(&record, context.gpu.multiprocessors) }
-                        }
-                    }
+                    let products = products.as_deref_mut();
+                    LaunchKind::new(&instruction.op, record, gpu, products, copies.as_mut())?
                 }
+                // The gradients that it writes are no operands.
                 Err(Refused::AllReduce(of)) => {
                     LaunchKind::AllReduce { at: places.offset(of).unwrap_or(0), len: of.len }
                 }

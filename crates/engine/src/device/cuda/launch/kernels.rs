@@ -31,6 +31,8 @@ pub struct Kernels {
     pub interpret: CUfunction,
     pub interpret_grid: CUfunction,
     pub digest: CUfunction,
+    /// Copies numbers in bfloat16.
+    pub copy_bf16: CUfunction,
     /// The all-reduce over GPUs that can access each other's memory.
     pub peer_sum: CUfunction,
 }
@@ -54,6 +56,7 @@ impl Kernels {
             interpret: module.function("interpret")?,
             interpret_grid: module.function("interpret_grid")?,
             digest: module.function("digest")?,
+            copy_bf16: module.function("copy_bf16")?,
             peer_sum: module.function("peer_sum")?,
             module,
         })

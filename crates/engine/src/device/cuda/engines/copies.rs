@@ -1,0 +1,123 @@
+//! Which bfloat16 copies of operands are up to date while a step's launches are planned, in their order.
+
+use crate::{
+    op::{Kind, Op, Record, Slice},
+    program::{HalfCopies, Offsets, Program, library_operands},
+};
+
+/// A copy that is due before a product: offsets in elements from the arena's base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conversion {
+    pub from: u64,
+    pub to: u64,
+    /// Elements of the operand.
+    pub n: u64,
+}
+
+pub struct Copies<'a> {
+    table: HalfCopies,
+    /// Where the copies begin.
+    base: u64,
+    places: &'a Offsets,
+    current: Vec<Slice>,
+}
+
+impl<'a> Copies<'a> {
+    pub fn new(program: &Program, base: u64, places: &'a Offsets) -> Self {
+        Self { table: HalfCopies::new(program), base, places, current: Vec::new() }
+    }
+
+    fn place(&self, operand: Slice) -> Option<u64> {
+        self.table.place(operand).map(|place| self.base + place as u64)
+    }
+
+    /// Where the copies of a product's operands are, in the order of what it reads.
+    pub fn operands(&self, op: &Op) -> Option<[u64; 2]> {
+        let [left, right] = library_operands(op)?;
+        Some([self.place(left)?, self.place(right)?])
+    }
+
+    /// What has to be copied before a product that reads the copies of its operands.
+    pub fn due(&mut self, op: &Op) -> Vec<Conversion> {
+        let mut due = Vec::new();
+        for operand in library_operands(op).into_iter().flatten() {
+            if self.current.contains(&operand) {
+                continue;
+            }
+            if let (Some(from), Some(to)) = (self.places.offset(operand), self.place(operand)) {
+                due.push(Conversion { from, to, n: operand.len as u64 });
+                self.current.push(operand);
+            }
+        }
+        due
+    }
+
+    /// Notes what an instruction writes. `last`, the record of the kernel that writes it, is made to write the
+    /// copy too, if there is one and the kernel can.
+    pub fn written(&mut self, op: &Op, last: Option<&mut Record>) {
+        let writes = op.access().writes;
+        self.current.retain(|slice| !writes.iter().any(|written| written.overlaps(*slice)));
+        let Some(last) = last.filter(|last| matches!(last.kind(), Kind::Activate | Kind::ActivateBackward))
+        else {
+            return;
+        };
+        let is_result = |slice: &&Slice| slice.len > 0 && self.places.offset(**slice) == Some(last.at[1]);
+        let Some(result) = writes.iter().find(is_result) else { return };
+        if let Some(place) = self.place(*result) {
+            last.at[2] = place;
+            self.current.push(*result);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        op::{Activation, Buffer, BufferId, Instruction, Layout, Linear, Phase, Role, Zero},
+        program::{MemoryPlan, Programs},
+    };
+
+    #[test]
+    fn a_copy_is_made_once_and_again_when_its_operand_was_written() {
+        let (rows, inputs, outputs) = (200, 300, 512);
+        let sizes =
+            [(0, Role::Data); 5].into_iter().chain([(2 * inputs * outputs, Role::Values), (0, Role::Log)]);
+        let sizes =
+            sizes.chain([rows * inputs, rows * outputs, rows * inputs].map(|len| (len, Role::Activation)));
+        let buffers = sizes.map(|(len, role)| Buffer { name: String::new(), len, role });
+        let layout = Layout::bare(buffers.collect());
+        let whole = |buffer| layout.whole(BufferId(buffer));
+        let [x, hidden, y] = [7, 8, 9].map(whole);
+        let weights = [0, 1].map(|i| whole(5).part(i * inputs * outputs..(i + 1) * inputs * outputs));
+        let layer = |x, weight, y, [inputs, outputs]: [usize; 2]| {
+            let (bias, pre, activation) = (None, None, Some(Activation::Relu));
+            Linear { x, weight, bias, activation, pre, y, rows, inputs, outputs }.into()
+        };
+        let first: Op = layer(x, weights[0], hidden, [inputs, outputs]);
+        let second: Op = layer(hidden, weights[1], y, [outputs, inputs]);
+        let zero: Op = Zero { of: weights[0] }.into();
+        let ops = [&first, &second, &zero].map(|op| Instruction { op: op.clone(), phase: Phase::Forward });
+        let train = Program { batch: rows, rows, instructions: ops.to_vec() };
+        let programs = Programs { layout, train, train_last: None, validate: None, validate_last: None };
+        let places = MemoryPlan::new(&programs).train;
+        let at = |slice| places.offset(slice).expect("it has a place");
+
+        let mut copies = Copies::new(&programs.train, 1 << 20, &places);
+        let [of_x, of_weight] = copies.operands(&first).expect("a large product");
+        assert_eq!(of_x, 1 << 20);
+        let conversion = |of: Slice, to| Conversion { from: at(of), to, n: of.len as u64 };
+        assert_eq!(copies.due(&first), [conversion(x, of_x), conversion(weights[0], of_weight)]);
+        let mut relu = Record::new(Kind::Activate);
+        relu.at[..2].copy_from_slice(&[at(hidden), at(hidden)]);
+        copies.written(&first, Some(&mut relu));
+        let [of_hidden, of_other] = copies.operands(&second).expect("a large product");
+        assert_eq!(relu.at[2], of_hidden, "the kernel writes the copy of its result");
+        assert_eq!(copies.due(&second), [conversion(weights[1], of_other)]);
+        copies.written(&second, None);
+        assert_eq!(copies.due(&first), []);
+        copies.written(&zero, None);
+        assert_eq!(copies.due(&first), [conversion(weights[0], of_weight)]);
+        assert_eq!(copies.operands(&zero), None);
+    }
+}
