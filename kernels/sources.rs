@@ -31,18 +31,26 @@ pub fn joined() -> String {
     SOURCES.iter().map(|(name, text)| format!("#line 1 \"{name}\"\n{text}\n")).collect()
 }
 
-/// Their functions, for a source with kernels of its own. A kernel ends with its first line, or where a line
-/// begins with a brace.
-pub fn functions() -> String {
+/// The same without the kernels whose names are not kept: functions, for kernels that follow. A kernel ends
+/// with its first line, or where a line begins with a brace. Other lines keep their numbers.
+pub fn with_kernels(keep: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
-    let mut in_kernel = false;
+    let mut is_left_out = false;
     for line in joined().lines() {
-        let begins = line.starts_with("extern \"C\" __global__");
-        if !in_kernel && !begins {
+        let begins = kernel_name(line).is_some_and(|name| !keep(name));
+        if !is_left_out && !begins {
             text.push_str(line);
-            text.push('\n');
         }
-        in_kernel = if begins { !line.ends_with(" }") } else { in_kernel && !line.starts_with('}') };
+        text.push('\n');
+        is_left_out = if begins { !line.ends_with(" }") } else { is_left_out && !line.starts_with('}') };
     }
     text
+}
+
+/// The kernel that begins with this line.
+fn kernel_name(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("extern \"C\" __global__ void ")?;
+    let rest =
+        rest.strip_prefix("__launch_bounds__").map_or(Some(rest), |rest| Some(rest.split_once(") ")?.1));
+    rest?.split_once('(').map(|(name, _)| name)
 }

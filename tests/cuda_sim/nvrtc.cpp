@@ -106,8 +106,11 @@ EXPORT int nvrtcCompileProgram(Program* program, int count, const char* const* o
         return COMPILATION;
     }
     program->image = "simulated image for " + architecture;
-    if (program->source.find("__global__ void op_gather(") == std::string::npos &&
-        program->source.find("__global__ void __launch_bounds__") != std::string::npos) {
+    bool has_own = program->source.find("__global__ void ") != std::string::npos;
+    for (const char* known : {" op_gather(", " interpret(", " interpret_grid(", " peer_sum("})
+        has_own = has_own && program->source.find(std::string("__global__ void") + known) == std::string::npos &&
+                  program->source.find(std::string(")") + known) == std::string::npos;
+    if (has_own) {
         std::string own = library(program->source, program->log);
         if (own.empty()) return COMPILATION;
         program->image += "\nlibrary " + std::to_string(own.size()) + "\n" + own;

@@ -139,3 +139,17 @@ fn every_kernel_compiles_without_a_spill() {
     }
     assert!(compiler.compile("extern \"C\" __global__ void f() { no }", 80).unwrap_err().contains("error"));
 }
+
+#[test]
+fn parts_of_the_kernels_hold_what_they_name() {
+    let kernels = |text: &str| text.matches("extern \"C\" __global__").count();
+    let (all, none) = (sources::joined(), sources::with_kernels(|_| false));
+    assert_eq!(sources::with_kernels(|_| true), all);
+    assert_eq!(kernels(&none), 0);
+    assert_eq!(none.lines().count(), all.lines().count(), "the compiler's messages name lines");
+    for name in ["interpret", "interpret_grid", "peer_sum", "op_gather"] {
+        let alone = sources::with_kernels(|other| other == name);
+        assert_eq!(kernels(&alone), 1);
+        assert!(alone.contains(&format!(" {name}(")), "{name}");
+    }
+}

@@ -143,9 +143,9 @@ fn connected(
     let mut blocks = elements.div_ceil(4 * THREADS as usize).clamp(1, MOST_BLOCKS);
     for context in contexts {
         context.enter()?;
-        let loaded = Kernels::load(context)?;
+        let loaded = Kernels::new(context);
         // All blocks must run at the same time, on every GPU. This query also loads the kernel.
-        let at_once = loaded.at_once(loaded.peer_sum, THREADS)?;
+        let at_once = loaded.at_once(loaded.peer_sum()?, THREADS)?;
         blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
         kernels.push(loaded);
     }
@@ -237,7 +237,7 @@ impl PeerAllReduce {
         let shape = Shape { blocks: self.shared.blocks, threads: THREADS, shared_bytes: 0, together: true };
         // SAFETY: (float*, u64, const Peers*, const Run*, u64); the caller owns the elements, and the memory
         // named in the table lives as long as `self`.
-        unsafe { launch(context, stream, self.kernels.peer_sum, shape, arguments, "peer_sum") }
+        unsafe { launch(context, stream, self.kernels.peer_sum()?, shape, arguments, "peer_sum") }
     }
 
     pub(crate) fn limit(&self) -> Duration {

@@ -57,12 +57,12 @@ impl GpuContext {
         let [from, to] = [from, to].map(|place| self.arena.at + 4 * place);
         let shape = Shape::new(n.div_ceil(1024), self.context.gpu.multiprocessors.saturating_mul(4));
         // SAFETY: (const float*, u16*, u64); both lie within the arena.
-        unsafe { self.launch(self.kernels.copy_bf16, shape, arguments![from, to, n], "copy_bf16") }
+        unsafe { self.launch(self.kernels.ops()?.copy_bf16, shape, arguments![from, to, n], "copy_bf16") }
     }
 
     fn kernel(&self, record: Record, shape: Shape) -> Result<(), DeviceError> {
         let (kind, arena, run) = (record.kind(), self.arena.at, self.run.at);
-        let function = self.kernels.get(kind);
+        let function = self.kernels.ops()?.get(kind);
         // SAFETY: (Op, float*, Run*); the record's offsets lie within the arena.
         unsafe { self.launch(function, shape, arguments![record, arena, run], kind.kernel()) }
     }
@@ -70,7 +70,7 @@ impl GpuContext {
     pub fn advance(&self, steps: &Steps) -> Result<(), DeviceError> {
         let arguments = arguments![self.run.at, steps.rows, steps.own_rows];
         // SAFETY: (Run*, int, int).
-        unsafe { self.launch(self.kernels.advance, Shape::WARP, arguments, "advance") }
+        unsafe { self.launch(self.kernels.ops()?.advance, Shape::WARP, arguments, "advance") }
     }
 
     /// Runs `count` steps in one block, which keeps `elements` of the arena in shared memory.
@@ -87,7 +87,7 @@ impl GpuContext {
         let count = count as i32;
         let arguments = arguments![records.at, *ops, arena, elements as i32, run, count, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, int, Run*, int, int, int).
-        unsafe { self.launch(self.kernels.interpret, shape, arguments, "interpret") }
+        unsafe { self.launch(self.kernels.interpret()?, shape, arguments, "interpret") }
     }
 
     /// Runs `count` steps in a cooperative grid.
@@ -97,7 +97,7 @@ impl GpuContext {
         let (arena, run, barrier) = (self.arena.at, self.run.at, self.barrier.at);
         let arguments = arguments![records.at, *ops, arena, run, barrier, count as i32, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
-        unsafe { self.launch(self.kernels.interpret_grid, shape, arguments, "interpret_grid") }
+        unsafe { self.launch(self.kernels.interpret_grid()?, shape, arguments, "interpret_grid") }
     }
 
     /// Queues a kernel.
@@ -145,7 +145,7 @@ impl Loaded {
                 }
                 // Request the maximum: the limit is set per kernel, and training and validation share the
                 // kernel.
-                allow_shared(context, gpu.kernels.interpret, room, "interpret")?;
+                allow_shared(context, gpu.kernels.interpret()?, room, "interpret")?;
                 Ok(LoadedEngine::Persistent { threads: interpreter_threads(full.widest) })
             }
             plan::Engine::Cooperative => {
@@ -154,13 +154,15 @@ impl Loaded {
                         "it has no cooperative launches; leave `devices.engine` to the plan".into(),
                     ));
                 }
-                let at_once = gpu.kernels.at_once(gpu.kernels.interpret_grid, GRID_THREADS)?;
+                let at_once = gpu.kernels.at_once(gpu.kernels.interpret_grid()?, GRID_THREADS)?;
                 // Blocks without work would only slow down the barrier.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
                 Ok(LoadedEngine::Cooperative { blocks })
             }
             plan::Engine::Graph => {
+                // A capture must not load kernels.
+                gpu.kernels.ops()?;
                 let capture = |steps: &Steps, count: usize| {
                     Graph::capture(context, &gpu.stream, || (0..count).try_for_each(|_| gpu.step(steps)))
                 };
@@ -168,7 +170,7 @@ impl Loaded {
                 let last = self.last.as_ref().map(|last| capture(last, 1)).transpose()?;
                 Ok(LoadedEngine::Graph { many, one, last })
             }
-            _ => Ok(LoadedEngine::Launch),
+            _ => gpu.kernels.ops().map(|_| LoadedEngine::Launch),
         }
     }
 

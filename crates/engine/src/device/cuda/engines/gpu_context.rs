@@ -48,7 +48,7 @@ pub struct GpuContext {
 impl GpuContext {
     /// Allocates memory for an arena and for the learning rates of a block.
     pub fn new(context: Arc<Context>, arena_bytes: usize, most_steps: usize) -> Result<Self, DeviceError> {
-        let kernels = Kernels::load(&context)?;
+        let kernels = Kernels::new(&context);
         let stream = Stream::new(&context)?;
         let zeros = |bytes, what| zeros(&context, &stream, bytes, what);
         Ok(Self {

@@ -1,6 +1,8 @@
 //! The kernels, compiled for one GPU or taken from the disk cache, and loaded into its context.
 
 use std::{
+    cell::OnceCell,
+    collections::BTreeMap,
     ffi::CString,
     ptr,
     sync::{Arc, Mutex, PoisonError},
@@ -22,20 +24,36 @@ use crate::{
 #[path = "../../../../../../kernels/sources.rs"]
 mod sources;
 
+/// Modules, each compiled and loaded when its first kernel is needed: the interpreters take as long to compile as
+/// all other kernels together, and most runs need one of the three.
 pub struct Kernels {
+    context: Arc<Context>,
+    ops: OnceCell<Ops>,
+    interpret: OnceCell<Alone>,
+    interpret_grid: OnceCell<Alone>,
+    peer_sum: OnceCell<Alone>,
+}
+
+/// The kernels that are launched one by one.
+pub struct Ops {
     module: Module,
     /// Indexed by kind of instruction.
     of_kind: Vec<CUfunction>,
     /// The kernel that ends a step of single launches.
     pub advance: CUfunction,
-    pub interpret: CUfunction,
-    pub interpret_grid: CUfunction,
     pub digest: CUfunction,
     /// Copies numbers in bfloat16.
     pub copy_bf16: CUfunction,
-    /// The all-reduce over GPUs that can access each other's memory.
-    pub peer_sum: CUfunction,
 }
+
+/// A kernel with a module of its own.
+struct Alone {
+    _module: Module,
+    function: CUfunction,
+}
+
+/// Names of kernels with modules of their own.
+const ALONE: [&str; 3] = ["interpret", "interpret_grid", "peer_sum"];
 
 // SAFETY: the handles are tokens that the driver takes from any thread.
 unsafe impl Send for Kernels {}
@@ -47,35 +65,64 @@ pub struct Module {
 }
 
 impl Kernels {
-    pub fn load(context: &Arc<Context>) -> Result<Self, DeviceError> {
-        let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
-        let module = Module::load(context, &code(context).map_err(unusable)?)?;
-        Ok(Self {
-            of_kind: Kind::ALL.iter().map(|kind| module.function(kind.kernel())).collect::<Result<_, _>>()?,
-            advance: module.function("advance")?,
-            interpret: module.function("interpret")?,
-            interpret_grid: module.function("interpret_grid")?,
-            digest: module.function("digest")?,
-            copy_bf16: module.function("copy_bf16")?,
-            peer_sum: module.function("peer_sum")?,
-            module,
+    pub fn new(context: &Arc<Context>) -> Self {
+        let (ops, interpret, interpret_grid, peer_sum) = Default::default();
+        Self { context: Arc::clone(context), ops, interpret, interpret_grid, peer_sum }
+    }
+
+    pub fn ops(&self) -> Result<&Ops, DeviceError> {
+        loaded(&self.ops, || {
+            let module = Module::of_kernels(&self.context, "op", |name| !ALONE.contains(&name))?;
+            Ok(Ops {
+                of_kind: Kind::ALL
+                    .iter()
+                    .map(|kind| module.function(kind.kernel()))
+                    .collect::<Result<_, _>>()?,
+                advance: module.function("advance")?,
+                digest: module.function("digest")?,
+                copy_bf16: module.function("copy_bf16")?,
+                module,
+            })
         })
     }
 
-    /// The kernel of a kind of instruction.
-    pub fn get(&self, kind: Kind) -> CUfunction {
-        self.of_kind[kind as usize]
+    pub fn interpret(&self) -> Result<CUfunction, DeviceError> {
+        self.alone(&self.interpret, "interpret")
+    }
+
+    pub fn interpret_grid(&self) -> Result<CUfunction, DeviceError> {
+        self.alone(&self.interpret_grid, "interpret_grid")
+    }
+
+    /// The all-reduce over GPUs that can access each other's memory.
+    pub fn peer_sum(&self) -> Result<CUfunction, DeviceError> {
+        self.alone(&self.peer_sum, "peer_sum")
+    }
+
+    fn alone(&self, cell: &OnceCell<Alone>, name: &'static str) -> Result<CUfunction, DeviceError> {
+        let kernel = loaded(cell, || {
+            let module = Module::of_kernels(&self.context, name, |other| other == name)?;
+            Ok(Alone { function: module.function(name)?, _module: module })
+        });
+        Ok(kernel?.function)
     }
 
     /// How many blocks of a kernel run on the GPU at the same time.
     pub fn at_once(&self, kernel: CUfunction, threads: u32) -> Result<u64, DeviceError> {
         let mut each = 0;
-        let context = &self.module.context;
+        let context = &self.context;
         let ask = context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
         // SAFETY: the kernel is loaded, the pointer to a live local.
         let status = unsafe { ask(&raw mut each, kernel, threads as i32, 0, 0) };
         context.check(status, || "asking how many blocks run at once".into())?;
         Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(context.gpu.multiprocessors))
+    }
+}
+
+impl Ops {
+    /// The kernel of a kind of instruction.
+    pub fn get(&self, kind: Kind) -> CUfunction {
+        self.of_kind[kind as usize]
     }
 
     pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
@@ -83,14 +130,32 @@ impl Kernels {
     }
 }
 
+/// What the cell holds, made now if it is empty.
+fn loaded<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T, DeviceError>) -> Result<&T, DeviceError> {
+    match cell.get() {
+        Some(known) => Ok(known),
+        None => make().map(|made| cell.get_or_init(|| made)),
+    }
+}
+
 impl Module {
     /// Loads kernels from a separate source, which may call the functions of all kernels. The code comes from
     /// the cache or the compiler.
     pub fn compiled(context: &Arc<Context>, text: &str) -> Result<Self, DeviceError> {
-        let source = sources::functions() + text;
+        let source = sources::with_kernels(|_| false) + text;
         let code = cached(context, "step.cu", &source);
         let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
         Self::load(context, &code.map_err(unusable)?.code)
+    }
+
+    /// Loads kernels of this project: those whose names are kept, known by `part`.
+    fn of_kernels(
+        context: &Arc<Context>,
+        part: &'static str,
+        keep: impl Fn(&str) -> bool,
+    ) -> Result<Self, DeviceError> {
+        let code = code(context, part, || sources::with_kernels(keep));
+        Self::load(context, &code.map_err(|why| DeviceError::Unusable { device: context.name.clone(), why })?)
     }
 
     fn load(context: &Arc<Context>, code: &[u8]) -> Result<Self, DeviceError> {
@@ -122,8 +187,8 @@ impl Drop for Module {
     }
 }
 
-/// Machine code that this process has used before, and its architecture.
-static CODE: Mutex<Option<(i32, Vec<u8>)>> = Mutex::new(None);
+/// Machine code that this process has used before, by architecture and part.
+static CODE: Mutex<BTreeMap<(i32, &str), Vec<u8>>> = Mutex::new(BTreeMap::new());
 
 /// Why the next process has to compile again what this one has compiled.
 static CACHE_TROUBLE: Mutex<Option<String>> = Mutex::new(None);
@@ -134,16 +199,18 @@ pub fn cache_trouble() -> Option<String> {
     CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// The machine code of all kernels: from this process, the disk cache or the compiler.
-fn code(context: &Context) -> Result<Vec<u8>, String> {
-    let architecture = context.gpu.architecture();
+/// The machine code of a part of the kernels: from this process, the disk cache or the compiler.
+fn code(context: &Context, part: &'static str, source: impl FnOnce() -> String) -> Result<Vec<u8>, String> {
+    let key = (context.gpu.architecture(), part);
     let mut known = CODE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, code)) = known.as_ref().filter(|(own, _)| *own == architecture) {
+    if let Some(code) = known.get(&key) {
         return Ok(code.clone());
     }
-    let Entry { code, trouble } = cached(context, "kernels.cu", &sources::joined())?;
-    *CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
-    *known = Some((architecture, code.clone()));
+    let Entry { code, trouble } = cached(context, "kernels.cu", &source())?;
+    if trouble.is_some() {
+        *CACHE_TROUBLE.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+    known.insert(key, code.clone());
     Ok(code)
 }
 

@@ -27,7 +27,7 @@ impl Digest {
         stream.fill(to, 0, self.device.bytes)?;
         let shape = Shape::new(len.div_ceil(1024) as u64, 4 * context.gpu.multiprocessors);
         // SAFETY: (const float*, u64, u64*); the values are within the arena, as the caller guarantees.
-        unsafe { gpu.launch(kernels.digest, shape, arguments![at, len as u64, to], "digest")? };
+        unsafe { gpu.launch(kernels.ops()?.digest, shape, arguments![at, len as u64, to], "digest")? };
         stream.download(&self.host, 0, to, size_of::<u64>())
     }
 
