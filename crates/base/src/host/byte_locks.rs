@@ -32,26 +32,26 @@ impl ByteLocks {
         OpenOptions::new().read(true).write(true).open(path).map(Self)
     }
 
-    /// Marks a byte, for those that lock a byte of the file later. A mark is permanent.
+    /// Writes a mark on a byte, for those that lock a byte of the file later.
     ///
     /// # Errors
     /// The system's error.
-    pub fn mark(&self, byte: u64) -> io::Result<()> {
-        self.0.write_all_at(&[1], byte)?;
+    pub fn mark(&self, byte: u64, mark: u8) -> io::Result<()> {
+        self.0.write_all_at(&[mark], byte)?;
         // NFS writes data back before it releases a lock, even one that is not held; the mark then survives
         // this host.
         self.unlock(u64::MAX >> 1);
         Ok(())
     }
 
-    /// Whether a byte was marked before this process locked a byte of the file: taking a lock makes NFS
+    /// The mark that a byte had before this process locked a byte of the file, or 0: taking a lock makes NFS
     /// reread the file.
     ///
     /// # Errors
     /// The system's error.
-    pub fn is_marked(&self, byte: u64) -> io::Result<bool> {
+    pub fn marked(&self, byte: u64) -> io::Result<u8> {
         let mut mark = [0];
-        Ok(self.0.read_at(&mut mark, byte)? == 1 && mark != [0])
+        self.0.read_at(&mut mark, byte).map(|_| mark[0])
     }
 
     /// Removes all marks.
@@ -162,13 +162,13 @@ mod tests {
         // A process that holds a byte exclusively may turn that into a shared lock, without releasing it in
         // between.
         assert!(lock(&a, 7) && !share(&b, 7) && share(&a, 7) && share(&b, 7));
-        assert!(!a.is_marked(3).unwrap());
-        a.mark(3).unwrap();
+        assert_eq!(a.marked(3).unwrap(), 0);
+        a.mark(3, 2).unwrap();
         drop(a);
         assert!(lock(&b, 3) && lock(&b, 7));
-        assert_eq!([0, 2, 3, 4].map(|byte| b.is_marked(byte).unwrap()), [false, false, true, false]);
+        assert_eq!([0, 2, 3, 4].map(|byte| b.marked(byte).unwrap()), [0, 0, 2, 0]);
         b.clear_marks().unwrap();
-        assert!(!b.is_marked(3).unwrap());
+        assert_eq!(b.marked(3).unwrap(), 0);
     }
 
     #[test]

@@ -16,8 +16,13 @@ use crate::{host::ByteLocks, random::mix};
 /// A sweep's own file in its folder.
 pub const SWEEP_FILE: &str = "sweep.toml";
 
-/// Has a byte per trial, starting at 0, which is marked once a process has begun the trial.
+/// Has a byte per trial, starting at 0, which says how far processes have come with it.
 pub const CLAIMS_FILE: &str = ".claims";
+
+/// A process has begun the trial.
+const BEGUN: u8 = 1;
+/// The trial has finished, and its folder shows that.
+const FINISHED: u8 = 2;
 
 /// Locked, shared, by every process that is at work.
 const AT_WORK: u64 = 1 << 40;
@@ -43,6 +48,7 @@ pub enum Claim {
     New,
     /// This process, but another one or an earlier part of the sweep may have begun the trial.
     Begun,
+    /// Another process, which may have finished it.
     Elsewhere,
 }
 
@@ -134,18 +140,33 @@ impl Claims {
         done.map_err(|e| RecordError::Lock { path: self.path.clone(), source: e })
     }
 
-    /// Claims a trial. The claim lasts until this process ends, so no trial runs twice.
+    /// Claims a trial. The claim lasts until this process ends, or calls [`Claims::finish`], so no trial runs
+    /// twice.
     pub fn claim(&self, trial: usize) -> Result<Claim, RecordError> {
         let trial = trial as u64;
         if !self.claimed(self.trials.try_lock(trial))? {
             return Ok(Claim::Elsewhere);
         }
-        if self.claimed(self.trials.is_marked(trial))? {
-            return Ok(Claim::Begun);
+        match self.claimed(self.trials.marked(trial))? {
+            0 => {}
+            FINISHED => {
+                self.trials.unlock(trial);
+                return Ok(Claim::Elsewhere);
+            }
+            _ => return Ok(Claim::Begun),
         }
-        let marked = self.trials.mark(trial);
+        let marked = self.trials.mark(trial, BEGUN);
         marked.map_err(|e| RecordError::write(&self.trials_path, e))?;
         Ok(Claim::New)
+    }
+
+    /// Ends the claim to a trial that has finished, as its folder shows. The system searches all locks of a
+    /// file at every claim, so a sweep that kept them would slow down with the square of its trials.
+    pub fn finish(&self, trial: usize) -> Result<(), RecordError> {
+        let marked = self.trials.mark(trial as u64, FINISHED);
+        marked.map_err(|e| RecordError::write(&self.trials_path, e))?;
+        self.trials.unlock(trial as u64);
+        Ok(())
     }
 
     /// Leases a GPU, by its UUID, so that other processes of the sweep cannot use it; with `is_shared`, only
@@ -246,6 +267,12 @@ mod tests {
             [Choice::Draw, Choice::Rung].map(|choice| waited(choice).unwrap()),
             [Some(None), Some(Some(()))]
         );
+        // A trial that finished is free, and nobody claims it again.
+        assert_eq!([claim(&first, 5), claim(&second, 5)], [Claim::New, Claim::Elsewhere]);
+        first.finish(5).unwrap();
+        assert!(first.trials.try_lock(5).unwrap() && second.trials.try_lock(3).is_ok_and(|is_free| !is_free));
+        first.trials.unlock(5);
+        assert_eq!([claim(&second, 5), claim(&first, 5)], [Claim::Elsewhere; 2]);
         assert!(!first.leave().unwrap() && second.leave().unwrap());
         // Once a process has ended, its trials are free, and marked as begun as long as any process is at
         // work.

@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     mem,
     sync::Arc,
 };
@@ -44,6 +44,8 @@ pub(super) struct Finished {
 pub(super) struct Settings {
     settings: HashMap<Arc<str>, TrialsOfSetting>,
     ranks: BTreeMap<Rank, Arc<str>>,
+    /// Those that changed since they were ranked.
+    changed: HashSet<Arc<str>>,
     /// The seeds and the folds of trials, also of those that did not finish.
     seeds: BTreeSet<u64>,
     folds: BTreeSet<Option<u32>>,
@@ -73,11 +75,10 @@ impl Settings {
         self.folds.insert(fold);
         let by_fold = self.folds.len() > 1 && self.seeds.len() < 2;
         if mem::replace(&mut self.by_fold, by_fold) != by_fold {
-            let names: Vec<Arc<str>> = self.settings.keys().cloned().collect();
-            for own in self.settings.values_mut() {
+            for (name, own) in &mut self.settings {
                 own.trials.sort_by_key(|trial| trial.place(by_fold));
+                self.changed.insert(Arc::clone(name));
             }
-            names.iter().for_each(|name| self.rank(name));
         }
     }
 
@@ -92,7 +93,7 @@ impl Settings {
         let found = own.trials.binary_search_by_key(&finished.place(by_fold), |trial| trial.place(by_fold));
         if let Err(place) = found {
             own.trials.insert(place, finished);
-            self.rank(&name);
+            self.changed.insert(name);
         }
     }
 
@@ -109,7 +110,8 @@ impl Settings {
     }
 
     /// `None` where no trial finished, or trials are judged by different metrics.
-    pub fn best(&self) -> Option<BestSetting> {
+    pub fn best(&mut self) -> Option<BestSetting> {
+        mem::take(&mut self.changed).iter().for_each(|name| self.rank(name));
         let monitor = self.monitor.filter(|_| !self.is_mixed)?;
         let (_, setting) = self.ranks.first_key_value()?;
         let own = self.settings.get(setting)?;

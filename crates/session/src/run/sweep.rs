@@ -8,6 +8,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
     thread,
+    time::Instant,
 };
 
 use super::{
@@ -169,9 +170,18 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if let Some((monitor, value)) = best.filter(|_| status == Status::Finished) {
                 let finished = Finished { trial: index, seed, fold, value };
                 progress.settings.add(&self.shown_setting(trial), finished, monitor);
-                self.line.show_best(progress.settings.best().map(|best| in_words(&best)));
+                self.show_best(progress);
             }
         });
+    }
+
+    /// Updates the best setting on the line, unless that would take more than a twentieth of the time.
+    fn show_best(&self, progress: &mut Progress) {
+        let begun = Instant::now();
+        if !self.line.is_hidden() && progress.next_best.is_none_or(|next| next <= begun) {
+            self.line.show_best(progress.settings.best().map(|best| in_words(&best)));
+            progress.next_best = Some(Instant::now() + 20 * begun.elapsed());
+        }
     }
 
     /// Runs trials, then those of other processes that have died meanwhile.
@@ -208,7 +218,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
     fn work(&self, phase: &Phase) {
         while let Some(index) = self.next(phase) {
             if let Some((end, exit)) = self.turn(index, phase) {
+                let has_finished = matches!(end, TrialEnd::Ran { status: Status::Finished, .. });
                 self.set(index, end, exit);
+                if has_finished && let Err(fault) = self.claims.finish(index) {
+                    self.with(|progress| progress.unlisted(fault));
+                }
             }
         }
     }

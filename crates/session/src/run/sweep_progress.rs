@@ -54,6 +54,8 @@ pub(super) struct Progress {
     pub own: Vec<bool>,
     /// When this process next checks the trials of others.
     pub next_look: Option<Instant>,
+    /// When the best setting may be searched again.
+    pub next_best: Option<Instant>,
     /// Whether a trial got further in this process, or it waited at a rung for those of others.
     pub has_progress: bool,
     pub worst: Exit,
@@ -78,6 +80,7 @@ impl Progress {
             begun,
             own: vec![false; ends.len()],
             next_look: None,
+            next_best: None,
             has_progress: false,
             worst: Exit::Done,
             stopped: None,

@@ -66,6 +66,10 @@ impl SweepLine {
         Self { trials, work, mode, begun: Instant::now(), state }
     }
 
+    pub fn is_hidden(&self) -> bool {
+        self.mode == LineMode::Hidden
+    }
+
     /// Updates the completed share of a running trial.
     pub fn progress(&self, trial: usize, share: f64, err: &mut dyn Write) {
         let mut state = self.state();
