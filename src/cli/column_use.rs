@@ -44,7 +44,17 @@ fn shortened(cell: &str) -> String {
     }
 }
 
-/// What is wrong with a column of numbers and other cells, which may stand for missing values.
+/// Whether a column of numbers and some other texts is one of numbers, rather than of categories.
+pub(super) fn is_of_numbers(column: &ColumnProfile, rows: usize) -> bool {
+    column.numbers > rows / 2 || !is_few(column, rows)
+}
+
+fn is_few(column: &ColumnProfile, rows: usize) -> bool {
+    let distinct = column.distinct();
+    distinct <= MOST_CATEGORIES && distinct * ROWS_EACH <= rows
+}
+
+/// What is wrong with a column of numbers and other cells.
 pub(super) fn no_numbers(column: &ColumnProfile, rows: usize) -> String {
     let others = rows - column.missing - column.numbers;
     let verb = if others == 1 { "is" } else { "are" };
@@ -53,7 +63,7 @@ pub(super) fn no_numbers(column: &ColumnProfile, rows: usize) -> String {
         Some(text) => format!("`{}`, which is no finite number", shortened(text)),
         None => format!("no finite numbers{}", example(column)),
     };
-    format!("{others} of its {all} cells {verb} {what}; leave cells empty that stand for missing values")
+    format!("{others} of its {all} cells {verb} {what}")
 }
 
 /// The reason for leaving a column out.
@@ -64,7 +74,6 @@ pub(super) fn reason(column: &ColumnProfile, purpose: &Use) -> Option<String> {
 
 pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
     let distinct = column.distinct();
-    let is_few = distinct <= MOST_CATEGORIES && distinct * ROWS_EACH <= rows;
     let is_marked = column.numbers > 0 && column.is_one_text;
     Use::Ignored(match distinct {
         _ if has_commas(column) => commas(column),
@@ -73,8 +82,10 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
         1 => "all its values are equal".to_owned(),
         _ if column.is_numeric() && column.counts_rows => "it counts the rows".to_owned(),
         _ if column.is_numeric() => return Use::Number,
-        _ if column.numbers > rows / 2 || (is_marked && !is_few) => no_numbers(column, rows),
-        _ if is_few => return Use::Category,
+        _ if column.numbers > rows / 2 || (is_marked && is_of_numbers(column, rows)) => {
+            no_numbers(column, rows) + "; `missing_values` names texts that stand for missing ones"
+        }
+        _ if is_few(column, rows) => return Use::Category,
         _ => {
             let more = if column.has_many() { " or more" } else { "" };
             let texts = units::count(distinct as u64);

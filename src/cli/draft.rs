@@ -1,11 +1,14 @@
 //! `runner new csv --from DATA`: drafts a spec for a CSV or Parquet file from what its columns hold.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
-use super::column_use::{ROWS_EACH, Use, commas, has_commas, no_numbers, reason, use_of};
+use super::column_use::{ROWS_EACH, Use, commas, has_commas, is_of_numbers, no_numbers, reason, use_of};
 use crate::{
     data::{ColumnProfile, CsvProfile},
-    spec::{Location, Problem, default_name, nearest},
+    spec::{Location, MISSING_VALUES, Problem, default_name, nearest},
     units,
 };
 
@@ -21,8 +24,8 @@ const ROWS_TO_FOLD: usize = 50;
 /// Columns that are left out are named up to this number; the draft has them all.
 const MOST_NOTES: usize = 10;
 
-/// The text of a spec for the table at `data`, to be written to `file`; and sentences on the target, if none was named, and on
-/// the columns that are left out.
+/// The text of a spec for the table at `data`, to be written to `file`; and sentences on the target, if none was named, on
+/// texts taken for missing values, and on the columns that are left out.
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.
@@ -31,7 +34,8 @@ pub fn draft(
     named: &[String],
     file: Option<&Path>,
 ) -> Result<(String, Vec<String>), Box<Problem>> {
-    let profile = CsvProfile::read(data)?;
+    let mut profile = CsvProfile::read(data)?;
+    take_markers_for_missing(&mut profile);
     let CsvProfile { columns, rows, .. } = &profile;
     let targets = targets_of(data, columns, named)?;
     let is_class = targets.len() == 1 && is_class(targets[0], *rows);
@@ -42,7 +46,7 @@ pub fn draft(
             }
             0 | 1 => ("all its values are equal".to_owned(), OTHER),
             distinct if !target.is_numeric() && target.numbers > rows / 2 && distinct > MOST_CLASSES => {
-                (no_numbers(target, *rows), OTHER)
+                (no_numbers(target, *rows), "leave cells empty that stand for missing values")
             }
             distinct if is_class && (distinct > rows / 2 || target.has_many()) => {
                 ("nearly every row has another text".to_owned(), OTHER)
@@ -79,8 +83,19 @@ pub fn draft(
         left_out.truncate(MOST_NOTES);
         left_out.push(format!("{more} more are left out: the draft has their names and the reasons"));
     }
-    let notes = taken.into_iter().chain(left_out).collect();
-    Ok((Draft { data, file, profile: &profile, targets, is_class, uses }.text(), notes))
+    let draft = Draft { data, file, profile: &profile, targets, is_class, uses };
+    let missing = draft.markers().map(|(_, words)| format!("taken for missing values: {words}"));
+    let notes = taken.into_iter().chain(missing).chain(left_out).collect();
+    Ok((draft.text(), notes))
+}
+
+/// Texts such as `?` among the numbers of a column stand for missing values, in all columns.
+fn take_markers_for_missing(profile: &mut CsvProfile) {
+    let CsvProfile { columns, rows, .. } = profile;
+    let of_numbers = columns.iter().filter(|column| is_of_numbers(column, *rows));
+    let markers = of_numbers.flat_map(|column| column.markers_among_numbers(*rows));
+    let markers: BTreeSet<String> = markers.map(str::to_owned).collect();
+    columns.iter_mut().for_each(|column| column.take_for_missing(&markers));
 }
 
 const OTHER: &str = "`--target COLUMN` names another column";
@@ -223,6 +238,7 @@ impl Draft<'_> {
         ];
         lines.extend(self.features());
         lines.extend(self.missing());
+        lines.extend(self.markers().map(|(list, words)| format!("missing_values = {list}    # {words}")));
         if self.profile.delimiter != ',' {
             lines.push(format!("delimiter = {}", quoted(&self.profile.delimiter.to_string())));
         }
@@ -272,6 +288,24 @@ impl Draft<'_> {
         };
         let lost = self.targets.iter().map(|target| target.missing).sum();
         [lost, of(Use::Number), of(Use::Category)]
+    }
+
+    /// Texts that stand for missing values, as a list with the usual ones; and which columns have them. `None` if there are no
+    /// such texts.
+    fn markers(&self) -> Option<(String, String)> {
+        let used = self.uses.iter().filter(|(_, purpose)| !matches!(purpose, Use::Ignored(_)));
+        let used = self.targets.iter().copied().chain(used.map(|(column, _)| *column));
+        let marked: Vec<_> = used.filter(|column| !column.taken.is_empty()).collect();
+        let own: BTreeSet<&str> = marked.iter().flat_map(|c| &c.taken).map(String::as_str).collect();
+        let all: Vec<String> = MISSING_VALUES.into_iter().chain(own).map(quoted).collect();
+        let of = |column: &&ColumnProfile| {
+            format!("`{}` of `{}`", column.taken.join("`, `"), column.name.escape_debug())
+        };
+        let mut words: Vec<String> = marked.iter().take(MOST_NOTES).map(of).collect();
+        if marked.len() > MOST_NOTES {
+            words.push(format!("and of {} more columns", marked.len() - MOST_NOTES));
+        }
+        (!marked.is_empty()).then(|| (format!("[{}]", all.join(", ")), words.join(", ")))
     }
 
     /// The line on how missing cells are handled.

@@ -32,6 +32,7 @@ mod language;
 mod mlflow;
 mod moved;
 mod new_csv;
+mod new_csv_markers;
 mod notebooks;
 mod parity;
 mod plot;

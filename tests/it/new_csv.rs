@@ -8,7 +8,7 @@ const PENGUINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/pe
 const DIABETES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/diabetes.csv");
 
 /// The drafted spec, which must pass `check`.
-fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
+pub fn drafted(place: &Sandbox, arguments: &[&str]) -> String {
     let schema = place.path().join("runner.schema.json");
     let _ = [place.path().join("spec.toml"), schema.clone()].map(fs::remove_file);
     let ended = place.runner(&[&["new", "csv", "spec.toml", "--from"], arguments].concat());
@@ -147,7 +147,7 @@ fn columns_that_do_not_help_are_left_out() {
     # `0` is left out: it counts the rows
     # `1` is left out: all its values are equal
     # `2` is left out: it has 60 different texts, such as `word 1`: too many for categories
-    # `3` is left out: 1 of its 60 cells is `n.k.`, which is no finite number; leave cells empty that stand for missing values
+    # `3` is left out: 1 of its 60 cells is `n.k.`, which is no finite number; `missing_values` names texts that stand for missing ones
     ignore = ["0", "1", "2", "3"]
     missing = "drop"    # 6 missing cells of the target cannot be filled
     delimiter = ";"
@@ -165,31 +165,26 @@ fn columns_that_do_not_help_are_left_out() {
 fn the_terminal_names_columns_that_are_left_out() {
     let place = Sandbox::new("");
     let row = |n: usize| {
-        let odd = if n.is_multiple_of(8) { "?".to_owned() } else { format!("{}.5", n % 71) };
-        let two = ["?", "-", "0.5", "1.5", "2.5"][n % 5];
+        let odd = if n.is_multiple_of(8) { "n.k.".to_owned() } else { format!("{}.5", n % 71) };
+        let two = ["-", "few", "0.5", "1.5", "2.5"][n % 5];
         format!("{odd},{two},2024-01-{n},{n}%,\"1,{n}\",{}.5,{n}.25\n", n % 7)
     };
     let rows: String = (100..180).map(row).collect();
     fs::write(place.path().join("odd.csv"), format!("a,two,date,share,price,x,y\n{rows}")).unwrap();
     let ended = place.runner(&["new", "csv", "spec2.toml", "--from", "odd.csv", "--target", "y"]);
     insta::assert_snapshot!(ended.stderr, @r"
-    `a` is left out: 10 of its 80 cells are `?`, which is no finite number; leave cells empty that stand for missing values
-    `two` is left out: 32 of its 80 cells are no finite numbers, such as `?`; leave cells empty that stand for missing values
+    `a` is left out: 10 of its 80 cells are `n.k.`, which is no finite number; `missing_values` names texts that stand for missing ones
+    `two` is left out: 32 of its 80 cells are no finite numbers, such as `-`; `missing_values` names texts that stand for missing ones
     `date` is left out: it has 80 different texts, such as `2024-01-100`: too many for categories
     `share` is left out: it has 80 different texts, such as `100%`: too many for categories
     `price` is left out: its numbers have commas, such as `1,100`, which are not read
     wrote spec2.toml and runner.schema.json for editors; next: runner check spec2.toml
     ");
-    // The way out: what was left empty is filled, and the column is a feature.
-    fs::write(place.path().join("odd.csv"), format!("a,two,date,share,price,x,y\n{}", rows.replace('?', "")))
-        .unwrap();
-    let text = place.runner(&["new", "csv", "--from", "odd.csv", "--target", "y"]).stdout;
-    assert!(
-        text.contains(
-            "ignore = [\"two\", \"date\", \"share\", \"price\"]\nmissing = \"mean\"    # fills 10 "
-        ),
-        "{text}"
-    );
+    // The way out: the column is a feature, and what stands for a missing value is filled.
+    let ways = ["data.csv.missing=mean", "data.csv.missing_values=[\"n.k.\"]"];
+    let ignored = "data.csv.ignore=[\"two\", \"date\", \"share\", \"price\"]";
+    let checked = place.runner(&["check", "spec2.toml", ways[0], ways[1], ignored]);
+    assert!(checked.stdout.contains("filled 10 missing cells of `a` with "), "{checked:?}");
     // Of many columns only the first are named.
     let names: String = (0..12).map(|n| format!("c{n},")).collect();
     let wide: String = (0..30).map(|n| format!("{}{n}.5,{n}.25\n", "1,".repeat(12))).collect();
@@ -198,19 +193,6 @@ fn the_terminal_names_columns_that_are_left_out() {
     let last = "`c9` is left out: all its values are equal\n\
                 2 more are left out: the draft has their names and the reasons\n";
     assert!(told.ends_with(last) && told.lines().count() == 11, "{told}");
-}
-
-/// A target of numbers and a marker is no class.
-#[test]
-fn a_target_with_a_marker_is_refused() {
-    let place = Sandbox::new("");
-    let row = |n: usize| {
-        format!("{}.5,{}\n", n % 13, if n.is_multiple_of(9) { "-".into() } else { (n % 30).to_string() })
-    };
-    fs::write(place.path().join("a.csv"), format!("x,y\n{}", (0..180).map(row).collect::<String>())).unwrap();
-    let ended = place.runner(&["new", "csv", "--from", "a.csv", "--target", "y"]);
-    let words = "error: `y` cannot be predicted: 20 of its 180 cells are `-`, which is no finite number; leave cells empty that stand for missing values\n";
-    assert!(ended.code == Some(2) && ended.stderr.starts_with(words), "{ended:?}");
 }
 
 /// `-` is standard output, as when no file is named.
@@ -381,7 +363,7 @@ fn what_cannot_be_drafted() {
      = hint: `--target COLUMN` names another column
 
     error: `huge.csv` has no column to predict `b` from
-     = hint: `a` is left out: 1 of its 40 cells is `1e400`, which is no finite number; leave cells empty that stand for missing values
+     = hint: `a` is left out: 1 of its 40 cells is `1e400`, which is no finite number; `missing_values` names texts that stand for missing ones
 
     error: `b` cannot be predicted: its numbers have commas, such as `0,5`, which are not read
      = hint: write decimals with a point, thousands without a mark

@@ -71,7 +71,7 @@ pub use shared::Shared;
 pub use short_values::{add_leaves, short_values};
 pub use suggest::nearest;
 pub use sweep::{Halving, History, Point};
-pub use tables::{Csv, Missing, Parquet};
+pub use tables::{Csv, MISSING_VALUES, Missing, Parquet};
 pub use trainer::{EarlyStopping, Monitor, Trainer};
 
 use reader::{Fields, Item, Read, table, words};

@@ -23,8 +23,10 @@ table! {
         pub categorical: Vec<String> = Vec::new() => columns,
         /// Columns to leave out.
         pub ignore: Vec<String> = Vec::new() => columns,
-        /// What to do with missing cells: empty, `NA`, `n/a`, `NaN` or `null`.
+        /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
+        /// Texts of missing cells, in upper or lower case (`["NA", "n/a", "NaN", "null"]`); an empty cell always is missing.
+        pub missing_values: Option<Vec<String>> = None => some(columns),
         /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
         pub standardize: bool = true,
         /// Whether a numeric target is, too.
@@ -66,8 +68,10 @@ table! {
         pub categorical: Vec<String> = Vec::new() => columns,
         /// Columns to leave out.
         pub ignore: Vec<String> = Vec::new() => columns,
-        /// What to do with missing cells: nulls, NaN, and texts that are missing in a CSV file.
+        /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
+        /// Texts of missing cells, in upper or lower case (`["NA", "n/a", "NaN", "null"]`); nulls and NaN always are missing.
+        pub missing_values: Option<Vec<String>> = None => some(columns),
         /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
         pub standardize: bool = true,
         /// Whether a numeric target is, too.
@@ -113,6 +117,19 @@ impl Csv {
                 }
             }
         }
+        for (i, text) in self.missing_values.iter().flatten().enumerate() {
+            if text.is_empty() {
+                t.refuse_item(
+                    "missing_values",
+                    i,
+                    "an empty text",
+                    "leave it out: empty cells are always missing",
+                );
+            } else if text.trim() != text {
+                let message = format!("no cell is `{text}`: spaces around a cell do not count");
+                t.refuse_item("missing_values", i, message, &format!("write `{}`", text.trim()));
+            }
+        }
     }
 }
 
@@ -131,6 +148,7 @@ impl Parquet {
             categorical: self.categorical.clone(),
             ignore: self.ignore.clone(),
             missing: self.missing,
+            missing_values: self.missing_values.clone(),
             standardize: self.standardize,
             standardize_target: self.standardize_target,
             delimiter: ',',
@@ -140,6 +158,9 @@ impl Parquet {
         }
     }
 }
+
+/// The default of `missing_values`.
+pub const MISSING_VALUES: [&str; 4] = ["NA", "n/a", "NaN", "null"];
 
 /// The default fraction of validation rows.
 pub(super) const DEFAULT_FRACTION: f64 = 0.2;

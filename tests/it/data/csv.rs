@@ -165,6 +165,35 @@ fn missing_cells_are_filled() {
     );
 }
 
+/// Texts of one's own stand for missing cells in numbers, words and targets, and the usual ones no longer do.
+#[test]
+fn missing_cells_have_texts_of_their_own() {
+    let folder = Folder::new("a,kind,y\n1,NA,1\n?,x,2\n-999.0,Unknown,3\n5,x,4\n,x,?\n");
+    let words = names(&["?", "unknown", "-999"]);
+    let spec = Csv { missing_values: Some(words), categorical: names(&["kind"]), ..folder.spec("y") };
+    let filled = Csv { missing: Missing::Mean, ..spec.clone() };
+    assert_eq!(
+        folder.problems(filled, Task::Regression),
+        "\
+missing cell in the target column `y`
+  --> rows.csv:6:4 | ,x,?
+  hint: `data.csv.missing = \"drop\"` leaves such rows out; a target is never filled
+"
+    );
+    let dropped = read(Csv { missing: Missing::Drop, ..spec.clone() }, Task::Regression);
+    assert_eq!((memory(&dropped.train), &dropped.train.targets[..]), (&[1.0, 1.0, 0.0, 5.0, 0.0, 1.0][..], &[1.0, 4.0][..]));
+    assert_eq!(dropped.preprocessing["features"][1]["categories"], json!(["NA", "x"]));
+    let empty = Csv { missing: Missing::Mean, missing_values: Some(Vec::new()), ..spec };
+    let problems = folder.problems(empty, Task::Regression);
+    assert!(
+        problems.starts_with(
+            "`?` in column `a` is not a number\n  --> rows.csv:3:1 | ?,x,2\n  \
+             hint: correct the cell; if it stands for a missing value, name it in `data.csv.missing_values`\n"
+        ),
+        "{problems}"
+    );
+}
+
 #[test]
 fn missing_cells_drop_their_rows() {
     let folder = Folder::new(HOLES);

@@ -64,7 +64,7 @@ fn bad_cells_are_told_one_by_one() {
         "\
 `üü` in column `ä` is not a number
   --> rows.csv:2:1 | üü,1,1
-  hint: correct the cell, or leave it empty and set `data.csv.missing`
+  hint: correct the cell; if it stands for a missing value, name it in `data.csv.missing_values`
 `inf` in column `b` is not a finite number
   --> rows.csv:3:3 | 2,inf,2
 `1e39` in column `b` is too large for f32

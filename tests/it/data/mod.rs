@@ -86,6 +86,7 @@ fn csv_of(path: PathBuf, target: &str) -> Csv {
         categorical: Vec::new(),
         ignore: Vec::new(),
         missing: Missing::Error,
+        missing_values: None,
         standardize: false,
         standardize_target: false,
         delimiter: ',',

@@ -32,6 +32,7 @@ fn as_parquet(csv: Csv) -> Parquet {
         categorical: csv.categorical,
         ignore: csv.ignore,
         missing: csv.missing,
+        missing_values: csv.missing_values,
         standardize: csv.standardize,
         standardize_target: csv.standardize_target,
         validation_path: csv.validation_path,
@@ -222,7 +223,7 @@ fn a_spec_is_drafted() {
     # `pair` is left out: it has no numbers and no text
     # `parts` is left out: it has no numbers and no text
     # `half` is left out: it has no numbers and no text
-    # `x` is left out: 1 of its 4 cells is `inf`, which is no finite number; leave cells empty that stand for missing values
+    # `x` is left out: 1 of its 4 cells is `inf`, which is no finite number; `missing_values` names texts that stand for missing ones
     ignore = ["when", "price", "pair", "parts", "half", "x"]
     standardize = true    # features to mean 0 and deviation 1
     standardize_target = true    # losses are in the target's deviations

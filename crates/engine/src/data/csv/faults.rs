@@ -152,7 +152,8 @@ impl<'a> Faults<'a> {
                 } else if is_text {
                     out
                 } else {
-                    "correct the cell, or leave it empty and set `data.csv.missing`".into()
+                    "correct the cell; if it stands for a missing value, name it in `data.csv.missing_values`"
+                        .into()
                 };
                 at(format!("`{found}` in {whose} is not a number")).hint(hint)
             }

@@ -1,7 +1,7 @@
 //! `csv`: a text table with one row per line, gzipped or not. `parquet`: such a table stored by columns.
 //!
-//! - Cells are trimmed. A cell is *missing* if it is empty, or `NA`, `n/a`, `NaN` or `null` in upper or
-//!   lower case.
+//! - Cells are trimmed. A cell is *missing* if it is empty or one of `missing_values`, in upper or lower
+//!   case.
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column,
 //!   one-hot. Only numeric features are standardized.
 //! - A missing target is an error, or its row is dropped; it is never filled.
@@ -11,6 +11,7 @@
 mod columns;
 mod faults;
 mod fit;
+mod missing;
 mod new_rows;
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -1,8 +1,8 @@
 //! Converts rows of a Parquet file to lines of a CSV file, so that everything after that is the same for both
 //! formats.
 //!
-//! Numbers are written in the shortest form that reads back to the same bits, booleans as 0 and 1, nulls as
-//! empty cells.
+//! Numbers are written in the shortest form that reads back to the same bits, booleans as 0 and 1, nulls
+//! and NaN as empty cells.
 
 use std::{
     fmt::Write,
@@ -315,10 +315,10 @@ fn read_cells(reader: &mut ColumnReader, field: &Field, count: usize) -> Result<
             cells(reader, nullable, count, |text, value| write!(text, "{value}").is_ok())
         }
         ColumnReader::FloatColumnReader(reader) => {
-            cells(reader, nullable, count, |text, value| write!(text, "{value:?}").is_ok())
+            cells(reader, nullable, count, |text, value| value.is_nan() || write!(text, "{value:?}").is_ok())
         }
         ColumnReader::DoubleColumnReader(reader) => {
-            cells(reader, nullable, count, |text, value| write!(text, "{value:?}").is_ok())
+            cells(reader, nullable, count, |text, value| value.is_nan() || write!(text, "{value:?}").is_ok())
         }
         ColumnReader::ByteArrayColumnReader(reader) => cells(reader, nullable, count, |text, value| {
             std::str::from_utf8(value.data()).is_ok_and(|word| {

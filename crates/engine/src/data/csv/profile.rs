@@ -1,12 +1,11 @@
 //! Guesses what a file holds, before there is a spec for it.
 
-use std::{collections::HashSet, path::Path};
-
-use super::{
-    parquet,
-    table::{is_missing, number},
-    text::Text,
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    path::Path,
 };
+
+use super::{missing::MissingCells, parquet, text::Text};
 use crate::{data::file, spec::Problem};
 
 /// Separators that are tried.
@@ -14,6 +13,10 @@ const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
 
 /// Records that are looked at to find the separator.
 const FIRST: usize = 50;
+
+/// Words that stand for missing values in many tables, besides texts of punctuation such as `?`.
+const MARKERS: [&str; 8] =
+    ["none", "nil", "missing", "unknown", "undefined", "n.a.", "#n/a", "not available"];
 
 /// Distinct values are counted up to this number.
 const MOST_DISTINCT: usize = 1000;
@@ -50,6 +53,10 @@ pub struct ColumnProfile {
     pub text: Option<String>,
     /// Whether all such cells are equal.
     pub is_one_text: bool,
+    /// Those of them that often stand for missing values, such as `?`, and how many cells have each.
+    markers: BTreeMap<String, usize>,
+    /// Those of them that were taken for missing values.
+    pub taken: Vec<String>,
     /// Distinct values other than missing ones, up to a thousand.
     distinct: HashSet<String>,
     last: f64,
@@ -89,8 +96,9 @@ impl CsvProfile {
 
     fn of_text(text: &Text) -> Result<Self, Problem> {
         let first = text.first_record().ok_or_else(|| file::problem(&text.path, "an empty file"))?;
+        let missing = MissingCells::usual();
         // Names are not numbers. One of them may be missing, as for an index column.
-        let is_name = |cell: &String| cell.parse::<f64>().is_err() && !is_missing(cell);
+        let is_name = |cell: &String| cell.parse::<f64>().is_err() && !missing.has(cell);
         let unnamed = first.iter().filter(|cell| cell.is_empty()).count();
         let is_line_of_names = first.iter().all(|cell| cell.is_empty() || is_name(cell))
             && unnamed <= 1
@@ -129,7 +137,7 @@ impl CsvProfile {
                 return Err(Problem::new(text.line(start), message));
             }
             for (column, cell) in columns.iter_mut().zip(&record) {
-                column.take(cell.trim());
+                column.take(cell.trim(), &missing);
             }
         }
         let rows = records - usize::from(header);
@@ -141,15 +149,15 @@ impl CsvProfile {
 }
 
 impl ColumnProfile {
-    fn take(&mut self, cell: &str) {
-        if is_missing(cell) {
+    fn take(&mut self, cell: &str, missing: &MissingCells) {
+        if missing.has(cell) {
             self.missing += 1;
             return;
         }
         if self.distinct.len() < MOST_DISTINCT && !self.distinct.contains(cell) {
             self.distinct.insert(cell.to_owned());
         }
-        match number(cell) {
+        match missing.number(cell) {
             Ok(value) => {
                 self.is_whole &= value.fract() == 0.0;
                 self.counts_rows &= self.is_whole && (self.numbers == 0 || value == self.last + 1.0);
@@ -158,8 +166,32 @@ impl ColumnProfile {
             }
             Err(_) => {
                 self.is_one_text &= self.text.get_or_insert_with(|| cell.to_owned()) == cell;
+                if is_marker(cell) && self.markers.len() < MOST_DISTINCT {
+                    *self.markers.entry(cell.to_owned()).or_default() += 1;
+                }
             }
         }
+    }
+
+    /// Texts such as `?` in a column that has only numbers besides, of `rows` cells.
+    pub fn markers_among_numbers(&self, rows: usize) -> impl Iterator<Item = &str> {
+        let marked: usize = self.markers.values().sum();
+        let are_all = self.numbers > 0 && self.missing + self.numbers + marked == rows;
+        self.markers.keys().map(String::as_str).filter(move |_| are_all)
+    }
+
+    /// Counts cells with one of these texts as missing.
+    pub fn take_for_missing(&mut self, texts: &BTreeSet<String>) {
+        let is_one = |cell: &String| texts.iter().any(|text| text.eq_ignore_ascii_case(cell));
+        self.taken.extend(self.markers.keys().filter(|cell| is_one(cell)).cloned());
+        if self.taken.is_empty() {
+            return;
+        }
+        self.missing += self.taken.iter().filter_map(|cell| self.markers.get(cell)).sum::<usize>();
+        self.distinct.retain(|cell| !is_one(cell));
+        let usual = MissingCells::usual();
+        let others = || self.distinct.iter().filter(|cell| usual.number(cell).is_err());
+        (self.text, self.is_one_text) = (others().min().cloned(), others().count() < 2);
     }
 
     /// Number of distinct values other than missing ones; a thousand means a thousand or more.
@@ -176,4 +208,9 @@ impl ColumnProfile {
     pub fn is_numeric(&self) -> bool {
         self.text.is_none() && self.numbers > 0
     }
+}
+
+fn is_marker(cell: &str) -> bool {
+    cell.bytes().all(|byte| byte.is_ascii_punctuation())
+        || MARKERS.iter().any(|word| cell.eq_ignore_ascii_case(word))
 }

@@ -5,6 +5,7 @@ use std::{collections::HashMap, path::Path};
 use super::{
     columns::Columns,
     faults::{Faults, Kind},
+    missing::MissingCells,
     text::{MAX_PROBLEMS, Text},
 };
 use crate::{
@@ -94,25 +95,6 @@ impl Words {
     }
 }
 
-/// Whether a cell, already trimmed, counts as missing: empty, or `NA`, `n/a`, `NaN` or `null` in any case.
-pub(super) fn is_missing(cell: &str) -> bool {
-    cell.is_empty()
-        || (cell.len() <= 4
-            && ["na", "n/a", "nan", "null"].iter().any(|word| cell.eq_ignore_ascii_case(word)))
-}
-
-/// Parses a cell as a number that is finite in f32.
-pub(super) fn number(cell: &str) -> Result<f64, Kind> {
-    match cell.parse::<f64>() {
-        _ if is_missing(cell) => Err(Kind::Missing),
-        Ok(value) if (value as f32).is_finite() => Ok(value),
-        Ok(value) if value.is_nan() => Err(Kind::Text),
-        Ok(_) if cell.bytes().any(|byte| byte.is_ascii_digit()) => Err(Kind::TooLarge),
-        Ok(_) => Err(Kind::Infinite),
-        Err(_) => Err(Kind::Text),
-    }
-}
-
 impl<'a> Table<'a> {
     /// Reads all rows of `text`.
     ///
@@ -151,6 +133,7 @@ impl<'a> Table<'a> {
                 Task::Classification => Target::Classes(Words::default()),
             },
         };
+        let missing = MissingCells::new(spec);
         let mut faults = Faults::new(text, columns);
         let mut reader = text.reader();
         let mut record = csv::StringRecord::new();
@@ -165,12 +148,12 @@ impl<'a> Table<'a> {
             start = record.position().map_or(0, |position| position.byte()) as usize;
             if record.len() != columns.names.len() {
                 faults.uneven(start, record.len());
-            } else if spec.missing == Missing::Drop
-                && columns.used().any(|column| missing_at(&record, column))
+            } else if missing.rule == Missing::Drop
+                && columns.used().any(|column| missing.has(record.get(column).unwrap_or_default().trim()))
             {
                 table.dropped.push((table.rows + table.dropped.len()) as u32);
             } else {
-                table.push(&record, start, spec.missing, &mut faults);
+                table.push(&record, start, &missing, &mut faults);
             }
         }
         let problems = faults.finish(start, table.rows);
@@ -191,7 +174,7 @@ impl<'a> Table<'a> {
         let (mut reader, mut record) = (self.text.reader(), csv::StringRecord::new());
         while reader.read_record(&mut record).unwrap_or(false) {
             let cell = record.get(column).unwrap_or_default().trim();
-            if number(cell) == Ok(value) {
+            if cell.parse() == Ok(value) {
                 let start = record.position().map_or(0, |position| position.byte()) as usize;
                 return Problem::new(self.text.cell(start, column), message(cell));
             }
@@ -199,15 +182,21 @@ impl<'a> Table<'a> {
         file::problem(&self.text.path, message(&value.to_string()))
     }
 
-    fn push(&mut self, record: &csv::StringRecord, start: usize, missing: Missing, faults: &mut Faults<'_>) {
+    fn push(
+        &mut self,
+        record: &csv::StringRecord,
+        start: usize,
+        missing: &MissingCells,
+        faults: &mut Faults<'_>,
+    ) {
         let columns = self.columns;
         self.rows += 1;
         let cell = |column: usize| record.get(column).unwrap_or_default().trim();
         for (values, &column) in self.numeric.iter_mut().zip(&columns.numeric) {
             let cell = cell(column);
-            let parsed = number(cell);
+            let parsed = missing.number(cell);
             if let Err(kind) = parsed
-                && !(kind == Kind::Missing && missing == Missing::Mean)
+                && !(kind == Kind::Missing && missing.rule == Missing::Mean)
             {
                 faults.cell(start, column, kind, cell);
             }
@@ -215,13 +204,13 @@ impl<'a> Table<'a> {
         }
         for (words, &column) in self.categorical.iter_mut().zip(&columns.categorical) {
             let cell = cell(column);
-            if !is_missing(cell) {
+            if !missing.has(cell) {
                 words.push(cell, start);
                 continue;
             }
             words.codes.push(Words::MISSING);
             words.missing.get_or_insert(start);
-            if missing != Missing::Mean {
+            if missing.rule != Missing::Mean {
                 faults.cell(start, column, Kind::Missing, cell);
             }
         }
@@ -229,9 +218,9 @@ impl<'a> Table<'a> {
             let cell = cell(target);
             // Targets are never filled: the model would learn made-up values.
             let pushed = match &mut self.target {
-                Target::Numbers(values) => number(cell).map(|value| values.push(value)),
+                Target::Numbers(values) => missing.number(cell).map(|value| values.push(value)),
                 Target::None => Ok(()),
-                Target::Classes(_) if is_missing(cell) => Err(Kind::Missing),
+                Target::Classes(_) if missing.has(cell) => Err(Kind::Missing),
                 Target::Classes(words) => {
                     words.push(cell, start);
                     Ok(())
@@ -251,42 +240,4 @@ pub(super) fn no_rows(path: &Path, dropped: usize) -> Problem {
     }
     file::problem(path, format!("all {dropped} rows have missing cells"))
         .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out")
-}
-
-fn missing_at(record: &csv::StringRecord, column: usize) -> bool {
-    is_missing(record.get(column).unwrap_or_default().trim())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_cells() {
-        for cell in ["", "n/a", "N/A", "NA", "na", "NaN", "NAN", "null", "NULL"] {
-            assert!(is_missing(cell), "{cell}");
-        }
-        for cell in ["0", "None", "-", "nano", "inf", "NAs"] {
-            assert!(!is_missing(cell), "{cell}");
-        }
-    }
-
-    #[test]
-    fn numbers() {
-        for (cell, value) in [("1", 1.0), ("-2.5e-3", -0.0025), ("+.5", 0.5), ("3.", 3.0), ("1e-60", 1e-60)] {
-            assert_eq!(number(cell), Ok(value));
-        }
-        for (cell, kind) in [
-            ("inf", Kind::Infinite),
-            ("-Infinity", Kind::Infinite),
-            ("1e39", Kind::TooLarge),
-            ("-1e999", Kind::TooLarge),
-            ("1,5", Kind::Text),
-            ("0x10", Kind::Text),
-            ("-nan", Kind::Text),
-            ("12a", Kind::Text),
-        ] {
-            assert_eq!(number(cell), Err(kind), "{cell}");
-        }
-    }
 }

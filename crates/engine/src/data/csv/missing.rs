@@ -1,0 +1,114 @@
+//! Which cells are missing, and which are numbers.
+
+use super::faults::Kind;
+use crate::spec::{Csv, MISSING_VALUES, Missing};
+
+/// Texts that stand for missing cells, in upper or lower case. An empty cell is always missing.
+pub(super) struct MissingCells {
+    words: Vec<String>,
+    /// Bytes of the longest word: a longer cell is compared with none.
+    longest: usize,
+    /// The words that are numbers: `-999` stands for `-999.0`, too.
+    numbers: Vec<f64>,
+    /// What becomes of such cells.
+    pub(super) rule: Missing,
+}
+
+impl MissingCells {
+    /// Cells are trimmed before.
+    pub(super) fn new(spec: &Csv) -> Self {
+        let words = spec.missing_values.clone();
+        Self::from_words(words.unwrap_or_else(|| MISSING_VALUES.map(str::to_owned).into()), spec.missing)
+    }
+
+    /// Those of a file without a spec.
+    pub(super) fn usual() -> Self {
+        Self::from_words(MISSING_VALUES.map(str::to_owned).into(), Missing::Error)
+    }
+
+    fn from_words(words: Vec<String>, rule: Missing) -> Self {
+        let numbers = words.iter().filter_map(|word| word.parse().ok()).filter(|x: &f64| x.is_finite());
+        let longest = words.iter().map(String::len).max().unwrap_or(0);
+        Self { longest, numbers: numbers.collect(), words, rule }
+    }
+
+    /// Whether a cell is missing.
+    pub(super) fn has(&self, cell: &str) -> bool {
+        self.has_text(cell) || (!self.numbers.is_empty() && cell.parse().is_ok_and(|x| self.has_number(x)))
+    }
+
+    /// Parses a cell as a number that is finite in f32.
+    pub(super) fn number(&self, cell: &str) -> Result<f64, Kind> {
+        match cell.parse::<f64>() {
+            _ if self.has_text(cell) => Err(Kind::Missing),
+            Ok(value) if self.has_number(value) => Err(Kind::Missing),
+            Ok(value) if (value as f32).is_finite() => Ok(value),
+            Ok(value) if value.is_nan() => Err(Kind::Text),
+            Ok(_) if cell.bytes().any(|byte| byte.is_ascii_digit()) => Err(Kind::TooLarge),
+            Ok(_) => Err(Kind::Infinite),
+            Err(_) => Err(Kind::Text),
+        }
+    }
+
+    fn has_text(&self, cell: &str) -> bool {
+        cell.is_empty()
+            || (cell.len() <= self.longest && self.words.iter().any(|word| cell.eq_ignore_ascii_case(word)))
+    }
+
+    fn has_number(&self, value: f64) -> bool {
+        self.numbers.contains(&value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_words() {
+        let missing = MissingCells::usual();
+        for cell in ["", "n/a", "N/A", "NA", "na", "NaN", "NAN", "null", "NULL"] {
+            assert!(missing.has(cell), "{cell}");
+            assert_eq!(missing.number(cell), Err(Kind::Missing), "{cell}");
+        }
+        for cell in ["0", "None", "-", "nano", "inf", "NAs"] {
+            assert!(!missing.has(cell), "{cell}");
+        }
+    }
+
+    #[test]
+    fn own_words_replace_the_usual_ones() {
+        let words = ["?", "Unknown", "-999"].map(str::to_owned);
+        let missing = MissingCells::from_words(words.into(), Missing::Error);
+        for cell in ["", "?", "unknown", "-999", "-999.0", "-9.99e2"] {
+            assert!(missing.has(cell), "{cell}");
+            assert_eq!(missing.number(cell), Err(Kind::Missing), "{cell}");
+        }
+        for (cell, kind) in [("NA", Kind::Text), ("NaN", Kind::Text), ("??", Kind::Text)] {
+            assert!(!missing.has(cell), "{cell}");
+            assert_eq!(missing.number(cell), Err(kind), "{cell}");
+        }
+        assert_eq!(missing.number("999"), Ok(999.0));
+        assert!(MissingCells::from_words(Vec::new(), Missing::Error).has(""));
+    }
+
+    #[test]
+    fn numbers() {
+        let missing = MissingCells::usual();
+        for (cell, value) in [("1", 1.0), ("-2.5e-3", -0.0025), ("+.5", 0.5), ("3.", 3.0), ("1e-60", 1e-60)] {
+            assert_eq!(missing.number(cell), Ok(value));
+        }
+        for (cell, kind) in [
+            ("inf", Kind::Infinite),
+            ("-Infinity", Kind::Infinite),
+            ("1e39", Kind::TooLarge),
+            ("-1e999", Kind::TooLarge),
+            ("1,5", Kind::Text),
+            ("0x10", Kind::Text),
+            ("-nan", Kind::Text),
+            ("12a", Kind::Text),
+        ] {
+            assert_eq!(missing.number(cell), Err(kind), "{cell}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `runner new csv --from DATA`: texts that stand for missing values.
+
+use std::fs;
+
+use super::{new_csv::drafted, process::Sandbox};
+
+/// Texts such as `?` among the numbers of a column stand for missing values, in all columns: the draft names them, trains, and its
+/// model takes them in new rows.
+#[test]
+fn markers_of_missing_values() {
+    let place = Sandbox::new("");
+    let every = |n: usize, nth: usize, text: &str, other: String| {
+        if n.is_multiple_of(nth) { text.to_owned() } else { other }
+    };
+    let row = |n: usize| {
+        let a = every(n, 8, "?", format!("{}.5", n % 71));
+        let b = every(n, 9, "unknown", every(n, 7, "?", format!("{}", n % 60)));
+        let kind = every(n, 10, "?", ["x", "y"][n % 2].to_owned());
+        format!("{a},{b},{kind},{}\n", every(n, 11, "-", format!("{}.25", n % 50)))
+    };
+    let rows: String = (1..=180).map(row).collect();
+    fs::write(place.path().join("a.csv"), format!("a,b,kind,y\n{rows}")).unwrap();
+    let told = place.runner(&["new", "csv", "--from", "a.csv", "--target", "y"]).stderr;
+    insta::assert_snapshot!(told, @"taken for missing values: `-` of `y`, `?` of `a`, `?`, `unknown` of `b`, `?` of `kind`");
+    let text = drafted(&place, &["a.csv", "--target", "y"]);
+    insta::assert_snapshot!(text.split("[model]").next().unwrap().split("[data.csv]").last().unwrap().trim(), @r#"
+    path = "a.csv"
+    target = "y"    # a quantity
+    categorical = ["kind"]    # text, a column of 0 and 1 for each value
+    missing = "drop"    # 16 missing cells of the target cannot be filled
+    missing_values = ["NA", "n/a", "NaN", "null", "-", "?", "unknown"]    # `-` of `y`, `?` of `a`, `?`, `unknown` of `b`, `?` of `kind`
+    standardize = true    # features to mean 0 and deviation 1
+    standardize_target = true    # losses are in the target's deviations
+    "#);
+    // Without rows that the target would drop, cells are filled, in new rows, too.
+    let rows: String = rows.lines().filter(|row| !row.ends_with('-')).map(|row| format!("{row}\n")).collect();
+    fs::write(place.path().join("a.csv"), format!("a,b,kind,y\n{rows}")).unwrap();
+    let text = drafted(&place, &["a.csv", "--target", "y"]);
+    assert!(
+        text.contains("missing_values = [\"NA\", \"n/a\", \"NaN\", \"null\", \"?\", \"unknown\"]    # "),
+        "{text}"
+    );
+    let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    let predicted = |row: &str| {
+        fs::write(place.path().join("new.csv"), format!("a,b,kind\n{row}\n")).unwrap();
+        place.runner(&["predict", &run, "new.csv"])
+    };
+    let [marked, empty] = ["?,UNKNOWN,?", ",,"].map(|row| predicted(row).stdout);
+    assert!(marked == empty && marked.lines().count() == 2, "{marked}");
+    assert!(predicted("-,1,x").stderr.contains("`-` in column `a` is not a number"));
+    let evaluated = place.runner(&["evaluate", &run, "a.csv"]);
+    assert_eq!(evaluated.code, Some(0), "{evaluated:?}");
+}
+
+/// A target with texts that are neither numbers nor stand for missing values is no class.
+#[test]
+fn a_target_of_numbers_and_texts_is_refused() {
+    let place = Sandbox::new("");
+    let row = |n: usize| {
+        format!("{}.5,{}\n", n % 13, if n.is_multiple_of(9) { "low".into() } else { (n % 30).to_string() })
+    };
+    fs::write(place.path().join("a.csv"), format!("x,y\n{}", (0..180).map(row).collect::<String>())).unwrap();
+    let ended = place.runner(&["new", "csv", "--from", "a.csv", "--target", "y"]);
+    insta::assert_snapshot!(ended.stderr, @r"
+    error: `y` cannot be predicted: 20 of its 180 cells are `low`, which is no finite number
+     = hint: leave cells empty that stand for missing values
+    ");
+    assert_eq!(ended.code, Some(2));
+}
