@@ -14,7 +14,7 @@ use crate::{
 pub fn export(options: &ExportOptions) -> Exit {
     match (&options.onnx, &options.mlflow, &options.parquet) {
         (Some(file), _, _) => onnx(options, file).unwrap_or_else(|e| predict::report(&e)),
-        (_, Some(store), _) => mlflow(&options.model.run, store),
+        (_, Some(store), _) => mlflow(&options.model.run, store, options.quiet),
         (_, _, Some(file)) => parquet(&options.model.run, file),
         (None, None, None) => Exit::Refused,
     }
@@ -22,12 +22,17 @@ pub fn export(options: &ExportOptions) -> Exit {
 
 fn onnx(options: &ExportOptions, file: &Path) -> Result<Exit, PredictError> {
     let is_printed = is_standard_output(file);
-    let trained = predict::open(&options.model)?;
+    let trained = predict::open(&options.model, options.quiet)?;
     let [inputs, outputs] = write_onnx(&trained, file)?;
-    print_stderr(&format!("inputs: {}\noutputs: {}\n", quoted(&inputs), quoted(&outputs)));
+    let told = |text: &str| {
+        if !options.quiet {
+            print_stderr(text)
+        }
+    };
+    told(&format!("inputs: {}\noutputs: {}\n", quoted(&inputs), quoted(&outputs)));
     let name = format!("{}\n", file.display());
     if is_printed {
-        print_stderr(&name);
+        told(&name);
         return Ok(Exit::Done);
     }
     Ok(print(&name))
@@ -40,10 +45,12 @@ fn parquet(run: &str, file: &Path) -> Exit {
     }
 }
 
-fn mlflow(run: &str, store: &Path) -> Exit {
+fn mlflow(run: &str, store: &Path, is_quiet: bool) -> Exit {
     match write_mlflow(run, store) {
         Ok(count) => {
-            print_stderr(&format!("{} written\n", units::counted(count as u64, "run")));
+            if !is_quiet {
+                print_stderr(&format!("{} written\n", units::counted(count as u64, "run")));
+            }
             print(&format!("{}\n", store.display()))
         }
         Err(e) => failed(&e),

@@ -12,7 +12,7 @@ use crate::{
 
 /// Prints predictions, or writes them to a file.
 pub fn predict(options: &PredictOptions) -> Exit {
-    let result = open(&options.model).and_then(|trained| {
+    let result = open(&options.model, false).and_then(|trained| {
         let input = input(&options.data);
         predicted(&trained, &input, options.out.as_deref(), &mut warn).map(|()| Exit::Done)
     });
@@ -22,7 +22,7 @@ pub fn predict(options: &PredictOptions) -> Exit {
 /// Prints metrics.
 pub fn evaluate(options: &EvaluateOptions) -> Exit {
     let EvaluateOptions { labels, confusion, .. } = options;
-    let result = open(&options.model).and_then(|trained| {
+    let result = open(&options.model, false).and_then(|trained| {
         let input = options.data.as_deref().map(input);
         let evaluation =
             evaluated(&trained, input.as_ref(), labels.as_deref(), confusion.as_deref(), &mut warn)?;
@@ -34,9 +34,13 @@ pub fn evaluate(options: &EvaluateOptions) -> Exit {
     result.unwrap_or_else(|e| report(&e))
 }
 
-pub(super) fn open(options: &ModelOptions) -> Result<Trained, PredictError> {
+/// The model; says which it is, unless it is to be quiet.
+pub(super) fn open(options: &ModelOptions, is_quiet: bool) -> Result<Trained, PredictError> {
     let which = if options.last { WhichWeights::Last } else { WhichWeights::Best };
     let trained = Trained::open(&options.run, which)?;
+    if is_quiet {
+        return Ok(trained);
+    }
     let run = trained.chosen().map(|words| format!("run: {}\n", escape_line(&words))).unwrap_or_default();
     print_stderr(&format!("{run}weights: {}\n", trained.described()));
     Ok(trained)

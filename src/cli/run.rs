@@ -217,10 +217,7 @@ fn close(Ended { exit, folder, statuses, .. }: Ended, start: &StartOptions) -> E
     let Some(folder) = folder else { return exit };
     if start.json {
         let best = report::BestSetting::of_sweep(&folder).ok().flatten();
-        let best = best.map(|best| {
-            let path = best.folder.display().to_string();
-            json!({ "trial": best.trial, "folder": path, "metric": best.metric, "value": best.value, "n": best.count })
-        });
+        let best = best.as_ref().map(report::BestSetting::json);
         let line = json!({
             "event": "sweep",
             "folder": folder.display().to_string(),

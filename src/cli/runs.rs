@@ -31,7 +31,10 @@ pub fn latest(path: &str) -> Exit {
     answer(report::latest(path).map(|folder| format!("{}\n", escape_line(&folder.to_string_lossy()))))
 }
 
-pub fn show(run: &str) -> Exit {
+pub fn show(run: &str, json: bool) -> Exit {
+    if json {
+        return report::show_json(run).map_or_else(|e| refuse(&e), |json| print_json(&json));
+    }
     answer(report::show(run, terminal_width()).map(|text| fit(&text)))
 }
 

@@ -46,6 +46,9 @@ pub enum Command {
         /// The folder of a run or sweep, or a folder or glob that holds one
         #[arg(value_name = "RUN", add = run_path())]
         run: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Show what two runs differ in: spec, environment, loss curves, figures
     Diff(DiffOptions),
@@ -335,6 +338,9 @@ pub struct ExportOptions {
     /// Write the rows of `metrics.csv`, of a sweep those of all trials, into the Parquet FILE
     #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath, conflicts_with = "last")]
     pub parquet: Option<PathBuf>,
+    /// Print the path alone
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 #[derive(Args)]

@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use runner::report::{ListRequest, list};
+use runner::{
+    record::summary_columns,
+    report::{ListRequest, list},
+};
+use serde_json::{Value, json};
 
 use super::{FACTS, Facts, Runs, sweep};
 use crate::{
@@ -55,6 +59,46 @@ fn runs_are_listed_found_and_shown() {
     let shown = ran(&["diff", &runs.named("linreg/a"), &runs.named("linreg/b")]);
     assert!(shown.contains("\n  trainer.max_epochs  3 (run 1)  4 (run 2)\n"), "{shown}");
     assert!(shown.contains("parts at step 2: 2 and 3"), "{shown}");
+}
+
+/// What `show --json` prints: figures as in the files; of a sweep its settings, best first, and its trials.
+#[test]
+fn a_run_and_a_sweep_are_shown_as_json() {
+    let runs = runs();
+    let place = Sandbox::new("");
+    let shown = |path: &str| -> Value {
+        let ended = place.runner(&["show", &runs.named(path), "--json"]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{path}");
+        serde_json::from_str(&runs.masked(&ended.stdout)).unwrap()
+    };
+    let mut run = shown("linreg/S/002-devices.num_gpus=2");
+    let figures = run.as_object_mut().unwrap().remove("figures").unwrap();
+    assert_eq!(
+        run,
+        json!({
+            "path": "RUNS/linreg/S/002-devices.num_gpus=2",
+            "trial": { "devices.num_gpus": 2 },
+            "seed": 0,
+            "started": "2500.0",
+            "command": "runner",
+            "tags": [],
+            "status": "finished",
+            "reason": null,
+            "last": {},
+        })
+    );
+    let written: Vec<&String> = figures.as_object().unwrap().keys().collect();
+    assert_eq!(written.len(), summary_columns().len() - 1, "{written:?}");
+    assert_eq!((&figures["steps_per_s"], &figures["devices_used"]), (&json!(2500.0), &json!("gpu:0;gpu:1")));
+    assert_eq!(shown("linreg/b")["trial"], json!({}));
+    let sweep = shown("linreg/S");
+    assert_eq!(sweep["path"], "RUNS/linreg/S");
+    assert_eq!((&sweep["trials"], &sweep["runs"].as_array().unwrap().len()), (&json!(4), &4));
+    assert_eq!(sweep["status"], json!({ "finished": 2, "same_as": 1, "unfinished": 1 }));
+    let ranking = &sweep["rankings"][0];
+    assert_eq!((&ranking["metric"], &ranking["settings"][0]["value"]), (&json!("validation.loss"), &json!(0.5)));
+    let ended = place.runner(&["show", &runs.named("none"), "--json"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
 }
 
 /// A line says all of an entry, however narrow the terminal; a pipe has no width.

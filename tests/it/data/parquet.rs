@@ -207,6 +207,8 @@ fn a_run_and_its_predictions_are_those_of_the_csv_file() {
         });
         assert_eq!((&csv[0], &csv[0], &csv[0]), (&csv[1], &parquet[0], &parquet[1]), "{command}");
     }
+    fs::copy(fixture("none.parquet"), place.path().join("none.parquet")).unwrap();
+    assert_eq!(shown(&["predict", parquet.to_str().unwrap(), "none.parquet"]), "prediction\n");
 }
 
 #[test]

@@ -82,12 +82,6 @@ fn wrong_rows_are_shown_with_their_place() {
       |
       = hint: rename one of them
     ");
-    insta::assert_snapshot!(wrong(header.to_owned()), @r"
-    weights: best.safetensors, after epoch 1, step 3
-    warning: columns that the model does not use: `note`
-    error: a header and no rows
-    --> wrong.csv
-    ");
     insta::assert_snapshot!(wrong(String::new()), @r"
     weights: best.safetensors, after epoch 1, step 3
     error: an empty file: expected a line of column names
@@ -111,6 +105,35 @@ fn wrong_rows_are_shown_with_their_place() {
     weights: best.safetensors, after epoch 1, step 3
     error: cannot read `.`: is a directory
     ");
+}
+
+/// No rows have no predictions, which is a table, too; but they have no metrics. A wrong column is still found.
+#[test]
+fn a_table_without_rows() {
+    let model = Model::price();
+    let path = model.write("none.csv", "colour,place,width,height,depth,price\n");
+    let ended = model.predict("none.csv");
+    assert_eq!((ended.code, &ended.stdout[..]), (Some(0), "prediction\n"));
+    insta::assert_snapshot!(ended.stderr, @r"
+    weights: best.safetensors, after epoch 1, step 3
+    warning: no rows to predict
+    ");
+    let out = model.place.path().join("out.csv");
+    let ended = model.place.runner(&["predict", &model.run, "none.csv", "-o", "out.csv"]);
+    assert_eq!((ended.code, &fs::read_to_string(out).unwrap()[..]), (Some(0), "prediction\n"));
+    let ended = model.place.runner(&["evaluate", &model.run, "none.csv"]);
+    assert_eq!((ended.code, &ended.stdout[..]), (Some(2), ""));
+    insta::assert_snapshot!(ended.stderr.replace(&path.display().to_string(), "none.csv"), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: a header and no rows
+    --> none.csv
+    ");
+    model.write("none.csv", "colour,place,width,height\n");
+    let ended = model.predict("none.csv");
+    assert!(
+        ended.code == Some(2) && ended.stderr.contains("no column `depth`, which the training file has"),
+        "{ended:?}"
+    );
 }
 
 /// If training dropped rows with missing cells, `evaluate` drops them too; `predict` needs an answer for each

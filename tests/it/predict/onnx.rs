@@ -137,6 +137,9 @@ fn a_model_takes_the_place_of_a_model_only() {
     assert_eq!(fs::read(&file).unwrap(), first, "equal bytes each time");
     let printed = model.place.command(&["export", &model.run, "--onnx", "/dev/stdout"]).output().unwrap();
     assert!(printed.stdout == first && printed.stderr.ends_with(b"/dev/stdout\n"), "the file alone");
+    let quiet = |file: &str| model.place.runner(&["export", &model.run, "--onnx", file, "-q"]);
+    let ended = quiet("quiet.onnx");
+    assert_eq!((ended.code, &ended.stdout[..], &ended.stderr[..]), (Some(0), "quiet.onnx\n", ""));
     let inside = format!("{}/m.onnx", model.run);
     for (file, words) in [
         ("new.csv", "`new.csv` holds something else than a model that `runner export` wrote"),

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Value, json};
+
 use super::{
     ReportError,
     comparison::Comparison,
@@ -41,6 +43,12 @@ impl BestSetting {
     /// `sweep.csv` is unreadable.
     pub fn of_sweep(folder: &Path) -> Result<Option<Self>, ReportError> {
         Ok(Self::new(&Comparison::from_runs(sweep::read(folder, &mut None)?)))
+    }
+
+    /// As a JSON object.
+    pub fn json(&self) -> Value {
+        let Self { trial, folder, metric, value, count, .. } = self;
+        json!({ "trial": trial, "folder": folder.display().to_string(), "metric": metric, "value": value, "n": count })
     }
 
     pub(super) fn new(comparison: &Comparison) -> Option<Self> {

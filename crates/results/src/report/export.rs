@@ -117,7 +117,7 @@ impl Comparison {
         format!("{:#}\n", json!({ "results": results }))
     }
 
-    fn groups(&self, rankings: &[Ranking], question: &Question) -> Result<Vec<Column>, ReportError> {
+    pub(super) fn groups(&self, rankings: &[Ranking], question: &Question) -> Result<Vec<Column>, ReportError> {
         let shown = rankings.iter().map(|ranking| self.shown_settings(ranking, question));
         let settings = shown.collect::<Result<Vec<_>, ReportError>>()?.concat();
         let mut columns = Columns::new(&settings);
@@ -142,7 +142,7 @@ impl Comparison {
     }
 
     /// One column per figure of a run.
-    fn data(&self) -> Vec<Column> {
+    pub(super) fn data(&self) -> Vec<Column> {
         let mut columns = Columns::new(&self.runs);
         columns.words("path", |run| run.path.clone());
         for axis in &self.axes {
@@ -184,7 +184,7 @@ pub(super) fn written(columns: &[Column], format: Format) -> String {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     match format {
         Format::Csv => csv(columns, rows),
-        Format::Json => json(columns, rows),
+        Format::Json => format!("{:#}\n", objects(columns)),
         Format::Md => markdown(columns, rows),
         Format::Latex => latex(columns, rows),
     }
@@ -201,13 +201,14 @@ fn csv(columns: &[Column], rows: usize) -> String {
     String::from_utf8_lossy(lines.bytes()).into_owned()
 }
 
-fn json(columns: &[Column], rows: usize) -> String {
+/// An object per row, by titles.
+pub(super) fn objects(columns: &[Column]) -> Value {
+    let rows = columns.first().map_or(0, |column| column.cells.len());
     let cell = |column: &Column, row: usize| {
         (column.title.clone(), json_value(&column.title, column.cells[row].clone()))
     };
     let object = |row| Value::Object(columns.iter().map(|column| cell(column, row)).collect());
-    let array = Value::Array((0..rows).map(object).collect());
-    format!("{array:#}\n")
+    Value::Array((0..rows).map(object).collect())
 }
 
 fn markdown(columns: &[Column], rows: usize) -> String {
@@ -244,7 +245,7 @@ fn latex(columns: &[Column], rows: usize) -> String {
 }
 
 /// Guesses a cell's JSON type from its text: null, boolean, number or string.
-fn json_value(column: &str, cell: String) -> Value {
+pub(super) fn json_value(column: &str, cell: String) -> Value {
     if cell.is_empty() {
         return Value::Null;
     }

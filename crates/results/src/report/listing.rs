@@ -1,25 +1,24 @@
-//! Lists the runs and sweeps of a folder, one per line; shows one run in detail, or two side by side.
+//! Lists the runs and sweeps of a folder, one per line.
 
 use std::{path::PathBuf, sync::OnceLock};
 
 use serde_json::json;
 
 use super::{
-    ReportError, columns,
+    ReportError,
     comparison::Comparison,
     configurations::FINISHED,
     filter::Filter,
     find::{self, Found},
-    grid::{self, Column, Columns},
+    grid::{self, Columns},
     grouping::{distinct, grouped},
     key::Key,
     order::Direction,
     run::{PLANNED, Run, UNFINISHED, more_is_better},
     sweep,
-    sweep_end::sweep_end,
     text::status_in_words,
 };
-use crate::{host::escape_line, record::has_checkpoints, units};
+use crate::{record::has_checkpoints, units};
 
 /// Stands for a metric where trials are judged by different ones.
 const SEVERAL: &str = "several metrics";
@@ -231,61 +230,4 @@ pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
     let entries = entries(path)?;
     let newest = entries.into_iter().max_by(|a, b| a.started().cmp(b.started()));
     newest.map(|entry| entry.folder).ok_or_else(|| ReportError::NoRun(path.to_owned()))
-}
-
-/// A run in figures, with what it ran; of a sweep what it came to, for a terminal of `width` columns.
-///
-/// # Errors
-/// The path holds no run or several, or a file of it is malformed.
-pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
-    let folder = match find::find_one(path)? {
-        Found::Sweep(folder) => return sweep_end(&folder, width),
-        Found::Run(folder) => folder,
-    };
-    let mut comparison = Comparison::read(&[folder.display().to_string()], None)?;
-    // A trial's axes are known to its sweep.
-    let sweep =
-        folder.parent().filter(|sweep| find::is_sweep(sweep)).map(|sweep| sweep::read(sweep, &mut None));
-    if let (Some(Ok(trials)), [own]) = (sweep, &mut comparison.runs[..]) {
-        let is_own = |trial: &Run| {
-            trial
-                .folder
-                .as_deref()
-                .is_some_and(|trial| trial.ends_with(folder.file_name().unwrap_or_default()))
-        };
-        own.axes = trials.into_iter().find(is_own).map(|trial| trial.axes).unwrap_or_default();
-    }
-    let run = &comparison.runs[0];
-    let of_environment = |key: &str| run.environment.as_ref()?.get(key);
-    let axes: Vec<String> = run
-        .axes
-        .iter()
-        .filter(|(_, value)| !value.is_empty())
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    let lines = [
-        ("trial", Some(axes.join(" "))),
-        ("seed", run.axis("seed").map(str::to_owned)),
-        ("started", of_environment("started").map(str::to_owned)),
-        ("command", of_environment("command").map(str::to_owned)),
-        ("tags", Some(run.tags.join(" "))),
-        (status_in_words(run), Some(run.reason.clone())),
-    ];
-    let mut text = format!("{}\n", escape_line(&run.path));
-    for (name, words) in lines.iter().filter_map(|(name, words)| Some((name, words.as_deref()?))) {
-        if !words.is_empty() {
-            text += &format!("  {name}: {}\n", escape_line(words));
-        }
-    }
-    let mut columns = columns::columns(&comparison, "run", 1);
-    // The metrics that it logs stand with the loss, in the last validation.
-    let place =
-        columns.iter().position(|column| column.title == "validation loss").map_or(0, |place| place + 1);
-    let logged = run.logged_names().filter(|name| name.starts_with("validation."));
-    let known = logged.filter_map(|name| Some((name, run.learned_last(name)?.parse().ok()?)));
-    let logged =
-        known.map(|(name, value)| Column::of_numbers(&name.replace('.', " "), [units::number(value)]));
-    let logged: Vec<_> = if place > 0 { logged.collect() } else { Vec::new() };
-    columns.splice(place..place, logged);
-    Ok(format!("{text}\n{}", grid::side_by_side(&columns)))
 }

@@ -118,7 +118,8 @@ impl CsvRows {
         let Some(text) = (self.next_part)()? else {
             return match (&self.columns, self.rows) {
                 (None, _) => Err(empty(&self.spec, &self.path).into()),
-                (_, 0) => Err(no_rows(&self.path, self.dropped).into()),
+                // Nothing has no metrics, but predictions of no rows are none.
+                (_, 0) if self.with_targets => Err(no_rows(&self.path, self.dropped).into()),
                 _ => Ok(None),
             };
         };

@@ -42,6 +42,8 @@ pub(super) struct ParquetRows {
     /// Readers of the current group's columns, by field; `None` for fields that are not read.
     readers: Vec<Option<ColumnReader>>,
     rows_before: usize,
+    /// Whether the header line has been returned as text.
+    has_begun: bool,
 }
 
 /// A top-level column of the schema.
@@ -149,6 +151,7 @@ impl ParquetRows {
             left: 0,
             readers: Vec::new(),
             rows_before: 0,
+            has_begun: false,
         };
         rows.check_compression()?;
         Ok(rows)
@@ -217,12 +220,16 @@ impl ParquetRows {
         Ok(())
     }
 
-    /// The next rows as text; the first part begins with the header line. `None` at the end.
+    /// The next rows as text; the first part begins with the header line, and may have no more. `None` at the end.
     pub(super) fn next_part(&mut self) -> Result<Option<Text>, Problem> {
         let before = self.rows_before;
-        let header = if before == 0 { self.header()? } else { String::new() };
-        let lines = self.next_lines()?;
-        Ok(lines.map(|lines| Text::from_rows(&self.path, header + &lines, before)))
+        if self.has_begun {
+            let lines = self.next_lines()?;
+            return Ok(lines.map(|lines| Text::from_rows(&self.path, lines, before)));
+        }
+        self.has_begun = true;
+        let text = self.header()? + &self.next_lines()?.unwrap_or_default();
+        Ok(Some(Text::from_rows(&self.path, text, before)))
     }
 
     /// Formats cells as lines of a CSV file.

@@ -1,0 +1,141 @@
+//! Shows one run in detail, or what a sweep came to.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    ReportError, columns,
+    comparison::Comparison,
+    export::{json_value, objects},
+    find::{self, Found},
+    grid::{self, Column},
+    grouping::grouped,
+    order::Question,
+    run::Run,
+    sweep,
+    sweep_end::sweep_end,
+    text::status_in_words,
+};
+use crate::{host::escape_line, record::summary_columns, units};
+
+/// A run in figures, with what it ran; of a sweep what it came to, for a terminal of `width` columns.
+///
+/// # Errors
+/// The path holds no run or several, or a file of it is malformed.
+pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
+    let comparison = match find::find_one(path)? {
+        Found::Sweep(folder) => return sweep_end(&folder, width),
+        Found::Run(folder) => of_run(&folder)?,
+    };
+    let run = &comparison.runs[0];
+    let of_environment = |key: &str| run.environment.as_ref()?.get(key);
+    let axes: Vec<String> = run
+        .axes
+        .iter()
+        .filter(|(_, value)| !value.is_empty())
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let lines = [
+        ("trial", Some(axes.join(" "))),
+        ("seed", run.axis("seed").map(str::to_owned)),
+        ("started", of_environment("started").map(str::to_owned)),
+        ("command", of_environment("command").map(str::to_owned)),
+        ("tags", Some(run.tags.join(" "))),
+        (status_in_words(run), Some(run.reason.clone())),
+    ];
+    let mut text = format!("{}\n", escape_line(&run.path));
+    for (name, words) in lines.iter().filter_map(|(name, words)| Some((name, words.as_deref()?))) {
+        if !words.is_empty() {
+            text += &format!("  {name}: {}\n", escape_line(words));
+        }
+    }
+    let mut columns = columns::columns(&comparison, "run", 1);
+    // The metrics that it logs stand with the loss, in the last validation.
+    let place =
+        columns.iter().position(|column| column.title == "validation loss").map_or(0, |place| place + 1);
+    let logged = run.logged_names().filter(|name| name.starts_with("validation."));
+    let known = logged.filter_map(|name| Some((name, run.learned_last(name)?.parse().ok()?)));
+    let logged =
+        known.map(|(name, value)| Column::of_numbers(&name.replace('.', " "), [units::number(value)]));
+    let logged: Vec<_> = if place > 0 { logged.collect() } else { Vec::new() };
+    columns.splice(place..place, logged);
+    Ok(format!("{text}\n{}", grid::side_by_side(&columns)))
+}
+
+/// The same as one JSON object, with all figures as in the files; of a sweep its settings, best first, and its trials.
+///
+/// # Errors
+/// As for [`show`].
+pub fn show_json(path: &str) -> Result<String, ReportError> {
+    let object = match find::find_one(path)? {
+        Found::Sweep(folder) => json_of_sweep(&folder)?,
+        Found::Run(folder) => json_of_run(&of_run(&folder)?.runs[0]),
+    };
+    Ok(format!("{object:#}\n"))
+}
+
+/// A run, with its axes if it is a trial.
+fn of_run(folder: &Path) -> Result<Comparison, ReportError> {
+    let mut comparison = Comparison::read(&[folder.display().to_string()], None)?;
+    // A trial's axes are known to its sweep.
+    let sweep =
+        folder.parent().filter(|sweep| find::is_sweep(sweep)).map(|sweep| sweep::read(sweep, &mut None));
+    if let (Some(Ok(trials)), [own]) = (sweep, &mut comparison.runs[..]) {
+        let is_own = |trial: &Run| {
+            trial
+                .folder
+                .as_deref()
+                .is_some_and(|trial| trial.ends_with(folder.file_name().unwrap_or_default()))
+        };
+        let own_trial = trials.into_iter().find(is_own).unwrap_or_default();
+        (own.axes, own.tables) = (own_trial.axes, own_trial.tables);
+    }
+    Ok(comparison)
+}
+
+fn json_of_run(run: &Run) -> Value {
+    let of_environment = |key: &str| run.environment.as_ref()?.get(key);
+    let known = |key: &str, text: Option<&str>| json_value(key, text.unwrap_or_default().to_owned());
+    let axes: Map<_, _> =
+        run.axes.iter().map(|(key, _)| (key.clone(), known(key, run.written(key)))).collect();
+    let figures: Map<_, _> = summary_columns()
+        .into_iter()
+        .filter(|column| *column != "status")
+        .map(|column| (column.to_owned(), known(column, run.figure(column))))
+        .collect();
+    let names = run.logged_names().chain(run.names_of_targets());
+    let logged: Map<_, _> =
+        names.map(|name| (name.to_owned(), known(name, run.learned_last(name)))).collect();
+    json!({
+        "path": run.path,
+        "trial": axes,
+        "seed": known("seed", run.axis("seed")),
+        "started": of_environment("started"),
+        "command": of_environment("command"),
+        "tags": run.tags,
+        "status": run.status,
+        "reason": known("reason", Some(&run.reason)),
+        "figures": figures,
+        "last": logged,
+    })
+}
+
+fn json_of_sweep(folder: &Path) -> Result<Value, ReportError> {
+    let comparison = Comparison::from_runs(sweep::read(folder, &mut None)?);
+    let all = Question { top: usize::MAX, ..Question::default() };
+    let rankings = comparison.rankings(&all)?;
+    let ranking = |ranking| {
+        let settings = comparison.groups(std::slice::from_ref(ranking), &all)?;
+        Ok(json!({ "metric": ranking.metric.full_name(), "settings": objects(&settings) }))
+    };
+    let counts = grouped(comparison.runs.iter().map(|run| (run.status.as_str(), ())));
+    let counts: Map<_, _> = counts.iter().map(|(status, runs)| ((*status).to_owned(), json!(runs.len()))).collect();
+    Ok(json!({
+        "path": folder.display().to_string(),
+        "trials": comparison.runs.len(),
+        "status": counts,
+        "rankings": rankings.iter().map(ranking).collect::<Result<Vec<_>, ReportError>>()?,
+        "runs": objects(&comparison.data()),
+    }))
+}
