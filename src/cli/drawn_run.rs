@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     host::{end_with_parent, reason, signal_in_words},
+    record::{COLUMNS, output_width},
     report::{follow_files, is_run, is_sweep},
     run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
@@ -38,6 +39,9 @@ pub fn run(arguments: &[OsString]) -> Exit {
     command.args(own).stdout(Stdio::piped()).stderr(Stdio::piped());
     if anstream::stdout().current_choice() != anstream::ColorChoice::Never {
         command.env("CLICOLOR_FORCE", "1");
+    }
+    if let Some(width) = output_width() {
+        command.env(COLUMNS, width.to_string());
     }
     end_with_parent(&mut command);
     let screen = Screen::new(); // from now on no signal ends this process

@@ -1,13 +1,12 @@
 //! `runner list`, `latest`, `show`, `diff`: find runs and show them.
 
-use std::io::IsTerminal;
-
 use super::{
     args::{DiffOptions, ListOptions},
     terminal::{fit, terminal_width},
 };
 use crate::{
     host::escape_line,
+    record::output_width,
     report::{self, Comparison, ListRequest, Question, ReportError},
     run::{Exit, print, print_error, print_json},
 };
@@ -20,10 +19,11 @@ pub fn list(options: &ListOptions) -> Exit {
         json: options.json,
     };
     // What reads a pipe has no width.
-    let width = if std::io::stdout().is_terminal() { usize::from(terminal_width()) } else { usize::MAX };
+    let width = output_width().filter(|_| !options.verbose).map_or(usize::MAX, usize::from);
     match report::list(&request, width) {
         Ok(json) if options.json => print_json(&json),
-        text => answer(text),
+        text if options.verbose => answer(text),
+        text => answer(text.map(|text| fit(&text))),
     }
 }
 

@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{args::WatchOptions, at_work::AtWork, keys::Keys, runs::refuse, terminal::folded};
+use super::{args::WatchOptions, at_work::AtWork, keys::Keys, runs::refuse};
 use crate::{
     host::{ViewerSignals, escape_controls, escape_line, escape_uncoloured},
-    record::RunDir,
+    record::{RunDir, folded},
     report::{Moment, ReportError, Style, follow_files, share_read},
     run::{Exit, print_or_end},
 };

@@ -141,7 +141,11 @@ impl Terminal {
         let program = place.command(&[]).get_program().to_str().unwrap().to_owned();
         let words: String = arguments.iter().map(|word| format!(" '{word}'")).collect();
         let mut command = Command::new("script");
-        command.args(["-qec", &format!("echo $$ > pid; exec {program}{words}"), "/dev/null"]);
+        command.args([
+            "-qec",
+            &format!("echo $$ > pid; stty cols ${{COLS:-100}} rows 24; exec {program}{words}"),
+            "/dev/null",
+        ]);
         command.current_dir(place.path()).stdin(Stdio::piped());
         command.stdout(File::create(place.path().join("screen")).unwrap());
         more(&mut command);
@@ -264,6 +268,24 @@ fn a_run_that_is_over_before_it_is_drawn_leaves_its_curves() {
         for words in ["└──", "train loss", "validation loss"] {
             assert!(stays.contains(words), "{words}: {screen}");
         }
+    }
+}
+
+/// What stands below the curves is as wide as the terminal, of a run and of a sweep.
+#[test]
+fn what_a_drawn_run_prints_fits_the_terminal() {
+    let sweep = ["optimizer.sgd.lr=0.01,0.03,0.1", "data.batch_size=8,16"];
+    for (more, words) in [(&[][..], "spec finished in "), (&sweep, "spec: 6 trials, 6 finished\n")] {
+        let arguments = [&["spec.toml", "--plot", "--color", "never"], more].concat();
+        let narrow = |command: &mut Command| _ = command.env("COLS", "60");
+        let place = Sandbox::new(super::run::LINREG);
+        let Some(mut terminal) = Terminal::start_with(place, &arguments, narrow) else { return };
+        assert_eq!(end(&mut terminal.script), Some(0));
+        let screen = terminal.read("screen").replace('\r', "");
+        let (_, below) = screen.rsplit_once(words).expect(&screen);
+        let wide = |line: &&str| line.chars().count() > 60 && !line.contains('/'); // paths stay whole
+        assert_eq!(below.lines().filter(wide).collect::<Vec<_>>(), [""; 0], "{screen}");
+        assert!(below.lines().count() > 5 && below.contains("\n  folder "), "{below}");
     }
 }
 

@@ -168,6 +168,9 @@ pub struct ListOptions {
     /// Print a JSON array
     #[arg(long)]
     pub json: bool,
+    /// Show all columns, also where they are wider than the terminal
+    #[arg(short, long, conflicts_with = "json")]
+    pub verbose: bool,
 }
 
 #[derive(Args)]

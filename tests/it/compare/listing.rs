@@ -95,13 +95,18 @@ fn a_run_and_a_sweep_are_shown_as_json() {
     assert_eq!(sweep["path"], "RUNS/linreg/S");
     assert_eq!((&sweep["trials"], &sweep["runs"].as_array().unwrap().len()), (&json!(4), &4));
     assert_eq!(sweep["status"], json!({ "finished": 2, "same_as": 1, "unfinished": 1 }));
+    let best = json!({ "trial": 0, "folder": "RUNS/linreg/S/000-devices.num_gpus=0", "metric": "validation.loss", "value": 0.5, "n": 1 });
+    assert_eq!(sweep["best"], best);
     let ranking = &sweep["rankings"][0];
-    assert_eq!((&ranking["metric"], &ranking["settings"][0]["value"]), (&json!("validation.loss"), &json!(0.5)));
+    assert_eq!(
+        (&ranking["metric"], &ranking["settings"][0]["value"]),
+        (&json!("validation.loss"), &json!(0.5))
+    );
     let ended = place.runner(&["show", &runs.named("none"), "--json"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
 }
 
-/// A line says all of an entry, however narrow the terminal; a pipe has no width.
+/// A narrow terminal gets fewer columns, in an order of their own, and a line that names what is left out; a pipe has no width.
 #[test]
 fn a_list_has_a_line_for_each() {
     let runs = runs();
@@ -121,9 +126,44 @@ fn a_list_has_a_line_for_each() {
         "RUNS/linreg/b finished 0.5000",
     ];
     assert_eq!(words(&list(usize::MAX, None)), lines);
+    let widest = |text: &str| text.lines().take(4).map(|line| line.chars().count()).max().unwrap();
+    let whole = widest(
+        &list(usize::MAX, None).replace("RUNS", runs.path("").to_str().unwrap().trim_end_matches('/')),
+    );
+    assert_eq!(words(&list(whole, None)), lines);
     let narrow =
         lines.map(|line| line.trim_start_matches("started ").trim_start_matches("2026-11-25 17:15 "));
-    assert_eq!(words(&list(40, None)), narrow);
+    let found = words(&list(whole - 1, None));
+    assert_eq!(
+        (&found[..4], &found[4..]),
+        (
+            &narrow.map(str::to_owned)[..],
+            &["".to_owned(), "not shown: started; `-v` shows all".to_owned()][..]
+        )
+    );
+    for (width, head, first, note) in [
+        (
+            whole - 19,
+            "run status best",
+            "RUNS/linreg/S 2 finished, 1 not run, 1 unfinished 0.5000",
+            "best is that of validation.loss; not shown: started; `-v` shows all",
+        ),
+        (
+            whole - 33,
+            "run status best",
+            "RUNS/linreg/S 2 of 4 finished 0.5000",
+            "best is that of validation.loss; not shown: started; `-v` shows all",
+        ),
+        (
+            40,
+            "run status best",
+            "S 2 of 4 finished 0.5000",
+            "best is that of validation.loss; not shown: started; runs are in `RUNS/linreg`; `-v` shows all",
+        ),
+    ] {
+        let found = words(&list(width, None));
+        assert_eq!([&found[0][..], &found[1], &found[5]], [head, first, note], "{width}");
+    }
     let chosen = list(usize::MAX, Some("trials > 3"));
     assert!(chosen.lines().count() == 2 && chosen.contains("RUNS/linreg/S"), "{chosen}");
 }

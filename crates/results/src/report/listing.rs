@@ -1,6 +1,9 @@
 //! Lists the runs and sweeps of a folder, one per line.
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use serde_json::json;
 
@@ -10,7 +13,7 @@ use super::{
     configurations::FINISHED,
     filter::Filter,
     find::{self, Found},
-    grid::{self, Columns},
+    grid::{self, Column, Columns},
     grouping::{distinct, grouped},
     key::Key,
     order::Direction,
@@ -18,7 +21,7 @@ use super::{
     sweep,
     text::status_in_words,
 };
-use crate::{record::has_checkpoints, units};
+use crate::{host::escape_line, record::has_checkpoints, units};
 
 /// Stands for a metric where trials are judged by different ones.
 const SEVERAL: &str = "several metrics";
@@ -108,6 +111,20 @@ impl Entry {
         counts.iter().map(counted).collect::<Vec<_>>().join(", ")
     }
 
+    /// `58 of 60 finished` for a sweep of several states.
+    fn status_in_short(&self) -> String {
+        let status = self.status();
+        let finished = self.runs.iter().filter(|run| run.status == FINISHED).count();
+        match status.contains(", ") {
+            true => format!(
+                "{} of {} finished",
+                units::count(finished as u64),
+                units::count(self.runs.len() as u64)
+            ),
+            false => status,
+        }
+    }
+
     pub(super) fn started(&self) -> &str {
         let started = self.runs.iter().find_map(|run| run.environment.as_ref()?.get("started"));
         started.unwrap_or_default()
@@ -185,9 +202,44 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
     Ok(table(&entries, width))
 }
 
-/// A line for each, which says all of it: where it is too wide its folder says when it began, and beyond that the terminal
-/// wraps it.
+/// What a list that is too wide for the terminal goes without, in this order: when it began (its folder says that, too), the
+/// metric in the title, the states of single trials, tags, metrics, and the folder that all are in.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Without {
+    Nothing,
+    Started,
+    Title,
+    States,
+    Tags,
+    Metrics,
+    Folder,
+}
+
+const NARROWER: [Without; 7] = [
+    Without::Nothing,
+    Without::Started,
+    Without::Title,
+    Without::States,
+    Without::Tags,
+    Without::Metrics,
+    Without::Folder,
+];
+
+/// A line for each, for `width` columns. Below it stands what it goes without; beyond that the terminal wraps it.
 fn table(entries: &[Entry], width: usize) -> String {
+    let mut drawn = NARROWER.iter().map(|without| columns_without(entries, *without));
+    let fits = |(columns, _): &(Vec<Column>, _)| grid::width(columns) <= width;
+    let narrowest = || columns_without(entries, Without::Folder);
+    let (columns, notes) = drawn.find(fits).unwrap_or_else(narrowest);
+    let table = grid::table(&columns, 0, u16::MAX);
+    match notes.is_empty() {
+        true => table,
+        false => format!("{table}\n {}; `-v` shows all\n", escape_line(&notes.join("; "))),
+    }
+}
+
+/// The columns, and sentences on what is left out.
+fn columns_without(entries: &[Entry], without: Without) -> (Vec<Column>, Vec<String>) {
     let of = |entry: &Entry| match (entry.monitor(), entry.value()) {
         (None, _) => SEVERAL.to_owned(),
         (Some(monitor), Some(_)) => monitor.to_owned(),
@@ -195,21 +247,47 @@ fn table(entries: &[Entry], width: usize) -> String {
     };
     let metrics = distinct(entries.iter().map(of).filter(|metric| !metric.is_empty()));
     let common = metrics.first().filter(|metric| metrics.len() == 1 && *metric != SEVERAL);
-    let best = common.map_or_else(|| "best".to_owned(), |metric| format!("best {metric}"));
+    let folder = common_folder(entries).filter(|_| without >= Without::Folder);
+    let mut notes = Vec::new();
+    let best = match common {
+        Some(metric) if without < Without::Title => format!("best {metric}"),
+        Some(metric) => {
+            notes.push(format!("best is that of {metric}"));
+            "best".to_owned()
+        }
+        None => "best".to_owned(),
+    };
     let mut columns = Columns::new(entries);
     columns.words("started", |entry| entry.started().get(..16).unwrap_or_default().replace('T', " "));
-    columns.words("run", |entry| entry.folder.display().to_string());
-    columns.words("status", Entry::status);
+    columns.words("run", |entry| {
+        let own = folder.and_then(|folder| entry.folder.strip_prefix(folder).ok());
+        own.unwrap_or(&entry.folder).display().to_string()
+    });
+    columns.words("status", |entry| match without >= Without::States {
+        true => entry.status_in_short(),
+        false => entry.status(),
+    });
     columns.numbers(&best, |entry| entry.value().map(units::number).unwrap_or_default());
     if common.is_none() {
         columns.words("of", of);
     }
     columns.words("tags", |entry| entry.tags().join(" "));
     let mut columns = columns.known();
-    if grid::width(&columns) > width {
-        columns.retain(|column| column.title != "started");
-    }
-    grid::table(&columns, 0, u16::MAX)
+    let left_out = [("started", Without::Started), ("tags", Without::Tags), ("of", Without::Metrics)];
+    let is_out = |title: &str| left_out.iter().any(|(own, from)| *own == title && without >= *from);
+    let out: Vec<&str> =
+        columns.iter().map(|column| column.title.as_str()).filter(|title| is_out(title)).collect();
+    notes.extend((!out.is_empty()).then(|| format!("not shown: {}", out.join(", "))));
+    notes.extend(folder.map(|folder| format!("runs are in `{}`", folder.display())));
+    columns.retain(|column| !is_out(&column.title));
+    (columns, notes)
+}
+
+/// The folder that all of them are in.
+fn common_folder(entries: &[Entry]) -> Option<&Path> {
+    let first = entries.first()?.folder.parent()?;
+    let has_all = |folder: &&Path| entries.iter().all(|entry| entry.folder.starts_with(folder));
+    first.ancestors().find(has_all).filter(|folder| !folder.as_os_str().is_empty())
 }
 
 pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {

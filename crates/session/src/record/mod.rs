@@ -44,6 +44,7 @@ mod system;
 mod table_lines;
 mod tables;
 mod tensorboard;
+mod terminal;
 pub mod text_table;
 mod trace;
 
@@ -87,6 +88,7 @@ pub use run_log::RunLock;
 pub use second_signal::end_at_second_signal;
 pub use sweep_table::{SweepTable, TrialEnd};
 pub use system::{Findings, GpuProbe, SystemSampler};
+pub use terminal::{COLUMNS, folded, output_width};
 
 /// Consumes events.
 pub trait Sink: Send {

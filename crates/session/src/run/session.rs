@@ -17,7 +17,7 @@ use crate::{
     event::{Outcome, Status},
     host,
     plan::Machine,
-    record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints},
+    record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width},
     spec::Experiment,
     train::{Judge, StopFlag},
 };
@@ -297,6 +297,7 @@ impl<'a, P: Planned> Session<'a, P> {
             terminal: self.process.terminal,
             is_alone: self.jobs() == 1,
             color: anstream::stdout().current_choice() != anstream::ColorChoice::Never,
+            width: output_width(),
             trial,
             warned: self.warned.clone(),
         }

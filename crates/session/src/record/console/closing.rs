@@ -1,8 +1,8 @@
 //! What is printed at the end of a run.
 
-use std::{fmt::Write, path::Path};
+use std::path::Path;
 
-use super::super::{LabTable, command_line, messages, summary::per_second};
+use super::super::{LabTable, command_line, messages, summary::per_second, terminal::broken};
 use super::{TrialOfSweep, validated::Validated};
 use crate::{
     event::{Header, Outcome, Status},
@@ -13,21 +13,27 @@ use crate::{
 /// Width of the column of names in the table.
 const NAME: usize = 16;
 
-/// The summary at the end: at most ten lines, not counting errors and warnings. The rest is in `run.log` and
-/// is shown with `-v`.
+/// Rows that are copied from, and so are not broken.
+const COPIED: [&str; 3] = ["resume with", "model", "folder"];
+
+/// The summary at the end: at most ten rows, not counting errors and warnings, for a terminal of `width` columns. The rest is
+/// in `run.log` and is shown with `-v`.
 pub(super) fn table(
     header: &Header,
     (outcome, validated): (&Outcome, &Validated),
     wall_s: f64,
     folder: &Path,
-    color: bool,
+    (color, width): (bool, usize),
 ) -> String {
     let devices = messages::devices_in_words(&header.devices_requested, &header.devices_used);
     let status = painted(outcome.status, color);
     let name = escape_line(&header.name);
     let mut text = format!("{name} {status} in {} on {devices}\n\n", units::seconds(wall_s));
     for (name, value) in rows(header, (outcome, validated), wall_s, folder) {
-        let _ = writeln!(text, "  {name:<NAME$} {}", escape_line(&value)); // writing to a String cannot fail
+        let line = format!("  {name:<NAME$} {}", escape_line(&value));
+        let start = "  ".len() + NAME + 1;
+        let width = if COPIED.contains(&name) { usize::MAX } else { width };
+        text += &(broken(&line, (start, start), width) + "\n");
     }
     text
 }
@@ -149,13 +155,14 @@ mod tests {
     };
 
     const FOLDER: &str = "runs/linreg/20270115T080000Z-0123abcd";
+    const PLAIN: (bool, usize) = (false, usize::MAX);
 
     #[test]
     fn the_whole_table() {
         let mut validated = Validated::default();
         validated.curve.extend([0.4, 0.05, 0.1]);
         let text =
-            table(&sample::header(), (&sample::outcome(), &validated), 0.0123, Path::new(FOLDER), false);
+            table(&sample::header(), (&sample::outcome(), &validated), 0.0123, Path::new(FOLDER), PLAIN);
         insta::assert_snapshot!(text, @r"
         linreg finished in 12.3 ms on cpu (asked for 1 GPU)
 
@@ -164,6 +171,34 @@ mod tests {
           train loss       1.750, the mean of the last epoch
           validation loss  0.1000, accuracy 95.0 %; best 0.05000 in epoch 1, step 3  █▁▂
           bound by         log, 64.0 % of the training time
+          folder           runs/linreg/20270115T080000Z-0123abcd
+        ");
+    }
+
+    /// Words are broken below their row; a path is not.
+    #[test]
+    fn a_narrow_table() {
+        let mut validated = Validated::default();
+        validated.curve.extend([0.4, 0.05, 0.1]);
+        let text = table(
+            &sample::header(),
+            (&sample::outcome(), &validated),
+            0.0123,
+            Path::new(FOLDER),
+            (false, 48),
+        );
+        insta::assert_snapshot!(text, @r"
+        linreg finished in 12.3 ms on cpu (asked for 1 GPU)
+
+          steps            6 in 2 epochs, 400 ms
+          speed            15.00 steps/s, 400.0 rows/s
+          train loss       1.750, the mean of the last
+                           epoch
+          validation loss  0.1000, accuracy 95.0 %; best
+                           0.05000 in epoch 1, step 3
+                           █▁▂
+          bound by         log, 64.0 % of the training
+                           time
           folder           runs/linreg/20270115T080000Z-0123abcd
         ");
     }
@@ -177,7 +212,7 @@ mod tests {
                 (&outcome, &Validated::default()),
                 0.5,
                 Path::new("runs/a b/1"),
-                false,
+                PLAIN,
             );
             text.lines().find_map(|line| line.strip_prefix("  resume with      ").map(str::to_owned))
         };
@@ -191,10 +226,10 @@ mod tests {
         let mut outcome = sample::outcome();
         let row = outcome.timing[0].clone();
         outcome.timing.push(PhaseTime { phase: "checkpoint", count: 12, total_s: 0.44, ..row });
-        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), false);
+        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), PLAIN);
         assert!(text.contains("\n  checkpoints      12, for which training waited 440 ms\n"), "{text}");
         outcome.checkpoints_left_out = 2951;
-        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), false);
+        let text = table(&sample::header(), (&outcome, &Validated::default()), 0.5, Path::new(FOLDER), PLAIN);
         let words = "\n  checkpoints      12, for which training waited 440 ms; 2,951 left out\n";
         assert!(text.contains(words), "{text}");
     }
@@ -257,7 +292,7 @@ mod tests {
             ..sample::outcome()
         };
         let header = Header { build: "debug", ..sample::header() };
-        insta::assert_snapshot!(table(&header, (&outcome, &Validated::default()), 75.0, Path::new(FOLDER), false), @r"
+        insta::assert_snapshot!(table(&header, (&outcome, &Validated::default()), 75.0, Path::new(FOLDER), PLAIN), @r"
         linreg diverged in 1 min 15 s on cpu (asked for 1 GPU)
 
           reason           the loss of step 5 is NaN: lower `optimizer.sgd.lr`
@@ -305,7 +340,7 @@ mod tests {
     fn lines_that_depend_on_the_run() {
         let line = |header: &Header, rows: u64, start: &str| {
             let outcome = Outcome { epoch_train_rows: rows, ..sample::outcome() };
-            let text = table(header, (&outcome, &Validated::default()), 0.0123, Path::new(FOLDER), false);
+            let text = table(header, (&outcome, &Validated::default()), 0.0123, Path::new(FOLDER), PLAIN);
             text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default().trim().to_owned()
         };
         // A part of an epoch is shown as such.
@@ -328,7 +363,7 @@ mod tests {
             (&sample::outcome(), &Validated::default()),
             0.0123,
             Path::new(FOLDER),
-            true,
+            (true, usize::MAX),
         );
         assert!(text.starts_with("linreg \x1b[1;32mfinished\x1b[0m in 12.3 ms on cpu (asked for 1 GPU)\n"));
         assert_eq!(text.matches('\x1b').count(), 2);

@@ -69,6 +69,8 @@ pub struct ConsoleOptions {
     pub json: bool,
     /// Whether standard output takes colours.
     pub color: bool,
+    /// Columns of the terminal that standard output goes to, if it goes to one.
+    pub width: Option<u16>,
     /// The trial, if the run belongs to a sweep. A sweep has a progress line and, at its end, a table; with
     /// `-v` each trial prints its own lines. A single run ends with a table on standard output.
     pub trial: Option<TrialOfSweep>,
@@ -207,6 +209,7 @@ impl Console {
         }
         let wall_s = outcome.earlier_s + self.begun.elapsed().as_secs_f64();
         let color = self.options.color;
+        let width = self.options.width.map_or(usize::MAX, usize::from);
         if self.options.trial.is_some() {
             if self.options.verbosity == Verbosity::Verbose {
                 self.print_line(&closing::line(outcome, &closing::folder_name(&self.folder)));
@@ -222,7 +225,7 @@ impl Console {
                 (outcome, &self.validated),
                 wall_s,
                 &self.folder,
-                color,
+                (color, width),
             ));
         }
     }

@@ -38,6 +38,7 @@ fn options(verbosity: Verbosity, trial: Option<usize>) -> ConsoleOptions {
         terminal: false,
         is_alone: true,
         color: false,
+        width: None,
         trial,
         warned: Warned::default(),
     }

@@ -1,0 +1,73 @@
+//! The width of the terminal that standard output goes to, and long lines of words broken to fit it.
+
+use std::{env, io};
+
+use terminal_size::terminal_size_of;
+
+/// Set by `--plot` for the run whose output it prints to its terminal.
+pub const COLUMNS: &str = "RUNNER_COLUMNS";
+
+/// A last cell with fewer words is a value, and stays on its line.
+const FEWEST_WORDS: usize = 4;
+
+/// Columns of the terminal; `None` if standard output goes elsewhere.
+pub fn output_width() -> Option<u16> {
+    let set = || env::var(COLUMNS).ok()?.parse().ok();
+    terminal_size_of(io::stdout()).map(|(width, _)| width.0).or_else(set)
+}
+
+/// Breaks a line between words if it is wider than the terminal; of a table's row only a last cell of several words.
+pub fn folded(line: &str, width: usize) -> String {
+    if line.chars().count() <= width {
+        return line.to_owned();
+    }
+    let lead = line.len() - line.trim_start().len();
+    let cell = line[lead..].rfind("  ").map(|at| lead + at + 2);
+    let (start, hanging) = match cell {
+        Some(start) if line[start..].split(' ').count() < FEWEST_WORDS => return line.to_owned(),
+        Some(start) => (start, line[..start].chars().count().min(width / 2)),
+        None => (lead, lead + 2),
+    };
+    broken(line, (start, hanging), width)
+}
+
+/// Breaks what follows the byte `start` of a line between words; further lines begin with `hanging` spaces.
+pub(super) fn broken(line: &str, (start, hanging): (usize, usize), width: usize) -> String {
+    let mut text = line[..start].to_owned();
+    let (mut taken, mut is_at_start) = (text.chars().count(), true);
+    for word in line[start..].split(' ') {
+        let length = word.chars().count();
+        if !is_at_start && taken + 1 + length > width {
+            text.truncate(text.trim_end().len());
+            text += &format!("\n{}", " ".repeat(hanging));
+            (taken, is_at_start) = (hanging, true);
+        } else if !is_at_start {
+            text.push(' ');
+            taken += 1;
+        }
+        text += word;
+        taken += length;
+        is_at_start &= word.is_empty();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folded;
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(folded("a bc def gh", 6), "a bc\n  def\n  gh");
+        assert_eq!(folded("  #1 longer than this", 10), "  #1\n    longer\n    than\n    this");
+        assert_eq!(folded("a/path/of/one/word", 6), "a/path/of/one/word");
+        assert_eq!(folded("it fits", 7), "it fits");
+    }
+
+    #[test]
+    fn of_a_row_only_words_are_broken() {
+        let row = "  lr  15.0 %  1 to 3: 0.4929, 4 to 6: 0.4972";
+        assert_eq!(folded(row, 30), "  lr  15.0 %  1 to 3: 0.4929,\n              4 to 6: 0.4972");
+        assert_eq!(folded(" 3   0.2  0.32 [0.20, 0.43]", 20), " 3   0.2  0.32 [0.20, 0.43]");
+    }
+}
