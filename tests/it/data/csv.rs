@@ -81,7 +81,32 @@ fn reads_numbers_in_file_order(folder: &Folder) {
 fn reads_features_in_the_order_of_the_spec() {
     let folder = Folder::new("a,y,b,text\n1,10,2,x\n");
     let spec = Csv { features: Some(names(&["b", "a"])), ..folder.spec("y") };
-    assert_eq!(memory(&read(spec, Task::Regression).train), [2.0, 1.0]);
+    let made = read(spec, Task::Regression);
+    assert_eq!(memory(&made.train), [2.0, 1.0]);
+    assert_eq!(made.notes, ["left out 1 of 4 columns: `text`"]);
+}
+
+/// As many names as fit on a line, and the number of the others.
+#[test]
+fn columns_that_are_left_out_are_named() {
+    let wide: String = (0..1200).map(|n| format!(",column {n}")).collect();
+    let folder = Folder::new(format!("a,y{wide}\n1,2{}\n", ",x".repeat(1200)));
+    let spec = Csv { features: Some(names(&["a"])), ..folder.spec("y") };
+    assert_eq!(
+        read(spec, Task::Regression).notes,
+        [
+            "left out 1,200 of 1,202 columns: `column 0`, `column 1`, `column 2`, `column 3`, `column 4` and 1,195 more"
+        ]
+    );
+    let long = "n".repeat(100);
+    let folder = Folder::new(format!("a,y,{long},b\n1,2,3,4\n"));
+    let spec = Csv { ignore: names(&[&long, "b"]), ..folder.spec("y") };
+    let notes = read(spec, Task::Regression).notes;
+    assert_eq!(notes.len(), 1);
+    assert!(
+        notes[0].starts_with("left out 2 of 4 columns: `nnnn") && notes[0].ends_with(" and 1 more"),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -181,7 +206,10 @@ missing cell in the target column `y`
 "
     );
     let dropped = read(Csv { missing: Missing::Drop, ..spec.clone() }, Task::Regression);
-    assert_eq!((memory(&dropped.train), &dropped.train.targets[..]), (&[1.0, 1.0, 0.0, 5.0, 0.0, 1.0][..], &[1.0, 4.0][..]));
+    assert_eq!(
+        (memory(&dropped.train), &dropped.train.targets[..]),
+        (&[1.0, 1.0, 0.0, 5.0, 0.0, 1.0][..], &[1.0, 4.0][..])
+    );
     assert_eq!(dropped.preprocessing["features"][1]["categories"], json!(["NA", "x"]));
     let empty = Csv { missing: Missing::Mean, missing_values: Some(Vec::new()), ..spec };
     let problems = folder.problems(empty, Task::Regression);

@@ -39,10 +39,16 @@ use super::{
     Dataset, Part, Task,
     split::{Division, Split},
 };
-use crate::spec::{Csv, Location, Parquet, Problem};
+use crate::{
+    spec::{Csv, Location, Parquet, Problem},
+    units,
+};
 pub(super) use new_rows::{CsvModel, CsvRows};
 pub use profile::{ColumnProfile, CsvProfile};
 pub use stored::{ColumnKind, StoredColumn};
+
+/// Characters of the names of columns that are left out, in a note.
+const NAMES_WIDTH: usize = 60;
 
 pub(super) fn open(spec: &Csv, task: Task, division: &Division) -> Result<Dataset, Vec<Problem>> {
     open_with(spec, task, division, |path, key| Text::read(path, key, spec.delimiter))
@@ -100,7 +106,7 @@ fn open_with(
     let targets = spec.target.len();
     let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
 
-    let notes = split.note().into_iter().chain(dropped(&table, ""));
+    let notes = left_out(&columns).into_iter().chain(split.note()).chain(dropped(&table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
     let warnings = constant(&columns, &train_x, features.width());
     let preprocessing = serde_json::to_value(StoredCsv {
@@ -136,6 +142,24 @@ fn constant(columns: &Columns, rows: &[f32], width: usize) -> Vec<String> {
     let is_constant = |c: usize| rows.iter().skip(c).step_by(width).all(|value| *value == rows[c]);
     let names = columns.numeric.iter().enumerate().filter(|(c, _)| rows.len() > width && is_constant(*c));
     names.map(|(_, &column)| format!("`{}` is alike in all training rows", columns.name(column))).collect()
+}
+
+/// Names the columns of the training file that are not read, as many as fit on a line.
+fn left_out(columns: &Columns) -> Option<String> {
+    let names = columns.unused(&[]);
+    let mut room = NAMES_WIDTH;
+    let fits = |name: &&String| {
+        let (before, width) = (room, name.chars().count() + "``, ".len());
+        room = room.saturating_sub(width);
+        before == NAMES_WIDTH || before >= width
+    };
+    let shown: Vec<String> = names.iter().take_while(fits).map(|name| format!("`{name}`")).collect();
+    let more = match names.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {} more", units::count(more as u64)),
+    };
+    let [left, all] = [names.len(), columns.names.len()].map(|count| units::count(count as u64));
+    (!names.is_empty()).then(|| format!("left out {left} of {all} columns: {}{more}", shown.join(", ")))
 }
 
 fn dropped(table: &Table<'_>, which: &str) -> Option<String> {
