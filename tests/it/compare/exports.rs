@@ -2,7 +2,7 @@
 
 use runner::report::{Format, Question};
 
-use super::{Runs, sweep};
+use super::{FACTS, Runs, sweep};
 use crate::process::Sandbox;
 
 #[test]
@@ -79,5 +79,23 @@ fn exports_read_back() {
     | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |  |
     | 3 | 2 | finished | gpu:0 gpu:1 | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 2500 | 2.50x | 0.30 % | 4 KiB | 12 B |
     | 4 | 3 | unfinished |  | 1 | 4.000 |  |  |  |  |  |  |  |  |
+    ");
+}
+
+/// Of one run a row for each figure, with the metrics that it logs.
+#[test]
+fn a_single_run_is_a_table_for_a_page() {
+    let runs = Runs::new();
+    runs.run("linreg/a_b", &FACTS);
+    let logged = FACTS.spec() + "[logging]\nmetrics = [\"loss\", \"mae\"]\n";
+    runs.write("linreg/a_b/spec.toml", &logged);
+    runs.write(
+        "linreg/a_b/metrics.csv",
+        "step,epoch,split,rows,loss,mae,elapsed_s\n3,1,train,32,1.0,,0.1\n3,1,validation,32,0.5,0.25,0.1\n",
+    );
+    let exported = |format| runs.read(&["linreg"]).export(&Question::default(), format).unwrap();
+    insta::assert_snapshot!(exported(Format::Md), @r"
+    ");
+    insta::assert_snapshot!(exported(Format::Latex), @r"
     ");
 }

@@ -4,6 +4,7 @@ use super::{
     best,
     comparison::Comparison,
     grid::{Column, Columns, done},
+    grouping::distinct,
     run::Run,
     speeds,
 };
@@ -55,4 +56,21 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     columns.figures("h2d", |value| units::bytes(value as u64), number("bytes_h2d"));
     columns.figures("d2h", |value| units::bytes(value as u64), number("bytes_d2h"));
     columns.known()
+}
+
+/// The same with the metrics that runs log beside the loss, as in the last validation.
+pub(super) fn with_logged(comparison: &Comparison) -> Vec<Column> {
+    let mut columns = columns(comparison, "run", 1);
+    let Some(loss) = columns.iter().position(|column| column.title == "validation loss") else {
+        return columns;
+    };
+    let runs = &comparison.runs;
+    let names = runs.iter().flat_map(Run::logged_names).filter(|name| name.starts_with("validation."));
+    let mut logged = Columns::new(runs);
+    for name in distinct(names) {
+        let value = |run: &Run| run.learned_last(name)?.parse().ok();
+        logged.figures(&name.replace('.', " "), units::number, value);
+    }
+    columns.splice(loss + 1..loss + 1, logged.known());
+    columns
 }

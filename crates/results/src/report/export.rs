@@ -7,7 +7,7 @@ use super::{
     comparison::Comparison,
     configurations::Configuration,
     curve::CurveDifference,
-    grid::{Column, Columns},
+    grid::{Column, Columns, turned},
     key::WORDS,
     order::Question,
     parquet,
@@ -33,17 +33,23 @@ pub enum Format {
 }
 
 impl Comparison {
-    /// The comparison in a format for other programs: a row for each run that the question shows.
+    /// The comparison in a format for other programs: a row for each run that the question shows; of a single run, in a text
+    /// format, a row for each figure.
     ///
     /// # Errors
     /// The question names a column that no run has.
     pub fn export(&self, question: &Question, format: Format) -> Result<String, ReportError> {
         let mut columns = match format {
             Format::Csv | Format::Json => self.data(),
-            Format::Md | Format::Latex => columns::columns(self, "run", 1),
+            Format::Md | Format::Latex => columns::with_logged(self),
         };
         let shown = self.shown_runs(question)?;
         columns.iter_mut().for_each(|column| column.pick(&shown));
+        if let (Format::Md | Format::Latex, [run]) = (format, &self.runs[..]) {
+            // A page is too narrow for one run's figures side by side, and its number says nothing.
+            columns[0].cells = vec![run.axis("name").unwrap_or(&run.path).to_owned()];
+            columns = turned(&columns);
+        }
         Ok(written(&columns, format))
     }
 
@@ -117,7 +123,11 @@ impl Comparison {
         format!("{:#}\n", json!({ "results": results }))
     }
 
-    pub(super) fn groups(&self, rankings: &[Ranking], question: &Question) -> Result<Vec<Column>, ReportError> {
+    pub(super) fn groups(
+        &self,
+        rankings: &[Ranking],
+        question: &Question,
+    ) -> Result<Vec<Column>, ReportError> {
         let shown = rankings.iter().map(|ranking| self.shown_settings(ranking, question));
         let settings = shown.collect::<Result<Vec<_>, ReportError>>()?.concat();
         let mut columns = Columns::new(&settings);

@@ -173,7 +173,7 @@ fn fold(columns: &[Column], keys: usize, width: usize) -> Vec<Vec<Column>> {
 }
 
 /// Transposes the table: one row per figure.
-fn turned(columns: &[Column]) -> Vec<Column> {
+pub(super) fn turned(columns: &[Column]) -> Vec<Column> {
     let Some((first, rest)) = columns.split_first() else { return Vec::new() };
     let titles = Column::of_words(&first.title, rest.iter().map(|column| column.title.clone()));
     let runs = first.cells.iter().enumerate().map(|(place, title)| {

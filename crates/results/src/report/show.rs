@@ -5,19 +5,22 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ReportError, columns,
+    ReportError,
+    best::BestSetting,
+    columns,
     comparison::Comparison,
     export::{json_value, objects},
     find::{self, Found},
-    grid::{self, Column},
+    grid,
     grouping::grouped,
     order::Question,
+    ranking::Ranking,
     run::Run,
     sweep,
     sweep_end::sweep_end,
     text::status_in_words,
 };
-use crate::{host::escape_line, record::summary_columns, units};
+use crate::{host::escape_line, record::summary_columns};
 
 /// A run in figures, with what it ran; of a sweep what it came to, for a terminal of `width` columns.
 ///
@@ -50,17 +53,7 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
             text += &format!("  {name}: {}\n", escape_line(words));
         }
     }
-    let mut columns = columns::columns(&comparison, "run", 1);
-    // The metrics that it logs stand with the loss, in the last validation.
-    let place =
-        columns.iter().position(|column| column.title == "validation loss").map_or(0, |place| place + 1);
-    let logged = run.logged_names().filter(|name| name.starts_with("validation."));
-    let known = logged.filter_map(|name| Some((name, run.learned_last(name)?.parse().ok()?)));
-    let logged =
-        known.map(|(name, value)| Column::of_numbers(&name.replace('.', " "), [units::number(value)]));
-    let logged: Vec<_> = if place > 0 { logged.collect() } else { Vec::new() };
-    columns.splice(place..place, logged);
-    Ok(format!("{text}\n{}", grid::side_by_side(&columns)))
+    Ok(format!("{text}\n{}", grid::side_by_side(&columns::with_logged(&comparison))))
 }
 
 /// The same as one JSON object, with all figures as in the files; of a sweep its settings, best first, and its trials.
@@ -104,7 +97,8 @@ fn json_of_run(run: &Run) -> Value {
         .filter(|column| *column != "status")
         .map(|column| (column.to_owned(), known(column, run.figure(column))))
         .collect();
-    let names = run.logged_names().chain(run.names_of_targets());
+    let names: Vec<&str> = run.logged_names().collect();
+    let names = names.into_iter().chain(run.names_of_targets());
     let logged: Map<_, _> =
         names.map(|name| (name.to_owned(), known(name, run.learned_last(name)))).collect();
     json!({
@@ -125,16 +119,18 @@ fn json_of_sweep(folder: &Path) -> Result<Value, ReportError> {
     let comparison = Comparison::from_runs(sweep::read(folder, &mut None)?);
     let all = Question { top: usize::MAX, ..Question::default() };
     let rankings = comparison.rankings(&all)?;
-    let ranking = |ranking| {
+    let ranking = |ranking: &Ranking| -> Result<Value, ReportError> {
         let settings = comparison.groups(std::slice::from_ref(ranking), &all)?;
         Ok(json!({ "metric": ranking.metric.full_name(), "settings": objects(&settings) }))
     };
     let counts = grouped(comparison.runs.iter().map(|run| (run.status.as_str(), ())));
-    let counts: Map<_, _> = counts.iter().map(|(status, runs)| ((*status).to_owned(), json!(runs.len()))).collect();
+    let counts: Map<_, _> =
+        counts.iter().map(|(status, runs)| ((*status).to_owned(), json!(runs.len()))).collect();
     Ok(json!({
         "path": folder.display().to_string(),
         "trials": comparison.runs.len(),
         "status": counts,
+        "best": BestSetting::new(&comparison).as_ref().map(BestSetting::json),
         "rankings": rankings.iter().map(ranking).collect::<Result<Vec<_>, ReportError>>()?,
         "runs": objects(&comparison.data()),
     }))
