@@ -158,7 +158,11 @@ pub type Confusion = Vec<[u64; 2]>;
 impl ValidationRow {
     /// The metric's value, if the row has it. NaN if the loss is not finite, since such weights are useless.
     pub fn value(&self, monitor: Monitor) -> Option<f64> {
-        self.measured(monitor.metric()).map(|value| if self.loss.is_finite() { value } else { f64::NAN })
+        let value = match monitor.target() {
+            Some(_) => self.scores.get(monitor.column()).copied(),
+            None => self.measured(monitor.metric()),
+        };
+        value.map(|value| if self.loss.is_finite() { value } else { f64::NAN })
     }
 
     /// How bad a finite value of the metric is, if the row follows `step`.

@@ -21,6 +21,7 @@ mod launcher;
 mod load;
 mod logging;
 mod model;
+mod monitor;
 mod optimizer;
 mod overrides;
 #[cfg(test)]
@@ -59,6 +60,7 @@ pub use launcher::{ArraySize, Launcher, Slurm};
 pub use load::{Loaded, default_name, load, read};
 pub use logging::{Logging, Metric, Policy};
 pub use model::{Init, Layer, Linear, Loss, Model, Parameter};
+pub use monitor::Monitor;
 pub use optimizer::*;
 pub use problem::{Location, Problem};
 pub use replaced::replaced;
@@ -72,7 +74,7 @@ pub use short_values::{add_leaves, short_values};
 pub use suggest::nearest;
 pub use sweep::{Halving, History, Point};
 pub use tables::{Csv, MISSING_VALUES, Missing, Parquet};
-pub use trainer::{EarlyStopping, Monitor, Trainer};
+pub use trainer::{EarlyStopping, Trainer};
 
 use reader::{Fields, Item, Read, table, words};
 use tree::Value;
@@ -156,6 +158,7 @@ impl Spec {
             trainer.restore_best.get_or_insert(true);
         }
         self.check_classes(t);
+        self.check_targets(t);
         self.check_validation(t);
     }
 
@@ -200,6 +203,23 @@ impl Spec {
             if std::mem::replace(&mut reported, key) != key {
                 let message = format!("{metric} needs {what}, and the loss is `{loss}`");
                 t.report(key, message, &format!("set `model.loss = \"{other}\"`, or remove it"));
+            }
+        }
+    }
+
+    /// A metric of one target needs a target of this name; how many an array has is known once it is read.
+    fn check_targets(&self, t: &mut Fields<'_>) {
+        let targets = match (&self.data.source, self.data.source.table()) {
+            _ if !t.has("data") || !t.is_sound("data") || self.model.loss.classifies() => return,
+            (_, Some((_, table))) => table.target.clone(),
+            (Source::SyntheticRegression(_), _) => Vec::new(),
+            (_, None) => return,
+        };
+        let named = |key: &str| t.has(key) && t.is_sound(key);
+        let monitors: Vec<_> = self.trainer.monitors().filter(|(key, _)| named(key)).collect();
+        for (key, monitor) in monitors {
+            if let Err([message, hint]) = monitor.check_target(&targets) {
+                t.report(key, message, &hint);
             }
         }
     }

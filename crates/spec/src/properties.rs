@@ -117,7 +117,7 @@ fn table(schema: &Json) -> BoxedStrategy<Json> {
 }
 
 /// Rules between fields, which the schema does not express.
-const RULES: [&str; 27] = [
+const RULES: [&str; 31] = [
     "needs exactly one of",
     "nesterov momentum requires",
     "does not come after",
@@ -145,6 +145,10 @@ const RULES: [&str; 27] = [
     "as f32, and leaves no unit",
     "a time above 0",
     "a device, such as",
+    "no target is called",
+    "the data have one target",
+    "an empty text",
+    "spaces around a cell do not count",
 ];
 
 proptest! {

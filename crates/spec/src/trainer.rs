@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     duration::{read_time, seconds},
-    logging::Metric,
-    reader::{count, count_or_zero, non_negative, some, table, words},
+    monitor::Monitor,
+    reader::{count, count_or_zero, non_negative, some, table},
 };
 
 table! {
@@ -22,7 +22,7 @@ table! {
         /// Epochs between two validations; 0 for none.
         pub validate_every_epochs: u64 = 1 => count_or_zero,
         /// What the best weights are chosen by, as early stopping is if it names a metric; `best.safetensors` holds them.
-        pub monitor: Monitor = Monitor::ValidationLoss,
+        pub monitor: Monitor = Monitor::LOSS,
         /// Whether `model.safetensors` holds the best weights in place of the last; by default under early stopping alone.
         pub restore_best: Option<bool> = None,
         /// Ends the run when a metric no longer improves.
@@ -42,55 +42,6 @@ table! {
     }
 }
 
-words! {
-    /// A metric of validation, and where it should go.
-    pub enum Monitor {
-        /// Lower is better.
-        ValidationLoss = "validation.loss",
-        /// Higher is better.
-        ValidationAccuracy = "validation.accuracy",
-        /// Lower is better.
-        ValidationMae = "validation.mae",
-        /// Lower is better.
-        ValidationRmse = "validation.rmse",
-        /// Higher is better.
-        ValidationR2 = "validation.r2",
-        /// Higher is better.
-        ValidationF1 = "validation.f1",
-        /// Higher is better.
-        ValidationF1Weighted = "validation.f1_weighted",
-        /// Higher is better.
-        ValidationPrecision = "validation.precision",
-        /// Higher is better.
-        ValidationRecall = "validation.recall",
-        /// Higher is better.
-        ValidationAuc = "validation.auc",
-    }
-}
-
-impl Monitor {
-    /// The metric that it watches.
-    pub fn metric(self) -> Metric {
-        match self {
-            Self::ValidationLoss => Metric::Loss,
-            Self::ValidationAccuracy => Metric::Accuracy,
-            Self::ValidationMae => Metric::Mae,
-            Self::ValidationRmse => Metric::Rmse,
-            Self::ValidationR2 => Metric::R2,
-            Self::ValidationF1 => Metric::F1,
-            Self::ValidationF1Weighted => Metric::F1Weighted,
-            Self::ValidationPrecision => Metric::Precision,
-            Self::ValidationRecall => Metric::Recall,
-            Self::ValidationAuc => Metric::Auc,
-        }
-    }
-
-    /// The value with its sign set so that smaller is better.
-    pub fn cost(self, value: f64) -> f64 {
-        if self.metric().more_is_better() { -value } else { value }
-    }
-}
-
 impl Trainer {
     /// Every key that names a monitor, with what it names.
     pub fn monitors(&self) -> impl Iterator<Item = (&'static str, Monitor)> {
@@ -104,7 +55,7 @@ impl Trainer {
         if self.early_stopping.is_some() {
             return Some("trainer.early_stopping");
         }
-        if self.monitor != Monitor::ValidationLoss {
+        if self.monitor != Monitor::LOSS {
             return Some("trainer.monitor");
         }
         self.restore_best.filter(|restore| *restore).map(|_| "trainer.restore_best")

@@ -87,7 +87,7 @@ fn exports_read_back() {
 fn a_single_run_is_a_table_for_a_page() {
     let runs = Runs::new();
     runs.run("linreg/a_b", &FACTS);
-    let logged = FACTS.spec() + "[logging]\nmetrics = [\"loss\", \"mae\"]\n";
+    let logged = FACTS.spec().replace("[model]", "metrics = [\"loss\", \"mae\"]\n[model]");
     runs.write("linreg/a_b/spec.toml", &logged);
     runs.write(
         "linreg/a_b/metrics.csv",
@@ -95,7 +95,39 @@ fn a_single_run_is_a_table_for_a_page() {
     );
     let exported = |format| runs.read(&["linreg"]).export(&Question::default(), format).unwrap();
     insta::assert_snapshot!(exported(Format::Md), @r"
+    | run | linreg |
+    | --- | ---: |
+    | status | finished |
+    | devices | cpu |
+    | steps | 3 |
+    | train loss | 1.000 |
+    | validation loss | 0.5000 |
+    | validation mae | 0.2500 |
+    | best validation loss | 0.5000 in epoch 1 |
+    | train time | 3.00 ms |
+    | steps/s | 1000 |
+    | logging | 0.30 % |
+    | h2d | 4 KiB |
+    | d2h | 12 B |
     ");
     insta::assert_snapshot!(exported(Format::Latex), @r"
+    \begin{tabular}{lr}
+    \toprule
+    run & linreg \\
+    \midrule
+    status & finished \\
+    devices & cpu \\
+    steps & 3 \\
+    train loss & 1.000 \\
+    validation loss & 0.5000 \\
+    validation mae & 0.2500 \\
+    best validation loss & 0.5000 in epoch 1 \\
+    train time & 3.00 ms \\
+    steps/s & 1000 \\
+    logging & 0.30 \% \\
+    h2d & 4 KiB \\
+    d2h & 12 B \\
+    \bottomrule
+    \end{tabular}
     ");
 }

@@ -196,6 +196,15 @@ fn several_targets_are_predicted_and_evaluated() {
     let found = Table::read(&place.runner(&["predict", &folder, &features]).stdout);
     assert_eq!(found.columns, ["prediction_0", "prediction_1", "prediction_2"]);
     assert_eq!(found.rows.len(), 150);
+    let watched = place.run(&["trainer.max_epochs=3", "trainer.monitor=validation.mae_2"]).ended_by(0);
+    assert!(!watched.summary("best_value").is_empty());
+    let refused = place.run(&["trainer.monitor=validation.mae_3"]).ended;
+    let words = "no target is called `3`";
+    let hint = "it is `validation.mae_0`, `validation.mae_1`, `validation.mae_2`, or `validation.mae` for the mean over them";
+    assert!(
+        refused.code == Some(2) && [words, hint].iter().all(|words| refused.stderr.contains(words)),
+        "{refused:?}"
+    );
 }
 
 /// Images in IDX format, gzipped, are scaled as in training; the labels are those of the digits.

@@ -116,6 +116,32 @@ fn columns_of_several_targets() {
     }
 }
 
+/// `monitor` and early stopping watch one target, whether or not its metric is a column; `compare` and `list` follow.
+#[test]
+fn one_target_chooses_the_best_weights() {
+    let (model, _) = trained("[\"price\", \"height\"]", "2", "mse", &["mae"]);
+    fs::copy(Path::new(FIXTURES).join("train.csv"), model.place.path().join("train.csv")).unwrap();
+    let restless = "optimizer.adam.lr=0.3";
+    let best = |run: &Folder, column: &str| {
+        let values = run.metrics().only("split", "validation").f64s(column);
+        values.iter().copied().fold(f64::INFINITY, f64::min)
+    };
+    let run = model.place.run(&["trainer.monitor=validation.mae_height", restless]).ended_by(0);
+    assert_eq!(run.summary("best_value").parse(), Ok(best(&run, "mae_height")));
+    assert!(best(&run, "mae_height") != best(&run, "mae"));
+    assert!(run.text("spec.toml").contains("monitor = \"validation.mae_height\""));
+    let path = run.0.display().to_string();
+    let shown = model.place.runner(&["list", &path]).stdout;
+    assert!(shown.lines().next().unwrap().ends_with("best validation.mae_height"), "{shown}");
+    // Neither the metric nor its column is logged.
+    let watched = "trainer.early_stopping={ patience = 2, metric = \"validation.rmse_height\" }";
+    let stopped = model.place.run(&[watched, restless, "trainer.max_epochs=200"]);
+    let reason = "early stopping: the best validation rmse_height, ";
+    assert!(stopped.ended.stdout.contains(reason), "{:?}", stopped.ended);
+    let copied = stopped.ended_by(0).0.join("spec.toml").display().to_string();
+    assert_eq!(model.place.runner(&["check", &copied, "-q"]).code, Some(0));
+}
+
 /// `--metric` takes what each target has of its own, at the epoch of the best validation; of `r2` more is better.
 #[test]
 fn runs_are_ranked_by_a_metric_of_one_target() {

@@ -163,6 +163,12 @@ impl Resolved {
             let problem = Problem::at_key(key, format!("{what} the validation, and there is none"));
             problems.push(problem.hint("give the data validation rows, and validate every epoch"));
         }
+        let targets = trial::target_names(&spec, facts);
+        let unknown =
+            spec.trainer.monitors().find_map(|(key, own)| Some((key, own.check_target(&targets).err()?)));
+        if let Some((key, [message, hint])) = unknown {
+            problems.push(Problem::at_key(key, message).hint(hint));
+        }
         let outputs = layers.last().map_or(0, |layer| layer.outputs).saturating_mul(facts.validation_rows);
         if outputs > MOST_RANKED && spec.scores().contains(&Metric::Auc) {
             let (most, rows) = (units::count(MOST_RANKED as u64), units::count(facts.validation_rows as u64));

@@ -105,11 +105,7 @@ impl Trial {
 
     /// Names of the targets, if there are several: column names, or numbers from 0.
     pub fn target_names(&self) -> Vec<String> {
-        match (self.facts.targets, self.spec.data.source.table()) {
-            (0 | 1, _) => Vec::new(),
-            (_, Some((_, csv))) => csv.target.clone(),
-            (targets, None) => (0..targets).map(|target| target.to_string()).collect(),
-        }
+        target_names(&self.spec, self.facts)
     }
 
     pub fn world_size(&self) -> usize {
@@ -145,4 +141,13 @@ impl Trial {
 /// product.
 pub(super) fn has_large_product(programs: &Programs) -> bool {
     programs.train.instructions.iter().any(|i| i.op.product().is_some_and(is_large))
+}
+
+/// Names of the targets, if there are several: column names, or numbers from 0.
+pub(super) fn target_names(spec: &Spec, facts: DatasetInfo) -> Vec<String> {
+    match (facts.targets, spec.data.source.table()) {
+        (0 | 1, _) => Vec::new(),
+        (_, Some((_, csv))) => csv.target.clone(),
+        (targets, None) => (0..targets).map(|target| target.to_string()).collect(),
+    }
 }

@@ -61,7 +61,7 @@ impl TrainLoop<'_> {
         };
         Some(format!(
             "no validation measured a finite `{}`{weights}{ended}; {needs} `validation.loss`",
-            metric.name()
+            monitor.column()
         ))
     }
 

@@ -74,7 +74,7 @@ impl EarlyStopper {
 
     /// The metric that is watched.
     pub fn monitor(&self) -> Monitor {
-        self.rule.metric.unwrap_or(Monitor::ValidationLoss)
+        self.rule.metric.unwrap_or(Monitor::LOSS)
     }
 
     /// Records a validation. Returns the reason to stop if the patience is exhausted.
@@ -97,7 +97,7 @@ impl EarlyStopper {
             return None;
         }
         let metric = self.monitor();
-        let name = metric.metric().name();
+        let name = metric.column();
         // As in Lightning and Keras, a patience of 0 acts like 1.
         (self.seen.waited >= self.rule.patience).then(|| match self.seen.best {
             Some(best) => {
@@ -122,7 +122,7 @@ mod tests {
 
     /// The results of observing these losses with a patience of two validations.
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
-        let rule = EarlyStopping { metric: Some(Monitor::ValidationLoss), patience: 2, min_delta: 0.1 };
+        let rule = EarlyStopping { metric: Some(Monitor::LOSS), patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);
         let row = |loss| ValidationRow {
             step: 1,

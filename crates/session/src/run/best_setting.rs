@@ -157,7 +157,7 @@ pub(super) fn varies_setting(axis: &str) -> bool {
 mod tests {
     use super::*;
 
-    const LOSS: Monitor = Monitor::ValidationLoss;
+    const LOSS: Monitor = Monitor::LOSS;
 
     /// A sweep of trials with these settings, seeds, folds and values; each is reported twice.
     fn best<'a>(
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(of_seeds(&[0.5, 0.25, 0.125, 0.75], LOSS), is("lr 0.1", 1, 0.375, 2));
         let with_one_seed = [0.5, 0.25, 0.125, 0.75, 0.0625];
         assert_eq!(of_seeds(&with_one_seed, LOSS), is("lr 0.1", 1, 0.375, 2), "one seed may be luck");
-        let r2 = Monitor::ValidationR2;
+        let r2 = Monitor::R2;
         assert_eq!(of_seeds(&[0.5, 0.25, 0.125, 0.75], r2), is("lr 0.2", 3, 0.4375, 2));
         assert_eq!(of_seeds(&[0.5, f64::NAN, 0.125, 0.625], LOSS), is("lr 0.2", 2, 0.375, 2));
         let mut mixed = Settings::default();

@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_best_of_those_up_to_a_place_go_on() {
         for (factor, seed) in [(2, 1_u64), (3, 2), (7, 3)] {
-            let halving = Halving { metric: Monitor::ValidationLoss, min_epochs: 1, factor };
+            let halving = Halving { metric: Monitor::LOSS, min_epochs: 1, factor };
             let (mut rung, mut known) = (Rung::default(), BTreeMap::new());
             let drawn = |turn: u64, of: u64| mix(mix(seed) ^ turn) % of;
             for turn in 0..600 {

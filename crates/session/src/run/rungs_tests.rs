@@ -2,7 +2,7 @@
 
 use super::*;
 
-const HALVING: Halving = Halving { metric: Monitor::ValidationLoss, min_epochs: 1, factor: 3 };
+const HALVING: Halving = Halving { metric: Monitor::LOSS, min_epochs: 1, factor: 3 };
 
 /// The rungs of a sweep of eight trials, the third of which has one epoch.
 fn rungs(sweep: &tempfile::TempDir) -> Rungs {

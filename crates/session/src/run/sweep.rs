@@ -382,7 +382,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
 /// `0.0615 (#12: lr 0.01 width 32)`: the value, and the trial with its values.
 fn in_words(best: &BestSetting) -> [String; 2] {
     let value = match best.monitor {
-        Monitor::ValidationAccuracy => units::percent(best.value),
+        Monitor::ACCURACY => units::percent(best.value),
         _ => units::number(best.value),
     };
     let count = if best.count > 1 { format!(", n {}", best.count) } else { String::new() };

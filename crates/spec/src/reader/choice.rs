@@ -88,6 +88,25 @@ impl Item<'_> {
         words[self.word_index(&meanings)].value
     }
 
+    /// Reads one of `words`, or a text that matches the pattern, given with its meaning, and that `other` accepts.
+    pub fn word_or<T: Copy>(
+        self,
+        words: &[Word<T>],
+        (pattern, meaning): (&str, &str),
+        other: impl Fn(&str) -> Option<T>,
+    ) -> T {
+        if let Some(value) = self.text().and_then(other) {
+            return value;
+        }
+        let Self { at, doc, reading } = self;
+        let At::Schema(schema) = at else { return Item { at, doc, reading }.word(words) };
+        let value = Item { at: At::Schema(&mut *schema), doc, reading }.word(words);
+        let names = schema.remove("enum");
+        schema.insert("oneOf".into(), json!([{ "enum": names }, { "type": "string", "pattern": pattern }]));
+        append_description(schema, meaning);
+        value
+    }
+
     /// Reads one of these words (given with their meanings) and returns its index; 0 after an error.
     fn word_index(self, words: &[(&'static str, &'static str)]) -> usize {
         let names = || words.iter().map(|&(name, _)| name);

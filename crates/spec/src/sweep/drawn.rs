@@ -5,8 +5,8 @@ use std::path::Path;
 use super::{
     super::{
         key::Key,
+        monitor::Monitor,
         problem::Problem,
-        trainer::Monitor,
         tree::{Entry, Node, Table, Value},
     },
     Sampler, Space, Sweep,
@@ -58,7 +58,7 @@ impl Sweep {
             }
             _ => return,
         };
-        let is_judged_by_loss = self.stop.is_none_or(|halving| halving.metric == Monitor::ValidationLoss);
+        let is_judged_by_loss = self.stop.is_none_or(|halving| halving.metric == Monitor::LOSS);
         let (learns, stops) = (sampler == Sampler::Tpe, self.stop.is_some());
         for key in self.keys() {
             let name = key.dotted();

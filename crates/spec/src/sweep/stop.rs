@@ -2,8 +2,8 @@
 
 use super::super::{
     LabSpec, Spec,
+    monitor::Monitor,
     reader::{choices, count, table},
-    trainer::Monitor,
 };
 
 choices! {
@@ -19,7 +19,7 @@ table! {
     #[derive(Copy)]
     pub struct Halving {
         /// What trials are judged by at the last validation before a rung: `validation.loss` or `validation.accuracy`.
-        pub metric: Monitor = Monitor::ValidationLoss,
+        pub metric: Monitor = Monitor::LOSS,
         /// Epochs until the first rung.
         pub min_epochs: u64 = 1 => count,
         /// One in `factor` trials goes on, for `factor` times the epochs.

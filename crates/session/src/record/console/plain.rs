@@ -28,7 +28,7 @@ pub(super) fn progress(header: &Header, progress: &Progress, best: Option<Best>)
         words.push(format!("loss {}", units::number(loss.into())));
     }
     if let Some(Best { monitor, value, epoch, step, .. }) = best {
-        let is_share = monitor == Monitor::ValidationAccuracy;
+        let is_share = monitor == Monitor::ACCURACY;
         let value = if is_share { units::percent(value) } else { units::number(value) };
         words.push(format!("best {value} in epoch {}, step {}", units::count(epoch), units::count(step)));
     }

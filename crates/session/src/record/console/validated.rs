@@ -39,7 +39,7 @@ impl Validated {
         let accuracy = outcome.final_validation_accuracy;
         let accuracy = accuracy.map(|a| format!(", accuracy {}", units::percent(a))).unwrap_or_default();
         let best = match best_in_words(outcome) {
-            None => metrics_in_words(&self.last, Metric::Accuracy),
+            None => metrics_in_words(&self.last, Some(Metric::Accuracy)),
             Some((best, monitored)) => {
                 let (step, metrics) = &self.best;
                 // A resumed run has not seen the validations before.
@@ -54,8 +54,8 @@ impl Validated {
 }
 
 /// `, mae 43.12, r2 0.5000`: the metrics but the one that is shown already.
-fn metrics_in_words(metrics: &[(Metric, f64)], shown: Metric) -> String {
-    let others = metrics.iter().filter(|(metric, _)| *metric != shown);
+fn metrics_in_words(metrics: &[(Metric, f64)], shown: Option<Metric>) -> String {
+    let others = metrics.iter().filter(|(metric, _)| Some(*metric) != shown);
     let words = others.map(|(metric, value)| match metric {
         Metric::Accuracy => format!(", accuracy {}", units::percent(*value)),
         _ => format!(", {metric} {}", units::number(*value)),
@@ -63,8 +63,8 @@ fn metrics_in_words(metrics: &[(Metric, f64)], shown: Metric) -> String {
     words.collect()
 }
 
-/// The best validation, if it is not the last one, and the metric that chose it.
-fn best_in_words(outcome: &Outcome) -> Option<(String, Metric)> {
+/// The best validation, if it is not the last one, and the metric that chose it, unless that is of one target.
+fn best_in_words(outcome: &Outcome) -> Option<(String, Option<Metric>)> {
     let Best { monitor, value, epoch, step, .. } = outcome.best?;
     let metric = monitor.metric();
     let (words, is_last) = match metric {
@@ -73,9 +73,10 @@ fn best_in_words(outcome: &Outcome) -> Option<(String, Metric)> {
             let is_last = outcome.final_validation_accuracy == Some(value);
             (format!("accuracy {}", units::percent(value)), is_last)
         }
-        metric => (format!("{metric} {}", units::number(value)), step == outcome.steps),
+        _ => (format!("{} {}", monitor.column(), units::number(value)), step == outcome.steps),
     };
     let words = format!("best {words} in epoch {}, step {}", units::count(epoch), units::count(step));
+    let metric = Some(metric).filter(|_| monitor.target().is_none());
     (!is_last).then_some((words, metric))
 }
 
