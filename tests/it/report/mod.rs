@@ -1,6 +1,7 @@
 //! `runner report`: pages hold what `compare` says, nothing from a file becomes markup, and nothing asks for the network.
 
 mod curves;
+mod inputs;
 mod looks;
 mod settings;
 

@@ -220,6 +220,10 @@ impl Comparison {
         };
         let exact = |figure: fn(&Candidate) -> Option<f64>| shown.iter().map(move |setting| figure(setting));
         let mut columns = vec![numbers("#", &|s| self.number(s.places[0]).to_string())];
+        if !self.inputs.is_empty() {
+            let letters = shown.iter().map(|setting| self.letters(&setting.places));
+            columns.push(Column::of_words("input", letters));
+        }
         let keys: Vec<&str> = ranking.keys.iter().map(String::as_str).collect();
         for (key, title) in short(&keys).into_iter().enumerate() {
             columns.push(numbers(title, &|setting| setting.values[key].clone()));

@@ -44,6 +44,8 @@ pub struct Comparison {
     pub(super) configurations: Vec<Configuration>,
     pub(super) tasks: Tasks,
     pub(super) findings: Findings,
+    /// The input of each run, if inputs have letters.
+    pub(super) inputs: Vec<usize>,
     /// A sentence if `--where` removed runs from settings because of their outcome.
     cut: Option<String>,
     /// Keys of the spec that differ.
@@ -131,6 +133,7 @@ impl Comparison {
             configurations: configurations(&runs),
             tasks: Tasks::new(&runs),
             findings: Findings::default(),
+            inputs: Vec::new(),
             cut: None,
             runs,
             spec,
@@ -178,6 +181,13 @@ impl Comparison {
     /// counted from 1.
     pub(super) fn number(&self, place: usize) -> usize {
         self.runs[place].trial.filter(|_| self.is_one_sweep).unwrap_or(place + 1)
+    }
+
+    /// `#7`, or `#7 B` if inputs have letters.
+    pub(super) fn numbered(&self, places: &[usize]) -> String {
+        let letters = self.letters(places);
+        let space = if letters.is_empty() { "" } else { " " };
+        format!("#{}{space}{letters}", self.number(places[0]))
     }
 
     /// The sentence about settings from which the filter removed runs.

@@ -23,6 +23,7 @@ mod find;
 mod gate;
 mod grid;
 mod grouping;
+mod inputs;
 mod judged;
 mod key;
 mod lab;

@@ -152,24 +152,24 @@ impl Ranking {
 
     /// `#12 lr 0.03 width 32`.
     pub(super) fn name(&self, comparison: &Comparison, setting: &Candidate) -> String {
-        self.name_of(comparison, setting.places[0], setting.values.iter().map(String::as_str))
+        self.name_of(comparison, &setting.places, setting.values.iter().map(String::as_str))
     }
 
     /// The same for a run that is not ranked, with how it ended.
     pub(super) fn name_left_out(&self, comparison: &Comparison, place: usize) -> String {
         let run = &comparison.runs[place];
         let values = self.keys.iter().map(|key| run.axis(key).unwrap_or_default());
-        format!("{}, {}", self.name_of(comparison, place, values), run.status)
+        format!("{}, {}", self.name_of(comparison, &[place], values), run.status)
     }
 
-    /// The same of a run of the setting.
+    /// The same of some runs of the setting, by the first of them.
     pub(super) fn name_of<'a>(
         &self,
         comparison: &Comparison,
-        place: usize,
+        places: &[usize],
         values: impl Iterator<Item = &'a str>,
     ) -> String {
-        format!("#{}{}", comparison.number(place), named(&self.keys, values))
+        comparison.numbered(places) + &named(&self.keys, values)
     }
 
     /// Settings with fewer seeds than the best; they are ranked last.

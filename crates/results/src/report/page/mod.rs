@@ -83,7 +83,7 @@ pub type Drawing = (String, String);
 /// # Errors
 /// There is no run, or no run has the metric.
 pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
-    let comparison = Comparison::read(request.paths, request.filter)?;
+    let comparison = Comparison::read(request.paths, request.filter)?.with_inputs();
     let mut content = Content {
         comparison: &comparison,
         tasks: comparison.axes_by_task(),
@@ -117,6 +117,7 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         });
     }
     content.setup();
+    content.inputs();
     let title = distinct(comparison.runs.iter().filter_map(|run| run.axis("name"))).join(", ");
     let (warnings, drawings) = (std::mem::take(&mut content.warnings), std::mem::take(&mut content.drawings));
     warn(&mut headline, &warnings);
@@ -229,7 +230,7 @@ impl Content<'_> {
         let keys: Vec<String> =
             axes.get(&tasks[place]).into_iter().flatten().filter(is_told).cloned().collect();
         let values = keys.iter().map(|key| run.axis(key).unwrap_or_default());
-        format!("#{}{}", self.comparison.number(place), named(&keys, values))
+        self.comparison.numbered(&[place]) + &named(&keys, values)
     }
 
     /// Names runs as a ranking does.
@@ -237,7 +238,7 @@ impl Content<'_> {
         for setting in &ranking.settings {
             for &place in &setting.places {
                 let values = setting.values.iter().map(String::as_str);
-                let name = ranking.name_of(self.comparison, place, values);
+                let name = ranking.name_of(self.comparison, &[place], values);
                 self.names.insert(place, (self.names.len(), name));
             }
         }
@@ -266,11 +267,32 @@ impl Content<'_> {
         }
     }
 
+    /// Adds what each letter in the names of runs stands for, at the top.
+    fn inputs(&mut self) {
+        let columns = self.comparison.input_columns();
+        let count = columns.first().map_or(0, |column| column.cells.len());
+        if count > 0 {
+            self.section("inputs", "Inputs", |_, html| {
+                let all = units::counted(count as u64, "input");
+                table::folded(html, &all, count > MOST_ROWS, |html| {
+                    table::table(html, "What the letters in the names of runs stand for", &columns);
+                });
+            });
+            self.sections.rotate_right(1);
+        }
+    }
+
     /// Figures of every run, formatted for people.
     fn runs(&self) -> Vec<Column> {
         let runs = &self.comparison.runs;
         let (thing, first) = self.counted();
         let mut columns = columns::columns(self.comparison, thing, first);
+        if !self.comparison.inputs.is_empty() {
+            let letters = (0..runs.len()).map(|place| self.comparison.letters(&[place]));
+            let trials = runs.iter().map(|run| run.trial.map(|trial| trial.to_string()).unwrap_or_default());
+            let input = [Column::of_words("input", letters), Column::of_numbers("trial", trials)];
+            columns.splice(1..1, input);
+        }
         columns.push(Column::of_words("reason", runs.iter().map(|run| run.reason.clone())));
         columns.push(Column::of_words("folder", runs.iter().map(|run| run.path.clone())));
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));

@@ -1,0 +1,75 @@
+//! The inputs of a page: sweeps and single runs, called A, B and so on, since their runs may have equal names.
+
+use std::collections::HashMap;
+
+use super::{
+    comparison::Comparison,
+    grid::{Column, Columns},
+    grouping::{distinct, grouped},
+    run::Run,
+};
+use crate::units;
+
+/// Maximum inputs in the name of a setting that several have.
+const MOST_NAMED: usize = 3;
+
+impl Comparison {
+    /// Gives its inputs letters, if there are several and a sweep is among them. Otherwise a number is enough: it is that of a
+    /// run, or of a trial.
+    pub(super) fn with_inputs(mut self) -> Self {
+        let names: Vec<&str> = distinct(self.runs.iter().map(input));
+        if names.len() > 1 && self.runs.iter().any(|run| run.sweep.is_some()) {
+            let places: HashMap<&str, usize> = names.into_iter().zip(0..).collect();
+            self.inputs = self.runs.iter().map(|run| places[input(run)]).collect();
+        }
+        self
+    }
+
+    /// The letters of the inputs that these runs are of: `B`, or `A+B`; empty if inputs have none.
+    pub(super) fn letters(&self, places: &[usize]) -> String {
+        let mut own = distinct(places.iter().filter_map(|&place| self.inputs.get(place).copied()));
+        own.sort_unstable();
+        let more = own.len() > MOST_NAMED;
+        let own: Vec<String> = own.into_iter().take(MOST_NAMED).map(letter).collect();
+        own.join("+") + if more { "+\u{2026}" } else { "" }
+    }
+
+    /// A row for each input; none if they have no letters.
+    pub(super) fn input_columns(&self) -> Vec<Column> {
+        let inputs = grouped(self.inputs.iter().copied().zip(0..));
+        let first = |(_, places): &(usize, Vec<usize>)| &self.runs[places[0]];
+        let mut columns = Columns::new(&inputs);
+        columns.words("input", |(number, _)| letter(*number));
+        columns.words("is", |input| match first(input).sweep {
+            Some(_) => format!("a sweep of {}", units::counted(input.1.len() as u64, "trial")),
+            None => "a run".to_owned(),
+        });
+        columns.words("runs", |(_, places)| {
+            format!("#{}", units::numbers(&places.iter().map(|place| place + 1).collect::<Vec<_>>()))
+        });
+        columns.words("name", |input| first(input).axis("name").unwrap_or_default().to_owned());
+        columns.words("folder", |input| self::input(first(input)).to_owned());
+        columns.known()
+    }
+}
+
+/// The folder of a run's sweep, or else its own.
+fn input(run: &Run) -> &str {
+    run.sweep.as_deref().unwrap_or(&run.path)
+}
+
+/// `A` to `Z`, then `AA` and so on.
+fn letter(number: usize) -> String {
+    let last = char::from(b'A' + (number % 26) as u8).to_string();
+    if number < 26 { last } else { letter(number / 26 - 1) + &last }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_go_on_after_z() {
+        assert_eq!([0, 25, 26, 51, 52, 701, 702].map(letter), ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]);
+    }
+}
