@@ -4,8 +4,13 @@
 // Work is done at once, in the order in which it is enqueued; the real driver may choose that order too. What
 // the host must not see yet stays hidden: an asynchronous copy into pinned memory first fills its target with
 // 0xFF, and delivers the data only when the host waits for the stream or for a later event. Device memory is
-// NaN when allocated. Launches and copies with an address outside the allocations of reachable devices fail
-// with CUDA_ERROR_ILLEGAL_ADDRESS.
+// NaN when allocated.
+//
+// A stream with nothing but sums of NCCL does them both as early and as late as its events allow: a sum reads memory as it was
+// when the stream last followed another one (NaN if it never did), and its result stays NaN until another stream follows the
+// sum. So a missing event, or a use of the memory meanwhile, shows in the numbers.
+//
+// Launches and copies with an address outside the allocations of reachable devices fail with CUDA_ERROR_ILLEGAL_ADDRESS.
 //
 // A stream may also hang (`stall` in driver.h). Work enqueued in it is then not done, its events do not
 // complete, and a call that would wait for it ends the process, since it would never return.
@@ -70,6 +75,7 @@ const Named RESULTS[] = {
     {COOPERATIVE_LAUNCH_TOO_LARGE, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"},
     {CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
     {CAPTURE_INVALIDATED, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
+    {CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "the capturing stream has unjoined work"},
     {CAPTURE_ISOLATION, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"},
 };
 

@@ -21,7 +21,7 @@ int device_to_host(void* to, const void* from, size_t bytes, void* stream) {
         if (!later) return memcpy(to, from, bytes), SUCCESS;
         std::lock_guard<std::mutex> guard(s->lock);
         const unsigned char* bytes_from = (const unsigned char*)from;
-        s->pending.push_back({++s->tickets, to, {bytes_from, bytes_from + bytes}});
+        s->pending.push_back({++s->tickets, to, {bytes_from, bytes_from + bytes}, false});
         memset(to, 0xff, bytes);
         return SUCCESS;
     });
@@ -67,7 +67,10 @@ EXPORT int cuMemAlloc_v2(Address64* address, size_t bytes) {
 EXPORT int cuMemFree_v2(Address64 address) {
     if (captures_of_thread > 0) return CAPTURE_UNSUPPORTED;
     if (current)
-        for (Stream* stream : streams_of(current)) refuse_to_hang(stream->cause, "cuMemFree");
+        for (Stream* stream : streams_of(current)) {
+            refuse_to_hang(stream->cause, "cuMemFree");
+            deliver(stream, ~0ul, true);
+        }
     std::lock_guard<std::mutex> guard(everything);
     auto found = allocations().find(address);
     if (found == allocations().end() || found->second.device < 0) return INVALID_VALUE;

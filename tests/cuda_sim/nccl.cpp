@@ -116,14 +116,14 @@ struct Threads : Clique {
     template <class T>
     void reduce() {
         std::vector<T> total = total_of<T>(parts);
-        for (const Part& part : parts) memcpy(part.to, total.data(), part.bytes());
+        for (const Part& part : parts) cusim::as_late(part.stream, part.to, total.data(), part.bytes());
     }
 
     int work() {
         for (const Part& part : parts) {
             if (!part.same(parts[0])) return INVALID_USAGE;
             bool sends = part.root < 0 || &part == &parts[part.root];
-            if (sends && !cusim::usable(part.stream, part.from, part.bytes())) return INVALID_ARGUMENT;
+            if (sends && !part.from) return INVALID_ARGUMENT;
             if (!cusim::usable(part.stream, part.to, part.bytes())) return INVALID_ARGUMENT;
         }
         if (parts[0].root >= 0) {
@@ -179,14 +179,17 @@ struct Threads : Clique {
 struct Processes : Clique {
     static constexpr int MOST = 16;
 
-    // In a file that all map; where it begins, all is zero.
+    // In a file that all map; where it begins, all is zero. Every other round has a part of its own: a rank enters its next
+    // one while others still read this one.
     struct Board {
         std::atomic<int> joined, finalized;
         struct {
             std::atomic<int> pid;
             std::atomic<unsigned long> arrived;
-            size_t count;
-            int type, reduction, root;
+            struct {
+                size_t count;
+                int type, reduction, root;
+            } part[2];
         } of[MOST];
     };
 
@@ -206,7 +209,7 @@ struct Processes : Clique {
     }
     ~Processes() override { munmap(board, sizeof(Board)); }
 
-    // Every other round has files of its own: a rank writes its next ones while others still read these.
+    // Every other round has files of its own, too.
     std::string numbers(int rank, unsigned long round) const {
         return path + "." + std::to_string(rank) + "." + std::to_string(round % 2);
     }
@@ -249,13 +252,12 @@ struct Processes : Clique {
     unsigned long arrive(int rank, const Part& part) override {
         unsigned long round = rounds++;
         int file = open(numbers(rank, round).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        bool is_written = cusim::usable(part.stream, part.from, part.bytes()) &&
-                          write(file, part.from, part.bytes()) == (ssize_t)part.bytes();
+        bool is_written = part.from && write(file, part.from, part.bytes()) == (ssize_t)part.bytes();
         close(file);
-        auto& own = board->of[rank];
+        auto& own = board->of[rank].part[round % 2];
         own.count = is_written ? part.count : 0;
         own.type = part.type, own.reduction = part.reduction, own.root = part.root;
-        own.arrived = round + 1;
+        board->of[rank].arrived = round + 1;
         return round;
     }
 
@@ -278,7 +280,7 @@ struct Processes : Clique {
         std::vector<std::vector<T>> all(size, std::vector<T>(part.count));
         std::vector<Part> parts(size, part);
         for (int other = 0; other < size; other++) {
-            auto& its = board->of[other];
+            auto& its = board->of[other].part[round % 2];
             parts[other].count = its.count, parts[other].type = its.type, parts[other].root = its.root;
             parts[other].reduction = its.reduction, parts[other].from = all[other].data();
             if (!parts[other].same(part)) return INVALID_USAGE;
@@ -289,7 +291,7 @@ struct Processes : Clique {
         }
         if (!cusim::usable(part.stream, part.to, part.bytes())) return INVALID_ARGUMENT;
         std::vector<T> total = part.root < 0 ? total_of<T>(parts) : all[part.root];
-        memcpy(part.to, total.data(), part.bytes());
+        cusim::as_late(part.stream, part.to, total.data(), part.bytes());
         return SUCCESS;
     }
 
@@ -357,7 +359,9 @@ int perform(const std::vector<Pending>& all) {
         auto left = p.communicator->sums_left;
         cusim::in_stream(part.stream, p.text.c_str(), [=] {
             if (*left > 0 && --*left == 0) return cusim::stall(part.stream, left.get()), 0;
-            return *round = clique->arrive(rank, part), 0;
+            Part own = part;
+            own.from = cusim::as_early(part.stream, part.from, part.bytes());
+            return *round = clique->arrive(rank, own), 0;
         });
     }
     for (size_t i = 0; i < all.size(); i++) {

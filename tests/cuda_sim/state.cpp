@@ -212,8 +212,15 @@ static void dawdle(const std::string& text) {
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
+    bool sums = text.empty() || text.compare(0, 10, "all_reduce") == 0 || text.compare(0, 9, "broadcast") == 0;
+    if (stream->only_sums && !sums) {
+        stream->only_sums = false;
+        deliver(stream, ~0ul, true);
+        stream->view.clear();
+    }
     if (stream->capture) {
-        stream->capture->nodes.push_back({text, std::move(work)});
+        stream->capture->nodes.push_back({text, std::move(work), stream});
+        stream->captured = stream->capture->nodes.size();
         return SUCCESS;
     }
     if (stalled(stream->cause)) return SUCCESS; // queued behind work that never completes
@@ -224,15 +231,61 @@ int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> w
     return work(stream);
 }
 
-// Makes the stream's copies up to a ticket visible to the host.
-void deliver(Stream* stream, unsigned long ticket) {
+void deliver(Stream* stream, unsigned long ticket, bool only_sums) {
     std::lock_guard<std::mutex> guard(stream->lock);
     size_t kept = 0;
     for (Delivery& d : stream->pending) {
-        if (d.ticket <= ticket) memcpy(d.to, d.bytes.data(), d.bytes.size());
+        if (d.ticket <= ticket && (d.sum || !only_sums)) memcpy(d.to, d.bytes.data(), d.bytes.size());
         else std::swap(stream->pending[kept++], d);
     }
     stream->pending.resize(kept);
+}
+
+namespace {
+
+// The bytes at `at` in a stream's view; null if they are not there.
+unsigned char* viewed(Stream* stream, const void* at, size_t bytes) {
+    auto next = stream->view.upper_bound((uintptr_t)at);
+    if (next == stream->view.begin()) return nullptr;
+    auto& [start, copy] = *std::prev(next);
+    return (uintptr_t)at + bytes <= start + copy.size() ? copy.data() + ((uintptr_t)at - start) : nullptr;
+}
+
+}   // namespace
+
+void follow(Stream* stream, Stream* earlier, unsigned long ticket) {
+    if (stalled(earlier->cause)) stream->cause = earlier->cause;
+    deliver(earlier, ticket, true);
+    if (!stream->only_sums) return;
+    std::lock_guard<std::mutex> guard(everything);
+    for (const auto& [at, allocation] : allocations()) {
+        if (allocation.device != stream->device->ordinal) continue;
+        stream->view[at].assign((const unsigned char*)at, (const unsigned char*)at + allocation.bytes);
+    }
+    for (const Delivery& own : stream->pending)   // its own earlier sums
+        if (void* at = viewed(stream, own.to, own.bytes.size())) memcpy(at, own.bytes.data(), own.bytes.size());
+}
+
+const void* as_early(void* handle, const void* at, size_t bytes) {
+    Stream* stream = stream_of(handle);
+    if (!stream || !usable_by(stream->device, at, bytes)) return nullptr;
+    if (!stream->only_sums) return at;
+    if (const void* found = viewed(stream, at, bytes)) return found;
+    stream->unseen.assign(bytes, 0xff);
+    return stream->unseen.data();
+}
+
+void as_late(void* handle, void* to, const void* from, size_t bytes) {
+    Stream* stream = stream_of(handle);
+    if (!stream->only_sums) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    std::lock_guard<std::mutex> guard(stream->lock);
+    if (void* own = viewed(stream, to, bytes)) memcpy(own, from, bytes);
+    const unsigned char* result = (const unsigned char*)from;
+    stream->pending.push_back({++stream->tickets, to, {result, result + bytes}, true});
+    memset(to, 0xff, bytes);
 }
 
 int synchronize(Device* device, const char* what, Stream* stream, unsigned long ticket) {

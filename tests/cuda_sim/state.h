@@ -24,7 +24,7 @@ enum Result {
     INVALID_IMAGE = 200, INVALID_CONTEXT = 201, PEER_ACCESS_UNSUPPORTED = 217, INVALID_HANDLE = 400, NOT_FOUND = 500,
     NOT_READY = 600, ILLEGAL_ADDRESS = 700, PEER_ACCESS_ALREADY_ENABLED = 704, PEER_ACCESS_NOT_ENABLED = 705,
     LAUNCH_FAILED = 719, COOPERATIVE_LAUNCH_TOO_LARGE = 720, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901,
-    CAPTURE_ISOLATION = 905
+    CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905
 };
 
 const int MULTIPROCESSORS = 4;
@@ -41,17 +41,19 @@ struct Graph {
     struct Node {
         std::string log;
         std::function<int(Stream*)> work;
+        Stream* stream;   // that it was captured from
     };
     std::vector<Node> nodes;
     std::vector<Stream*> members;   // streams in this capture, the first of which began it
     bool invalid = false;
 };
 
-// A copy into pinned memory whose result the host does not see yet.
+// A copy into pinned memory whose result the host does not see yet, or a sum that other streams do not.
 struct Delivery {
     unsigned long ticket;
     void* to;
     std::vector<unsigned char> bytes;
+    bool sum;
 };
 
 struct Device;
@@ -64,6 +66,10 @@ struct Stream {
     unsigned long works = 0, seen = 0;     // things done; of these, those that the host knows to be done
     long asked = 0;                        // times since the last of them whether all are done
     std::vector<Delivery> pending;
+    bool only_sums = true;                 // nothing but sums of NCCL so far
+    std::map<uintptr_t, std::vector<unsigned char>> view;   // if so, the device's memory when it last followed another stream
+    std::vector<unsigned char> unseen;     // NaN, in place of memory that the view does not have
+    size_t captured = 0, joined = 0;       // in a capture: nodes up to its last one; of these, those that the first member follows
     std::mutex lock;
     const void* cause = nullptr; // why the stream hangs, if it does
 };
@@ -82,6 +88,9 @@ struct Event {
     Stream* stream = nullptr;
     unsigned long ticket = 0, mark = 0, works = 0;
     Graph* capture = nullptr;
+    Stream* captured_from = nullptr;   // in a capture: its stream, that stream's nodes, and when replayed its ticket
+    size_t captured = 0;
+    std::shared_ptr<unsigned long> replayed;
     const void* cause = nullptr; // cause of its stream, when it was recorded
     long asked = 0;                // times since then
 };
@@ -128,8 +137,10 @@ void refuse_to_hang(const void* cause, const char* call);
 void stay();
 
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work);
-// Makes the stream's copies up to a ticket visible to the host.
-void deliver(Stream* stream, unsigned long ticket);
+// Makes the stream's sums up to a ticket visible, and its copies, for the host, unless it is only another stream that looks.
+void deliver(Stream* stream, unsigned long ticket, bool only_sums = false);
+// Makes later work of a stream see what an earlier one had done by a ticket.
+void follow(Stream* stream, Stream* earlier, unsigned long ticket);
 int synchronize(Device* device, const char* what, Stream* stream, unsigned long ticket);
 
 }   // namespace cusim

@@ -63,7 +63,15 @@ EXPORT int cuStreamWaitEvent(Handle handle, Handle event_handle, unsigned) {
         event->capture->members.push_back(stream);
     }
     if (stream->capture && event->capture != stream->capture) return CAPTURE_ISOLATION;
+    if (stream->capture) {
+        Stream* earlier = event->captured_from;
+        if (stream == stream->capture->members[0]) earlier->joined = std::max(earlier->joined, event->captured);
+        auto ticket = event->replayed;
+        auto work = [=](Stream* own) { return follow(own, earlier, *ticket), SUCCESS; };
+        return stream->capture->nodes.push_back({"", work, stream}), SUCCESS;
+    }
     if (stalled(event->cause)) stream->cause = event->cause;
+    if (event->stream) follow(stream, event->stream, event->ticket);
     return SUCCESS;   // all earlier work is done
 }
 
@@ -74,7 +82,12 @@ EXPORT int cuEventRecord(Handle handle, Handle stream_handle) {
     Event* event = (Event*)handle;
     if (!stream || !event) return INVALID_HANDLE;
     event->capture = stream->capture;
-    if (stream->capture) return SUCCESS;
+    if (stream->capture) {
+        auto ticket = std::make_shared<unsigned long>(0);
+        event->captured_from = stream, event->captured = stream->captured, event->replayed = ticket;
+        auto work = [=](Stream* own) { return *ticket = own->tickets, SUCCESS; };
+        return stream->capture->nodes.push_back({"", work, stream}), SUCCESS;
+    }
     std::lock_guard<std::mutex> guard(stream->lock);
     event->ms = now_ms();
     event->cause = stream->cause;
@@ -129,8 +142,19 @@ EXPORT int cuStreamEndCapture(Handle handle, Handle* graph) {
     Graph* captured = stream->capture;
     if (!captured || captured->members[0] != stream) return INVALID_VALUE;
     captures_of_thread -= stream->captures_alone;
-    for (Stream* member : captured->members) member->capture = nullptr;
+    bool unjoined = false;
+    for (Stream* member : captured->members) {
+        unjoined |= member != stream && member->captured > member->joined;
+        member->capture = nullptr, member->captured = member->joined = 0;
+    }
     if (captured->invalid) return delete captured, CAPTURE_INVALIDATED;
+    if (unjoined) return delete captured, CAPTURE_UNJOINED;
+    if (captured->members.size() > 1) {
+        std::string all = "capture";
+        for (const Graph::Node& node : captured->nodes)
+            if (!node.log.empty()) all += "; " + node.log;
+        log(stream->device, all);
+    }
     return *graph = captured, SUCCESS;
 }
 EXPORT int cuGraphGetNodes(Handle graph, Handle*, size_t* count) { return *count = ((Graph*)graph)->nodes.size(), SUCCESS; }
@@ -145,9 +169,11 @@ EXPORT int cuGraphLaunch(Handle exec, Handle handle) {
     log(stream->device, line("graph %zu nodes", ((Graph*)exec)->nodes.size()));
     stream->works++;
     if (fails("replay")) return LAUNCH_FAILED;
-    for (Graph::Node& node : ((Graph*)exec)->nodes) {
-        if (stalled(stream->cause)) return SUCCESS;
-        if (int result = node.work(stream)) return result;
+    Graph* graph = (Graph*)exec;
+    for (Graph::Node& node : graph->nodes) {
+        Stream* own = node.stream == graph->members[0] ? stream : node.stream;
+        if (stalled(own->cause)) continue;
+        if (int result = node.work(own)) return result;
     }
     return SUCCESS;
 }

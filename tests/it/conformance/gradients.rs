@@ -7,7 +7,7 @@ use runner::{
 
 use super::{Bench, Numbers};
 
-pub fn linear(out_features: usize, bias: bool) -> Layer {
+pub const fn linear(out_features: usize, bias: bool) -> Layer {
     Layer::Linear(Linear { out_features, in_features: None, bias })
 }
 

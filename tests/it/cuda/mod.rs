@@ -3,6 +3,7 @@
 mod cache;
 mod compiled;
 mod devices;
+mod early_sums;
 mod faults;
 mod flow;
 mod lab;
@@ -14,7 +15,7 @@ mod processes;
 mod products;
 mod rates;
 mod timeline;
-mod waits;
+pub mod waits;
 
 use std::{
     fs,

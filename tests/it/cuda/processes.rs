@@ -15,24 +15,24 @@ use crate::{
 };
 
 /// The stand-ins without NCCL, so that sums go through the host's memory.
-const WITHOUT_NCCL: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12"];
+pub const WITHOUT_NCCL: [&str; 3] = ["libcuda.so.1", "libnvrtc.so.12", "libcublasLt.so.12"];
 
 /// A training whose ranks are to be disturbed: checkpoints, and steps of some milliseconds.
 const SLOW: [&str; 2] = ["checkpoint.every_epochs=1", "devices.host_timeout=2s"];
 const SLOWLY: (&str, &str) = ("RUNNER_SIM_SLOW", "launch advance:4000,h2d 192:60000");
 
-type Variables<'a> = &'a [(&'a str, &'a str)];
+pub type Variables<'a> = &'a [(&'a str, &'a str)];
 
 /// The ranks of a job.
-struct Job {
-    ranks: Vec<Child>,
+pub struct Job {
+    pub ranks: Vec<Child>,
     runs: PathBuf,
     _sockets: tempfile::TempDir,
 }
 
 impl Job {
     /// Starts a process for each rank, with variables of its own; each sees two GPUs.
-    fn start(sim: &Sim, place: &Sandbox, arguments: &[&str], ranks: &[Variables<'_>]) -> Self {
+    pub fn start(sim: &Sim, place: &Sandbox, arguments: &[&str], ranks: &[Variables<'_>]) -> Self {
         let (commands, runs): (Vec<_>, Vec<_>) = ranks.iter().map(|_| place.prepared(arguments)).unzip();
         Self::of(sim, commands, ranks, runs[0].clone())
     }
@@ -64,7 +64,7 @@ impl Job {
     }
 
     /// Waits until rank 0 has saved a checkpoint.
-    fn wait_for_checkpoint(&mut self) {
+    pub fn wait_for_checkpoint(&mut self) {
         let is_there = || {
             let folder = Folder::within(&self.runs)?.0.join("checkpoints");
             let mut names = fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().file_name());
@@ -74,7 +74,7 @@ impl Job {
     }
 
     /// How rank 0 ended. The others have ended in order, or with the job.
-    fn end(self) -> Ran {
+    pub fn end(self) -> Ran {
         let mut ranks = self.ranks.into_iter();
         let first = Ended::from_output(ranks.next().unwrap().wait_with_output().unwrap());
         for other in ranks {
@@ -85,7 +85,7 @@ impl Job {
     }
 
     /// How rank 0 ended, after which the others are killed.
-    fn end_first(mut self) -> Ran {
+    pub fn end_first(mut self) -> Ran {
         let first = Ended::from_output(self.ranks.remove(0).wait_with_output().unwrap());
         for mut other in self.ranks {
             other.kill().unwrap();
@@ -96,14 +96,14 @@ impl Job {
 }
 
 /// What a rank is called.
-fn name(rank: usize) -> String {
+pub fn name(rank: usize) -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     format!("rank:{rank}@{}", host.trim())
 }
 
-const TWO: [Variables<'_>; 2] = [&[], &[]];
+pub const TWO: [Variables<'_>; 2] = [&[], &[]];
 /// The third one finds a GPU, too.
-const THREE: [Variables<'_>; 3] = [&[("RUNNER_SIM_DEVICES", "3")]; 3];
+pub const THREE: [Variables<'_>; 3] = [&[("RUNNER_SIM_DEVICES", "3")]; 3];
 
 /// How gradients are summed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -183,34 +183,6 @@ fn same_transfers(one: &Folder, many: &Folder, names: &[String]) {
         for (rank, name) in names.iter().enumerate() {
             assert_eq!(bytes(many, name), bytes(one, &format!("gpu:{rank}")), "{purpose} to {name}");
         }
-    }
-}
-
-/// Large layers, whose sums start during the backward pass, and a last batch of which the first rank has no row: the bits of
-/// one process with as many virtual devices. A rank's team of threads changes none.
-#[test]
-fn processors_of_processes_learn_with_early_sums_what_those_of_one_do() {
-    let Some(sim) = Sim::get() else { return };
-    let linear = |outputs| format!("{{linear={{out_features={outputs}}}}}");
-    let [wide, last] = [512, 1].map(linear);
-    let layers = format!(
-        "model.layers=[{wide},'gelu',{{layer_norm={{}}}},{wide},'tanh',{{dropout={{p=0.2}}}},{wide},'relu',{last}]"
-    );
-    let common = [&layers, "data.synthetic_regression.train_rows=241", "trainer.max_epochs=2", "-q"];
-    let place = Sandbox::new(MLP);
-    let virtual_devices = ["--virtual-gpus", "2", "devices.num_gpus=2"];
-    let one = sim.run(&place, &[&common[..], &virtual_devices].concat(), &[]).ended_by(0);
-    for team in [&["--threads", "1"][..], &["--threads", "2", "devices.engine=team"]] {
-        let many = [&common[..], &["devices.num_gpus=0"], team].concat();
-        let many = Job::start(&sim, &place, &many, &TWO).end().ended_by(0);
-        assert_eq!(many.numbers(), one.numbers(), "{team:?}");
-        assert_eq!(tensors(&many.model()), tensors(&one.model()), "{team:?}");
-        // A step counts one sum, of all gradients and the loss, at each rank.
-        let sums = many.table("transfers.csv").only("kind", "all_reduce");
-        let steps: f64 = many.summary("steps").parse().unwrap();
-        assert_eq!((sums.f64s("count"), steps), (vec![14.0; 2], 14.0));
-        let parameters = (6 * 512 + 512) + 2 * 512 + 2 * (512 * 512 + 512) + (512 + 1);
-        assert_eq!(sums.f64s("bytes"), [14.0 * 4.0 * f64::from(parameters + 1); 2]);
     }
 }
 

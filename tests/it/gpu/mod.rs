@@ -1,6 +1,7 @@
 //! Test suites for any GPU. `scripts/gpu-check` runs them on real hardware. A test here runs them on the
 //! simulated libraries, in a process that is set up to find those.
 
+mod early_sums;
 mod instructions;
 mod peers;
 mod training;
@@ -45,7 +46,14 @@ fn the_suites_pass_on_the_stand_in_libraries() {
     let Some(libraries) = folder() else { return };
     let cache = tempfile::tempdir().unwrap();
     let run = Command::new(std::env::current_exe().unwrap())
-        .args(["gpu::instructions::", "gpu::training::", "gpu::peers::", "--test-threads", "2"])
+        .args([
+            "gpu::instructions::",
+            "gpu::training::",
+            "gpu::peers::",
+            "gpu::early_sums::",
+            "--test-threads",
+            "2",
+        ])
         .env("LD_LIBRARY_PATH", libraries)
         .env("RUNNER_CACHE_DIR", cache.path())
         .env("RUNNER_SIM_DEVICES", "3")
@@ -55,7 +63,7 @@ fn the_suites_pass_on_the_stand_in_libraries() {
         .unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-    assert!(said.contains("test result: ok. 9 passed"), "{said}");
+    assert!(said.contains("test result: ok. 10 passed"), "{said}");
 }
 
 /// `scripts/gpu-check` finds its binaries and the GPUs, including MIG instances, and names what is missing.

@@ -16,12 +16,14 @@ pub struct AllReduce {
     pub payload: usize,
 }
 
-/// Starts the sum of a part of the gradients, which goes on while the step computes others. Only processors of
-/// several processes have it.
+/// Starts the sum of a part of the gradients, which goes on while the step computes others. Only several processes
+/// have it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartAllReduce {
     /// Ends where the part started before it begins.
     pub of: Slice,
+    /// Whether the elements themselves are summed, by a GPU, or a copy of them, which the whole sum then uses.
+    pub in_place: bool,
 }
 
 impl Operation for AllReduce {
@@ -49,23 +51,24 @@ impl Operation for AllReduce {
 
 impl Operation for StartAllReduce {
     fn access(&self) -> Access {
-        Access::new([self.of], [])
+        if self.in_place { Access::new([], [self.of]) } else { Access::new([self.of], []) }
     }
 
-    /// The elements are copied.
+    /// That of the copy: the whole sum counts the rest.
     fn cost(&self) -> Cost {
-        Cost::new(0, 2 * self.of.len)
+        Cost::new(0, if self.in_place { 0 } else { 2 * self.of.len })
     }
 
     fn reference(&self, _: &mut Memory) {}
 
     fn split(&self, split: &mut Split<'_>) {
-        split.single(Job::Start, self.access());
+        split.single(Job::Start, Access::new([self.of], []));
     }
 
-    /// GPUs sum everything at once, so a part has no place there.
-    fn record(&self, _: &Encoder<'_>) -> Result<Record, Refused> {
-        Err(Refused::NoPlace(self.of))
+    /// As for the whole sum.
+    fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
+        e.places([self.of])?;
+        Err(Refused::StartAllReduce(self.of))
     }
 }
 

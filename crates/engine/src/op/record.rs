@@ -193,6 +193,8 @@ pub enum Refused {
     NoPlace(Slice),
     /// An all-reduce, which is not a kernel's work.
     AllReduce(Slice),
+    /// The early start of a part of one.
+    StartAllReduce(Slice),
 }
 
 /// A size as an int, as kernels count; `None` beyond their limit.

@@ -4,7 +4,7 @@ use super::{
     devices::DeviceId,
     machine::{Gpu, Machine},
 };
-use crate::program::{AllReduce, Op, Program};
+use crate::program::{AllReduce, Op, Program, Programs};
 
 /// How devices sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub enum NcclFailure {
 
 /// The fewest elements whose sum over processes starts before all gradients are there: 1 MiB. A smaller sum
 /// takes about as long as starting it.
-pub(super) const LEAST_EARLY_SUM: usize = 1 << 18;
+const LEAST_EARLY_SUM: usize = 1 << 18;
 
 /// A method and the reasons for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +102,17 @@ pub fn among(used: &[DeviceId], machine: &Machine, elements: usize) -> Option<Al
     Some(AllReducePlan { by, peers, nccl })
 }
 
+/// These programs, with sums that start during the backward pass if the devices are those of several processes and
+/// no host waits for the sums: processors sum copies, GPUs with NCCL the gradients themselves.
+pub(super) fn start_early(programs: Programs, used: &[DeviceId], sums: Option<&AllReducePlan>) -> Programs {
+    let is_queued = sums.is_some_and(|sums| sums.by.is_queued());
+    match used.first() {
+        Some(DeviceId::Rank(_)) => programs.with_early_sums(LEAST_EARLY_SUM, false),
+        Some(DeviceId::RankGpu { .. }) if is_queued => programs.with_early_sums(LEAST_EARLY_SUM, true),
+        _ => programs,
+    }
+}
+
 fn peers(gpus: &[(DeviceId, &Gpu)], bytes: u64) -> PeerAccess {
     let table = gpus.iter().map(|(_, gpu)| gpu.limits.peer_bytes).min_by_key(|t| t.len()).unwrap_or_default();
     let Some(&most) = table.get(gpus.len()) else {
@@ -125,7 +136,10 @@ fn peers(gpus: &[(DeviceId, &Gpu)], bytes: u64) -> PeerAccess {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::GpuLimits;
+    use crate::plan::{
+        GpuLimits,
+        testing::{self, WIDE, facts},
+    };
 
     /// GPUs that can all access each other's memory.
     fn machine(count: u32, nccl: bool) -> Machine {
@@ -172,5 +186,37 @@ mod tests {
             let peers = PeerAccess::OtherProcesses;
             assert_eq!(among(&ranks, &machine, 1), Some(AllReducePlan { by, peers, nccl }));
         }
+    }
+    /// GPUs of several processes sum the gradients themselves, so they need neither more memory nor more copies than if
+    /// they summed at the end, as they do through the host's memory, and as GPUs of one process do.
+    #[test]
+    fn only_sums_of_several_processes_start_early() {
+        let layers = format!("model.layers=[{WIDE}]");
+        let trial = |machine: &Machine, devices: &[&str]| {
+            let overrides = [&[&layers, "devices.engine=launch"], devices].concat();
+            let trial = testing::planned(&overrides, facts(1000, 8, false), machine).expect("a plan");
+            let early: Vec<_> = trial.programs.train.early_sums().map(|part| part.len).collect();
+            (trial, early)
+        };
+        let over_hosts = |nccl| {
+            let mut machine = machine(2, nccl);
+            machine.gpus.iter_mut().for_each(|gpu| gpu.limits.most_elements = usize::MAX);
+            Machine { ranks: Some(vec!["a".to_owned(); 2]), memory_available: 1 << 40, ..machine }
+        };
+        let ranks = ["devices.hosts=2", "devices.num_gpus=1"];
+        let (early, parts) = trial(&over_hosts(true), &ranks);
+        // A layer of 2,048 inputs and outputs, and one of a single output.
+        assert_eq!(parts, [2048 * 2048 + 2048 + 2048 + 16 + 16]);
+        let (late, none) = trial(&over_hosts(false), &ranks);
+        assert_eq!(none, [0; 0]);
+        assert_eq!(early.footprint, late.footprint);
+        assert_eq!(early.lower_bound.cost, late.lower_bound.cost);
+        let of = |trial, purpose| {
+            let mut all = crate::plan::transfers(trial).into_iter();
+            all.find(|movement| movement.purpose == purpose).map(|movement| movement.bytes)
+        };
+        assert_eq!(of(&early, "launch"), of(&late, "launch"));
+        let alone = Machine { ranks: None, ..over_hosts(true) };
+        assert_eq!(trial(&alone, &["devices.num_gpus=2"]).1, [0; 0]);
     }
 }

@@ -137,7 +137,7 @@ mod tests {
             let instruction = |op: &Op| Instruction { op: op.clone(), phase: Phase::Backward };
             Program { batch: rows, rows, instructions: ops.iter().map(instruction).collect() }
         };
-        let start = Op::from(StartAllReduce { of: slice(1000) });
+        let start = Op::from(StartAllReduce { of: slice(1000), in_place: false });
         let early = program(&[gradient.clone(), start, gradient.clone(), sum.clone()]);
         let late = program(&[gradient.clone(), gradient, sum]);
         for (program, each_s, exposed) in

@@ -2,10 +2,10 @@
 //! depend on it.
 
 use super::{
-    all_reduce::{self, AllReducePlan, LEAST_EARLY_SUM, summed},
+    all_reduce::{self, AllReducePlan, summed},
     chunk_policy::ChunkPolicy,
     dataset_info::DatasetInfo,
-    devices::{DeviceId, ResolvedDevices},
+    devices::ResolvedDevices,
     engine_choice::{self, Chosen},
     machine::Gpu,
     run_length::validation_chunk,
@@ -41,10 +41,8 @@ impl Lowered {
         let ChunkPolicy { spec, facts, machine, .. } = *policy;
         let streamed = policy.chunks(batch).is_some();
         let world_size = devices.used.len();
-        let sums_early = matches!(devices.used.first(), Some(DeviceId::Rank(_)));
         let lower = |rank, fold_update| {
-            let programs = programs(spec, facts, batch, streamed, Shard { rank, world_size }, fold_update);
-            if sums_early { programs.with_early_sums(LEAST_EARLY_SUM) } else { programs }
+            programs(spec, facts, batch, streamed, Shard { rank, world_size }, fold_update)
         };
         let mut first = lower(0, true);
         let gpus: Vec<&Gpu> = devices.used.iter().filter_map(|place| place.real_gpu(machine)).collect();
@@ -62,8 +60,9 @@ impl Lowered {
             }
             chosen = Some((engine, reason));
         }
-        let peers = (1..world_size).map(|rank| lower(rank, fold_update)).collect();
-        Ok(Self { programs: first, peers, fold_update, chosen, sums })
+        let early = |programs| all_reduce::start_early(programs, &devices.used, sums.as_ref());
+        let peers = (1..world_size).map(|rank| early(lower(rank, fold_update))).collect();
+        Ok(Self { programs: early(first), peers, fold_update, chosen, sums })
     }
 }
 

@@ -137,7 +137,8 @@ fn to_devices(trial: &Trial, length: &RunLength) -> Vec<Movement> {
 /// The second value is the bytes of one more block, if more blocks may be needed.
 fn launches(trial: &Trial, length: &RunLength) -> (u64, Option<u64>) {
     let is_record = |program: &Program| {
-        program.instructions.iter().filter(|i| !matches!(i.op, Op::AllReduce(_))).count() as u64
+        let is_sum = |op: &Op| matches!(op, Op::AllReduce(_) | Op::StartAllReduce(_));
+        program.instructions.iter().filter(|i| !is_sum(&i.op)).count() as u64
     };
     let records = |rank: &crate::program::Programs| {
         let all = [

@@ -7,9 +7,9 @@
 use super::{BufferId, Instruction, Layout, Op, Phase, Program, Programs, Slice, StartAllReduce};
 
 impl Programs {
-    /// Starts the sum of every part of at least `least` elements early. Programs with a single part stay as
-    /// they are.
-    pub fn with_early_sums(mut self, least: usize) -> Self {
+    /// Starts the sum of every part of at least `least` elements early, in place or of a copy. Programs with a
+    /// single part stay as they are.
+    pub fn with_early_sums(mut self, least: usize, in_place: bool) -> Self {
         for program in [Some(&mut self.train), self.train_last.as_mut()].into_iter().flatten() {
             let sum = program.instructions.iter().position(|i| matches!(i.op, Op::AllReduce(_)));
             let Some(sum) = sum else { continue };
@@ -17,7 +17,7 @@ impl Programs {
             let parts = parts(all, &self.layout, least);
             if !parts.is_empty() {
                 advance(&mut program.instructions[..sum], all.buffer);
-                start(&mut program.instructions, sum, &parts);
+                start(&mut program.instructions, sum, &parts, in_place);
             }
         }
         self
@@ -68,13 +68,14 @@ fn advance(instructions: &mut [Instruction], buffer: BufferId) {
 }
 
 /// Starts the sum of each part as soon as its last element is there; `sum` is the place of the whole sum.
-fn start(instructions: &mut Vec<Instruction>, sum: usize, parts: &[Slice]) {
+fn start(instructions: &mut Vec<Instruction>, sum: usize, parts: &[Slice], in_place: bool) {
     let mut at = 0;
     for (started, &of) in parts.iter().enumerate() {
         let writes = |i: &Instruction| i.op.access().writes.iter().any(|write| write.overlaps(of));
         let last = instructions[..sum + started].iter().rposition(writes);
         at = last.map_or(at, |last| at.max(last + 1));
-        instructions.insert(at, Instruction { op: StartAllReduce { of }.into(), phase: Phase::AllReduce });
+        let op = StartAllReduce { of, in_place }.into();
+        instructions.insert(at, Instruction { op, phase: Phase::AllReduce });
         at += 1;
     }
 }
@@ -93,9 +94,14 @@ mod tests {
 
     /// 8 features, layers of 32, 32 and 3 outputs; the first of three ranks has no row of the last batch.
     fn programs(rank: usize) -> Programs {
+        let dropout = Layer::Dropout { p: 0.1 };
+        of_layers(&[linear(32), Layer::Relu, linear(32), dropout, Layer::Tanh, linear(3)], rank)
+    }
+
+    fn of_layers(layers: &[Layer], rank: usize) -> Programs {
         let sgd = Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
         lower(&Options {
-            layers: &[linear(32), Layer::Relu, linear(32), Layer::Dropout { p: 0.1 }, Layer::Tanh, linear(3)],
+            layers,
             loss: LossKind::CrossEntropy,
             features: 8,
             targets: 1,
@@ -127,7 +133,7 @@ mod tests {
     #[test]
     fn sums_start_with_the_last_layers() {
         // Offsets: weight 0, bias 256; 288, 1312; 1344, 1440; 16 cells from 1456 on.
-        let early = programs(0).with_early_sums(100);
+        let early = programs(0).with_early_sums(100, false);
         assert_eq!(started(&early.train), [[1344, 1472], [288, 1344]]);
         let wanted = "Gather Linear Linear Dropout Activate Linear Loss BiasGradient WeightGradient Mean Mean \
                       StartAllReduce InputGradient ActivateBackward DropoutBackward BiasGradient WeightGradient \
@@ -138,7 +144,7 @@ mod tests {
     #[test]
     fn a_rank_without_rows_starts_the_same_sums() {
         let [first, last] =
-            [0, 2].map(|rank| programs(rank).with_early_sums(100).train_last.expect("ragged"));
+            [0, 2].map(|rank| programs(rank).with_early_sums(100, false).train_last.expect("ragged"));
         assert_eq!((first.rows, last.rows), (0, 1));
         assert_eq!(started(&first), started(&last));
         assert_eq!(names(&first)[..4], ["Zero", "StartAllReduce", "StartAllReduce", "AllReduce"]);
@@ -147,7 +153,32 @@ mod tests {
     #[test]
     fn small_later_layers_leave_the_program_as_it_is() {
         // The later layers have 1,184 elements, 16 of them cells.
-        assert_eq!(programs(1).with_early_sums(1185), programs(1));
-        assert_eq!(started(&programs(1).with_early_sums(1184).train), [[288, 1472]]);
+        assert_eq!(programs(1).with_early_sums(1185, false), programs(1));
+        assert_eq!(started(&programs(1).with_early_sums(1184, false).train), [[288, 1472]]);
+    }
+
+    /// A GPU sums gradients where they are: from a part's start to the end of the whole sum no other instruction may
+    /// touch the part. The parts and the rest are all gradients, each of them once.
+    #[test]
+    fn nothing_touches_a_part_that_is_being_summed() {
+        let dropout = Layer::Dropout { p: 0.5 };
+        let layers = [linear(32), Layer::Gelu, linear(24), dropout, linear(40), Layer::Sigmoid, linear(3)];
+        for (rank, least) in (0..3).flat_map(|rank| [1, 16, 100, 1000].map(|least| (rank, least))) {
+            let Programs { train, train_last, .. } = of_layers(&layers, rank).with_early_sums(least, true);
+            for program in [Some(train), train_last].into_iter().flatten() {
+                let ops: Vec<&Op> = program.instructions.iter().map(|i| &i.op).collect();
+                let sum = ops.iter().position(|op| matches!(op, Op::AllReduce(_))).expect("a sum");
+                let [all, ..] = ops[sum].access().writes;
+                let mut end = all.end();
+                for (at, op) in ops[..sum].iter().enumerate() {
+                    let Op::StartAllReduce(part) = op else { continue };
+                    let touches = |other: &&&Op| other.access().conflicts(&op.access());
+                    assert_eq!(ops[at + 1..sum].iter().find(touches), None, "{part:?}");
+                    assert_eq!(part.of.end(), end);
+                    end = part.of.offset;
+                }
+                assert!(all.offset < end && end < all.end(), "{least}: {end} of {all:?}");
+            }
+        }
     }
 }

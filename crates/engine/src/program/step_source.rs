@@ -162,7 +162,7 @@ impl StepSource {
 
 fn why(refused: Refused) -> String {
     match refused {
-        Refused::AllReduce(_) => "a sum over devices".into(),
+        Refused::AllReduce(_) | Refused::StartAllReduce(_) => "a sum over devices".into(),
         Refused::TooLarge(n) => format!("{n} numbers in one instruction"),
         Refused::NoPlace(_) => "a slice without a place".into(),
     }

@@ -240,7 +240,7 @@ impl Backend for CudaBackend {
         let record = op.record(&encoder).map_err(|refused| match refused {
             Refused::TooLarge(n) => self.unusable(n),
             Refused::NoPlace(_) => unknown(self.name()),
-            Refused::AllReduce(_) => misfit(self.name(), "a sum over devices"),
+            Refused::AllReduce(_) | Refused::StartAllReduce(_) => misfit(self.name(), "a sum over devices"),
         })?;
         let (kind, shape) = (record.kind(), shape(&record, self.gpu.context.gpu.multiprocessors));
         let kernel = (self.gpu.kernels.ops()?.get(kind), kind.kernel());

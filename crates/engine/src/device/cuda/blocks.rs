@@ -98,18 +98,19 @@ impl CudaExecutor {
         has_last: bool,
         first: usize,
         ledger: &mut Ledger,
-    ) -> Result<Vec<Phase>, DeviceError> {
+    ) -> Result<Vec<Vec<Phase>>, DeviceError> {
         let loaded = match &self.validate {
             Some(validate) if block.work == PassKind::Validate => validate,
             _ => &self.train,
         };
-        let mut phases = Vec::new();
+        let (mut phases, mut marks) = (Vec::new(), 0);
         for step in 0..whole + usize::from(has_last) {
             let steps =
                 if step < whole { &loaded.full } else { loaded.last.as_ref().unwrap_or(&loaded.full) };
+            let mut own = Vec::new();
             for (i, launch) in steps.launches.iter().enumerate() {
                 match &launch.work {
-                    Part::AllReduce { at, len } if self.sums.is_some() => {
+                    Part::AllReduce { at, len, .. } if self.sums.is_some() => {
                         let number = block.step + (first + step) as u64 + 1;
                         let address = self.gpu.arena.at + 4 * at;
                         if let Some(sums) = &mut self.sums {
@@ -119,10 +120,12 @@ impl CudaExecutor {
                     work => self.gpu.queue(work)?,
                 }
                 if steps.launches.get(i + 1).is_none_or(|next| next.phase != launch.phase) {
-                    self.progress.in_flight.mark(phases.len(), &self.gpu.stream)?;
-                    phases.push(launch.phase);
+                    self.progress.in_flight.mark(marks, &self.gpu.stream)?;
+                    marks += 1;
+                    own.push(launch.phase);
                 }
             }
+            phases.push(own);
             self.gpu.advance(steps)?;
         }
         Ok(phases)

@@ -128,7 +128,7 @@ impl CudaExecutor {
         let mut sums = None;
         match link {
             RankLink::Alone => {}
-            RankLink::Queued(queued) => gpu.sums = Some(queued),
+            RankLink::Queued(queued) => gpu.sum_by(queued, programs.train.early_sums().next().is_some())?,
             RankLink::Host(collective) => {
                 sums = Some(HostAllReduce::new(&context, collective, reduced)?);
             }

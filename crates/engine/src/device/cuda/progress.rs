@@ -88,8 +88,16 @@ impl Progress {
         if phases.is_empty() {
             meters.clock.record_device(Phase::Step, Duration::from_secs_f64(*seconds), queued.steps as u64);
         }
-        for (phase, seconds) in phases {
-            meters.clock.record_device(*phase, Duration::from_secs_f64(*seconds), 1);
+        for step in phases {
+            // A phase has one sample per step, however many pieces of it there are.
+            let mut totals = [None; Phase::ALL.len()];
+            step.iter().for_each(|(phase, seconds)| {
+                *totals[*phase as usize].get_or_insert(0.0) += seconds;
+            });
+            for (phase, seconds) in Phase::ALL.into_iter().zip(totals) {
+                let time = seconds.map(Duration::from_secs_f64);
+                time.into_iter().for_each(|time| meters.clock.record_device(phase, time, 1));
+            }
         }
         let origin = meters.clock.origin();
         let since = end.saturating_duration_since(origin).as_secs_f64();

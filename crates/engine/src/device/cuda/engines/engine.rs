@@ -14,7 +14,10 @@ use super::{
 use crate::{
     device::{
         DeviceError,
-        cuda::launch::{Graph, Shape, allow_shared, arguments, launch},
+        cuda::{
+            all_reduce::Communicator,
+            launch::{Graph, Shape, Stream, allow_shared, arguments, launch},
+        },
     },
     op::{Record, RunRecord},
     plan,
@@ -39,16 +42,22 @@ impl GpuContext {
                     None => Ok(()),
                 }
             }
-            LaunchKind::AllReduce { at, len } => {
-                let at = self.arena.at + 4 * at;
-                match &self.sums {
-                    Some(QueuedSums::Peers(peers)) => peers.all_reduce(&self.stream, at, *len, self.run.at),
-                    Some(QueuedSums::Nccl(nccl)) => nccl
-                        .all_reduce(&self.stream, at, *len)
-                        .map_err(|lost| self.lost(lost, "queuing a sum over GPUs".into())),
-                    None => Ok(()),
+            LaunchKind::AllReduce { at, len, rest } => match (&self.sums, &self.side) {
+                (Some(QueuedSums::Peers(peers)), _) => {
+                    peers.all_reduce(&self.stream, self.arena.at + 4 * at, *len, self.run.at)
                 }
-            }
+                (Some(QueuedSums::Nccl(nccl)), None) => self.sum(nccl, &self.stream, *at, *len),
+                (Some(QueuedSums::Nccl(nccl)), Some(side)) => {
+                    self.sum(nccl, side.fork(&self.stream)?, *at, *rest)?;
+                    side.join(&self.stream)
+                }
+                (None, _) => Ok(()),
+            },
+            LaunchKind::StartAllReduce { at, len } => match (self.nccl(), &self.side) {
+                (Some(nccl), Some(side)) => self.sum(nccl, side.fork(&self.stream)?, *at, *len),
+                // The sum of all gradients has this part, too.
+                _ => Ok(()),
+            },
         }
     }
 
@@ -58,6 +67,11 @@ impl GpuContext {
         let shape = Shape::new(n.div_ceil(1024), self.context.gpu.multiprocessors.saturating_mul(4));
         // SAFETY: (const float*, u16*, u64); both lie within the arena.
         unsafe { self.launch(self.kernels.ops()?.copy_bf16, shape, arguments![from, to, n], "copy_bf16") }
+    }
+
+    fn sum(&self, nccl: &Communicator, stream: &Stream, at: u64, len: usize) -> Result<(), DeviceError> {
+        let sum = nccl.all_reduce(stream, self.arena.at + 4 * at, len);
+        sum.map_err(|lost| self.lost(lost, "queuing a sum over GPUs".into()))
     }
 
     fn kernel(&self, record: Record, shape: Shape) -> Result<(), DeviceError> {

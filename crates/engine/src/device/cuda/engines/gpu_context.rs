@@ -9,7 +9,7 @@ use crate::{
             all_reduce::{Communicator, Lost, PeerAllReduce},
             ffi::Context,
             launch::{
-                Event, HangTimeout, Kernels, Stream,
+                Event, HangTimeout, Kernels, SideStream, Stream,
                 wait::{EAGER, GRACE, PACING, Wait, soon, within},
             },
             memory::DeviceMemory,
@@ -28,6 +28,9 @@ pub enum QueuedSums {
 /// Fields are dropped in this order, each before what it uses.
 pub struct GpuContext {
     pub sums: Option<QueuedSums>,
+    /// Where NCCL sums, if some sums start during the backward pass: all of them, so that every GPU has them in one
+    /// order.
+    pub side: Option<SideStream>,
     pub stream: Stream,
     /// Parameters and the intermediate results of steps.
     pub arena: DeviceMemory,
@@ -53,6 +56,7 @@ impl GpuContext {
         let zeros = |bytes, what| zeros(&context, &stream, bytes, what);
         Ok(Self {
             sums: None,
+            side: None,
             arena: zeros(arena_bytes, "parameters and activations")?,
             run: zeros(size_of::<RunRecord>() + most_steps * size_of::<Hyper>(), "learning rates")?,
             barrier: zeros(2 * size_of::<u32>(), "the barrier of a grid")?,
@@ -63,6 +67,15 @@ impl GpuContext {
             stream,
             context,
         })
+    }
+
+    /// Has sums over GPUs queued; NCCL's may start early.
+    pub fn sum_by(&mut self, sums: QueuedSums, starts_early: bool) -> Result<(), DeviceError> {
+        if starts_early && matches!(sums, QueuedSums::Nccl(_)) {
+            self.side = Some(SideStream::new(&self.context)?);
+        }
+        self.sums = Some(sums);
+        Ok(())
     }
 
     /// Bytes of GPU memory that this job uses.
@@ -165,14 +178,15 @@ impl GpuContext {
         lost.into_error(self.context.name.clone(), self.step, doing)
     }
 
-    /// Waits for this stream and `copies` before their memory is freed. A GPU that does not finish, even
+    /// Waits for its streams and `copies` before their memory is freed. A GPU that does not finish, even
     /// after its sums were ended, is given up: its memory is not freed until the process ends.
     pub fn drain(&self, copies: &Stream) {
         let doing = || "ending".to_owned();
         if !self.context.enter_to_free() {
             return;
         }
-        for stream in [&self.stream, copies] {
+        let side = self.side.as_ref().map(SideStream::stream);
+        for stream in [&self.stream, copies].into_iter().chain(side) {
             // Any error was already reported where it first occurred.
             if self.ask(PACING, || stream.is_done(doing), &doing).is_ok() {
                 continue;

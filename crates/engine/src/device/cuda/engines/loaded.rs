@@ -74,10 +74,12 @@ impl Loaded {
         }
     }
 
-    /// Runs every all-reduce of the programs once, on zeros.
+    /// Runs every all-reduce of the programs once, parts and wholes, on zeros.
     pub fn sum_zeros(&self, gpu: &GpuContext) -> Result<(), DeviceError> {
         let launches = self.full.launches.iter().chain(self.last.iter().flat_map(|last| &last.launches));
-        let mut sums = launches.filter(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }));
+        let is_sum =
+            |work: &_| matches!(work, LaunchKind::AllReduce { .. } | LaunchKind::StartAllReduce { .. });
+        let mut sums = launches.filter(|launch| is_sum(&launch.work));
         sums.try_for_each(|launch| gpu.queue(&launch.work))
     }
 }

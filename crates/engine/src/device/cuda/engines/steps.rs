@@ -29,8 +29,15 @@ pub enum LaunchKind {
         shape: Shape,
     },
     Product(Box<Product>),
+    /// The sum of all gradients, `len` elements from `at` on, counted from the start of the arena.
     AllReduce {
-        /// The offset from the start of the arena, in elements.
+        at: u64,
+        len: usize,
+        /// The elements, from the first on, that no earlier [`StartAllReduce`](Self::StartAllReduce) has.
+        rest: usize,
+    },
+    /// The sum of a part of them. Nothing else touches the part until the sum of all gradients ends.
+    StartAllReduce {
         at: u64,
         len: usize,
     },
@@ -57,11 +64,15 @@ impl LaunchKind {
         Ok(own)
     }
 
-    /// The most kernels that this launch queues: cuBLASLt may use an extra kernel to sum parts of a product.
+    /// The most kernels, events and waits that this launch queues: cuBLASLt may use an extra kernel to sum parts of a
+    /// product.
     fn queued(&self) -> usize {
         match self {
-            Self::Kernel { .. } | Self::AllReduce { .. } => 1,
+            Self::Kernel { .. } => 1,
             Self::Product(product) => 2 + product.before.len() + usize::from(product.follow.is_some()),
+            // A fork and a join of streams are an event and a wait each.
+            Self::StartAllReduce { .. } => 3,
+            Self::AllReduce { len, rest, .. } => 1 + 4 * usize::from(rest < len),
         }
     }
 
@@ -75,7 +86,7 @@ impl LaunchKind {
                 product.follow.as_mut().map(|(record, _)| record)
             }
             Self::Kernel { record, .. } => Some(record),
-            Self::AllReduce { .. } => None,
+            Self::AllReduce { .. } | Self::StartAllReduce { .. } => None,
         };
         copies.written(op, last);
     }
@@ -106,13 +117,14 @@ impl Steps {
         let context = &gpu.context;
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let rows = |n: usize| counted(n).ok_or_else(|| unusable(too_large(n)));
-        let (mut launches, mut records, mut widest) = (Vec::new(), Vec::new(), 1);
+        let (mut launches, mut records, mut widest): (Vec<Launch>, _, _) = (Vec::new(), Vec::new(), 1);
+        let mut started = None;
         let base = products.as_ref().and_then(|products| products.copies);
         let mut copies = base.map(|base| Copies::new(program, base, places));
         let encoder = Encoder { layout, precision, place: &|slice| places.offset(slice) };
         for (instruction, record) in program.instructions.iter().zip(encode(&program.instructions, &encoder))
         {
-            let phase = instruction.phase;
+            let mut phase = instruction.phase;
             let work = match record {
                 Ok(record) => {
                     records.push(record);
@@ -120,9 +132,16 @@ impl Steps {
                     let products = products.as_deref_mut();
                     LaunchKind::new(&instruction.op, record, gpu, products, copies.as_mut())?
                 }
-                // The gradients that it writes are no operands.
+                // The gradients that sums write are no operands.
                 Err(Refused::AllReduce(of)) => {
-                    LaunchKind::AllReduce { at: places.offset(of).unwrap_or(0), len: of.len }
+                    let rest = started.map_or(of.len, |started| started - of.offset);
+                    LaunchKind::AllReduce { at: places.offset(of).unwrap_or(0), len: of.len, rest }
+                }
+                Err(Refused::StartAllReduce(of)) => {
+                    started = Some(of.offset);
+                    // The step does not wait for it, so it is no phase of its own.
+                    phase = launches.last().map_or(phase, |earlier| earlier.phase);
+                    LaunchKind::StartAllReduce { at: places.offset(of).unwrap_or(0), len: of.len }
                 }
                 Err(Refused::TooLarge(n)) => return Err(unusable(too_large(n))),
                 Err(Refused::NoPlace(slice)) => return Err(DeviceError::no_place(&context.name, slice)),

@@ -28,8 +28,8 @@ pub struct Queued {
     /// Its first step, counted from 1.
     pub first: u64,
     pub steps: usize,
-    /// The phases between its marks, in order; empty if the engine does not separate them.
-    pub phases: Vec<Phase>,
+    /// The phases of each step between its marks, in order; empty if the engine does not separate them.
+    pub phases: Vec<Vec<Phase>>,
     pub slowest_s: f64,
 }
 
@@ -51,7 +51,7 @@ pub struct Done {
     pub end: Instant,
     pub seconds: f64,
     /// Seconds of each phase, ordered as [`Queued::phases`].
-    pub phases: Vec<(Phase, f64)>,
+    pub phases: Vec<Vec<(Phase, f64)>>,
 }
 
 struct Slot {
@@ -188,10 +188,14 @@ impl InFlightQueue {
         let Some(queued) = place.queued.take() else { return Ok(None) };
         let seconds = place.end.seconds_after(&place.begin)?;
         let mut phases = Vec::with_capacity(queued.phases.len());
-        let mut earlier = &place.begin;
-        for (phase, mark) in queued.phases.iter().zip(&place.marks) {
-            phases.push((*phase, mark.seconds_after(earlier)?));
-            earlier = mark;
+        let (mut earlier, mut marks) = (&place.begin, place.marks.iter());
+        for step in &queued.phases {
+            let mut seconds = Vec::with_capacity(step.len());
+            for (phase, mark) in step.iter().zip(&mut marks) {
+                seconds.push((*phase, mark.seconds_after(earlier)?));
+                earlier = mark;
+            }
+            phases.push(seconds);
         }
         let (begin, end) =
             (self.instant(&self.places[number].begin)?, self.instant(&self.places[number].end)?);

@@ -6,6 +6,7 @@ mod heartbeat;
 mod in_flight;
 mod kernel;
 mod kernels;
+mod side_stream;
 mod stream;
 pub mod wait;
 
@@ -16,4 +17,5 @@ pub use in_flight::{Done, InFlightQueue, Queued};
 pub(in crate::device::cuda) use kernel::arguments;
 pub use kernel::{Shape, allow_shared, is_large_product, launch, shape};
 pub use kernels::{Kernels, Module, cache_trouble};
+pub use side_stream::SideStream;
 pub use stream::{Event, Stream};

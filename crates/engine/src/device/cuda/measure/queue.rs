@@ -92,7 +92,7 @@ impl Bench {
 
     /// Seconds of `count` sums over all GPUs, of `elements` each.
     pub fn sums_s(&self, elements: usize, count: usize) -> Result<f64, DeviceError> {
-        let work = LaunchKind::AllReduce { at: 0, len: elements };
+        let work = LaunchKind::AllReduce { at: 0, len: elements, rest: elements };
         self.begin.record(&self.gpu.stream)?;
         (0..count).try_for_each(|_| self.gpu.queue(&work))?;
         self.end.record(&self.gpu.stream)?;

@@ -70,12 +70,11 @@ impl Timeline {
         if !queued.trains {
             return self.span(clock, Lane::Device, Phase::Validation, [*begin, *end], 0);
         }
-        let each = phases.len() / queued.steps.max(1);
-        if each == 0 {
+        if phases.is_empty() {
             return self.span(clock, Lane::Device, Phase::Step, [*begin, *end], queued.steps as u64);
         }
         let mut at = self.after(Lane::Device, *begin);
-        for step in phases.chunks(each) {
+        for step in phases {
             let first = at;
             for (phase, seconds) in step {
                 let start = at;
