@@ -212,6 +212,20 @@ fn all_end(children: &mut [Child], kill_after: Option<usize>, sweep: &Path) {
 
 /// Trials are judged in one order, whichever process runs them.
 #[test]
+fn a_finished_trial_whose_folder_is_gone_is_run_again() {
+    let place = Sandbox::new(SPEC);
+    let (mut children, sweep) = start(&place, &GRID, 0);
+    // This process takes the last trial, leaves no folder, and ends.
+    let claims = Claims::new(&sweep.0, true, || false).unwrap().unwrap();
+    assert_eq!(claims.claim(11).unwrap(), Claim::New);
+    claims.finish(11).unwrap();
+    drop(claims);
+    assert_eq!(children[0].wait().unwrap().code(), Some(0));
+    assert_eq!(statuses(&sweep.0), ["finished"; 12]);
+    assert_eq!(trials(&sweep.0).len(), 12);
+}
+
+#[test]
 fn processes_divide_the_rungs() {
     let place = Sandbox::new(SPEC);
     let whole = place.run(&HALVING).ended_by(0).0;

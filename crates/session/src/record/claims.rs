@@ -169,6 +169,18 @@ impl Claims {
         Ok(())
     }
 
+    /// Lets trials be claimed again that finished and whose folders do not show that any more; only while no
+    /// other process is at work.
+    pub fn reopen(&self, trials: &[usize]) -> Result<(), RecordError> {
+        for trial in trials.iter().map(|trial| *trial as u64) {
+            if self.claimed(self.trials.marked(trial))? == FINISHED {
+                let marked = self.trials.mark(trial, BEGUN);
+                marked.map_err(|e| RecordError::write(&self.trials_path, e))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Leases a GPU, by its UUID, so that other processes of the sweep cannot use it; with `is_shared`, only
     /// those that need it exclusively cannot. Returns false if it is already leased.
     pub fn lease(&self, uuid: &str, is_shared: bool) -> bool {

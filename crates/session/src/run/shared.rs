@@ -137,6 +137,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 self.repeat_ends();
                 return Ok(true);
             }
+            self.claims.reopen(&left)?;
             // Other processes may join meanwhile.
             self.claims.go_on()?;
             let phase = self.run_phase(Phase::new(left));

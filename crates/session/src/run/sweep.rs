@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -59,6 +59,9 @@ pub(super) struct Sweep<'s, 'a, P: Planned> {
 
 /// The reason in `sweep.csv` of trials that an interrupted sweep did not begin.
 pub const INTERRUPTED: &str = "the sweep was interrupted before it began";
+
+/// Searches for the best setting that take longer are not made after every trial.
+const LONG_SEARCH: Duration = Duration::from_millis(1);
 
 /// How a sweep ended.
 pub struct Ended {
@@ -175,12 +178,13 @@ impl<P: Planned> Sweep<'_, '_, P> {
         });
     }
 
-    /// Updates the best setting on the line, unless that would take more than a twentieth of the time.
+    /// Updates the best setting on the line. Long searches take at most a twentieth of the time.
     fn show_best(&self, progress: &mut Progress) {
         let begun = Instant::now();
         if !self.line.is_hidden() && progress.next_best.is_none_or(|next| next <= begun) {
             self.line.show_best(progress.settings.best().map(|best| in_words(&best)));
-            progress.next_best = Some(Instant::now() + 20 * begun.elapsed());
+            let took = begun.elapsed();
+            progress.next_best = (took > LONG_SEARCH).then(|| Instant::now() + 20 * took);
         }
     }
 
@@ -220,7 +224,9 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if let Some((end, exit)) = self.turn(index, phase) {
                 let has_finished = matches!(end, TrialEnd::Ran { status: Status::Finished, .. });
                 self.set(index, end, exit);
-                if has_finished && let Err(fault) = self.claims.finish(index) {
+                // At rungs, others wait for trials whose folders show nothing yet.
+                let is_free = has_finished && self.rungs.is_none();
+                if is_free && let Err(fault) = self.claims.finish(index) {
                     self.with(|progress| progress.unlisted(fault));
                 }
             }

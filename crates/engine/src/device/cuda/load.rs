@@ -87,6 +87,10 @@ impl Loader<'_> {
         places: &MemoryPlan,
         engine: Engine,
     ) -> Result<(Loaded, Option<Loaded>), DeviceError> {
+        if engine.uses_library() {
+            // Compiled here rather than in the first step.
+            self.gpu.kernels.ops()?;
+        }
         let mut train = self.load(&programs.train, programs.train_last.as_ref(), &places.train, engine)?;
         let mut validate = match &programs.validate {
             None => None,
