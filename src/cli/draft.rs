@@ -35,9 +35,10 @@ pub fn draft(
     file: Option<&Path>,
 ) -> Result<(String, Vec<String>), Box<Problem>> {
     let mut profile = CsvProfile::read(data)?;
-    take_markers_for_missing(&mut profile);
+    let targets = targets_of(data, &profile.columns, named)?;
+    take_markers_for_missing(&mut profile, &targets);
     let CsvProfile { columns, rows, .. } = &profile;
-    let targets = targets_of(data, columns, named)?;
+    let targets: Vec<&ColumnProfile> = targets.into_iter().map(|place| &columns[place]).collect();
     let is_class = targets.len() == 1 && is_class(targets[0], *rows);
     for target in &targets {
         let why = match target.distinct() {
@@ -89,11 +90,24 @@ pub fn draft(
     Ok((draft.text(), notes))
 }
 
-/// Texts such as `?` among the numbers of a column stand for missing values, in all columns.
-fn take_markers_for_missing(profile: &mut CsvProfile) {
+/// Texts such as `-` among the numbers of a column stand for missing values, in all columns: unless one of them is a class of
+/// the target or a category. `?` never is.
+fn take_markers_for_missing(profile: &mut CsvProfile, targets: &[usize]) {
     let CsvProfile { columns, rows, .. } = profile;
+    let has_levels = |&(place, column): &(usize, &ColumnProfile)| match targets {
+        [target] if *target == place => {
+            let has_others = column.markers_among_numbers(*rows).next().is_none();
+            has_others || !is_of_numbers(column, *rows) || is_few_whole(column, *rows)
+        }
+        _ => !targets.contains(&place) && use_of(column, *rows) == Use::Category,
+    };
+    let of_levels = columns.iter().enumerate().filter(has_levels);
+    let levels: BTreeSet<String> =
+        of_levels.flat_map(|(_, column)| column.markers()).map(str::to_ascii_lowercase).collect();
+    let is_level = |text: &str| text != "?" && levels.contains(&text.to_ascii_lowercase());
     let of_numbers = columns.iter().filter(|column| is_of_numbers(column, *rows));
-    let markers = of_numbers.flat_map(|column| column.markers_among_numbers(*rows));
+    let own = of_numbers.map(|column| column.markers_among_numbers(*rows).collect::<Vec<_>>());
+    let markers = own.filter(|own| !own.iter().any(|text| is_level(text))).flatten();
     let markers: BTreeSet<String> = markers.map(str::to_owned).collect();
     columns.iter_mut().for_each(|column| column.take_for_missing(&markers));
 }
@@ -104,14 +118,10 @@ fn refusal(message: String) -> Problem {
     Problem::new(Location::Nowhere, message)
 }
 
-/// Finds the target columns by name, with commas between several names; the last column if none is named.
-fn targets_of<'a>(
-    data: &Path,
-    columns: &'a [ColumnProfile],
-    words: &[String],
-) -> Result<Vec<&'a ColumnProfile>, Box<Problem>> {
-    let find = |name: &str| columns.iter().find(|column| column.name == name);
-    let mut found: Vec<&ColumnProfile> = Vec::new();
+/// The places of the target columns, by name, with commas between several names; the last column if none is named.
+fn targets_of(data: &Path, columns: &[ColumnProfile], words: &[String]) -> Result<Vec<usize>, Box<Problem>> {
+    let find = |name: &str| columns.iter().position(|column| column.name == name);
+    let mut found: Vec<usize> = Vec::new();
     for word in words {
         // A column's name may contain commas.
         let names =
@@ -124,21 +134,25 @@ fn targets_of<'a>(
                 let hint = format!("{}its columns are `{listed}`", near.unwrap_or_default());
                 refusal(format!("`{}` has no column `{name}`", data.display())).hint(hint)
             })?;
-            if !found.iter().any(|known| known.name == name) {
+            if !found.contains(&target) {
                 found.push(target);
             }
         }
     }
     if words.is_empty() {
-        found.extend(columns.last());
+        found.extend(columns.len().checked_sub(1));
     }
     Ok(found)
 }
 
 /// Whether a target holds classes: text, or few distinct whole numbers.
 fn is_class(column: &ColumnProfile, rows: usize) -> bool {
+    !column.is_numeric() || is_few_whole(column, rows)
+}
+
+fn is_few_whole(column: &ColumnProfile, rows: usize) -> bool {
     let distinct = column.distinct();
-    !column.is_numeric() || (column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows)
+    column.is_whole && distinct <= MOST_CLASSES && distinct * ROWS_EACH <= rows
 }
 
 struct Draft<'a> {

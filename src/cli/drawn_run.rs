@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     host::{end_with_parent, reason, signal_in_words},
-    record::{COLUMNS, output_width},
+    record::pass_output_width,
     report::{follow_files, is_run, is_sweep},
     run::{Exit, print_coloured, print_coloured_stderr, print_error},
 };
@@ -40,9 +40,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
     if anstream::stdout().current_choice() != anstream::ColorChoice::Never {
         command.env("CLICOLOR_FORCE", "1");
     }
-    if let Some(width) = output_width() {
-        command.env(COLUMNS, width.to_string());
-    }
+    pass_output_width(&mut command);
     end_with_parent(&mut command);
     let screen = Screen::new(); // from now on no signal ends this process
     let mut child = match command.spawn() {

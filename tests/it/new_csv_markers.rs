@@ -67,3 +67,40 @@ fn a_target_of_numbers_and_texts_is_refused() {
     ");
     assert_eq!(ended.code, Some(2));
 }
+
+/// A text that is a class of the target, or a category, does not stand for missing values: numbers with it are left out.
+#[test]
+fn classes_and_categories_are_not_missing() {
+    let place = Sandbox::new("");
+    let row = |n: usize| {
+        let age = if n.is_multiple_of(9) { "unknown".into() } else { format!("{}.5", n % 71) };
+        let tax = if n.is_multiple_of(8) { "None".into() } else { format!("{}.5", n % 73) };
+        let (kind, y) = (["none", "x", "y"][n % 3], ["yes", "no", "Unknown"][n / 3 % 3]);
+        format!("{age},{tax},{}.5,{kind},{y}\n", n % 77)
+    };
+    let rows = (1..=180).map(row).collect::<String>();
+    fs::write(place.path().join("a.csv"), format!("age,tax,x,kind,y\n{rows}")).unwrap();
+    let told = place.runner(&["new", "csv", "--from", "a.csv", "--target", "y"]).stderr;
+    insta::assert_snapshot!(told, @r"
+    `age` is left out: 20 of its 180 cells are `unknown`, which is no finite number; `missing_values` names texts that stand for missing ones
+    `tax` is left out: 22 of its 180 cells are `None`, which is no finite number; `missing_values` names texts that stand for missing ones
+    ");
+    let text = drafted(&place, &["a.csv", "--target", "y"]);
+    assert!(text.contains("target = \"y\"    # 3 classes\n"), "{text}");
+    assert!(text.contains("categorical = [\"kind\"]") && !text.contains("missing_values = "), "{text}");
+    // Of many classes, too; and of few whole numbers.
+    let class = |n: usize| if n.is_multiple_of(60) { "unknown".to_owned() } else { format!("c{}", n % 60) };
+    let digit = |n: usize| if n.is_multiple_of(3) { "unknown".to_owned() } else { (n % 3).to_string() };
+    for (y, count) in [(&class as &dyn Fn(usize) -> String, 60), (&digit, 3)] {
+        let row = |n: usize| format!("{},{}.5,{}\n", if n == 7 { "unknown" } else { "1" }, n % 77, y(n));
+        let rows = (1..=180).map(row).collect::<String>();
+        fs::write(place.path().join("a.csv"), format!("age,x,y\n{rows}")).unwrap();
+        let text = drafted(&place, &["a.csv", "--target", "y"]);
+        assert!(text.contains(&format!("target = \"y\"    # {count} classes\n")), "{text}");
+    }
+    // Where no column has classes of these names, they stand for missing values.
+    let rows = rows.replace("none", "z").replace("Unknown", "maybe");
+    fs::write(place.path().join("a.csv"), format!("age,tax,x,kind,y\n{rows}")).unwrap();
+    let told = place.runner(&["new", "csv", "--from", "a.csv", "--target", "y"]).stderr;
+    insta::assert_snapshot!(told, @"taken for missing values: `unknown` of `age`, `None` of `tax`");
+}

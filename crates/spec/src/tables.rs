@@ -25,7 +25,7 @@ table! {
         pub ignore: Vec<String> = Vec::new() => columns,
         /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
-        /// Texts of missing cells, in upper or lower case (`["NA", "n/a", "NaN", "null"]`); an empty cell always is missing.
+        /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); an empty cell always is missing.
         pub missing_values: Option<Vec<String>> = None => some(columns),
         /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
         pub standardize: bool = true,
@@ -70,7 +70,7 @@ table! {
         pub ignore: Vec<String> = Vec::new() => columns,
         /// What to do with missing cells: empty ones, and those of `missing_values`.
         pub missing: Missing = Missing::Error,
-        /// Texts of missing cells, in upper or lower case (`["NA", "n/a", "NaN", "null"]`); nulls and NaN always are missing.
+        /// Texts of missing cells, ASCII letters in either case (`["NA", "n/a", "NaN", "null"]`); nulls and NaN always are missing.
         pub missing_values: Option<Vec<String>> = None => some(columns),
         /// Whether features are scaled to mean 0 and standard deviation 1, fitted on the training rows.
         pub standardize: bool = true,

@@ -146,7 +146,7 @@ pub struct CompareOptions {
     #[arg(long, value_name = "PATH", requires = "fail_if", add = run_path())]
     pub baseline: Option<String>,
     /// Print one row per run in this format instead; with `--by`, one per group; `hyperfine` has the
-    /// times of each configuration
+    /// times of each configuration; `md` and `latex` have one row per figure of a single run
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub export: Option<ExportFormat>,
     /// Say only whether the runs can be compared

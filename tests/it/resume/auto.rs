@@ -181,9 +181,10 @@ fn a_wait_names_the_process_that_it_waits_for() {
         let mut child = quiet(place.command(&["run", "spec.toml", "--resume", "auto", more]));
         let mut told = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
-        let words =
-            format!("waiting for process {}, which is starting a run in `runs`\n", std::process::id());
-        assert_eq!(told, words);
+        // Some file systems, and another pid namespace, do not tell who has the lock.
+        let words = [format!("process {}", std::process::id()), "another process".to_owned()]
+            .map(|holder| format!("waiting for {holder}, which is starting a run in `runs`\n"));
+        assert!(words.contains(&told), "{told}");
         send("-TERM", &child);
         let ended = ended(child);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(143), ""), "{ended:?}");

@@ -88,7 +88,7 @@ pub use run_log::RunLock;
 pub use second_signal::end_at_second_signal;
 pub use sweep_table::{SweepTable, TrialEnd};
 pub use system::{Findings, GpuProbe, SystemSampler};
-pub use terminal::{COLUMNS, folded, output_width};
+pub use terminal::{folded, output_width, pass_output_width};
 
 /// Consumes events.
 pub trait Sink: Send {

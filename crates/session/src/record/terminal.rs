@@ -1,19 +1,32 @@
 //! The width of the terminal that standard output goes to, and long lines of words broken to fit it.
 
-use std::{env, io};
+use std::{env, io, os::unix::process::parent_id, process};
 
 use terminal_size::terminal_size_of;
 
-/// Set by `--plot` for the run whose output it prints to its terminal.
-pub const COLUMNS: &str = "RUNNER_COLUMNS";
+/// Set by `--plot` for the run whose output it prints to its terminal: the width, and the process that set it. What that run
+/// starts inherits it, but has another parent.
+const COLUMNS: &str = "RUNNER_COLUMNS";
 
 /// A last cell with fewer words is a value, and stays on its line.
 const FEWEST_WORDS: usize = 4;
 
 /// Columns of the terminal; `None` if standard output goes elsewhere.
 pub fn output_width() -> Option<u16> {
-    let set = || env::var(COLUMNS).ok()?.parse().ok();
+    let set = || width_from(&env::var(COLUMNS).ok()?, parent_id());
     terminal_size_of(io::stdout()).map(|(width, _)| width.0).or_else(set)
+}
+
+/// Tells a child, whose output this process prints, how wide that may be.
+pub fn pass_output_width(child: &mut process::Command) {
+    if let Some(width) = output_width() {
+        child.env(COLUMNS, format!("{width} {}", process::id()));
+    }
+}
+
+fn width_from(text: &str, parent: u32) -> Option<u16> {
+    let (width, setter) = text.split_once(' ')?;
+    width.parse().ok().filter(|_| setter.parse() == Ok(parent))
 }
 
 /// Breaks a line between words if it is wider than the terminal; of a table's row only a last cell of several words.
@@ -54,7 +67,15 @@ pub(super) fn broken(line: &str, (start, hanging): (usize, usize), width: usize)
 
 #[cfg(test)]
 mod tests {
-    use super::folded;
+    use super::{folded, width_from};
+
+    #[test]
+    fn only_a_child_of_the_process_that_set_the_width_takes_it() {
+        assert_eq!(width_from("60 17", 17), Some(60));
+        for (text, parent) in [("60 17", 18), ("60", 17), ("wide 17", 17), ("", 17)] {
+            assert_eq!(width_from(text, parent), None, "{text}");
+        }
+    }
 
     #[test]
     fn lines_break_between_words() {

@@ -9,7 +9,7 @@ use super::exit::print_stderr;
 use crate::record::Verbosity;
 
 /// How long a process waits before it says so.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 
 /// A wait that has begun.
 pub(super) struct Waiting {
@@ -24,7 +24,7 @@ impl Waiting {
 
     /// Says once what it waits for, if it has waited long.
     pub fn report(&self, what: impl FnOnce() -> String) {
-        if self.begun.elapsed() > PATIENCE && !self.is_reported.replace(true) {
+        if self.begun.elapsed() > REPORT_AFTER && !self.is_reported.replace(true) {
             print_stderr(&format!("waiting for {}\n", what()));
         }
     }

@@ -3,7 +3,7 @@
 use super::faults::Kind;
 use crate::spec::{Csv, MISSING_VALUES, Missing};
 
-/// Texts that stand for missing cells, in upper or lower case. An empty cell is always missing.
+/// Texts that stand for missing cells, ASCII letters in either case. An empty cell is always missing.
 pub(super) struct MissingCells {
     words: Vec<String>,
     /// Bytes of the longest word: a longer cell is compared with none.

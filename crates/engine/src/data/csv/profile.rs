@@ -173,11 +173,16 @@ impl ColumnProfile {
         }
     }
 
+    /// Texts of its cells that often stand for missing values, such as `?`.
+    pub fn markers(&self) -> impl Iterator<Item = &str> {
+        self.markers.keys().map(String::as_str)
+    }
+
     /// Texts such as `?` in a column that has only numbers besides, of `rows` cells.
     pub fn markers_among_numbers(&self, rows: usize) -> impl Iterator<Item = &str> {
         let marked: usize = self.markers.values().sum();
         let are_all = self.numbers > 0 && self.missing + self.numbers + marked == rows;
-        self.markers.keys().map(String::as_str).filter(move |_| are_all)
+        self.markers().filter(move |_| are_all)
     }
 
     /// Counts cells with one of these texts as missing.
