@@ -63,6 +63,7 @@ const int SUMS = 16;
 const unsigned PARTIALS = 1024;
 const int SLIM = 16;
 const int SCRATCH = 1040;
+const unsigned BLOCK_THREADS = 256;
 
 struct Op {
     int kind;  // A Kind.

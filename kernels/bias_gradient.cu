@@ -1,8 +1,8 @@
 // Gradients of biases: column sums of dy, with the plain SGD update if it is fused in.
 //
 // Rows are divided so that a warp reads whole cache lines, and so that a column is always summed in the same
-// order. In the stand-alone kernel warps own strips of columns; in `interpret` and `interpret_grid` several
-// lanes share a column if there are few columns.
+// order. In the stand-alone kernel blocks own strips of columns, or share the rows of one (Strips); in `interpret`
+// and `interpret_grid` several lanes share a column if there are few columns.
 
 // Stores the gradient of bias j, or updates the bias: b -= rate db.
 struct Learn {

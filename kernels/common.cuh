@@ -13,8 +13,8 @@
 // abi.cuh, which crates/engine/src/op/record.rs generates. What a record's fields and places mean is
 // documented in the op's Rust file.
 //
-// Every kernel is correct for any one-dimensional grid whose block size is a multiple of 32 (products: of
-// 256).
+// Every kernel is correct for any one-dimensional grid whose block size is a multiple of 32; products need
+// multiples of 256, and stand-alone kernels that sum columns (Strips) exactly BLOCK_THREADS.
 //
 // Sizes in a record are ints. The host makes sure that none of them, and no product of two that form a
 // matrix, exceeds 2147000000 (op::MOST_COUNTED), so that a loop with the stride of a whole launch ends before
@@ -115,6 +115,7 @@ struct Launch {
 // the order of the parts. So sums depend only on the launch.
 struct Strips {
     static const int TILE = SLIM * 32;   // of scratch memory per block
+    static_assert(BLOCK_THREADS == 8 * 32, "eight warps share the rows of a strip");
     int strips, parts;
 
     __device__ Strips(int columns) : strips((columns + 31) / 32), parts(1) {

@@ -9,7 +9,8 @@
 // RUNNER_SIM_FAIL="plan:1" makes the first search for an algorithm find none; "matmul:2" makes the second
 // product fail. RUNNER_SIM_ALGORITHMS=4 offers four algorithms: the first takes three times as long as the
 // others; the second sums in the opposite order, so its results have other bits; the third is refused when it
-// is called; the fourth gives the bits of the first. RUNNER_SIM_BF16=0 refuses bfloat16 matrices.
+// is called; the fourth gives the bits of the first. RUNNER_SIM_REFUSED=13 refuses the first and the third at
+// their calls. RUNNER_SIM_BF16=0 refuses bfloat16 matrices, RUNNER_SIM_BF16=call only when they are multiplied.
 
 #include "driver.h"
 
@@ -266,7 +267,10 @@ EXPORT int cublasLtMatmul(void*, const Description* d, const float* alpha, const
     if (Status status = supported(*d, *la, *lb, *lc, *lo)) return status;
     uint64_t number = algorithm ? algorithm[0] : 1;
     if (number < 1 || number > (uint64_t)algorithms()) return INVALID_VALUE;
-    if (number == 3) return NOT_SUPPORTED;
+    const char* refused = getenv("RUNNER_SIM_REFUSED");
+    if (strchr(refused ? refused : "3", '0' + (int)number)) return NOT_SUPPORTED;
+    const char* bf16 = getenv("RUNNER_SIM_BF16");
+    if (bf16 && bf16[0] == 'c' && la->type == R_16BF) return NOT_SUPPORTED;
     if (workspace_bytes > 0 && !cusim::usable(stream, workspace, workspace_bytes)) return INVALID_VALUE;
     if (cusim::fails("matmul")) return EXECUTION_FAILED;
     Product product{*d, number, *la, *lb, *lc, *lo, *alpha, *beta, a, b, c, out, stream};

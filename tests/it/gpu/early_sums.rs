@@ -1,5 +1,6 @@
-//! Sums that start during the backward pass, on one GPU that is NCCL's only rank. There is nothing to add, but hardware
-//! shows whether streams fork and join as the driver and NCCL want it, also within a graph.
+//! Sums that start during the backward pass, on one GPU that is NCCL's only rank. It shows that the driver and NCCL
+//! accept the calls that fork and join streams, also in a capture. It does not show their order: there is nothing to
+//! add, so a missing fork gives the same numbers. On hardware only `scripts/gpu-hosts` tests the order.
 
 use std::time::Duration;
 

@@ -107,6 +107,10 @@ pub trait Executor: Send {
     fn warm_up(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
+    /// What large products gain by the choice of their algorithms, in words, if anything.
+    fn product_gains(&self) -> Option<String> {
+        None
+    }
     /// Makes `rows` (`[rows, width]`) the contents of a data buffer.
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError>;
     /// Makes rows in a file the contents of a buffer of features. Only for a device that uses the host's

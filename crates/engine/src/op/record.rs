@@ -142,7 +142,8 @@ pub fn header() -> String {
     let _ = writeln!(
         text,
         "const u64 NONE = ~0ull;\nconst int SUMS = {SUMS};\nconst unsigned PARTIALS = {PARTIALS};\n\
-         const int SLIM = {SLIM};\nconst int SCRATCH = {SCRATCH};\n"
+         const int SLIM = {SLIM};\nconst int SCRATCH = {SCRATCH};\n\
+         const unsigned BLOCK_THREADS = {BLOCK_THREADS};\n"
     );
     for record in [Record::C, Hyper::C, RunRecord::C] {
         let _ = writeln!(text, "{record}");
@@ -266,8 +267,8 @@ pub fn encode(instructions: &[Instruction], encoder: &Encoder<'_>) -> Vec<Result
     instructions.iter().zip(barriers(instructions)).map(record).collect()
 }
 
-/// Threads per block of a stand-alone kernel; products rely on this number.
-const THREADS: u32 = 256;
+/// Threads per block of a stand-alone kernel; products and column sums rely on this number.
+const BLOCK_THREADS: u32 = 256;
 
 /// Blocks and threads of a stand-alone kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -282,12 +283,12 @@ impl Size {
     /// Enough blocks for work that fills `blocks` of them, but at most `most`.
     pub fn new(blocks: u64, most: u32) -> Self {
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX).clamp(1, most.max(1));
-        Self { blocks, threads: THREADS }
+        Self { blocks, threads: BLOCK_THREADS }
     }
 
     /// A multiprocessor of compute capability 7 and later holds at least four blocks of 256 threads.
     pub(super) fn of_threads(threads: u64, multiprocessors: u32) -> Self {
-        Self::new(threads.div_ceil(u64::from(THREADS)), multiprocessors.saturating_mul(4))
+        Self::new(threads.div_ceil(u64::from(BLOCK_THREADS)), multiprocessors.saturating_mul(4))
     }
 
     pub(super) fn of_numbers(r: &Record, multiprocessors: u32) -> Self {

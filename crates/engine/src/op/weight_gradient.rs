@@ -107,7 +107,7 @@ impl WeightGradient {
     }
 }
 
-/// If there are few columns, at most a warp works on each row of the gradient.
+/// If there are few inputs or outputs, blocks share the rows of each 32 of the others.
 pub(super) fn size(r: &Record, multiprocessors: u32) -> Size {
     if r.inputs > SLIM && r.outputs > SLIM {
         return product::size(r, [r.inputs, r.rows, r.outputs], multiprocessors);

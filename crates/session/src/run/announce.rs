@@ -5,13 +5,14 @@ use std::time::Duration;
 use super::{device_group::bf16_unit, resumed::Resumed};
 use crate::{
     data::Dataset,
-    device::{Grain, cuda::product_gains},
+    device::Grain,
     event::{Closed, Event, Header, Level},
     host,
     plan::{AllReduceMethod, AllReducePlan, Engine, Trial},
     record::{self, EventSender},
     spec::Layer,
-    train, units,
+    train::{self, DeviceGroup},
+    units,
     vector::matmul::Kernel,
 };
 
@@ -84,7 +85,7 @@ pub fn begin(
 /// gradients are summed.
 pub fn report_devices(
     trial: &Trial,
-    (loading, warnings, sums): (Duration, &[String], &Option<AllReducePlan>),
+    (loading, group, warnings, sums): (Duration, &mut DeviceGroup, &[String], &Option<AllReducePlan>),
     sender: &EventSender,
 ) -> Result<(), Closed> {
     if trial.engine.is_gpu() {
@@ -93,9 +94,10 @@ pub fn report_devices(
             units::seconds(loading.as_secs_f64())
         );
         sender.send(Event::Notice(Level::Info, text))?;
-        if let Some(gains) = product_gains() {
-            sender.send(Event::Notice(Level::Info, gains))?;
-        }
+    }
+    // A device that is lost is reported by its next command.
+    if let Some(gains) = group.product_gains().ok().flatten() {
+        sender.send(Event::Notice(Level::Info, gains))?;
     }
     for warning in warnings {
         sender.send(Event::Notice(Level::Warning, warning.clone()))?;

@@ -276,7 +276,7 @@ impl Planned for Trial {
 
     fn run(
         &self,
-        ready: Ready<'_>,
+        mut ready: Ready<'_>,
         folder: &RunDir,
         stop: &StopFlag,
         sender: &EventSender,
@@ -285,7 +285,7 @@ impl Planned for Trial {
         begin(self, &dataset, ready.resumed.as_ref(), sender)?;
         let ranks = ready.ranks.iter().map(|words| Event::Notice(Level::Info, words.clone()));
         sender.send_all(ranks.collect())?;
-        report_devices(self, (ready.loading, &ready.warnings, &ready.sums), sender)?;
+        report_devices(self, (ready.loading, &mut ready.group, &ready.warnings, &ready.sums), sender)?;
         let mut emit = |events| sender.send_all(events);
         let trained = ready.train(stop, &mut emit)?;
         let Trained { mut outcome, values, best, confusion } = trained;

@@ -37,7 +37,7 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    /// Opens the GPU and loads its kernels.
+    /// Opens the GPU. Kernels are loaded when the first is needed.
     ///
     /// # Errors
     /// What is missing, and what to do about it.

@@ -41,6 +41,8 @@ pub struct CudaExecutor {
     pub(super) unproven: Option<Unproven>,
     /// A message for the user, until it is reported.
     pub(super) notice: Option<String>,
+    /// See [`Executor::product_gains`].
+    pub(super) product_gains: Option<String>,
 }
 
 impl CudaExecutor {
@@ -101,6 +103,10 @@ impl Executor for CudaExecutor {
             validate.load(&self.gpu)?;
         }
         Ok(())
+    }
+
+    fn product_gains(&self) -> Option<String> {
+        self.product_gains.clone()
     }
 
     fn bind(&mut self, buffer: BufferId, rows: &Arc<Vec<f32>>) -> Result<Moved, DeviceError> {

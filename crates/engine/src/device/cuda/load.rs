@@ -1,7 +1,7 @@
 //! Loads a trial: compiles or finds kernels, allocates memory, encodes programs, plans products, captures
 //! graphs. Everything that can be refused is refused here, before a run begins.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::{
     all_reduce::HostAllReduce,
@@ -17,20 +17,11 @@ use crate::{
     device::{DeviceError, RankLink},
     plan::{Engine, summed},
     program::{
-        Gather, HalfCopies, Layout, MemoryPlan, Offsets, Op, Phase, Precision, Program, Programs, RowSource,
+        Gather, HalfCopies, Layout, MemoryPlan, Offsets, Op, Precision, Program, Programs, RowSource,
         StepSources,
     },
     units,
 };
-
-/// What the products of the job that was loaded last gain by the choice of their algorithms.
-static GAINS: Mutex<Option<String>> = Mutex::new(None);
-
-/// What the large products of the job that was loaded last gain by the choice of their algorithms, if
-/// anything. Returned only once.
-pub fn product_gains() -> Option<String> {
-    GAINS.lock().unwrap_or_else(PoisonError::into_inner).take()
-}
 
 /// What a GPU executor is made from.
 pub struct CudaSetup {
@@ -99,8 +90,6 @@ impl Loader<'_> {
                 Some(self.load(full, programs.validate_last.as_ref(), &places.validate, engine)?)
             }
         };
-        *GAINS.lock().unwrap_or_else(PoisonError::into_inner) =
-            self.products.as_ref().and_then(Products::gains);
         if self.products.as_ref().is_some_and(Products::any) {
             // Planning ran the products in the arena, so clear it.
             let arena = &self.gpu.arena;
@@ -133,9 +122,7 @@ impl CudaExecutor {
         match link {
             RankLink::Alone => {}
             RankLink::Queued(queued) => gpu.sum_by(queued, programs.train.early_sums().next().is_some())?,
-            RankLink::Host(collective) => {
-                sums = Some(HostAllReduce::new(&context, collective, reduced)?);
-            }
+            RankLink::Host(collective) => sums = Some(HostAllReduce::new(&context, collective, reduced)?),
         }
         let products = engine.uses_library().then(|| Products::new(copies.map(|at| at as u64)));
         let (layout, staging) = (&programs.layout, Staging::default());
@@ -149,11 +136,11 @@ impl CudaExecutor {
             train.compiled = Some(Compiled::load(&context, &sources.map_err(unusable)?)?);
             unproven = Some(Unproven::new(&programs, precision, must_be_faster));
         }
-        let marks = if engine == Engine::Launch { MOST_LAUNCHED * Phase::ALL.len() } else { 0 };
         let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
         let streamed = matches!(first, Some(Op::Gather(Gather { source: RowSource::Chunk, .. })));
         let all = [Some(&train), validate.as_ref()].into_iter().flatten();
+        let marks = all.clone().map(Loaded::marks).max().unwrap_or(0);
         let records = all.flat_map(|loaded| [Some(&loaded.full), loaded.last.as_ref()]).flatten();
         let records = records.fold((0, 0), |(n, bytes), steps| (n + 1, bytes + steps.records.bytes as u64));
         let bytes = gpu.bytes() + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
@@ -175,6 +162,7 @@ impl CudaExecutor {
             watch: None,
             unproven,
             notice: None,
+            product_gains: products.as_ref().and_then(Products::gains),
             records,
         })
     }

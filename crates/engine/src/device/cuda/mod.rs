@@ -36,5 +36,5 @@ pub use ffi::{
     products_library, versions,
 };
 pub use launch::{cache_trouble, hang_timeout::least_set as least_wait_set};
-pub use load::{CudaSetup, product_gains};
+pub use load::CudaSetup;
 pub use measure::{measure as measure_rates, measure_sums};

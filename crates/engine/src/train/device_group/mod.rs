@@ -59,6 +59,11 @@ impl DeviceGroup {
         self.all(|rank| rank.device.executor.warm_up()).map(drop)
     }
 
+    /// See [`Executor::product_gains`](crate::device::Executor::product_gains), of the first device.
+    pub fn product_gains(&mut self) -> Result<Option<String>, DeviceError> {
+        self.first(|rank| Ok(rank.device.executor.product_gains()))
+    }
+
     /// Gives each of several devices a clock of its own; a single device uses the run's clock.
     pub fn start(&mut self, run: &Clock) -> Result<(), DeviceError> {
         let (origin, grain, traced) = (run.origin(), run.grain, run.trace.is_some());

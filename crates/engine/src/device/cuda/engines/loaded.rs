@@ -8,7 +8,6 @@ use super::{
 use crate::{
     device::{DeviceError, cuda::launch::Graph},
     plan::Engine,
-    program::Phase,
 };
 
 pub const MOST_STEPS: usize = 1 << 14;
@@ -66,12 +65,20 @@ impl Loaded {
     pub fn most_steps(&self) -> usize {
         match self.engine {
             Engine::Launch => {
-                let each = self.full.queued() + Phase::ALL.len();
-                (MOST_QUEUED / each).clamp(1, MOST_LAUNCHED)
+                (MOST_QUEUED / (self.full.queued() + self.step_marks())).clamp(1, MOST_LAUNCHED)
             }
             Engine::Graph => MOST_IN_GRAPHS,
             _ => MOST_STEPS,
         }
+    }
+
+    /// The most marks of a block.
+    pub fn marks(&self) -> usize {
+        if self.engine == Engine::Launch { self.most_steps() * self.step_marks() } else { 0 }
+    }
+
+    fn step_marks(&self) -> usize {
+        self.last.as_ref().map_or(0, Steps::marks).max(self.full.marks())
     }
 
     /// Runs every all-reduce of the programs once, parts and wholes, on zeros.

@@ -251,6 +251,12 @@ impl Drop for Matmul {
     }
 }
 
+/// Whether a status of [`Matmul::queue`] says that the library does not do this product by this algorithm:
+/// nothing ran, and another algorithm may work.
+pub fn is_refused(status: i32) -> bool {
+    matches!(status, 7 | 8 | 15)
+}
+
 /// The error for a status of [`Matmul::queue`].
 pub fn failed(context: &Context, status: i32) -> DeviceError {
     let (name, text) = words(status);

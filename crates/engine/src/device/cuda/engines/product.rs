@@ -7,12 +7,12 @@
 //! t/329783, "Incorrect result of cublasLtMatmul with CUBLASLT_EPILOGUE_RELU when input is NaN"). PyTorch,
 //! the CPU and our kernels keep NaN, so that a diverged run is noticed.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, iter, sync::Arc};
 
 use super::{
     copies::Conversion,
     gpu_context::GpuContext,
-    matmul::{Addresses, Algorithm, Key, Library, Matmul, failed, number},
+    matmul::{Addresses, Algorithm, Key, Library, Matmul, failed, is_refused, number},
     tuning::{Choice, Tuner},
 };
 use crate::{
@@ -63,6 +63,8 @@ impl Products {
     /// Plans an instruction and runs it once on the memory at its offsets. The first call of a product loads
     /// code and may allocate, which must not happen during a capture or a timed step. `halves` are the places
     /// of bfloat16 copies of its operands. Returns `None` if a kernel of this project should do the product.
+    ///
+    /// The library may refuse at the call what it suggested: the next suggestion follows, then f32 operands.
     pub fn plan(
         &mut self,
         op: &Record,
@@ -81,12 +83,37 @@ impl Products {
         // Where the library multiplies no copies, it rounds the operands itself.
         for halves in halves.filter(|_| op.flags & FLAG_BF16 != 0).map(Some).into_iter().chain([None]) {
             let Some(matmul) = form.matmul(gpu, &library, op.flags, halves) else { continue };
-            if let Some(Choice { algorithm, .. }) = self.choice(gpu, &library, &matmul)? {
-                let product = Product { before: Vec::new(), matmul, algorithm, follow: form.follow };
-                product.queue(gpu)?;
-                return Ok(Some(product));
+            if let Some(algorithm) = self.tried(gpu, &library, &matmul)? {
+                return Ok(Some(Product { before: Vec::new(), matmul, algorithm, follow: form.follow }));
             }
         }
+        Ok(None)
+    }
+
+    /// The algorithm for a product, which has run once; `None` if the library refuses all that it suggests.
+    fn tried(
+        &mut self,
+        gpu: &GpuContext,
+        library: &Library,
+        matmul: &Matmul,
+    ) -> Result<Option<Algorithm>, DeviceError> {
+        let Some(chosen) = self.choice(gpu, library, matmul)? else {
+            self.found.insert(matmul.key, None);
+            return Ok(None);
+        };
+        let others = iter::once_with(|| matmul.suggestions()).flatten();
+        let others = others.filter(|other| *other != chosen.algorithm).map(Choice::untimed);
+        for choice in iter::once(chosen).chain(others) {
+            match matmul.queue(&choice.algorithm, &gpu.stream) {
+                Ok(()) => {
+                    self.found.insert(matmul.key, Some(choice));
+                    return Ok(Some(choice.algorithm));
+                }
+                Err(status) if is_refused(status) => {}
+                Err(status) => return Err(failed(&gpu.context, status)),
+            }
+        }
+        self.found.insert(matmul.key, None);
         Ok(None)
     }
 
@@ -103,9 +130,7 @@ impl Products {
             Some(tuner) => tuner,
             None => self.tuner.insert(Tuner::new(gpu)?),
         };
-        let choice = tuner.choose(gpu, library, matmul)?;
-        self.found.insert(matmul.key, choice);
-        Ok(choice)
+        tuner.choose(gpu, library, matmul)
     }
 }
 

@@ -165,6 +165,12 @@ impl Steps {
         1 + self.launches.iter().map(|launch| launch.work.queued()).sum::<usize>()
     }
 
+    /// The marks of a step: one at the end of each run of launches of one phase. Phases may alternate, since
+    /// early sums put gradients where they can be computed first.
+    pub fn marks(&self) -> usize {
+        self.launches.chunk_by(|a, b| a.phase == b.phase).count()
+    }
+
     pub fn reduces(&self) -> bool {
         self.launches.iter().any(|launch| matches!(launch.work, LaunchKind::AllReduce { .. }))
     }

@@ -11,18 +11,24 @@ use super::{
     gpu_context::GpuContext,
     matmul::{Algorithm, Key, Library, Matmul, failed, number},
 };
-use crate::device::{
-    DeviceError,
-    cuda::{
-        ffi::cache,
-        launch::{Event, Shape, arguments},
-        memory::Digest,
+use crate::{
+    device::{
+        DeviceError,
+        cuda::{
+            ffi::cache,
+            launch::{Event, Shape, arguments},
+            memory::Digest,
+        },
     },
+    host::variable,
 };
 
 /// The most time that all products together may take, code that the library loads included. Products that
-/// find none left keep the first suggestion, and are tried in the next run.
+/// find none left keep the first suggestion, and are tried in the next run. A product that takes all of it alone
+/// is decided by what is known then, so that no run pays for it again.
 const MOST: Duration = Duration::from_millis(200);
+/// The environment variable that replaces it, in seconds: for tests, on machines under load.
+const MOST_VARIABLE: &str = "RUNNER_GPU_TUNING_S";
 /// Timed rounds per algorithm, in turns; the fastest counts.
 const ROUNDS: usize = 3;
 /// Seconds of a round, unless `MOST_CALLS` take less.
@@ -39,8 +45,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    fn first(found: &[Algorithm]) -> Option<Self> {
-        found.first().map(|first| Self { algorithm: *first, gain: 1.0 })
+    pub fn untimed(algorithm: Algorithm) -> Self {
+        Self { algorithm, gain: 1.0 }
     }
 
     /// A cache entry: the first suggestion, by which the entry is known to fit; the choice; its gain.
@@ -65,13 +71,16 @@ pub struct Tuner {
     begin: Event,
     end: Event,
     digest: Digest,
+    most: Duration,
     spent: Duration,
 }
 
 impl Tuner {
     pub fn new(gpu: &GpuContext) -> Result<Self, DeviceError> {
         let [begin, end] = [Event::timed(&gpu.context)?, Event::timed(&gpu.context)?];
-        Ok(Self { begin, end, digest: Digest::new(gpu)?, spent: Duration::ZERO })
+        let set = variable(MOST_VARIABLE).and_then(|text| text.to_str()?.parse().ok());
+        let most = set.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or(MOST);
+        Ok(Self { begin, end, digest: Digest::new(gpu)?, most, spent: Duration::ZERO })
     }
 
     /// Chooses a product's algorithm. Overwrites its matrices. `None` if the library has no algorithm.
@@ -82,7 +91,7 @@ impl Tuner {
         matmul: &Matmul,
     ) -> Result<Option<Choice>, DeviceError> {
         let found = matmul.suggestions();
-        let first = Choice::first(&found);
+        let first = found.first().copied().map(Choice::untimed);
         // Without a place to remember the choice, every load would pay for it.
         let (Some(folder), Some(algorithm), 2..) = (cache::folder(), found.first(), found.len()) else {
             return Ok(first);
@@ -91,6 +100,10 @@ impl Tuner {
         let known = cache::read(&folder, &path).ok().flatten();
         if let Some(known) = known.and_then(|bytes| Choice::from_bytes(&bytes, &found)) {
             return Ok(Some(known));
+        }
+        // Others took the time.
+        if self.spent > self.most {
+            return Ok(first);
         }
         let begun = Instant::now();
         let fastest = self.fastest(gpu, matmul, &found, begun);
@@ -101,7 +114,7 @@ impl Tuner {
         Ok(Some(fastest))
     }
 
-    /// `None` if the time ran out, or if the first suggestion does not work.
+    /// `None` if others left too little time, or if the first suggestion does not work.
     fn fastest(
         &self,
         gpu: &GpuContext,
@@ -109,26 +122,30 @@ impl Tuner {
         found: &[Algorithm],
         begun: Instant,
     ) -> Result<Option<Choice>, DeviceError> {
-        let is_late = || self.spent + begun.elapsed() > MOST;
+        let (is_late, alone) = (|| self.spent + begun.elapsed() > self.most, self.spent.is_zero());
+        let first = Choice::untimed(found[0]);
         fill(gpu, matmul)?;
         let Some(want) = self.result(gpu, matmul, &found[0])? else { return Ok(None) };
         let mut equal = vec![(found[0], f64::INFINITY)];
         for algorithm in &found[1..] {
             if is_late() {
-                return Ok(None);
+                return Ok(alone.then_some(first));
             }
             if self.result(gpu, matmul, algorithm)? == Some(want) {
                 equal.push((*algorithm, f64::INFINITY));
             }
         }
         if equal.len() == 1 {
-            return Ok(Choice::first(found));
+            return Ok(Some(first));
         }
         let once = self.seconds(gpu, matmul, &found[0], 1)?;
         let calls = (ROUND_S / once.max(1e-9)).clamp(1.0, MOST_CALLS) as usize;
-        for _ in 0..ROUNDS {
+        'rounds: for _ in 0..ROUNDS {
             for (algorithm, least) in &mut equal {
                 if is_late() {
+                    if alone {
+                        break 'rounds;
+                    }
                     return Ok(None);
                 }
                 *least = least.min(self.seconds(gpu, matmul, algorithm, calls)?);
@@ -142,7 +159,7 @@ impl Tuner {
         {
             return Ok(Some(Choice { algorithm, gain: first_s / best_s }));
         }
-        Ok(Choice::first(found))
+        Ok(Some(first))
     }
 
     /// The digest of what an algorithm writes; `None` if the library refuses it.

@@ -34,6 +34,7 @@ pub struct Blas {
     pub functions: Functions,
     /// Major, minor.
     pub version: (i32, i32),
+    /// The third number of the version.
     pub patch: i32,
     pub path: Option<PathBuf>,
 }

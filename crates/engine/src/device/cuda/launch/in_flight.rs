@@ -72,7 +72,7 @@ pub struct InFlightQueue {
 }
 
 impl InFlightQueue {
-    /// For blocks of at most `most_steps`, with `marks` between phases.
+    /// For blocks of at most `most_steps`, with at most `marks` in a block.
     pub fn new(gpu: &GpuContext, most_steps: usize, marks: usize) -> Result<Self, DeviceError> {
         let context = &gpu.context;
         let bytes = size_of::<RunRecord>() + most_steps * size_of::<Hyper>();
@@ -119,10 +119,9 @@ impl InFlightQueue {
     }
 
     pub fn mark(&self, number: usize, stream: &Stream) -> Result<(), DeviceError> {
-        match self.places[self.next].marks.get(number) {
-            Some(mark) => mark.record(stream),
-            None => Ok(()),
-        }
+        let marks = &self.places[self.next].marks;
+        debug_assert!(number < marks.len(), "there is room for {} marks", marks.len());
+        marks.get(number).map_or(Ok(()), |mark| mark.record(stream))
     }
 
     pub fn end(&mut self, stream: &Stream, queued: Queued) -> Result<(), DeviceError> {
