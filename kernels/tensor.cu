@@ -48,7 +48,7 @@ extern "C" __global__ void noise(u32* to, u64 words, u64 seed, int half) {
     for (u64 i = s.thread; i < words; i += s.threads) {
         u32 bits = (u32)(mixed(0, seed + i) >> 32);
         u32 sign_and_mantissa = half ? 0x807f807fu : 0x807fffffu, exponent = half ? 0x3d803d80u : 0x3d800000u;
-        u32 scale = half ? 0x01800180u : 0x01800000u;   // of the exponent, by up to 2^3
+        u32 scale = half ? 0x01800180u : 0x01800000u;   // adds 0 to 3 to the exponent
         to[i] = (bits & sign_and_mantissa) | (exponent + (bits >> 1 & scale));
     }
 }

@@ -35,7 +35,7 @@ fn several_inputs_are_told_apart() {
         let [number, own] = [words.next().unwrap(), words.next().unwrap()];
         assert_eq!(own, letter(number), "{line}");
     }
-    // Runs alone, and the trials of one sweep, are told apart by their numbers.
+    // Numbers are enough to distinguish single runs, or the trials of one sweep.
     for paths in [&[paths[0]][..], &["runs/small/*/000*", paths[2]]] {
         assert!(!self::page(&place, &[paths, &["-o", "page.html"]].concat()).contains("id=\"inputs\""));
     }
