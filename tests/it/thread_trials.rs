@@ -33,7 +33,7 @@ fn numbers_of_threads_are_tried_and_told() {
     let log = tried.text("run.log");
     let line = log.lines().find(|line| line.contains("  engine ")).unwrap();
     let (found, took) = line.split_once("; the trial took ").unwrap();
-    let found = found.split_once("; others held ").map_or(found, |(found, _)| found);
+    let found = found.split_once("; ").map_or(found, |(found, _)| found);
     let (_, counts) = found.split_once(": on blank rows a step took ").unwrap();
     let counts: Vec<_> = counts.split(", ").map(|one| one.split_once(" by ").unwrap().1).collect();
     // No more than there are cores.

@@ -42,13 +42,13 @@ pub fn engine(trial: &Trial) -> String {
             let steps: Vec<_> = tried.iter().map(step).collect();
             let fastest = tried.iter().min_by(|a, b| a.step_s.total_cmp(&b.step_s));
             let waits = trial.threads > 1 && fastest.is_some_and(|fastest| fastest.threads == 1);
-            let until = if waits { ": until they are free, one thread runs" } else { "" };
+            let until = if waits { "; one thread runs while it is faster" } else { "" };
             let held = match held {
                 0 => String::new(),
-                held => format!("; others held {} meanwhile{until}", units::counted(*held as u64, "core")),
+                held => format!("; others held {} meanwhile", units::counted(*held as u64, "core")),
             };
             let took = units::seconds(*took_s);
-            format!("on blank rows a step took {}{held}; the trial took {took}", steps.join(", "))
+            format!("on blank rows a step took {}{held}{until}; the trial took {took}", steps.join(", "))
         }
         EngineReason::Begun => "the run began with it".to_owned(),
     };

@@ -179,9 +179,9 @@ impl EngineTrials {
             counts.iter().map(|n| with((engine(*n), *n), trial.engine_reason.clone())).collect();
         let begun = Instant::now();
         let tried = time(&all, effort);
-        // A team is faster once other processes release their cores. Until then its thread tuner uses one
-        // thread where that is faster, so the serial engine is no candidate here.
-        let is_kept = |own: &&Tried| held == 0 || trial.engine == Engine::Serial || own.threads > 1;
+        // Where the plan expects a team to be faster, a trial that disagrees may have met a busy core, or both
+        // threads on one. The team's thread tuner uses one thread for as long as that is faster.
+        let is_kept = |own: &&Tried| trial.engine == Engine::Serial || own.threads > 1;
         let faster = |best: Tried, own: Tried| if own.step_s < WORTH * best.step_s { own } else { best };
         let Some(best) = tried.iter().filter(is_kept).copied().reduce(faster) else { return trial };
         let chosen = (best.engine, best.threads);
