@@ -3,12 +3,15 @@
 //! A team is as fast as its slowest member: if another process takes a member's core, every barrier waits for
 //! the scheduler, and a step may take ten times as long as on one thread. So both modes are timed and the
 //! faster one is used. The slower one is probed again when a probe is cheap compared with the time since the
-//! last probe. The team is the default: its first steps, on threads that have just been woken, do not count
+//! last probe, and the team also when the cores that it lacked are free. The team is the default: its first steps, on threads that have just been woken, do not count
 //! as evidence.
 
 use std::time::Duration;
 
-use crate::device::PassKind;
+use crate::{
+    device::PassKind,
+    host::{self, load},
+};
 
 /// Initial time between two probes of the slower mode; doubled after each probe that confirms it as slower.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(500);
@@ -22,7 +25,7 @@ const PROBE_DIVISOR: usize = 16;
 /// probe.
 const PROBE_WAIT: u32 = 50;
 
-/// The same while little is known: one thread has not been timed yet, or steps have become slow.
+/// The same while little is known: a mode has not been timed in this run, or steps have become slow.
 const EAGER_WAIT: u32 = 8;
 
 /// Steps count as slow if they take this many times the team's best time, probably because others need the
@@ -39,6 +42,10 @@ const ESTIMATE_SLACK: f64 = 4.0;
 
 /// Measurements per mode; their median counts, so a single delay decides nothing.
 const REMEMBERED: usize = 5;
+
+/// While a change is likely to matter, a block is run in parts of this length, at best: a team that lost a core is
+/// left after a few of them, and joined soon after the core is free.
+const LONGEST_PART: Duration = Duration::from_millis(4);
 
 /// Minimum steps of a probe, if the block has as many: the first may wait for threads to wake.
 const SHORTEST_PROBE: usize = 4;
@@ -76,6 +83,8 @@ struct Selection {
     since: Duration,
     interval: Duration,
     trying: bool,
+    /// Whether others kept the team from its cores when it was last found slower.
+    crowded: bool,
 }
 
 impl Selection {
@@ -91,7 +100,8 @@ impl Selection {
     fn wait(&self) -> u32 {
         let [alone, together] = self.seen.map(|seen| seen.median());
         let is_slow = together.zip(self.least_s).is_some_and(|(now, least)| now > SLOW * least);
-        if alone.is_none() || is_slow { EAGER_WAIT } else { PROBE_WAIT }
+        let is_known = alone.is_some() && self.least_s.is_some();
+        if !is_known || is_slow { EAGER_WAIT } else { PROBE_WAIT }
     }
 }
 
@@ -124,12 +134,17 @@ pub struct ThreadTuner {
     turn: bool,
     /// Indexed by kind of pass.
     selections: [Selection; 2],
+    /// How many threads of the machine run or wait for a core.
+    running: fn() -> Option<usize>,
+    cores: usize,
 }
 
 impl ThreadTuner {
     /// `threads` is the team's size; 1 means no team.
     pub fn new(threads: usize, sharing: ThreadMode, known: KnownTimes) -> Self {
-        let mut tuner = Self { threads, sharing, turn: false, selections: Default::default() };
+        let cores = host::logical_cores().unwrap_or(threads);
+        let selections = Default::default();
+        let mut tuner = Self { threads, sharing, turn: false, selections, running: load::running, cores };
         let train = &mut tuner.selections[PassKind::Train as usize];
         train.estimate_s = known.estimate_s;
         train.seen.iter_mut().zip(known.tried_s.iter().flatten()).for_each(|(seen, s)| seen.add(*s));
@@ -147,19 +162,34 @@ impl ThreadTuner {
             }
             ThreadMode::Adaptive => {}
         }
-        let threads = self.threads;
+        let (threads, is_crowded) = (self.threads, self.crowd());
         let choice = &mut self.selections[work as usize];
         let Some(seconds) = choice.seconds(threads) else { return (true, steps) };
         let is_team = is_team(seconds);
         let part = steps.div_ceil(PROBE_DIVISOR).max(SHORTEST_PROBE).min(steps);
         let probe = Duration::from_secs_f64(seconds[usize::from(!is_team)] * part as f64);
         choice.trying = choice.since >= choice.interval.max(choice.wait() * probe);
-        if choice.trying { (!is_team, part) } else { (is_team, steps) }
+        if !is_team && choice.crowded && choice.since >= EAGER_WAIT * probe {
+            choice.trying |= !is_crowded(1);
+        }
+        if choice.trying {
+            return (!is_team, part);
+        }
+        let step_s = if is_team { choice.least_s } else { choice.crowded.then_some(seconds[0]) };
+        // A float cast to an integer saturates.
+        let longest = step_s.map_or(steps, |step_s| (LONGEST_PART.as_secs_f64() / step_s) as usize);
+        (is_team, steps.min(longest.max(SHORTEST_PROBE)))
+    }
+
+    /// Tells whether others leave too few cores for the team, while `own` threads of it run.
+    fn crowd(&self) -> impl Fn(usize) -> bool + use<> {
+        let (threads, cores, running) = (self.threads, self.cores, self.running);
+        move |own| running().is_some_and(|running| running.saturating_sub(own) + threads > cores)
     }
 
     /// Records a measured time. `batches`: the rows of the steps, in full batches.
     pub fn took(&mut self, work: PassKind, together: bool, batches: f64, time: Duration) {
-        let threads = self.threads;
+        let (threads, is_crowded) = (self.threads, self.crowd());
         let choice = &mut self.selections[work as usize];
         // An epoch's last batch has fewer rows, so its time says nothing about the others.
         if batches < 1.0 {
@@ -178,6 +208,9 @@ impl ThreadTuner {
             choice.least_s = Some(choice.least_s.map_or(step_s, |least| least.min(step_s)));
         }
         choice.since += time;
+        if together && choice.seconds(threads).is_some_and(|seconds| !is_team(seconds)) {
+            choice.crowded = is_crowded(threads);
+        }
         if choice.trying {
             let won = choice.seconds(threads).is_none_or(|seconds| together == is_team(seconds));
             choice.since = Duration::ZERO;
@@ -194,7 +227,14 @@ impl ThreadTuner {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    /// A tuner of two threads on two cores that knows nothing about other processes.
+    fn adaptive(known: KnownTimes) -> ThreadTuner {
+        ThreadTuner { running: || None, cores: 2, ..ThreadTuner::new(2, ThreadMode::Adaptive, known) }
+    }
 
     /// Simulates `seconds` of steps that take `alone` or `together` microseconds; returns the fraction that
     /// the team ran.
@@ -212,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_the_rule_and_the_other_is_tried() {
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = adaptive(KnownTimes::default());
         assert!(share(&mut tuner, [100, 60], 20) > 0.98);
         // Another process takes a core: the team becomes twenty times slower and is not used.
         assert!(share(&mut tuner, [100, 2000], 20) < 0.05);
@@ -221,8 +261,21 @@ mod tests {
     }
 
     #[test]
+    fn the_team_is_back_as_soon_as_its_core_is_free() {
+        static RUNNING: AtomicUsize = AtomicUsize::new(2);
+        let mut tuner = adaptive(KnownTimes::default());
+        tuner.running = || Some(RUNNING.load(Ordering::Relaxed));
+        assert!(share(&mut tuner, [100, 60], 5) > 0.98);
+        RUNNING.store(3, Ordering::Relaxed);
+        assert!(share(&mut tuner, [100, 2000], 30) < 0.05);
+        // By now the next probe without evidence would be many seconds away.
+        RUNNING.store(1, Ordering::Relaxed);
+        assert!(share(&mut tuner, [100, 60], 1) > 0.9);
+    }
+
+    #[test]
     fn long_steps_are_not_spent_on_probes() {
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = adaptive(KnownTimes::default());
         let (mut spent, mut lost) = (0.0, 0.0);
         while spent < 60.0 {
             // Blocks of one step, which takes the team 0.2 s and one thread 0.4 s.
@@ -236,17 +289,17 @@ mod tests {
 
     #[test]
     fn a_slow_start_of_the_team_is_no_verdict() {
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = adaptive(KnownTimes::default());
         assert_eq!(tuner.next(PassKind::Train, 48), (true, 48));
         tuner.took(PassKind::Train, true, 48.0, Duration::from_millis(200));
-        assert_eq!(tuner.next(PassKind::Train, 48), (true, 48));
+        assert!(tuner.next(PassKind::Train, 48).0);
         tuner.took(PassKind::Train, true, 48.0, Duration::from_millis(50));
         assert!(share(&mut tuner, [2000, 1000], 20) > 0.98);
     }
 
     #[test]
     fn one_hold_up_is_no_verdict_nor_are_two_ways_as_slow() {
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = adaptive(KnownTimes::default());
         assert!(share(&mut tuner, [1900, 1000], 3) > 0.9);
         for round in 0..400 {
             let (team, steps) = tuner.next(PassKind::Train, 10);
@@ -267,11 +320,13 @@ mod tests {
     #[test]
     fn steps_begin_as_a_trial_found_them_and_long_ones_are_probed_soon_once_slow() {
         let tried = |tried_s| KnownTimes { tried_s: Some(tried_s), estimate_s: None };
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.1, 0.3]));
+        let mut tuner = adaptive(tried([100e-6, 300e-6]));
         assert_eq!(tuner.next(PassKind::Train, 100), (false, 100));
+        // The trial had both threads on one core; a tenth of a second corrects it.
+        assert!(share(&mut tuner, [100, 60], 2) > 0.95);
         // Steps of 7 ms. After some seconds another process takes a core; waiting three seconds would be too
         // long.
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, tried([0.012, 0.007]));
+        let mut tuner = adaptive(tried([0.012, 0.007]));
         let mut run = |together: u64, seconds: f64| {
             let (mut spent, mut alone) = (0.0, 0.0);
             while spent < seconds {
@@ -289,7 +344,7 @@ mod tests {
 
     #[test]
     fn an_epochs_last_batch_makes_no_others_slow() {
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, KnownTimes::default());
+        let mut tuner = adaptive(KnownTimes::default());
         let (mut spent, mut probed) = (0.0, 0.0);
         for step in 1..3000 {
             // Blocks of one step; every tenth has a tenth of the rows.
@@ -304,13 +359,13 @@ mod tests {
     #[test]
     fn a_team_that_takes_many_times_what_one_thread_needs_is_left_at_once() {
         let known = KnownTimes { estimate_s: Some(50e-6), tried_s: None };
-        let mut tuner = ThreadTuner::new(2, ThreadMode::Adaptive, known);
+        let mut tuner = adaptive(known);
         assert_eq!(tuner.next(PassKind::Train, 23), (true, 23));
         tuner.took(PassKind::Train, true, 23.0, Duration::from_micros(23 * 841));
-        assert_eq!(tuner.next(PassKind::Train, 23), (false, 23));
+        assert!(!tuner.next(PassKind::Train, 23).0);
         // One thread proves slow as well, so the team is used again.
         tuner.took(PassKind::Train, false, 23.0, Duration::from_micros(23 * 1500));
-        assert_eq!(tuner.next(PassKind::Train, 23), (true, 23));
+        assert!(tuner.next(PassKind::Train, 23).0);
     }
 
     #[test]
