@@ -3,10 +3,12 @@
 //! Functions take and return plain slices; nothing here depends on ops, threads or memory plans.
 
 pub mod functions;
+mod gather;
 pub mod matmul;
 #[allow(unsafe_code)]
 mod simd;
 
+pub use gather::gather;
 pub use simd::{Flushed, denormals_flushed, flush_denormals, prefetch};
 
 /// Runs a loop compiled for the best instruction set of this processor. Everything that the loop calls, down
