@@ -12,12 +12,16 @@ use crate::{
     report::Estimate,
     run::bf16_unit,
     spec::{Every, Rule},
+    train::LrScheduler,
     units,
 };
 
 /// Maximum number of remarks about the data shown; a wide table may have one per column, and `run.log` has
 /// all of them.
 const NOTES: usize = 8;
+
+/// About how many steps of a schedule are looked at for its highest rate.
+const MOST_LOOKS: u64 = 10_000;
 
 /// The page: a line per fact, the layers as a table.
 pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
@@ -339,17 +343,25 @@ fn purposes(moved: &[&Movement]) -> String {
     moved.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
+/// `sgd, lr 0.01, constant`; `sgd, lr 0.002 at first, at most 0.05, 2e-7 at the end: one_cycle`.
 fn optimizer(trial: &Trial) -> String {
     let name = trial.spec.optimizer.name();
-    let schedule = match &trial.spec.schedule.rule {
-        Rule::Constant => "constant".to_owned(),
-        Rule::One(curve) => format!("scheduled: {}", curve.name()),
-        Rule::Chain { chain } => {
-            let names: Vec<_> = chain.iter().map(|l| l.curve.name()).collect();
-            format!("scheduled: {}", names.join(", then "))
+    let curves: Vec<_> = match &trial.spec.schedule.rule {
+        Rule::Constant => {
+            return format!("{name}, lr {}, constant", units::exact(trial.effective_optimizer().0.lr()));
         }
+        Rule::One(curve) => vec![curve.name()],
+        Rule::Chain { chain } => chain.iter().map(|stage| stage.curve.name()).collect(),
     };
-    format!("{name}, lr {}, {schedule}", units::exact(trial.effective_optimizer().0.lr()))
+    let (optimizer, schedule) = trial.effective_optimizer();
+    let scheduler = LrScheduler::new(&optimizer, &schedule);
+    let lr_at = |step: u64| scheduler.lr_at(step, step / trial.steps_per_epoch.max(1)).lr;
+    let last = trial.steps.saturating_sub(1);
+    let all = (0..=last).step_by((trial.steps / MOST_LOOKS + 1) as usize).map(lr_at);
+    let short = |lr: f64| units::exact(format!("{lr:.3e}").parse().unwrap_or(lr));
+    let [first, most, end] = [lr_at(0), all.fold(0.0, f64::max), lr_at(last)].map(short);
+    let most = if most == first { String::new() } else { format!(", at most {most}") };
+    format!("{name}, lr {first} at first{most}, {end} at the end: {}", curves.join(", then "))
 }
 
 /// `448 FLOP`, `26.75 kFLOP`.

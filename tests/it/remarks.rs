@@ -320,6 +320,13 @@ fn virtual_gpus_compute_on_the_cpu() {
             5,
             "leave it out, or `auto`: the plan picks one of the CPU's",
         ),
+        (
+            "devices.engine=team",
+            "the engine `team` gives the CPU's threads to one device, and a virtual GPU has one thread",
+            16,
+            4,
+            "leave it out, or set `devices.num_gpus = 0`: the CPU runs it",
+        ),
     ] {
         let (bars, marks) = (" ".repeat(column), "^".repeat(length));
         let message = format!(
@@ -329,6 +336,26 @@ fn virtual_gpus_compute_on_the_cpu() {
             place.runner(&["check", "spec.toml", argument, "devices.num_gpus=1", "--virtual-gpus", "1"]);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), message.as_str()));
     }
+}
+
+#[test]
+fn only_the_missing_ones_of_named_devices_are_named() {
+    let named = ["check", "spec.toml", "devices.use=[\"gpu:0\",\"gpu:7\"]", "devices.on_missing=clamp"];
+    let check = place(100).runner(&[&named[..], &["--virtual-gpus", "2"]].concat()).stdout;
+    let note = "`devices.use` names `gpu:7`, but this machine has 2 virtual GPUs: the run uses virtual:0\n";
+    assert!(
+        check.contains(&format!("  devices    virtual:0 (asked for gpu:0, gpu:7)\n             {note}")),
+        "{check}"
+    );
+}
+
+#[test]
+fn check_shows_where_a_schedule_begins_and_ends() {
+    let asked = ["check", "spec.toml", "schedule.one_cycle.max_lr=0.5", "trainer.max_epochs=3"];
+    let check = place(100).runner(&asked).stdout;
+    let line = check.lines().find(|line| line.starts_with("  optimizer ")).unwrap();
+    // No step falls on the peak itself.
+    assert_eq!(line, "  optimizer  sgd, lr 0.02 at first, at most 0.4972, 2e-6 at the end: one_cycle");
 }
 
 /// Targets that nobody scaled are warned of where a loss is in their units.

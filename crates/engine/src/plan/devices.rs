@@ -254,15 +254,15 @@ pub(super) fn choose_here(
             used.push(DeviceId::Cpu);
         }
         let asked = match request {
-            Request::NumGpus(_) if wanted.len() == 1 => "1 GPU".to_owned(),
-            Request::NumGpus(_) => format!("{requested} GPUs"),
-            Request::Use(_) => format!("`{}`", names(&wanted, "`, `")),
+            Request::NumGpus(_) if wanted.len() == 1 => "asks for 1 GPU".to_owned(),
+            Request::NumGpus(_) => format!("asks for {requested} GPUs"),
+            Request::Use(_) => format!("names {}", shortened(&missing)),
         };
         let used = match used[..] {
             [DeviceId::Cpu] => "the CPU".to_owned(),
             _ => names(&used, ", "),
         };
-        note = Some(format!("`{key}` asks for {asked}, but {there}: the run uses {used}"));
+        note = Some(format!("`{key}` {asked}, but {there}: the run uses {used}"));
     }
     if used.is_empty() {
         used.push(DeviceId::Cpu);

@@ -51,6 +51,12 @@ pub fn on_the_cpu(choice: EngineChoice, lower_bound: &LowerBound, threads: usize
     }
 }
 
+/// Why a virtual GPU has no team.
+pub fn no_team() -> Problem {
+    let message = "the engine `team` gives the CPU's threads to one device, and a virtual GPU has one thread";
+    refused(message, "leave it out, or set `devices.num_gpus = 0`: the CPU runs it")
+}
+
 /// Picks the engine of real GPUs; for several, `sums` decides.
 pub fn on_gpus(
     spec: &Spec,

@@ -57,7 +57,7 @@ use self::{
     run_length::{RunLength, validation_chunk},
 };
 use crate::{
-    spec::{Metric, Policy, Problem, Spec},
+    spec::{EngineChoice, Metric, Policy, Problem, Spec},
     units,
 };
 
@@ -118,6 +118,7 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let (engine, engine_reason) = match chosen {
         Some(chosen) => chosen,
         None if on_cpu => engine_choice::on_the_cpu(spec.devices.engine, &lower_bound, threads),
+        None if spec.devices.engine == EngineChoice::Team => return Err(refused(engine_choice::no_team())),
         None => (Engine::Serial, EngineReason::ThreadPerDevice),
     };
     let plan = Plan {

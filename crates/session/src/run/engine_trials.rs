@@ -84,6 +84,13 @@ struct Known {
     chosen: (Engine, usize),
 }
 
+/// How many threads a plan may use: without an engine that is named no more than there are cores, since others would
+/// only wait.
+pub fn useful_threads(spec: &Spec, threads: usize) -> usize {
+    let cores = host::logical_cores().filter(|_| spec.devices.engine == EngineChoice::Auto);
+    threads.min(cores.unwrap_or(threads))
+}
+
 impl EngineTrials {
     /// Chooses the engine of a trial whose engine was only estimated; `threads` is what the host may use.
     pub fn settle(
@@ -155,8 +162,7 @@ impl EngineTrials {
             (trial.engine, trial.threads) = (engine, threads);
             trial
         };
-        // More threads than cores would only wait for each other.
-        let threads = threads.min(host::logical_cores().unwrap_or(threads));
+        let threads = useful_threads(&trial.spec, threads);
         if let Some(Known { chosen, reason, .. }) = self.known(&trial, threads) {
             return with(*chosen, reason.clone());
         }

@@ -14,7 +14,7 @@ use super::{
     announce::{begin, compare_with_truth, report_devices, timed_by},
     changes::{changes_in_words, not_the_trials, refused_unasked},
     device_group::{bf16_unit, device_group, slow_devices},
-    engine_trials::warm_up,
+    engine_trials::{useful_threads, warm_up},
     hosts::wait_for_ranks,
     resumed::Resumed,
 };
@@ -106,7 +106,7 @@ impl Planned for Trial {
         threads: usize,
     ) -> Result<Self, PlanError> {
         let dataset = datasets.open(spec).map_err(PlanError::Problems)?;
-        let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, threads);
+        let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, useful_threads(spec, threads));
         let mut planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
         datasets.plans.share(&mut planned);
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
