@@ -14,7 +14,9 @@ use super::{
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
     record::text_table,
-    run::{self, Datasets, Exit, Planned, Prepared, first_run, prepare, print, print_error, refuse},
+    run::{
+        self, Datasets, Exit, Placement, Planned, Prepared, first_run, prepare, print, print_error, refuse,
+    },
     spec::{self, Experiment, Loaded, Problem},
     units,
 };
@@ -74,7 +76,8 @@ fn show<P: Planned>(
     };
     // The page already shows its own notes.
     run::warnings(experiment, &prepared, &on_page).print();
-    let table = (experiment.is_sweep() && !options.quiet).then(|| trials(experiment, &prepared));
+    let table = (experiment.is_sweep() && !options.quiet)
+        .then(|| trials(experiment, &prepared) + &placed(experiment, &prepared, machine));
     let text = table.unwrap_or_default() + &on_page;
     let printed = print(&text);
     let missing = prepared.iter().enumerate().filter_map(|(index, prepared)| match prepared {
@@ -145,6 +148,17 @@ fn trials<P: Planned>(experiment: &Experiment<P::Spec>, prepared: &[Prepared<P>]
         None => String::new(),
     };
     format!("{name}: {all}{excluded}, {}{halving}\n\n{table}", units::counted(runs as u64, "run"))
+}
+
+/// How trials are placed on real GPUs.
+fn placed<P: Planned>(
+    experiment: &Experiment<P::Spec>,
+    prepared: &[Prepared<P>],
+    machine: &Machine,
+) -> String {
+    let is_real = machine.gpus.iter().any(|gpu| !gpu.is_virtual) && P::SIDE_BY_SIDE;
+    let placement = Placement::new(prepared, machine, experiment.share).filter(|_| is_real);
+    placement.map_or_else(String::new, |placement| format!("\n  {}\n", placement.words()))
 }
 
 /// `; all for 1 epoch, about 3 for 3, about 1 for 9`

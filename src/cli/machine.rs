@@ -67,8 +67,8 @@ fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
         Ok(gpus) => gpus,
         Err(why) => return (Vec::new(), why, None),
     };
-    let monitor = Monitor::open().ok();
-    let driver = gpu_measure::driver(monitor.as_ref());
+    let monitor = Monitor::of_process();
+    let driver = gpu_measure::driver(monitor);
     let folder = host::cache_folder();
     let keys: Vec<_> = gpus.iter().map(|gpu| gpu_measure::key(gpu, &driver)).collect();
     let speed_of =
@@ -80,7 +80,7 @@ fn real_gpus(over_hosts: bool) -> (Vec<Gpu>, String, Option<AllReduceRates>) {
     // The monitor knows a GPU, or a part of one, by its UUID with a word before it.
     let known = |uuid: &str| {
         let names = [format!("GPU-{uuid}"), format!("MIG-{uuid}")];
-        names.into_iter().find_map(|name| Some((monitor.as_ref()?.sample(&name)?, name)))
+        names.into_iter().find_map(|name| Some((monitor?.sample(&name)?, name)))
     };
     let mut made = |gpu: cuda::Gpu| {
         let (sample, uuid) = known(&gpu.uuid).unzip();

@@ -19,14 +19,14 @@ use super::{
 use crate::{
     collective::ProcessGroup,
     host::{SIGUSR1, escape_line, load::Watch, reason, slurm_cpus, stop_on_signals},
-    plan::{Machine, Trial, choose, lab::LabTrial},
+    plan::{Machine, Trial, lab::LabTrial},
     record::{GitQuery, Verbosity, command_line, end_at_second_signal, now},
     report,
     run::{
-        Datasets, Ended, Exit, Kind, Process, Resume, Role, Session, Start, print, print_error, print_json,
-        print_stderr,
+        Datasets, Ended, Exit, Kind, Placement, Prepared, Process, Resume, Role, Session, Start, print,
+        print_error, print_json, print_stderr,
     },
-    spec::{Experiment, Loaded},
+    spec::{GpuSharing, Loaded},
     train::StopFlag,
     units,
 };
@@ -99,8 +99,8 @@ fn run_joined(
         virtual_gpus,
         git,
         stop,
-        jobs: start.jobs.map_or(1, |jobs| jobs.count(None)),
-        share: start.share,
+        jobs: start.jobs.map_or(1, Jobs::count),
+        share: if start.share { GpuSharing::Always } else { GpuSharing::Auto },
         fail_fast: start.fail_fast,
         role: role(start),
         load: Watch::default(),
@@ -142,32 +142,38 @@ fn run_loaded(
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
             let rank = world.map_or(0, |world| world.rank() as u32);
             let machine = Machine { ranks, rank, ..machine_for(virtual_gpus, experiment) };
-            process.share |= experiment.share;
-            process.jobs = start.jobs.map_or(1, |jobs| side_by_side(jobs, experiment, &machine, &process));
+            if !start.share {
+                process.share = experiment.share;
+            }
             let mut datasets = Datasets::new(&machine);
             datasets.world = world.cloned();
             let session = Session::<Trial>::new(process, experiment, datasets);
             match world.filter(|world| world.rank() > 0) {
                 Some(world) => Err(hosts::ended(world, session.serve(&machine, world))),
-                None => Ok(execute(&session, &machine, start)),
+                None => Ok(execute(session, &machine, start)),
             }
         }
         Loaded::Lab(experiment) => {
             let machine = machine(virtual_gpus, true);
-            Ok(execute(&Session::<LabTrial>::new(process, experiment, ()), &machine, start))
+            Ok(execute(Session::<LabTrial>::new(process, experiment, ()), &machine, start))
         }
     }
 }
 
-/// Number of trials that run side by side. If all of them use GPUs and do not share them, the GPUs limit this
-/// number.
-fn side_by_side(jobs: Jobs, experiment: &Experiment, machine: &Machine, process: &Process) -> usize {
-    let devices = experiment.trials.iter().filter_map(|trial| choose(&trial.spec.devices, machine).ok());
-    let gpus = devices.map(|devices| devices.used.iter().filter_map(|device| device.gpu()).count());
-    let least = gpus.min().filter(|least| *least > 0 && !process.share);
-    let most = least.map(|least| (machine.gpus.len() / least).max(1));
-    let count = jobs.count(most);
-    let is_told = process.verbosity != Verbosity::Quiet && jobs.count(None) > count;
+/// Sets how many trials run side by side, as GPUs allow it.
+fn place<P: Kind>(
+    session: &mut Session<'_, P>,
+    prepared: &[Prepared<P>],
+    machine: &Machine,
+    start: &StartOptions,
+) {
+    let placement = Placement::new(prepared, machine, session.share());
+    let Some((jobs, placement)) = start.jobs.zip(placement) else { return };
+    let count = match jobs {
+        Jobs::Auto => placement.auto,
+        Jobs::Count(wanted) => placement.most.min(wanted.into()),
+    };
+    let is_told = verbosity(start) != Verbosity::Quiet && jobs.count() > count;
     if let (Jobs::Count(wanted), true) = (jobs, is_told) {
         let [gpus, trials] = [(machine.gpus.len(), "GPU"), (count, "trial")];
         let [gpus, trials] = [gpus, trials].map(|(count, what)| units::counted(count as u64, what));
@@ -175,7 +181,7 @@ fn side_by_side(jobs: Jobs, experiment: &Experiment, machine: &Machine, process:
             "`--jobs {wanted}`: {trials} at a time on {gpus}; `--share` lets trials share a GPU\n"
         ));
     }
-    count
+    session.set_jobs(count);
 }
 
 fn verbosity(start: &StartOptions) -> Verbosity {
@@ -202,12 +208,15 @@ fn role(start: &StartOptions) -> Role {
 }
 
 /// Plans all trials, then runs them or lets a cluster run them.
-fn execute<P: Kind>(session: &Session<'_, P>, machine: &Machine, start: &StartOptions) -> Ended {
-    match P::prepare_all(session, machine) {
+fn execute<P: Kind>(mut session: Session<'_, P>, machine: &Machine, start: &StartOptions) -> Ended {
+    match P::prepare_all(&session, machine) {
         Ok(prepared) if start.launch.launcher.is_some() => {
-            launch::launch(session, &prepared, machine, start).into()
+            launch::launch(&session, &prepared, machine, start).into()
         }
-        Ok(prepared) => P::run_all(session, &prepared, machine),
+        Ok(prepared) => {
+            place(&mut session, &prepared, machine, start);
+            P::run_all(&session, &prepared, machine)
+        }
         Err(exit) => exit.into(),
     }
 }

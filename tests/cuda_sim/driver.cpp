@@ -30,6 +30,7 @@
 //                        of that number never ends; `stuck`: the call that launches it never returns
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call,
 // details
+//   RUNNER_SIM_COUNTS    a file to which every call that takes something from the driver, or returns it, appends its name
 //   RUNNER_SIM_ORDER     forward, reverse or shuffled: the order of threads and blocks
 //   RUNNER_SIM_SLOW      microseconds that work takes longer whose line in the log begins so: "h2d 4000:5000,all_reduce:900"
 //   RUNNER_SIM_PEER      0: no device can reach another's memory; 0-2: those two cannot
@@ -140,6 +141,7 @@ EXPORT int cuDeviceGetPCIBusId(char* id, int len, int device) {
     return snprintf(id, len, "0000:%02X:00.0", device + 1), SUCCESS;
 }
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    count("attribute");
     switch (attribute) {
         case 1: *value = 1024; break;              // threads per block
         case 2: case 3: *value = 1024; break;      // block x, y
@@ -178,12 +180,14 @@ EXPORT int cuDeviceCanAccessPeer(int* can, int device, int peer) {
 
 EXPORT int cuDevicePrimaryCtxRetain(Handle* context, int device) {
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
+    count("context");
     std::lock_guard<std::mutex> guard(everything);
     devices()[device]->retained++;
     return *context = devices()[device], SUCCESS;
 }
 EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
+    count("release");
     std::lock_guard<std::mutex> guard(everything);
     return --devices()[device]->retained, SUCCESS;
 }

@@ -53,6 +53,7 @@ EXPORT int cuMemAlloc_v2(Address64* address, size_t bytes) {
     if (captures_of_thread > 0) return CAPTURE_UNSUPPORTED;
     if (bytes == 0) return INVALID_VALUE;
     log(current, line("alloc %zu", bytes));
+    count("alloc");
     if (fails("alloc")) return OUT_OF_MEMORY;
     std::lock_guard<std::mutex> guard(everything);
     if (bytes > current->capacity - current->used) return OUT_OF_MEMORY;
@@ -76,12 +77,14 @@ EXPORT int cuMemFree_v2(Address64 address) {
     if (found == allocations().end() || found->second.device < 0) return INVALID_VALUE;
     Device* device = devices()[found->second.device];
     log(device, line("free %zu", found->second.bytes));
+    count("free");
     device->used -= found->second.bytes;
     allocations().erase(found);
     return free((void*)address), SUCCESS;
 }
 EXPORT int cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
     if (!current) return INVALID_CONTEXT;
+    count("memory");
     std::lock_guard<std::mutex> guard(everything);
     return *free_bytes = current->capacity - current->used, *total = current->capacity, SUCCESS;
 }
@@ -90,6 +93,7 @@ EXPORT int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
     if (bytes == 0) return INVALID_VALUE;
     if (fails("pinned") || posix_memalign(memory, 4096, bytes)) return OUT_OF_MEMORY;
     memset(*memory, 0xff, bytes);
+    count("pinned");
     std::lock_guard<std::mutex> guard(everything);
     allocations()[(uintptr_t)*memory] = {bytes, -1};
     return SUCCESS;
@@ -99,6 +103,7 @@ EXPORT int cuMemFreeHost(void* memory) {
     auto found = allocations().find((uintptr_t)memory);
     if (found == allocations().end() || found->second.device >= 0) return INVALID_VALUE;
     allocations().erase(found);
+    count("free_pinned");
     return free(memory), SUCCESS;
 }
 

@@ -76,6 +76,7 @@ bool load_library(const char* text, std::vector<Kernel>& own) {
 EXPORT int cuModuleLoadData(Handle* module, const void* image) {
     if (!current) return INVALID_CONTEXT;
     if (!image || fails("module")) return INVALID_IMAGE;
+    count("module");
     std::unique_ptr<Module> made(new Module);
     const char* library = strstr((const char*)image, "\nlibrary ");
     if (library && !load_library(library + 9, made->own)) return INVALID_IMAGE;
@@ -84,7 +85,7 @@ EXPORT int cuModuleLoadData(Handle* module, const void* image) {
 EXPORT int cuModuleLoadDataEx(Handle* module, const void* image, unsigned, void*, void*) {
     return cuModuleLoadData(module, image);
 }
-EXPORT int cuModuleUnload(Handle module) { return delete (Module*)module, SUCCESS; }
+EXPORT int cuModuleUnload(Handle module) { return count("unload"), delete (Module*)module, SUCCESS; }
 EXPORT int cuModuleGetFunction(Handle* handle, Handle module, const char* name) {
     auto& functions = ((Module*)module)->functions;
     auto& own = ((Module*)module)->own;

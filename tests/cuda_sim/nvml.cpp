@@ -55,11 +55,20 @@ void uuid(char* to, size_t len, void* handle) {
     snprintf(to, len, "%s-63757369-6d00-0000-0000-00000000%02lx%02lx", part > 0 ? "MIG" : "GPU", part, ordinal_of(handle));
 }
 
+// As `count` in state.h.
+void counted(const char* call) {
+    static const char* path = getenv("RUNNER_SIM_COUNTS");
+    FILE* file = path && *path ? fopen(path, "ae") : nullptr;
+    if (!file) return;
+    fprintf(file, "%s\n", call);
+    fclose(file);
+}
+
 bool linked(void* a, void* b) { return ordinal_of(a) + ordinal_of(b) == 1; }
 
 }   // namespace
 
-EXPORT int nvmlInit_v2() { return SUCCESS; }
+EXPORT int nvmlInit_v2() { return counted("nvml_init"), SUCCESS; }
 EXPORT int nvmlShutdown() { return SUCCESS; }
 EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned len) { return snprintf(version, len, "580.65.06"), SUCCESS; }
 EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) { return *version = 13000, SUCCESS; }
@@ -101,6 +110,7 @@ EXPORT int nvmlDeviceGetTemperature(void* handle, int, unsigned* c) {
     return *c = 30 + (unsigned)ordinal_of(handle), SUCCESS;
 }
 EXPORT int nvmlDeviceGetPowerUsage(void* handle, unsigned* mw) {
+    counted("power");
     if (part_of(handle) > 0) return NOT_SUPPORTED;
     return *mw = 68400, SUCCESS;
 }

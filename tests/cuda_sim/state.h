@@ -125,6 +125,8 @@ bool on_device(const void* at, size_t bytes, const Device* device);
 std::vector<Stream*> streams_of(Device* device);
 
 std::string line(const char* format, ...);
+// Appends a line for a call that takes something from the driver or returns it.
+void count(const char* call);
 void log(const Device* device, const std::string& text);
 
 // Whether work with this cause is currently hanging.

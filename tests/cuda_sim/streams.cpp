@@ -23,6 +23,7 @@ int elapsed(float* ms, const Event* from, const Event* to) {
 
 EXPORT int cuStreamCreate(Handle* handle, unsigned) {
     if (!current) return INVALID_CONTEXT;
+    count("stream");
     Stream* stream = new Stream{current};
     std::lock_guard<std::mutex> guard(everything);
     current->streams.insert(stream);
@@ -31,10 +32,11 @@ EXPORT int cuStreamCreate(Handle* handle, unsigned) {
 EXPORT int cuStreamCreateWithPriority(Handle* handle, unsigned flags, int) { return cuStreamCreate(handle, flags); }
 EXPORT int cuStreamDestroy_v2(Handle handle) {
     Stream* stream = (Stream*)handle;
+    count("destroy_stream");
     deliver(stream, ~0ul);
     std::lock_guard<std::mutex> guard(everything);
     stream->device->streams.erase(stream);
-    return delete stream, SUCCESS;
+    return SUCCESS;   // it stays, since events may still name it
 }
 EXPORT int cuStreamSynchronize(Handle handle) {
     Stream* stream = stream_of(handle);
@@ -75,8 +77,8 @@ EXPORT int cuStreamWaitEvent(Handle handle, Handle event_handle, unsigned) {
     return SUCCESS;   // all earlier work is done
 }
 
-EXPORT int cuEventCreate(Handle* event, unsigned) { return *event = new Event, SUCCESS; }
-EXPORT int cuEventDestroy_v2(Handle event) { return delete (Event*)event, SUCCESS; }
+EXPORT int cuEventCreate(Handle* event, unsigned) { return count("event"), *event = new Event, SUCCESS; }
+EXPORT int cuEventDestroy_v2(Handle event) { return count("destroy_event"), delete (Event*)event, SUCCESS; }
 EXPORT int cuEventRecord(Handle handle, Handle stream_handle) {
     Stream* stream = stream_of(stream_handle);
     Event* event = (Event*)handle;
@@ -160,6 +162,7 @@ EXPORT int cuStreamEndCapture(Handle handle, Handle* graph) {
 EXPORT int cuGraphGetNodes(Handle graph, Handle*, size_t* count) { return *count = ((Graph*)graph)->nodes.size(), SUCCESS; }
 EXPORT int cuGraphInstantiateWithFlags(Handle* exec, Handle graph, unsigned long long) {
     if (fails("graph")) return OUT_OF_MEMORY;
+    count("graph");
     return *exec = new Graph(*(Graph*)graph), SUCCESS;
 }
 EXPORT int cuGraphUpload(Handle, Handle) { return SUCCESS; }

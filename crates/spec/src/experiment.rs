@@ -17,7 +17,7 @@ use super::{
     reader::MAX_PROBLEMS,
     resolved::{hashed, hex8},
     short_values::short_values,
-    sweep::{Halving, History, Point, Sweep},
+    sweep::{GpuSharing, Halving, History, Point, Sweep},
 };
 
 /// A spec and all its trials; a spec without a sweep has one trial.
@@ -37,8 +37,8 @@ pub struct Experiment<S = Spec> {
     pub known: usize,
     /// The rule that stops trials early.
     pub stop: Option<Halving>,
-    /// Whether concurrent trials may share a GPU.
-    pub share: bool,
+    /// Which concurrent trials may share a GPU.
+    pub share: GpuSharing,
     /// How the trials are submitted to a cluster.
     pub launcher: Launcher,
     /// All trials in the order they run: repeat 0 of every point, then repeat 1, and so on.

@@ -51,11 +51,11 @@ pub struct StartOptions {
     /// a spec: go on with the newest run of this spec, or begin one
     #[arg(long, value_name = "RUN", add = run_path())]
     pub resume: Option<String>,
-    /// Trials of a sweep that run side by side, each with GPUs of its own or its share of the threads; `auto`: as many as
-    /// have GPUs, or one per core
+    /// Trials of a sweep that run side by side, on GPUs or with a share of the threads; `auto`: as many as GPUs hold without
+    /// waiting for each other, at most one per core
     #[arg(long, value_name = "N|auto")]
     pub jobs: Option<Jobs>,
-    /// Let trials that run side by side share a GPU
+    /// Let all trials that run side by side share a GPU, and not only those that take one block of it
     #[arg(long)]
     pub share: bool,
     /// Print what happens as JSON, one event a line, in place of words
@@ -89,12 +89,11 @@ pub enum Jobs {
 }
 
 impl Jobs {
-    /// The number, given that there are GPUs for at most `most` trials at a time.
-    pub fn count(self, most: Option<usize>) -> usize {
-        match (self, most) {
-            (Self::Auto, None) => crate::host::logical_cores().unwrap_or(1),
-            (Self::Auto, Some(most)) => most,
-            (Self::Count(count), most) => most.map_or(count.into(), |most| most.min(count.into())),
+    /// The number, if GPUs do not limit it.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto => crate::host::logical_cores().unwrap_or(1),
+            Self::Count(count) => count.into(),
         }
     }
 }

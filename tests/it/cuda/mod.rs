@@ -15,9 +15,11 @@ mod processes;
 mod products;
 mod rates;
 mod timeline;
+mod trials;
 pub mod waits;
 
 use std::{
+    collections::BTreeMap,
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
@@ -55,6 +57,8 @@ pub struct Sim {
     cache: tempfile::TempDir,
     /// Path of the log of driver calls.
     log: PathBuf,
+    /// Path of the names of calls that take something or return it.
+    counts: PathBuf,
 }
 
 impl Sim {
@@ -74,8 +78,8 @@ impl Sim {
     /// The libraries in this folder.
     pub fn at(libraries: &Path) -> Self {
         let cache = tempfile::tempdir().unwrap();
-        let log = cache.path().join("calls");
-        Self { libraries: libraries.to_owned(), cache, log }
+        let [log, counts] = ["calls", "counts"].map(|name| cache.path().join(name));
+        Self { libraries: libraries.to_owned(), cache, log, counts }
     }
 
     /// The cache folder for compiled kernels.
@@ -93,6 +97,7 @@ impl Sim {
             .env("LD_LIBRARY_PATH", &self.libraries)
             .env("RUNNER_CACHE_DIR", self.cache.path())
             .env("RUNNER_SIM_LOG", &self.log)
+            .env("RUNNER_SIM_COUNTS", &self.counts)
             .envs(variables.iter().copied())
     }
 
@@ -116,6 +121,15 @@ impl Sim {
     pub fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         text.lines().map(|line| line.split_once(' ').map_or(line, |(_, call)| call).to_owned()).collect()
+    }
+
+    /// How often each call took something from the driver or returned it, since the last time that this was asked.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        let text = fs::read_to_string(&self.counts).unwrap_or_default();
+        text.lines().for_each(|name| *counts.entry(name.to_owned()).or_default() += 1);
+        let _ = fs::remove_file(&self.counts);
+        counts
     }
 }
 

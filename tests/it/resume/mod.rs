@@ -10,7 +10,7 @@ mod kills;
 mod leases;
 mod refusals;
 mod shared;
-mod sweeps;
+pub mod sweeps;
 
 use std::{
     fs,

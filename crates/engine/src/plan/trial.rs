@@ -108,6 +108,11 @@ impl Trial {
         target_names(&self.spec, self.facts)
     }
 
+    /// Whether its steps take one block of a GPU, which leaves room for others.
+    pub fn is_one_block(&self) -> bool {
+        matches!(self.engine, Engine::Persistent | Engine::Compiled) && self.world_size() == 1
+    }
+
     pub fn world_size(&self) -> usize {
         self.devices.used.len()
     }

@@ -140,8 +140,11 @@ impl Sampling {
 
     fn findings(&self) -> Findings {
         let throttled = self.seen.iter().filter(|(_, seen)| seen.throttle.slows());
-        let energy =
-            self.seen.iter().filter_map(|(name, seen)| Some((name.clone(), seen.last_j? - seen.first_j?)));
+        // Both samples of a short trial of a sweep may be the same one.
+        let energy = self.seen.iter().filter_map(|(name, seen)| {
+            let joules = seen.last_j? - seen.first_j?;
+            (joules > 0.0).then(|| (name.clone(), joules))
+        });
         Findings {
             throttled: throttled.map(|(name, seen)| format!("{name}: {}", seen.throttle.slowing())).collect(),
             others: self.others.clone(),

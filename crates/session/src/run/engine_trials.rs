@@ -11,7 +11,7 @@ use std::{
 
 use super::{Stepper, executor};
 use crate::{
-    device::{DeviceError, Grain, RankLink},
+    device::{DeviceError, Grain, RankLink, cuda::KeptGpus},
     host::{self, load},
     plan::{DeviceId, Engine, EngineReason, PlanError, Trial, Tried},
     program::Programs,
@@ -73,6 +73,8 @@ pub struct EngineTrials {
     /// chosen.
     begun_runs: HashSet<(String, Option<String>)>,
     known: Vec<Known>,
+    /// The GPUs of the experiment, which trials and probes find as earlier ones left them.
+    pub gpus: KeptGpus,
 }
 
 /// The result of a probe for these programs.
@@ -146,7 +148,7 @@ impl EngineTrials {
         };
         let all = near.iter().map(|(engine, _)| plan(&with(*engine))).collect::<Result<Vec<_>, _>>()?;
         let begun = Instant::now();
-        keep_context(&trial);
+        self.gpus.keep(&trial.devices.used); // making a context takes longer than a probe
         let mut tried = time(&all, effort);
         tried.sort_by(|a, b| a.step_s.total_cmp(&b.step_s));
         // If none could be loaded, the run itself reports why.
@@ -286,15 +288,6 @@ fn stepper(trial: &Trial) -> Result<Stepper, DeviceError> {
     let step_s = stepper.block(Grain::Blocks)?;
     stepper.set_steps(((BLOCK_S / step_s) as usize).clamp(1, all)); // a float cast to an integer saturates
     Ok(stepper)
-}
-
-/// Keeps the GPU context for the run: making one takes longer than a probe.
-fn keep_context(trial: &Trial) {
-    use crate::device::cuda;
-
-    if let [DeviceId::Gpu(ordinal)] = trial.devices.used[..] {
-        let _ = cuda::gpu(ordinal).and_then(cuda::Context::keep); // loading reports the same error
-    }
 }
 
 /// The same trial with another reason for its engine.

@@ -1,5 +1,5 @@
 //! Leases of GPUs for trials that run side by side. A GPU belongs to one trial at a time, also across
-//! processes that share the sweep, unless sharing is allowed.
+//! processes that share the sweep, unless sharing is allowed. Trials that take one block of a GPU share it within a process.
 
 use std::{
     collections::BTreeMap,
@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-use super::device_group::is_given_up;
+use super::{device_group::is_given_up, planned::Planned};
 use crate::{
     plan::{DeviceId, Gpu, Machine, ResolvedDevices},
     record::Claims,
+    spec::GpuSharing,
 };
 
 /// How long a trial waits before it checks again for a signal and for GPUs that other processes released.
@@ -21,12 +22,21 @@ pub(super) struct Wanted<'d> {
     pub devices: &'d ResolvedDevices,
     /// Bytes of memory on each GPU.
     pub bytes: u64,
+    /// Whether its steps take one block of a GPU.
+    pub is_one_block: bool,
+}
+
+impl<'d> Wanted<'d> {
+    pub fn new<P: Planned>(planned: &'d P) -> Self {
+        let (bytes, is_one_block) = planned.gpu_need();
+        Self { devices: planned.devices(), bytes, is_one_block }
+    }
 }
 
 /// The GPUs of a sweep, and which trials hold them.
 pub(super) struct Leases<'m> {
     machine: &'m Machine,
-    is_shared: bool,
+    share: GpuSharing,
     claims: Arc<Claims>,
     state: Mutex<State>,
     changed: Condvar,
@@ -34,12 +44,20 @@ pub(super) struct Leases<'m> {
 
 #[derive(Default)]
 struct State {
-    /// Per GPU: the number of trials on it, and their bytes.
-    held: BTreeMap<u32, (usize, u64)>,
+    held: BTreeMap<u32, Held>,
     /// Number of requests so far. Trials are served in order of arrival, so that one that needs many GPUs is
     /// not starved.
     came: u64,
     served: u64,
+}
+
+/// The trials on a GPU.
+#[derive(Default)]
+struct Held {
+    trials: usize,
+    bytes: u64,
+    /// One that keeps the GPU to itself.
+    is_alone: bool,
 }
 
 /// GPUs held by a trial; dropping this releases them.
@@ -50,8 +68,8 @@ pub(super) struct Lease<'l, 'm> {
 }
 
 impl<'m> Leases<'m> {
-    pub fn new(machine: &'m Machine, is_shared: bool, claims: Arc<Claims>) -> Self {
-        Self { machine, is_shared, claims, state: Mutex::default(), changed: Condvar::new() }
+    pub fn new(machine: &'m Machine, share: GpuSharing, claims: Arc<Claims>) -> Self {
+        Self { machine, share, claims, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Waits for GPUs equivalent to the planned ones; `None` if `is_cut` becomes true first.
@@ -78,8 +96,9 @@ impl<'m> Leases<'m> {
         // After an interruption all waiters leave, in any order.
         state.served = state.served.max(turn + 1);
         for gpu in taken.iter().flatten() {
-            let (trials, bytes) = state.held.entry(*gpu).or_default();
-            (*trials, *bytes) = (*trials + 1, *bytes + wanted.bytes);
+            let held = state.held.entry(*gpu).or_default();
+            let is_alone = !self.share.allows(wanted.is_one_block);
+            *held = Held { trials: held.trials + 1, bytes: held.bytes + wanted.bytes, is_alone };
         }
         drop(state);
         self.changed.notify_all();
@@ -92,13 +111,14 @@ impl<'m> Leases<'m> {
 
     /// Chooses GPUs that are free or, where sharing is allowed, those with the fewest trials.
     fn choose(&self, state: &State, planned: &[u32], wanted: &Wanted<'_>) -> Option<Vec<u32>> {
-        let trials = |gpu: &u32| state.held.get(gpu).map_or(0, |(trials, _)| *trials);
+        let trials = |gpu: &u32| state.held.get(gpu).map_or(0, |held| held.trials);
         let is_free = |gpu: &u32| {
-            let held = state.held.get(gpu).filter(|(trials, _)| *trials > 0);
-            let has_room = |(_, bytes): &(usize, u64)| {
-                self.gpu(*gpu).is_some_and(|own| bytes.saturating_add(wanted.bytes) <= own.memory_free)
+            let held = state.held.get(gpu).filter(|held| held.trials > 0);
+            let has_room = |held: &Held| {
+                let bytes = held.bytes.saturating_add(wanted.bytes);
+                !held.is_alone && self.gpu(*gpu).is_some_and(|own| bytes <= own.memory_free)
             };
-            held.is_none_or(|held| self.is_shared && has_room(held))
+            held.is_none_or(|held| self.share.allows(wanted.is_one_block) && has_room(held))
         };
         let all: Vec<u32> = (0..self.machine.gpus.len() as u32).collect();
         let works = |gpu: &u32| self.gpu(*gpu).is_none_or(|gpu| !is_given_up(gpu));
@@ -183,7 +203,7 @@ impl<'m> Leases<'m> {
     /// no lock.
     fn lock(&self, gpu: u32) -> bool {
         let uuid = self.gpu(gpu).and_then(|gpu| gpu.uuid.as_deref());
-        uuid.is_none_or(|uuid| self.claims.lease(uuid, self.is_shared))
+        uuid.is_none_or(|uuid| self.claims.lease(uuid, self.share == GpuSharing::Always))
     }
 
     fn unlock(&self, gpu: u32) {
@@ -212,9 +232,9 @@ impl Drop for Lease<'_, '_> {
         }
         let mut state = self.leases.state();
         for gpu in &self.gpus {
-            if let Some((trials, bytes)) = state.held.get_mut(gpu) {
-                (*trials, *bytes) = (*trials - 1, *bytes - self.bytes);
-                if *trials == 0 {
+            if let Some(held) = state.held.get_mut(gpu) {
+                (held.trials, held.bytes) = (held.trials - 1, held.bytes - self.bytes);
+                if held.trials == 0 {
                     self.leases.unlock(*gpu);
                 }
             }

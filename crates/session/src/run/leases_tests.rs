@@ -38,10 +38,14 @@ impl Folder {
     }
 }
 
+fn wanted(devices: &ResolvedDevices, bytes: u64) -> Wanted<'_> {
+    Wanted { devices, bytes, is_one_block: false }
+}
+
 /// Leases GPUs if they are available at once.
 fn now<'l>(leases: &'l Leases<'_>, gpus: &[u32], bytes: u64) -> Option<(Lease<'l, 'l>, Vec<u32>)> {
     let devices = devices(gpus, leases.machine);
-    let lease = leases.take(&Wanted { devices: &devices, bytes }, at_once())?;
+    let lease = leases.take(&wanted(&devices, bytes), at_once())?;
     let gpus = lease.gpus.clone();
     Some((lease, gpus))
 }
@@ -55,7 +59,7 @@ fn at_once() -> impl Fn() -> bool {
 #[test]
 fn a_gpu_has_one_trial() {
     let (machine, folder) = (machine(), Folder::new());
-    let leases = Leases::new(&machine, false, folder.join());
+    let leases = Leases::new(&machine, GpuSharing::Never, folder.join());
     let first = now(&leases, &[0], 1).unwrap();
     let second = now(&leases, &[0], 50).unwrap();
     let pair = now(&leases, &[0, 1], 1);
@@ -67,7 +71,7 @@ fn a_gpu_has_one_trial() {
     drop(pair);
     // A GPU that the user named is not replaced, and one with too little memory is not used.
     let named = ResolvedDevices { are_named: true, ..devices(&[1], &machine) };
-    assert!(leases.take(&Wanted { devices: &named, bytes: 1 }, at_once()).is_none());
+    assert!(leases.take(&wanted(&named, 1), at_once()).is_none());
     let third = now(&leases, &[0], 50).unwrap();
     assert_eq!(third.1, [2]);
     assert!(now(&leases, &[0], 50).is_none());
@@ -77,7 +81,7 @@ fn a_gpu_has_one_trial() {
     assert_eq!(now(&leases, &[0, 1], 50).unwrap().1, [0, 1]);
     // The CPU needs no lease.
     let cpu = ResolvedDevices::new("0".to_owned(), vec![DeviceId::Cpu], None, &machine);
-    assert!(leases.take(&Wanted { devices: &cpu, bytes: 1 }, at_once()).unwrap().devices(&cpu).is_none());
+    assert!(leases.take(&wanted(&cpu, 1), at_once()).unwrap().devices(&cpu).is_none());
 }
 
 /// With many GPUs that are alike, not every order is tried.
@@ -91,7 +95,7 @@ fn sixteen_of_many_gpus_are_looked_for_in_no_time() {
     };
     let machine = Machine::typical((0..40).map(gpu).collect(), 1 << 30);
     let folder = Folder::new();
-    let leases = Leases::new(&machine, false, folder.join());
+    let leases = Leases::new(&machine, GpuSharing::Never, folder.join());
     let all: Vec<u32> = (0..16).collect();
     let whole = now(&leases, &all, 1).unwrap();
     assert_eq!(whole.1, all);
@@ -109,7 +113,7 @@ fn gpus_of_another_kind_stand_in_for_none() {
     machine.gpus[2].limits.cooperative = true;
     machine.gpus.truncate(3);
     let folder = Folder::new();
-    let leases = Leases::new(&machine, false, folder.join());
+    let leases = Leases::new(&machine, GpuSharing::Never, folder.join());
     let _first = now(&leases, &[0], 1).unwrap();
     assert!(now(&leases, &[0], 1).is_none());
     assert_eq!(now(&leases, &[1], 1).unwrap().1, [1]);
@@ -120,7 +124,7 @@ fn trials_share_gpus_evenly_and_as_far_as_memory_goes() {
     let mut machine = machine();
     machine.gpus.truncate(2);
     let folder = Folder::new();
-    let leases = Leases::new(&machine, true, folder.join());
+    let leases = Leases::new(&machine, GpuSharing::Always, folder.join());
     let held: Vec<_> = (0..4).map(|_| now(&leases, &[0], 45).unwrap()).collect();
     assert_eq!(held.iter().map(|(_, gpus)| gpus[0]).collect::<Vec<_>>(), [0, 1, 0, 1]);
     assert!(now(&leases, &[0], 45).is_none());
@@ -133,12 +137,12 @@ fn one_that_waits_is_not_passed_by() {
     let mut machine = machine();
     machine.gpus.truncate(2);
     let folder = Folder::new();
-    let leases = Leases::new(&machine, false, folder.join());
+    let leases = Leases::new(&machine, GpuSharing::Never, folder.join());
     let first = now(&leases, &[0], 1).unwrap();
     std::thread::scope(|scope| {
         let pair = scope.spawn(|| {
             let devices = devices(&[0, 1], &machine);
-            leases.take(&Wanted { devices: &devices, bytes: 1 }, || false).map(|lease| lease.gpus.clone())
+            leases.take(&wanted(&devices, 1), || false).map(|lease| lease.gpus.clone())
         });
         while leases.state().came < 2 {
             std::thread::yield_now();
@@ -152,13 +156,41 @@ fn one_that_waits_is_not_passed_by() {
 #[test]
 fn processes_that_share_a_sweep_have_other_gpus() {
     let (machine, folder) = (machine(), Folder::new());
-    let [own, other] = [0, 1].map(|_| Leases::new(&machine, false, folder.join()));
+    let [own, other] = [0, 1].map(|_| Leases::new(&machine, GpuSharing::Never, folder.join()));
     let held = now(&own, &[0], 1).unwrap();
     assert_eq!(now(&other, &[0], 1).unwrap().1, [1]);
     drop(held);
     assert_eq!(now(&other, &[0], 1).unwrap().1, [0]);
-    let sharing = [0, 1].map(|_| Leases::new(&machine, true, folder.join()));
+    let sharing = [0, 1].map(|_| Leases::new(&machine, GpuSharing::Always, folder.join()));
     let held = sharing.each_ref().map(|leases| now(leases, &[0], 1).unwrap());
     assert_eq!(held.each_ref().map(|(_, gpus)| gpus[0]), [0, 0]);
     assert_eq!(now(&other, &[0], 1).unwrap().1, [1]);
+}
+
+/// By default trials that take one block share a GPU, and one that takes all of it waits until it is free. Other processes have
+/// other GPUs.
+#[test]
+fn trials_of_one_block_share_gpus_within_a_process() {
+    let mut machine = machine();
+    machine.gpus.truncate(2);
+    let folder = Folder::new();
+    let [own, other] = [0, 1].map(|_| Leases::new(&machine, GpuSharing::Auto, folder.join()));
+    let planned = devices(&[0], &machine);
+    let one_block = || {
+        let wanted = Wanted { is_one_block: true, ..wanted(&planned, 30) };
+        Some(own.take(&wanted, at_once())?)
+    };
+    let mut held: Vec<_> = (0..6).map(|_| one_block().unwrap()).collect();
+    assert_eq!(held.iter().map(|lease| lease.gpus[0]).collect::<Vec<_>>(), [0, 1, 0, 1, 0, 1]);
+    assert!(one_block().is_none(), "memory is full");
+    held.retain(|lease| lease.gpus == [1]);
+    let whole = now(&own, &[0], 1).unwrap();
+    assert_eq!(whole.1, [0]);
+    held.clear();
+    assert_eq!(one_block().unwrap().gpus, [1], "the first has a trial that needs all of it");
+    assert_eq!(now(&other, &[0], 1).unwrap().1, [1]);
+    drop(whole);
+    let _shared = one_block().unwrap();
+    assert_eq!(now(&other, &[0], 1).unwrap().1, [1]);
+    assert_eq!(now(&own, &[0], 1).unwrap().1, [1], "the other process has ended its trial");
 }

@@ -22,6 +22,7 @@ mod kind;
 mod lab;
 mod leases;
 mod nccl_ranks;
+mod placement;
 mod planned;
 mod points;
 mod prepare;
@@ -53,6 +54,7 @@ pub use exit::{
 pub use extension::{Extension, KnownTrials};
 pub use hosts::{decline, leave, serve_trial};
 pub use kind::Kind;
+pub use placement::Placement;
 pub use planned::{ExecuteError, Planned, Process, Resume, Role, RunFacts, Start};
 pub use prepare::{Prepared, first_run, prepare, warnings};
 pub use rungs::waits_at_rung;

@@ -14,7 +14,7 @@ use crate::{
     host::load::Watch,
     plan::{Machine, PlanError, ResolvedDevices},
     record::{DataFacts, EventSender, GitQuery, RecordError, RunDir, RunFiles, StepFacts, Verbosity},
-    spec::Monitor,
+    spec::{GpuSharing, Monitor},
     train::StopFlag,
 };
 
@@ -52,8 +52,8 @@ pub struct Process {
     pub stop: StopFlag,
     /// Number of trials of a sweep that run side by side.
     pub jobs: usize,
-    /// Whether they may share a GPU.
-    pub share: bool,
+    /// Which of them may share a GPU.
+    pub share: GpuSharing,
     /// Whether a sweep ends when a trial fails.
     pub fail_fast: bool,
     /// How this process takes part in a sweep.
@@ -211,9 +211,9 @@ pub trait Planned: Sized + Send + Sync {
         None
     }
 
-    /// Bytes needed on the device that holds the most.
-    fn device_bytes(&self) -> u64 {
-        0
+    /// Bytes needed on the device that holds the most, and whether its steps take one block of a GPU.
+    fn gpu_need(&self) -> (u64, bool) {
+        (0, false)
     }
 
     /// The number of folds of its data, and the fold used for validation.

@@ -27,16 +27,18 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Opens all files in `folder`.
+    /// Opens all files in `folder`. `is_shared`: whether other trials may run on its GPU.
     pub fn begin(
         process: &Process,
         start: Start,
-        devices: &ResolvedDevices,
+        (devices, is_shared): (&ResolvedDevices, bool),
         facts: RunFacts<'_>,
         folder: &RunDir,
         console: ConsoleOptions,
     ) -> Result<Self, ExecuteError> {
         folder.write("spec.toml", &resolved(process, folder, devices, &facts))?;
+        let is_short = console.trial.is_some() && facts.system.flatten().is_none();
+        let ages = if is_short { RECENT } else { [Duration::ZERO; 2] };
         let environment = Environment {
             started: rfc3339(start.at),
             command: process.command.clone(),
@@ -56,12 +58,12 @@ impl Recording {
                 threads: facts.threads,
                 available_threads: process.available_threads,
                 jobs: Some(process.jobs).filter(|jobs| *jobs > 1),
-                share: (process.share && process.jobs > 1).then_some(true),
+                share: (is_shared && process.jobs > 1).then_some(true),
                 slurm_job: slurm_job(),
             },
             cpu: Cpu::here(Kernel::detect().name().to_owned(), facts.bf16_unit),
             memory: Memory::here(),
-            gpus: GpuFacts::query(&devices.gpus),
+            gpus: GpuFacts::query(&devices.gpus, ages[0]),
             os: Os::here(),
             versions: Versions::here(libraries(&devices.used, facts.libraries)),
             git: None,
@@ -69,7 +71,8 @@ impl Recording {
         let environment =
             EnvironmentFile::create(&folder.file("environment.toml"), environment, process.git.clone())?;
         let recorder = Recorder::start(open_sinks(folder, facts.files, start.begun, console)?)?;
-        let sampler = facts.system.map(|every| sampler(&devices.gpus, every, folder)).transpose()?.flatten();
+        let sampler = facts.system.map(|every| sampler(&devices.gpus, every, folder, ages));
+        let sampler = sampler.transpose()?.flatten();
         Ok(Self { environment, recorder, sampler })
     }
 
@@ -134,20 +137,27 @@ fn libraries(used: &[DeviceId], [products, sums]: [bool; 2]) -> BTreeMap<String,
     gpu.map_or_else(BTreeMap::new, |gpu| cuda::versions(&gpu, products, sums).into_iter().collect())
 }
 
+/// How old a sample of a GPU, and a list of the processes on it, may be for a trial of a sweep without `system.csv`. Asking takes
+/// milliseconds, and the trials of a sweep may be as short.
+const RECENT: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
 /// Starts the sampling thread if `system.csv` is wanted or a GPU can be monitored.
 fn sampler(
     gpus: &[(String, String)],
     every: Option<Duration>,
     folder: &RunDir,
+    ages: [Duration; 2],
 ) -> Result<Option<SystemSampler>, RecordError> {
-    let (path, gpus) = (folder.file("system.csv"), gpus.to_vec());
-    let monitor = if gpus.is_empty() { None } else { Monitor::open().ok() };
+    let path = folder.file("system.csv");
+    let monitor = Monitor::of_process().filter(|_| !gpus.is_empty());
     let probe = monitor.map(|monitor| {
-        let (monitor, gpus) = (Arc::new(monitor), Arc::new(gpus));
-        let (others_monitor, others_gpus) = (Arc::clone(&monitor), Arc::clone(&gpus));
-        let sample = move |(name, uuid): &(String, String)| Some((name.clone(), monitor.sample(uuid)?));
+        let (gpus, [sample_age, list_age]) = (Arc::new(gpus.to_vec()), ages);
+        let others_gpus = Arc::clone(&gpus);
+        let sample = move |(name, uuid): &(String, String)| {
+            Some((name.clone(), monitor.recent_sample(uuid, sample_age)?))
+        };
         let others = move |(name, uuid): &(String, String)| {
-            let others = others_monitor.computing_beside(uuid).into_iter();
+            let others = monitor.recently_beside(uuid, list_age).into_iter();
             let words = |other: GpuProcess| match other.name {
                 Some(process) => format!("{name}: {process} ({})", other.pid),
                 // In a container none has a name, and one of the numbers may be this process's own.
@@ -156,8 +166,8 @@ fn sampler(
             others.map(words).collect::<Vec<_>>()
         };
         GpuProbe {
-            sample: Box::new(move || gpus.iter().filter_map(&sample).collect()),
-            others: Box::new(move || others_gpus.iter().flat_map(&others).collect()),
+            sample: Box::new(move || gpus.iter().filter_map(sample).collect()),
+            others: Box::new(move || others_gpus.iter().flat_map(others).collect()),
         }
     });
     if every.is_none() && probe.is_none() {

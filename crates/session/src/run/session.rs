@@ -18,7 +18,7 @@ use crate::{
     host,
     plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width},
-    spec::Experiment,
+    spec::{Experiment, GpuSharing},
     train::{Judge, StopFlag},
 };
 
@@ -121,7 +121,7 @@ impl<'a, P: Planned> Session<'a, P> {
             None => RunDir::create(&self.process.runs_dir, facts.name, start.at, &planned.hash8()),
         };
         let result = folder.map_err(ExecuteError::from).and_then(|folder| {
-            let (process, devices) = (&self.process, planned.devices());
+            let (process, devices) = (&self.process, (planned.devices(), false));
             let recording = Recording::begin(process, start, devices, facts, &folder, self.console(None))?;
             drop(lock);
             self.record(recording, (&**planned, ready), &folder, None)
@@ -221,6 +221,16 @@ impl<'a, P: Planned> Session<'a, P> {
         self.experiment.is_sweep()
     }
 
+    /// Sets how many trials of a sweep run side by side, once it is known what they need.
+    pub fn set_jobs(&mut self, jobs: usize) {
+        self.process.jobs = jobs;
+    }
+
+    /// Which trials may share a GPU.
+    pub fn share(&self) -> GpuSharing {
+        self.process.share
+    }
+
     /// Number of trials that run side by side.
     pub(super) fn jobs(&self) -> usize {
         self.process.jobs.clamp(1, self.experiment.trials.len().max(1))
@@ -240,7 +250,8 @@ impl<'a, P: Planned> Session<'a, P> {
         console: ConsoleOptions,
         judge: Option<Judge>,
     ) -> Result<Outcome, ExecuteError> {
-        let recording = Recording::begin(&self.process, start, planned.devices(), facts, folder, console)?;
+        let devices = (planned.devices(), self.process.share.allows(planned.gpu_need().1));
+        let recording = Recording::begin(&self.process, start, devices, facts, folder, console)?;
         self.record(recording, (planned, ready), folder, judge)
     }
 

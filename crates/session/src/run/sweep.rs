@@ -267,7 +267,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// Runs a trial on leased devices.
     fn leased(&self, planned: &P, trial: &TrialSpec<P::Spec>, phase: &Phase) -> Option<(TrialEnd, Exit)> {
-        let wanted = Wanted { devices: planned.devices(), bytes: planned.device_bytes() };
+        let wanted = Wanted::new(planned);
         let Some(lease) = self.leases.take(&wanted, || self.is_cut()) else {
             return self.turn(trial.index, phase); // the sweep was interrupted
         };

@@ -142,8 +142,8 @@ impl Planned for Trial {
         Some(Self::on(self, devices))
     }
 
-    fn device_bytes(&self) -> u64 {
-        self.footprint.devices.iter().copied().max().unwrap_or(0)
+    fn gpu_need(&self) -> (u64, bool) {
+        (self.footprint.devices.iter().copied().max().unwrap_or(0), self.is_one_block())
     }
 
     fn steps_and_engine(&self) -> Option<(u64, &'static str)> {
@@ -168,14 +168,14 @@ impl Planned for Trial {
 
     fn open(&self, datasets: &mut Datasets) -> Result<Opened, ExecuteError> {
         // Data and weights were readable during planning, so a failure means that they changed.
-        let unreadable = |problems: Vec<Problem>| {
-            ExecuteError::Data(problems.into_iter().map(|p| p.message).next().unwrap_or_default())
-        };
+        let first = |problems: Vec<Problem>| problems.into_iter().map(|p| p.message).next();
+        let unreadable = |problems| ExecuteError::Data(first(problems).unwrap_or_default());
         let dataset = datasets.open(&self.spec).map_err(unreadable)?;
         if self.facts != dataset.facts() {
             return Err(ExecuteError::Data("they have other sizes now".to_owned()));
         }
         let weights = initial_weights(self, datasets).map_err(unreadable)?;
+        datasets.engines.gpus.keep(&self.devices.used);
         Ok(Opened { dataset, weights, world: datasets.world.clone() })
     }
 

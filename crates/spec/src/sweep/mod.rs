@@ -14,12 +14,14 @@ mod fit;
 mod history;
 mod point;
 mod sampler;
+mod sharing;
 mod space;
 mod stop;
 mod tpe;
 
 pub use history::History;
 pub use point::Point;
+pub use sharing::GpuSharing;
 pub(super) use space::Space;
 pub(super) use stop::Judged;
 pub use stop::{Halving, Stop};
@@ -61,8 +63,7 @@ pub(super) struct Sweep {
     /// Whether repeat r runs with seed + r (true).
     pub repeat_seeds: bool,
     pub stop: Option<Halving>,
-    /// Whether concurrent trials may share a GPU.
-    pub share: bool,
+    pub share: GpuSharing,
     /// The table as written, including axes from the command line.
     pub written: Table,
 }
@@ -86,7 +87,7 @@ impl Sweep {
         repeats: 1,
         repeat_seeds: true,
         stop: None,
-        share: false,
+        share: GpuSharing::Auto,
         written: Table { entries: Vec::new() },
     };
 
@@ -113,8 +114,8 @@ impl Sweep {
         let repeat_seeds = t.default("repeat_seeds", doc, true, |v| v.boolean());
         let doc = "when trials that promise little end early";
         let stop = t.optional("stop", doc, Stop::read).map(|Stop::Asha(halving)| halving);
-        let doc = "whether trials that run side by side may share a GPU, as by `--share`";
-        let share = t.default("share", doc, false, |v| v.boolean());
+        let doc = "whether trials that run side by side may share a GPU, as by `--share`; `auto`: those that take one block of it";
+        let share = t.default("share", doc, GpuSharing::Auto, GpuSharing::read);
         refuse_repeats(t, sampler, repeats);
         let known = problems.len();
         let grid = block::read_axes(&grid.unwrap_or_default(), problems);

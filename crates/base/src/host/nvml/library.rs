@@ -1,5 +1,11 @@
 //! The monitor over `libnvidia-ml.so.1`, which comes with the driver and is opened at first use.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
 use super::{
     Driver, Gpu, GpuLink, GpuProcess, GpuSample, Throttle,
     device::{Device, Nvml},
@@ -13,13 +19,54 @@ const CLOCKS: [u32; 2] = [1, 2];
 #[derive(Debug)]
 pub struct Monitor {
     nvml: Nvml,
+    gpus: OnceLock<Vec<Gpu>>,
+    samples: Recent<Option<GpuSample>>,
+    beside: Recent<Vec<GpuProcess>>,
+}
+
+/// Answers by UUID, and when they were given.
+type Recent<T> = Mutex<BTreeMap<String, (Instant, T)>>;
+
+/// The answer, or an earlier one that is no older than `age`.
+fn recent<T: Clone>(known: &Recent<T>, uuid: &str, age: Duration, ask: impl FnOnce() -> T) -> T {
+    // Locked while it is asked: trials that begin together ask once.
+    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, answer)) = known.get(uuid).filter(|(at, _)| at.elapsed() < age) {
+        return answer.clone();
+    }
+    let answer = ask();
+    known.insert(uuid.to_owned(), (Instant::now(), answer.clone()));
+    answer
 }
 
 impl Monitor {
     /// # Errors
     /// One sentence on why NVML is not available.
     pub fn open() -> Result<Self, String> {
-        Ok(Self { nvml: Nvml::open()? })
+        let (gpus, samples, beside) = Default::default();
+        Ok(Self { nvml: Nvml::open()?, gpus, samples, beside })
+    }
+
+    /// The monitor of this process, opened at its first use and kept: that takes longer than a short trial. `None` if NVML is
+    /// not available.
+    pub fn of_process() -> Option<&'static Self> {
+        static OPENED: OnceLock<Option<Monitor>> = OnceLock::new();
+        OPENED.get_or_init(|| Self::open().ok()).as_ref()
+    }
+
+    /// As [`Self::gpus`] was when it was first asked.
+    pub fn known_gpus(&self) -> &[Gpu] {
+        self.gpus.get_or_init(|| self.gpus())
+    }
+
+    /// As [`Self::sample`], no older than `age`.
+    pub fn recent_sample(&self, uuid: &str, age: Duration) -> Option<GpuSample> {
+        recent(&self.samples, uuid, age, || self.sample(uuid))
+    }
+
+    /// As [`Self::computing_beside`], no older than `age`.
+    pub fn recently_beside(&self, uuid: &str, age: Duration) -> Vec<GpuProcess> {
+        recent(&self.beside, uuid, age, || self.computing_beside(uuid))
     }
 
     pub fn driver(&self) -> Driver {

@@ -151,7 +151,7 @@ impl Backend for CudaBackend {
             e => e,
         })?;
         let (at, shape) = (memory.at, self.size(len));
-        let fill = (self.gpu.kernels.ops()?.function("tensor_fill")?, "tensor_fill");
+        let fill = (self.gpu.kernels.function("tensor_fill")?, "tensor_fill");
         // SAFETY: (float*, u64, float), and the block has that length.
         unsafe { self.launch(fill, shape, arguments![at, len as u64, value], Cost::new(0, len))? };
         self.blocks.insert(block, memory);
@@ -202,7 +202,7 @@ impl Backend for CudaBackend {
         let len = self.len(from)?;
         let (source, target, shape) = (self.start(from, len)?, self.start(to, len)?, self.size(len));
         let (copy, cost) =
-            ((self.gpu.kernels.ops()?.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
+            ((self.gpu.kernels.function("tensor_copy")?, "tensor_copy"), Cost::new(0, 2 * len));
         // SAFETY: (const float*, float*, u64), and both blocks have that length.
         unsafe { self.launch(copy, shape, arguments![source, target, len as u64], cost)? };
         Ok(Moved::Bytes(4 * len as u64))

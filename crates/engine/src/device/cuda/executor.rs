@@ -117,7 +117,7 @@ impl Executor for CudaExecutor {
         let Some(number) = self.layout.data_number(buffer) else { return Ok(Moved::Nothing) };
         let (waited, uploaded) = self.inputs.bind(&self.gpu, &self.progress.in_flight, number, rows)?;
         self.progress.uploaded(uploaded);
-        Ok(moved(size_of_val(&rows[..]), waited))
+        Ok(waited.map_or(Moved::Nothing, |waited| moved(size_of_val(&rows[..]), waited)))
     }
 
     fn bind_order(&mut self, order: &Arc<Vec<u32>>) -> Result<Moved, DeviceError> {
@@ -239,21 +239,27 @@ impl Executor for CudaExecutor {
 }
 
 impl CudaExecutor {
-    fn leave_others(&mut self) {
+    /// Returns whether all its work is complete.
+    fn leave_others(&mut self) -> bool {
         // Queued work reads memory that is about to be freed.
-        self.gpu.drain(&self.inputs.copies);
+        let is_idle = self.gpu.drain(&self.inputs.copies);
         // Graphs contain sums, so drop them before the communicator.
         self.train.loaded_engine = None;
         if let Some(validate) = &mut self.validate {
             validate.loaded_engine = None;
         }
         self.gpu.leave_others();
+        is_idle
     }
 }
 
 impl Drop for CudaExecutor {
     fn drop(&mut self) {
         let _inside = self.gpu.context.heartbeat.enter();
-        self.leave_others();
+        let is_idle = self.leave_others();
+        // What a trial on several devices had is freed, since the others may access it.
+        if is_idle && self.reduced == 0 {
+            self.gpu.context.set_idle();
+        }
     }
 }

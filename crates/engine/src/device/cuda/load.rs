@@ -182,8 +182,15 @@ fn validation_engine(engine: Engine, gpu: &Gpu, elements: usize) -> Engine {
 
 /// Refuses a job that no longer fits, because others have allocated memory since it was planned.
 fn check_room(context: &Context, arena_bytes: u64, programs: &Programs) -> Result<(), DeviceError> {
-    let (free, _) = context.memory()?;
     let needed = arena_bytes + DeviceLog::log_bytes(&programs.layout) as u64;
+    // The driver takes a while to answer.
+    if usize::try_from(arena_bytes).is_ok_and(|bytes| context.primary.has_device(bytes)) {
+        return Ok(());
+    }
+    let mut free = context.memory()?.0;
+    if needed > free && context.primary.free_unused() {
+        free = context.memory()?.0;
+    }
     if needed <= free {
         return Ok(());
     }

@@ -32,7 +32,7 @@ pub use backend::CudaBackend;
 pub use engines::QueuedSums;
 pub use executor::CudaExecutor;
 pub use ffi::{
-    Context, Gpu, LibraryRow, Nccl, NcclId, driver_looked_for, gpu, gpus, is_given_up, libraries,
+    Gpu, KeptGpus, LibraryRow, Nccl, NcclId, driver_looked_for, gpu, gpus, is_given_up, libraries,
     products_library, versions,
 };
 pub use launch::{cache_trouble, hang_timeout::least_set as least_wait_set};

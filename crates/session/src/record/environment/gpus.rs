@@ -1,5 +1,7 @@
 //! The GPU properties that make two runs comparable, from NVML.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::host::nvml::Monitor;
@@ -36,14 +38,14 @@ pub struct GpuFacts {
 }
 
 impl GpuFacts {
-    /// NVML's properties of GPUs with these names and UUIDs; empty if NVML is not available.
-    pub fn query(gpus: &[(String, String)]) -> Vec<Self> {
+    /// NVML's properties of GPUs with these names and UUIDs, their clocks no older than `age`; empty if NVML is not available.
+    pub fn query(gpus: &[(String, String)], age: Duration) -> Vec<Self> {
         if gpus.is_empty() {
             return Vec::new();
         }
-        let monitor = Monitor::open().ok();
-        let driver = monitor.as_ref().map(Monitor::driver).unwrap_or_default();
-        let table = monitor.as_ref().map(Monitor::gpus).unwrap_or_default();
+        let monitor = Monitor::of_process();
+        let driver = monitor.map(Monitor::driver).unwrap_or_default();
+        let table = monitor.map(Monitor::known_gpus).unwrap_or_default();
         let link = |(generation, lanes): (u32, u32)| format!("gen{generation} x{lanes}");
         let facts = gpus.iter().map(|(name, uuid)| {
             let known = table.iter().find(|gpu| gpu.uuid == *uuid).cloned().unwrap_or_default();
@@ -51,7 +53,8 @@ impl GpuFacts {
             let is_part = uuid.starts_with("MIG-");
             let whole = table.iter().find(|gpu| gpu.index == known.index && !gpu.uuid.starts_with("MIG-"));
             let whole = whole.filter(|_| is_part).unwrap_or(&known).clone();
-            let shared = monitor.as_ref().and_then(|monitor| monitor.sample(&whole.uuid)).unwrap_or_default();
+            let shared =
+                monitor.and_then(|monitor| monitor.recent_sample(&whole.uuid, age)).unwrap_or_default();
             Self {
                 name: name.clone(),
                 uuid: uuid.clone(),

@@ -22,7 +22,7 @@ use crate::{
 pub struct Compiled {
     full: Kernel,
     last: Option<Kernel>,
-    _module: Module,
+    _module: Arc<Module>,
 }
 
 struct Kernel {
@@ -39,9 +39,9 @@ impl Compiled {
     pub fn load(context: &Arc<Context>, sources: &StepSources) -> Result<Self, DeviceError> {
         let (full, last) = (&sources.full, sources.last.as_ref());
         let text = full.text.clone() + last.map_or("", |last| &last.text);
-        let module = Module::compiled(context, &text)?;
+        let module = Module::compiled(context, text)?;
         let kernel = |name: &str, source: &StepSource| {
-            let (function, shared_bytes) = (module.function(name)?, 4 * source.elements as u32);
+            let (function, shared_bytes) = (module.function(context, name)?, 4 * source.elements as u32);
             allow_shared(context, function, u64::from(shared_bytes), name)?;
             Ok(Kernel { function, threads: source.threads, shared_bytes })
         };

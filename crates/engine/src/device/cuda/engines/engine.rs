@@ -16,7 +16,7 @@ use crate::{
         DeviceError,
         cuda::{
             all_reduce::Communicator,
-            launch::{Graph, Shape, Stream, allow_shared, arguments, launch},
+            launch::{Graph, Shape, Stream, arguments, launch},
         },
     },
     op::{Record, RunRecord},
@@ -157,9 +157,7 @@ impl Loaded {
                          {room}; leave `devices.engine` to the plan"
                     )));
                 }
-                // Request the maximum: the limit is set per kernel, and training and validation share the
-                // kernel.
-                allow_shared(context, gpu.kernels.interpret()?, room, "interpret")?;
+                gpu.kernels.interpret()?; // loaded here, and not with the first launch
                 Ok(LoadedEngine::Persistent { threads: interpreter_threads(full.widest) })
             }
             plan::Engine::Cooperative => {

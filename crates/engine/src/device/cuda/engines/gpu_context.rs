@@ -179,18 +179,21 @@ impl GpuContext {
     }
 
     /// Waits for its streams and `copies` before their memory is freed. A GPU that does not finish, even
-    /// after its sums were ended, is given up: its memory is not freed until the process ends.
-    pub fn drain(&self, copies: &Stream) {
+    /// after its sums were ended, is given up: its memory is not freed until the process ends. Returns whether all work
+    /// is complete, without an error.
+    pub fn drain(&self, copies: &Stream) -> bool {
         let doing = || "ending".to_owned();
         if !self.context.enter_to_free() {
-            return;
+            return false;
         }
+        let mut is_idle = true;
         let side = self.side.as_ref().map(SideStream::stream);
         for stream in [&self.stream, copies].into_iter().chain(side) {
             // Any error was already reported where it first occurred.
             if self.ask(PACING, || stream.is_done(doing), &doing).is_ok() {
                 continue;
             }
+            is_idle = false;
             if let Some(nccl) = self.nccl() {
                 nccl.abort();
             }
@@ -199,9 +202,10 @@ impl GpuContext {
                 self.context.give_up();
             }
             if self.context.is_given_up() {
-                return;
+                return false;
             }
         }
+        is_idle
     }
 
     /// After sums over GPUs were ended, waits until NCCL has released the streams. NCCL in turn may wait

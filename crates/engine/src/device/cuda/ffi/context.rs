@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -13,23 +13,17 @@ use cudarc::driver::sys::CUcontext;
 use super::{
     driver::{Driver, OUT_OF_MEMORY, Status},
     gpu::Gpu,
+    primary::{Primary, is_given_up},
 };
 use crate::device::{
     DeviceError,
     cuda::launch::{Heartbeat, hang_timeout},
 };
 
-/// UUIDs of GPUs that this process has given up because work queued there never ends.
-static GIVEN_UP: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// Whether this process has given up the GPU with this UUID, which may have a prefix such as `GPU-`.
-pub fn is_given_up(uuid: &str) -> bool {
-    GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|own| uuid.ends_with(own.as_str()))
-}
-
-/// The primary context of a GPU; released when its last user is dropped.
+/// A GPU's primary context as one trial uses it.
 pub struct Context {
     pub driver: &'static Driver,
+    pub primary: Arc<Primary>,
     pub gpu: Gpu,
     /// As `gpu:0`, or `rank:1@h2` where each of several processes has one.
     pub name: String,
@@ -37,16 +31,11 @@ pub struct Context {
     pub least_wait: Duration,
     /// Shows whether driver calls return.
     pub heartbeat: Arc<Heartbeat>,
-    device: i32,
-    handle: CUcontext,
-    /// The GPU hangs, so calls that free its memory would never return.
+    /// This trial has given the GPU up.
     given_up: AtomicBool,
+    /// All work of this trial is complete.
+    is_idle: AtomicBool,
 }
-
-// SAFETY: the handle is a token that the driver accepts from any thread.
-unsafe impl Send for Context {}
-// SAFETY: as above; nothing here changes after construction.
-unsafe impl Sync for Context {}
 
 impl Context {
     pub fn open(gpu: Gpu) -> Result<Arc<Self>, DeviceError> {
@@ -59,48 +48,43 @@ impl Context {
         let unusable = |why: String| DeviceError::Unusable { device: name.clone(), why };
         let driver = Driver::get().map_err(|why| unusable(why.to_owned()))?;
         let least_wait = hang_timeout::least_set().map_err(unusable)?.unwrap_or(hang_timeout::LEAST);
-        if GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).contains(&gpu.uuid) {
+        if is_given_up(&gpu.uuid) {
             return Err(unusable(
                 "it hangs since it was used before: end this process, and look at `dmesg`".into(),
             ));
         }
-        let (mut device, mut handle) = (0, std::ptr::null_mut());
         let failed = |status: Status| unusable(format!("{} ({})", status.name, status.text));
-        // SAFETY: the pointers are to live locals, here and below.
-        driver.check(unsafe { (driver.cuDeviceGet)(&raw mut device, gpu.ordinal as i32) }).map_err(failed)?;
-        // SAFETY: see above.
-        let taken = unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut handle, device) };
-        driver.check(taken).map_err(failed)?;
-        let given_up = AtomicBool::new(false);
-        let heartbeat = Arc::default();
-        let context = Arc::new(Self { driver, gpu, name, least_wait, heartbeat, device, handle, given_up });
+        let primary = Primary::open(driver, &gpu).map_err(failed)?;
+        let (heartbeat, given_up, is_idle) = Default::default();
+        let context = Arc::new(Self { driver, primary, gpu, name, least_wait, heartbeat, given_up, is_idle });
         context.enter()?;
         Ok(context)
     }
 
-    /// Keeps a GPU's context until the process ends.
-    pub fn keep(gpu: Gpu) -> Result<(), DeviceError> {
-        Self::open(gpu).map(std::mem::forget)
-    }
-
     /// Makes it the calling thread's current context.
     pub fn enter(&self) -> Result<(), DeviceError> {
-        // SAFETY: the handle is alive until `self` is dropped.
-        let status = unsafe { (self.driver.cuCtxSetCurrent)(self.handle) };
-        self.check(status, || "taking it".into())
+        self.check(self.primary.enter(), || "taking it".into())
     }
 
     /// Like [`Self::enter`], before freeing something. Returns false if freeing must be left to the end of
     /// the process.
     pub fn enter_to_free(&self) -> bool {
-        !self.is_given_up() && self.enter().is_ok()
+        !self.primary.is_given_up() && self.enter().is_ok()
+    }
+
+    /// Records that all work of this trial is complete, so that the next one may take over what it used.
+    pub fn set_idle(&self) {
+        self.is_idle.store(true, Ordering::Release);
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Acquire)
     }
 
     /// Gives the GPU up: nothing is freed any more, and no later trial may use it.
     pub fn give_up(&self) {
-        if !self.given_up.swap(true, Ordering::AcqRel) {
-            GIVEN_UP.lock().unwrap_or_else(PoisonError::into_inner).push(self.gpu.uuid.clone());
-        }
+        self.given_up.store(true, Ordering::Release);
+        self.primary.give_up();
     }
 
     pub fn is_given_up(&self) -> bool {
@@ -111,6 +95,7 @@ impl Context {
     pub fn check(&self, status: i32, doing: impl FnOnce() -> String) -> Result<(), DeviceError> {
         self.heartbeat.beat();
         self.driver.check(status).map_err(|status| {
+            self.primary.note(status.code);
             let way_out = way_out(status.code);
             let Status { name, text, .. } = status;
             DeviceError::Cuda { device: self.name.clone(), doing: doing(), name, text, way_out }
@@ -118,7 +103,7 @@ impl Context {
     }
 
     pub fn handle(&self) -> CUcontext {
-        self.handle
+        self.primary.handle()
     }
 
     /// Free and total bytes of its memory.
@@ -128,16 +113,6 @@ impl Context {
         let status = unsafe { (self.driver.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
         self.check(status, || "asking for its free memory".into())?;
         Ok((free as u64, total as u64))
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        if self.is_given_up() {
-            return;
-        }
-        // SAFETY: `open` retained it once. An error could not be handled.
-        unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
 }
 

@@ -1,7 +1,7 @@
 //! The GPUs that CUDA shows to this process. `CUDA_VISIBLE_DEVICES` selects and orders them, so their
 //! ordinals may differ from those of `nvidia-smi`.
 
-use std::{ffi::c_char, fmt::Write};
+use std::{ffi::c_char, fmt::Write, sync::OnceLock};
 
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUuuid};
 
@@ -36,8 +36,16 @@ impl Gpu {
     }
 }
 
-/// All GPUs, in CUDA's order.
+/// All GPUs, in CUDA's order. They are asked once: some answers, such as the clock, take the driver a millisecond.
 pub fn gpus() -> Result<Vec<Gpu>, String> {
+    static KNOWN: OnceLock<Vec<Gpu>> = OnceLock::new();
+    match KNOWN.get() {
+        Some(known) => Ok(known.clone()),
+        None => ask().map(|gpus| KNOWN.get_or_init(|| gpus).clone()),
+    }
+}
+
+fn ask() -> Result<Vec<Gpu>, String> {
     let driver = Driver::get()?;
     let failed =
         |status: Status| format!("the NVIDIA driver cannot list its GPUs: {} ({})", status.name, status.text);

@@ -1,6 +1,10 @@
 //! Finds out which of NVIDIA's libraries are available, for display: none is kept open.
 
-use std::path::Path;
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
 
 use super::{blas::Blas, cache, compiler::Compiler, driver::Driver, gpu::Gpu};
 use crate::device::cuda::ffi::Nccl;
@@ -18,17 +22,26 @@ pub fn products_library() -> Result<(), String> {
     Blas::open(Driver::get()?.version / 1000).map(drop)
 }
 
+/// Names and versions of libraries.
+type Versions = Vec<(String, String)>;
+
 /// Names and versions of the libraries that a run on this GPU loads: the compiler, cuBLASLt if there are
-/// large products, NCCL if there are sums.
-pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Vec<(String, String)> {
+/// large products, NCCL if there are sums. They are searched for once, since the trials of a sweep load the same.
+pub fn versions(gpu: &Gpu, products: bool, sums: bool) -> Versions {
+    static KNOWN: Mutex<BTreeMap<(i32, bool, bool), Versions>> = Mutex::new(BTreeMap::new());
     let Ok(driver) = Driver::get() else { return Vec::new() };
-    let major = driver.version / 1000;
-    let number = |(major, minor): (i32, i32)| format!("{major}.{minor}");
-    let compiler = Compiler::open(major, gpu.architecture()).ok().map(|c| ("NVRTC", number(c.version)));
-    let blas = products.then(|| Blas::open(major).ok()).flatten().map(|b| ("cuBLASLt", number(b.version)));
-    let nccl = sums.then(|| Nccl::open().ok()).flatten().map(|n| ("NCCL", number(n.version)));
-    let all = [compiler, blas, nccl].into_iter().flatten();
-    all.map(|(name, version)| (name.to_owned(), version)).collect()
+    let (major, architecture) = (driver.version / 1000, gpu.architecture());
+    let find = || {
+        let number = |(major, minor): (i32, i32)| format!("{major}.{minor}");
+        let compiler = Compiler::open(major, architecture).ok().map(|c| ("NVRTC", number(c.version)));
+        let blas =
+            products.then(|| Blas::open(major).ok()).flatten().map(|b| ("cuBLASLt", number(b.version)));
+        let nccl = sums.then(|| Nccl::open().ok()).flatten().map(|n| ("NCCL", number(n.version)));
+        let all = [compiler, blas, nccl].into_iter().flatten();
+        all.map(|(name, version)| (name.to_owned(), version)).collect()
+    };
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known.entry((architecture, products, sums)).or_insert_with(find).clone()
 }
 
 /// The driver, the compiler, cuBLASLt, NCCL and the kernel cache.

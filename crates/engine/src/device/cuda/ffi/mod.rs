@@ -9,11 +9,13 @@ mod gpu;
 mod libraries;
 mod library;
 pub mod nccl;
+mod primary;
 
 pub use blas::Blas;
 pub use compiler::Compiler;
-pub use context::{Context, is_given_up};
-pub use driver::{Driver, NOT_READY, Status};
+pub use context::Context;
+pub use driver::{Driver, NOT_READY, OUT_OF_MEMORY, Status};
 pub use gpu::{Gpu, driver_looked_for, gpu, gpus};
 pub use libraries::{LibraryRow, libraries, products_library, versions};
 pub use nccl::{Id as NcclId, Nccl};
+pub use primary::{Allocated, KeptGpus, Primary, is_given_up};

@@ -1,11 +1,10 @@
 //! The kernels, compiled for one GPU or taken from the disk cache, and loaded into its context.
 
 use std::{
-    cell::OnceCell,
     collections::BTreeMap,
     ffi::CString,
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use cudarc::driver::sys::{CUfunction, CUmodule};
@@ -14,24 +13,38 @@ use crate::{
     device::{
         DeviceError,
         cuda::ffi::{
-            Compiler, Context,
+            Compiler, Context, Driver,
             cache::{self, Entry},
         },
     },
     op::Kind,
 };
 
+use super::kernel::allow_shared;
+
 #[path = "../../../../../../kernels/sources.rs"]
 mod sources;
 
-/// Modules, each compiled and loaded when its first kernel is needed: the interpreters take as long to compile as
-/// all other kernels together, and most runs need one of the three.
+/// The modules of a context, which all its trials use. Each is compiled and loaded when its first kernel is needed: the
+/// interpreters take as long to compile as all other kernels together, and most runs need one of the three.
+#[derive(Default)]
+pub struct Modules {
+    /// Locked while one is loaded, so that trials that begin together load it once.
+    loading: Mutex<()>,
+    ops: OnceLock<Ops>,
+    interpret: OnceLock<Alone>,
+    interpret_grid: OnceLock<Alone>,
+    peer_sum: OnceLock<Alone>,
+    /// Those of compiled steps, by their source.
+    steps: Mutex<Vec<(String, Arc<Module>)>>,
+}
+
+/// The most modules of compiled steps that are kept beside those in use.
+const MOST_STEPS: usize = 64;
+
+/// The kernels of a context.
 pub struct Kernels {
     context: Arc<Context>,
-    ops: OnceCell<Ops>,
-    interpret: OnceCell<Alone>,
-    interpret_grid: OnceCell<Alone>,
-    peer_sum: OnceCell<Alone>,
 }
 
 /// The kernels that are launched one by one.
@@ -48,61 +61,115 @@ pub struct Ops {
 
 /// A kernel with a module of its own.
 struct Alone {
-    _module: Module,
+    module: Module,
     function: CUfunction,
 }
 
 /// Names of kernels with modules of their own.
 const ALONE: [&str; 3] = ["interpret", "interpret_grid", "peer_sum"];
 
-// SAFETY: the handles are tokens that the driver takes from any thread.
-unsafe impl Send for Kernels {}
-
-/// Machine code loaded into the context; unloaded when dropped.
+/// Machine code loaded into a context, which unloads it.
 pub struct Module {
-    context: Arc<Context>,
     handle: CUmodule,
+}
+
+// SAFETY: the handles are tokens that the driver takes from any thread, here and below.
+unsafe impl Send for Module {}
+// SAFETY: see above.
+unsafe impl Sync for Module {}
+// SAFETY: see above.
+unsafe impl Send for Ops {}
+// SAFETY: see above.
+unsafe impl Sync for Ops {}
+// SAFETY: see above.
+unsafe impl Send for Alone {}
+// SAFETY: see above.
+unsafe impl Sync for Alone {}
+
+impl Modules {
+    /// What the cell holds, made now if it is empty.
+    fn get<'m, T>(
+        &'m self,
+        cell: &'m OnceLock<T>,
+        make: impl FnOnce() -> Result<T, DeviceError>,
+    ) -> Result<&'m T, DeviceError> {
+        if let Some(known) = cell.get() {
+            return Ok(known);
+        }
+        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        match cell.get() {
+            Some(known) => Ok(known),
+            None => make().map(|made| cell.get_or_init(|| made)),
+        }
+    }
+
+    /// Unloads all; the context must be current, and nobody may use them any more.
+    pub fn unload(&self, driver: &Driver) {
+        let alone = [&self.interpret, &self.interpret_grid, &self.peer_sum];
+        let alone = alone.into_iter().filter_map(|cell| Some(cell.get()?.module.handle));
+        let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
+        let steps = steps.iter().map(|(_, module)| module.handle);
+        for handle in self.ops.get().map(|ops| ops.module.handle).into_iter().chain(alone).chain(steps) {
+            // SAFETY: loaded by `Module::load`, unloaded once.
+            unsafe { (driver.cuModuleUnload)(handle) };
+        }
+    }
 }
 
 impl Kernels {
     pub fn new(context: &Arc<Context>) -> Self {
-        let (ops, interpret, interpret_grid, peer_sum) = Default::default();
-        Self { context: Arc::clone(context), ops, interpret, interpret_grid, peer_sum }
+        Self { context: Arc::clone(context) }
     }
 
     pub fn ops(&self) -> Result<&Ops, DeviceError> {
-        loaded(&self.ops, || {
-            let module = Module::of_kernels(&self.context, "op", |name| !ALONE.contains(&name))?;
+        let (context, modules) = (&self.context, &self.context.primary.modules);
+        modules.get(&modules.ops, || {
+            let module = Module::of_kernels(context, "op", |name| !ALONE.contains(&name))?;
+            let function = |name| module.function(context, name);
             Ok(Ops {
-                of_kind: Kind::ALL
-                    .iter()
-                    .map(|kind| module.function(kind.kernel()))
-                    .collect::<Result<_, _>>()?,
-                advance: module.function("advance")?,
-                digest: module.function("digest")?,
-                copy_bf16: module.function("copy_bf16")?,
+                of_kind: Kind::ALL.iter().map(|kind| function(kind.kernel())).collect::<Result<_, _>>()?,
+                advance: function("advance")?,
+                digest: function("digest")?,
+                copy_bf16: function("copy_bf16")?,
                 module,
             })
         })
     }
 
+    /// A kernel that no instruction has.
+    pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+        self.ops()?.module.function(&self.context, name)
+    }
+
+    /// The interpreter of one block, which may use all shared memory: the limit is the kernel's, which jobs of different
+    /// sizes share.
     pub fn interpret(&self) -> Result<CUfunction, DeviceError> {
-        self.alone(&self.interpret, "interpret")
+        let context = &self.context;
+        self.alone(&self.context.primary.modules.interpret, "interpret", |function| {
+            allow_shared(context, function, context.gpu.job_shared_bytes(), "interpret")
+        })
     }
 
     pub fn interpret_grid(&self) -> Result<CUfunction, DeviceError> {
-        self.alone(&self.interpret_grid, "interpret_grid")
+        self.alone(&self.context.primary.modules.interpret_grid, "interpret_grid", |_| Ok(()))
     }
 
     /// The all-reduce over GPUs that can access each other's memory.
     pub fn peer_sum(&self) -> Result<CUfunction, DeviceError> {
-        self.alone(&self.peer_sum, "peer_sum")
+        self.alone(&self.context.primary.modules.peer_sum, "peer_sum", |_| Ok(()))
     }
 
-    fn alone(&self, cell: &OnceCell<Alone>, name: &'static str) -> Result<CUfunction, DeviceError> {
-        let kernel = loaded(cell, || {
+    fn alone(
+        &self,
+        cell: &OnceLock<Alone>,
+        name: &'static str,
+        prepare: impl FnOnce(CUfunction) -> Result<(), DeviceError>,
+    ) -> Result<CUfunction, DeviceError> {
+        let kernel = self.context.primary.modules.get(cell, || {
             let module = Module::of_kernels(&self.context, name, |other| other == name)?;
-            Ok(Alone { function: module.function(name)?, _module: module })
+            let function = module.function(&self.context, name)?;
+            prepare(function)?;
+            Ok(Alone { function, module })
         });
         Ok(kernel?.function)
     }
@@ -124,28 +191,29 @@ impl Ops {
     pub fn get(&self, kind: Kind) -> CUfunction {
         self.of_kind[kind as usize]
     }
-
-    pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
-        self.module.function(name)
-    }
-}
-
-/// What the cell holds, made now if it is empty.
-fn loaded<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T, DeviceError>) -> Result<&T, DeviceError> {
-    match cell.get() {
-        Some(known) => Ok(known),
-        None => make().map(|made| cell.get_or_init(|| made)),
-    }
 }
 
 impl Module {
     /// Loads kernels from a separate source, which may call the functions of all kernels. The code comes from
-    /// the cache or the compiler.
-    pub fn compiled(context: &Arc<Context>, text: &str) -> Result<Self, DeviceError> {
-        let source = sources::with_kernels(|_| false) + text;
+    /// an earlier trial, the cache or the compiler.
+    pub fn compiled(context: &Arc<Context>, text: String) -> Result<Arc<Self>, DeviceError> {
+        let mut steps = context.primary.modules.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = steps.iter().find(|(known, _)| *known == text) {
+            return Ok(Arc::clone(known));
+        }
+        let source = sources::with_kernels(|_| false) + &text;
         let code = cached(context, "step.cu", &source);
         let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
-        Self::load(context, &code.map_err(unusable)?.code)
+        let module = Arc::new(Self::load(context, &code.map_err(unusable)?.code)?);
+        if steps.len() >= MOST_STEPS
+            && let Some(unused) = steps.iter().position(|(_, own)| Arc::strong_count(own) == 1)
+        {
+            let (_, module) = steps.remove(unused);
+            // SAFETY: loaded by `load`, unloaded once; no trial has it.
+            unsafe { (context.driver.cuModuleUnload)(module.handle) };
+        }
+        steps.push((text, Arc::clone(&module)));
+        Ok(module)
     }
 
     /// Loads kernels of this project: those whose names are kept, known by `part`.
@@ -158,32 +226,22 @@ impl Module {
         Self::load(context, &code.map_err(|why| DeviceError::Unusable { device: context.name.clone(), why })?)
     }
 
-    fn load(context: &Arc<Context>, code: &[u8]) -> Result<Self, DeviceError> {
-        let mut module = Self { context: Arc::clone(context), handle: ptr::null_mut() };
+    fn load(context: &Context, code: &[u8]) -> Result<Self, DeviceError> {
+        let mut handle = ptr::null_mut();
         // SAFETY: the code is a complete image made by the compiler.
-        let status =
-            unsafe { (context.driver.cuModuleLoadData)(&raw mut module.handle, code.as_ptr().cast()) };
+        let status = unsafe { (context.driver.cuModuleLoadData)(&raw mut handle, code.as_ptr().cast()) };
         context.check(status, || "loading its kernels".into())?;
-        Ok(module)
+        Ok(Self { handle })
     }
 
-    pub fn function(&self, name: &str) -> Result<CUfunction, DeviceError> {
+    pub fn function(&self, context: &Context, name: &str) -> Result<CUfunction, DeviceError> {
         let text = CString::new(name).unwrap_or_default();
         let mut function = ptr::null_mut();
-        let get = self.context.driver.cuModuleGetFunction;
+        let get = context.driver.cuModuleGetFunction;
         // SAFETY: the module is loaded, the name alive.
         let status = unsafe { get(&raw mut function, self.handle, text.as_ptr()) };
-        self.context.check(status, || format!("looking up its kernel `{name}`"))?;
+        context.check(status, || format!("looking up its kernel `{name}`"))?;
         Ok(function)
-    }
-}
-
-impl Drop for Module {
-    fn drop(&mut self) {
-        if !self.handle.is_null() && self.context.enter_to_free() {
-            // SAFETY: loaded by `load`, unloaded once.
-            unsafe { (self.context.driver.cuModuleUnload)(self.handle) };
-        }
     }
 }
 

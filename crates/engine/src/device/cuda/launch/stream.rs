@@ -26,11 +26,17 @@ pub struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
+    /// Takes one that an earlier trial left, or makes one.
     pub fn new(context: &Arc<Context>) -> Result<Self, DeviceError> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the pointer is to a live local.
-        let status = unsafe { (context.driver.cuStreamCreate)(&raw mut handle, NON_BLOCKING) };
-        context.check(status, || "making a stream".into())?;
+        let handle = match context.primary.take_stream() {
+            Some(left) => left,
+            None => {
+                let mut handle = ptr::null_mut();
+                // SAFETY: the pointer is to a live local.
+                let status = unsafe { (context.driver.cuStreamCreate)(&raw mut handle, NON_BLOCKING) };
+                context.check(status, || "making a stream".into()).map(|()| handle)?
+            }
+        };
         Ok(Self { context: Arc::clone(context), handle })
     }
 
@@ -45,8 +51,13 @@ impl Stream {
 
     /// Makes later work of this stream wait for `event`.
     pub fn follow(&self, event: &Event) -> Result<(), DeviceError> {
+        self.follow_handle(event.handle)
+    }
+
+    /// The same for an event that no trial owns.
+    pub fn follow_handle(&self, event: CUevent) -> Result<(), DeviceError> {
         // SAFETY: both handles are alive.
-        let status = unsafe { (self.context.driver.cuStreamWaitEvent)(self.handle, event.handle, 0) };
+        let status = unsafe { (self.context.driver.cuStreamWaitEvent)(self.handle, event, 0) };
         self.context.check(status, || "ordering streams".into())
     }
 
@@ -136,16 +147,19 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.context.enter_to_free() {
-            // SAFETY: made by `new`, destroyed once; queued work still completes.
-            unsafe { (self.context.driver.cuStreamDestroy_v2)(self.handle) };
+        let primary = &self.context.primary;
+        let is_left = self.context.is_idle() && primary.leave_stream(self.handle);
+        if !is_left && self.context.enter_to_free() {
+            primary.destroy_stream(self.handle);
         }
     }
 }
 
 pub struct Event {
     context: Arc<Context>,
+    /// Null once [`Self::into_handle`] has given it away.
     handle: CUevent,
+    is_timed: bool,
 }
 
 // SAFETY: the handle is a token that the driver takes from any thread.
@@ -153,20 +167,31 @@ unsafe impl Send for Event {}
 
 impl Event {
     pub fn timed(context: &Arc<Context>) -> Result<Self, DeviceError> {
-        Self::new(context, 0)
+        Self::new(context, true)
     }
 
     /// An event without timing, which only orders work.
     pub fn plain(context: &Arc<Context>) -> Result<Self, DeviceError> {
-        Self::new(context, WITHOUT_TIME)
+        Self::new(context, false)
     }
 
-    fn new(context: &Arc<Context>, flags: u32) -> Result<Self, DeviceError> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the pointer is to a live local.
-        let status = unsafe { (context.driver.cuEventCreate)(&raw mut handle, flags) };
-        context.check(status, || "making an event".into())?;
-        Ok(Self { context: Arc::clone(context), handle })
+    /// Takes one that an earlier trial left, or makes one.
+    fn new(context: &Arc<Context>, is_timed: bool) -> Result<Self, DeviceError> {
+        let handle = match context.primary.take_event(is_timed) {
+            Some(left) => left,
+            None => {
+                let (mut handle, flags) = (ptr::null_mut(), if is_timed { 0 } else { WITHOUT_TIME });
+                // SAFETY: the pointer is to a live local.
+                let status = unsafe { (context.driver.cuEventCreate)(&raw mut handle, flags) };
+                context.check(status, || "making an event".into()).map(|()| handle)?
+            }
+        };
+        Ok(Self { context: Arc::clone(context), handle, is_timed })
+    }
+
+    /// The event, which the caller will destroy.
+    pub fn into_handle(mut self) -> CUevent {
+        std::mem::replace(&mut self.handle, ptr::null_mut())
     }
 
     /// Records the event after everything that is in the stream now.
@@ -199,9 +224,11 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if self.context.enter_to_free() {
-            // SAFETY: made by `new`, destroyed once.
-            unsafe { (self.context.driver.cuEventDestroy_v2)(self.handle) };
+        let primary = &self.context.primary;
+        let is_left = self.handle.is_null()
+            || self.context.is_idle() && primary.leave_event(self.handle, self.is_timed);
+        if !is_left && self.context.enter_to_free() {
+            primary.destroy_event(self.handle);
         }
     }
 }

@@ -5,7 +5,10 @@ use std::{ffi::c_void, ptr, sync::Arc};
 use bytemuck::{AnyBitPattern, NoUninit};
 
 use crate::{
-    device::{DeviceError, cuda::ffi::Context},
+    device::{
+        DeviceError,
+        cuda::ffi::{Allocated, Context, OUT_OF_MEMORY},
+    },
     op::{Hyper, Record, RunRecord},
 };
 
@@ -13,16 +16,32 @@ pub struct DeviceMemory {
     context: Arc<Context>,
     pub at: u64,
     pub bytes: usize,
+    /// Bytes that the driver allocated.
+    room: usize,
 }
 
 impl DeviceMemory {
-    /// Allocates memory; `what` names its purpose in an error.
+    /// Takes what an earlier trial left, or allocates; `what` names its purpose in an error. The contents are not known.
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
-        let mut at = 0;
+        let own = |at, room| Self { context: Arc::clone(context), at, bytes, room };
+        if let Some(left) = context.primary.take_device(bytes) {
+            return Ok(own(left.at, left.bytes));
+        }
+        let (mut at, room) = (0, bytes.max(16));
         // SAFETY: the pointer is to a live local.
-        let status = unsafe { (context.driver.cuMemAlloc_v2)(&raw mut at, bytes.max(16)) };
+        let mut allocate = || unsafe { (context.driver.cuMemAlloc_v2)(&raw mut at, room) };
+        let mut status = allocate();
+        if status == OUT_OF_MEMORY && context.primary.free_unused() {
+            status = allocate();
+        }
         context.check(status, || format!("taking {bytes} bytes for {what}"))?;
-        Ok(Self { context: Arc::clone(context), at, bytes })
+        Ok(own(at, room))
+    }
+
+    /// The memory, which the caller will free.
+    pub fn into_allocated(self) -> Allocated {
+        let mut own = self;
+        Allocated { at: own.at, bytes: std::mem::take(&mut own.room) }
     }
 
     /// False for a GPU that hangs, none of whose memory is freed.
@@ -33,9 +52,10 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if self.context.enter_to_free() {
-            // SAFETY: allocated by `new`, freed once; the driver itself waits for kernels that use it.
-            unsafe { (self.context.driver.cuMemFree_v2)(self.at) };
+        let (primary, memory) = (&self.context.primary, Allocated { at: self.at, bytes: self.room });
+        let is_left = self.room == 0 || self.context.is_idle() && primary.leave_device(memory);
+        if !is_left && self.context.enter_to_free() {
+            primary.free(self.at);
         }
     }
 }
@@ -46,22 +66,30 @@ pub struct Pinned {
     context: Arc<Context>,
     base: *mut u8,
     bytes: usize,
+    /// Bytes that the driver allocated.
+    room: usize,
 }
 
 // SAFETY: it is plain memory of the process, owned by this value.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// Allocates memory; `what` names its purpose in an error.
+    /// Takes what an earlier trial left, or allocates; `what` names its purpose in an error. All bytes are zero.
     pub fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<Self, DeviceError> {
-        let mut base: *mut c_void = ptr::null_mut();
-        // SAFETY: the pointer is to a live local. Flags 0: ordinary memory (write-combined memory is slow to
-        // read).
-        let status = unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes.max(16), 0) };
-        context.check(status, || format!("taking {bytes} bytes of pinned host memory for {what}"))?;
-        let pinned = Self { context: Arc::clone(context), base: base.cast(), bytes: bytes.max(16) };
-        // SAFETY: these bytes have just been allocated.
-        unsafe { ptr::write_bytes(pinned.base, 0, pinned.bytes) };
+        let bytes = bytes.max(16);
+        let (mut base, mut room): (*mut c_void, _) = (ptr::null_mut(), bytes);
+        match context.primary.take_pinned(bytes) {
+            Some(left) => (base, room) = (left.at as *mut c_void, left.bytes),
+            None => {
+                // SAFETY: the pointer is to a live local. Flags 0: ordinary memory (write-combined memory is slow to
+                // read).
+                let status = unsafe { (context.driver.cuMemHostAlloc)(&raw mut base, bytes, 0) };
+                context.check(status, || format!("taking {bytes} bytes of pinned host memory for {what}"))?;
+            }
+        }
+        let pinned = Self { context: Arc::clone(context), base: base.cast(), bytes, room };
+        // SAFETY: as many bytes were allocated, and nobody else uses them.
+        unsafe { ptr::write_bytes(pinned.base, 0, bytes) };
         Ok(pinned)
     }
 
@@ -106,9 +134,10 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if self.context.enter_to_free() {
-            // SAFETY: allocated by `new`, freed once.
-            unsafe { (self.context.driver.cuMemFreeHost)(self.base.cast()) };
+        let (primary, memory) = (&self.context.primary, Allocated { at: self.at(), bytes: self.room });
+        let is_left = self.context.is_idle() && primary.leave_pinned(memory);
+        if !is_left && self.context.enter_to_free() {
+            primary.free_pinned(memory.at);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     allocation::{DeviceMemory, Pinned},
+    resident_rows::Rows,
     staging::Staging,
 };
 use crate::device::{
@@ -54,7 +55,8 @@ impl Chunk {
 
 #[derive(Default)]
 pub struct InputBuffer {
-    whole: Option<DeviceMemory>,
+    /// Those that were bound; steps read the last, and queued ones may read the others.
+    whole: Vec<Rows>,
     chunks: [Option<Chunk>; 2],
     current: usize,
 }
@@ -63,29 +65,24 @@ impl InputBuffer {
     /// The address of the rows; 0 before any were bound.
     pub fn at(&self) -> u64 {
         let chunk = self.chunks[self.current].as_ref().map(|c| c.memory.at);
-        chunk.or_else(|| self.whole.as_ref().map(|m| m.at)).unwrap_or(0)
+        chunk.or_else(|| self.whole.last().map(|rows| rows.at)).unwrap_or(0)
     }
 
     pub fn bytes(&self) -> usize {
         let chunks = self.chunks.iter().flatten().map(|chunk| chunk.memory.bytes);
-        chunks.sum::<usize>() + self.whole.as_ref().map_or(0, |memory| memory.bytes)
+        chunks.sum::<usize>() + self.whole.iter().map(|rows| rows.bytes).sum::<usize>()
     }
 
-    /// Uploads all rows. Returns how long the host waited for staging memory.
+    /// Binds all rows. Returns how long the host waited to upload them; `None` if they were there.
     pub fn bind_whole(
         &mut self,
         gpu: &GpuContext,
         staging: &mut Staging,
-        rows: &[f32],
+        rows: &Arc<Vec<f32>>,
         what: &str,
-    ) -> Result<Duration, DeviceError> {
-        let bytes = size_of_val(rows);
-        let memory = match self.whole.take().filter(|memory| memory.bytes == bytes) {
-            Some(memory) => memory,
-            None => DeviceMemory::new(&gpu.context, bytes, what)?,
-        };
-        let waited = staging.upload(gpu, memory.at, rows)?;
-        self.whole = Some(memory);
+    ) -> Result<Option<Duration>, DeviceError> {
+        let (rows, waited) = Rows::bind(gpu, staging, rows, what)?;
+        self.whole.push(rows);
         Ok(waited)
     }
 

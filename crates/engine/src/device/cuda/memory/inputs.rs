@@ -1,6 +1,9 @@
 //! The inputs of a trial: features and targets of training and validation, and the order of the rows.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     input_buffer::{InputBuffer, OrderBuffer},
@@ -41,19 +44,19 @@ impl Inputs {
         self.buffers.iter().map(InputBuffer::bytes).sum::<usize>() + self.order.bytes()
     }
 
-    /// Binds rows to a buffer. Returns how long the host waited, and start and end of the upload before the
-    /// last one.
+    /// Binds rows to a buffer. Returns how long the host waited to upload them, `None` if they were there; and start and end
+    /// of the upload before the last one.
     pub fn bind(
         &mut self,
         gpu: &GpuContext,
         in_flight: &InFlightQueue,
         number: usize,
-        rows: &[f32],
-    ) -> Result<(Duration, Option<[Instant; 2]>), DeviceError> {
+        rows: &Arc<Vec<f32>>,
+    ) -> Result<(Option<Duration>, Option<[Instant; 2]>), DeviceError> {
         let (buffer, what) = (&mut self.buffers[number], NAMES[number]);
         if self.streamed {
             let uploaded = buffer.bind_chunk(gpu, (&self.copies, in_flight), rows, what)?;
-            return Ok((Duration::ZERO, uploaded));
+            return Ok((Some(Duration::ZERO), uploaded));
         }
         Ok((buffer.bind_whole(gpu, &mut self.staging, rows, what)?, None))
     }

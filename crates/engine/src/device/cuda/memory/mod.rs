@@ -5,10 +5,12 @@ mod device_log;
 mod digest;
 mod input_buffer;
 mod inputs;
+mod resident_rows;
 mod staging;
 
 pub use allocation::{DeviceMemory, Pinned};
 pub use device_log::DeviceLog;
 pub use digest::Digest;
 pub use inputs::Inputs;
+pub use resident_rows::ResidentRows;
 pub use staging::Staging;
