@@ -53,13 +53,13 @@ EXPORT int cuMemAlloc_v2(Address64* address, size_t bytes) {
     if (captures_of_thread > 0) return CAPTURE_UNSUPPORTED;
     if (bytes == 0) return INVALID_VALUE;
     log(current, line("alloc %zu", bytes));
-    count("alloc");
     if (fails("alloc")) return OUT_OF_MEMORY;
     std::lock_guard<std::mutex> guard(everything);
     if (bytes > current->capacity - current->used) return OUT_OF_MEMORY;
     void* memory = nullptr;
     if (posix_memalign(&memory, 256, bytes)) return OUT_OF_MEMORY;
     memset(memory, 0xff, bytes);   // NaN
+    count("alloc");
     current->used += bytes;
     allocations()[(uintptr_t)memory] = {bytes, current->ordinal};
     return *address = (Address64)memory, SUCCESS;

@@ -58,7 +58,8 @@ fn each_has_a_gpu_of_its_own() {
         let ran = run(&["--jobs", jobs], "2");
         let sweep = ran.ended_by(0);
         are_equal(&sweep.0, &alone);
-        assert_eq!((used(&sweep.0), most_allocated(&sim)), (names(&["gpu:0", "gpu:1"]), most));
+        assert_eq!(used(&sweep.0), names(&["gpu:0", "gpu:1"]));
+        assert!(most_allocated(&sim) <= most, "the rows of one seed or of both");
         let last = trials(&sweep.0).pop().unwrap();
         let (gpu, environment) =
             (last.table("summary.csv").cell(0, "devices_used").to_owned(), last.text("environment.toml"));
@@ -76,7 +77,7 @@ fn each_has_a_gpu_of_its_own() {
             "{times}"
         );
     }
-    let told = run(&["--jobs", "3"], "1").ended;
+    let told = run(&["--jobs", "3", "sweep.share=false"], "1").ended;
     assert!(
         told.stderr.contains("`--jobs 3`: 1 trial at a time on 1 GPU; `--share` lets trials share a GPU\n"),
         "{told:?}"

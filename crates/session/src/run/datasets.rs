@@ -7,7 +7,7 @@ use super::{engine_trials::EngineTrials, shared_plans::SharedPlans};
 use crate::{
     collective::ProcessGroup,
     data::{self, Dataset, FileChange, FileFingerprint, Task},
-    plan::Machine,
+    plan::{DatasetInfo, Machine},
     spec::{self, Placement, Problem, Source, Spec},
     units,
 };
@@ -15,12 +15,17 @@ use crate::{
 /// Maximum number of data sets in memory. Trials share a data set if everything that determines it is equal.
 const KEPT: usize = 2;
 
+/// More are kept as long as all together are no larger than this: trials often differ in a few seeds.
+const SMALL_BYTES: u64 = 64 << 20;
+
 /// Features larger than this share of usable memory stay in their file.
 const MEMORY_PART: f64 = 0.5;
 
 /// Opens data sets and caches the last few.
 pub struct Datasets {
     memory_available: u64,
+    /// See [`SMALL_BYTES`].
+    small_bytes: u64,
     kept: Vec<(spec::Data, Task, u64, Arc<Dataset>)>,
     /// Fingerprints of all files opened so far.
     seen: Vec<FileFingerprint>,
@@ -34,6 +39,7 @@ impl Datasets {
     pub fn new(machine: &Machine) -> Self {
         Self {
             memory_available: machine.memory_available,
+            small_bytes: SMALL_BYTES,
             kept: Vec::new(),
             seen: Vec::new(),
             engines: EngineTrials::default(),
@@ -63,8 +69,8 @@ impl Datasets {
             };
         }
         self.fits(spec).map_err(|problem| vec![problem])?;
-        // Evict before loading, so that memory never holds more than `KEPT` data sets.
-        if self.kept.len() >= KEPT {
+        // Evict before loading, so that memory never holds more than `KEPT` large data sets.
+        while self.kept.len() >= KEPT && self.kept_bytes() > self.small_bytes {
             self.kept.remove(0);
         }
         let part = if spec.data.placement == Placement::Resident { 1.0 } else { MEMORY_PART };
@@ -73,6 +79,13 @@ impl Datasets {
         self.see(&dataset.files, "data").map_err(|problem| vec![problem])?;
         self.kept.push((key, task, seed, Arc::clone(&dataset)));
         Ok(dataset)
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        let bytes = |facts: DatasetInfo| {
+            4 * (facts.train_rows + facts.validation_rows) * (facts.features + facts.targets)
+        };
+        self.kept.iter().map(|(.., dataset)| bytes(dataset.facts()) as u64).sum()
     }
 
     /// Checks that the files did not change since they were first read.
@@ -121,6 +134,7 @@ mod tests {
         std::fs::write(&csv, "x,y\n1,2\n2,4\n3,6\n4,8\n5,10\n").expect("rows");
         let experiment = spec::load(&path, &["seed=1,2,3".to_owned()]).unwrap_or_else(|_| panic!("a spec"));
         let mut datasets = Datasets::new(&Machine::typical(Vec::new(), 1 << 30));
+        datasets.small_bytes = 0;
         for trial in &experiment.trials {
             assert!(datasets.open(&trial.spec).is_ok());
         }

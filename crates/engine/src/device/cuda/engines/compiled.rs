@@ -161,6 +161,8 @@ impl Attempt<'_> {
         }
         end.record(stream)?;
         gpu.wait(&end, || "reading a trial of the compiled steps".into())?;
+        [arena, table, left].into_iter().for_each(DeviceMemory::leave);
+        [begin, end].into_iter().for_each(Event::leave);
         let losses = log.chunks_exact(self.log_width.max(1)).map(|row| row[0]).collect();
         Ok(Outcome { losses, values, seconds })
     }

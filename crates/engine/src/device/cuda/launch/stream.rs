@@ -189,6 +189,13 @@ impl Event {
         Ok(Self { context: Arc::clone(context), handle, is_timed })
     }
 
+    /// Leaves it for the next trial before this one ends. It must have happened.
+    pub fn leave(mut self) {
+        if self.context.primary.leave_event(self.handle, self.is_timed) {
+            self.handle = ptr::null_mut();
+        }
+    }
+
     /// The event, which the caller will destroy.
     pub fn into_handle(mut self) -> CUevent {
         std::mem::replace(&mut self.handle, ptr::null_mut())

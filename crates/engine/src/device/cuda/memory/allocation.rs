@@ -16,7 +16,7 @@ pub struct DeviceMemory {
     context: Arc<Context>,
     pub at: u64,
     pub bytes: usize,
-    /// Bytes that the driver allocated.
+    /// Bytes that the driver allocated; 0 for memory that was given away.
     room: usize,
 }
 
@@ -38,10 +38,16 @@ impl DeviceMemory {
         Ok(own(at, room))
     }
 
+    /// Leaves it for the next trial before this one ends. All work that uses it must be complete.
+    pub fn leave(mut self) {
+        if self.context.primary.leave_device(Allocated { at: self.at, bytes: self.room }) {
+            self.room = 0;
+        }
+    }
+
     /// The memory, which the caller will free.
-    pub fn into_allocated(self) -> Allocated {
-        let mut own = self;
-        Allocated { at: own.at, bytes: std::mem::take(&mut own.room) }
+    pub fn into_allocated(mut self) -> Allocated {
+        Allocated { at: self.at, bytes: std::mem::take(&mut self.room) }
     }
 
     /// False for a GPU that hangs, none of whose memory is freed.
