@@ -27,7 +27,8 @@
 //                        replay (of a graph), copy, synchronize, module, graph, peer, matmul, plan, nccl,
 //                        compile. Also `stall`: every rank's all-reduce of that number hangs; `hang`: the
 // kernel
-//                        of that number never ends; `stuck`: the call that launches it never returns
+//                        of that number never ends; `stuck`: the call that launches it never returns;
+//                        `lost`: that launch fails, and every call after it until nobody has the context
 //   RUNNER_SIM_LOG       a file to which every call that moves, runs or waits appends a line: device, call,
 // details
 //   RUNNER_SIM_COUNTS    a file to which every call that takes something from the driver, or returns it, appends its name
@@ -189,7 +190,8 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device) {
     if (device < 0 || device >= device_count()) return INVALID_DEVICE;
     count("release");
     std::lock_guard<std::mutex> guard(everything);
-    return --devices()[device]->retained, SUCCESS;
+    if (--devices()[device]->retained == 0) devices()[device]->lost = false;
+    return SUCCESS;
 }
 EXPORT int cuDevicePrimaryCtxSetFlags_v2(int, unsigned) { return SUCCESS; }
 EXPORT int cuCtxGetCurrent(Handle* context) { return *context = current, SUCCESS; }

@@ -51,6 +51,7 @@ int device_to_device(void* to, const void* from, size_t bytes, void* stream) {
 EXPORT int cuMemAlloc_v2(Address64* address, size_t bytes) {
     if (!current) return INVALID_CONTEXT;
     if (captures_of_thread > 0) return CAPTURE_UNSUPPORTED;
+    if (current->lost) return LAUNCH_FAILED;
     if (bytes == 0) return INVALID_VALUE;
     log(current, line("alloc %zu", bytes));
     if (fails("alloc")) return OUT_OF_MEMORY;

@@ -45,6 +45,7 @@ int launch(void* handle, const Grid& grid, void* stream, void** arguments) {
     if (grid.shared_bytes > (unsigned)function->shared_limit) return INVALID_VALUE;
     if (grid.cooperative && blocks > MULTIPROCESSORS) return COOPERATIVE_LAUNCH_TOO_LARGE;
     if (fails("launch")) return LAUNCH_FAILED;
+    if (fails("lost")) stream_of(stream)->device->lost = true;
     const char* name = function->kernel->name;
     Bound bound = function->kernel->bind(arguments);
     std::string text = line("%s %s blocks %u threads %u shared %u", grid.cooperative ? "launch_cooperative" : "launch",
@@ -75,6 +76,7 @@ bool load_library(const char* text, std::vector<Kernel>& own) {
 
 EXPORT int cuModuleLoadData(Handle* module, const void* image) {
     if (!current) return INVALID_CONTEXT;
+    if (current->lost) return LAUNCH_FAILED;
     if (!image || fails("module")) return INVALID_IMAGE;
     count("module");
     std::unique_ptr<Module> made(new Module);

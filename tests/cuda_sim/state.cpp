@@ -221,6 +221,7 @@ static void dawdle(const std::string& text) {
 int enqueue(void* handle, const std::string& text, std::function<int(Stream*)> work) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
+    if (stream->device->lost) return LAUNCH_FAILED;
     bool sums = text.empty() || text.compare(0, 10, "all_reduce") == 0 || text.compare(0, 9, "broadcast") == 0;
     if (stream->only_sums && !sums) {
         stream->only_sums = false;

@@ -78,6 +78,7 @@ struct Device {
     int ordinal;
     size_t capacity, used = 0;
     int retained = 0;
+    bool lost = false;     // all calls fail until the context is released
     std::set<int> peers;   // whose memory this device may use
     Stream standard{this};
     std::set<Stream*> streams;

@@ -23,6 +23,7 @@ int elapsed(float* ms, const Event* from, const Event* to) {
 
 EXPORT int cuStreamCreate(Handle* handle, unsigned) {
     if (!current) return INVALID_CONTEXT;
+    if (current->lost) return LAUNCH_FAILED;
     count("stream");
     Stream* stream = new Stream{current};
     std::lock_guard<std::mutex> guard(everything);
@@ -49,6 +50,7 @@ EXPORT int cuStreamQuery(Handle handle) {
     Stream* stream = stream_of(handle);
     if (!stream) return INVALID_CONTEXT;
     if (captures_of_thread > 0 || stream->capture) return synchronize(stream->device, "stream", stream, 0);
+    if (stream->device->lost) return LAUNCH_FAILED;
     bool known = stream->seen == stream->works;
     if (stalled(stream->cause) || (!known && stream->asked++ < setting("RUNNER_SIM_LATE", 0))) return NOT_READY;
     stream->passed = stream->marks;
@@ -111,6 +113,7 @@ EXPORT int cuEventQuery(Handle handle) {
     Stream* stream = event->stream;
     if (captures_of_thread > 0) return CAPTURE_UNSUPPORTED;
     if (!stream) return SUCCESS;
+    if (stream->device->lost) return LAUNCH_FAILED;
     bool passed = event->mark <= stream->passed;
     if (stalled(event->cause) || (!passed && event->asked++ < setting("RUNNER_SIM_LATE", 0))) return NOT_READY;
     bool last = event->mark == stream->marks && event->works == stream->works;

@@ -132,6 +132,29 @@ fn what_a_failed_trial_had_is_not_used_again() {
     assert_eq!(counts["context"], 1);
 }
 
+/// A fault of the GPU ends the trials that are on it, and no others: the next one waits until nobody has the context.
+#[test]
+fn a_gpu_that_fails_is_used_again_with_a_new_context() {
+    let Some(sim) = Sim::get() else { return };
+    let place = Sandbox::new(LINREG);
+    let whole = sim.run(&place, &[&rates(24)], &[]).ended_by(0).0;
+    sim.counts();
+    let axis = rates(24);
+    for jobs in ["1", "4"] {
+        let arguments = [&axis, "--jobs", jobs, "devices.engine=persistent"];
+        let sweep = sim.run(&place, &arguments, &[("RUNNER_SIM_FAIL", "lost:9")]).ended_by(1).0;
+        let statuses = statuses(&sweep);
+        let failed = statuses.iter().filter(|status| *status == "failed").count();
+        let table = fs::read_to_string(sweep.join("sweep.csv")).unwrap();
+        assert!((1..=jobs.parse().unwrap()).contains(&failed), "{jobs}: {table}");
+        let counts = sim.counts();
+        assert_eq!((counts["context"], counts["release"]), (2, 2), "{jobs}: {counts:?}");
+        for ((own, whole), status) in trials(&sweep).iter().zip(trials(&whole)).zip(statuses) {
+            assert!(status == "failed" || own.model() == whole.model(), "{}", own.0.display());
+        }
+    }
+}
+
 /// Memory that ended trials left is freed where another trial needs it.
 #[test]
 fn a_larger_trial_gets_what_smaller_ones_left() {

@@ -10,6 +10,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use cudarc::driver::sys::{CUcontext, CUevent, CUstream};
@@ -19,7 +20,10 @@ use super::{
     gpu::{Gpu, gpu},
 };
 use crate::{
-    device::cuda::{launch::Modules, memory::ResidentRows},
+    device::cuda::{
+        launch::{Modules, wait::within},
+        memory::ResidentRows,
+    },
     plan::DeviceId,
 };
 
@@ -31,8 +35,15 @@ const MOST_BYTES: usize = 64 << 20;
 const MOST_WASTE: usize = 2;
 const SMALL: usize = 64 << 10;
 
-/// The contexts that trials or sessions hold.
-static OPEN: Mutex<Vec<Weak<Primary>>> = Mutex::new(Vec::new());
+/// How long a trial waits for others to let go of a context in which a call has failed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The contexts that trials or sessions hold, and those that are being released, with the UUIDs of their GPUs.
+static OPEN: Mutex<Vec<(String, Weak<Primary>)>> = Mutex::new(Vec::new());
+
+fn open() -> MutexGuard<'static, Vec<(String, Weak<Primary>)>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The GPUs that a session has used: it keeps their contexts, which take the driver a tenth of a second, until it ends.
 #[derive(Default)]
@@ -103,11 +114,19 @@ unsafe impl Sync for Primary {}
 impl Primary {
     /// The context that this process has of the GPU, or a new one.
     pub fn open(driver: &'static Driver, gpu: &Gpu) -> Result<Arc<Self>, Status> {
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|own| own.strong_count() > 0);
-        let is_sound = |own: &Arc<Self>| own.uuid == gpu.uuid && !own.has_failed();
-        if let Some(own) = open.iter().filter_map(Weak::upgrade).find(is_sound) {
-            return Ok(own);
+        let is_its = |(uuid, _): &&(String, Weak<Self>)| *uuid == gpu.uuid;
+        // Dropped after the list is unlocked: the last to drop a context locks it.
+        let mut all: Vec<Arc<Self>>;
+        // The driver begins anew once nobody has a context in which a call has failed. Where that call did no harm, the others
+        // may go on with it for long.
+        within(GRACE, || {
+            let own: Vec<_> = open().iter().filter(is_its).map(|(_, own)| own.clone()).collect();
+            own.is_empty() || own.iter().filter_map(Weak::upgrade).any(|own| !own.has_failed())
+        });
+        let mut open = open();
+        all = open.iter().filter(is_its).filter_map(|(_, own)| own.upgrade()).collect();
+        if let Some(sound) = all.iter().position(|own| !own.has_failed()) {
+            return Ok(all.swap_remove(sound));
         }
         let (mut device, mut handle) = (0, std::ptr::null_mut());
         // SAFETY: the pointers are to live locals, here and below.
@@ -125,7 +144,7 @@ impl Primary {
             given_up: AtomicBool::new(false),
             failed: AtomicBool::new(false),
         });
-        open.push(Arc::downgrade(&own));
+        open.push((gpu.uuid.clone(), Arc::downgrade(&own)));
         Ok(own)
     }
 
@@ -252,6 +271,16 @@ impl Primary {
         device.iter().for_each(|memory| self.free(memory.at));
         rows || !device.is_empty()
     }
+
+    /// Frees all that is left; the context must be current.
+    fn free_all(&self) {
+        self.free_unused();
+        let Left { pinned, streams, events, .. } = std::mem::take(&mut *self.left());
+        pinned.iter().for_each(|memory| self.free_pinned(memory.at));
+        events.into_iter().flatten().for_each(|event| self.destroy_event(event));
+        streams.into_iter().for_each(|stream| self.destroy_stream(stream));
+        self.modules.unload(self.driver);
+    }
 }
 
 /// The smallest of the blocks that are large enough and not too large.
@@ -267,19 +296,14 @@ fn take(from: &mut Vec<Allocated>, bytes: usize) -> Option<Allocated> {
 
 impl Drop for Primary {
     fn drop(&mut self) {
-        if self.is_given_up() {
-            return;
+        if !self.is_given_up() {
+            if self.enter() == 0 {
+                self.free_all();
+            }
+            // SAFETY: `open` retained it once. An error could not be handled.
+            unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
         }
-        if self.enter() == 0 {
-            self.free_unused();
-            let Left { pinned, streams, events, .. } = std::mem::take(&mut *self.left());
-            pinned.iter().for_each(|memory| self.free_pinned(memory.at));
-            events.into_iter().flatten().for_each(|event| self.destroy_event(event));
-            streams.into_iter().for_each(|stream| self.destroy_stream(stream));
-            self.modules.unload(self.driver);
-        }
-        // SAFETY: `open` retained it once. An error could not be handled.
-        unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
+        open().retain(|(_, own)| !std::ptr::eq(own.as_ptr(), self));
     }
 }
 
