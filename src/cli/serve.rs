@@ -3,7 +3,7 @@
 
 use std::{
     net::{Ipv4Addr, TcpListener},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
     runs::refuse,
 };
 use crate::{
-    host::reason,
+    host::{lock, reason},
     report::{PageRequest, Predicted, ReportError, fingerprint, follow_files, page, share_read, waiting},
     run::{Exit, print, print_error, print_stderr},
 };
@@ -84,7 +84,7 @@ impl Site<'_> {
 
     /// The page for the current files, and a tag that changes with them.
     fn page(&self) -> (String, Arc<str>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         loop {
             // Take both before reading the files, so that a change meanwhile changes the next tag.
             let read = percent_read();

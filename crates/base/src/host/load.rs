@@ -5,13 +5,13 @@
 
 use std::{
     fs,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use serde::Serialize;
 
-use super::read_proc;
+use super::{lock, read_proc};
 
 /// USER_HZ: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
@@ -150,7 +150,7 @@ impl Watch {
 
     /// Returns the samples after adding one of this moment.
     fn samples(&self) -> MutexGuard<'_, Vec<Sample>> {
-        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = lock(&self.0);
         if samples.last().is_none_or(|last| last.at.elapsed() >= FRESH) {
             if samples.len() >= 1024 {
                 samples.drain(..512);

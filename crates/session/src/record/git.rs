@@ -13,14 +13,14 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, sync_channel},
     },
     thread,
     time::Duration,
 };
 
-use crate::host::{end_with_parent, open_regular};
+use crate::host::{end_with_parent, lock, open_regular};
 
 /// How long the end of a run waits for a slow `git status`.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -116,10 +116,6 @@ impl GitQuery {
         }
         dirty.came?
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ask_git(root: &Path, running: &Mutex<Option<Child>>) -> Option<bool> {

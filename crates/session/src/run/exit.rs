@@ -2,13 +2,13 @@
 
 use std::{
     process::{ExitCode, Termination},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use anstyle::AnsiColor;
 
 use crate::{
-    host::{escape_controls, escape_line, escape_uncoloured, json_text},
+    host::{escape_controls, escape_line, escape_uncoloured, json_text, lock},
     spec::Failure,
 };
 
@@ -81,17 +81,13 @@ static HELD: Mutex<Option<String>> = Mutex::new(None);
 
 /// From now on errors are held back instead of printed.
 pub fn hold_output() {
-    *held() = Some(String::new());
+    *lock(&HELD) = Some(String::new());
 }
 
 /// Returns the held text and prints directly from now on.
 pub fn held_output() -> String {
-    let text = held().take().unwrap_or_default();
+    let text = lock(&HELD).take().unwrap_or_default();
     anstream::adapter::strip_str(&text).to_string()
-}
-
-fn held() -> MutexGuard<'static, Option<String>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prints to standard error; failures are ignored.
@@ -102,7 +98,7 @@ pub fn print_stderr(text: &str) {
 /// Like [`print_stderr`], for text with colours.
 pub fn print_coloured_stderr(text: &str) {
     use std::io::Write;
-    if let Some(held) = &mut *held() {
+    if let Some(held) = &mut *lock(&HELD) {
         return held.push_str(text);
     }
     let _ = anstream::stderr().lock().write_all(escape_uncoloured(text).as_bytes());
@@ -138,7 +134,7 @@ pub fn print_bytes(bytes: &[u8]) -> Exit {
 
 fn write(out: &mut impl std::io::Write, bytes: &[u8]) -> Result<(), Exit> {
     use std::io::ErrorKind;
-    if held().is_some() {
+    if lock(&HELD).is_some() {
         return Ok(());
     }
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| {

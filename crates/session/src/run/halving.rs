@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     event::Status,
+    host::lock,
     record::{TrialEnd, Verbosity},
     train::Judge,
     units,
@@ -38,7 +39,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 return None;
             }
             thread::sleep(PAUSE);
-            let mut elsewhere = phase.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut elsewhere = lock(&phase.elsewhere);
             let others = elsewhere.len();
             let first = (0..others).min_by_key(|place| elsewhere[*place]);
             if let Some(first) = first.map(|place| elsewhere.swap_remove(place)) {

@@ -7,13 +7,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::{planned::Planned, prepare::Prepared, rung::Rung};
 use crate::{
     event::{Outcome, Status},
+    host::lock,
     random::mix,
     record::{Choice, Claims, JointLines, RecordError, RunDir, SWEEP_FILE, TrialEnd},
     spec::{Halving, Metric, Monitor},
@@ -110,10 +111,6 @@ impl Rungs {
         trials.sort_by_key(|trial| self.places.get(*trial));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Judges a trial after a whole epoch: the status with which it ends there, and why; `None` if it goes on. Waits a moment
     /// for trials before it; later, it is for the sweep to bring it back.
     pub fn judge(&self, trial: usize, epochs: u64, value: Option<f64>) -> Option<(Status, String)> {
@@ -121,7 +118,7 @@ impl Rungs {
             return None;
         }
         let (place, begun) = (*self.places.get(trial)?, Instant::now());
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             match self.goes_on(&mut state, (trial, place), epochs, value) {
                 Err(fault) => return Some((Status::Failed, fault.to_string())),
@@ -165,7 +162,7 @@ impl Rungs {
 
     /// Notes that a trial ended between its rungs, so that no other waits for it.
     pub fn ended(&self, trial: usize) -> Result<(), RecordError> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         self.read_others(&mut state);
         let Some(&place) = self.places.get(trial) else { return Ok(()) };
         let was_judged = |epochs: &u64| state.rungs.get(epochs).is_some_and(|rung| rung.get(place).is_some());
@@ -198,7 +195,7 @@ impl Rungs {
 
     /// Takes a trial of this process that waited and can be judged now.
     pub fn take_due(&self) -> Option<usize> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.has_waiting() {
             return None;
         }
@@ -213,12 +210,12 @@ impl Rungs {
 
     /// Whether trials of this process wait for others.
     pub fn has_waiting(&self) -> bool {
-        self.state().has_waiting()
+        lock(&self.state).has_waiting()
     }
 
     /// Gives the end of a trial that was stopped its reason, if that is not known.
     pub fn explain(&self, trial: usize, end: &mut TrialEnd) {
-        let state = self.state();
+        let state = lock(&self.state);
         if let TrialEnd::Ran { status: Status::Stopped, reason: reason @ None, .. } = end
             && let Some(place) = self.places.get(trial)
             && let Some(epochs) = state.out.get(place)

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Mutex, MutexGuard, atomic::Ordering},
 };
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
-    host,
+    host::{self, lock},
     plan::Machine,
     record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width},
     spec::Experiment,
@@ -203,7 +203,7 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     pub(super) fn shared(&self) -> MutexGuard<'_, P::Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 
     pub fn resume(&self) -> &Resume {
@@ -268,11 +268,11 @@ impl<'a, P: Planned> Session<'a, P> {
                 Status::Interrupted => self.signal(),
             },
             // Later trials on the same data fail with the same error; it was already printed.
-            Err(ExecuteError::Data(what)) if self.reported().contains(what) => Exit::Failed,
+            Err(ExecuteError::Data(what)) if lock(&self.reported).contains(what) => Exit::Failed,
             Err(e) => {
                 let what = trial.map(|trial| match e {
                     ExecuteError::Data(what) => {
-                        self.reported().push(what.clone());
+                        lock(&self.reported).push(what.clone());
                         format!("trial {trial} and all later ones on the same data")
                     }
                     _ => format!("trial {trial}"),
@@ -280,10 +280,6 @@ impl<'a, P: Planned> Session<'a, P> {
                 report_error(e, what)
             }
         }
-    }
-
-    fn reported(&self) -> MutexGuard<'_, Vec<String>> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn signal(&self) -> Exit {

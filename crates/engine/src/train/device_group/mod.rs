@@ -4,13 +4,14 @@
 mod workers;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use crate::{
     collective::Abort,
     device::{Block, Clock, Device, DeviceError, Grain, Meters, PassKind, Purpose, Ran, RowReader},
+    host::lock,
     program::{Accumulator, BufferId, Phase, Shard, Slice},
     units,
 };
@@ -135,7 +136,7 @@ impl DeviceGroup {
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut Vec<f32>) -> Result<(), DeviceError> {
         let room = Mutex::new(std::mem::take(to));
         *to = self.first(move |rank| {
-            let mut values = std::mem::take(&mut *room.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut values = std::mem::take(&mut *lock(&room));
             values.resize(from.len, 0.0);
             rank.device.read(purpose, from, &mut values).map(|()| values)
         })?;

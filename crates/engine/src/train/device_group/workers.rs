@@ -5,7 +5,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::{self, JoinHandle},
@@ -15,7 +15,7 @@ use std::{
 use crate::{
     collective::{Abort, CollectiveError},
     device::{Clock, Device, DeviceError},
-    host::AwakeTimer,
+    host::{AwakeTimer, lock},
 };
 
 /// How long the others are waited for after a failure. It may be short, because the abort has released them.
@@ -96,11 +96,11 @@ impl Workers {
         let written = Arc::clone(&results);
         let command = move |rank: &mut Rank| {
             let result = command(rank)?;
-            *written[rank.index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *lock(&written[rank.index]) = Some(result);
             Ok(())
         };
         self.broadcast(count, Arc::new(command))?;
-        Ok(results.iter().filter_map(|r| r.lock().unwrap_or_else(PoisonError::into_inner).take()).collect())
+        Ok(results.iter().filter_map(|r| lock(r).take()).collect())
     }
 
     fn broadcast(&mut self, count: usize, command: Command) -> Answer {
