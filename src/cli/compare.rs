@@ -2,26 +2,21 @@
 
 use super::{
     args::{CompareOptions, ExportFormat},
+    runs::refuse,
     terminal::{fit, terminal_width},
 };
 use crate::{
     report::{Against, Comparison, Format, Question, ReportError, TOP, gate},
-    run::{Exit, print, print_bytes, print_error, print_json, print_stderr},
+    run::{Exit, print, print_bytes, print_json, print_stderr},
 };
 
 /// Runs the command.
-pub fn compare(options: &CompareOptions) -> Exit {
+pub fn compare(options: &CompareOptions) -> Result<Exit, Exit> {
     let compared = match &options.fail_if {
         Some(condition) => held_against(condition, options),
         None => compared(options),
     };
-    match compared {
-        Ok(exit) => exit,
-        Err(e) => {
-            print_error(&e, e.hint());
-            Exit::Refused
-        }
-    }
+    compared.map_err(refuse)
 }
 
 /// `--fail-if`: compares the runs with a baseline or a fixed number.

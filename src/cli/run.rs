@@ -23,8 +23,7 @@ use crate::{
     record::{GitQuery, Verbosity, command_line, end_at_second_signal, now},
     report,
     run::{
-        Datasets, Ended, Exit, Kind, Process, Resume, Role, Session, Start, print, print_error, print_json,
-        print_stderr,
+        Datasets, Ended, Exit, Kind, Process, Resume, Role, Session, Start, print, print_json, print_stderr,
     },
     spec::{Experiment, Loaded},
     train::StopFlag,
@@ -32,20 +31,15 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
+pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Result<Exit, Exit> {
     let begun = Start { begun, at: now() };
-    let resume = match resume::requested(start) {
-        Ok(resume) => resume,
-        Err(exit) => return exit,
-    };
+    let resume = resume::requested(start)?;
     let stop = StopFlag::default();
-    match hosts::join(start, &resume, &stop) {
-        Ok(None) => run_joined(start, arguments, begun, resume, stop, None),
-        Ok(Some(world)) => {
-            let exit = run_joined(start, arguments, begun, resume, stop, Some(&world));
-            hosts::leave(&world, exit)
-        }
-        Err(exit) => exit,
+    let world = hosts::join(start, &resume, &stop)?;
+    let exit = run_joined(start, arguments, begun, resume, stop, world.as_ref());
+    match world {
+        None => exit,
+        Some(world) => Ok(hosts::leave(&world, exit.unwrap_or_else(|exit| exit))),
     }
 }
 
@@ -57,7 +51,7 @@ fn run_joined(
     resume: Resume,
     stop: StopFlag,
     world: Option<&Arc<ProcessGroup>>,
-) -> Exit {
+) -> Result<Exit, Exit> {
     let options = &start.run;
     warn_of_threads(options);
     let path = match &resume {
@@ -66,16 +60,9 @@ fn run_joined(
         Resume::Auto | Resume::No => options.spec(),
     };
     let git = GitQuery::start(&folder_of(&path));
-    let (mut loaded, extension) = match resume::load(start, &resume, &path) {
-        Ok(loaded) => loaded,
-        Err(exit) => return exit,
-    };
-    if let Err(exit) = hosts::settle(world, &mut loaded) {
-        return exit;
-    }
-    if let Err(exit) = resume::check(start, &resume, &loaded) {
-        return exit;
-    }
+    let (mut loaded, extension) = resume::load(start, &resume, &path)?;
+    hosts::settle(world, &mut loaded)?;
+    resume::check(start, &resume, &loaded)?;
     warn(start.idle_sweep_options(loaded.is_sweep()));
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
     // A training interrupted by a signal resumes where it was; an experiment that measures the machine would
@@ -105,17 +92,14 @@ fn run_joined(
         role: role(start),
         load: Watch::default(),
     };
-    let ended = match run_loaded(&loaded, process, start, world) {
-        Ok(ended) => ended,
-        Err(exit) => return exit,
-    };
+    let ended = run_loaded(&loaded, process, start, world)?;
     let has_progress = ended.has_progress;
-    match (close(ended, start), path.parent()) {
+    Ok(match (close(ended, start), path.parent()) {
         (Exit::Signal(signal), Some(sweep)) if requeues && i32::from(signal) == SIGUSR1 => {
             launch::requeue(sweep, has_progress)
         }
         (exit, _) => exit,
-    }
+    })
 }
 
 /// Prints a warning where more threads are asked for than there are cores.
@@ -233,10 +217,7 @@ fn close(Ended { exit, folder, statuses, .. }: Ended, start: &StartOptions) -> E
     }
     exit.more_severe(match report::sweep_end(&folder, terminal_width()) {
         Ok(text) => print(&fit(&text)),
-        Err(e) => {
-            print_error(&e, e.hint());
-            Exit::Failed
-        }
+        Err(e) => Exit::failed(&e, e.hint()),
     })
 }
 

@@ -31,12 +31,9 @@ const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Runs the command until nothing is at work, the output is closed, or a signal or `q` ends it.
-pub fn watch(options: &WatchOptions) -> Exit {
+pub fn watch(options: &WatchOptions) -> Result<Exit, Exit> {
     follow_files(true);
-    match look(&options.path) {
-        Ok(moment) => follow(options, moment).err().unwrap_or(Exit::Done),
-        Err(e) => refuse(&e),
-    }
+    follow(options, look(&options.path).map_err(refuse)?).map(|()| Exit::Done)
 }
 
 /// Shows updates until the end. The error is the exit code if printing fails.

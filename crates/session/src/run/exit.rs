@@ -1,6 +1,7 @@
 //! Exit codes, and printing of messages and errors.
 
 use std::{
+    fmt::Display,
     process::{ExitCode, Termination},
     sync::Mutex,
 };
@@ -28,6 +29,18 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Prints an error for which nothing was started.
+    pub fn refused(message: impl Display, hint: Option<&str>) -> Self {
+        print_error(message, hint);
+        Self::Refused
+    }
+
+    /// Prints an error that ended the work.
+    pub fn failed(message: impl Display, hint: Option<&str>) -> Self {
+        print_error(message, hint);
+        Self::Failed
+    }
+
     /// The number that the process ends with.
     pub fn code(self) -> u8 {
         match self {
@@ -64,7 +77,7 @@ impl Termination for Exit {
 }
 
 /// Prints an error that has no location in a spec.
-pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
+pub fn print_error(message: impl Display, hint: Option<&str>) {
     let red = AnsiColor::Red.on_default().bold();
     let hint = hint.map(|hint| format!("  = hint: {}\n", escape_line(hint))).unwrap_or_default();
     print_coloured_stderr(&format!("{red}error{red:#}: {}\n{hint}", escape_line(&message.to_string())));
@@ -141,7 +154,6 @@ fn write(out: &mut impl std::io::Write, bytes: &[u8]) -> Result<(), Exit> {
         if e.kind() == ErrorKind::BrokenPipe {
             return Exit::Done;
         }
-        print_error(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
-        Exit::Failed
+        Exit::failed(format!("cannot write to standard output: {}", crate::host::reason(&e)), None)
     })
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    exit::{Exit, print, print_error, print_stderr, refuse},
+    exit::{Exit, print, print_stderr, refuse},
     planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start},
     prepare::{self, Prepared},
     recording::Recording,
@@ -262,8 +262,7 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => match outcome.status {
                 Status::Finished | Status::Waiting | Status::Stopped => Exit::Done,
                 Status::Failed | Status::Diverged => {
-                    print_error(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None);
-                    Exit::Failed
+                    Exit::failed(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None)
                 }
                 Status::Interrupted => self.signal(),
             },
@@ -315,6 +314,5 @@ pub(super) fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
         ExecuteError::Resume { hint, .. } => Some(*hint),
         _ => None,
     };
-    print_error(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
-    Exit::Failed
+    Exit::failed(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint)
 }

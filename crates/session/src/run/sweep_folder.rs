@@ -116,8 +116,7 @@ fn check_trials<P: Planned>(
             "bring it back as it was, or run it anew: `runner run` with that file",
         )
     };
-    print_error(message, Some(hint));
-    Err(Exit::Refused)
+    Err(Exit::refused(message, Some(hint)))
 }
 
 pub(super) fn print_other_data(trial: &RunDir) {

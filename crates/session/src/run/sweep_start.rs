@@ -272,8 +272,7 @@ fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<
     Points::read(experiment, folder).map_err(|BadLine(line)| {
         let message =
             format!("`{}`: line {line} is no point of this sweep", Points::<S>::path(folder).display());
-        print_error(message, Some("mend the line, or remove it: its trial is drawn anew"));
-        Exit::Refused
+        Exit::refused(message, Some("mend the line, or remove it: its trial is drawn anew"))
     })
 }
 
