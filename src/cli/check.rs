@@ -8,23 +8,22 @@ use super::{
     describe::describe,
     describe_lab,
     machine::{machine, machine_for},
-    run::{warn, warn_of_threads},
     scale,
 };
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
     record::text_table,
-    run::{self, Datasets, Exit, Planned, Prepared, first_run, prepare, print, refuse},
+    run::{self, Datasets, Exit, Planned, Prepared, first_run, prepare, print, refuse, warn},
     spec::{self, Experiment, Loaded, Problem},
     units,
 };
 
 /// Runs the command.
 pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) -> Result<Exit, Exit> {
-    warn_of_threads(options);
+    options.too_many_threads().iter().for_each(warn);
     match spec::read(&options.spec(), &options.overrides()).map_err(|failure| refuse(&failure))? {
         Loaded::Train(experiment) => {
-            warn(options.idle_virtual_gpus(&experiment));
+            options.idle_virtual_gpus(&experiment).iter().for_each(warn);
             let machine = machine_for(options.virtual_gpus, &experiment);
             let page = |planned: &Trial, datasets: &mut Datasets| {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))

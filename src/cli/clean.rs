@@ -11,7 +11,7 @@ use crate::{
     host::reason,
     record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, now},
     report::{self, CleanRequest, Cleaning, Found, ReportError},
-    run::{Exit, print, print_stderr},
+    run::{Exit, print, warn},
 };
 
 /// Adds words to a run's tags, or removes them.
@@ -30,7 +30,7 @@ pub fn tag(run: &str, words: &[String]) -> Result<Exit, Exit> {
     for word in words {
         let name = word.strip_prefix('~').unwrap_or(word);
         if name != word && !tags.iter().any(|tag| tag == name) {
-            print_stderr(&format!("warning: `{}` has no tag `{name}`\n", folder.display()));
+            warn(format!("`{}` has no tag `{name}`", folder.display()));
         }
         tags.retain(|tag| tag != name);
         if name == word {
@@ -89,7 +89,7 @@ fn remove(folder: &Path) -> Result<(), Exit> {
     let is_tagged = run.trials().values().chain([&run]).any(|run| !report::tags(run.path()).is_empty());
     if locks.is_none() || is_tagged {
         let reason = if is_tagged { "tagged" } else { "running" };
-        print_stderr(&format!("warning: `{}` stays: it is {reason} now\n", folder.display()));
+        warn(format!("`{}` stays: it is {reason} now", folder.display()));
         return Ok(());
     }
     // Rename it first, so that nobody finds a partly removed run.

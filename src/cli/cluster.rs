@@ -9,7 +9,7 @@ use crate::{
     host::escape_line,
     record::{RunDir, command_line, text_table},
     report::{Found, Moment, find_one},
-    run::{Exit, print, print_json, print_stderr},
+    run::{Exit, print, print_json, warn},
     slurm::{self, Accounting, SlurmError, Submission, Task, Used},
     units,
 };
@@ -72,8 +72,8 @@ pub fn status(options: &StatusOptions) -> Result<Exit, Exit> {
 fn own_tasks(jobs: &[Submission]) -> Result<Vec<Task>, SlurmError> {
     let (tasks, others) = slurm::tasks(jobs)?;
     for job in others {
-        print_stderr(&format!(
-            "warning: Slurm's job {job} has another name than that of this sweep: it is another one, as of a sweep that was copied\n"
+        warn(format!(
+            "Slurm's job {job} has another name than that of this sweep: it is another one, as of a sweep that was copied"
         ));
     }
     Ok(tasks)

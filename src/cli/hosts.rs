@@ -6,9 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
 };
 
 use super::args::StartOptions;

@@ -10,6 +10,7 @@ use crate::{
     record::{CLAIMS_FILE, RunDir, SWEEP_FILE, command_line, now, rfc3339},
     run::{
         Exit, Planned, Prepared, Resume, Session, plan_sweep, print, print_json, print_stderr, trials_left,
+        warn,
     },
     slurm::{self, Script, SlurmError, Submission},
     spec::ArraySize,
@@ -143,9 +144,7 @@ fn submit(sweep: &Path, script: &str, name: String, tasks: u32) -> Result<Submis
     let submission = Submission { job, name, cluster, tasks, submitted: rfc3339(now()) };
     submission.append(sweep).inspect_err(|_| {
         let job = &submission.job;
-        print_stderr(&format!(
-            "warning: Slurm has taken job {job}, which is not recorded: `scancel {job}` ends it\n"
-        ));
+        warn(format!("Slurm has taken job {job}, which is not recorded: `scancel {job}` ends it"));
     })?;
     let path = folder.join(format!("{}.sh", submission.job));
     fs::write(&path, script).map_err(|source| SlurmError::Write { path, source })?;

@@ -7,7 +7,7 @@ use crate::{
     data::Input,
     host::escape_line,
     predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
-    run::{Exit, print, print_json, print_stderr, refuse},
+    run::{Exit, print, print_json, print_stderr, refuse, warn},
 };
 
 /// Prints predictions, or writes them to a file.
@@ -44,10 +44,6 @@ pub(super) fn open(options: &ModelOptions, is_quiet: bool) -> Result<Trained, Pr
 
 fn input(path: &Path) -> Input {
     if path == Path::new("-") { Input::StandardInput } else { Input::File(path.to_owned()) }
-}
-
-fn warn(words: String) {
-    print_stderr(&format!("warning: {words}\n"));
 }
 
 pub(super) fn report(error: PredictError) -> Exit {

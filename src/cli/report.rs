@@ -11,7 +11,7 @@ use crate::{
     host::{Durability, is_replaceable, reason, write_atomically},
     predict::{Trained, WhichWeights, predict_validation},
     report::{self, Found, HEAD, Page, PageRequest, Predicted, SVG, find_one},
-    run::{Exit, print, print_stderr},
+    run::{Exit, print, print_stderr, warn},
     units,
 };
 
@@ -36,9 +36,7 @@ pub fn report(options: &ReportOptions) -> Result<Exit, Exit> {
         predicted: predicted.as_ref(),
     };
     let page = report::page(&request).map_err(refuse)?;
-    for warning in &page.warnings {
-        print_stderr(&format!("warning: {warning}\n"));
-    }
+    page.warnings.iter().for_each(warn);
     let path = options.out.clone().unwrap_or_else(|| default_path(paths));
     let size = units::bytes(page.html.len() as u64);
     let files = files_of(page, path.clone(), options, program)?;

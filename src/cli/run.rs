@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use super::{
-    args::{Jobs, RunOptions, StartOptions, on_terminal},
+    args::{Jobs, StartOptions, on_terminal},
     hosts, launch,
     machine::{machine, machine_for},
     resume,
@@ -24,6 +24,7 @@ use crate::{
     report,
     run::{
         Datasets, Ended, Exit, Kind, Process, Resume, Role, Session, Start, print, print_json, print_stderr,
+        warn,
     },
     spec::{Experiment, Loaded},
     train::StopFlag,
@@ -53,7 +54,7 @@ fn run_joined(
     world: Option<&Arc<ProcessGroup>>,
 ) -> Result<Exit, Exit> {
     let options = &start.run;
-    warn_of_threads(options);
+    options.too_many_threads().iter().for_each(warn);
     let path = match &resume {
         Resume::Run(folder) => folder.file("spec.toml"),
         Resume::Sweep(folder) => folder.file("sweep.toml"),
@@ -63,14 +64,14 @@ fn run_joined(
     let (mut loaded, extension) = resume::load(start, &resume, &path)?;
     hosts::settle(world, &mut loaded)?;
     resume::check(start, &resume, &loaded)?;
-    warn(start.idle_sweep_options(loaded.is_sweep()));
+    start.idle_sweep_options(loaded.is_sweep()).iter().for_each(warn);
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
     // A training interrupted by a signal resumes where it was; an experiment that measures the machine would
     // start over.
     let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
     match stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues) {
         Ok(second) => end_at_second_signal(second),
-        Err(e) => print_stderr(&format!("warning: signals end this process at once: {}\n", reason(&e))),
+        Err(e) => warn(format!("signals end this process at once: {}", reason(&e))),
     }
     let process = Process {
         start: begun,
@@ -102,16 +103,6 @@ fn run_joined(
     })
 }
 
-/// Prints a warning where more threads are asked for than there are cores.
-pub fn warn_of_threads(options: &RunOptions) {
-    warn(options.too_many_threads());
-}
-
-/// Prints a warning, if there is one.
-pub fn warn(words: Option<String>) {
-    words.iter().for_each(|words| print_stderr(&format!("warning: {words}\n")));
-}
-
 /// Runs what was read. Another rank than the first serves it, and has nothing to close.
 fn run_loaded(
     loaded: &Loaded,
@@ -122,7 +113,7 @@ fn run_loaded(
     let virtual_gpus = process.virtual_gpus;
     match loaded {
         Loaded::Train(experiment) => {
-            warn(start.run.idle_virtual_gpus(experiment));
+            start.run.idle_virtual_gpus(experiment).iter().for_each(warn);
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
             let rank = world.map_or(0, |world| world.rank() as u32);
             let machine = Machine { ranks, rank, ..machine_for(virtual_gpus, experiment) };

@@ -108,6 +108,11 @@ pub fn print_stderr(text: &str) {
     print_coloured_stderr(&escape_controls(text));
 }
 
+/// Prints a warning to standard error.
+pub fn warn(words: impl Display) {
+    print_stderr(&format!("warning: {words}\n"));
+}
+
 /// Like [`print_stderr`], for text with colours.
 pub fn print_coloured_stderr(text: &str) {
     use std::io::Write;

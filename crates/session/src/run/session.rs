@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    exit::{Exit, print, print_stderr, refuse},
+    exit::{Exit, print, print_stderr, refuse, warn},
     planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start},
     prepare::{self, Prepared},
     recording::Recording,
@@ -17,7 +17,9 @@ use crate::{
     event::{Outcome, Status},
     host::{self, lock},
     plan::Machine,
-    record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width},
+    record::{
+        ConsoleOptions, RecordError, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width,
+    },
     spec::Experiment,
     train::{Judge, StopFlag},
 };
@@ -73,47 +75,35 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Runs the only trial of an experiment that is not a sweep.
-    pub(super) fn single(&self, prepared: &[Prepared<P>]) -> Exit {
+    pub(super) fn single(&self, prepared: &[Prepared<P>]) -> Result<Exit, Exit> {
         let planned = match prepared.first() {
             Some(Prepared::Run(planned)) => planned,
             Some(Prepared::Missing(problem)) => {
                 refuse(&self.experiment.failure([(0, (**problem).clone())]));
-                return Exit::Missing;
+                return Err(Exit::Missing);
             }
-            _ => return Exit::Done,
+            _ => return Ok(Exit::Done),
         };
-        let mut ready = match self.ready(&**planned) {
-            None => return self.signal(),
-            Some(Ok(ready)) => ready,
-            Some(Err(e)) => {
-                report_error(&e, None);
-                return Exit::Refused;
-            }
+        let refused = |error: ExecuteError| {
+            report_error(&error, None);
+            Exit::Refused
         };
-        let lock = match self.lock_runs() {
-            Ok(lock) => lock,
-            Err(exit) => return exit,
-        };
+        let mut ready = self.ready(&**planned).ok_or_else(|| self.signal())?.map_err(refused)?;
+        let lock = self.lock_runs()?;
         let resumed = match self.process.resume.clone() {
             Resume::No | Resume::Sweep(_) => Ok(None),
             Resume::Run(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
             Resume::Auto => match self.newest(&**planned) {
                 Newest::Finished(folder) => {
                     let path = folder.path().display();
-                    return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
+                    return Ok(print(&format!("`{path}` has finished; there is nothing to go on with\n")));
                 }
                 Newest::IsLive(folder) => Err(ExecuteError::under_way(&folder)),
                 Newest::HasCheckpoints(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
                 Newest::Nothing => Ok(self.resume_changed(&**planned, &mut ready)),
             },
         };
-        let resumed = match resumed {
-            Ok(resumed) => resumed,
-            Err(e) => {
-                report_error(&e, None);
-                return Exit::Refused;
-            }
-        };
+        let resumed = resumed.map_err(refused)?;
         let facts = planned.facts(&mut ready);
         let start = self.process.start;
         let folder = match resumed {
@@ -126,7 +116,7 @@ impl<'a, P: Planned> Session<'a, P> {
             drop(lock);
             self.record(recording, (&**planned, ready), &folder, None)
         });
-        self.ended(result.as_ref(), None)
+        Ok(self.ended(result.as_ref(), None))
     }
 
     /// With `--resume auto`, processes that start together take turns from here on, so that the later ones find what the first
@@ -197,7 +187,7 @@ impl<'a, P: Planned> Session<'a, P> {
             Some(format!("the data are not those that `{}` was trained on", run.path().display()))
         };
         if let Some(why) = newest.or_else(on_other_data) {
-            print_stderr(&format!("warning: a new run begins, since {why}\n"));
+            warn(format!("a new run begins, since {why}"));
         }
         None
     }
@@ -302,6 +292,11 @@ impl<'a, P: Planned> Session<'a, P> {
 /// Prefixes a message with the trial's number.
 pub(super) fn named(trial: Option<usize>, words: impl std::fmt::Display) -> String {
     trial.map_or_else(|| words.to_string(), |trial| format!("trial {trial}: {words}"))
+}
+
+/// Prints why a sweep cannot be recorded.
+pub(super) fn unrecorded(error: RecordError) -> Exit {
+    report_error(&ExecuteError::Record(error), None)
 }
 
 /// Prints why `what` did not reach its recorded end.
