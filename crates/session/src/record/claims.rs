@@ -27,11 +27,8 @@ const FINISHED: u8 = 2;
 /// Locked, shared, by every process that is at work.
 const AT_WORK: u64 = 1 << 40;
 
-/// Locked by the process that writes the sweep's table.
-const TABLE: u64 = AT_WORK + 1;
-
-/// This byte and those after it are locked by processes that make a [`Choice`].
-const CHOICES: u64 = AT_WORK + 2;
+/// The first byte of the [`SweepLock`]s.
+const LOCKS: u64 = AT_WORK + 1;
 
 /// The bytes from here on stand for GPUs, chosen by UUID.
 const GPUS: u64 = 1 << 41;
@@ -52,12 +49,14 @@ pub enum Claim {
     Elsewhere,
 }
 
-/// What only one process may choose at a time.
+/// What only one process of a sweep may do at a time.
 #[derive(Clone, Copy, Debug)]
-pub enum Choice {
-    /// The values of a trial.
+pub enum SweepLock {
+    /// Write the sweep's table.
+    Table,
+    /// Draw the values of a trial.
     Draw,
-    /// Whether a trial goes on at a rung of successive halving.
+    /// Judge a trial at a rung of successive halving.
     Rung,
 }
 
@@ -209,25 +208,15 @@ impl Claims {
         Ok(!self.is_shared || self.locked(self.locks.try_share(AT_WORK))?)
     }
 
-    /// Runs `what` while no other process writes the sweep's table.
-    pub fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
-        while !self.locked(self.locks.try_lock(TABLE))? {
-            thread::sleep(LOCK_PAUSE);
-        }
-        let done = what();
-        self.locks.unlock(TABLE);
-        Ok(done)
-    }
-
-    /// Makes a choice by `what` while no other process does so; `None` if `is_cut` becomes true while waiting. Only one thread
-    /// of this process may make this choice.
-    pub fn with_choice<R>(
+    /// Runs `what` while this process holds a lock; `None` if `is_cut` becomes true while waiting. Only one thread of this process
+    /// may hold the lock.
+    pub fn with_lock<R>(
         &self,
-        choice: Choice,
+        lock: SweepLock,
         is_cut: impl Fn() -> bool,
         what: impl FnOnce() -> R,
     ) -> Result<Option<R>, RecordError> {
-        let byte = CHOICES + choice as u64;
+        let byte = LOCKS + lock as u64;
         while !self.locked(self.locks.try_lock(byte))? {
             if is_cut() {
                 return Ok(None);
@@ -272,11 +261,11 @@ mod tests {
         first.end_lease("GPU-1");
         assert!(first.lease("GPU-1", true) && second.lease("GPU-1", true) && second.lease("GPU-2", false));
         // A signal ends the wait for the lock.
-        let waited = |choice| {
-            first.with_choice(Choice::Draw, || false, || second.with_choice(choice, || true, || ()).unwrap())
+        let waited = |lock| {
+            first.with_lock(SweepLock::Draw, || false, || second.with_lock(lock, || true, || ()).unwrap())
         };
         assert_eq!(
-            [Choice::Draw, Choice::Rung].map(|choice| waited(choice).unwrap()),
+            [SweepLock::Draw, SweepLock::Rung].map(|lock| waited(lock).unwrap()),
             [Some(None), Some(Some(()))]
         );
         // A trial that finished is free, and nobody claims it again.

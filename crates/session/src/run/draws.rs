@@ -14,7 +14,7 @@ use crate::{
     event::Status,
     host::lock,
     plan::{Machine, PlanError},
-    record::{Choice, RecordError, TrialEnd},
+    record::{RecordError, SweepLock, TrialEnd},
     spec::{Failure, Point, TrialSpec},
 };
 
@@ -133,7 +133,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 }
                 Ok(())
             };
-            self.claims.with_choice(Choice::Draw, is_cut, draw)?.transpose()?;
+            self.claims.with_lock(SweepLock::Draw, is_cut, draw)?.transpose()?;
             Ok(points.get(index).cloned())
         })
     }

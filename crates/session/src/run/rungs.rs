@@ -16,7 +16,7 @@ use crate::{
     event::{Outcome, Status},
     host::lock,
     random::mix,
-    record::{Choice, Claims, JointLines, RecordError, RunDir, SWEEP_FILE, TrialEnd},
+    record::{Claims, JointLines, RecordError, RunDir, SWEEP_FILE, SweepLock, TrialEnd},
     spec::{Halving, Metric, Monitor},
     train::StopFlag,
     units,
@@ -26,10 +26,10 @@ const FILE: &str = "rungs.csv";
 const HEAD: &str = "epochs,trial,value,goes_on\n";
 
 /// How long a trial holds its devices while it waits for trials before it.
-const PATIENCE: Duration = Duration::from_millis(50);
+const HOLD_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// How long it waits before it reads what other processes have judged.
-const LOOKS: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How far a trial has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,13 +127,13 @@ impl Rungs {
                     self.judged.notify_all();
                     return (!goes_on).then(|| (Status::Stopped, state.why(self.halving, place, epochs)));
                 }
-                Ok(None) if self.stop.signal().is_some() || begun.elapsed() >= PATIENCE => {
+                Ok(None) if self.stop.signal().is_some() || begun.elapsed() >= HOLD_TIMEOUT => {
                     state.waiting.entry(epochs).or_default().insert(place, trial);
                     return Some((Status::Waiting, "for the trials before it at its rung".to_owned()));
                 }
                 Ok(None) => {}
             }
-            state = self.judged.wait_timeout(state, LOOKS).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.judged.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -177,7 +177,7 @@ impl Rungs {
     /// Adds a row to the file; `None` if a signal came while another process wrote to it.
     fn note(&self, state: &mut State, row: &str) -> Result<Option<()>, RecordError> {
         let is_cut = || self.stop.signal().is_some();
-        let noted = self.claims.with_choice(Choice::Rung, is_cut, || {
+        let noted = self.claims.with_lock(SweepLock::Rung, is_cut, || {
             self.read_others(state);
             let head = if state.file.lines() == 0 { HEAD } else { "" };
             state.file.append(&format!("{head}{row}"))?;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, TrialEnd, remove_remnants},
+    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, SweepLock, TrialEnd, remove_remnants},
 };
 
 /// Creates the folder of a sweep, or finds the one to resume, and joins its processes. Fails with an exit code
@@ -74,7 +74,7 @@ pub(super) fn open<P: Planned>(
     };
     check_trials(session, (&folder, &tail), &claims)?;
     // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
-    claims.with_table(|| remove_remnants(folder.path())).map_err(unrecorded)?;
+    claims.with_lock(SweepLock::Table, || false, || remove_remnants(folder.path())).map_err(unrecorded)?;
     Ok((folder, claims))
 }
 
