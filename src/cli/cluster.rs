@@ -212,8 +212,9 @@ fn counts<'a>(states: impl Iterator<Item = (&'a str, &'a str)>) -> String {
 fn trials_of_tasks(sweep: &std::path::Path) -> BTreeMap<String, Vec<usize>> {
     let mut trials: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (number, trial) in RunDir::existing(sweep.to_owned()).trials() {
-        if let Some(task) = trial.is_live().then(|| trial.slurm_job()).flatten() {
-            trials.entry(task).or_default().push(number);
+        let task = trial.is_live().then(|| trial.environment("host", "slurm_job")).flatten();
+        if let Some(task) = task.as_ref().and_then(toml::Value::as_str) {
+            trials.entry(task.to_owned()).or_default().push(number);
         }
     }
     trials

@@ -141,15 +141,10 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
 
 /// The `--virtual-gpus` of the run to resume.
 pub fn virtual_gpus(resume: &Resume) -> Option<u32> {
+    let of = |folder: &RunDir| u32::try_from(folder.environment("host", "virtual_gpus")?.as_integer()?).ok();
     match resume {
-        Resume::Run(folder) => virtual_gpus_of(folder),
-        Resume::Sweep(folder) => folder.trials().values().find_map(virtual_gpus_of),
+        Resume::Run(folder) => of(folder),
+        Resume::Sweep(folder) => folder.trials().values().find_map(of),
         Resume::No | Resume::Auto => None,
     }
-}
-
-fn virtual_gpus_of(folder: &RunDir) -> Option<u32> {
-    let text = crate::host::read_text(&folder.file("environment.toml")).ok()?;
-    let table: toml::Table = toml::from_str(&text).ok()?;
-    u32::try_from(table.get("host")?.get("virtual_gpus")?.as_integer()?).ok()
 }
