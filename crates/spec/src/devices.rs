@@ -27,7 +27,7 @@ table! {
         /// What runs the steps.
         pub engine: EngineChoice = EngineChoice::Auto,
         /// Processes that train together, one a host or one a GPU, which MPI's launcher starts: `mpirun -n 4 runner SPEC`; by default as many as it started.
-        pub hosts: Option<u32> = None => some(hosts),
+        pub hosts: Option<u32> = None => some(|v| v.integer(1..=MOST_HOSTS.into()) as u32),
         /// How long a host may give no sign of life before the run ends; by default 10 seconds.
         pub host_timeout: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
     }
@@ -214,14 +214,6 @@ impl Devices {
 
 /// A larger number is taken for a typo.
 pub const MOST_HOSTS: u32 = 65_536;
-
-fn hosts(v: Item<'_>) -> u32 {
-    let schema = json!({ "type": "integer", "minimum": 1, "maximum": MOST_HOSTS });
-    v.custom(&format!("a number of hosts from 1 to {MOST_HOSTS}"), schema, 1, |v| match v {
-        Value::Integer(n) => u32::try_from(*n).ok().filter(|n| (1..=MOST_HOSTS).contains(n)),
-        _ => None,
-    })
-}
 
 /// No machine has more GPUs; a larger number is taken for a typo.
 const MOST_GPUS: u32 = 1024;
