@@ -208,11 +208,9 @@ impl DeviceGroup {
             PassKind::Train if block.steps == 1 => format!("step {last}"),
             PassKind::Train => format!("steps {} to {last}", units::count(block.step + 1)),
         };
-        let Block { work, step, position, offset, rows, steps, slot, .. } = *block;
-        let hyper = block.hyper.to_vec();
+        let (own, hyper) = (block.with_hyper(&[]), block.hyper.to_vec());
         let run = move |device: &mut Device, clock: &mut Clock, ends: &mut Vec<f64>| {
-            let block = Block { work, step, position, offset, rows, steps, slot, hyper: &hyper };
-            device.run(&block, clock, ends)
+            device.run(&own.with_hyper(&hyper), clock, ends)
         };
         let start = Instant::now();
         let (ran, busy) = self.timed(run, ends)?;
