@@ -15,8 +15,8 @@ use runner::{
         cuda::{self, CudaExecutor, CudaSetup, Gpu, Nccl},
     },
     plan::Engine,
-    program::{Accumulator, Hyper, LossKind, Options, Programs, Sgd, Shard, Slice, UpdateRule, lower},
-    spec::{Layer, Metric, Policy, Precision},
+    program::{Accumulator, Hyper, LossKind, Options, Programs, Shard, Slice, lower},
+    spec::{Layer, Precision},
 };
 
 use super::Sim;
@@ -40,23 +40,10 @@ pub const HIDDEN: [Layer; 2] = [linear(3, true), linear(1, true)];
 
 pub fn of_layers(layers: &[Layer], shard: Shard, streamed: bool) -> Programs {
     lower(&Options {
-        layers,
-        loss: LossKind::Mse,
-        features: 2,
-        targets: 1,
-        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
-        clip: None,
-        metrics: &[Metric::Loss],
-        policy: Policy::Buffered,
         log_slots: ROWS / BATCH,
-        batch: BATCH,
-        last: None,
-        validation: None,
-        keeps_prediction: false,
-        ordered: false,
         streamed,
-        fold_update: false,
         shard,
+        ..Options::new(layers, LossKind::Mse, [2, 1], BATCH)
     })
 }
 

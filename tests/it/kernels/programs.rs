@@ -2,10 +2,10 @@
 
 use runner::{
     program::{
-        Adam, Hyper, LossKind, Options, Program, Programs, Rmsprop, Role, Sgd, Shard, UpdateRule, lower,
+        Adam, Hyper, LossKind, Options, Program, Programs, Rmsprop, Role, Sgd, UpdateRule, lower,
         reference::Memory,
     },
-    spec::{Layer, Metric, Policy},
+    spec::{Layer, Policy},
 };
 
 use super::{
@@ -162,7 +162,7 @@ fn steps_follow_the_reference_under_every_rule() {
 #[test]
 fn a_wide_step_follows_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let rule = UpdateRule::PLAIN_SGD;
     let sizes = Sizes { rows: 40, batch: 33, validation: 8 };
     let programs = lowered(&mlp(), rule, None, Policy::PerEpoch, sizes);
     let bench = bench(&programs, sizes);
@@ -176,23 +176,10 @@ fn a_hundred_steps_of_linear_regression_follow_the_reference() {
     let Some(driver) = Driver::get() else { return };
     let (rows, batch) = (4480, 32);
     let programs = lower(&Options {
-        layers: &[linear(1, true)],
-        loss: LossKind::Mse,
-        features: 2,
-        targets: 1,
-        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
-        clip: None,
-        metrics: &[Metric::Loss],
-        policy: Policy::Buffered,
         log_slots: rows / batch,
-        batch,
-        last: None,
-        validation: None,
-        keeps_prediction: false,
         ordered: true,
-        streamed: false,
-        shard: Shard::WHOLE,
         fold_update: true,
+        ..Options::new(&[linear(1, true)], LossKind::Mse, [2, 1], batch)
     });
     let mut bench = Bench::new(Some(&programs.layout));
     let mut numbers = Numbers(29);
