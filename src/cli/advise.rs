@@ -320,14 +320,7 @@ mod tests {
 
     #[test]
     fn a_busy_neighbour_stands_below_the_table() {
-        let load = |others_cores| Load {
-            window_s: 3.0,
-            others_cores,
-            stolen_cores: 0.01,
-            cores: 2,
-            throttles: 0,
-            withheld_s: 0.0,
-        };
+        let load = |others_cores| Load { others_cores, stolen_cores: 0.01, cores: 2, ..Load::default() };
         let line = "  other processes used 0.91 of 2 cores meanwhile: on a quiet machine the intervals are narrower\n";
         assert_eq!(beside(&load(0.9)).as_deref(), Some(line));
         assert_eq!(beside(&load(0.05)), None);

@@ -11,7 +11,7 @@ use std::{
 use runner::{
     collective::Abort,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RankLink,
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink,
         cuda::{self, CudaExecutor, CudaSetup, Gpu, Nccl},
     },
     plan::Engine,
@@ -96,16 +96,8 @@ impl Rank {
     pub fn step(&mut self) -> Result<(), DeviceError> {
         let step = self.step;
         self.step += 1;
-        let block = Block {
-            work: PassKind::Train,
-            step: step as u64,
-            position: step * BATCH,
-            offset: 0,
-            rows: ROWS,
-            steps: 1,
-            hyper: &[HYPER],
-            slot: step,
-        };
+        let (position, first) = (step * BATCH, Block::first(&[HYPER], ROWS));
+        let block = Block { step: step as u64, position, slot: step, ..first };
         metered(|meters| self.executor.run(&block, meters).map(drop))
     }
 

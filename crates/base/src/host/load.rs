@@ -46,7 +46,7 @@ struct Ticks {
 }
 
 /// Load between two samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
     pub window_s: f64,
     /// Average number of cores that other processes used.

@@ -80,6 +80,14 @@ pub struct Block<'a> {
     pub slot: usize,
 }
 
+impl<'a> Block<'a> {
+    /// The first training steps of a run on this many rows.
+    pub fn first(hyper: &'a [Hyper], rows: usize) -> Self {
+        let (work, steps) = (PassKind::Train, hyper.len());
+        Self { work, step: 0, position: 0, offset: 0, rows, steps, hyper, slot: 0 }
+    }
+}
+
 impl Block<'_> {
     pub fn with_hyper<'a>(&self, hyper: &'a [Hyper]) -> Block<'a> {
         let Self { work, step, position, offset, rows, steps, slot, .. } = *self;

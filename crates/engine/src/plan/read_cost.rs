@@ -109,6 +109,7 @@ pub(super) fn together(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::facts;
 
     /// The chunk size of a one-epoch run in batches of 256, with the given free memory.
     fn chunk(
@@ -117,16 +118,7 @@ mod tests {
         threads: usize,
         change: impl Fn(&mut RunLength, &mut u64),
     ) -> Option<usize> {
-        let facts = DatasetInfo {
-            train_rows: rows,
-            validation_rows: 0,
-            features,
-            targets: 1,
-            classes: None,
-            target_spread: None,
-            file_row_bytes: Some(4 * features as u64),
-            digest: 0,
-        };
+        let facts = facts(rows, features, true);
         let mut memory = 16 << 30;
         let mut length = RunLength::with_steps(256, rows, rows.div_ceil(256) as u64);
         change(&mut length, &mut memory);
