@@ -233,10 +233,7 @@ impl Read for GpuCount {
 impl Read for DeviceName {
     fn read(v: Item<'_>) -> Self {
         let schema = json!({ "type": "string", "pattern": "^(cpu|(gpu|cuda)(:[0-9]+)?)$" });
-        let read = |v: &Value| match v {
-            Value::String(s) => Self::parse(s),
-            _ => None,
-        };
+        let read = |v: &Value| v.as_str().and_then(Self::parse);
         let near = v.text().and_then(Self::nearest).map(|name| format!("write `{name}`"));
         v.custom_hinted("a device, such as `cpu` or `gpu:1`", schema, Self::Cpu, near, read)
     }
