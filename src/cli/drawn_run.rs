@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     at_work::run_folders,
-    watch::{EVERY, Screen, look, text},
+    watch::{INTERVAL, Screen, look, text},
 };
 use crate::{
     host::{end_with_parent, reason, signal_in_words},
@@ -79,7 +79,7 @@ fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
                 result = screen.draw(&moment, METRIC);
             }
         }
-        while begun.elapsed() < EVERY
+        while begun.elapsed() < INTERVAL
             && screen.signals.count() == count
             && matches!(child.try_wait(), Ok(None))
         {

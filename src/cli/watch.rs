@@ -17,7 +17,7 @@ use crate::{
     run::{Exit, print_or_end},
 };
 
-pub(super) const EVERY: Duration = Duration::from_secs(1);
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause between two updates is at least this multiple of the time that the last update took.
 const LEAST_REST: u32 = 5;
@@ -49,7 +49,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             line = moment.lines[1..].join("; ");
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
-        let rest = EVERY.max(begun.elapsed() * LEAST_REST);
+        let rest = INTERVAL.max(begun.elapsed() * LEAST_REST);
         while begun.elapsed() < rest && !screen.is_to_end() {
             screen.rest();
         }

@@ -21,7 +21,7 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Runs that follow each other within this time share a sample: reading the counters takes longer than a
 /// short run.
-const FRESH: Duration = Duration::from_millis(10);
+const SAMPLE_LIFETIME: Duration = Duration::from_millis(10);
 
 /// The shortest window of periodic sampling.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
@@ -151,7 +151,7 @@ impl Watch {
     /// Returns the samples after adding one of this moment.
     fn samples(&self) -> MutexGuard<'_, Vec<Sample>> {
         let mut samples = lock(&self.0);
-        if samples.last().is_none_or(|last| last.at.elapsed() >= FRESH) {
+        if samples.last().is_none_or(|last| last.at.elapsed() >= SAMPLE_LIFETIME) {
             if samples.len() >= 1024 {
                 samples.drain(..512);
             }

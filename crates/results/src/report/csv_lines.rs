@@ -21,7 +21,7 @@ const LONGEST: usize = 16 << 20;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Number of bytes remembered at the end of reading, to check later that the file is still the same.
-const KNOWN_AGAIN: usize = 64;
+const TAIL_BYTES: usize = 64;
 
 /// Why a line or the file cannot be read.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ impl Position {
 
     fn go_behind(&mut self, text: &[u8], newline: usize) {
         self.end += newline as u64 + 1;
-        text[newline.saturating_sub(KNOWN_AGAIN)..=newline].clone_into(&mut self.before_end);
+        text[newline.saturating_sub(TAIL_BYTES)..=newline].clone_into(&mut self.before_end);
     }
 
     /// Whether the file still contains what was read last, at the same position.

@@ -35,8 +35,8 @@ const GPUS: u64 = 1 << 41;
 const MOST_GPUS: u64 = 1 << 40;
 
 /// How long a process waits before it tries again.
-const PAUSE: Duration = Duration::from_millis(20);
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Who may run a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Claims {
             if !is_shared || is_cut() {
                 return Ok(None);
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -111,7 +111,7 @@ impl Claims {
         self.joined = self.changed();
         while !self.is_first && self.joined.is_some() && self.joined == self.changed() {
             self.locks.touch()?;
-            thread::sleep(LOCK_PAUSE);
+            thread::sleep(LOCK_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Claims {
             if is_cut() {
                 return Ok(None);
             }
-            thread::sleep(LOCK_PAUSE);
+            thread::sleep(LOCK_POLL_INTERVAL);
         }
         let done = what();
         self.locks.unlock(byte);

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{nccl_ranks, print_error};
 use crate::{
-    collective::{self, Abort, ProcessGroup, RankSum, SILENCE},
+    collective::{self, Abort, HEARTBEAT_TIMEOUT, ProcessGroup, RankSum},
     device::{
         Device, DeviceError, Executor, RankLink,
         cpu::{CpuExecutor, CpuSetup, KnownTimes, Memory, ThreadMode},
@@ -71,7 +71,7 @@ pub fn limit(trial: &Trial) -> Duration {
 
 /// How long a rank of the trial may go without a sign of life.
 pub fn host_timeout(trial: &Trial) -> Duration {
-    trial.spec.devices.host_timeout.unwrap_or(SILENCE)
+    trial.spec.devices.host_timeout.unwrap_or(HEARTBEAT_TIMEOUT)
 }
 
 /// Like [`limit`], for a sum over hosts: a rank that may be silent for [`host_timeout`] may also arrive that

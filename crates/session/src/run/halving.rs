@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a worker without a trial waits before it looks again.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl<P: Planned> Sweep<'_, '_, P> {
     /// The next trial: one that waited at a rung and can be judged, else one whose turn has not come. While trials of this
@@ -38,7 +38,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if self.rungs.as_ref().is_none_or(|rungs| !rungs.has_waiting()) || self.is_cut() {
                 return None;
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
             let mut elsewhere = lock(&phase.elsewhere);
             let others = elsewhere.len();
             let first = (0..others).min_by_key(|place| elsewhere[*place]);

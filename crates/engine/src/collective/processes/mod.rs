@@ -31,7 +31,7 @@ use super::{Abort, CollectiveError};
 use crate::host::{self, Launched, lock};
 
 /// How long a rank may be silent, if the spec does not say.
-pub const SILENCE: Duration = Duration::from_secs(10);
+pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most bytes of one message; a longer frame is sent as several.
 const MESSAGE: usize = 1 << 28;
@@ -116,7 +116,7 @@ impl ProcessGroup {
         host: &str,
     ) -> Result<Arc<Self>, String> {
         let world = Arc::new(Self::alone(transport, signal));
-        world.set_limit(SILENCE);
+        world.set_limit(HEARTBEAT_TIMEOUT);
         let heartbeat = heartbeat::start(&world).map_err(|e| format!("a thread cannot be started: {e}"))?;
         let names = world.exchange_names(host).map_err(|e| e.to_string())?;
         let _ = world.names.set(names); // set only here

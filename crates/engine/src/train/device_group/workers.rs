@@ -22,7 +22,7 @@ use crate::{
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How often a wait checks its timer.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 type Answer = Result<(), DeviceError>;
 type Command = Arc<dyn Fn(&mut Rank) -> Answer + Send + Sync>;
@@ -125,7 +125,7 @@ impl Workers {
         let mut cause = None;
         while answers.iter().any(Option::is_none) {
             let left = limit.saturating_sub(timer.elapsed());
-            let (asked, index, answer) = match self.answers.recv_timeout(left.min(LOOK)) {
+            let (asked, index, answer) = match self.answers.recv_timeout(left.min(CHECK_INTERVAL)) {
                 Ok(answer) => answer,
                 Err(RecvTimeoutError::Timeout) if limit > timer.elapsed() => continue,
                 Err(_) => break,

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Seconds between two lines of progress.
-const QUIET_S: f64 = 5.0;
+const LINE_INTERVAL_S: f64 = 5.0;
 
 /// Seconds between two lines for short runs.
 const SHORTEST_S: f64 = 0.25;
@@ -57,7 +57,7 @@ pub(super) struct PrintInterval {
 
 /// Seconds between two lines of progress: a twentieth of a short time limit.
 fn between_s(header: &Header) -> f64 {
-    header.max_time_s.map_or(QUIET_S, |most| (most / LINES as f64).clamp(SHORTEST_S, QUIET_S))
+    header.max_time_s.map_or(LINE_INTERVAL_S, |most| (most / LINES as f64).clamp(SHORTEST_S, LINE_INTERVAL_S))
 }
 
 impl PrintInterval {

@@ -16,7 +16,7 @@ use crate::{
 
 /// Without a terminal, seconds between two lines of a short sweep; a long one prints a line per twentieth of
 /// its time.
-const QUIET_S: f64 = 5.0;
+const LINE_INTERVAL_S: f64 = 5.0;
 
 /// How the line is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,7 @@ impl SweepLine {
         let between_s = match self.mode {
             LineMode::Hidden => return,
             LineMode::Redrawn => REDRAW_S,
-            LineMode::Lines => QUIET_S.max(elapsed_s / 20.0),
+            LineMode::Lines => LINE_INTERVAL_S.max(elapsed_s / 20.0),
         };
         if elapsed_s - state.last_s < between_s || state.ended >= self.trials {
             return;
