@@ -1,11 +1,11 @@
 //! The gradients of the f64 references, compared with finite differences of their loss.
 
 use runner::{
-    program::{Hyper, LossKind, Options, Programs, Sgd, UpdateRule, lower, reference::Memory},
+    program::{Hyper, LossKind, Options, Programs, lower, reference::Memory},
     spec::{Layer, Linear, Policy},
 };
 
-use super::{Bench, Numbers};
+use super::{Bench, Numbers, programs::sgd};
 
 pub const fn linear(out_features: usize, bias: bool) -> Layer {
     Layer::Linear(Linear { out_features, in_features: None, bias })
@@ -25,7 +25,7 @@ fn check(layers: &[Layer], kind: LossKind) {
     let (rows, features, outputs) = (9, 4, 3);
     let targets = if kind.classifies() { 1 } else { outputs };
     let programs = lower(&Options {
-        rule: UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.0 }),
+        rule: sgd(true, false, 0.0),
         policy: Policy::Immediate,
         ..Options::new(layers, kind, [features, targets], rows)
     });

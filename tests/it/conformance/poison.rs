@@ -5,18 +5,18 @@ use runner::{
         Executor, PassKind,
         cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
-    program::{Hyper, LossKind, Op, Options, Programs, Sgd, UpdateRule, lower},
+    program::{Hyper, LossKind, Op, Options, Programs, lower},
     spec::Layer,
 };
 
-use super::{At, SEED, gradients::linear, run};
+use super::{At, SEED, gradients::linear, programs::sgd, run};
 
 const ROWS: usize = 4;
 
 fn programs() -> Programs {
     let layers = [linear(2, true), Layer::Relu, linear(1, true)];
     lower(&Options {
-        rule: UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.0 }),
+        rule: sgd(true, false, 0.0),
         log_slots: 8,
         fold_update: true,
         ..Options::new(&layers, LossKind::Mse, [3, 1], ROWS)

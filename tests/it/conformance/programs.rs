@@ -162,17 +162,22 @@ pub fn mlp() -> Vec<Layer> {
     ]
 }
 
+pub fn sgd(momentum: bool, nesterov: bool, weight_decay: f32) -> UpdateRule {
+    UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay })
+}
+
+pub fn adam(decoupled: bool) -> UpdateRule {
+    UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
+}
+
+pub fn rmsprop(momentum: bool, centered: bool) -> UpdateRule {
+    let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
+    UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
+}
+
 #[test]
 fn steps_follow_the_reference_under_every_rule() {
     let sizes = Sizes { rows: 167, batch: 33, validation: 71 };
-    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay });
-    let adam = |decoupled| {
-        UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
-    };
-    let rmsprop = |momentum, centered| {
-        let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
-        UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
-    };
     let sgd = [sgd(false, false, 0.0), sgd(false, false, 0.1), sgd(true, true, 0.1)];
     let adaptive = [adam(false), adam(true), rmsprop(false, false), rmsprop(true, true)];
     for rule in sgd.into_iter().chain(adaptive) {
@@ -213,7 +218,7 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
     ];
     let rule = UpdateRule::PLAIN_SGD;
     check(&layers, rule, None, Policy::Buffered, Sizes { rows: 301, batch: 151, validation: 40 });
-    let rule = UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.1 });
+    let rule = sgd(true, false, 0.1);
     check(&layers, rule, None, Policy::Off, Sizes { rows: 151, batch: 151, validation: 1 });
 }
 

@@ -53,7 +53,7 @@ pub fn half(rank: usize) -> Shard {
     Shard { rank, world_size: 2 }
 }
 
-pub fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> CudaExecutor {
+fn load(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> Result<CudaExecutor, DeviceError> {
     CudaExecutor::new(CudaSetup {
         device: format!("gpu:{}", gpu.ordinal),
         gpu,
@@ -64,7 +64,10 @@ pub fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> C
         seed: 1,
         link,
     })
-    .unwrap()
+}
+
+pub fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> CudaExecutor {
+    load(gpu, engine, programs, link).unwrap()
 }
 
 /// Both GPUs, connected.
@@ -248,17 +251,7 @@ fn hanging() {
             rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))
         );
         drop(rank);
-        let (gpu, programs, link) = (gpu.clone(), programs(ALONE, streamed), RankLink::Alone);
-        let again = CudaExecutor::new(CudaSetup {
-            device: device.clone(),
-            gpu,
-            programs,
-            engine,
-            must_be_faster: false,
-            precision: Precision::F32,
-            seed: 1,
-            link,
-        });
+        let again = load(gpu.clone(), engine, programs(ALONE, streamed), RankLink::Alone);
         let refused = format!(
             "`{device}` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`"
         );

@@ -1,10 +1,7 @@
 //! Whole programs over several steps in every engine, including ragged batches and validation.
 
 use runner::{
-    program::{
-        Adam, Hyper, LossKind, Options, Program, Programs, Rmsprop, Role, Sgd, UpdateRule, lower,
-        reference::Memory,
-    },
+    program::{Hyper, LossKind, Options, Program, Programs, Role, UpdateRule, lower, reference::Memory},
     spec::{Layer, Policy},
 };
 
@@ -15,7 +12,7 @@ use super::{
 use crate::conformance::{
     Bench, Numbers, bits, close,
     gradients::linear,
-    programs::{Sizes, bench, lowered, mlp},
+    programs::{Sizes, adam, bench, lowered, mlp, rmsprop, sgd},
 };
 
 const ENGINES: [Engine; 4] = [
@@ -124,14 +121,6 @@ fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, valid
 #[test]
 fn steps_follow_the_reference_under_every_rule() {
     let Some(driver) = Driver::get() else { return };
-    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay });
-    let adam = |decoupled| {
-        UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
-    };
-    let rmsprop = |momentum, centered| {
-        let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
-        UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
-    };
     let sizes = Sizes { rows: 39, batch: 16, validation: 33 };
     let layers = vec![
         Layer::Dropout { p: 0.1 },
