@@ -2,7 +2,7 @@
 
 use runner::{
     device::{
-        Block, Clock, Executor, Grain, Ledger, Meters, PassKind,
+        Block, Clock, Executor, Grain, Ledger, Meters,
         cpu::{CpuExecutor, CpuSetup, ThreadMode},
     },
     host::prefer_huge_pages,
@@ -94,16 +94,7 @@ impl Product {
 
     /// Repeats the product as a training step computes it, including packing, sharing and barriers.
     pub fn ours(&mut self, times: usize) {
-        let block = Block {
-            work: PassKind::Train,
-            step: 0,
-            position: 0,
-            offset: 0,
-            rows: times,
-            steps: times,
-            hyper: &[],
-            slot: 0,
-        };
+        let block = Block { steps: times, ..Block::first(&[], times) };
         let (mut clock, mut ledger, mut ends) = (Clock::new(Grain::Blocks), Ledger::default(), Vec::new());
         let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };
         self.executor.run(&block, &mut meters).expect("a product");

@@ -6,7 +6,7 @@ use runner::{
     collective::Abort,
     data::{self, Dataset, Store, Task},
     device::{
-        Block, Clock, Device, Grain, PassKind, Purpose,
+        Block, Clock, Device, Grain, Purpose,
         cpu::{CpuExecutor, CpuSetup, ThreadMode},
     },
     host,
@@ -39,16 +39,10 @@ impl Ready {
         let facts = dataset.facts();
         let instruction_set = Kernel::detect().name().to_owned();
         let machine = Machine {
-            gpus: Vec::new(),
-            no_gpu: String::new(),
-            memory_available: u64::MAX,
             cache_bytes: host::second_level_cache().unwrap_or(1 << 20),
             rates: MachineRates::typical(&instruction_set),
-            sum_rates: None,
             instruction_set,
-            bf16_unit: None,
-            ranks: None,
-            rank: 0,
+            ..Machine::typical(Vec::new(), u64::MAX)
         };
         let trial = plan(spec, facts, &machine, 1).map_err(|e| format!("{e:?}"))?;
         Ok(Self { trial, dataset })
@@ -132,16 +126,7 @@ impl Stepper {
     /// Runs one block, as the training loop does.
     pub fn run(&mut self) -> Result<(), Fault> {
         self.ends.clear();
-        let block = Block {
-            work: PassKind::Train,
-            step: 0,
-            position: 0,
-            offset: 0,
-            rows: self.rows,
-            steps: self.hyper.len(),
-            hyper: &self.hyper,
-            slot: 0,
-        };
+        let block = Block::first(&self.hyper, self.rows);
         self.device.run(&block, &mut self.clock, &mut self.ends)?;
         Ok(())
     }

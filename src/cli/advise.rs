@@ -46,19 +46,16 @@ struct Candidate {
 }
 
 /// Tries settings of the first trial and prints the results.
-pub fn advise(options: &RunOptions, experiment: &Experiment) -> Exit {
+pub fn advise(options: &RunOptions, experiment: &Experiment) -> Result<Exit, Exit> {
     let machine = machine_for(options.virtual_gpus, experiment);
     let mut datasets = Datasets::new(&machine);
-    let prepared: Vec<Prepared<Trial>> =
-        match prepare(experiment, &mut datasets, &machine, options.thread_count()) {
-            Ok(prepared) => prepared,
-            Err(problems) => return refuse(&experiment.failure(problems)),
-        };
+    let prepared: Vec<Prepared<Trial>> = prepare(experiment, &mut datasets, &machine, options.thread_count())
+        .map_err(|problems| refuse(&experiment.failure(problems)))?;
     let first = prepared.iter().zip(&experiment.trials).find_map(|(prepared, trial)| match prepared {
         Prepared::Run(planned) => Some((&**planned, trial)),
         _ => None,
     });
-    let Some((planned, trial)) = first else { return Exit::Done };
+    let Some((planned, trial)) = first else { return Ok(Exit::Done) };
     let of = if experiment.is_sweep() { format!(" for trial {}", trial.index) } else { String::new() };
     let text = match obstacle(planned) {
         Some(why) => format!("  nothing was tried: {why}\n"),
@@ -74,7 +71,7 @@ pub fn advise(options: &RunOptions, experiment: &Experiment) -> Exit {
             tried.unwrap_or_else(|why| format!("  nothing was tried: {why}\n"))
         }
     };
-    print(&format!("\nadvice{of}\n{text}"))
+    Ok(print(&format!("\nadvice{of}\n{text}")))
 }
 
 /// The reason why timing this trial would be meaningless, if there is one.
@@ -323,14 +320,7 @@ mod tests {
 
     #[test]
     fn a_busy_neighbour_stands_below_the_table() {
-        let load = |others_cores| Load {
-            window_s: 3.0,
-            others_cores,
-            stolen_cores: 0.01,
-            cores: 2,
-            throttles: 0,
-            withheld_s: 0.0,
-        };
+        let load = |others_cores| Load { others_cores, stolen_cores: 0.01, cores: 2, ..Load::default() };
         let line = "  other processes used 0.91 of 2 cores meanwhile: on a quiet machine the intervals are narrower\n";
         assert_eq!(beside(&load(0.9)).as_deref(), Some(line));
         assert_eq!(beside(&load(0.05)), None);

@@ -8,47 +8,42 @@ use super::{
     describe::describe,
     describe_lab,
     machine::{machine, machine_for},
-    run::{warn, warn_of_threads},
     scale,
 };
 use crate::{
     plan::{Machine, Trial, lab::LabTrial},
     record::text_table,
-    run::{
-        self, Datasets, Exit, Placement, Planned, Prepared, first_run, prepare, print, print_error, refuse,
-    },
+    run::{self, Datasets, Exit, Placement, Planned, Prepared, first_run, prepare, print, refuse, warn},
     spec::{self, Experiment, Loaded, Problem},
     units,
 };
 
 /// Runs the command.
-pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) -> Exit {
-    warn_of_threads(options);
-    match spec::read(&options.spec(), &options.overrides()) {
-        Ok(Loaded::Train(experiment)) => {
-            warn(options.idle_virtual_gpus(&experiment));
+pub fn check(CheckOptions { run: options, advise, hosts, link }: &CheckOptions) -> Result<Exit, Exit> {
+    options.too_many_threads().iter().for_each(warn);
+    match spec::read(&options.spec(), &options.overrides()).map_err(|failure| refuse(&failure))? {
+        Loaded::Train(experiment) => {
+            options.idle_virtual_gpus(&experiment).iter().for_each(warn);
             let machine = machine_for(options.virtual_gpus, &experiment);
             let page = |planned: &Trial, datasets: &mut Datasets| {
                 Ok(describe(planned, &machine, &*datasets.open(&planned.spec)?))
             };
-            let shown = show(options, &experiment, &machine, Datasets::new(&machine), page);
+            let shown = show(options, &experiment, &machine, Datasets::new(&machine), page)?;
             match (hosts, link) {
-                _ if shown != Exit::Done => shown,
+                _ if shown != Exit::Done => Ok(shown),
                 (Some(hosts), Some(link)) => scale::predict(options, &experiment, hosts, link.0),
                 _ if *advise => advise::advise(options, &experiment),
-                _ => shown,
+                _ => Ok(shown),
             }
         }
-        Ok(Loaded::Lab(_)) if *advise || hosts.is_some() => {
-            print_error("`--advise` and `--hosts` are for specs that train", None);
-            Exit::Refused
+        Loaded::Lab(_) if *advise || hosts.is_some() => {
+            Err(Exit::refused("`--advise` and `--hosts` are for specs that train", None))
         }
-        Ok(Loaded::Lab(experiment)) => {
+        Loaded::Lab(experiment) => {
             let machine = machine(options.virtual_gpus, true);
             let page = |planned: &LabTrial, (): &mut ()| Ok(describe_lab::describe(planned));
             show(options, &experiment, &machine, (), page)
         }
-        Err(failure) => refuse(&failure),
     }
 }
 
@@ -59,16 +54,14 @@ fn show<P: Planned>(
     machine: &Machine,
     mut shared: P::Shared,
     page: impl FnOnce(&P, &mut P::Shared) -> Result<String, Vec<Problem>>,
-) -> Exit {
-    let prepared: Vec<Prepared<P>> = match prepare(experiment, &mut shared, machine, options.thread_count()) {
-        Ok(prepared) => prepared,
-        Err(problems) => return refuse(&experiment.failure(problems)),
-    };
+) -> Result<Exit, Exit> {
+    let prepared: Vec<Prepared<P>> = prepare(experiment, &mut shared, machine, options.thread_count())
+        .map_err(|problems| refuse(&experiment.failure(problems)))?;
     // One trial is shown in detail; the table lists all of them.
     let first = first_run(&prepared).filter(|_| !options.quiet);
     let on_page = match first.map(|(index, planned)| (index, page(planned, &mut shared))) {
         Some((index, Err(problems))) => {
-            return refuse(&experiment.failure(problems.into_iter().map(|p| (index, p))));
+            return Err(refuse(&experiment.failure(problems.into_iter().map(|p| (index, p)))));
         }
         Some((index, Ok(page))) if experiment.is_sweep() => format!("\ntrial {index}: {page}"),
         Some((_, Ok(page))) => page,
@@ -86,10 +79,10 @@ fn show<P: Planned>(
     });
     let missing: Vec<_> = missing.collect();
     if missing.is_empty() {
-        return printed;
+        return Ok(printed);
     }
     refuse(&experiment.failure(missing));
-    Exit::Missing
+    Err(Exit::Missing)
 }
 
 /// A line per trial: its values, and what will happen with it.

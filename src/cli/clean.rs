@@ -6,31 +6,23 @@ use std::{
     path::Path,
 };
 
-use super::{
-    args::CleanOptions,
-    runs::{answer, refuse},
-    terminal::terminal_width,
-};
+use super::{args::CleanOptions, runs::refuse, terminal::terminal_width};
 use crate::{
     host::reason,
     record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, now},
     report::{self, CleanRequest, Cleaning, Found, ReportError},
-    run::{Exit, print, print_error, print_stderr},
+    run::{Exit, print, warn},
 };
 
 /// Adds words to a run's tags, or removes them.
-pub fn tag(run: &str, words: &[String]) -> Exit {
-    let folder = match report::find_one(run) {
-        Ok(Found::Run(folder) | Found::Sweep(folder)) => folder,
-        Err(e) => return refuse(&e),
-    };
+pub fn tag(run: &str, words: &[String]) -> Result<Exit, Exit> {
+    let (Found::Run(folder) | Found::Sweep(folder)) = report::find_one(run).map_err(refuse)?;
     for word in words {
         let name = word.strip_prefix('~').unwrap_or(word);
         let is_barred = |c: char| c.is_whitespace() || c.is_control() || "~<>=!'\"".contains(c);
         if name.is_empty() || name.starts_with('-') || name.contains(is_barred) {
             let hint = "a word without spaces, quotes, control characters and < > = ! ~, and no - before it";
-            print_error(format!("{word:?} is no tag"), Some(hint));
-            return Exit::Refused;
+            return Err(Exit::refused(format!("{word:?} is no tag"), Some(hint)));
         }
     }
     let _lock = lock_tags(&folder);
@@ -38,7 +30,7 @@ pub fn tag(run: &str, words: &[String]) -> Exit {
     for word in words {
         let name = word.strip_prefix('~').unwrap_or(word);
         if name != word && !tags.iter().any(|tag| tag == name) {
-            print_stderr(&format!("warning: `{}` has no tag `{name}`\n", folder.display()));
+            warn(format!("`{}` has no tag `{name}`", folder.display()));
         }
         tags.retain(|tag| tag != name);
         if name == word {
@@ -46,13 +38,8 @@ pub fn tag(run: &str, words: &[String]) -> Exit {
         }
     }
     let lines: String = tags.iter().map(|tag| format!("{tag}\n")).collect();
-    match RunDir::existing(folder.clone()).write(report::TAGS, &lines) {
-        Ok(()) => print(&format!("{}: {}\n", folder.display(), tags.join(" "))),
-        Err(e) => {
-            print_error(&e, None);
-            Exit::Failed
-        }
-    }
+    RunDir::existing(folder.clone()).write(report::TAGS, &lines).map_err(|e| Exit::failed(e, None))?;
+    Ok(print(&format!("{}: {}\n", folder.display(), tags.join(" "))))
 }
 
 /// Locks the tags against changes by other processes until this is dropped; without effect on a file system
@@ -63,49 +50,38 @@ fn lock_tags(folder: &Path) -> Option<File> {
 }
 
 /// Shows the runs that may be removed, and with `--yes` removes them.
-pub fn clean(options: &CleanOptions) -> Exit {
+pub fn clean(options: &CleanOptions) -> Result<Exit, Exit> {
     let resolved = |path: &Path| {
         let missing = |_| ReportError::NotFound { path: path.display().to_string(), near: None };
         fs::canonicalize(path).map_err(missing)
     };
     let runs_dir = &options.runs_dir;
-    let paths =
-        resolved(runs_dir).and_then(|all| Ok((all, resolved(options.path.as_ref().unwrap_or(runs_dir))?)));
-    let (all, path) = match paths {
-        Ok(paths) => paths,
-        Err(e) => return refuse(&e),
-    };
+    let all = resolved(runs_dir).map_err(refuse)?;
+    let path = resolved(options.path.as_ref().unwrap_or(runs_dir)).map_err(refuse)?;
     if !path.starts_with(&all) {
         let message = format!("`{}` is outside the runs folder `{}`", path.display(), runs_dir.display());
-        print_error(message, Some("name that folder with `--runs-dir DIR`"));
-        return Exit::Refused;
+        return Err(Exit::refused(message, Some("name that folder with `--runs-dir DIR`")));
     }
     let (keep_best, older_than, now) = (options.keep_best, options.older_than, now());
     let request = CleanRequest { runs_dir: &all, path: &path, keep_best, older_than, now };
     let is_live = |folder: &Path| RunDir::existing(folder.to_owned()).is_live();
-    let cleaning = match Cleaning::new(&request, is_live) {
-        Ok(cleaning) => cleaning,
-        Err(e) => return refuse(&e),
-    };
+    let cleaning = Cleaning::new(&request, is_live).map_err(refuse)?;
     let is_empty = cleaning.folders().next().is_none();
     let last = match options.yes {
         _ if is_empty => "",
         true => "removed\n",
         false => "nothing was removed: `--yes` removes them for good\n",
     };
-    if options.yes
-        && let Err(exit) = cleaning.folders().try_for_each(remove)
-    {
-        return exit;
+    if options.yes {
+        cleaning.folders().try_for_each(remove)?;
     }
-    answer(Ok(cleaning.text(terminal_width()) + last))
+    Ok(print(&(cleaning.text(terminal_width()) + last)))
 }
 
 /// Removes a folder, unless it was tagged or a process started working in it since it was chosen.
 fn remove(folder: &Path) -> Result<(), Exit> {
     let failed = |folder: &Path, e: &dyn Display| {
-        print_error(format!("cannot remove `{}`: {e}", folder.display()), None);
-        Exit::Failed
+        Exit::failed(format!("cannot remove `{}`: {e}", folder.display()), None)
     };
     let _tags = lock_tags(folder);
     let locks = lock_runs(folder).map_err(|e| failed(folder, &e))?;
@@ -113,7 +89,7 @@ fn remove(folder: &Path) -> Result<(), Exit> {
     let is_tagged = run.trials().values().chain([&run]).any(|run| !report::tags(run.path()).is_empty());
     if locks.is_none() || is_tagged {
         let reason = if is_tagged { "tagged" } else { "running" };
-        print_stderr(&format!("warning: `{}` stays: it is {reason} now\n", folder.display()));
+        warn(format!("`{}` stays: it is {reason} now", folder.display()));
         return Ok(());
     }
     // Rename it first, so that nobody finds a partly removed run.

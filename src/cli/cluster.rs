@@ -9,7 +9,7 @@ use crate::{
     host::escape_line,
     record::{RunDir, command_line, text_table},
     report::{Found, Moment, find_one},
-    run::{Exit, print, print_error, print_json, print_stderr},
+    run::{Exit, print, print_json, warn},
     slurm::{self, Accounting, SlurmError, Submission, Task, Used},
     units,
 };
@@ -44,24 +44,18 @@ struct Known {
 }
 
 /// Prints what trials and tasks are doing.
-pub fn status(options: &StatusOptions) -> Exit {
-    let (sweep, jobs) = match jobs_of(&options.sweep) {
-        Ok(found) => found,
-        Err(exit) => return exit,
-    };
-    let moment = match look(&sweep.display().to_string()) {
-        Ok(moment) => moment,
-        Err(e) => return refuse(&e),
-    };
+pub fn status(options: &StatusOptions) -> Result<Exit, Exit> {
+    let (sweep, jobs) = jobs_of(&options.sweep)?;
+    let moment = look(&sweep.display().to_string()).map_err(refuse)?;
     let tasks = if jobs.is_empty() { Ok(Vec::new()) } else { own_tasks(&jobs) };
     // Without Slurm, show what the sweep's own files say.
-    let (tasks, exit) = tasks.map_or_else(|e| (None, report(&e)), |tasks| (Some(tasks), Exit::Done));
+    let (tasks, exit) = tasks.map_or_else(|e| (None, report(e)), |tasks| (Some(tasks), Exit::Done));
     let known = tasks.map(|tasks| {
         let (trials, accounting) = (trials_of_tasks(&sweep), slurm::accounting(&jobs).unwrap_or_default());
         Known { jobs, tasks, trials, accounting }
     });
     if options.json {
-        return exit.more_severe(print_json(&format!("{:#}\n", json(&moment, known.as_ref()))));
+        return Ok(exit.more_severe(print_json(&format!("{:#}\n", json(&moment, known.as_ref())))));
     }
     let mut text: String = moment.lines.iter().map(|line| format!("{}\n", escape_line(line))).collect();
     if let Some(known) = &known {
@@ -71,15 +65,15 @@ pub fn status(options: &StatusOptions) -> Exit {
             text.push_str("no job was submitted for it\n");
         }
     }
-    exit.more_severe(print(&text))
+    Ok(exit.more_severe(print(&text)))
 }
 
 /// The tasks of these jobs; warns about other jobs that have the same number.
 fn own_tasks(jobs: &[Submission]) -> Result<Vec<Task>, SlurmError> {
     let (tasks, others) = slurm::tasks(jobs)?;
     for job in others {
-        print_stderr(&format!(
-            "warning: Slurm's job {job} has another name than that of this sweep: it is another one, as of a sweep that was copied\n"
+        warn(format!(
+            "Slurm's job {job} has another name than that of this sweep: it is another one, as of a sweep that was copied"
         ));
     }
     Ok(tasks)
@@ -119,37 +113,29 @@ fn json(moment: &Moment, known: Option<&Known>) -> serde_json::Value {
 }
 
 /// Ends the jobs of a sweep.
-pub fn cancel(path: &str) -> Exit {
-    let (sweep, jobs) = match jobs_of(path) {
-        Ok(found) => found,
-        Err(exit) => return exit,
-    };
+pub fn cancel(path: &str) -> Result<Exit, Exit> {
+    let (sweep, jobs) = jobs_of(path)?;
     let folder = command_line([sweep.to_string_lossy()]);
     if jobs.is_empty() {
         let hint = format!(
             "`runner run --resume {folder} --launcher slurm` submits one; Ctrl-C ends a process that runs it"
         );
-        print_error(format!("no job was submitted for `{}`", sweep.display()), Some(&hint));
-        return Exit::Refused;
+        return Err(Exit::refused(format!("no job was submitted for `{}`", sweep.display()), Some(&hint)));
     }
-    let cancelled = own_tasks(&jobs).and_then(|mut tasks| {
-        tasks.retain(|task| !ENDED.contains(&task.state.as_str()));
-        let is_left = |job: &&Submission| tasks.iter().any(|task| task.is_of(job));
-        let left: Vec<Submission> = jobs.iter().filter(is_left).cloned().collect();
-        if left.is_empty() { Ok((tasks, left)) } else { slurm::cancel(&left).map(|()| (tasks, left)) }
-    });
-    match cancelled {
-        Ok((_, left)) if left.is_empty() => print("no task waits or runs\n"),
-        Ok((tasks, left)) => {
-            let names: Vec<&str> = left.iter().map(|job| job.job.as_str()).collect();
-            print(&format!(
-                "Slurm ends job {} ({}); trials under way save a checkpoint\ngo on with: runner run --resume {folder} --launcher slurm\n",
-                names.join(", "),
-                counts(tasks.iter().map(|task| (task.state.as_str(), ""))),
-            ))
-        }
-        Err(e) => report(&e),
+    let mut tasks = own_tasks(&jobs).map_err(report)?;
+    tasks.retain(|task| !ENDED.contains(&task.state.as_str()));
+    let is_left = |job: &&Submission| tasks.iter().any(|task| task.is_of(job));
+    let left: Vec<Submission> = jobs.iter().filter(is_left).cloned().collect();
+    if left.is_empty() {
+        return Ok(print("no task waits or runs\n"));
     }
+    slurm::cancel(&left).map_err(report)?;
+    let names: Vec<&str> = left.iter().map(|job| job.job.as_str()).collect();
+    Ok(print(&format!(
+        "Slurm ends job {} ({}); trials under way save a checkpoint\ngo on with: runner run --resume {folder} --launcher slurm\n",
+        names.join(", "),
+        counts(tasks.iter().map(|task| (task.state.as_str(), ""))),
+    )))
 }
 
 /// The sweep that a path names, and its jobs.
@@ -157,15 +143,14 @@ fn jobs_of(path: &str) -> Result<(PathBuf, Vec<Submission>), Exit> {
     let sweep = match find_one(path) {
         Ok(Found::Sweep(folder)) => folder,
         Ok(Found::Run(folder)) => {
-            print_error(
+            return Err(Exit::refused(
                 format!("`{}` is a run; a cluster has jobs of sweeps", folder.display()),
                 Some("name a sweep's folder"),
-            );
-            return Err(Exit::Refused);
+            ));
         }
-        Err(e) => return Err(refuse(&e)),
+        Err(e) => return Err(refuse(e)),
     };
-    let jobs = slurm::read_submissions(&sweep).map_err(|e| report(&e))?;
+    let jobs = slurm::read_submissions(&sweep).map_err(report)?;
     Ok((sweep, jobs))
 }
 
@@ -227,8 +212,9 @@ fn counts<'a>(states: impl Iterator<Item = (&'a str, &'a str)>) -> String {
 fn trials_of_tasks(sweep: &std::path::Path) -> BTreeMap<String, Vec<usize>> {
     let mut trials: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (number, trial) in RunDir::existing(sweep.to_owned()).trials() {
-        if let Some(task) = trial.is_live().then(|| trial.slurm_job()).flatten() {
-            trials.entry(task).or_default().push(number);
+        let task = trial.is_live().then(|| trial.environment("host", "slurm_job")).flatten();
+        if let Some(task) = task.as_ref().and_then(toml::Value::as_str) {
+            trials.entry(task.to_owned()).or_default().push(number);
         }
     }
     trials

@@ -2,26 +2,21 @@
 
 use super::{
     args::{CompareOptions, ExportFormat},
+    runs::refuse,
     terminal::{fit, terminal_width},
 };
 use crate::{
     report::{Against, Comparison, Format, Question, ReportError, TOP, gate},
-    run::{Exit, print, print_bytes, print_error, print_json, print_stderr},
+    run::{Exit, print, print_bytes, print_json, warn},
 };
 
 /// Runs the command.
-pub fn compare(options: &CompareOptions) -> Exit {
+pub fn compare(options: &CompareOptions) -> Result<Exit, Exit> {
     let compared = match &options.fail_if {
         Some(condition) => held_against(condition, options),
         None => compared(options),
     };
-    match compared {
-        Ok(exit) => exit,
-        Err(e) => {
-            print_error(&e, e.hint());
-            Exit::Refused
-        }
-    }
+    compared.map_err(refuse)
 }
 
 /// `--fail-if`: compares the runs with a baseline or a fixed number.
@@ -34,13 +29,9 @@ fn held_against(condition: &str, options: &CompareOptions) -> Result<Exit, Repor
         }
         (None, own) => (None, read(own)?),
     };
-    for words in base.iter().chain([&own]).filter_map(Comparison::cut) {
-        print_stderr(&format!("warning: {words}\n"));
-    }
+    base.iter().chain([&own]).filter_map(Comparison::cut).for_each(warn);
     let verdict = gate(condition, &own, base.as_ref(), &options.by)?;
-    for words in &verdict.warnings {
-        print_stderr(&format!("warning: {words}\n"));
-    }
+    verdict.warnings.iter().for_each(warn);
     let exit = if verdict.fails { Exit::Failed } else { Exit::Done };
     Ok(exit.more_severe(print(&verdict.text)))
 }
@@ -57,12 +48,8 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
     if options.detail || options.export.is_some() {
         comparison = comparison.with_curves()?;
     }
-    for reason in comparison.damaged() {
-        print_stderr(&format!("warning: left out: {reason}\n"));
-    }
-    if let Some(words) = comparison.cut() {
-        print_stderr(&format!("warning: {words}\n"));
-    }
+    comparison.damaged().for_each(|reason| warn(format!("left out: {reason}")));
+    comparison.cut().into_iter().for_each(warn);
     if options.quiet {
         return Ok(print(&format!("{}\n", comparison.comparability())));
     }
@@ -106,9 +93,7 @@ fn exported(
     format: ExportFormat,
 ) -> Result<Exit, ReportError> {
     // The comparison on the screen already says this in its first line.
-    for words in comparison.warning().into_iter().chain(comparison.builds()) {
-        print_stderr(&format!("warning: {words}\n"));
-    }
+    comparison.warning().into_iter().chain(comparison.builds()).for_each(warn);
     if format == ExportFormat::Hyperfine {
         let is_asked = question.metric.is_some() || question.sort.is_some() || question.top != usize::MAX;
         if is_asked || !question.by.is_empty() {

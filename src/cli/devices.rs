@@ -25,20 +25,20 @@ use crate::{
 const NAME: usize = 14;
 
 /// Runs the command.
-pub fn devices(options: &DevicesOptions) -> Exit {
+pub fn devices(options: &DevicesOptions) -> Result<Exit, Exit> {
     // Several processes on one machine would disturb each other's measurements.
     if let Some(launched) = host::Launched::here().filter(|_| options.measure) {
         if options.json || options.virtual_gpus.is_some() {
-            print_error("`--measure` of several processes prints a table of their sums alone", None);
-            return Exit::Refused;
+            let message = "`--measure` of several processes prints a table of their sums alone";
+            return Err(Exit::refused(message, None));
         }
         return link::measure(launched);
     }
     let measured = if options.measure { measure(options.virtual_gpus.is_none()) } else { Ok(()) };
     // If measuring fails, the existing rates are kept and shown.
     match (measured, show(options)) {
-        (Err(exit), Exit::Done) => exit,
-        (_, shown) => shown,
+        (Err(exit), Exit::Done) => Err(exit),
+        (_, shown) => Ok(shown),
     }
 }
 
@@ -96,12 +96,8 @@ fn show(options: &DevicesOptions) -> Exit {
 fn measure(with_gpus: bool) -> Result<(), Exit> {
     let instruction_set = machine(None, false).instruction_set;
     let hint = format!("set {} to a writable folder", host::CACHE_VARIABLE);
-    let failed = |message: String, hint: Option<&str>| {
-        print_error(message, hint);
-        Exit::Failed
-    };
     let Some(folder) = host::cache_folder() else {
-        return Err(failed("there is no folder to keep the rates in".to_owned(), Some(&hint)));
+        return Err(Exit::failed("there is no folder to keep the rates in", Some(&hint)));
     };
     print_stderr("measuring: some four seconds, up to twenty where the machine is busy\n");
     let now = record::now().to_rfc3339_opts(SecondsFormat::Secs, true);
@@ -109,7 +105,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
     match measure_rates(host::logical_cores().unwrap_or(1)) {
         Ok(rates) => {
             let written = rates::write(&folder, &CpuKey::here(&instruction_set), rates, &now);
-            written.map(drop).map_err(|e| failed(e.to_string(), Some(&hint)))?;
+            written.map(drop).map_err(|e| Exit::failed(e, Some(&hint)))?;
         }
         Err(fault) => faults.push(fault.to_string()),
     }
@@ -120,7 +116,7 @@ fn measure(with_gpus: bool) -> Result<(), Exit> {
         None => Ok(()),
         Some(last) => {
             faults.into_iter().for_each(|fault| print_error(fault, None));
-            Err(failed(last, None))
+            Err(Exit::failed(last, None))
         }
     }
 }

@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     at_work::run_folders,
-    watch::{EVERY, Screen, look, text},
+    watch::{INTERVAL, Screen, look, text},
 };
 use crate::{
     host::{end_with_parent, reason, signal_in_words},
@@ -30,12 +30,9 @@ const ENDING: &str =
     "the run was asked to end, and saves what it has; Ctrl-C again, after two seconds, ends it at once";
 
 /// Runs the command with the same arguments except `--plot`.
-pub fn run(arguments: &[OsString]) -> Exit {
+pub fn run(arguments: &[OsString]) -> Result<Exit, Exit> {
     let own = arguments.iter().skip(1).filter(|argument| *argument != "--plot");
-    let mut command = match env::current_exe() {
-        Ok(program) => Command::new(program),
-        Err(e) => return not_started(&e),
-    };
+    let mut command = Command::new(env::current_exe().map_err(not_started)?);
     command.args(own).stdout(Stdio::piped()).stderr(Stdio::piped());
     if anstream::stdout().current_choice() != anstream::ColorChoice::Never {
         command.env("CLICOLOR_FORCE", "1");
@@ -43,10 +40,7 @@ pub fn run(arguments: &[OsString]) -> Exit {
     pass_output_width(&mut command);
     end_with_parent(&mut command);
     let screen = Screen::new(); // from now on no signal ends this process
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(e) => return not_started(&e),
-    };
+    let mut child = command.spawn().map_err(not_started)?;
     let printed = [child.stdout.take().map(collect), child.stderr.take().map(collect)];
     screen.signals.pass_on_to(Some(&child));
     let (drawn, has_folder) = draw(&mut child, screen);
@@ -68,7 +62,8 @@ pub fn run(arguments: &[OsString]) -> Exit {
         }
         _ => Exit::Failed,
     };
-    exit.more_severe(shown).more_severe(print_coloured(&out)).more_severe(drawn.err().unwrap_or(Exit::Done))
+    let printed = shown.more_severe(print_coloured(&out));
+    Ok(exit.more_severe(printed).more_severe(drawn.err().unwrap_or(Exit::Done)))
 }
 
 /// Draws until the run ends; also returns whether it had a folder. Fails if the terminal is gone.
@@ -84,7 +79,7 @@ fn draw(child: &mut Child, mut screen: Screen) -> (Result<(), Exit>, bool) {
                 result = screen.draw(&moment, METRIC);
             }
         }
-        while begun.elapsed() < EVERY
+        while begun.elapsed() < INTERVAL
             && screen.signals.count() == count
             && matches!(child.try_wait(), Ok(None))
         {
@@ -120,7 +115,9 @@ fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-fn not_started(error: &io::Error) -> Exit {
-    print_error(format!("cannot start a process for the run: {}", reason(error)), Some("leave out `--plot`"));
-    Exit::Failed
+fn not_started(error: io::Error) -> Exit {
+    Exit::failed(
+        format!("cannot start a process for the run: {}", reason(&error)),
+        Some("leave out `--plot`"),
+    )
 }

@@ -6,17 +6,17 @@ use super::{args::ExportOptions, predict, runs};
 use crate::{
     predict::{PredictError, is_standard_output, quoted, write_onnx},
     report::{ReportError, write_metrics, write_mlflow},
-    run::{Exit, print, print_error, print_stderr},
+    run::{Exit, print, print_stderr},
     units,
 };
 
 /// Runs the command.
-pub fn export(options: &ExportOptions) -> Exit {
+pub fn export(options: &ExportOptions) -> Result<Exit, Exit> {
     match (&options.onnx, &options.mlflow, &options.parquet) {
-        (Some(file), _, _) => onnx(options, file).unwrap_or_else(|e| predict::report(&e)),
+        (Some(file), _, _) => onnx(options, file).map_err(predict::report),
         (_, Some(store), _) => mlflow(&options.model.run, store, options.quiet),
         (_, _, Some(file)) => parquet(&options.model.run, file),
-        (None, None, None) => Exit::Refused,
+        (None, None, None) => Err(Exit::Refused),
     }
 }
 
@@ -38,29 +38,22 @@ fn onnx(options: &ExportOptions, file: &Path) -> Result<Exit, PredictError> {
     Ok(print(&name))
 }
 
-fn parquet(run: &str, file: &Path) -> Exit {
-    match write_metrics(run, file) {
-        Ok(()) => print(&format!("{}\n", file.display())),
-        Err(e) => failed(&e),
-    }
+fn parquet(run: &str, file: &Path) -> Result<Exit, Exit> {
+    write_metrics(run, file).map_err(failed)?;
+    Ok(print(&format!("{}\n", file.display())))
 }
 
-fn mlflow(run: &str, store: &Path, is_quiet: bool) -> Exit {
-    match write_mlflow(run, store) {
-        Ok(count) => {
-            if !is_quiet {
-                print_stderr(&format!("{} written\n", units::counted(count as u64, "run")));
-            }
-            print(&format!("{}\n", store.display()))
-        }
-        Err(e) => failed(&e),
+fn mlflow(run: &str, store: &Path, is_quiet: bool) -> Result<Exit, Exit> {
+    let count = write_mlflow(run, store).map_err(failed)?;
+    if !is_quiet {
+        print_stderr(&format!("{} written\n", units::counted(count as u64, "run")));
     }
+    Ok(print(&format!("{}\n", store.display())))
 }
 
-fn failed(error: &ReportError) -> Exit {
-    if let ReportError::Write { .. } | ReportError::Parquet(_) = error {
-        print_error(error, None);
-        return Exit::Failed;
+fn failed(error: ReportError) -> Exit {
+    match error {
+        ReportError::Write { .. } | ReportError::Parquet(_) => Exit::failed(error, None),
+        _ => runs::refuse(error),
     }
-    runs::refuse(error)
 }

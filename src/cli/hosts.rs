@@ -2,14 +2,17 @@
 
 use std::{
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use super::args::StartOptions;
 use crate::{
     collective::{CollectiveError, ProcessGroup},
     host::{self, Launched, Launcher},
-    run::{self, Exit, Resume, held_output, hold_output, print_error},
+    run::{self, Exit, Resume, held_output, hold_output},
     spec::{Devices, Loaded},
     train::StopFlag,
 };
@@ -28,21 +31,26 @@ pub fn join(
         return Ok(None);
     }
     let Some(launched) = Launched::here() else { return Ok(None) };
-    let joined = if matches!(resume, Resume::No | Resume::Auto) && start.run.spec() == Path::new("-") {
-        Err("standard input is rank 0's alone: give the spec as a file that all ranks can read".to_owned())
-    } else {
-        ProcessGroup::join(launched, &stop.number)
-    };
-    let world = joined.map_err(|why| {
-        print_error(format!("`rank:{}@{}`: {why}", launched.rank, host::name()), None);
-        Exit::Refused
-    })?;
+    if matches!(resume, Resume::No | Resume::Auto) && start.run.spec() == Path::new("-") {
+        let why = "standard input is rank 0's alone: give the spec as a file that all ranks can read";
+        return Err(cannot_join(launched, why));
+    }
+    let world = join_group(launched, &stop.number)?;
     if world.rank() > 0 {
         hold_output();
         // Rank 0 is informed about a signal, and ends the job.
         stop.is_begun.store(true, Ordering::Relaxed);
     }
     Ok(Some(world))
+}
+
+/// Joins the processes started together with this one.
+pub fn join_group(launched: Launched, signal: &Arc<AtomicUsize>) -> Result<Arc<ProcessGroup>, Exit> {
+    ProcessGroup::join(launched, signal).map_err(|why| cannot_join(launched, &why))
+}
+
+fn cannot_join(launched: Launched, why: &str) -> Exit {
+    Exit::refused(format!("`rank:{}@{}`: {why}", launched.rank, host::name()), None)
 }
 
 /// Makes the trial train over the hosts that the launcher started.
@@ -71,8 +79,7 @@ pub fn settle(world: Option<&Arc<ProcessGroup>>, loaded: &mut Loaded) -> Result<
         ),
         Loaded::Lab(_) => ("only a training runs over hosts: this measures one", "start one process"),
     };
-    print_error(message, Some(hint));
-    Err(Exit::Refused)
+    Err(Exit::refused(message, Some(hint)))
 }
 
 /// Whether MPI's launcher started this process as a rank other than 0.
@@ -84,8 +91,7 @@ pub fn is_other_rank() -> bool {
 pub fn ended(world: &ProcessGroup, served: Result<(), CollectiveError>) -> Exit {
     let Err(e) = served else { return Exit::Done };
     held_output();
-    print_error(format!("`{}`: {e}", world.name_of(world.rank())), None);
-    Exit::Failed
+    Exit::failed(format!("`{}`: {e}", world.name_of(world.rank())), None)
 }
 
 /// Leaves the job. A rank other than 0 that did not serve tells rank 0 why.

@@ -9,8 +9,8 @@ use crate::{
     plan::Machine,
     record::{CLAIMS_FILE, RunDir, SWEEP_FILE, command_line, now, rfc3339},
     run::{
-        Exit, Planned, Prepared, Resume, Session, plan_sweep, print, print_error, print_json, print_stderr,
-        trials_left,
+        Exit, Planned, Prepared, Resume, Session, plan_sweep, print, print_json, print_stderr, trials_left,
+        warn,
     },
     slurm::{self, Script, SlurmError, Submission},
     spec::ArraySize,
@@ -26,11 +26,10 @@ pub fn launch<P: Planned>(
 ) -> Exit {
     let options = &session.experiment.launcher.slurm;
     if !P::SIDE_BY_SIDE && options.array.is_some_and(|array| array.tasks > 1) {
-        print_error(
+        return Exit::refused(
             "this kind measures the machine: one task takes its trials, one after the other",
             Some("leave `launcher.slurm.array` out"),
         );
-        return Exit::Refused;
     }
     if start.launch.dry_run {
         let found = resumed(session.resume());
@@ -51,7 +50,10 @@ pub fn launch<P: Planned>(
         }
         let submitted = script(session, folder.path(), left, start).map_err(|exit| (exit, false)).and_then(
             |(script, name, tasks)| {
-                submit(folder.path(), &script, name, tasks).map_err(|e| (report(&e), e.is_uncertain()))
+                submit(folder.path(), &script, name, tasks).map_err(|e| {
+                    let may_be_taken = e.is_uncertain();
+                    (report(e), may_be_taken)
+                })
             },
         );
         match submitted {
@@ -92,8 +94,7 @@ fn script<P: Planned>(
             "`{}`: Slurm takes no control characters, backslashes, or bytes that are not UTF-8 in a path",
             escape_line(&sweep.to_string_lossy())
         );
-        print_error(message, Some("choose another `--runs-dir`"));
-        return Err(Exit::Refused);
+        return Err(Exit::refused(message, Some("choose another `--runs-dir`")));
     }
     let one_after_the_other = ArraySize { tasks: 1, throttle: None };
     let array =
@@ -113,10 +114,8 @@ fn script<P: Planned>(
 
 /// The command that a task runs.
 fn command(sweep: &Path, start: &StartOptions) -> Result<String, Exit> {
-    let program = std::env::current_exe().map_err(|e| {
-        print_error(format!("the path of this program is not known: {}", reason(&e)), None);
-        Exit::Failed
-    })?;
+    let program = std::env::current_exe()
+        .map_err(|e| Exit::failed(format!("the path of this program is not known: {}", reason(&e)), None))?;
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(["run", "--resume", &sweep.to_string_lossy(), "--slurm-task"].map(str::to_owned));
     let run = &start.run;
@@ -145,9 +144,7 @@ fn submit(sweep: &Path, script: &str, name: String, tasks: u32) -> Result<Submis
     let submission = Submission { job, name, cluster, tasks, submitted: rfc3339(now()) };
     submission.append(sweep).inspect_err(|_| {
         let job = &submission.job;
-        print_stderr(&format!(
-            "warning: Slurm has taken job {job}, which is not recorded: `scancel {job}` ends it\n"
-        ));
+        warn(format!("Slurm has taken job {job}, which is not recorded: `scancel {job}` ends it"));
     })?;
     let path = folder.join(format!("{}.sh", submission.job));
     fs::write(&path, script).map_err(|source| SlurmError::Write { path, source })?;
@@ -186,38 +183,38 @@ fn remove_new(sweep: &Path) {
 }
 
 /// Prints Slurm's error.
-pub fn report(error: &SlurmError) -> Exit {
-    let hint = match error {
+pub fn report(error: SlurmError) -> Exit {
+    let hint = match &error {
         SlurmError::Missing(_) => Some(
             "call it where Slurm's commands are, such as a login node; without Slurm, `runner run --resume SWEEP` runs trials anywhere",
         ),
         _ => None,
     };
-    print_error(error, hint);
-    Exit::Refused
+    Exit::refused(error, hint)
 }
 
 /// Requeues this process's task after SIGUSR1; after `MOST_RESTARTS` requeues without progress, fails
 /// instead.
 pub fn requeue(sweep: &Path, has_progress: bool) -> Exit {
     let Some(task) = slurm_job() else {
-        print_error("Slurm says of no job that this process belongs to it: it is not requeued", None);
-        return Exit::Failed;
+        return Exit::failed(
+            "Slurm says of no job that this process belongs to it: it is not requeued",
+            None,
+        );
     };
     match slurm::restarts_without_progress(sweep, &task, has_progress) {
         Ok(count) if count > slurm::MOST_RESTARTS => {
-            print_error(
+            return Exit::failed(
                 format!(
                     "task {task} was requeued {} times, and brought no trial further",
                     slurm::MOST_RESTARTS
                 ),
                 Some("raise `launcher.slurm.time`: the task ends before a trial has taken a step"),
             );
-            return Exit::Failed;
         }
         Ok(_) => {}
-        Err(e) => return report(&e),
+        Err(e) => return report(e),
     }
     // Slurm ends this process meanwhile.
-    slurm::requeue(&task).map_or_else(|e| report(&e), |()| Exit::Done)
+    slurm::requeue(&task).map_or_else(report, |()| Exit::Done)
 }

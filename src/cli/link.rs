@@ -9,10 +9,10 @@ use std::{
 use super::{args::LinkOption, hosts, scale::local_s};
 use crate::{
     collective::{Collective, CollectiveError, ProcessGroup, RankSum, Traffic},
-    host::{self, Launched},
+    host::Launched,
     plan::Link,
     record::text_table,
-    run::{self, Exit, print, print_error},
+    run::{self, Exit, print},
     units,
 };
 
@@ -27,21 +27,15 @@ const MOST_DOUBT: f64 = 2.0;
 const WARM_UP: usize = 5;
 
 /// Measures among the processes started together with this one; rank 0 prints.
-pub fn measure(launched: Launched) -> Exit {
+pub fn measure(launched: Launched) -> Result<Exit, Exit> {
     let signal = Arc::<AtomicUsize>::default();
-    let world = match ProcessGroup::join(launched, &signal) {
-        Ok(world) => world,
-        Err(why) => {
-            print_error(format!("`rank:{}@{}`: {why}", launched.rank, host::name()), None);
-            return Exit::Refused;
-        }
-    };
+    let world = hosts::join_group(launched, &signal)?;
     let exit = match sums(&world) {
         Ok(times) if world.rank() == 0 => print(&page(&world, &times)),
         Ok(_) => Exit::Done,
         Err(e) => hosts::ended(&world, Err(e)),
     };
-    run::leave(&world, exit)
+    Ok(run::leave(&world, exit))
 }
 
 /// For each size, the median time, and the part of it spent on messages: the time minus what this process

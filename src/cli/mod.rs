@@ -48,22 +48,22 @@ use args::{Command, Parsed};
 /// Runs the program; `begun` is when the process started.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Exit {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let Parsed { command, color } = match args::parse(&arguments) {
-        Ok(parsed) => parsed,
-        Err(exit) => return exit,
-    };
+    execute(&arguments, begun).unwrap_or_else(|exit| exit)
+}
+
+/// Runs a command. Its error, the code of the exit, was printed.
+fn execute(arguments: &[OsString], begun: Instant) -> Result<Exit, Exit> {
+    let Parsed { command, color } = args::parse(arguments)?;
     color.write_global();
     match command {
-        Command::Run(options) if options.plot && std::io::stdout().is_terminal() => {
-            drawn_run::run(&arguments)
-        }
+        Command::Run(options) if options.plot && std::io::stdout().is_terminal() => drawn_run::run(arguments),
         Command::Run(options) if options.plot => {
             print_stderr("`--plot` draws nothing: standard output is no terminal\n");
-            run::run(&options, &arguments, begun)
+            run::run(&options, arguments, begun)
         }
-        Command::Run(options) => run::run(&options, &arguments, begun),
+        Command::Run(options) => run::run(&options, arguments, begun),
         // Of processes that `mpirun` started together, only rank 0 prints.
-        Command::Check(_) | Command::Parity(_) if hosts::is_other_rank() => Exit::Done,
+        Command::Check(_) | Command::Parity(_) if hosts::is_other_rank() => Ok(Exit::Done),
         Command::Check(options) => check::check(&options),
         Command::Parity(options) => parity::parity(&options),
         Command::Devices(options) => devices::devices(&options),
@@ -85,6 +85,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, begun: Instant) -> Ex
         Command::Export(options) => export::export(&options),
         Command::Schema => templates::schema(),
         Command::New(options) => templates::new(&options),
-        Command::Completions { shell } => args::completions(shell),
+        Command::Completions { shell } => Ok(args::completions(shell)),
     }
 }

@@ -7,31 +7,27 @@ use crate::{
     data::Input,
     host::escape_line,
     predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
-    run::{Exit, print, print_error, print_json, print_stderr, refuse},
+    run::{Exit, print, print_json, print_stderr, refuse, warn},
 };
 
 /// Prints predictions, or writes them to a file.
-pub fn predict(options: &PredictOptions) -> Exit {
-    let result = open(&options.model, false).and_then(|trained| {
-        let input = input(&options.data);
-        predicted(&trained, &input, options.out.as_deref(), &mut warn).map(|()| Exit::Done)
-    });
-    result.unwrap_or_else(|e| report(&e))
+pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
+    let trained = open(&options.model, false).map_err(report)?;
+    let predicted = predicted(&trained, &input(&options.data), options.out.as_deref(), &mut warn);
+    predicted.map(|()| Exit::Done).map_err(report)
 }
 
 /// Prints metrics.
-pub fn evaluate(options: &EvaluateOptions) -> Exit {
+pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
     let EvaluateOptions { labels, confusion, .. } = options;
-    let result = open(&options.model, false).and_then(|trained| {
-        let input = options.data.as_deref().map(input);
-        let evaluation =
-            evaluated(&trained, input.as_ref(), labels.as_deref(), confusion.as_deref(), &mut warn)?;
-        Ok(match options.json {
-            true => print_json(&evaluation.json(&trained)),
-            false => print(&evaluation.table()),
-        })
-    });
-    result.unwrap_or_else(|e| report(&e))
+    let trained = open(&options.model, false).map_err(report)?;
+    let input = options.data.as_deref().map(input);
+    let evaluation = evaluated(&trained, input.as_ref(), labels.as_deref(), confusion.as_deref(), &mut warn);
+    let evaluation = evaluation.map_err(report)?;
+    Ok(match options.json {
+        true => print_json(&evaluation.json(&trained)),
+        false => print(&evaluation.table()),
+    })
 }
 
 /// The model; says which it is, unless it is to be quiet.
@@ -50,19 +46,12 @@ fn input(path: &Path) -> Input {
     if path == Path::new("-") { Input::StandardInput } else { Input::File(path.to_owned()) }
 }
 
-fn warn(words: String) {
-    print_stderr(&format!("warning: {words}\n"));
-}
-
-pub(super) fn report(error: &PredictError) -> Exit {
-    match error {
-        PredictError::Input(failure) => return refuse(failure),
+pub(super) fn report(error: PredictError) -> Exit {
+    match &error {
+        PredictError::Input(failure) => refuse(failure),
         // The reader of the predictions has closed the pipe.
-        PredictError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => return Exit::Done,
-        _ => print_error(error, error.hint()),
-    }
-    match error {
-        PredictError::Write { .. } | PredictError::Device(_) => Exit::Failed,
-        _ => Exit::Refused,
+        PredictError::Write { source, .. } if source.kind() == ErrorKind::BrokenPipe => Exit::Done,
+        PredictError::Write { .. } | PredictError::Device(_) => Exit::failed(&error, error.hint()),
+        _ => Exit::refused(&error, error.hint()),
     }
 }

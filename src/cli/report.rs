@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{args::ReportOptions, png};
+use super::{args::ReportOptions, png, runs::refuse};
 use crate::{
     host::{Durability, is_replaceable, reason, write_atomically},
     predict::{Trained, WhichWeights, predict_validation},
     report::{self, Found, HEAD, Page, PageRequest, Predicted, SVG, find_one},
-    run::{Exit, print, print_error, print_stderr},
+    run::{Exit, print, print_stderr, warn},
     units,
 };
 
@@ -19,18 +19,13 @@ use crate::{
 const NAME: &str = "report.html";
 
 /// Runs the command.
-pub fn report(options: &ReportOptions) -> Exit {
+pub fn report(options: &ReportOptions) -> Result<Exit, Exit> {
     let ReportOptions { paths, metric, filter, .. } = options;
-    let program = match options.png.as_ref().map(|_| png::find()).transpose() {
-        Ok(program) => program,
-        Err(names) => {
-            print_error(
-                format!("`--png` needs a program that draws SVG files, and none of {names} is there"),
-                Some("`apt install librsvg2-bin` or `cargo install resvg`; `--svg DIR` needs none"),
-            );
-            return Exit::Refused;
-        }
-    };
+    let program = options.png.as_ref().map(|_| png::find()).transpose().map_err(|names| {
+        let message = format!("`--png` needs a program that draws SVG files, and none of {names} is there");
+        let hint = "`apt install librsvg2-bin` or `cargo install resvg`; `--svg DIR` needs none";
+        Exit::refused(message, Some(hint))
+    })?;
     report::follow_files(false);
     let predicted = predicted(paths);
     let request = PageRequest {
@@ -40,43 +35,26 @@ pub fn report(options: &ReportOptions) -> Exit {
         tag: None,
         predicted: predicted.as_ref(),
     };
-    let page = match report::page(&request) {
-        Ok(page) => page,
-        Err(e) => {
-            print_error(&e, e.hint());
-            return Exit::Refused;
-        }
-    };
-    for warning in &page.warnings {
-        print_stderr(&format!("warning: {warning}\n"));
-    }
+    let page = report::page(&request).map_err(refuse)?;
+    page.warnings.iter().for_each(warn);
     let path = options.out.clone().unwrap_or_else(|| default_path(paths));
     let size = units::bytes(page.html.len() as u64);
-    let files = match files_of(page, path.clone(), options, program) {
-        Ok(files) => files,
-        Err(exit) => return exit,
-    };
+    let files = files_of(page, path.clone(), options, program)?;
     for (path, _, head) in &files {
-        match is_replaceable(path, head) {
-            Ok(true) => {}
-            Ok(false) => {
-                let message =
-                    format!("`{}` was not made by `runner report`, and is not replaced", path.display());
-                print_error(message, Some("`-o FILE`, `--svg DIR` and `--png DIR` name other places"));
-                return Exit::Refused;
-            }
-            Err(e) => return unwritable(path, &e),
+        if !is_replaceable(path, head).map_err(|e| unwritable(path, &e))? {
+            let message =
+                format!("`{}` was not made by `runner report`, and is not replaced", path.display());
+            let hint = "`-o FILE`, `--svg DIR` and `--png DIR` name other places";
+            return Err(Exit::refused(message, Some(hint)));
         }
     }
-    if let Err(exit) = write(options, &files) {
-        return exit;
-    }
+    write(options, &files)?;
     let drawings = match files.len() {
         1 => String::new(),
         count => format!(", {}", units::counted(count as u64 - 1, "drawing")),
     };
     print_stderr(&format!("a page of {size}{drawings}\n"));
-    print(&format!("{}\n", path.display()))
+    Ok(print(&format!("{}\n", path.display())))
 }
 
 /// A file's path and content, and the beginning that an existing file must have to be replaced.
@@ -93,10 +71,8 @@ fn files_of(
     for (name, svg) in page.drawings {
         if let (Some(folder), Some(program)) = (&options.png, program) {
             let path = folder.join(format!("{name}.png"));
-            match png::convert(program, &svg) {
-                Ok(bytes) => files.push((path, bytes, png::PNG)),
-                Err(e) => return Err(unwritable(&path, &e)),
-            }
+            let bytes = png::convert(program, &svg).map_err(|e| unwritable(&path, &e))?;
+            files.push((path, bytes, png::PNG));
         }
         if let Some(folder) = &options.svg {
             files.push((folder.join(format!("{name}.svg")), svg.into(), SVG.as_bytes()));
@@ -107,17 +83,13 @@ fn files_of(
 
 fn write(options: &ReportOptions, files: &[File]) -> Result<(), Exit> {
     for folder in options.svg.iter().chain(&options.png) {
-        if let Err(e) = fs::create_dir_all(folder) {
-            return Err(unwritable(folder, &e));
-        }
+        fs::create_dir_all(folder).map_err(|e| unwritable(folder, &e))?;
     }
     for (path, bytes, _) in files {
         // If the path is a link, it is kept and its target is replaced.
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let written = write_atomically(&target, Durability::Process, |file| file.write_all(bytes));
-        if let Err(e) = written {
-            return Err(unwritable(path, &e));
-        }
+        write_atomically(&target, Durability::Process, |file| file.write_all(bytes))
+            .map_err(|e| unwritable(path, &e))?;
     }
     Ok(())
 }
@@ -136,8 +108,7 @@ pub(super) fn predicted(paths: &[String]) -> Option<Result<Predicted, String>> {
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Exit {
-    print_error(format!("cannot write `{}`: {}", path.display(), reason(error)), None);
-    Exit::Failed
+    Exit::failed(format!("cannot write `{}`: {}", path.display(), reason(error)), None)
 }
 
 /// The path in the folder of a single run or sweep, otherwise in the current folder.

@@ -6,7 +6,7 @@ use super::args::{AUTO, StartOptions};
 use crate::{
     record::RunDir,
     report::{Found, find_one},
-    run::{Exit, Extension, KnownTrials, Resume, print_error, refuse, refused_changes, waits_at_rung},
+    run::{Exit, Extension, KnownTrials, Resume, refuse, refused_changes, waits_at_rung},
     spec::{self, Loaded, Spec},
 };
 
@@ -17,8 +17,7 @@ use crate::{
 pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
     let is_run = options.resume.as_deref().is_some_and(|run| run != AUTO);
     if let Some(spec) = options.run.words.iter().find(|word| is_run && word.ends_with(".toml")) {
-        print_error("a run goes on by its own spec", Some(&format!("leave `{spec}` out")));
-        return Err(Exit::Refused);
+        return Err(Exit::refused("a run goes on by its own spec", Some(&format!("leave `{spec}` out"))));
     }
     match options.resume.as_deref() {
         None => Ok(Resume::No),
@@ -30,10 +29,7 @@ pub fn requested(options: &StartOptions) -> Result<Resume, Exit> {
         Some(path) => match find_one(path) {
             Ok(Found::Run(folder)) => Ok(Resume::Run(RunDir::existing(named(folder)))),
             Ok(Found::Sweep(folder)) => Ok(Resume::Sweep(RunDir::existing(named(folder)))),
-            Err(e) => {
-                print_error(&e, e.hint());
-                Err(Exit::Refused)
-            }
+            Err(e) => Err(Exit::refused(&e, e.hint())),
         },
     }
 }
@@ -72,10 +68,7 @@ fn load_sweep(
     read: impl Fn(Vec<String>) -> Result<Loaded, Exit>,
 ) -> Result<(Loaded, Option<Extension>), Exit> {
     let extended = |loaded: Loaded, larger: Loaded| {
-        loaded.extended(larger).map_err(|refused| {
-            print_error(refused.message, Some(refused.hint));
-            Exit::Refused
-        })
+        loaded.extended(larger).map_err(|refused| Exit::refused(refused.message, Some(refused.hint)))
     };
     let after = KnownTrials::read(folder);
     let mut loaded = read(Vec::new())?;
@@ -126,8 +119,7 @@ pub fn check(options: &StartOptions, resume: &Resume, loaded: &Loaded) -> Result
         ),
         _ => return Ok(()),
     };
-    print_error(message, Some(hint));
-    Err(Exit::Refused)
+    Err(Exit::refused(message, Some(hint)))
 }
 
 /// Checks whether a run may continue with the new spec.
@@ -136,30 +128,23 @@ fn allowed(folder: &RunDir, new: &Spec) -> Result<(), Exit> {
     let Some(old) = old.trials.first() else { return Ok(()) };
     if old.spec.changes(new).is_empty() && folder.has_finished() {
         let hint = "for more of it, name a larger `trainer.max_epochs`, `max_steps` or `max_time` after it; after early stopping, a larger `trainer.early_stopping.patience`";
-        print_error(format!("`{}` has finished", folder.path().display()), Some(hint));
-        return Err(Exit::Refused);
+        return Err(Exit::refused(format!("`{}` has finished", folder.path().display()), Some(hint)));
     }
     let Some(changes) = refused_changes(&old.spec, new) else { return Ok(()) };
-    print_error(
+    Err(Exit::refused(
         format!("a run cannot go on with other values: {changes}"),
         Some(
             "only the run's length, devices, checkpoints, logging blocks and the data's paths may change; run the spec anew for the rest",
         ),
-    );
-    Err(Exit::Refused)
+    ))
 }
 
 /// The `--virtual-gpus` of the run to resume.
 pub fn virtual_gpus(resume: &Resume) -> Option<u32> {
+    let of = |folder: &RunDir| u32::try_from(folder.environment("host", "virtual_gpus")?.as_integer()?).ok();
     match resume {
-        Resume::Run(folder) => virtual_gpus_of(folder),
-        Resume::Sweep(folder) => folder.trials().values().find_map(virtual_gpus_of),
+        Resume::Run(folder) => of(folder),
+        Resume::Sweep(folder) => folder.trials().values().find_map(of),
         Resume::No | Resume::Auto => None,
     }
-}
-
-fn virtual_gpus_of(folder: &RunDir) -> Option<u32> {
-    let text = crate::host::read_text(&folder.file("environment.toml")).ok()?;
-    let table: toml::Table = toml::from_str(&text).ok()?;
-    u32::try_from(table.get("host")?.get("virtual_gpus")?.as_integer()?).ok()
 }

@@ -10,7 +10,7 @@ use std::{
 use serde_json::json;
 
 use super::{
-    args::{Jobs, RunOptions, StartOptions, on_terminal},
+    args::{Jobs, StartOptions, on_terminal},
     hosts, launch,
     machine::{machine, machine_for},
     resume,
@@ -24,7 +24,7 @@ use crate::{
     report,
     run::{
         Datasets, Ended, Exit, Kind, Placement, Prepared, Process, Resume, Role, Session, Start, print,
-        print_error, print_json, print_stderr,
+        print_json, print_stderr, warn,
     },
     spec::{GpuSharing, Loaded},
     train::StopFlag,
@@ -32,20 +32,15 @@ use crate::{
 };
 
 /// Runs the command.
-pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Exit {
+pub fn run(start: &StartOptions, arguments: &[OsString], begun: Instant) -> Result<Exit, Exit> {
     let begun = Start { begun, at: now() };
-    let resume = match resume::requested(start) {
-        Ok(resume) => resume,
-        Err(exit) => return exit,
-    };
+    let resume = resume::requested(start)?;
     let stop = StopFlag::default();
-    match hosts::join(start, &resume, &stop) {
-        Ok(None) => run_joined(start, arguments, begun, resume, stop, None),
-        Ok(Some(world)) => {
-            let exit = run_joined(start, arguments, begun, resume, stop, Some(&world));
-            hosts::leave(&world, exit)
-        }
-        Err(exit) => exit,
+    let world = hosts::join(start, &resume, &stop)?;
+    let exit = run_joined(start, arguments, begun, resume, stop, world.as_ref());
+    match world {
+        None => exit,
+        Some(world) => Ok(hosts::leave(&world, exit.unwrap_or_else(|exit| exit))),
     }
 }
 
@@ -57,33 +52,26 @@ fn run_joined(
     resume: Resume,
     stop: StopFlag,
     world: Option<&Arc<ProcessGroup>>,
-) -> Exit {
+) -> Result<Exit, Exit> {
     let options = &start.run;
-    warn_of_threads(options);
+    options.too_many_threads().iter().for_each(warn);
     let path = match &resume {
         Resume::Run(folder) => folder.file("spec.toml"),
         Resume::Sweep(folder) => folder.file("sweep.toml"),
         Resume::Auto | Resume::No => options.spec(),
     };
     let git = GitQuery::start(&folder_of(&path));
-    let (mut loaded, extension) = match resume::load(start, &resume, &path) {
-        Ok(loaded) => loaded,
-        Err(exit) => return exit,
-    };
-    if let Err(exit) = hosts::settle(world, &mut loaded) {
-        return exit;
-    }
-    if let Err(exit) = resume::check(start, &resume, &loaded) {
-        return exit;
-    }
-    warn(start.idle_sweep_options(loaded.is_sweep()));
+    let (mut loaded, extension) = resume::load(start, &resume, &path)?;
+    hosts::settle(world, &mut loaded)?;
+    resume::check(start, &resume, &loaded)?;
+    start.idle_sweep_options(loaded.is_sweep()).iter().for_each(warn);
     let virtual_gpus = options.virtual_gpus.or_else(|| resume::virtual_gpus(&resume));
     // A training interrupted by a signal resumes where it was; an experiment that measures the machine would
     // start over.
     let requeues = start.launch.slurm_task && matches!(loaded, Loaded::Train(_));
     match stop_on_signals(&stop.number, &stop.saves, &stop.is_begun, requeues) {
         Ok(second) => end_at_second_signal(second),
-        Err(e) => print_stderr(&format!("warning: signals end this process at once: {}\n", reason(&e))),
+        Err(e) => warn(format!("signals end this process at once: {}", reason(&e))),
     }
     let process = Process {
         start: begun,
@@ -105,27 +93,14 @@ fn run_joined(
         role: role(start),
         load: Watch::default(),
     };
-    let ended = match run_loaded(&loaded, process, start, world) {
-        Ok(ended) => ended,
-        Err(exit) => return exit,
-    };
+    let ended = run_loaded(&loaded, process, start, world)?;
     let has_progress = ended.has_progress;
-    match (close(ended, start), path.parent()) {
+    Ok(match (close(ended, start), path.parent()) {
         (Exit::Signal(signal), Some(sweep)) if requeues && i32::from(signal) == SIGUSR1 => {
             launch::requeue(sweep, has_progress)
         }
         (exit, _) => exit,
-    }
-}
-
-/// Prints a warning where more threads are asked for than there are cores.
-pub fn warn_of_threads(options: &RunOptions) {
-    warn(options.too_many_threads());
-}
-
-/// Prints a warning, if there is one.
-pub fn warn(words: Option<String>) {
-    words.iter().for_each(|words| print_stderr(&format!("warning: {words}\n")));
+    })
 }
 
 /// Runs what was read. Another rank than the first serves it, and has nothing to close.
@@ -138,7 +113,7 @@ fn run_loaded(
     let virtual_gpus = process.virtual_gpus;
     match loaded {
         Loaded::Train(experiment) => {
-            warn(start.run.idle_virtual_gpus(experiment));
+            start.run.idle_virtual_gpus(experiment).iter().for_each(warn);
             let ranks = Some(world.map_or_else(Vec::new, |world| world.names().to_vec()));
             let rank = world.map_or(0, |world| world.rank() as u32);
             let machine = Machine { ranks, rank, ..machine_for(virtual_gpus, experiment) };
@@ -242,10 +217,7 @@ fn close(Ended { exit, folder, statuses, .. }: Ended, start: &StartOptions) -> E
     }
     exit.more_severe(match report::sweep_end(&folder, terminal_width()) {
         Ok(text) => print(&fit(&text)),
-        Err(e) => {
-            print_error(&e, e.hint());
-            Exit::Failed
-        }
+        Err(e) => Exit::failed(&e, e.hint()),
     })
 }
 

@@ -8,10 +8,10 @@ use crate::{
     host::escape_line,
     record::output_width,
     report::{self, Comparison, ListRequest, Question, ReportError},
-    run::{Exit, print, print_error, print_json},
+    run::{Exit, print, print_json},
 };
 
-pub fn list(options: &ListOptions) -> Exit {
+pub fn list(options: &ListOptions) -> Result<Exit, Exit> {
     let request = ListRequest {
         path: &options.path,
         filter: options.filter.as_deref(),
@@ -21,24 +21,24 @@ pub fn list(options: &ListOptions) -> Exit {
     // What reads a pipe has no width.
     let width = output_width().filter(|_| !options.verbose).map_or(usize::MAX, usize::from);
     match report::list(&request, width) {
-        Ok(json) if options.json => print_json(&json),
+        Ok(json) if options.json => Ok(print_json(&json)),
         text if options.verbose => answer(text),
         text => answer(text.map(|text| fit(&text))),
     }
 }
 
-pub fn latest(path: &str) -> Exit {
+pub fn latest(path: &str) -> Result<Exit, Exit> {
     answer(report::latest(path).map(|folder| format!("{}\n", escape_line(&folder.to_string_lossy()))))
 }
 
-pub fn show(run: &str, json: bool) -> Exit {
+pub fn show(run: &str, json: bool) -> Result<Exit, Exit> {
     if json {
-        return report::show_json(run).map_or_else(|e| refuse(&e), |json| print_json(&json));
+        return report::show_json(run).map(|json| print_json(&json)).map_err(refuse);
     }
     answer(report::show(run, terminal_width()).map(|text| fit(&text)))
 }
 
-pub fn diff(options: &DiffOptions) -> Exit {
+pub fn diff(options: &DiffOptions) -> Result<Exit, Exit> {
     let find = |path: &str| Ok(report::find_run(path)?.display().to_string());
     let paths = find(&options.first).and_then(|first| Ok([first, find(&options.second)?]));
     let read = |paths: [String; 2]| Comparison::read(&paths, None);
@@ -53,11 +53,10 @@ pub fn diff(options: &DiffOptions) -> Exit {
     }))
 }
 
-pub(super) fn answer(text: Result<String, ReportError>) -> Exit {
-    text.map_or_else(|e| refuse(&e), |text| print(&text))
+fn answer(text: Result<String, ReportError>) -> Result<Exit, Exit> {
+    text.map(|text| print(&text)).map_err(refuse)
 }
 
-pub(super) fn refuse(error: &ReportError) -> Exit {
-    print_error(error, error.hint());
-    Exit::Refused
+pub(super) fn refuse(error: ReportError) -> Exit {
+    Exit::refused(&error, error.hint())
 }

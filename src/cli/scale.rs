@@ -13,7 +13,7 @@ use crate::{
     plan::{Link, Machine, PlanError, StepTime, Trial, exposed_s, summed},
     program::Program,
     record::text_table,
-    run::{Datasets, Exit, Planned, print, print_error, refuse},
+    run::{Datasets, Exit, Planned, print, refuse},
     spec::{Experiment, Problem, Scaling, Spec},
     units,
 };
@@ -52,8 +52,8 @@ pub fn predict(
     experiment: &Experiment,
     HostCounts(counts): &HostCounts,
     link: Link,
-) -> Exit {
-    let Some(trial) = experiment.trials.first() else { return Exit::Done };
+) -> Result<Exit, Exit> {
+    let Some(trial) = experiment.trials.first() else { return Ok(Exit::Done) };
     if !trial.spec.devices.request.is_cpu() || trial.spec.devices.hosts.is_some() {
         let [message, hint] = match trial.spec.devices.hosts {
             Some(_) => {
@@ -61,8 +61,7 @@ pub fn predict(
             }
             None => ["`--hosts` predicts steps on CPUs", "leave `devices.num_gpus` and `devices.use` out"],
         };
-        print_error(message, Some(hint));
-        return Exit::Refused;
+        return Err(Exit::refused(message, Some(hint)));
     }
     let mut hosts = Hosts {
         machine: machine(None, false),
@@ -71,20 +70,14 @@ pub fn predict(
         link,
         steps: Vec::new(),
     };
-    let cases = hosts.cases(counts);
-    match cases {
-        Ok((cases, program)) => {
-            let of = if experiment.is_sweep() { format!(" of trial {}", trial.index) } else { String::new() };
-            print(&format!("\na step{of} over hosts like this one\n{}", hosts.page(&cases, &program)))
-        }
-        Err(Refusal::Problems(problems)) => {
+    let (cases, program) = hosts.cases(counts).map_err(|refusal| match refusal {
+        Refusal::Problems(problems) => {
             refuse(&experiment.failure(problems.into_iter().map(|problem| (trial.index, problem))))
         }
-        Err(Refusal::Failed(why)) => {
-            print_error(why, None);
-            Exit::Failed
-        }
-    }
+        Refusal::Failed(why) => Exit::failed(why, None),
+    })?;
+    let of = if experiment.is_sweep() { format!(" of trial {}", trial.index) } else { String::new() };
+    Ok(print(&format!("\na step{of} over hosts like this one\n{}", hosts.page(&cases, &program))))
 }
 
 enum Refusal {

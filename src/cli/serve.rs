@@ -3,7 +3,7 @@
 
 use std::{
     net::{Ipv4Addr, TcpListener},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use super::{
@@ -13,9 +13,9 @@ use super::{
     runs::refuse,
 };
 use crate::{
-    host::reason,
+    host::{lock, reason},
     report::{PageRequest, Predicted, ReportError, fingerprint, follow_files, page, share_read, waiting},
-    run::{Exit, print, print_error, print_stderr},
+    run::{Exit, print, print_stderr},
 };
 
 /// Names of this machine. Requests with another `Host` are refused: a foreign site may point its own name at
@@ -23,29 +23,25 @@ use crate::{
 const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Runs the command until a signal ends it.
-pub fn serve(options: &ServeOptions) -> Exit {
+pub fn serve(options: &ServeOptions) -> Result<Exit, Exit> {
     follow_files(true);
     // A path that does not exist is a mistake; a folder without runs may get some later.
     if let Err(e) = fingerprint(&options.paths)
         && !matches!(e, ReportError::NoRun(_))
     {
-        return refuse(&e);
+        return Err(refuse(e));
     }
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port));
-    let (listener, address) = match bound.and_then(|bound| bound.local_addr().map(|address| (bound, address)))
-    {
-        Ok(bound) => bound,
-        Err(e) => {
-            let message = format!("cannot listen on 127.0.0.1:{}: {}", options.port, reason(&e));
-            print_error(message, Some("`--port 0` takes any port that is free"));
-            return Exit::Failed;
-        }
-    };
+    let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (address, listener) = bound.map_err(|e| {
+        let message = format!("cannot listen on 127.0.0.1:{}: {}", options.port, reason(&e));
+        Exit::failed(message, Some("`--port 0` takes any port that is free"))
+    })?;
     let printed = print(&format!("http://{address}/\n"));
     print_stderr("open this address in a browser; Ctrl-C or SIGTERM ends\n");
     let site = Site { paths: &options.paths, last: Mutex::default() };
     answer_all(&listener, |request| site.answer(request));
-    printed
+    Ok(printed)
 }
 
 /// The one page.
@@ -84,7 +80,7 @@ impl Site<'_> {
 
     /// The page for the current files, and a tag that changes with them.
     fn page(&self) -> (String, Arc<str>) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         loop {
             // Take both before reading the files, so that a change meanwhile changes the next tag.
             let read = percent_read();

@@ -10,7 +10,7 @@ use super::{args::NewOptions, draft::draft};
 use crate::{
     host::reason,
     record::command_line,
-    run::{Exit, print, print_error, print_stderr, refuse},
+    run::{Exit, print, print_stderr, refuse},
     spec::{self, Failure},
 };
 
@@ -24,14 +24,8 @@ const SCHEMA: &str = "\
 ";
 
 /// Prints the JSON Schema of the spec.
-pub fn schema() -> Exit {
-    match schema_text() {
-        Ok(text) => print(&text),
-        Err(e) => {
-            print_error(e, None);
-            Exit::Failed
-        }
-    }
+pub fn schema() -> Result<Exit, Exit> {
+    schema_text().map(|text| print(&text)).map_err(|e| Exit::failed(e, None))
 }
 
 fn schema_text() -> serde_json::Result<String> {
@@ -58,48 +52,39 @@ fn print_notes(notes: &[String]) {
 }
 
 /// Writes a starter spec, never over a file that is there.
-pub fn new(options: &NewOptions) -> Exit {
-    let Some(template) = spec::templates::find(&options.template) else { return Exit::Refused };
+pub fn new(options: &NewOptions) -> Result<Exit, Exit> {
+    let Some(template) = spec::templates::find(&options.template) else { return Err(Exit::Refused) };
     let file = options.file.as_deref().filter(|file| *file != Path::new("-"));
     let (text, notes) = match &options.from {
         None => (template.text.to_owned(), Vec::new()),
         Some(_) if template.name != "csv" => {
-            print_error("only `csv` is drafted from a table", Some("`runner new csv FILE --from DATA`"));
-            return Exit::Refused;
+            let hint = "`runner new csv FILE --from DATA`";
+            return Err(Exit::refused("only `csv` is drafted from a table", Some(hint)));
         }
-        Some(data) => match draft(data, &options.target, file) {
-            Ok(drafted) => drafted,
-            Err(problem) => return refuse(&Failure::new(vec![*problem])),
-        },
+        Some(data) => {
+            draft(data, &options.target, file).map_err(|problem| refuse(&Failure::new(vec![*problem])))?
+        }
     };
     let text = format!("{SCHEMA}{text}");
     let Some(path) = file else {
         let printed = print(&text);
         print_notes(&notes);
-        return printed;
+        return Ok(printed);
     };
-    match write_new(path, &text) {
-        Ok(()) => {
-            let schema = match write_schema(path) {
-                Ok(true) => format!(" and {SCHEMA_FILE} for editors"),
-                Ok(false) => String::new(),
-                Err(e) => format!(", but no {SCHEMA_FILE}: {}", reason(&e)),
-            };
-            let check = command_line(["runner".into(), "check".into(), path.to_string_lossy()]);
-            print_notes(&notes);
-            print_stderr(&format!("wrote {}{schema}; next: {check}\n", path.display()));
-            Exit::Done
+    write_new(path, &text).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let message = format!("`{}` is there already", path.display());
+            Exit::refused(message, Some("name another file; nothing is overwritten"))
         }
-        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            print_error(
-                format!("`{}` is there already", path.display()),
-                Some("name another file; nothing is overwritten"),
-            );
-            Exit::Refused
-        }
-        Err(e) => {
-            print_error(format!("cannot write `{}`: {}", path.display(), reason(&e)), None);
-            Exit::Failed
-        }
-    }
+        _ => Exit::failed(format!("cannot write `{}`: {}", path.display(), reason(&e)), None),
+    })?;
+    let schema = match write_schema(path) {
+        Ok(true) => format!(" and {SCHEMA_FILE} for editors"),
+        Ok(false) => String::new(),
+        Err(e) => format!(", but no {SCHEMA_FILE}: {}", reason(&e)),
+    };
+    let check = command_line(["runner".into(), "check".into(), path.to_string_lossy()]);
+    print_notes(&notes);
+    print_stderr(&format!("wrote {}{schema}; next: {check}\n", path.display()));
+    Ok(Exit::Done)
 }

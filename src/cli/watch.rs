@@ -17,7 +17,7 @@ use crate::{
     run::{Exit, print_or_end},
 };
 
-pub(super) const EVERY: Duration = Duration::from_secs(1);
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pause between two updates is at least this multiple of the time that the last update took.
 const LEAST_REST: u32 = 5;
@@ -31,12 +31,9 @@ const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 /// Runs the command until nothing is at work, the output is closed, or a signal or `q` ends it.
-pub fn watch(options: &WatchOptions) -> Exit {
+pub fn watch(options: &WatchOptions) -> Result<Exit, Exit> {
     follow_files(true);
-    match look(&options.path) {
-        Ok(moment) => follow(options, moment).err().unwrap_or(Exit::Done),
-        Err(e) => refuse(&e),
-    }
+    follow(options, look(&options.path).map_err(refuse)?).map(|()| Exit::Done)
 }
 
 /// Shows updates until the end. The error is the exit code if printing fails.
@@ -52,7 +49,7 @@ fn follow(options: &WatchOptions, mut moment: Moment) -> Result<(), Exit> {
             line = moment.lines[1..].join("; ");
             print_or_end(&format!("{}\n", escape_controls(&line)))?;
         }
-        let rest = EVERY.max(begun.elapsed() * LEAST_REST);
+        let rest = INTERVAL.max(begun.elapsed() * LEAST_REST);
         while begun.elapsed() < rest && !screen.is_to_end() {
             screen.rest();
         }

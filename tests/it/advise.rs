@@ -3,7 +3,7 @@
 
 use super::process::Sandbox;
 
-const SPEC: &str = "\
+pub const SPEC: &str = "\
 [data]
 batch_size = 100
 [data.synthetic_regression]

@@ -1,18 +1,9 @@
 //! `runner check --hosts`: the predicted time of a step over several hosts.
 
-use super::process::{Ended, Sandbox};
-
-const SPEC: &str = "\
-[data]
-batch_size = 100
-[data.synthetic_regression]
-weights = [2.0, -3.4]
-train_rows = 250
-[model]
-layers = [{ linear = { out_features = 1 } }]
-[optimizer.sgd]
-lr = 0.03
-";
+use super::{
+    advise::SPEC,
+    process::{Ended, Sandbox},
+};
 
 /// Messages so slow that nothing else matters.
 const SLOW: &str = "1GB/s,10s";

@@ -8,7 +8,7 @@ use std::{
 use super::process::Sandbox;
 
 /// The files of every training run.
-const FILES: [&str; 9] = [
+pub const FILES: [&str; 9] = [
     "best.safetensors",
     "environment.toml",
     "metrics.csv",

@@ -168,20 +168,7 @@ fn means(all: &Table, per_epoch: &Table, columns: usize) {
 fn the_folder_holds_every_file_with_its_header() {
     let place = Sandbox::new(LINREG);
     let run = place.run(&["logging.metrics=[\"loss\", \"grad_norm\", \"lr\"]", "name=head"]).ended_by(0);
-    assert_eq!(
-        run.files(),
-        [
-            "best.safetensors",
-            "environment.toml",
-            "metrics.csv",
-            "model.safetensors",
-            "run.log",
-            "spec.toml",
-            "summary.csv",
-            "timing.csv",
-            "transfers.csv"
-        ]
-    );
+    assert_eq!(run.files(), super::experiments::FILES);
     let header = |name: &str| run.text(name).lines().next().unwrap().to_owned();
     assert_eq!(header("metrics.csv"), "step,epoch,split,rows,loss,grad_norm,lr,elapsed_s");
     assert_eq!(

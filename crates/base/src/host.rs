@@ -30,7 +30,7 @@ use std::{
     fs::{self, File},
     io::{self, Read},
     path::{Path, PathBuf},
-    sync::LazyLock,
+    sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
 pub use atomic::{Durability, sync_path, write_atomically, write_until_signal};
@@ -51,6 +51,11 @@ pub use write_out::{start_writing, sync_file_system};
 
 /// This program's build: `release`, or `debug`, which is several times slower.
 pub const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+
+/// Locks a mutex. A thread that panicked with it has ended the run with an error of its own; what it guards is whole.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The name of standard input in messages.
 pub const STANDARD_INPUT: &str = "<stdin>";

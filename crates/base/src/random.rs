@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_in_every_part() {
+    fn keys_differ_in_every_part() {
         let keys = [
             key(0, Purpose::Order, 0),
             key(1, Purpose::Order, 0),

@@ -54,6 +54,11 @@ pub fn shortest(value: f32) -> String {
     if value == 0.0 || (1e-4..1e9).contains(&value.abs()) { value.to_string() } else { format!("{value:e}") }
 }
 
+/// ` and 3 more`, behind a list that leaves some out.
+pub fn and_more(left_out: usize) -> String {
+    if left_out == 0 { String::new() } else { format!(" and {} more", count(left_out as u64)) }
+}
+
 /// `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();

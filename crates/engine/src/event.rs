@@ -132,7 +132,7 @@ impl TrainRows {
 }
 
 /// One pass over all validation rows.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ValidationRow {
     /// The step after which it was measured.
     pub step: u64,

@@ -27,7 +27,7 @@ table! {
         /// What runs the steps.
         pub engine: EngineChoice = EngineChoice::Auto,
         /// Processes that train together, one a host or one a GPU, which MPI's launcher starts: `mpirun -n 4 runner SPEC`; by default as many as it started.
-        pub hosts: Option<u32> = None => some(hosts),
+        pub hosts: Option<u32> = None => some(|v| v.integer(1..=MOST_HOSTS.into()) as u32),
         /// How long a host may give no sign of life before the run ends; by default 10 seconds.
         pub host_timeout: Option<Duration> [serialize_with = "seconds"] = None => some(read_time),
     }
@@ -215,14 +215,6 @@ impl Devices {
 /// A larger number is taken for a typo.
 pub const MOST_HOSTS: u32 = 65_536;
 
-fn hosts(v: Item<'_>) -> u32 {
-    let schema = json!({ "type": "integer", "minimum": 1, "maximum": MOST_HOSTS });
-    v.custom(&format!("a number of hosts from 1 to {MOST_HOSTS}"), schema, 1, |v| match v {
-        Value::Integer(n) => u32::try_from(*n).ok().filter(|n| (1..=MOST_HOSTS).contains(n)),
-        _ => None,
-    })
-}
-
 /// No machine has more GPUs; a larger number is taken for a typo.
 const MOST_GPUS: u32 = 1024;
 
@@ -241,10 +233,7 @@ impl Read for GpuCount {
 impl Read for DeviceName {
     fn read(v: Item<'_>) -> Self {
         let schema = json!({ "type": "string", "pattern": "^(cpu|(gpu|cuda)(:[0-9]+)?)$" });
-        let read = |v: &Value| match v {
-            Value::String(s) => Self::parse(s),
-            _ => None,
-        };
+        let read = |v: &Value| v.as_str().and_then(Self::parse);
         let near = v.text().and_then(Self::nearest).map(|name| format!("write `{name}`"));
         v.custom_hinted("a device, such as `cpu` or `gpu:1`", schema, Self::Cpu, near, read)
     }

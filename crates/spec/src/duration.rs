@@ -68,10 +68,7 @@ pub(super) fn seconds<S: Serializer>(value: &Option<Duration>, s: S) -> Result<S
 
 pub(super) fn read_time(v: Item<'_>) -> Duration {
     let schema = json!({ "type": "string", "pattern": PATTERN });
-    let read = |v: &Value| match v {
-        Value::String(s) => parse(s).filter(|d| !d.is_zero()),
-        _ => None,
-    };
+    let read = |v: &Value| parse(v.as_str()?).filter(|d| !d.is_zero());
     v.custom("a time above 0, such as `90s`, `15m`, `1h30m` or `250ms`", schema, Duration::from_secs(1), read)
 }
 

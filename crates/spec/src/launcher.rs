@@ -98,9 +98,8 @@ fn fits_line(text: &str) -> bool {
 
 fn line(v: Item<'_>) -> String {
     let schema = json!({ "type": "string", "minLength": 1 });
-    v.custom("a text on one line", schema, "stand_in".to_owned(), |v| match v {
-        Value::String(text) => Some(text.clone()).filter(|text| fits_line(text)),
-        _ => None,
+    v.custom("a text on one line", schema, "stand_in".to_owned(), |v| {
+        v.as_str().filter(|text| fits_line(text)).map(str::to_owned)
     })
 }
 
@@ -140,9 +139,9 @@ fn parse_time(text: &str) -> Option<Duration> {
 fn time_limit(v: Item<'_>) -> Duration {
     let schema = json!({ "type": "string", "pattern": r"^[0-9][0-9.:dhms-]*$" });
     let hint = "a number alone is minutes to `sbatch`: write `90m`";
-    let read = |v: &Value| match v {
-        Value::String(s) => duration::parse(s).or_else(|| parse_time(s)).filter(|d| !d.is_zero()),
-        _ => None,
+    let read = |v: &Value| {
+        let text = v.as_str()?;
+        duration::parse(text).or_else(|| parse_time(text)).filter(|d| !d.is_zero())
     };
     let expected = "a time above 0, such as `90m`, `1:30:00` or `2-12`";
     v.custom_hinted(expected, schema, Duration::from_secs(1), Some(hint.to_owned()), read)
@@ -180,11 +179,9 @@ fn options(v: Item<'_>) -> Vec<String> {
         let schema = json!({ "type": "string", "pattern": "^--?[A-Za-z]" });
         let what = "an option of `sbatch` that the launcher does not set itself, as it does array, job name, output, signal \
                     and time, such as `--mem=16G`";
-        v.custom(what, schema, "--mem=1G".to_owned(), |v| match v {
-            Value::String(text) => {
-                Some(text.clone()).filter(|text| text.starts_with('-') && fits_line(text) && !is_own(text))
-            }
-            _ => None,
+        v.custom(what, schema, "--mem=1G".to_owned(), |v| {
+            let fits = |text: &&str| text.starts_with('-') && fits_line(text) && !is_own(text);
+            v.as_str().filter(fits).map(str::to_owned)
         })
     })
 }

@@ -1,10 +1,8 @@
 //! What a run is judged by: a metric of its validations, of all targets or of one.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Mutex};
 
+use runner_base::host::lock;
 use serde::{Serialize, Serializer};
 
 use super::{
@@ -112,7 +110,7 @@ impl Monitor {
 /// The same name, kept as long as the program runs, so that a monitor can be copied. Specs name few.
 fn kept(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = lock(&NAMES);
     names.get(name).copied().unwrap_or_else(|| {
         let name: &'static str = Box::leak(name.into());
         names.insert(name);

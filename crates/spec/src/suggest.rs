@@ -37,7 +37,7 @@ pub(super) fn longer<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Op
 }
 
 /// Words that others use for keys.
-const USUAL: [(&str, &str); 4] = [
+const SYNONYMS: [(&str, &str); 4] = [
     ("learning_rate", "lr"),
     ("num_epochs", "max_epochs"),
     ("num_steps", "max_steps"),
@@ -46,7 +46,7 @@ const USUAL: [(&str, &str); 4] = [
 
 /// What a word of another program is called here.
 pub(super) fn called_here(word: &str) -> Option<&'static str> {
-    USUAL.into_iter().find(|(usual, _)| *usual == word).map(|(_, here)| here)
+    SYNONYMS.into_iter().find(|(usual, _)| *usual == word).map(|(_, here)| here)
 }
 
 /// Whether `name` is a longer one for `word`: `batch_size` for `batch`.

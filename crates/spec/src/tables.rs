@@ -185,10 +185,7 @@ fn targets(v: Item<'_>) -> Vec<String> {
         |value| match value {
             Value::String(name) => Some(vec![name.clone()]),
             Value::Array(names) if !names.is_empty() => {
-                let name = |node: &Node| match &node.value {
-                    Value::String(name) => Some(name.clone()),
-                    _ => None,
-                };
+                let name = |node: &Node| node.value.as_str().map(str::to_owned);
                 names.iter().map(name).collect()
             }
             _ => None,
@@ -208,8 +205,8 @@ fn delimiter(v: Item<'_>) -> char {
     let schema = json!({ "type": "string", "minLength": 1, "maxLength": 1 });
     let fits =
         |c: &char| c.is_ascii() && !c.is_ascii_alphanumeric() && !matches!(c, '"' | '\n' | '\r' | '\0');
-    v.custom("one ASCII character that separates cells, such as `;`", schema, ',', |v| match v {
-        Value::String(s) => s.chars().next().filter(fits).filter(|_| s.len() == 1),
-        _ => None,
+    v.custom("one ASCII character that separates cells, such as `;`", schema, ',', |v| {
+        let s = v.as_str()?;
+        s.chars().next().filter(fits).filter(|_| s.len() == 1)
     })
 }

@@ -106,6 +106,10 @@ impl Value {
         }
     }
 
+    pub fn as_str(&self) -> Option<&str> {
+        if let Self::String(text) = self { Some(text) } else { None }
+    }
+
     /// Converts to the toml crate's value.
     pub fn to_toml(&self) -> toml::Value {
         match self {

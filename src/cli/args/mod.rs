@@ -77,8 +77,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Parsed, Exit> {
     let arguments = command_first(arguments);
     let cli = Cli::try_parse_from(&arguments).map_err(|e| {
         if let Some(key) = dashed_key(&e, &arguments).or_else(|| gpus_of_no_cluster(&e, &arguments)) {
-            print_error(&key.0, Some(&key.1));
-            return Exit::Refused;
+            return Exit::refused(&key.0, Some(&key.1));
         }
         let printed = e.print().or_else(|e| if e.kind() == BrokenPipe { Ok(()) } else { Err(e) });
         match (e.kind(), printed) {
@@ -156,11 +155,10 @@ fn virtual_gpus_of_environment() -> Result<Option<u32>, Exit> {
         Some(number) => Ok(Some(number)),
         None => {
             let found = text.to_string_lossy();
-            print_error(
+            Err(Exit::refused(
                 format!("`{VIRTUAL_GPUS}` is `{found}`: expected a number from 0 to {MOST_VIRTUAL_GPUS}"),
                 Some("it sets `--virtual-gpus N`; unset it to use the real GPUs"),
-            );
-            Err(Exit::Refused)
+            ))
         }
     }
 }
@@ -185,8 +183,10 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
     }
     let spec = format!("{word}.toml");
     if Path::new(&spec).is_file() {
-        print_error(format!("no command `{word}`"), Some(&format!("did you mean `runner {spec}`?")));
-        return Err(Exit::Refused);
+        return Err(Exit::refused(
+            format!("no command `{word}`"),
+            Some(&format!("did you mean `runner {spec}`?")),
+        ));
     }
     let resumed = match word {
         "resume" | "continue" => Some("`runner run --resume RUN` resumes a run or a sweep"),
@@ -194,8 +194,7 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
         _ => None,
     };
     if let Some(hint) = resumed {
-        print_error(format!("no command `{word}`"), Some(hint));
-        return Err(Exit::Refused);
+        return Err(Exit::refused(format!("no command `{word}`"), Some(hint)));
     }
     let command = Cli::command();
     let names =
@@ -206,8 +205,7 @@ fn refuse_command(word: &str) -> Result<(), Exit> {
     };
     let meant = ELSEWHERE.into_iter().find(is_meant).map(|(_, here)| here);
     let Some(near) = near.or(meant) else { return Ok(()) };
-    print_error(format!("no command `{word}`"), Some(&format!("did you mean `runner {near}`?")));
-    Err(Exit::Refused)
+    Err(Exit::refused(format!("no command `{word}`"), Some(&format!("did you mean `runner {near}`?"))))
 }
 
 /// Error and hint for a spec key typed as an option, such as `--seed 2`.

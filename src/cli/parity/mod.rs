@@ -23,21 +23,17 @@ const REQUESTS: &str =
     "`devices.num_gpus=1,2` compares these counts; without it parity takes every count that there is";
 
 /// Runs the command.
-pub fn parity(options: &ParityOptions) -> Exit {
+pub fn parity(options: &ParityOptions) -> Result<Exit, Exit> {
     let ParityOptions { run, steps } = options;
-    let experiment = match spec::load(&run.spec(), &run.overrides()) {
-        Ok(experiment) => experiment,
-        Err(failure) => return refuse(&failure),
-    };
-    let Some(trial) = experiment.trials.first() else { return Exit::Done };
+    let experiment = spec::load(&run.spec(), &run.overrides()).map_err(|failure| refuse(&failure))?;
+    let Some(trial) = experiment.trials.first() else { return Ok(Exit::Done) };
     if let Some(hosts) = trial.spec.devices.hosts.filter(|hosts| *hosts > 1) {
-        print_error(
+        return Err(Exit::refused(
             "parity compares the devices of one process, and `devices.hosts` trains with several",
             Some(&format!(
                 "`--virtual-gpus {hosts} ~devices.hosts`: virtual devices sum in the same order, to the bit"
             )),
-        );
-        return Exit::Refused;
+        ));
     }
     let machine = machine(run.virtual_gpus, true);
     let job = ParityJob::new(&experiment, run, trial.spec.clone(), *steps, &machine);
@@ -46,20 +42,17 @@ pub fn parity(options: &ParityOptions) -> Exit {
             format!("there is nothing to hold the CPU against: no GPU can be used ({})", machine.no_gpu),
             Some("`--virtual-gpus 4` has the host pose as a machine with four"),
         );
-        return Exit::Missing;
+        return Err(Exit::Missing);
     }
     if job.cases.len() < 2 {
-        print_error("there is nothing to hold the CPU against: no GPU is asked for", Some(REQUESTS));
-        return Exit::Refused;
+        let message = "there is nothing to hold the CPU against: no GPU is asked for";
+        return Err(Exit::refused(message, Some(REQUESTS)));
     }
     let mut datasets = Datasets::new(&machine);
     let mut curves: Vec<Curve> = Vec::new();
     for case in &job.cases {
         let spec = job.on(case);
-        match curve(&experiment, spec, &mut datasets, &machine, run.thread_count()) {
-            Ok(curve) => curves.push(curve),
-            Err(exit) => return exit,
-        }
+        curves.push(curve(&experiment, spec, &mut datasets, &machine, run.thread_count())?);
     }
     let target_square = match datasets.open(&job.spec) {
         Ok(dataset) if !job.spec.model.loss.classifies() => mean_square(&dataset.train.targets),
@@ -71,7 +64,7 @@ pub fn parity(options: &ParityOptions) -> Exit {
         true => format!("{}: {verdict}\n", *job.spec.name),
         false => text,
     });
-    if holds { printed } else { Exit::Failed }
+    if holds { Ok(printed) } else { Err(Exit::Failed) }
 }
 
 /// Trains on one number of devices.
@@ -95,10 +88,7 @@ fn curve(
             Exit::Missing
         }
     })?;
-    let failed = |e: &dyn std::fmt::Display| {
-        print_error(e.to_string(), None);
-        Exit::Failed
-    };
+    let failed = |e: &dyn std::fmt::Display| Exit::failed(e.to_string(), None);
     let ready = planned.open(datasets).and_then(|opened| planned.ready(opened)).map_err(|e| failed(&e))?;
     let mut losses = Vec::new();
     let mut emit = |events: Vec<Event>| {

@@ -2,7 +2,7 @@
 //! bits. Covers AMX and AVX512-BF16 where available, and plain Rust everywhere.
 
 use runner::{
-    program::{Adam, Op, Sgd, UpdateRule},
+    program::{Adam, Op, UpdateRule},
     spec::Policy,
     vector::matmul::Kernel,
 };
@@ -83,7 +83,7 @@ fn operands_are_rounded_and_nothing_else() {
 #[test]
 fn steps_follow_the_reference() {
     let sizes = Sizes { rows: 167, batch: 33, validation: 71 };
-    let sgd = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let sgd = UpdateRule::PLAIN_SGD;
     let adam = Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled: true };
     for (kernel, rule) in kernels().flat_map(|kernel| [(kernel, sgd), (kernel, UpdateRule::Adam(adam))]) {
         for clip in [None, Some(0.5)] {

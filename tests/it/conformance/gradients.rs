@@ -1,11 +1,11 @@
 //! The gradients of the f64 references, compared with finite differences of their loss.
 
 use runner::{
-    program::{Hyper, LossKind, Options, Programs, Sgd, Shard, UpdateRule, lower, reference::Memory},
-    spec::{Layer, Linear, Metric, Policy},
+    program::{Hyper, LossKind, Options, Programs, lower, reference::Memory},
+    spec::{Layer, Linear, Policy},
 };
 
-use super::{Bench, Numbers};
+use super::{Bench, Numbers, programs::sgd};
 
 pub const fn linear(out_features: usize, bias: bool) -> Layer {
     Layer::Linear(Linear { out_features, in_features: None, bias })
@@ -25,23 +25,9 @@ fn check(layers: &[Layer], kind: LossKind) {
     let (rows, features, outputs) = (9, 4, 3);
     let targets = if kind.classifies() { 1 } else { outputs };
     let programs = lower(&Options {
-        layers,
-        loss: kind,
-        features,
-        targets,
-        rule: UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.0 }),
-        clip: None,
-        metrics: &[Metric::Loss],
+        rule: sgd(true, false, 0.0),
         policy: Policy::Immediate,
-        log_slots: 1,
-        batch: rows,
-        last: None,
-        validation: None,
-        keeps_prediction: false,
-        ordered: false,
-        streamed: false,
-        shard: Shard::WHOLE,
-        fold_update: false,
+        ..Options::new(layers, kind, [features, targets], rows)
     });
     let mut bench = Bench::new(Some(&programs.layout));
     let mut numbers = Numbers(3);

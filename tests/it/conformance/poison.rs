@@ -5,34 +5,21 @@ use runner::{
         Executor, PassKind,
         cpu::{CpuExecutor, CpuSetup, Memory, ThreadMode},
     },
-    program::{Hyper, LossKind, Op, Options, Programs, Sgd, Shard, UpdateRule, lower},
-    spec::{Layer, Metric, Policy},
+    program::{Hyper, LossKind, Op, Options, Programs, lower},
+    spec::Layer,
 };
 
-use super::{At, SEED, gradients::linear, run};
+use super::{At, SEED, gradients::linear, programs::sgd, run};
 
 const ROWS: usize = 4;
 
 fn programs() -> Programs {
     let layers = [linear(2, true), Layer::Relu, linear(1, true)];
     lower(&Options {
-        layers: &layers,
-        loss: LossKind::Mse,
-        features: 3,
-        targets: 1,
-        rule: UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.0 }),
-        clip: None,
-        metrics: &[Metric::Loss],
-        policy: Policy::Buffered,
+        rule: sgd(true, false, 0.0),
         log_slots: 8,
-        batch: ROWS,
-        last: None,
-        validation: None,
-        keeps_prediction: false,
-        ordered: false,
-        streamed: false,
-        shard: Shard::WHOLE,
         fold_update: true,
+        ..Options::new(&layers, LossKind::Mse, [3, 1], ROWS)
     })
 }
 

@@ -4,8 +4,7 @@ use runner::{
     device::PassKind,
     device::cpu::ThreadMode,
     program::{
-        Accumulator, Adam, Hyper, LossKind, Options, Programs, Rmsprop, Role, Sgd, Shard, Slice, UpdateRule,
-        lower,
+        Accumulator, Adam, Hyper, LossKind, Options, Programs, Rmsprop, Role, Sgd, Slice, UpdateRule, lower,
     },
     spec::{Layer, Metric, Policy},
 };
@@ -38,10 +37,6 @@ pub fn lowered(
     let chunk = 32.min(validation);
     let all = [Metric::Loss, Metric::Accuracy, Metric::GradNorm, Metric::ParamNorm];
     lower(&Options {
-        layers,
-        loss: LossKind::CrossEntropy,
-        features: FEATURES,
-        targets: 1,
         rule,
         clip,
         // Logging gradient norms would prevent the update from being fused into the products, and the fused
@@ -49,14 +44,11 @@ pub fn lowered(
         metrics: if clip.is_some() { &all } else { &all[..2] },
         policy,
         log_slots: rows.div_ceil(batch),
-        batch,
         last: remainder(rows, batch),
         validation: Some((chunk, remainder(validation, chunk))),
-        keeps_prediction: false,
         ordered: true,
-        streamed: false,
-        shard: Shard::WHOLE,
         fold_update: true,
+        ..Options::new(layers, LossKind::CrossEntropy, [FEATURES, 1], batch)
     })
 }
 
@@ -170,17 +162,22 @@ pub fn mlp() -> Vec<Layer> {
     ]
 }
 
+pub fn sgd(momentum: bool, nesterov: bool, weight_decay: f32) -> UpdateRule {
+    UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay })
+}
+
+pub fn adam(decoupled: bool) -> UpdateRule {
+    UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
+}
+
+pub fn rmsprop(momentum: bool, centered: bool) -> UpdateRule {
+    let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
+    UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
+}
+
 #[test]
 fn steps_follow_the_reference_under_every_rule() {
     let sizes = Sizes { rows: 167, batch: 33, validation: 71 };
-    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay });
-    let adam = |decoupled| {
-        UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
-    };
-    let rmsprop = |momentum, centered| {
-        let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
-        UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
-    };
     let sgd = [sgd(false, false, 0.0), sgd(false, false, 0.1), sgd(true, true, 0.1)];
     let adaptive = [adam(false), adam(true), rmsprop(false, false), rmsprop(true, true)];
     for rule in sgd.into_iter().chain(adaptive) {
@@ -192,7 +189,7 @@ fn steps_follow_the_reference_under_every_rule() {
 
 #[test]
 fn steps_follow_the_reference_at_odd_sizes() {
-    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let rule = UpdateRule::PLAIN_SGD;
     let small = vec![linear(CLASSES, true)];
     for (rows, batch, validation) in
         [(1, 1, 1), (5, 2, 33), (257, 256, 31), (64, 64, 64), (100, 7, 1), (1000, 257, 300)]
@@ -219,9 +216,9 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
         Layer::Tanh,
         linear(CLASSES, true),
     ];
-    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let rule = UpdateRule::PLAIN_SGD;
     check(&layers, rule, None, Policy::Buffered, Sizes { rows: 301, batch: 151, validation: 40 });
-    let rule = UpdateRule::Sgd(Sgd { momentum: true, nesterov: false, weight_decay: 0.1 });
+    let rule = sgd(true, false, 0.1);
     check(&layers, rule, None, Policy::Off, Sizes { rows: 151, batch: 151, validation: 1 });
 }
 
@@ -229,30 +226,20 @@ fn steps_follow_the_reference_where_a_team_shares_products() {
 /// copied: through the order in training, by position in validation. The last, small batches are copied.
 #[test]
 fn steps_follow_the_reference_where_rows_are_read_in_place() {
-    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let rule = UpdateRule::PLAIN_SGD;
     for (features, activation, fold_update) in
         [(16, None, true), (100, Some(Layer::Gelu), true), (37, Some(Layer::Relu), false)]
     {
         let sizes = Sizes { rows: 3 * 130 + 40, batch: 130, validation: 2 * 90 + 70 };
         let layers: Vec<_> = std::iter::once(linear(1, true)).chain(activation).collect();
         let programs = lower(&Options {
-            layers: &layers,
-            loss: LossKind::Mse,
-            features,
-            targets: 1,
             rule,
-            clip: None,
-            metrics: &[Metric::Loss],
-            policy: Policy::Buffered,
             log_slots: 4,
-            batch: sizes.batch,
             last: remainder(sizes.rows, sizes.batch),
             validation: Some((90, Some(70))),
-            keeps_prediction: false,
             ordered: true,
-            streamed: false,
-            shard: Shard::WHOLE,
             fold_update,
+            ..Options::new(&layers, LossKind::Mse, [features, 1], sizes.batch)
         });
         let full = [Some(&programs.train), programs.validate.as_ref(), programs.validate_last.as_ref()];
         assert!(full.into_iter().flatten().all(|p| p.features_in_place().is_some()));
@@ -269,7 +256,7 @@ fn steps_follow_the_reference_where_rows_are_read_in_place() {
 
 #[test]
 fn features_that_another_layer_uses_are_not_read_in_place() {
-    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let rule = UpdateRule::PLAIN_SGD;
     let sizes = Sizes { rows: 300, batch: 100, validation: 1 };
     for layers in [mlp(), vec![linear(CLASSES, true)]] {
         let programs = lowered(&layers, rule, None, Policy::Off, sizes);

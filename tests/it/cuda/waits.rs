@@ -11,12 +11,12 @@ use std::{
 use runner::{
     collective::Abort,
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RankLink,
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RankLink,
         cuda::{self, CudaExecutor, CudaSetup, Gpu, Nccl},
     },
     plan::Engine,
-    program::{Accumulator, Hyper, LossKind, Options, Programs, Sgd, Shard, Slice, UpdateRule, lower},
-    spec::{Layer, Metric, Policy, Precision},
+    program::{Accumulator, Hyper, LossKind, Options, Programs, Shard, Slice, lower},
+    spec::{Layer, Precision},
 };
 
 use super::Sim;
@@ -40,23 +40,10 @@ pub const HIDDEN: [Layer; 2] = [linear(3, true), linear(1, true)];
 
 pub fn of_layers(layers: &[Layer], shard: Shard, streamed: bool) -> Programs {
     lower(&Options {
-        layers,
-        loss: LossKind::Mse,
-        features: 2,
-        targets: 1,
-        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
-        clip: None,
-        metrics: &[Metric::Loss],
-        policy: Policy::Buffered,
         log_slots: ROWS / BATCH,
-        batch: BATCH,
-        last: None,
-        validation: None,
-        keeps_prediction: false,
-        ordered: false,
         streamed,
-        fold_update: false,
         shard,
+        ..Options::new(layers, LossKind::Mse, [2, 1], BATCH)
     })
 }
 
@@ -66,7 +53,7 @@ pub fn half(rank: usize) -> Shard {
     Shard { rank, world_size: 2 }
 }
 
-pub fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> CudaExecutor {
+fn load(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> Result<CudaExecutor, DeviceError> {
     CudaExecutor::new(CudaSetup {
         device: format!("gpu:{}", gpu.ordinal),
         gpu,
@@ -77,7 +64,10 @@ pub fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> C
         seed: 1,
         link,
     })
-    .unwrap()
+}
+
+pub fn loaded(gpu: Gpu, engine: Engine, programs: Programs, link: RankLink) -> CudaExecutor {
+    load(gpu, engine, programs, link).unwrap()
 }
 
 /// Both GPUs, connected.
@@ -109,16 +99,8 @@ impl Rank {
     pub fn step(&mut self) -> Result<(), DeviceError> {
         let step = self.step;
         self.step += 1;
-        let block = Block {
-            work: PassKind::Train,
-            step: step as u64,
-            position: step * BATCH,
-            offset: 0,
-            rows: ROWS,
-            steps: 1,
-            hyper: &[HYPER],
-            slot: step,
-        };
+        let (position, first) = (step * BATCH, Block::first(&[HYPER], ROWS));
+        let block = Block { step: step as u64, position, slot: step, ..first };
         metered(|meters| self.executor.run(&block, meters).map(drop))
     }
 
@@ -269,17 +251,7 @@ fn hanging() {
             rank.executor.read(values, &mut numbers).is_err_and(|e| e.to_string().contains(" hangs while "))
         );
         drop(rank);
-        let (gpu, programs, link) = (gpu.clone(), programs(ALONE, streamed), RankLink::Alone);
-        let again = CudaExecutor::new(CudaSetup {
-            device: device.clone(),
-            gpu,
-            programs,
-            engine,
-            must_be_faster: false,
-            precision: Precision::F32,
-            seed: 1,
-            link,
-        });
+        let again = load(gpu.clone(), engine, programs(ALONE, streamed), RankLink::Alone);
         let refused = format!(
             "`{device}` cannot be used: it hangs since it was used before: end this process, and look at `dmesg`"
         );

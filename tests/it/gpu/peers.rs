@@ -9,7 +9,7 @@ use std::{
 
 use runner::{
     device::{
-        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, RankLink,
+        Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, RankLink,
         cuda::{self, CudaExecutor, CudaSetup, Gpu, PeerAllReduce},
     },
     plan::Engine,
@@ -68,16 +68,7 @@ fn executor(gpu: &Gpu, bench: &Bench, of: Slice, engine: Engine, way: PeerAllRed
 /// Runs `steps` steps and waits for them.
 fn steps(executor: &mut CudaExecutor, of: Slice, steps: usize) -> Result<Vec<f32>, DeviceError> {
     let hyper = vec![Hyper::default(); steps];
-    let block = Block {
-        work: PassKind::Train,
-        step: 0,
-        position: 0,
-        offset: 0,
-        rows: steps,
-        steps,
-        hyper: &hyper,
-        slot: 0,
-    };
+    let block = Block::first(&hyper, steps);
     let mut clock = Clock::new(Grain::Blocks);
     let (mut ledger, mut ends) = (Ledger::default(), Vec::new());
     executor.run(&block, &mut Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends })?;

@@ -4,10 +4,9 @@
 
 use runner::{
     program::{
-        Adam, Hyper, LossKind, Options, Programs, Role, Sgd, Shard, StepSource, UpdateRule, lower,
-        reference::Memory,
+        Adam, Hyper, LossKind, Options, Programs, Role, StepSource, UpdateRule, lower, reference::Memory,
     },
-    spec::{Layer, Metric, Policy},
+    spec::Layer,
 };
 
 use super::{
@@ -26,7 +25,6 @@ pub struct Job {
     pub rule: UpdateRule,
 }
 
-pub const PLAIN: UpdateRule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
 pub const ADAM: UpdateRule = UpdateRule::Adam(Adam {
     beta2: 0.99,
     one_minus_beta2: 0.01,
@@ -47,28 +45,17 @@ impl Job {
 
     pub fn linear_regression() -> Self {
         let layers = vec![linear(1, true)];
-        Self { layers, loss: LossKind::Mse, features: 2, targets: 1, batch: 32, rule: PLAIN }
+        Self { layers, loss: LossKind::Mse, features: 2, targets: 1, batch: 32, rule: UpdateRule::PLAIN_SGD }
     }
 
     pub fn programs(&self) -> Programs {
         lower(&Options {
-            layers: &self.layers,
-            loss: self.loss,
-            features: self.features,
-            targets: self.targets,
             rule: self.rule,
-            clip: None,
-            metrics: &[Metric::Loss],
-            policy: Policy::Buffered,
             log_slots: STEPS + 1,
-            batch: self.batch,
             last: Some(self.batch.div_ceil(2)),
-            validation: None,
-            keeps_prediction: false,
             ordered: true,
-            streamed: false,
-            shard: Shard::WHOLE,
             fold_update: true,
+            ..Options::new(&self.layers, self.loss, [self.features, self.targets], self.batch)
         })
     }
 
@@ -155,9 +142,12 @@ fn every_loss_at_odd_sizes_follows_the_reference() {
         [(LossKind::Mse, 3), (LossKind::L1, 1), (LossKind::Huber, 5), (LossKind::CrossEntropy, 1)]
     {
         let outputs = if loss.classifies() { 10 } else { targets };
-        for (features, hidden, batch, rule) in
-            [(7, 9, 13, ADAM), (64, 32, 32, PLAIN), (1, 1, 1, PLAIN), (30, 50, 70, ADAM)]
-        {
+        for (features, hidden, batch, rule) in [
+            (7, 9, 13, ADAM),
+            (64, 32, 32, UpdateRule::PLAIN_SGD),
+            (1, 1, 1, UpdateRule::PLAIN_SGD),
+            (30, 50, 70, ADAM),
+        ] {
             let layers = vec![linear(hidden, true), Layer::Tanh, linear(outputs, true)];
             let what = format!("{loss:?} {features}-{hidden}-{outputs} of {batch}");
             check(driver, &Job { layers, loss, features, targets, batch, rule }, &what);

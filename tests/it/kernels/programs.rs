@@ -1,11 +1,8 @@
 //! Whole programs over several steps in every engine, including ragged batches and validation.
 
 use runner::{
-    program::{
-        Adam, Hyper, LossKind, Options, Program, Programs, Rmsprop, Role, Sgd, Shard, UpdateRule, lower,
-        reference::Memory,
-    },
-    spec::{Layer, Metric, Policy},
+    program::{Hyper, LossKind, Options, Program, Programs, Role, UpdateRule, lower, reference::Memory},
+    spec::{Layer, Policy},
 };
 
 use super::{
@@ -15,7 +12,7 @@ use super::{
 use crate::conformance::{
     Bench, Numbers, bits, close,
     gradients::linear,
-    programs::{Sizes, bench, lowered, mlp},
+    programs::{Sizes, adam, bench, lowered, mlp, rmsprop, sgd},
 };
 
 const ENGINES: [Engine; 4] = [
@@ -124,14 +121,6 @@ fn check(driver: &Driver, programs: &Programs, bench: &Bench, rows: usize, valid
 #[test]
 fn steps_follow_the_reference_under_every_rule() {
     let Some(driver) = Driver::get() else { return };
-    let sgd = |momentum, nesterov, weight_decay| UpdateRule::Sgd(Sgd { momentum, nesterov, weight_decay });
-    let adam = |decoupled| {
-        UpdateRule::Adam(Adam { beta2: 0.99, one_minus_beta2: 0.01, eps: 1e-3, weight_decay: 0.1, decoupled })
-    };
-    let rmsprop = |momentum, centered| {
-        let (alpha, one_minus_alpha, eps, weight_decay) = (0.9, 0.1, 1e-2, 0.1);
-        UpdateRule::Rmsprop(Rmsprop { alpha, one_minus_alpha, eps, momentum, centered, weight_decay })
-    };
     let sizes = Sizes { rows: 39, batch: 16, validation: 33 };
     let layers = vec![
         Layer::Dropout { p: 0.1 },
@@ -162,7 +151,7 @@ fn steps_follow_the_reference_under_every_rule() {
 #[test]
 fn a_wide_step_follows_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    let rule = UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+    let rule = UpdateRule::PLAIN_SGD;
     let sizes = Sizes { rows: 40, batch: 33, validation: 8 };
     let programs = lowered(&mlp(), rule, None, Policy::PerEpoch, sizes);
     let bench = bench(&programs, sizes);
@@ -176,23 +165,10 @@ fn a_hundred_steps_of_linear_regression_follow_the_reference() {
     let Some(driver) = Driver::get() else { return };
     let (rows, batch) = (4480, 32);
     let programs = lower(&Options {
-        layers: &[linear(1, true)],
-        loss: LossKind::Mse,
-        features: 2,
-        targets: 1,
-        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
-        clip: None,
-        metrics: &[Metric::Loss],
-        policy: Policy::Buffered,
         log_slots: rows / batch,
-        batch,
-        last: None,
-        validation: None,
-        keeps_prediction: false,
         ordered: true,
-        streamed: false,
-        shard: Shard::WHOLE,
         fold_update: true,
+        ..Options::new(&[linear(1, true)], LossKind::Mse, [2, 1], batch)
     });
     let mut bench = Bench::new(Some(&programs.layout));
     let mut numbers = Numbers(29);

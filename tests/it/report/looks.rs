@@ -4,7 +4,7 @@ use std::{fmt::Write, fs, io::Read, process::Command};
 
 use serde_json::Value;
 
-use super::{SWEEP, charts, page, run, table};
+use super::{SWEEP, charts, line_names, page, run, table};
 use crate::process::Sandbox;
 
 /// A run of a setting, by its summary; `rows` are those of its `metrics.csv`.
@@ -260,12 +260,7 @@ fn names_are_short() {
     let summary = "run,name,status\nlab,x,finished\n";
     fs::write(place.path().join("runs/lab/summary.csv"), summary).unwrap();
     let page = page(&place, &["runs/*"]);
-    let names: Vec<String> = charts(&page)[0]["lines"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|line| line["name"].as_str().unwrap().to_owned())
-        .collect();
+    let names = line_names(&page);
     let name = |number: usize, value: usize| {
         format!("#{number} x0 {value} x1 {value} x2 {value} x3 {value} x4 {value} x5 {value} \u{2026}")
     };

@@ -42,6 +42,12 @@ fn charts(page: &str) -> Vec<Value> {
     serde_json::from_str(json.split_once("</script>").unwrap().0).unwrap()
 }
 
+/// The names of the lines of the first chart.
+fn line_names(page: &str) -> Vec<String> {
+    let lines = charts(page)[0]["lines"].clone();
+    lines.as_array().unwrap().iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect()
+}
+
 /// The cells of a table's body.
 fn table(page: &str, caption: &str) -> Vec<Vec<String>> {
     let (_, table) = page.split_once(&format!("<caption>{caption}</caption>")).unwrap();
@@ -114,12 +120,7 @@ fn nothing_from_a_file_becomes_markup() {
     assert_eq!(page.matches("<script").count(), 3, "its data and its two scripts");
     assert!(!page.contains("<img") && !page.contains("a<b>"));
     assert!(page.contains("&lt;img src=x onerror=alert(2)&gt;"));
-    let names: Vec<String> = charts(&page)[0]["lines"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|line| line["name"].as_str().unwrap().to_owned())
-        .collect();
+    let names = line_names(&page);
     assert!(names[0].contains("</script><script>alert(1)</script>"), "{names:?}");
 }
 

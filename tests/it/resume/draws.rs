@@ -1,6 +1,9 @@
 //! Trials that are drawn from the results of earlier ones, by a Tree-structured Parzen Estimator.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use super::{
     super::{
@@ -48,23 +51,28 @@ fn later_trials_learn_from_earlier_ones() {
     assert_eq!(points.len(), 25);
 }
 
+/// The folder of a sweep that a signal ended once it had a file or a folder whose name begins like this.
+pub fn cut(place: &Sandbox, arguments: &[&str], signal: &str, file: &str) -> PathBuf {
+    let (command, runs) = place.prepared(arguments);
+    let mut child = quiet(command);
+    let mut sweep = None;
+    wait_until(&mut child, || {
+        sweep = Folder::within(&runs);
+        let files = sweep.iter().flat_map(|sweep| fs::read_dir(&sweep.0).into_iter().flatten().flatten());
+        files.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(file))
+    });
+    send(signal, &child);
+    child.wait().unwrap();
+    sweep.unwrap().0
+}
+
 #[test]
 fn a_cut_sweep_draws_the_same_trials() {
     let place = Sandbox::new(SPEC);
     let arguments = [&SPACE[..], &["-q"]].concat();
     let whole = place.run(&arguments).ended_by(0).0;
     for (signal, last) in [("-KILL", "005"), ("-INT", "012"), ("-KILL", "017")] {
-        let (command, runs) = place.prepared(&arguments);
-        let mut child = quiet(command);
-        let mut sweep = None;
-        wait_until(&mut child, || {
-            sweep = Folder::within(&runs);
-            let files = sweep.iter().flat_map(|sweep| fs::read_dir(&sweep.0).into_iter().flatten().flatten());
-            files.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(last))
-        });
-        send(signal, &child);
-        child.wait().unwrap();
-        let sweep = sweep.unwrap().0;
+        let sweep = cut(&place, &arguments, signal, last);
         let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
         assert_eq!(ended.code, Some(0), "{signal} {last}: {ended:?}");
         assert_eq!(text(&sweep, "points.csv"), text(&whole, "points.csv"), "{signal} {last}");

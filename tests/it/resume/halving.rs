@@ -14,7 +14,9 @@ use super::{
         ends::{quiet, send, wait_until},
         process::{Ended, Folder, Sandbox},
     },
-    SPEC, result,
+    SPEC,
+    draws::cut,
+    result,
     sweeps::{statuses, trials},
 };
 
@@ -117,17 +119,7 @@ fn a_cut_sweep_makes_the_same_choice() {
     let arguments = [&GRID[..], &[STOP, "-q"]].concat();
     let whole = place.run(&arguments).ended_by(0).0;
     for (signal, file) in [("-KILL", "004"), ("-INT", "008"), ("-KILL", "rungs.csv"), ("-INT", "rungs.csv")] {
-        let (command, runs) = place.prepared(&arguments);
-        let mut child = quiet(command);
-        let mut sweep = None;
-        wait_until(&mut child, || {
-            sweep = Folder::within(&runs);
-            let files = sweep.iter().flat_map(|sweep| fs::read_dir(&sweep.0).into_iter().flatten().flatten());
-            files.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(file))
-        });
-        send(signal, &child);
-        child.wait().unwrap();
-        let sweep = sweep.unwrap().0;
+        let sweep = cut(&place, &arguments, signal, file);
         // A kill of the machine may cut a line short.
         let file = fs::OpenOptions::new().append(true).open(sweep.join("rungs.csv"));
         file.and_then(|mut file| file.write_all(b"1,8,0.")).unwrap();

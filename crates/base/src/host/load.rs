@@ -5,13 +5,13 @@
 
 use std::{
     fs,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use serde::Serialize;
 
-use super::read_proc;
+use super::{lock, read_proc};
 
 /// USER_HZ: 100 on all architectures that this program supports.
 const TICKS_PER_S: f64 = 100.0;
@@ -21,7 +21,7 @@ const SHORTEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Runs that follow each other within this time share a sample: reading the counters takes longer than a
 /// short run.
-const FRESH: Duration = Duration::from_millis(10);
+const SAMPLE_LIFETIME: Duration = Duration::from_millis(10);
 
 /// The shortest window of periodic sampling.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ struct Ticks {
 }
 
 /// Load between two samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
     pub window_s: f64,
     /// Average number of cores that other processes used.
@@ -150,8 +150,8 @@ impl Watch {
 
     /// Returns the samples after adding one of this moment.
     fn samples(&self) -> MutexGuard<'_, Vec<Sample>> {
-        let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if samples.last().is_none_or(|last| last.at.elapsed() >= FRESH) {
+        let mut samples = lock(&self.0);
+        if samples.last().is_none_or(|last| last.at.elapsed() >= SAMPLE_LIFETIME) {
             if samples.len() >= 1024 {
                 samples.drain(..512);
             }

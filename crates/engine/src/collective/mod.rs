@@ -14,7 +14,7 @@ pub use abort::{Abort, Guard};
 pub use barrier::Barrier;
 #[cfg(test)]
 pub use processes::memory::{groups, leave};
-pub use processes::{ProcessGroup, RankSum, SILENCE, Tag, Traffic};
+pub use processes::{HEARTBEAT_TIMEOUT, ProcessGroup, RankSum, Tag, Traffic};
 pub use shared::{Shared, shared};
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     device::make_room,
+    host::lock,
     plan::{BLOCK_BYTES, GAP_BYTES},
 };
 
@@ -95,10 +96,6 @@ impl Rows {
         };
         number.ok_or_else(|| io::Error::other(format!("row {row} of {} does not exist", self.rows)))
     }
-
-    fn spare(&self) -> MutexGuard<'_, Vec<Buffers>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl RowReader for Rows {
@@ -109,7 +106,7 @@ impl RowReader for Rows {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let begun = Instant::now();
-        let Buffers { mut wanted, mut bytes } = self.spare().pop().unwrap_or_default();
+        let Buffers { mut wanted, mut bytes } = lock(&self.spare).pop().unwrap_or_default();
         wanted.clear();
         make_room(&mut wanted, rows.len(), "the numbers of rows to read")?;
         for (row, place) in rows.iter().zip(0..) {
@@ -130,7 +127,7 @@ impl RowReader for Rows {
             }
             rest = after;
         }
-        self.spare().push(Buffers { wanted, bytes });
+        lock(&self.spare).push(Buffers { wanted, bytes });
         self.count(rows.len(), calls, begun);
         Ok(())
     }
@@ -139,7 +136,7 @@ impl RowReader for Rows {
         let rows = first..first + (out.len() / self.array.width.max(1)) as u32;
         rows.end.checked_sub(1).map_or(Ok(first), |last| self.number(last))?;
         let begun = Instant::now();
-        let mut buffers = self.spare().pop().unwrap_or_default();
+        let mut buffers = lock(&self.spare).pop().unwrap_or_default();
         let calls = match &self.chosen {
             None => self.array.read(first, out, &mut buffers.bytes)?,
             Some(chosen) => {
@@ -147,7 +144,7 @@ impl RowReader for Rows {
                 self.array.read_ascending(numbers, out, &mut buffers.bytes)?
             }
         };
-        self.spare().push(buffers);
+        lock(&self.spare).push(buffers);
         self.count(rows.len(), calls, begun);
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::{
 use safetensors::{Dtype, SafeTensors};
 
 use super::file;
-use crate::spec::Problem;
+use crate::{spec::Problem, units};
 
 /// Tensors by name.
 pub type Weights = BTreeMap<String, Tensor>;
@@ -105,10 +105,9 @@ fn read(path: &Path, wanted: &[(String, Vec<usize>)], prefix: Option<&str>) -> R
 fn listed(names: &[&str]) -> String {
     let mut names: Vec<_> = names.iter().map(|n| format!("`{n}`")).collect();
     names.sort();
-    let more = names.len().saturating_sub(8);
+    let more = units::and_more(names.len().saturating_sub(8));
     names.truncate(8);
-    let list = if names.is_empty() { "no tensor".into() } else { names.join(", ") };
-    if more > 0 { format!("{list} and {more} more") } else { list }
+    if names.is_empty() { "no tensor".to_owned() } else { names.join(", ") + &more }
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub enum PassKind {
 }
 
 /// Consecutive steps that run without the host: the unit of dispatch.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Block<'a> {
     pub work: PassKind,
     /// Optimizer steps done before this block.
@@ -73,10 +73,26 @@ pub struct Block<'a> {
     /// Rows in the epoch (or the validation rows); the last step takes the remainder.
     pub rows: usize,
     pub steps: usize,
-    /// One per step, for training.
+    /// One per step, for training; a message to another process has them apart.
+    #[serde(skip)]
     pub hyper: &'a [Hyper],
     /// First free row of the log.
     pub slot: usize,
+}
+
+impl<'a> Block<'a> {
+    /// The first training steps of a run on this many rows.
+    pub fn first(hyper: &'a [Hyper], rows: usize) -> Self {
+        let (work, steps) = (PassKind::Train, hyper.len());
+        Self { work, step: 0, position: 0, offset: 0, rows, steps, hyper, slot: 0 }
+    }
+}
+
+impl Block<'_> {
+    pub fn with_hyper<'a>(&self, hyper: &'a [Hyper]) -> Block<'a> {
+        let Self { work, step, position, offset, rows, steps, slot, .. } = *self;
+        Block { work, step, position, offset, rows, steps, hyper, slot }
+    }
 }
 
 /// What the host knows of a device's steps.

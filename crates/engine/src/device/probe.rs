@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::{Block, DeviceError, Executor, Meters, PassKind};
 use crate::{
-    program::{Hyper, Options, Programs, Sgd, Shard, UpdateRule, lower},
-    spec::{Layer, Linear, Loss, Metric, Policy},
+    program::{Hyper, Options, Programs, lower},
+    spec::{Layer, Linear, Loss},
 };
 
 /// Steps per block of a probe.
@@ -108,23 +108,10 @@ fn linear(inputs: usize, outputs: usize) -> Layer {
 
 fn programs(layers: &[Layer], features: usize, batch: usize) -> Programs {
     lower(&Options {
-        layers,
-        loss: Loss::Mse,
-        features,
-        targets: features,
-        rule: UpdateRule::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 }),
-        clip: None,
-        metrics: &[Metric::Loss],
-        policy: Policy::Buffered,
         log_slots: STEPS,
-        batch,
-        last: None,
-        validation: None,
-        keeps_prediction: false,
         ordered: true,
-        streamed: false,
-        shard: Shard::WHOLE,
         fold_update: true,
+        ..Options::new(layers, Loss::Mse, [features; 2], batch)
     })
 }
 

@@ -67,6 +67,8 @@ macro_rules! rules {
 rules! { Sgd, Adam, Rmsprop }
 
 impl UpdateRule {
+    pub const PLAIN_SGD: Self = Self::Sgd(Sgd { momentum: false, nesterov: false, weight_decay: 0.0 });
+
     /// The rule of an optimizer. `moves_momentum`: whether the schedule changes the momentum.
     pub fn new(optimizer: &Optimizer, moves_momentum: bool) -> Self {
         match optimizer {

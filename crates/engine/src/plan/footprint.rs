@@ -7,7 +7,7 @@ use super::{
     dataset_info::DatasetInfo,
     devices::DeviceId,
 };
-use crate::program::{HalfCopies, MemoryPlan, Programs, Role, Shard, Slice};
+use crate::program::{Bf16Copies, MemoryPlan, Programs, Role, Shard, Slice};
 
 const NUMBER: u64 = 4;
 
@@ -145,7 +145,7 @@ impl Rows {
                 let log =
                     log.fold(0, |sum: u64, b| sum.saturating_add((b.len as u64).saturating_mul(NUMBER)));
                 let copies = self.rounds_to_bf16 && self.by_library;
-                let copies = if copies { HalfCopies::elements(programs) } else { 0 };
+                let copies = if copies { Bf16Copies::elements(programs) } else { 0 };
                 let arena = NUMBER * (MemoryPlan::new(programs).elements() + copies) as u64;
                 let chunks = ON_A_GPU.saturating_mul(chunk());
                 [log, self.gpu_fixed_bytes, self.resident(), chunks]

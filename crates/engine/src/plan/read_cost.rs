@@ -22,7 +22,7 @@ pub const BLOCK_BYTES: u64 = 1 << 18;
 pub const READERS_AHEAD: usize = 4;
 
 /// Rows are read together only if that takes at most this share of the time in which steps would fetch them.
-const PAYS: f64 = 0.5;
+const MOST_SHARE: f64 = 0.5;
 
 /// Approximate cost of a team's barriers within a step, in seconds: the team is only worth it for longer
 /// steps.
@@ -103,12 +103,13 @@ pub(super) fn together(
     let cost = |chunks| ReadCost::new(facts, length, (shuffle, chunks), rates);
     let (alone, together) = (cost(None)?, cost(Some(chunks))?);
     let in_step_s = alone.in_step_s(1).min(alone.in_step_s(threads) + BARRIERS_S);
-    (shuffle && together.serial_s < PAYS * in_step_s).then_some(chunks)
+    (shuffle && together.serial_s < MOST_SHARE * in_step_s).then_some(chunks)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::testing::facts;
 
     /// The chunk size of a one-epoch run in batches of 256, with the given free memory.
     fn chunk(
@@ -117,16 +118,7 @@ mod tests {
         threads: usize,
         change: impl Fn(&mut RunLength, &mut u64),
     ) -> Option<usize> {
-        let facts = DatasetInfo {
-            train_rows: rows,
-            validation_rows: 0,
-            features,
-            targets: 1,
-            classes: None,
-            target_spread: None,
-            file_row_bytes: Some(4 * features as u64),
-            digest: 0,
-        };
+        let facts = facts(rows, features, true);
         let mut memory = 16 << 30;
         let mut length = RunLength::with_steps(256, rows, rows.div_ceil(256) as u64);
         change(&mut length, &mut memory);

@@ -84,8 +84,8 @@ fn start(instructions: &mut Vec<Instruction>, sum: usize, parts: &[Slice], in_pl
 mod tests {
     use super::*;
     use crate::{
-        program::{LossKind, Options, Shard, UpdateRule, lower},
-        spec::{Layer, Linear, Metric, Optimizer, Policy, Sgd},
+        program::{LossKind, Options, Shard, lower},
+        spec::{Layer, Linear, Metric},
     };
 
     fn linear(out_features: usize) -> Layer {
@@ -99,25 +99,14 @@ mod tests {
     }
 
     fn of_layers(layers: &[Layer], rank: usize) -> Programs {
-        let sgd = Sgd { lr: 0.1, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
         lower(&Options {
-            layers,
-            loss: LossKind::CrossEntropy,
-            features: 8,
-            targets: 1,
-            rule: UpdateRule::new(&Optimizer::Sgd(sgd), false),
             clip: Some(1.0),
             metrics: &[Metric::Loss, Metric::Accuracy, Metric::GradNorm],
-            policy: Policy::Buffered,
-            log_slots: 1,
-            batch: 6,
             last: Some(2),
-            validation: None,
-            keeps_prediction: false,
             ordered: true,
-            streamed: false,
             fold_update: true,
             shard: Shard { rank, world_size: 3 },
+            ..Options::new(layers, LossKind::CrossEntropy, [8, 1], 6)
         })
     }
 

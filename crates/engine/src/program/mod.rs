@@ -4,8 +4,8 @@
 //! It is pure data with many uses: `runner check` prints it, its FLOPs and bytes give the lower bound that a
 //! measured step is compared with, each instruction is labelled with its phase, and every device runs it.
 
+mod bf16_copies;
 mod early_sums;
-mod half_copies;
 mod in_place;
 mod initial;
 mod lower;
@@ -13,7 +13,7 @@ mod memory_plan;
 mod step_source;
 
 pub use crate::op::*;
-pub use half_copies::{HalfCopies, library_operands};
+pub use bf16_copies::{Bf16Copies, library_operands};
 pub use initial::{exported, imported, initial_parameter};
 pub use lower::{Options, Shard, lower, lower_inference};
 pub use memory_plan::{MemoryPlan, Offsets};
@@ -63,11 +63,11 @@ impl Programs {
     }
 
     /// Bytes that the CPU needs to pack matrices for the products of a step or of a chunk, rounded up. With
-    /// `half` (bfloat16), both operands of each product are packed.
-    pub fn packed_bytes(&self, half: bool) -> u64 {
+    /// `bf16`, both operands of each product are packed.
+    pub fn packed_bytes(&self, bf16: bool) -> u64 {
         let packed = |Instruction { op, .. }: &Instruction| {
             let [m, k, n] = op.product()?;
-            if half {
+            if bf16 {
                 let [m, k, n] = [m, k, n].map(|size| size.next_multiple_of(PANEL) as u64);
                 return Some(m.saturating_add(n).saturating_mul(k).saturating_mul(2));
             }

@@ -80,7 +80,7 @@ impl TrainLoop<'_> {
         let part = train_s / here_s.max(f64::MIN_POSITIVE);
         let last_steps = self.last_steps();
         Measured {
-            full_steps: self.at.step - self.earlier.steps - last_steps,
+            full_steps: self.at.step - self.earlier.step - last_steps,
             last_steps,
             train_s,
             checkpoint_s: self.clock.total(Timer::Host, Phase::Checkpoint).as_secs_f64(),
@@ -118,7 +118,7 @@ impl TrainLoop<'_> {
         match self.trial.programs.train_last {
             Some(_) => {
                 let epochs = |steps: u64| steps / self.trial.steps_per_epoch.max(1);
-                epochs(self.at.step) - epochs(self.earlier.steps)
+                epochs(self.at.step) - epochs(self.earlier.step)
             }
             None => 0,
         }

@@ -7,18 +7,18 @@
 use std::{
     io,
     ops::Range,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use crate::{device::RowReader, plan::READERS_AHEAD};
+use crate::{device::RowReader, host::lock, plan::READERS_AHEAD};
 
 /// Rows in the sample.
-const LOOKS: usize = 16;
+const SAMPLE_ROWS: usize = 16;
 
 /// Rows that a thread reads before it checks whether to stop; a hard disk may take 10 ms for each.
-const PIECE: usize = 16;
+const ROWS_PER_CHECK: usize = 16;
 
 /// Smallest window, in bytes: about 10 ms of a fast disk, and of steps.
 const WINDOW_BYTES: usize = 32 << 20;
@@ -37,7 +37,7 @@ fn is_far(took: Duration, row_bytes: u64) -> bool {
 
 /// Rows of a window. Steps report their position at least once per window.
 pub fn window(features: usize) -> usize {
-    (WINDOW_BYTES / (4 * features.max(1))).max(LOOKS)
+    (WINDOW_BYTES / (4 * features.max(1))).max(SAMPLE_ROWS)
 }
 
 #[derive(Default)]
@@ -71,30 +71,24 @@ impl Prefetch {
 
     /// Begins a pass, in `order` or in file order.
     pub fn begin(&self, order: Option<Arc<Vec<u32>>>, rows: usize) {
-        *self.shared.pass() = Pass { order, rows, ..Pass::default() };
+        *lock(&self.shared.pass) = Pass { order, rows, ..Pass::default() };
         self.shared.changed.notify_one();
     }
 
     pub fn at(&self, position: usize) {
-        self.shared.pass().position = position;
+        lock(&self.shared.pass).position = position;
         self.shared.changed.notify_one();
     }
 }
 
 impl Drop for Prefetch {
     fn drop(&mut self) {
-        self.shared.pass().ended = true;
+        lock(&self.shared.pass).ended = true;
         self.shared.changed.notify_one();
         if let Some(worker) = self.worker.take() {
             // If a worker panicked, some rows are not cached, nothing worse.
             drop(worker.join());
         }
-    }
-}
-
-impl Shared {
-    fn pass(&self) -> MutexGuard<'_, Pass> {
-        self.pass.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -117,7 +111,7 @@ impl Worker {
     /// The next window, once the steps are close to it; `None` at the end.
     fn next(&self) -> Option<PrefetchBatch> {
         let window = window(self.features);
-        let mut pass = self.shared.pass();
+        let mut pass = lock(&self.shared.pass);
         loop {
             if pass.ended {
                 return None;
@@ -135,8 +129,10 @@ impl Worker {
         let mut row = vec![0.0; self.features];
         // A spread sample. A single slow read may only mean that this thread lost its core for a moment, so
         // at least two must be slow.
-        let looked_at =
-            rows.iter().step_by((rows.len() / LOOKS).max(1)).take_while(|_| !self.shared.pass().ended);
+        let looked_at = rows
+            .iter()
+            .step_by((rows.len() / SAMPLE_ROWS).max(1))
+            .take_while(|_| !lock(&self.shared.pass).ended);
         let slow = looked_at.filter(|number| {
             let begun = Instant::now();
             // The error is ignored here; the step that needs the row reports it.
@@ -150,8 +146,8 @@ impl Worker {
         thread::scope(|scope| {
             for rows in rows.chunks(rows.len().div_ceil(READERS_AHEAD).max(1)) {
                 let read = move || {
-                    let mut room = vec![0.0; PIECE * self.features];
-                    for rows in rows.chunks(PIECE).take_while(|_| !self.shared.pass().ended) {
+                    let mut room = vec![0.0; ROWS_PER_CHECK * self.features];
+                    for rows in rows.chunks(ROWS_PER_CHECK).take_while(|_| !lock(&self.shared.pass).ended) {
                         let _ = self.rows.read_rows(rows, &mut room[..rows.len() * self.features]);
                     }
                 };

@@ -36,23 +36,6 @@ impl From<&CheckpointFacts> for Position {
     }
 }
 
-/// Totals of the parts of the run before its last resume.
-#[derive(Default)]
-pub(super) struct Earlier {
-    pub steps: u64,
-    pub elapsed_s: f64,
-    /// Training time without validation.
-    pub train_s: f64,
-    pub logging_s: f64,
-}
-
-impl From<&CheckpointFacts> for Earlier {
-    fn from(facts: &CheckpointFacts) -> Self {
-        let CheckpointFacts { step, elapsed_s, train_s, logging_s, .. } = *facts;
-        Self { steps: step, elapsed_s, train_s, logging_s }
-    }
-}
-
 /// Rows on their way from files to the steps.
 #[derive(Default)]
 pub(super) struct Inputs {

@@ -124,16 +124,7 @@ mod tests {
     fn observed(losses: &[f64]) -> Vec<Option<String>> {
         let rule = EarlyStopping { metric: Some(Monitor::LOSS), patience: 2, min_delta: 0.1 };
         let mut patience = EarlyStopper::new(rule);
-        let row = |loss| ValidationRow {
-            step: 1,
-            epoch: 1,
-            rows: 1,
-            loss,
-            accuracy: None,
-            elapsed_s: 0.0,
-            scores: Default::default(),
-            confusion: Vec::new(),
-        };
+        let row = |loss| ValidationRow { step: 1, epoch: 1, rows: 1, loss, ..ValidationRow::default() };
         losses.iter().map(|&loss| patience.observe(&row(loss))).collect()
     }
 

@@ -13,13 +13,13 @@ use super::{
     lr_scheduler::LrScheduler,
     metric_buffer::MetricBuffer,
     prefetch::Prefetch,
-    state::{Earlier, Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
+    state::{Emit, Inputs, Outbox, Pacing, Position, ReplicaChecks, Validated},
     stop::StopFlag,
 };
 use crate::{
     data::{Dataset, Part, Store},
     device::{Clock, DeviceError, Grain, Kind, PassKind, Purpose, Reads, RowReader, SHORTEST_TIMED_STEP},
-    event::{Closed, Confusion, NoModel, Outcome, SavedState, Status},
+    event::{CheckpointFacts, Closed, Confusion, NoModel, Outcome, SavedState, Status},
     host::{page_faults, run_delay},
     plan::{DeviceId, Trial},
     program::{Phase, Slice},
@@ -164,8 +164,8 @@ pub(super) struct TrainLoop<'a> {
     pub(super) inputs: Inputs,
     pub(super) replicas: ReplicaChecks,
     pub(super) checkpoints: Checkpoints,
-    /// Totals of the parts of the run before the last resume.
-    pub(super) earlier: Earlier,
+    /// What the parts of the run before the last resume came to.
+    pub(super) earlier: CheckpointFacts,
     /// The first step whose loss is not finite.
     pub(super) non_finite: Option<u64>,
     /// How the run ended, if not as planned.
@@ -182,10 +182,8 @@ impl<'a> TrainLoop<'a> {
     ) -> Self {
         let logging = &trial.spec.logging;
         let (optimizer, schedule) = trial.effective_optimizer();
-        let (at, earlier) = resumed
-            .map(|saved| (Position::from(&saved.facts), Earlier::from(&saved.facts)))
-            .unwrap_or_default();
-        let elapsed_s = earlier.elapsed_s;
+        let earlier = resumed.map(|saved| saved.facts.clone()).unwrap_or_default();
+        let (at, elapsed_s) = (Position::from(&earlier), earlier.elapsed_s);
         Self {
             trial,
             dataset,

@@ -107,23 +107,19 @@ impl Comparison {
             };
             return format!("one {each} each cannot tell whether that is more than luck (`{way_out}` can)");
         }
-        let and_more = |count: usize| match count {
-            0 => String::new(),
-            _ => format!(" and {} more", units::count(count as u64)),
-        };
         let named = |setting: &Candidate| format!("#{}{}", self.number(setting.places[0]), apart(setting));
         let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =
             ranking.rivals().partition(|rival| rival.p.is_some());
         let mut words = Vec::new();
         if let [first, more @ ..] = &tested[..] {
-            words.push(format!("not distinguishable from {}{}", named(first), and_more(more.len())));
+            words.push(format!("not distinguishable from {}{}", named(first), units::and_more(more.len())));
         }
         if let [first, more @ ..] = &untested[..] {
             let why = match first.difference.is_some_and(|difference| difference.is_paired) {
                 true => format!("one shared {each} cannot tell"),
                 false => format!("too few {each}s to tell"),
             };
-            words.push(format!("{why} it from {}{}", named(first), and_more(more.len())));
+            words.push(format!("{why} it from {}{}", named(first), units::and_more(more.len())));
         }
         if words.is_empty() {
             let next = &ranking.settings[1];
@@ -309,17 +305,15 @@ fn in_all_rows(constant: &[Column]) -> String {
     let told = constant.iter().filter(|column| !["", "-"].contains(&column.cells[0].as_str()));
     let mut words: Vec<String> =
         told.map(|column| format!("{} {}", column.title, escape_line(&column.cells[0]))).collect();
-    let more = words.len().saturating_sub(MOST_NUMBERS);
+    let more = units::and_more(words.len().saturating_sub(MOST_NUMBERS));
     words.truncate(MOST_NUMBERS);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     if words.is_empty() { String::new() } else { format!("  in all rows: {}{more}\n", words.join(", ")) }
 }
 
 /// `#1, 3 to 5`, without those beyond a maximum.
 pub(super) fn some_numbers(numbers: &[usize]) -> String {
-    let more = numbers.len().saturating_sub(MOST_NUMBERS);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("#{}{more}", units::numbers(&numbers[..numbers.len().min(MOST_NUMBERS)]))
+    let (shown, left_out) = numbers.split_at(numbers.len().min(MOST_NUMBERS));
+    format!("#{}{}", units::numbers(shown), units::and_more(left_out.len()))
 }
 
 /// A line about those of `all` that are not shown.

@@ -15,7 +15,7 @@ use crate::units;
 const MOST_KEYS: usize = 4;
 
 /// If more keys differ, only these are shown.
-const TELLING: [&str; 2] = ["kind", "name"];
+const SHOWN_OF_MANY: [&str; 2] = ["kind", "name"];
 
 /// The columns of a comparison: number, axes, figures. A run is called `thing`, and the first one has the
 /// number `first`.
@@ -28,7 +28,7 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     let shown = |key: &&String| {
         swept
             || comparison.axes.len() <= MOST_KEYS
-            || TELLING.contains(&key.as_str())
+            || SHOWN_OF_MANY.contains(&key.as_str())
             || runs.iter().any(|run| run.axes.iter().any(|(axis, _)| axis == *key))
     };
     for key in comparison.axes.iter().filter(shown) {

@@ -8,7 +8,7 @@ use std::{
 
 use csv::{ErrorKind, StringRecord};
 
-use super::{ReportError, csv_lines::take_lines};
+use super::ReportError;
 use crate::{host::open_regular, units};
 
 /// Maximum bytes; a larger file is refused.
@@ -32,19 +32,9 @@ pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     read.map_err(|e| ReportError::read(path, e))?;
     let whole = &text[..text.rfind('\n').map_or(0, |newline| newline + 1)];
     let mut rows = Vec::new();
-    if whole.contains('"') {
-        // Cells may contain line breaks, so parse the file as a whole.
-        let reader = csv::ReaderBuilder::new().has_headers(false).from_reader(whole.as_bytes());
-        for row in reader.into_records() {
-            rows.push(row.map_err(|e| malformed(path, &e))?);
-        }
-    } else {
-        let width = whole.lines().find(|line| !line.is_empty()).map_or(0, |line| line.split(',').count());
-        let take = &mut |cells: &[&[u8]]| {
-            rows.push(cells.iter().map(|cell| String::from_utf8_lossy(cell)).collect());
-            Ok(())
-        };
-        take_lines(whole.as_bytes(), &mut 0, width, take).map_err(|fault| fault.in_file(path))?;
+    let reader = csv::ReaderBuilder::new().has_headers(false).from_reader(whole.as_bytes());
+    for row in reader.into_records() {
+        rows.push(row.map_err(|e| malformed(path, &e))?);
     }
     let mut rows = rows.into_iter();
     Ok(CsvFile { columns: rows.next().unwrap_or_default(), rows: rows.collect() })

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use csv::StringRecord;
+use csv::{ByteRecord, ReaderBuilder, StringRecord};
 
 use super::ReportError;
 use crate::{host::open_regular, units};
@@ -21,7 +21,7 @@ const LONGEST: usize = 16 << 20;
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Number of bytes remembered at the end of reading, to check later that the file is still the same.
-const KNOWN_AGAIN: usize = 64;
+const TAIL_BYTES: usize = 64;
 
 /// Why a line or the file cannot be read.
 #[derive(Debug)]
@@ -76,8 +76,8 @@ impl Position {
                 break;
             }
             let text = line.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(&line);
-            take_lines(text, &mut position.lines, 0, &mut |cells| {
-                columns = cells.iter().map(|cell| String::from_utf8_lossy(cell)).collect();
+            take_lines(text, &mut position.lines, 0, |cells| {
+                columns = StringRecord::from_byte_record_lossy(cells.clone());
                 Ok(())
             })?;
             let newline = line.len();
@@ -103,7 +103,7 @@ impl Position {
         until: u64,
         [block, width]: [usize; 2],
         read: &AtomicU64,
-        mut take: impl FnMut(&[&[u8]]) -> Result<(), String>,
+        mut take: impl FnMut(&ByteRecord) -> Result<(), String>,
     ) -> Result<(), Fault> {
         file.seek(SeekFrom::Start(self.end))?;
         let mut text = Vec::new();
@@ -128,7 +128,7 @@ impl Position {
 
     fn go_behind(&mut self, text: &[u8], newline: usize) {
         self.end += newline as u64 + 1;
-        text[newline.saturating_sub(KNOWN_AGAIN)..=newline].clone_into(&mut self.before_end);
+        text[newline.saturating_sub(TAIL_BYTES)..=newline].clone_into(&mut self.before_end);
     }
 
     /// Whether the file still contains what was read last, at the same position.
@@ -143,68 +143,33 @@ impl Position {
     }
 }
 
-/// Takes the cells of complete lines, without the last newline. Each line must have `width` cells; 0 allows
-/// any number.
+/// Takes the rows of complete lines, without the last newline. Each must have `width` cells; 0 allows any number.
 pub(super) fn take_lines(
     text: &[u8],
     lines: &mut u64,
     width: usize,
-    take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
+    mut take: impl FnMut(&ByteRecord) -> Result<(), String>,
 ) -> Result<(), Fault> {
-    let mut cells: Vec<&[u8]> = Vec::with_capacity(width);
-    // Start of the line, start of the cell in it, and current byte. A plain loop, since this crate is
-    // optimized for size and each step of an iterator would be a call.
-    let (mut start, mut from, mut at) = (0, 0, 0);
-    let mut is_quoted = false;
-    while at <= text.len() {
-        let byte = if at < text.len() { text[at] } else { b'\n' };
-        if byte == b',' {
-            cells.push(&text[from..at]);
-            from = at + 1;
-        } else if byte == b'"' {
-            is_quoted = true;
-        } else if byte == b'\n' {
-            *lines += 1;
-            let end = if at > start && text[at - 1] == b'\r' { at - 1 } else { at };
-            if end > start {
-                cells.push(&text[from..end]);
-                let taken = if is_quoted {
-                    take_quoted(&text[start..end], width, take)
-                } else {
-                    take_checked(&cells, width, take)
-                };
-                taken.map_err(|message| Fault::Line(*lines, message))?;
-            }
-            cells.clear();
-            (start, from, is_quoted) = (at + 1, at + 1, false);
-        }
-        at += 1;
+    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text);
+    let mut row = ByteRecord::new();
+    while reader.read_byte_record(&mut row).map_err(io::Error::from)? {
+        let taken = match row.len() {
+            count if width > 0 && count != width => Err(format!("expected {width} cells, got {count}")),
+            _ => take(&row),
+        };
+        taken.map_err(|message| {
+            // Empty lines before the row have no cells.
+            let begin = row.position().map_or(0, |position| position.byte() as usize);
+            let empty = text[begin..].iter().take_while(|byte| b"\r\n".contains(byte)).count();
+            Fault::Line(*lines + newlines(&text[..begin + empty]) + 1, message)
+        })?;
     }
+    *lines += newlines(text) + 1;
     Ok(())
 }
 
-fn take_checked(
-    cells: &[&[u8]],
-    width: usize,
-    take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
-) -> Result<(), String> {
-    if width > 0 && cells.len() != width {
-        return Err(format!("expected {width} cells, got {}", cells.len()));
-    }
-    take(cells)
-}
-
-/// Takes a line that contains quotes, as written by other programs even where they are not needed.
-#[cold]
-fn take_quoted(
-    line: &[u8],
-    width: usize,
-    take: &mut impl FnMut(&[&[u8]]) -> Result<(), String>,
-) -> Result<(), String> {
-    let mut row = csv::ByteRecord::new();
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line);
-    reader.read_byte_record(&mut row).map_err(|e| e.to_string())?;
-    take_checked(&row.iter().collect::<Vec<_>>(), width, take)
+fn newlines(text: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', text).count() as u64
 }
 
 /// The indices of these columns.
@@ -225,7 +190,7 @@ pub(super) fn find_columns<const N: usize>(
 pub(super) fn scan<T>(
     path: &Path,
     header: impl FnOnce(&StringRecord) -> Result<T, String>,
-    mut take: impl FnMut(&T, &[&[u8]]) -> Result<(), String>,
+    mut take: impl FnMut(&T, &ByteRecord) -> Result<(), String>,
 ) -> Result<bool, ReportError> {
     let scan = || -> Result<bool, Fault> {
         let (mut file, length) = open_regular(path)?;
@@ -253,7 +218,7 @@ pub(super) fn for_each_row<const N: usize>(
         |places, cells| {
             let mut found = [""; N];
             for (found, &place) in found.iter_mut().zip(places) {
-                *found = std::str::from_utf8(cells[place]).map_err(|_| "expected UTF-8 text")?;
+                *found = std::str::from_utf8(&cells[place]).map_err(|_| "expected UTF-8 text")?;
             }
             take(found)
         },

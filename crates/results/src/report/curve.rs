@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     ReportError,
-    cells::{integer, is_validation, wrong},
+    cells::{is_validation, wrong},
     csv_lines,
 };
 
@@ -23,8 +23,7 @@ pub(super) fn read(path: &Path, mut point: impl FnMut(u64, f32)) -> Result<Tail,
     let torn = csv_lines::for_each_row(path, ["step", "split", "loss"], |[step, split, loss]| {
         if !is_validation(split.as_bytes())? && !loss.is_empty() {
             has_losses = true;
-            let not_integer = || wrong(step.as_bytes(), "step", "is not an integer");
-            let step = integer(step.as_bytes()).ok_or_else(not_integer)?;
+            let step = step.parse().map_err(|_| wrong(step.as_bytes(), "step", "is not an integer"))?;
             point(step, loss.parse().map_err(|_| wrong(loss.as_bytes(), "loss", "is not a number"))?);
         }
         Ok(())

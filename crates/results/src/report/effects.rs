@@ -100,9 +100,8 @@ fn same_values(comparison: &Comparison, ranking: &Ranking) -> Option<String> {
     let of_spec = specs().flat_map(|spec| specs().flat_map(|other| spec.differing(other)));
     let of_spec = of_spec.filter(|key| !is_free(key));
     let mut keys = distinct(of_machine.chain(of_spec));
-    let more = keys.len().saturating_sub(MOST_LEVELS);
+    let more = units::and_more(keys.len().saturating_sub(MOST_LEVELS));
     keys.truncate(MOST_LEVELS);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     Some(match keys.is_empty() {
         true => "settings with the same values differ in something that is no axis".to_owned(),
         false => format!("settings with the same values differ in {}{more}", keys.join(", ")),

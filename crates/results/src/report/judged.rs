@@ -33,7 +33,6 @@ impl Comparison {
     ///
     /// # Errors
     /// No run here has the metric, or the runs are judged by different ones.
-    /// No run here has the metric, or the runs are judged by several.
     pub(super) fn metric_against(&self, base: &Self, name: Option<&str>) -> Result<Metric, ReportError> {
         let own = self.metric(name)?;
         let all: Vec<_> = self.runs.iter().chain(&base.runs).cloned().collect();

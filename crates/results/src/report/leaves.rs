@@ -6,11 +6,14 @@ use std::{
     hash::{Hash, Hasher},
     io,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use super::ReportError;
-use crate::{host, spec::add_leaves};
+use crate::{
+    host::{self, lock},
+    spec::add_leaves,
+};
 
 /// A table's leaves by dotted key, sorted. In arrays of tables, indices are part of the key.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +35,7 @@ impl Leaves {
             return Err(ReportError::Damaged(format!("`{}` is empty", path.display())));
         }
         // Cloned, so that threads do not wait for each other.
-        let known = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = lock(&TEMPLATES).clone();
         if let Some(leaves) = known.iter().find_map(|template| template.fit(&text)) {
             return Ok(Some(leaves));
         }
@@ -49,7 +52,7 @@ impl Leaves {
         let leaves: Self = leaves.into_iter().collect();
         // In a multi-line string, a line may look like a key.
         if !text.contains("\"\"\"") && !text.contains("'''") {
-            let mut templates = TEMPLATES.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut templates = lock(&TEMPLATES);
             templates.truncate(MOST_TEMPLATES - 1);
             templates.push_front(Arc::new(Template::new(&text, leaves.shared.clone())));
         }

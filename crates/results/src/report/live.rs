@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -17,7 +17,7 @@ use super::{
     ReportError,
     metrics_file::{MetricCurves, MetricsFile, Sizes},
 };
-use crate::units;
+use crate::{host::lock, units};
 
 /// Files longer than this are cached, and shown by a sample at first.
 const LONG: u64 = 64 << 20;
@@ -74,16 +74,12 @@ type Whole = JoinHandle<Result<MetricsFile, ReportError>>;
 /// From now on, long files are read once and then continued. With `by_sample`, the caller gets a sample
 /// instead of waiting.
 pub fn follow_files(by_sample: bool) {
-    *followed() = Followed { by_sample, files: Some(HashMap::new()) };
-}
-
-fn followed() -> MutexGuard<'static, Followed> {
-    FOLLOWED.lock().unwrap_or_else(PoisonError::into_inner)
+    *lock(&FOLLOWED) = Followed { by_sample, files: Some(HashMap::new()) };
 }
 
 /// The share read so far of the file that is shown as a sample; 1 if there is none.
 pub fn share_read() -> f64 {
-    let followed = followed();
+    let followed = lock(&FOLLOWED);
     let shares = followed.files.iter().flat_map(HashMap::values).flatten().filter_map(|file| match file {
         Known::Whole(_) => None,
         Known::Sample { whole, .. } if whole.is_finished() => None,
@@ -113,7 +109,7 @@ pub(super) fn metrics(path: &Path) -> Result<MetricsFile, ReportError> {
 fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, ReportError> {
     let whole = || MetricsFile::read(path, &AtomicU64::default(), sizes);
     let Some(now) = Seen::new(path).filter(|now| now.length > long) else { return whole() };
-    let mut followed = followed();
+    let mut followed = lock(&FOLLOWED);
     let Followed { by_sample, files: Some(files) } = &mut *followed else { return whole() };
     let read_on = |mut file: MetricsFile| file.read_on(path, sizes).map(|()| Known::Whole(file));
     let found = match files.remove(path) {
@@ -135,7 +131,7 @@ fn metrics_of(path: &Path, long: u64, sizes: Sizes) -> Result<MetricsFile, Repor
                 let read = Arc::<AtomicU64>::default();
                 let (own, counted) = (path.to_owned(), read.clone());
                 let whole = thread::spawn(move || {
-                    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+                    let _turn = lock(&TURN);
                     MetricsFile::read(&own, &counted, sizes)
                 });
                 Known::Sample { sample, seen: now, read, whole }

@@ -83,7 +83,7 @@ pub(super) fn read_validation(path: &Path, step: &str) -> Result<Logged, ReportE
         Ok((find_columns(columns, ["step", "split"])?, names))
     };
     scan(path, header, |([at, split], names), cells| {
-        if cells[*at] == step.as_bytes() && is_validation(cells[*split])? {
+        if &cells[*at] == step.as_bytes() && is_validation(&cells[*split])? {
             let known = names.iter().zip(cells).filter(|(_, cell)| !cell.is_empty());
             let text = |cell: &[u8]| String::from_utf8_lossy(cell).into_owned();
             found = known.map(|(name, cell)| (name.clone(), text(cell))).collect();

@@ -10,9 +10,11 @@ use std::{
     thread,
 };
 
+use csv::ByteRecord;
+
 use super::{
     ReportError,
-    cells::{integer, is_validation, number, wrong},
+    cells::{is_validation, parsed, wrong},
     csv_lines::{BLOCK, Fault, Position, find_columns, take_lines},
     metric_ends::{Ends, EpochValues, Validation, keep},
     series::Series,
@@ -136,7 +138,7 @@ impl MetricsFile {
                     && first < last
                 {
                     let text = &block[first + 1..last];
-                    let _ = take_lines(text, &mut 0, sample.width, &mut |cells| sample.take_row(cells));
+                    let _ = take_lines(text, &mut 0, sample.width, |cells| sample.take_row(cells));
                     end = at + last as u64 + 1;
                 }
             }
@@ -172,7 +174,7 @@ impl MetricsFile {
 
     /// The time of the last row.
     pub(super) fn elapsed_s(&self) -> Option<f64> {
-        number(&self.elapsed_s)
+        parsed(&self.elapsed_s)
     }
 
     /// The best validation of a metric: the highest value, or the lowest.
@@ -237,19 +239,19 @@ impl MetricsFile {
         taken
     }
 
-    fn take_row(&mut self, cells: &[&[u8]]) -> Result<(), String> {
+    fn take_row(&mut self, cells: &ByteRecord) -> Result<(), String> {
         let whole = |number: usize| {
             let Some(place) = self.places[number] else { return Ok(0) };
-            integer(cells[place]).ok_or_else(|| wrong(cells[place], NO_METRIC[number], "is not an integer"))
+            parsed(&cells[place]).ok_or_else(|| wrong(&cells[place], NO_METRIC[number], "is not an integer"))
         };
         let (step, epoch) = (whole(0)?, whole(1)?);
-        let split = self.places[2].map_or(&b"train"[..], |place| cells[place]);
+        let split = self.places[2].map_or(&b"train"[..], |place| &cells[place]);
         let is_validation = is_validation(split)?;
         let rows = if is_validation { 0 } else { whole(3)? };
         // A plain loop: this crate is optimized for size, so each step of an iterator would be a call.
         let mut metric = 0;
         while metric < self.metrics.len() {
-            let (cell, (name, splits)) = (cells[self.metrics[metric]], &mut self.curves[metric]);
+            let (cell, (name, splits)) = (&cells[self.metrics[metric]], &mut self.curves[metric]);
             let ends = &mut self.ends[metric];
             metric += 1;
             let text = || String::from_utf8_lossy(cell).into_owned();
@@ -263,7 +265,7 @@ impl MetricsFile {
                 }
                 continue;
             }
-            let value = number(cell).ok_or_else(|| wrong(cell, name, "is not a number"))?;
+            let value = parsed::<f64>(cell).ok_or_else(|| wrong(cell, name, "is not a number"))?;
             splits[usize::from(is_validation)].push(step as f64, value);
             if is_validation {
                 let found = || Validation { value, text: text(), epoch, step };
@@ -278,7 +280,7 @@ impl MetricsFile {
         }
         self.elapsed_s.clear();
         if let Some(place) = self.places[4] {
-            self.elapsed_s.extend_from_slice(cells[place]);
+            self.elapsed_s.extend_from_slice(&cells[place]);
         }
         self.last = Some(Row { step, epoch, is_validation });
         Ok(())

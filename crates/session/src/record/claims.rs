@@ -27,19 +27,16 @@ const FINISHED: u8 = 2;
 /// Locked, shared, by every process that is at work.
 const AT_WORK: u64 = 1 << 40;
 
-/// Locked by the process that writes the sweep's table.
-const TABLE: u64 = AT_WORK + 1;
-
-/// This byte and those after it are locked by processes that make a [`Choice`].
-const CHOICES: u64 = AT_WORK + 2;
+/// The first byte of the [`SweepLock`]s.
+const LOCKS: u64 = AT_WORK + 1;
 
 /// The bytes from here on stand for GPUs, chosen by UUID.
 const GPUS: u64 = 1 << 41;
 const MOST_GPUS: u64 = 1 << 40;
 
 /// How long a process waits before it tries again.
-const PAUSE: Duration = Duration::from_millis(20);
-const LOCK_PAUSE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Who may run a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +49,14 @@ pub enum Claim {
     Elsewhere,
 }
 
-/// What only one process may choose at a time.
+/// What only one process of a sweep may do at a time.
 #[derive(Clone, Copy, Debug)]
-pub enum Choice {
-    /// The values of a trial.
+pub enum SweepLock {
+    /// Write the sweep's table.
+    Table,
+    /// Draw the values of a trial.
     Draw,
-    /// Whether a trial goes on at a rung of successive halving.
+    /// Judge a trial at a rung of successive halving.
     Rung,
 }
 
@@ -102,7 +101,7 @@ impl Claims {
             if !is_shared || is_cut() {
                 return Ok(None);
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -112,7 +111,7 @@ impl Claims {
         self.joined = self.changed();
         while !self.is_first && self.joined.is_some() && self.joined == self.changed() {
             self.locks.touch()?;
-            thread::sleep(LOCK_PAUSE);
+            thread::sleep(LOCK_POLL_INTERVAL);
         }
         Ok(())
     }
@@ -209,30 +208,20 @@ impl Claims {
         Ok(!self.is_shared || self.locked(self.locks.try_share(AT_WORK))?)
     }
 
-    /// Runs `what` while no other process writes the sweep's table.
-    pub fn with_table<R>(&self, what: impl FnOnce() -> R) -> Result<R, RecordError> {
-        while !self.locked(self.locks.try_lock(TABLE))? {
-            thread::sleep(LOCK_PAUSE);
-        }
-        let done = what();
-        self.locks.unlock(TABLE);
-        Ok(done)
-    }
-
-    /// Makes a choice by `what` while no other process does so; `None` if `is_cut` becomes true while waiting. Only one thread
-    /// of this process may make this choice.
-    pub fn with_choice<R>(
+    /// Runs `what` while this process holds a lock; `None` if `is_cut` becomes true while waiting. Only one thread of this process
+    /// may hold the lock.
+    pub fn with_lock<R>(
         &self,
-        choice: Choice,
+        lock: SweepLock,
         is_cut: impl Fn() -> bool,
         what: impl FnOnce() -> R,
     ) -> Result<Option<R>, RecordError> {
-        let byte = CHOICES + choice as u64;
+        let byte = LOCKS + lock as u64;
         while !self.locked(self.locks.try_lock(byte))? {
             if is_cut() {
                 return Ok(None);
             }
-            thread::sleep(LOCK_PAUSE);
+            thread::sleep(LOCK_POLL_INTERVAL);
         }
         let done = what();
         self.locks.unlock(byte);
@@ -272,11 +261,11 @@ mod tests {
         first.end_lease("GPU-1");
         assert!(first.lease("GPU-1", true) && second.lease("GPU-1", true) && second.lease("GPU-2", false));
         // A signal ends the wait for the lock.
-        let waited = |choice| {
-            first.with_choice(Choice::Draw, || false, || second.with_choice(choice, || true, || ()).unwrap())
+        let waited = |lock| {
+            first.with_lock(SweepLock::Draw, || false, || second.with_lock(lock, || true, || ()).unwrap())
         };
         assert_eq!(
-            [Choice::Draw, Choice::Rung].map(|choice| waited(choice).unwrap()),
+            [SweepLock::Draw, SweepLock::Rung].map(|lock| waited(lock).unwrap()),
             [Some(None), Some(Some(()))]
         );
         // A trial that finished is free, and nobody claims it again.
@@ -286,17 +275,21 @@ mod tests {
         first.trials.unlock(5);
         assert_eq!([claim(&second, 5), claim(&first, 5)], [Claim::Elsewhere; 2]);
         assert!(!first.leave().unwrap() && second.leave().unwrap());
+        let becomes = |expected: Claim, claimed: &dyn Fn() -> Option<Claim>| {
+            // A child process that another test has just forked holds the files, and so the locks, until it executes its
+            // program.
+            let end = std::time::Instant::now() + Duration::from_secs(30);
+            while claimed() != Some(expected) {
+                assert!(std::time::Instant::now() < end, "the locks of a dropped process are still held");
+                thread::yield_now();
+            }
+        };
         // Once a process has ended, its trials are free, and marked as begun as long as any process is at
         // work.
         drop(first);
-        assert_eq!([3, 4].map(|trial| claim(&second, trial)), [Claim::Begun, Claim::New]);
+        becomes(Claim::Begun, &|| Some(claim(&second, 3)));
+        becomes(Claim::New, &|| Some(claim(&second, 4)));
         drop(second);
-        // A child process that another test has just forked holds the files, and so the locks, until it executes its program.
-        let is_free = || join(true).is_some_and(|third| claim(&third, 3) == Claim::New);
-        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while !is_free() {
-            assert!(std::time::Instant::now() < end, "the locks of a dropped process are still held");
-            std::thread::yield_now();
-        }
+        becomes(Claim::New, &|| Some(claim(&join(true)?, 3)));
     }
 }

@@ -13,17 +13,17 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, sync_channel},
     },
     thread,
     time::Duration,
 };
 
-use crate::host::{end_with_parent, open_regular};
+use crate::host::{end_with_parent, lock, open_regular};
 
 /// How long the end of a run waits for a slow `git status`.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum bytes read from one of git's files; in an untrusted repository they may have any size.
 const MOST_BYTES: u64 = 16 << 20;
@@ -108,7 +108,7 @@ impl GitQuery {
         let mut dirty = lock(self.dirty.as_ref()?);
         if dirty.came.is_none() {
             // Keep the answer, so that a sweep waits for a slow git once and not at the end of every trial.
-            dirty.came = Some(dirty.coming.recv_timeout(PATIENCE).ok().flatten());
+            dirty.came = Some(dirty.coming.recv_timeout(STATUS_TIMEOUT).ok().flatten());
             if let Some(mut child) = lock(&dirty.child).take() {
                 let _ = child.kill(); // it may have ended by itself
                 let _ = child.wait();
@@ -116,10 +116,6 @@ impl GitQuery {
         }
         dirty.came?
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn ask_git(root: &Path, running: &Mutex<Option<Child>>) -> Option<bool> {

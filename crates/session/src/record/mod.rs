@@ -62,7 +62,7 @@ pub use summary::summary_columns;
 pub use checkpoint::{
     CheckpointIdentity, Found, checkpoint_weights, has_checkpoints, newest, newest_step, remove_remnants,
 };
-pub use claims::{CLAIMS_FILE, Choice, Claim, Claims, SWEEP_FILE};
+pub use claims::{CLAIMS_FILE, Claim, Claims, SWEEP_FILE, SweepLock};
 pub use command::command_line;
 pub use console::{Console, ConsoleOptions, LineMode, SweepLine, TrialOfSweep, Verbosity, Warned};
 pub use damage::{damage, lost_summary};

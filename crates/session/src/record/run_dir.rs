@@ -135,18 +135,16 @@ impl RunDir {
         text.split_inclusive('\n').skip_while(|line| line.starts_with('#')).collect()
     }
 
-    /// The digest of its data, from `environment.toml`.
-    pub fn data_digest(&self) -> Option<String> {
+    /// A value of `environment.toml`.
+    pub fn environment(&self, table: &str, key: &str) -> Option<toml::Value> {
         let text = read_text(&self.file("environment.toml")).ok()?;
-        let environment: toml::Table = toml::from_str(&text).ok()?;
-        environment.get("data")?.get("digest")?.as_str().map(str::to_owned)
+        let mut environment: toml::Table = toml::from_str(&text).ok()?;
+        environment.get_mut(table)?.as_table_mut()?.remove(key)
     }
 
-    /// The Slurm job that it runs or ran in, from `environment.toml`.
-    pub fn slurm_job(&self) -> Option<String> {
-        let text = read_text(&self.file("environment.toml")).ok()?;
-        let environment: toml::Table = toml::from_str(&text).ok()?;
-        environment.get("host")?.get("slurm_job")?.as_str().map(str::to_owned)
+    /// The digest of its data.
+    pub fn data_digest(&self) -> Option<String> {
+        self.environment("data", "digest")?.as_str().map(str::to_owned)
     }
 
     /// How the run ended, from its summary; `None` without one.

@@ -55,9 +55,8 @@ pub(super) fn events() -> Vec<Event> {
             rows: 20,
             loss,
             accuracy: Some(accuracy),
-            scores: Default::default(),
-            confusion: Vec::new(),
             elapsed_s: epoch as f64 / 4.0,
+            ..ValidationRow::default()
         })
     };
     let progress =

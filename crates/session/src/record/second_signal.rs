@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::summary::SummaryCsv;
-use crate::host::SecondSignal;
+use crate::host::{SecondSignal, lock};
 
 /// How long runs may take to end in order.
 const MOST: Duration = Duration::from_secs(1);
@@ -30,14 +30,14 @@ struct Registry<T>(Mutex<Vec<Weak<T>>>);
 impl<T> Registry<T> {
     fn add(&self, new: T) -> Arc<T> {
         let new = Arc::new(new);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&new));
         new
     }
 
     fn in_use(&self) -> Vec<Arc<T>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.0);
         all.iter().filter_map(Weak::upgrade).collect()
     }
 }

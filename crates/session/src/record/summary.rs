@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     event::{Event, Header, Outcome, Progress, Status},
-    host::process_memory,
+    host::{lock, process_memory},
 };
 
 /// The inputs of the row.
@@ -155,11 +155,11 @@ impl Sink for SummaryCsv {
 /// A summary that a second signal ends, whatever the recorder waits for.
 impl Sink for Arc<Mutex<SummaryCsv>> {
     fn event(&mut self, event: &Event) -> Result<(), RecordError> {
-        self.lock().unwrap_or_else(PoisonError::into_inner).event(event)
+        lock(self).event(event)
     }
 
     fn flush(&mut self) -> Result<(), RecordError> {
-        self.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        lock(self).flush()
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    Claims, RecordError,
+    Claims, RecordError, SweepLock,
     durable::{SyncQueue, sync_files},
     lines::Lines,
     summary::summary_columns,
@@ -142,7 +142,7 @@ impl SweepTable {
             |table: &Self, trial: usize| table.row(trial, &values(trial), ends[trial].as_ref()).map(Some);
         // The first process drops rows of an earlier part of the sweep, such as those of failed trials that
         // are to be repeated.
-        claims.with_table(|| table.replace(!is_first, own))??;
+        claims.with_lock(SweepLock::Table, || false, || table.replace(!is_first, own))?.transpose()?;
         claims.go_on()?;
         Ok(table)
     }
@@ -218,7 +218,8 @@ impl SweepTable {
     pub fn write(&mut self) -> Result<(), RecordError> {
         let (claims, begun) = (Arc::clone(&self.claims), Instant::now());
         let own = |table: &Self, trial: usize| Ok(table.changed.get(&trial).cloned());
-        claims.with_table(|| self.replace(claims.has_others(), own))??;
+        let replace = || self.replace(claims.has_others(), own);
+        claims.with_lock(SweepLock::Table, || false, replace)?.transpose()?;
         self.next = Instant::now() + INTERVAL.max(SHARE * begun.elapsed());
         Ok(())
     }

@@ -6,7 +6,6 @@
 //! steps are recorded in detail, or the blocks that hold them if steps are timed by blocks. What comes later
 //! is summed up in windows, which name their steps (or, if they have none, what was done instead) and the
 //! milliseconds of each phase.
-//! steps (or, where they hold none, what was done instead) and the milliseconds of each phase.
 
 use std::{
     io::{self, Write},

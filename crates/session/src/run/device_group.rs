@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{nccl_ranks, print_error};
 use crate::{
-    collective::{self, Abort, ProcessGroup, RankSum, SILENCE},
+    collective::{self, Abort, HEARTBEAT_TIMEOUT, ProcessGroup, RankSum},
     device::{
         Device, DeviceError, Executor, RankLink,
         cpu::{CpuExecutor, CpuSetup, KnownTimes, Memory, ThreadMode},
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Minimum wait of one device for another before the run fails; long steps extend it.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LEAST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long to wait for the other devices once a process is gone; its launcher will soon end the rest.
 const GRACE_OVER_HOSTS: Duration = Duration::from_millis(100);
@@ -66,12 +66,12 @@ pub fn limit(trial: &Trial) -> Duration {
     let longest_s = (100.0 * trial.lower_bound.serial_s()).min(3600.0) + slow_copy_s;
     let set = if trial.engine.is_gpu() { crate::device::cuda::least_wait_set() } else { Ok(None) };
     // A malformed setting is reported when the GPU is opened.
-    set.ok().flatten().unwrap_or(PATIENCE) + Duration::from_secs_f64(longest_s)
+    set.ok().flatten().unwrap_or(LEAST_TIMEOUT) + Duration::from_secs_f64(longest_s)
 }
 
 /// How long a rank of the trial may go without a sign of life.
 pub fn host_timeout(trial: &Trial) -> Duration {
-    trial.spec.devices.host_timeout.unwrap_or(SILENCE)
+    trial.spec.devices.host_timeout.unwrap_or(HEARTBEAT_TIMEOUT)
 }
 
 /// Like [`limit`], for a sum over hosts: a rank that may be silent for [`host_timeout`] may also arrive that

@@ -1,9 +1,6 @@
 //! Trials whose values a sampler draws from the results of earlier ones.
 
-use std::{
-    io,
-    sync::{OnceLock, PoisonError},
-};
+use std::{io, sync::OnceLock};
 
 use super::{
     exit::{Exit, refuse},
@@ -15,8 +12,9 @@ use super::{
 };
 use crate::{
     event::Status,
+    host::lock,
     plan::{Machine, PlanError},
-    record::{Choice, RecordError, TrialEnd},
+    record::{RecordError, SweepLock, TrialEnd},
     spec::{Failure, Point, TrialSpec},
 };
 
@@ -96,8 +94,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// The values of a trial as displayed, also of one that another process has drawn; empty if it is not drawn yet.
     pub fn values_of(&self, index: usize) -> Vec<String> {
-        let points =
-            (!self.drawn.is_empty()).then(|| self.points.lock().unwrap_or_else(PoisonError::into_inner));
+        let points = (!self.drawn.is_empty()).then(|| lock(&self.points));
         let drawn = points.and_then(|points| Some(points.get(index)?.clone()));
         match drawn {
             Some(point) => {
@@ -114,7 +111,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
 
     /// A trial that another process has drawn, and this one has not planned; `None` if its values are not known, or wrong.
     pub fn drawn_elsewhere(&self, index: usize) -> Option<TrialSpec<P::Spec>> {
-        let point = self.points.lock().unwrap_or_else(PoisonError::into_inner).get(index)?.clone();
+        let point = lock(&self.points).get(index)?.clone();
         self.session.experiment.drawn(index, &point).ok()
     }
 
@@ -122,7 +119,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     /// sweep is interrupted.
     fn point(&self, index: usize) -> Result<Option<Point>, RecordError> {
         let is_cut = || self.session.process.stop.signal().is_some();
-        let drawn = self.points.lock().unwrap_or_else(PoisonError::into_inner).get(index).cloned();
+        let drawn = lock(&self.points).get(index).cloned();
         if drawn.is_some() || is_cut() {
             return Ok(drawn);
         }
@@ -136,7 +133,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
                 }
                 Ok(())
             };
-            self.claims.with_choice(Choice::Draw, is_cut, draw)?.transpose()?;
+            self.claims.with_lock(SweepLock::Draw, is_cut, draw)?.transpose()?;
             Ok(points.get(index).cloned())
         })
     }
@@ -155,7 +152,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         what: impl FnOnce(&mut Points<'_, P::Spec>) -> Result<R, RecordError>,
     ) -> Result<R, RecordError> {
         // Draws are serialized; trials that already run continue meanwhile.
-        let mut points = self.points.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut points = lock(&self.points);
         let done = what(&mut points)?;
         for new in points.take_new() {
             let pairs = points.get(new).map(|point| self.session.experiment.pairs(point));

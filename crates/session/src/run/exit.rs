@@ -1,14 +1,15 @@
 //! Exit codes, and printing of messages and errors.
 
 use std::{
+    fmt::Display,
     process::{ExitCode, Termination},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use anstyle::AnsiColor;
 
 use crate::{
-    host::{escape_controls, escape_line, escape_uncoloured, json_text},
+    host::{escape_controls, escape_line, escape_uncoloured, json_text, lock},
     spec::Failure,
 };
 
@@ -28,6 +29,18 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Prints an error for which nothing was started.
+    pub fn refused(message: impl Display, hint: Option<&str>) -> Self {
+        print_error(message, hint);
+        Self::Refused
+    }
+
+    /// Prints an error that ended the work.
+    pub fn failed(message: impl Display, hint: Option<&str>) -> Self {
+        print_error(message, hint);
+        Self::Failed
+    }
+
     /// The number that the process ends with.
     pub fn code(self) -> u8 {
         match self {
@@ -64,7 +77,7 @@ impl Termination for Exit {
 }
 
 /// Prints an error that has no location in a spec.
-pub fn print_error(message: impl std::fmt::Display, hint: Option<&str>) {
+pub fn print_error(message: impl Display, hint: Option<&str>) {
     let red = AnsiColor::Red.on_default().bold();
     let hint = hint.map(|hint| format!("  = hint: {}\n", escape_line(hint))).unwrap_or_default();
     print_coloured_stderr(&format!("{red}error{red:#}: {}\n{hint}", escape_line(&message.to_string())));
@@ -81,17 +94,13 @@ static HELD: Mutex<Option<String>> = Mutex::new(None);
 
 /// From now on errors are held back instead of printed.
 pub fn hold_output() {
-    *held() = Some(String::new());
+    *lock(&HELD) = Some(String::new());
 }
 
 /// Returns the held text and prints directly from now on.
 pub fn held_output() -> String {
-    let text = held().take().unwrap_or_default();
+    let text = lock(&HELD).take().unwrap_or_default();
     anstream::adapter::strip_str(&text).to_string()
-}
-
-fn held() -> MutexGuard<'static, Option<String>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Prints to standard error; failures are ignored.
@@ -99,10 +108,15 @@ pub fn print_stderr(text: &str) {
     print_coloured_stderr(&escape_controls(text));
 }
 
+/// Prints a warning to standard error.
+pub fn warn(words: impl Display) {
+    print_stderr(&format!("warning: {words}\n"));
+}
+
 /// Like [`print_stderr`], for text with colours.
 pub fn print_coloured_stderr(text: &str) {
     use std::io::Write;
-    if let Some(held) = &mut *held() {
+    if let Some(held) = &mut *lock(&HELD) {
         return held.push_str(text);
     }
     let _ = anstream::stderr().lock().write_all(escape_uncoloured(text).as_bytes());
@@ -138,14 +152,13 @@ pub fn print_bytes(bytes: &[u8]) -> Exit {
 
 fn write(out: &mut impl std::io::Write, bytes: &[u8]) -> Result<(), Exit> {
     use std::io::ErrorKind;
-    if held().is_some() {
+    if lock(&HELD).is_some() {
         return Ok(());
     }
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|e| {
         if e.kind() == ErrorKind::BrokenPipe {
             return Exit::Done;
         }
-        print_error(format!("cannot write to standard output: {}", crate::host::reason(&e)), None);
-        Exit::Failed
+        Exit::failed(format!("cannot write to standard output: {}", crate::host::reason(&e)), None)
     })
 }

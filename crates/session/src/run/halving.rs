@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     thread,
     time::Duration,
 };
@@ -16,13 +16,14 @@ use super::{
 };
 use crate::{
     event::Status,
+    host::lock,
     record::{TrialEnd, Verbosity},
     train::Judge,
     units,
 };
 
 /// How long a worker without a trial waits before it looks again.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl<P: Planned> Sweep<'_, '_, P> {
     /// The next trial: one that waited at a rung and can be judged, else one whose turn has not come. While trials of this
@@ -37,8 +38,8 @@ impl<P: Planned> Sweep<'_, '_, P> {
             if self.rungs.as_ref().is_none_or(|rungs| !rungs.has_waiting()) || self.is_cut() {
                 return None;
             }
-            thread::sleep(PAUSE);
-            let mut elsewhere = phase.elsewhere.lock().unwrap_or_else(PoisonError::into_inner);
+            thread::sleep(POLL_INTERVAL);
+            let mut elsewhere = lock(&phase.elsewhere);
             let others = elsewhere.len();
             let first = (0..others).min_by_key(|place| elsewhere[*place]);
             if let Some(first) = first.map(|place| elsewhere.swap_remove(place)) {

@@ -21,7 +21,7 @@ macro_rules! kinds {
             fn run_all(session: &Session<'_, Self>, prepared: &[Prepared<Self>], machine: &Machine) -> Ended {
                 match session.is_sweep() {
                     true => run_sweep(session, prepared, machine),
-                    false => session.single(prepared).into(),
+                    false => session.single(prepared).unwrap_or_else(|exit| exit).into(),
                 }
             }
         })*

@@ -49,7 +49,7 @@ pub use datasets::Datasets;
 pub use device_group::{bf16_unit, executor};
 pub use exit::{
     Exit, held_output, hold_output, print, print_bytes, print_coloured, print_coloured_stderr, print_error,
-    print_json, print_or_end, print_stderr, refuse,
+    print_json, print_or_end, print_stderr, refuse, warn,
 };
 pub use extension::{Extension, KnownTrials};
 pub use hosts::{decline, leave, serve_trial};

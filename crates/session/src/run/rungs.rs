@@ -7,15 +7,16 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::{planned::Planned, prepare::Prepared, rung::Rung};
 use crate::{
     event::{Outcome, Status},
+    host::lock,
     random::mix,
-    record::{Choice, Claims, JointLines, RecordError, RunDir, SWEEP_FILE, TrialEnd},
+    record::{Claims, JointLines, RecordError, RunDir, SWEEP_FILE, SweepLock, TrialEnd},
     spec::{Halving, Metric, Monitor},
     train::StopFlag,
     units,
@@ -25,10 +26,10 @@ const FILE: &str = "rungs.csv";
 const HEAD: &str = "epochs,trial,value,goes_on\n";
 
 /// How long a trial holds its devices while it waits for trials before it.
-const PATIENCE: Duration = Duration::from_millis(50);
+const HOLD_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// How long it waits before it reads what other processes have judged.
-const LOOKS: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How far a trial has come.
 #[derive(Clone, Copy, Debug, Default)]
@@ -110,10 +111,6 @@ impl Rungs {
         trials.sort_by_key(|trial| self.places.get(*trial));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Judges a trial after a whole epoch: the status with which it ends there, and why; `None` if it goes on. Waits a moment
     /// for trials before it; later, it is for the sweep to bring it back.
     pub fn judge(&self, trial: usize, epochs: u64, value: Option<f64>) -> Option<(Status, String)> {
@@ -121,7 +118,7 @@ impl Rungs {
             return None;
         }
         let (place, begun) = (*self.places.get(trial)?, Instant::now());
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             match self.goes_on(&mut state, (trial, place), epochs, value) {
                 Err(fault) => return Some((Status::Failed, fault.to_string())),
@@ -130,13 +127,13 @@ impl Rungs {
                     self.judged.notify_all();
                     return (!goes_on).then(|| (Status::Stopped, state.why(self.halving, place, epochs)));
                 }
-                Ok(None) if self.stop.signal().is_some() || begun.elapsed() >= PATIENCE => {
+                Ok(None) if self.stop.signal().is_some() || begun.elapsed() >= HOLD_TIMEOUT => {
                     state.waiting.entry(epochs).or_default().insert(place, trial);
                     return Some((Status::Waiting, "for the trials before it at its rung".to_owned()));
                 }
                 Ok(None) => {}
             }
-            state = self.judged.wait_timeout(state, LOOKS).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.judged.wait_timeout(state, POLL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -165,7 +162,7 @@ impl Rungs {
 
     /// Notes that a trial ended between its rungs, so that no other waits for it.
     pub fn ended(&self, trial: usize) -> Result<(), RecordError> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         self.read_others(&mut state);
         let Some(&place) = self.places.get(trial) else { return Ok(()) };
         let was_judged = |epochs: &u64| state.rungs.get(epochs).is_some_and(|rung| rung.get(place).is_some());
@@ -180,7 +177,7 @@ impl Rungs {
     /// Adds a row to the file; `None` if a signal came while another process wrote to it.
     fn note(&self, state: &mut State, row: &str) -> Result<Option<()>, RecordError> {
         let is_cut = || self.stop.signal().is_some();
-        let noted = self.claims.with_choice(Choice::Rung, is_cut, || {
+        let noted = self.claims.with_lock(SweepLock::Rung, is_cut, || {
             self.read_others(state);
             let head = if state.file.lines() == 0 { HEAD } else { "" };
             state.file.append(&format!("{head}{row}"))?;
@@ -198,7 +195,7 @@ impl Rungs {
 
     /// Takes a trial of this process that waited and can be judged now.
     pub fn take_due(&self) -> Option<usize> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.has_waiting() {
             return None;
         }
@@ -213,12 +210,12 @@ impl Rungs {
 
     /// Whether trials of this process wait for others.
     pub fn has_waiting(&self) -> bool {
-        self.state().has_waiting()
+        lock(&self.state).has_waiting()
     }
 
     /// Gives the end of a trial that was stopped its reason, if that is not known.
     pub fn explain(&self, trial: usize, end: &mut TrialEnd) {
-        let state = self.state();
+        let state = lock(&self.state);
         if let TrialEnd::Ran { status: Status::Stopped, reason: reason @ None, .. } = end
             && let Some(place) = self.places.get(trial)
             && let Some(epochs) = state.out.get(place)

@@ -3,11 +3,11 @@
 use std::{
     fs::File,
     path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Mutex, MutexGuard, atomic::Ordering},
 };
 
 use super::{
-    exit::{Exit, print, print_error, print_stderr, refuse},
+    exit::{Exit, print, print_stderr, refuse, warn},
     planned::{ExecuteError, Planned, Process, Resume, RunFacts, Start},
     prepare::{self, Prepared},
     recording::Recording,
@@ -15,9 +15,11 @@ use super::{
 };
 use crate::{
     event::{Outcome, Status},
-    host,
+    host::{self, lock},
     plan::Machine,
-    record::{ConsoleOptions, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width},
+    record::{
+        ConsoleOptions, RecordError, RunDir, TrialOfSweep, Verbosity, Warned, has_checkpoints, output_width,
+    },
     spec::{Experiment, GpuSharing},
     train::{Judge, StopFlag},
 };
@@ -73,47 +75,35 @@ impl<'a, P: Planned> Session<'a, P> {
     }
 
     /// Runs the only trial of an experiment that is not a sweep.
-    pub(super) fn single(&self, prepared: &[Prepared<P>]) -> Exit {
+    pub(super) fn single(&self, prepared: &[Prepared<P>]) -> Result<Exit, Exit> {
         let planned = match prepared.first() {
             Some(Prepared::Run(planned)) => planned,
             Some(Prepared::Missing(problem)) => {
                 refuse(&self.experiment.failure([(0, (**problem).clone())]));
-                return Exit::Missing;
+                return Err(Exit::Missing);
             }
-            _ => return Exit::Done,
+            _ => return Ok(Exit::Done),
         };
-        let mut ready = match self.ready(&**planned) {
-            None => return self.signal(),
-            Some(Ok(ready)) => ready,
-            Some(Err(e)) => {
-                report_error(&e, None);
-                return Exit::Refused;
-            }
+        let refused = |error: ExecuteError| {
+            report_error(&error, None);
+            Exit::Refused
         };
-        let lock = match self.lock_runs() {
-            Ok(lock) => lock,
-            Err(exit) => return exit,
-        };
+        let mut ready = self.ready(&**planned).ok_or_else(|| self.signal())?.map_err(refused)?;
+        let lock = self.lock_runs()?;
         let resumed = match self.process.resume.clone() {
             Resume::No | Resume::Sweep(_) => Ok(None),
             Resume::Run(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
             Resume::Auto => match self.newest(&**planned) {
                 Newest::Finished(folder) => {
                     let path = folder.path().display();
-                    return print(&format!("`{path}` has finished; there is nothing to go on with\n"));
+                    return Ok(print(&format!("`{path}` has finished; there is nothing to go on with\n")));
                 }
                 Newest::IsLive(folder) => Err(ExecuteError::under_way(&folder)),
                 Newest::HasCheckpoints(folder) => planned.resume(&mut ready, &folder).map(|()| Some(folder)),
                 Newest::Nothing => Ok(self.resume_changed(&**planned, &mut ready)),
             },
         };
-        let resumed = match resumed {
-            Ok(resumed) => resumed,
-            Err(e) => {
-                report_error(&e, None);
-                return Exit::Refused;
-            }
-        };
+        let resumed = resumed.map_err(refused)?;
         let facts = planned.facts(&mut ready);
         let start = self.process.start;
         let folder = match resumed {
@@ -126,7 +116,7 @@ impl<'a, P: Planned> Session<'a, P> {
             drop(lock);
             self.record(recording, (&**planned, ready), &folder, None)
         });
-        self.ended(result.as_ref(), None)
+        Ok(self.ended(result.as_ref(), None))
     }
 
     /// With `--resume auto`, processes that start together take turns from here on, so that the later ones find what the first
@@ -197,13 +187,13 @@ impl<'a, P: Planned> Session<'a, P> {
             Some(format!("the data are not those that `{}` was trained on", run.path().display()))
         };
         if let Some(why) = newest.or_else(on_other_data) {
-            print_stderr(&format!("warning: a new run begins, since {why}\n"));
+            warn(format!("a new run begins, since {why}"));
         }
         None
     }
 
     pub(super) fn shared(&self) -> MutexGuard<'_, P::Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 
     pub fn resume(&self) -> &Resume {
@@ -273,17 +263,16 @@ impl<'a, P: Planned> Session<'a, P> {
             Ok(outcome) => match outcome.status {
                 Status::Finished | Status::Waiting | Status::Stopped => Exit::Done,
                 Status::Failed | Status::Diverged => {
-                    print_error(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None);
-                    Exit::Failed
+                    Exit::failed(named(trial, outcome.reason.as_deref().unwrap_or("the run failed")), None)
                 }
                 Status::Interrupted => self.signal(),
             },
             // Later trials on the same data fail with the same error; it was already printed.
-            Err(ExecuteError::Data(what)) if self.reported().contains(what) => Exit::Failed,
+            Err(ExecuteError::Data(what)) if lock(&self.reported).contains(what) => Exit::Failed,
             Err(e) => {
                 let what = trial.map(|trial| match e {
                     ExecuteError::Data(what) => {
-                        self.reported().push(what.clone());
+                        lock(&self.reported).push(what.clone());
                         format!("trial {trial} and all later ones on the same data")
                     }
                     _ => format!("trial {trial}"),
@@ -291,10 +280,6 @@ impl<'a, P: Planned> Session<'a, P> {
                 report_error(e, what)
             }
         }
-    }
-
-    fn reported(&self) -> MutexGuard<'_, Vec<String>> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn signal(&self) -> Exit {
@@ -320,6 +305,11 @@ pub(super) fn named(trial: Option<usize>, words: impl std::fmt::Display) -> Stri
     trial.map_or_else(|| words.to_string(), |trial| format!("trial {trial}: {words}"))
 }
 
+/// Prints why a sweep cannot be recorded.
+pub(super) fn unrecorded(error: RecordError) -> Exit {
+    report_error(&ExecuteError::Record(error), None)
+}
+
 /// Prints why `what` did not reach its recorded end.
 pub(super) fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
     let hint = match error {
@@ -330,6 +320,5 @@ pub(super) fn report_error(error: &ExecuteError, what: Option<String>) -> Exit {
         ExecuteError::Resume { hint, .. } => Some(*hint),
         _ => None,
     };
-    print_error(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint);
-    Exit::Failed
+    Exit::failed(what.map_or_else(|| error.to_string(), |what| format!("{what}: {error}")), hint)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     data::epoch_order,
-    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, PassKind, Purpose, RowReader},
+    device::{Block, Clock, DeviceError, Executor, Grain, Ledger, Meters, Purpose, RowReader},
     plan::Trial,
     program::Hyper,
     random,
@@ -94,16 +94,7 @@ impl Stepper {
         if self.position + steps * self.batch > self.rows {
             self.position = 0;
         }
-        let block = Block {
-            work: PassKind::Train,
-            step: 0,
-            position: self.position,
-            offset: 0,
-            rows: self.rows,
-            steps,
-            hyper: &self.hyper,
-            slot: 0,
-        };
+        let block = Block { position: self.position, ..Block::first(&self.hyper, self.rows) };
         self.position += steps * self.batch;
         let (mut clock, mut ends, mut ledger) = (Clock::new(grain), Vec::new(), Ledger::default());
         let mut meters = Meters { clock: &mut clock, ledger: &mut ledger, ends: &mut ends };

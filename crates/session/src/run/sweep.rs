@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     event::Status,
+    host::lock,
     plan::Machine,
     record::{Claims, RecordError, RunDir, SweepLine, TrialEnd, TrialOfSweep, Verbosity},
     spec::{Monitor, Problem, TrialSpec},
@@ -192,11 +193,10 @@ impl<P: Planned> Sweep<'_, '_, P> {
     fn phase(&self, trials: Vec<usize>) {
         let phase = self.run_phase(Phase::new(trials));
         let elsewhere = phase.elsewhere.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if elsewhere.is_empty() {
-            return;
+        if !elsewhere.is_empty() {
+            self.take_ends(true);
+            self.run_phase(Phase::new(elsewhere));
         }
-        self.take_ends(true);
-        self.run_phase(Phase::new(elsewhere));
     }
 
     pub fn run_phase(&self, mut phase: Phase) -> Phase {
@@ -274,7 +274,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
         let own = lease.devices(planned.devices()).and_then(|devices| planned.on(devices));
         let ended = self.claimed(own.as_ref().unwrap_or(planned), trial, phase);
         if ended.is_none() {
-            phase.elsewhere.lock().unwrap_or_else(PoisonError::into_inner).push(trial.index);
+            lock(&phase.elsewhere).push(trial.index);
         }
         ended
     }
@@ -295,7 +295,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
     }
 
     pub fn with<R>(&self, what: impl FnOnce(&mut Progress) -> R) -> R {
-        what(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+        what(&mut lock(&self.progress))
     }
 
     pub fn set(&self, index: usize, end: TrialEnd, exit: Exit) {

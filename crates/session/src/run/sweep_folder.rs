@@ -9,31 +9,28 @@ use std::{
 use serde::Deserialize;
 
 use super::{
-    exit::{Exit, print_error, print_stderr},
+    exit::{Exit, print_stderr},
     extension::{KnownTrials, trials_line},
     planned::{Planned, Resume, Role},
     prepare::Prepared,
-    session::Session,
+    session::{Session, unrecorded},
     waiting::Waiting,
 };
 use crate::{
     event::Status,
-    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, TrialEnd, remove_remnants},
+    record::{Claims, RecordError, RunDir, RunLock, SWEEP_FILE, SweepLock, TrialEnd, remove_remnants},
 };
 
-/// Creates the folder of a sweep, or finds the one to resume, and joins its processes. Returns an exit code
+/// Creates the folder of a sweep, or finds the one to resume, and joins its processes. Fails with an exit code
 /// if that is refused (the reason was printed) or interrupted.
 pub(super) fn open<P: Planned>(
     session: &Session<'_, P>,
     prepared: &[Prepared<P>],
-) -> Result<Result<(RunDir, Claims), Exit>, RecordError> {
+) -> Result<(RunDir, Claims), Exit> {
     let experiment = session.experiment;
     let name = experiment.trials.first().map_or("", |first| P::name(&first.spec));
     let tail = format!("sweep-{}", experiment.hash8());
-    let lock = match session.lock_runs() {
-        Ok(lock) => lock,
-        Err(exit) => return Ok(Err(exit)),
-    };
+    let lock = session.lock_runs()?;
     let resumed = match &session.process.resume {
         Resume::No | Resume::Run(_) => None,
         Resume::Sweep(folder) => Some(folder.clone()),
@@ -44,9 +41,11 @@ pub(super) fn open<P: Planned>(
     let folder = match resumed {
         Some(folder) => folder,
         None => {
-            let folder = RunDir::create(&session.process.runs_dir, name, session.process.start.at, &tail)?;
+            let folder = RunDir::create(&session.process.runs_dir, name, session.process.start.at, &tail)
+                .map_err(unrecorded)?;
             let text = experiment.to_sweep_toml(name);
-            folder.write(SWEEP_FILE, &format!("{text}\n{}\n", trials_line(&tail)))?;
+            let text = format!("{text}\n{}\n", trials_line(&tail));
+            folder.write(SWEEP_FILE, &text).map_err(unrecorded)?;
             folder
         }
     };
@@ -62,24 +61,21 @@ pub(super) fn open<P: Planned>(
         waiting.report(|| "another process, which lets none join yet".to_owned());
         session.process.stop.signal().is_some()
     };
-    let Some(claims) = Claims::new(folder.path(), is_shared, is_cut)? else {
+    let Some(claims) = Claims::new(folder.path(), is_shared, is_cut).map_err(unrecorded)? else {
         if is_cut() {
-            return Ok(Err(session.signal()));
+            return Err(session.signal());
         }
         let mut message = format!("`{}` is under way in another process", folder.path().display());
         if let Some(trial) = missing {
             message +=
                 &format!("; successive halving is not shared where devices of trial {trial} are missing");
         }
-        print_error(message, Some("wait for its end, or end it"));
-        return Ok(Err(Exit::Refused));
+        return Err(Exit::refused(message, Some("wait for its end, or end it")));
     };
-    if let Err(exit) = check_trials(session, (&folder, &tail), &claims) {
-        return Ok(Err(exit));
-    }
+    check_trials(session, (&folder, &tail), &claims)?;
     // What a killed writer of the table has left: while the table is ours, none of it is anybody's.
-    claims.with_table(|| remove_remnants(folder.path()))?;
-    Ok(Ok((folder, claims)))
+    claims.with_lock(SweepLock::Table, || false, || remove_remnants(folder.path())).map_err(unrecorded)?;
+    Ok((folder, claims))
 }
 
 /// Whether the trials that are planned are those of the folder, as its file says now, or it may be given more. Where not, this
@@ -116,13 +112,12 @@ fn check_trials<P: Planned>(
             "bring it back as it was, or run it anew: `runner run` with that file",
         )
     };
-    print_error(message, Some(hint));
-    Err(Exit::Refused)
+    Err(Exit::refused(message, Some(hint)))
 }
 
-pub(super) fn print_other_data(trial: &RunDir) {
+pub(super) fn print_other_data(trial: &RunDir) -> Exit {
     let message = format!("the data are not those that `{}` was trained on", trial.path().display());
-    print_error(message, Some("bring the data back, or run the spec anew"));
+    Exit::refused(message, Some("bring the data back, or run the spec anew"))
 }
 
 /// One of the trials that were begun with different data, if any.

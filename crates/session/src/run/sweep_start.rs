@@ -10,20 +10,20 @@ use serde_json::json;
 use super::{
     best_setting::Settings,
     draws,
-    exit::{Exit, print_error, print_json, print_stderr},
+    exit::{Exit, print_json, print_stderr},
     leases::Leases,
-    planned::{ExecuteError, Planned, Resume, Role},
+    planned::{Planned, Resume, Role},
     points::{BadLine, Points},
     prepare::{Prepared, warnings},
     rungs::{self, Rungs, longest},
-    session::{Session, report_error},
+    session::{Session, unrecorded},
     sweep::{Drawn, Ended, Sweep},
     sweep_folder,
     sweep_progress::{Progress, is_waiting},
 };
 use crate::{
     plan::Machine,
-    record::{Claims, LineMode, RecordError, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
+    record::{Claims, LineMode, RunDir, SweepLine, SweepTable, TrialEnd, Verbosity},
     spec::{Experiment, short_keys},
     units,
 };
@@ -34,11 +34,10 @@ pub fn run_sweep<P: Planned>(session: &Session<'_, P>, prepared: &[Prepared<P>],
         if session.process.json {
             print_json(&format!("{}\n", started(&sweep)));
         }
-        sweep.run_all()
+        sweep.run_all().map_err(unrecorded)
     };
-    let ended = begin(session, prepared, machine, |_, _| Ok(()))
-        .and_then(|begun| begun.map_or_else(|exit| Ok(exit.into()), run));
-    ended.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None).into())
+    let ended = begin(session, prepared, machine, |_, _| Ok(())).and_then(run);
+    ended.unwrap_or_else(Ended::from)
 }
 
 /// The event of a sweep's start.
@@ -64,8 +63,7 @@ pub fn plan_sweep<P: Planned>(
     submit: impl FnOnce(&RunDir, usize) -> Result<(), Exit>,
 ) -> Exit {
     let submit = |folder: &RunDir, drawn: &Drawn<P>| submit(folder, left(session, prepared, drawn, folder));
-    let begun = begin(session, prepared, machine, submit).map(|begun| begun.err().unwrap_or(Exit::Done));
-    begun.unwrap_or_else(|e| report_error(&ExecuteError::Record(e), None))
+    begin(session, prepared, machine, submit).err().unwrap_or(Exit::Done)
 }
 
 /// Number of trials in a sweep's folder that are not done; all, if there is no folder. Trials whose devices
@@ -110,42 +108,35 @@ fn begin<'s, 'a, P: Planned>(
     prepared: &'s [Prepared<P>],
     machine: &'s Machine,
     ready: impl FnOnce(&RunDir, &Drawn<P>) -> Result<(), Exit>,
-) -> Result<Result<Sweep<'s, 'a, P>, Exit>, RecordError> {
+) -> Result<Sweep<'s, 'a, P>, Exit> {
     let experiment = session.experiment;
-    if let Some(exit) = refuse_jobs(session) {
-        return Ok(Err(exit));
+    if session.jobs() > 1 && !P::SIDE_BY_SIDE {
+        let message = "`--jobs` runs trainings side by side; this kind measures the machine";
+        return Err(Exit::refused(message, Some("leave `--jobs` out")));
     }
-    let opened = sweep_folder::open(session, prepared)?;
-    let begun = opened.and_then(|(folder, claims)| Ok((read_points(experiment, &folder)?, folder, claims)));
-    let (points, folder, claims) = match begun {
-        Ok(begun) => begun,
-        Err(exit) => return Ok(Err(exit)),
-    };
+    let (folder, claims) = sweep_folder::open(session, prepared)?;
+    let points = read_points(experiment, &folder)?;
     let warnings = warnings(experiment, prepared, "");
     warnings.print();
     warnings.texts().for_each(|text| session.warned.note(text));
     let claims = Arc::new(claims);
     let rungs = rungs_of(session, prepared, &folder, &claims);
     let drawn = draws::found(session, machine, &points);
-    let found = match find_earlier(session, prepared, &drawn, (&folder, &claims, rungs.as_deref())) {
-        Ok(found) => found,
-        Err(exit) => return Ok(Err(exit)),
-    };
-    let Earlier { joins, mut begun, gone, damaged, ends } = found;
+    let Earlier { joins, mut begun, gone, damaged, ends } =
+        find_earlier(session, prepared, &drawn, (&folder, &claims, rungs.as_deref()))?;
     if let Some(extension) = &session.process.extension {
-        extension.write(&folder, &format!("sweep-{}", experiment.hash8()))?;
+        extension.write(&folder, &format!("sweep-{}", experiment.hash8())).map_err(unrecorded)?;
     }
-    if let Err(exit) = ready(&folder, &drawn) {
-        return Ok(Err(exit));
-    }
+    ready(&folder, &drawn)?;
     gone.into_iter().for_each(|trial| print_stderr(&sweep_folder::gone(trial)));
-    begun.extend(sweep_folder::begin_again(damaged)?);
+    begun.extend(sweep_folder::begin_again(damaged).map_err(unrecorded)?);
     let leases = Leases::new(machine, session.process.share, Arc::clone(&claims));
     let values = |trial: usize| match points.get(trial) {
         Some(point) => experiment.pairs(point).into_iter().map(|(_, value)| value).collect(),
         None => experiment.values(&experiment.trials[trial]),
     };
-    let table = SweepTable::create(folder.path(), &experiment.axes, &ends, values, Arc::clone(&claims))?;
+    let table = SweepTable::create(folder.path(), &experiment.axes, &ends, values, Arc::clone(&claims))
+        .map_err(unrecorded)?;
     let line = Arc::new(line(session, prepared, &ends, joins));
     let progress = Mutex::new(Progress::new(table, &ends, begun, settings_of::<P>(experiment)));
     let keys: Vec<&str> = experiment.axes.iter().map(String::as_str).collect();
@@ -168,7 +159,7 @@ fn begin<'s, 'a, P: Planned>(
         rungs,
     };
     sweep.take_ended(&ends);
-    Ok(Ok(sweep))
+    Ok(sweep)
 }
 
 /// The rungs of successive halving, as far as trials were judged there.
@@ -217,8 +208,7 @@ fn find_earlier<P: Planned>(
 ) -> Result<Earlier, Exit> {
     let (experiment, mut begun) = (session.experiment, folder.trials());
     if let Some(trial) = sweep_folder::on_other_data(&begun, &prepared[..experiment.known]) {
-        sweep_folder::print_other_data(trial);
-        return Err(Exit::Refused);
+        return Err(sweep_folder::print_other_data(trial));
     }
     // What this machine cannot run again stays for one that can.
     let own = |index| known(session, prepared, drawn, index).filter(|own| matches!(own, Prepared::Run(_)));
@@ -272,8 +262,7 @@ fn read_points<'e, S>(experiment: &'e Experiment<S>, folder: &RunDir) -> Result<
     Points::read(experiment, folder).map_err(|BadLine(line)| {
         let message =
             format!("`{}`: line {line} is no point of this sweep", Points::<S>::path(folder).display());
-        print_error(message, Some("mend the line, or remove it: its trial is drawn anew"));
-        Exit::Refused
+        Exit::refused(message, Some("mend the line, or remove it: its trial is drawn anew"))
     })
 }
 
@@ -299,14 +288,4 @@ fn line<P: Planned>(
         _ => LineMode::Hidden,
     };
     SweepLine::new(ends.len(), settled, work, mode)
-}
-
-/// Refuses `--jobs` for kinds that measure the machine, which must run alone.
-fn refuse_jobs<P: Planned>(session: &Session<'_, P>) -> Option<Exit> {
-    if session.jobs() == 1 || P::SIDE_BY_SIDE {
-        return None;
-    }
-    let message = "`--jobs` runs trainings side by side; this kind measures the machine";
-    print_error(message, Some("leave `--jobs` out"));
-    Some(Exit::Refused)
 }

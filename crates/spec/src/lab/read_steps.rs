@@ -3,28 +3,22 @@
 use serde_json::json;
 
 use super::numbers::MOST_AXES;
-use crate::{
-    reader::{Item, finite},
-    tree::Value,
-};
+use crate::reader::{Item, finite};
 
 /// A name without dots; names with dots are a net's parameters, such as `Y.0.weight`.
 pub(super) fn read_name(v: Item<'_>) -> String {
     let schema = json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" });
-    v.custom("a name of letters, digits and `_`", schema, String::new(), |v| match v {
-        Value::String(s) => {
-            let fits = s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            (fits && s.len() <= 100 && s.starts_with(|c: char| !c.is_ascii_digit())).then(|| s.clone())
-        }
-        _ => None,
+    v.custom("a name of letters, digits and `_`", schema, String::new(), |v| {
+        let s = v.as_str()?;
+        let fits = s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        (fits && s.len() <= 100 && s.starts_with(|c: char| !c.is_ascii_digit())).then(|| s.to_owned())
     })
 }
 
 pub(super) fn read_operand(v: Item<'_>) -> String {
     let schema = json!({ "type": "string", "minLength": 1 });
-    v.custom("the name of a tensor", schema, String::new(), |v| match v {
-        Value::String(s) if !s.is_empty() => Some(s.clone()),
-        _ => None,
+    v.custom("the name of a tensor", schema, String::new(), |v| {
+        v.as_str().filter(|s| !s.is_empty()).map(str::to_owned)
     })
 }
 
@@ -48,11 +42,9 @@ pub(super) fn read_range(v: Item<'_>) -> [f64; 2] {
 /// The name of a file that the run writes.
 pub(super) fn new_file(v: Item<'_>) -> String {
     let schema = json!({ "type": "string", "pattern": r"^[^/\\.][^/\\]*\.safetensors$" });
-    v.custom("a file's name, such as `net.safetensors`", schema, String::new(), |v| match v {
-        Value::String(s) => {
-            let plain = s.chars().all(|c| c.is_ascii_alphanumeric() || "._=+-".contains(c));
-            (plain && !s.starts_with('.') && s.ends_with(".safetensors")).then(|| s.clone())
-        }
-        _ => None,
+    v.custom("a file's name, such as `net.safetensors`", schema, String::new(), |v| {
+        let s = v.as_str()?;
+        let plain = s.chars().all(|c| c.is_ascii_alphanumeric() || "._=+-".contains(c));
+        (plain && !s.starts_with('.') && s.ends_with(".safetensors")).then(|| s.to_owned())
     })
 }

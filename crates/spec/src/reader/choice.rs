@@ -136,10 +136,7 @@ impl Item<'_> {
             }
             At::Node(_) => {
                 let expected = suggest::listing(names(), "or");
-                self.custom(&expected, serde_json::Value::Null, 0, |value| match value {
-                    Value::String(s) => find(s),
-                    _ => None,
-                })
+                self.custom(&expected, serde_json::Value::Null, 0, |value| find(value.as_str()?))
             }
         }
     }

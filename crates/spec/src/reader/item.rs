@@ -95,36 +95,26 @@ impl<'a> Item<'a> {
             _ => None,
         };
         let schema = json!({ "type": "string" });
-        self.custom_hinted("a string", schema, String::new(), quoted, |v| match v {
-            Value::String(s) => Some(s.clone()),
-            _ => None,
-        })
+        self.custom_hinted("a string", schema, String::new(), quoted, |v| v.as_str().map(str::to_owned))
     }
 
     /// A file's path, made absolute from the spec's folder. Its reader finds out whether the file exists.
     pub fn path(self) -> PathBuf {
         let folder = self.reading.folder.clone();
-        let absolute = |s: &String| {
+        let absolute = |s: &str| {
             let joined = folder.join(s);
             std::path::absolute(&joined).unwrap_or(joined)
         };
         self.custom("the path of a file", json!({ "type": "string", "minLength": 1 }), PathBuf::new(), |v| {
-            match v {
-                // The resolved spec is text, so the folder's path must be valid UTF-8.
-                Value::String(s) if !s.is_empty() && !s.contains('\0') => {
-                    Some(absolute(s)).filter(|p| p.to_str().is_some())
-                }
-                _ => None,
-            }
+            // The resolved spec is text, so the folder's path must be valid UTF-8.
+            let name = v.as_str().filter(|name| !name.is_empty() && !name.contains('\0'));
+            name.map(absolute).filter(|path| path.to_str().is_some())
         })
     }
 
     /// A file's path as written, and made absolute as by [`Item::path`].
     pub fn path_as_written(self) -> (String, PathBuf) {
-        let text = match &self.at {
-            At::Node(Node { value: Value::String(text), .. }) => text.clone(),
-            _ => String::new(),
-        };
+        let text = self.text().unwrap_or_default().to_owned();
         (text, self.path())
     }
 

@@ -25,7 +25,7 @@ words! {
 }
 
 /// Give up after this many draws in a row without a new point.
-const MAX_VAIN: usize = 10_000;
+const MOST_DUPLICATES: usize = 10_000;
 
 /// Limits of the Sobol sequence: points, and axes.
 pub(super) const SOBOL_POINTS: usize = 1 << 16;
@@ -40,9 +40,9 @@ pub(super) fn draw(
     seed: u64,
 ) -> Vec<Vec<Value>> {
     let last = if sampler == Sampler::Sobol { SOBOL_POINTS } else { usize::MAX };
-    let (mut points, mut seen, mut vain) = (Vec::with_capacity(trials), HashSet::new(), 0);
+    let (mut points, mut seen, mut duplicates) = (Vec::with_capacity(trials), HashSet::new(), 0);
     for draw in 0..last {
-        if points.len() == trials || vain == MAX_VAIN {
+        if points.len() == trials || duplicates == MOST_DUPLICATES {
             break;
         }
         let unit = |axis: usize| match sampler {
@@ -54,10 +54,10 @@ pub(super) fn draw(
             }
         };
         let point: Vec<Value> = spaces.iter().enumerate().map(|(axis, space)| space.at(unit(axis))).collect();
-        vain += 1;
+        duplicates += 1;
         if seen.insert(conditions.shown(&point.iter().collect::<Vec<_>>())) {
             points.push(point);
-            vain = 0;
+            duplicates = 0;
         }
     }
     points

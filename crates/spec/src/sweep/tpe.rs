@@ -27,7 +27,7 @@ const MOST_OTHERS: usize = 500;
 const CANDIDATES: usize = 24;
 
 /// Give up after this many draws in a row that repeat earlier trials.
-const MAX_VAIN: usize = 100;
+const MOST_DUPLICATES: usize = 100;
 
 /// Random streams with smaller numbers are those of the axes.
 const TRIALS: u64 = 1 << 32;
@@ -67,7 +67,7 @@ impl Tpe {
             let values = axes.iter_mut().map(|axis| axis.suggest(&mut rng)).collect::<Option<_>>()?;
             Some(Point::new(&self.spaces, conditions, values))
         };
-        (0..MAX_VAIN).find_map(|_| draw().filter(|point| !history.has(point)))
+        (0..MOST_DUPLICATES).find_map(|_| draw().filter(|point| !history.has(point)))
     }
 }
 

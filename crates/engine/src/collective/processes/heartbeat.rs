@@ -13,18 +13,18 @@ use std::{
 use super::{ProcessGroup, Tag, Transfer};
 
 /// The time between two heartbeats.
-const EVERY: Duration = Duration::from_millis(100);
+const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The time between two heartbeats while this rank leaves the job.
-const LEAVING: Duration = Duration::from_millis(1);
+const LAST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The silence that is enough once this process was asked to end: a launcher that ends the job because a rank
 /// is gone gives the others only about a second.
-const ENDING: Duration = Duration::from_millis(600);
+const ENDING_TIMEOUT: Duration = Duration::from_millis(600);
 
 /// After this time in one call, MPI counts as stuck. It may hang in the call in which it learns that a rank
 /// was killed.
-const STUCK: Duration = Duration::from_millis(400);
+const CALL_TIMEOUT: Duration = Duration::from_millis(400);
 
 const LIVES: u8 = 1;
 const ABORTS: u8 = 2;
@@ -57,7 +57,7 @@ pub(super) fn start(world: &Arc<ProcessGroup>) -> io::Result<JoinHandle<()>> {
     let mut stuck = Stuck { call: None, since: Duration::ZERO };
     let beat = move || loop {
         let is_over = world.is_over.load(Ordering::Acquire);
-        let pause = if is_over { LEAVING } else { EVERY };
+        let pause = if is_over { LAST_INTERVAL } else { INTERVAL };
         if stuck.look(world.transport.call(), pause) {
             world.is_stuck.store(true, Ordering::Relaxed);
             let names: Vec<_> = others.iter().map(|other| world.name_of(other.rank)).collect();
@@ -87,7 +87,7 @@ impl Stuck {
     fn look(&mut self, call: Option<u64>, pause: Duration) -> bool {
         let before = if call == self.call { self.since } else { Duration::ZERO };
         (self.call, self.since) = (call, if call.is_some() { before + pause } else { Duration::ZERO });
-        self.since >= STUCK
+        self.since >= CALL_TIMEOUT
     }
 }
 
@@ -118,8 +118,9 @@ impl Other {
         }
         self.ending += if is_ending { pause } else { Duration::ZERO };
         // A heartbeat may have been on its way when the rank was killed.
-        let has_outlived = self.heard_at > 2 * EVERY;
-        let limit = if is_ending && !has_outlived { ENDING.min(world.limit()) } else { world.limit() };
+        let has_outlived = self.heard_at > 2 * INTERVAL;
+        let limit =
+            if is_ending && !has_outlived { ENDING_TIMEOUT.min(world.limit()) } else { world.limit() };
         if self.silent >= limit {
             let waited = crate::units::seconds(self.silent.as_secs_f64());
             world.lose(world.name_of(self.rank), format!("no sign of life for {waited}"));
@@ -164,9 +165,9 @@ mod tests {
     #[test]
     fn only_a_call_that_does_not_return_is_stuck() {
         let mut stuck = Stuck { call: None, since: Duration::ZERO };
-        assert!((0..100).all(|call| !stuck.look(Some(call), EVERY)), "each is another call");
-        let looks = (0..100).take_while(|_| !stuck.look(Some(99), EVERY)).count();
+        assert!((0..100).all(|call| !stuck.look(Some(call), INTERVAL)), "each is another call");
+        let looks = (0..100).take_while(|_| !stuck.look(Some(99), INTERVAL)).count();
         assert_eq!(looks, 2, "the last of them does not return");
-        assert!(!stuck.look(None, EVERY) && !stuck.look(Some(99), EVERY));
+        assert!(!stuck.look(None, INTERVAL) && !stuck.look(Some(99), INTERVAL));
     }
 }

@@ -17,7 +17,7 @@ mod tests;
 
 use std::{
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
@@ -28,10 +28,10 @@ pub use exchange::Traffic;
 pub use ranks::RankSum;
 
 use super::{Abort, CollectiveError};
-use crate::host::{self, Launched};
+use crate::host::{self, Launched, lock};
 
 /// How long a rank may be silent, if the spec does not say.
-pub const SILENCE: Duration = Duration::from_secs(10);
+pub const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The most bytes of one message; a longer frame is sent as several.
 const MESSAGE: usize = 1 << 28;
@@ -116,11 +116,11 @@ impl ProcessGroup {
         host: &str,
     ) -> Result<Arc<Self>, String> {
         let world = Arc::new(Self::alone(transport, signal));
-        world.set_limit(SILENCE);
+        world.set_limit(HEARTBEAT_TIMEOUT);
         let heartbeat = heartbeat::start(&world).map_err(|e| format!("a thread cannot be started: {e}"))?;
         let names = world.exchange_names(host).map_err(|e| e.to_string())?;
         let _ = world.names.set(names); // set only here
-        *world.heartbeat.lock().unwrap_or_else(PoisonError::into_inner) = Some(heartbeat);
+        *lock(&world.heartbeat) = Some(heartbeat);
         Ok(world)
     }
 
@@ -301,7 +301,7 @@ impl ProcessGroup {
     /// Leaves the job, which waits until all ranks leave. If a rank is gone, does not wait for the others.
     pub fn finish(&self) {
         self.is_over.store(true, Ordering::Release);
-        let heartbeat = self.heartbeat.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let heartbeat = lock(&self.heartbeat).take();
         let has_ended = heartbeat.is_none_or(|heartbeat| self.lost().is_none() && heartbeat.join().is_ok());
         if self.lost().is_some() || !has_ended {
             return;

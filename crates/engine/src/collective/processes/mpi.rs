@@ -32,12 +32,12 @@ const SERIALIZED: c_int = 2;
 /// How often a thread yields before it sleeps because MPI is busy.
 const YIELDS: u32 = 20;
 
-/// How often a thread then sleeps for [`NAP`] before it concludes that another thread's call never returns,
+/// How often a thread then sleeps for [`SLEEP`] before it concludes that another thread's call never returns,
 /// although no call used here waits. That takes a second, or more if the system's sleeps are longer. No clock
 /// is used, since the process may have been suspended.
-const NAPS: u32 = 10_000;
+const MOST_SLEEPS: u32 = 10_000;
 
-const NAP: Duration = Duration::from_micros(50);
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// Buffer size for the version text: the larger limit of the two families.
 const VERSION: usize = 8192;
@@ -231,7 +231,7 @@ impl Calls {
                 self.count.fetch_add(1, Ordering::Relaxed);
                 return one;
             }
-            if turn < YIELDS { thread::yield_now() } else { thread::sleep(NAP) }
+            if turn < YIELDS { thread::yield_now() } else { thread::sleep(SLEEP) }
         }
         None
     }
@@ -287,7 +287,7 @@ impl Transport for Mpi {
     }
 
     fn finish(&self) {
-        if let Some(_one) = self.calls.turn(NAPS) {
+        if let Some(_one) = self.calls.turn(MOST_SLEEPS) {
             // SAFETY: this is the last call, since the job is over.
             unsafe { (self.calls.finalize)() };
         }
@@ -301,7 +301,7 @@ impl Mpi {
         start: impl FnOnce(&Calls, &mut Vec<u8>, &mut Handle) -> c_int,
     ) -> Box<dyn Transfer> {
         let mut handle = 0;
-        let refused = self.calls.turn(NAPS).map(|_one| start(&self.calls, &mut bytes, &mut handle));
+        let refused = self.calls.turn(MOST_SLEEPS).map(|_one| start(&self.calls, &mut bytes, &mut handle));
         let is_open = refused == Some(0);
         Box::new(Request {
             calls: Arc::clone(&self.calls),

@@ -154,10 +154,7 @@ fn left_out(columns: &Columns) -> Option<String> {
         before == NAMES_WIDTH || before >= width
     };
     let shown: Vec<String> = names.iter().take_while(fits).map(|name| format!("`{name}`")).collect();
-    let more = match names.len() - shown.len() {
-        0 => String::new(),
-        more => format!(" and {} more", units::count(more as u64)),
-    };
+    let more = units::and_more(names.len() - shown.len());
     let [left, all] = [names.len(), columns.names.len()].map(|count| units::count(count as u64));
     (!names.is_empty()).then(|| format!("left out {left} of {all} columns: {}{more}", shown.join(", ")))
 }

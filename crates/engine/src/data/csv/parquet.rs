@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Rows per part.
-const PART: usize = 1 << 13;
+const PART_ROWS: usize = 1 << 13;
 
 /// A file that is read part by part.
 pub(super) struct ParquetRows {
@@ -195,7 +195,7 @@ impl ParquetRows {
             let opened = guarded(|| self.open_group());
             opened.map_err(|fault| fault.problem(&self.path, "", 0))?;
         }
-        let count = self.left.min(PART);
+        let count = self.left.min(PART_ROWS);
         let mut columns = Vec::with_capacity(self.fields.len());
         for (field, reader) in self.fields.iter().zip(&mut self.readers) {
             columns.push(match reader {

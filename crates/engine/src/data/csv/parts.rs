@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Bytes of a part, unless one record is longer.
-const PART: usize = 1 << 16;
+const PART_BYTES: usize = 1 << 16;
 
 /// The most bytes of a record. Anything longer has no line ends, or a quote that is never closed.
 const LONGEST: usize = 1 << 26;
@@ -36,7 +36,7 @@ impl Parts {
 
     /// The next part; `None` at the end.
     pub(super) fn next_part(&mut self) -> Result<Option<Text>, Problem> {
-        let mut wanted = PART;
+        let mut wanted = PART_BYTES;
         loop {
             self.read(wanted).map_err(|e| file::unreadable(&self.path, &e))?;
             let end = if self.is_at_end { self.rest.len() } else { self.last_record() };

@@ -40,13 +40,13 @@ const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(16);
 
 /// The most attempts per rate.
-const TAKES: usize = 4;
+const MOST_ATTEMPTS: usize = 4;
 
 /// A rate is not measured again after this time.
-const AGAIN: Duration = Duration::from_secs(1);
+const ATTEMPTS_TIME: Duration = Duration::from_secs(1);
 
 /// A rate that varies by more, or beside which others used more of the cores, is taken again.
-const STEADY: f64 = 0.1;
+const MOST_SPREAD: f64 = 0.1;
 
 /// Rates with more noise than this are refused: they would say nothing about the machine.
 const MOST_NOISE: f64 = 0.5;
@@ -91,7 +91,7 @@ pub fn measure(threads: usize) -> Result<MachineRates, DeviceError> {
             let are_machines = used.is_some_and(|used| used.stolen > used.others / 2.0);
             Ok::<_, DeviceError>(((rate, spread, (lacking, are_machines)), spread.max(lacking)))
         };
-        let ((rate, spread, others), _) = steadiest(TAKES, AGAIN, STEADY, take)?;
+        let ((rate, spread, others), _) = steadiest(MOST_ATTEMPTS, ATTEMPTS_TIME, MOST_SPREAD, take)?;
         noise = noise.max(spread);
         refuse(spread, others)?;
         Ok::<_, DeviceError>(rate)
@@ -251,8 +251,9 @@ fn instruction_and_block() -> Result<[Option<f64>; 2], DeviceError> {
     let instructions = |programs: &Programs| programs.train.instructions.len() as f64;
     let further = instructions(&long) - instructions(&short);
     let step_s = |programs: &Programs| Ok::<_, DeviceError>(block_s(programs, STEPS)? / STEPS as f64);
-    let instruction_s = agreed(TAKES, || Ok::<_, DeviceError>((step_s(&long)? - step_s(&short)?) / further))?;
-    let block_s = agreed(TAKES, || Ok::<_, DeviceError>(block_s(&short, 1)? - step_s(&short)?))?;
+    let instruction_s =
+        agreed(MOST_ATTEMPTS, || Ok::<_, DeviceError>((step_s(&long)? - step_s(&short)?) / further))?;
+    let block_s = agreed(MOST_ATTEMPTS, || Ok::<_, DeviceError>(block_s(&short, 1)? - step_s(&short)?))?;
     Ok([instruction_s.ok(), block_s.ok()])
 }
 

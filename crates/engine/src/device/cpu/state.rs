@@ -1,6 +1,6 @@
 //! The state that the threads of a trial share, and how a thread runs through a block of steps.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::{
     arena::Arena,
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     device::{DeviceError, PassKind},
+    host::lock,
     op::{
         Hyper, Job, product,
         run::{BoundData, Context, Cursor, Failure, WorkerState},
@@ -168,7 +169,7 @@ impl State {
                 if let Some(failure) = context.worker.failure.take() {
                     // Fetching is the first part of a step, and the others wait for it before they change a
                     // parameter.
-                    let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut fault = lock(&self.fault);
                     if fault.as_ref().is_none_or(|other| member < other.member) {
                         *fault = Some(Fault { step, member, failure });
                     }

@@ -17,7 +17,7 @@ use crate::{
     device::{DeviceError, RankLink},
     plan::{Engine, summed},
     program::{
-        Gather, HalfCopies, Layout, MemoryPlan, Offsets, Op, Precision, Program, Programs, RowSource,
+        Bf16Copies, Gather, Layout, MemoryPlan, Offsets, Op, Precision, Program, Programs, RowSource,
         StepSources,
     },
     units,
@@ -112,7 +112,7 @@ impl CudaExecutor {
         let most = if engine == Engine::Launch { MOST_LAUNCHED } else { MOST_STEPS };
         let with_best = places.clone().with_best(&programs.layout);
         let copies = (engine.uses_library() && precision == Precision::Bf16).then_some(with_best.elements());
-        let elements = with_best.elements() + copies.map_or(0, |_| HalfCopies::elements(&programs));
+        let elements = with_best.elements() + copies.map_or(0, |_| Bf16Copies::elements(&programs));
         check_room(&context, 4 * elements as u64, &programs)?;
         let mut gpu = GpuContext::new(Arc::clone(&context), 4 * elements, most)?;
         let device_log = DeviceLog::new(&context, &gpu.stream, &programs)?;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use super::wire::{self, Answer, Closed, Command, Done, Steps, Timing};
+use super::wire::{self, Answer, Closed, Command, Done, Timing};
 use crate::{
     collective::{CollectiveError, ProcessGroup, Tag},
     device::{Block, DeviceError, Executor, Kind, Meters, Moved, PassKind, Purpose, Ran, RowReader},
@@ -127,7 +127,8 @@ impl Executor for RemoteExecutor {
         }
         let hyper = wire::of_hyper(block.hyper);
         let more = bytemuck::cast_slice(&hyper);
-        let (done, _) = self.ask(&Command::Run(Steps::new(block, meters.clock)), more)?;
+        let command = Command::Run(block.with_hyper(&[]), Timing::new(meters.clock));
+        let (done, _) = self.ask(&command, more)?;
         if !more.is_empty() && !self.is_gpu {
             // It took no time of its own: what was waited for are the steps.
             meters.ledger.queued(Kind::HostToDevice, Purpose::Constants, 1, more.len() as u64);

@@ -4,11 +4,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     executor,
-    wire::{self, Answer, Closed, Command, Done, Failure, Steps, Timing},
+    wire::{self, Answer, Closed, Command, Done, Failure, Timing},
 };
 use crate::{
     collective::{CollectiveError, ProcessGroup, Tag},
-    device::{Clock, Device, DeviceError, Grain, Kind, Line, Meters, Moved, Purpose, Ran, Reads, Store},
+    device::{
+        Block, Clock, Device, DeviceError, Grain, Kind, Line, Meters, Moved, Purpose, Ran, Reads, Store,
+    },
     program::BufferId,
 };
 
@@ -171,7 +173,7 @@ impl Server {
             Command::WriteSums(which) => drop(device.write_sums(which, &wire::numbers::<f64>(more))?),
             Command::Digest(of) => done.digest = device.digest(of)?.0,
             Command::WarmUp => device.warm_up()?,
-            Command::Run(steps) => done.ran = Some(self.run(&steps, more)?),
+            Command::Run(block, timing) => done.ran = Some(self.run(&block, &timing, more)?),
             Command::Settle(purpose, timing) => done.ran = Some(self.settle(purpose, &timing)?),
             Command::Close => done.closed = Some(Box::new(self.close()?)),
             Command::Report | Command::Connect | Command::End => {}
@@ -196,10 +198,10 @@ impl Server {
         }
     }
 
-    fn run(&mut self, steps: &Steps, more: &[u8]) -> Result<Ran, DeviceError> {
+    fn run(&mut self, block: &Block<'_>, timing: &Timing, more: &[u8]) -> Result<Ran, DeviceError> {
         let hyper = wire::hyper(&wire::numbers(more));
-        let clock = self.clock.get_or_insert_with(|| steps.timing.clock());
-        self.device.run(&steps.block(&hyper), clock, &mut Vec::new())
+        let clock = self.clock.get_or_insert_with(|| timing.clock());
+        self.device.run(&block.with_hyper(&hyper), clock, &mut Vec::new())
     }
 
     fn settle(&mut self, purpose: Purpose, timing: &Timing) -> Result<Ran, DeviceError> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    device::{Block, Clock, ClockRecord, DeviceError, Grain, Kind, Line, PassKind, Purpose, Ran},
+    device::{Block, Clock, ClockRecord, DeviceError, Grain, Kind, Line, Purpose, Ran},
     program::{Accumulator, BufferId, Hyper, Slice},
 };
 
@@ -27,7 +27,8 @@ pub enum Command {
     Digest(Slice),
     /// See [`Executor::warm_up`](crate::device::Executor::warm_up).
     WarmUp,
-    Run(Steps),
+    /// A block of steps, and the clock that times them.
+    Run(Block<'static>, Timing),
     /// See [`Executor::settle`](crate::device::Executor::settle).
     Settle(Purpose, Timing),
     /// What it has counted and timed.
@@ -59,31 +60,6 @@ impl Timing {
         let now = Instant::now();
         let origin = now.checked_sub(self.elapsed).unwrap_or(now);
         Clock::at(origin, self.grain).traced(self.is_traced)
-    }
-}
-
-/// A block of steps, and the clock that times them.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Steps {
-    work: PassKind,
-    step: u64,
-    position: usize,
-    offset: usize,
-    rows: usize,
-    steps: usize,
-    slot: usize,
-    pub timing: Timing,
-}
-
-impl Steps {
-    pub fn new(block: &Block<'_>, clock: &Clock) -> Self {
-        let Block { work, step, position, offset, rows, steps, slot, .. } = *block;
-        Self { work, step, position, offset, rows, steps, slot, timing: Timing::new(clock) }
-    }
-
-    pub fn block<'a>(&self, hyper: &'a [Hyper]) -> Block<'a> {
-        let Self { work, step, position, offset, rows, steps, slot, .. } = *self;
-        Block { work, step, position, offset, rows, steps, hyper, slot }
     }
 }
 

@@ -50,6 +50,31 @@ pub struct Options<'a> {
     pub shard: Shard,
 }
 
+impl<'a> Options<'a> {
+    /// Steps of plain SGD on one device that fetch whole batches in file order and log the loss.
+    pub fn new(layers: &'a [Layer], loss: Loss, [features, targets]: [usize; 2], batch: usize) -> Self {
+        Self {
+            layers,
+            loss,
+            features,
+            targets,
+            rule: UpdateRule::PLAIN_SGD,
+            clip: None,
+            metrics: &[Metric::Loss],
+            policy: Policy::Buffered,
+            log_slots: 1,
+            batch,
+            last: None,
+            validation: None,
+            keeps_prediction: false,
+            ordered: false,
+            streamed: false,
+            fold_update: false,
+            shard: Shard::WHOLE,
+        }
+    }
+}
+
 /// A device's index among the devices that share each batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
@@ -101,32 +126,14 @@ fn prediction_of(validate: &Program) -> Option<Slice> {
 
 /// A program for inference with a trained model on `rows` rows, and where it leaves its `[rows, outputs]`
 /// prediction.
-pub fn lower_inference(
-    layers: &[Layer],
-    loss: Loss,
-    [features, targets]: [usize; 2],
-    rows: usize,
-) -> (Programs, Slice) {
-    let plain = spec::Sgd { lr: 0.0, momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+pub fn lower_inference(layers: &[Layer], loss: Loss, sizes: [usize; 2], rows: usize) -> (Programs, Slice) {
     let options = Options {
-        layers,
-        loss,
-        features,
-        targets,
-        rule: UpdateRule::new(&spec::Optimizer::Sgd(plain), false),
-        clip: None,
         metrics: &[],
         policy: Policy::Off,
-        log_slots: 1,
-        batch: 0,
-        last: None,
         validation: Some((rows, None)),
-        keeps_prediction: false,
-        ordered: false,
-        streamed: false,
         // Nothing is learned, so leave out the buffer for gradients.
         fold_update: true,
-        shard: Shard::WHOLE,
+        ..Options::new(layers, loss, sizes, 0)
     };
     let mut b = Builder::new(&options);
     let validate = b.validate(rows);

@@ -4,13 +4,14 @@
 mod workers;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use crate::{
     collective::Abort,
     device::{Block, Clock, Device, DeviceError, Grain, Meters, PassKind, Purpose, Ran, RowReader},
+    host::lock,
     program::{Accumulator, BufferId, Phase, Shard, Slice},
     units,
 };
@@ -135,7 +136,7 @@ impl DeviceGroup {
     pub fn read(&mut self, purpose: Purpose, from: Slice, to: &mut Vec<f32>) -> Result<(), DeviceError> {
         let room = Mutex::new(std::mem::take(to));
         *to = self.first(move |rank| {
-            let mut values = std::mem::take(&mut *room.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut values = std::mem::take(&mut *lock(&room));
             values.resize(from.len, 0.0);
             rank.device.read(purpose, from, &mut values).map(|()| values)
         })?;
@@ -207,11 +208,9 @@ impl DeviceGroup {
             PassKind::Train if block.steps == 1 => format!("step {last}"),
             PassKind::Train => format!("steps {} to {last}", units::count(block.step + 1)),
         };
-        let Block { work, step, position, offset, rows, steps, slot, .. } = *block;
-        let hyper = block.hyper.to_vec();
+        let (own, hyper) = (block.with_hyper(&[]), block.hyper.to_vec());
         let run = move |device: &mut Device, clock: &mut Clock, ends: &mut Vec<f64>| {
-            let block = Block { work, step, position, offset, rows, steps, slot, hyper: &hyper };
-            device.run(&block, clock, ends)
+            device.run(&own.with_hyper(&hyper), clock, ends)
         };
         let start = Instant::now();
         let (ran, busy) = self.timed(run, ends)?;

@@ -5,7 +5,7 @@ use std::{
     any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread::{self, JoinHandle},
@@ -15,14 +15,14 @@ use std::{
 use crate::{
     collective::{Abort, CollectiveError},
     device::{Clock, Device, DeviceError},
-    host::AwakeTimer,
+    host::{AwakeTimer, lock},
 };
 
 /// How long the others are waited for after a failure. It may be short, because the abort has released them.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// How often a wait checks its timer.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 type Answer = Result<(), DeviceError>;
 type Command = Arc<dyn Fn(&mut Rank) -> Answer + Send + Sync>;
@@ -96,11 +96,11 @@ impl Workers {
         let written = Arc::clone(&results);
         let command = move |rank: &mut Rank| {
             let result = command(rank)?;
-            *written[rank.index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            *lock(&written[rank.index]) = Some(result);
             Ok(())
         };
         self.broadcast(count, Arc::new(command))?;
-        Ok(results.iter().filter_map(|r| r.lock().unwrap_or_else(PoisonError::into_inner).take()).collect())
+        Ok(results.iter().filter_map(|r| lock(r).take()).collect())
     }
 
     fn broadcast(&mut self, count: usize, command: Command) -> Answer {
@@ -125,7 +125,7 @@ impl Workers {
         let mut cause = None;
         while answers.iter().any(Option::is_none) {
             let left = limit.saturating_sub(timer.elapsed());
-            let (asked, index, answer) = match self.answers.recv_timeout(left.min(LOOK)) {
+            let (asked, index, answer) = match self.answers.recv_timeout(left.min(CHECK_INTERVAL)) {
                 Ok(answer) => answer,
                 Err(RecvTimeoutError::Timeout) if limit > timer.elapsed() => continue,
                 Err(_) => break,

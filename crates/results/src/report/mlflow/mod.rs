@@ -196,11 +196,11 @@ fn curves(path: &Path, start: i64) -> Result<BTreeMap<String, String>, ReportErr
         Ok((csv_lines::find_columns(columns, ["step", "split", "elapsed_s"])?, metrics))
     };
     csv_lines::scan(path, header, |(places, metrics), cells| {
-        let [step, split, elapsed] = places.map(|place| String::from_utf8_lossy(cells[place]));
+        let [step, split, elapsed] = places.map(|place| String::from_utf8_lossy(&cells[place]));
         let time = start + milliseconds(elapsed.parse().unwrap_or_default());
         for (place, column) in metrics.iter().filter(|(place, _)| !cells[*place].is_empty()) {
             let lines = curves.entry(format!("{split}.{column}")).or_default();
-            lines.push_str(&format!("{time} {} {step}\n", String::from_utf8_lossy(cells[*place])));
+            lines.push_str(&format!("{time} {} {step}\n", String::from_utf8_lossy(&cells[*place])));
         }
         Ok(())
     })?;

@@ -47,11 +47,11 @@ impl Content<'_> {
         if shown.len() < keys.len() {
             let which = if known.is_some() { "with the largest shares" } else { "that come first" };
             let words = format!("Of {} axes the {} {which} are drawn.", keys.len(), shown.len());
-            html.words("p", &[("class", &"note")], &words);
+            html.prose("note", &words);
         }
-        drawn.notes().iter().for_each(|words| html.words("p", &[("class", &"note")], words));
+        drawn.notes().iter().for_each(|words| html.prose("note", words));
         if let Some(words) = effects.map(|effects| shares_in_words(&effects)) {
-            html.words("p", &[("class", &"note")], &words);
+            html.prose("note", &words);
         }
         if keys.len() > 1 {
             parallel(html, &drawn, &shown, &names, &scales);

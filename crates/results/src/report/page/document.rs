@@ -64,7 +64,7 @@ pub fn waiting(words: &str, tag: &str) -> String {
     let mut body = Html::default();
     body.with("header", &[], |html| {
         html.words("h1", &[], "No run yet");
-        html.prose("p", &[("class", &"warning")], words);
+        html.prose("warning", words);
     });
     body.data("charts", "[]");
     with_head("runs", body, Some(tag))

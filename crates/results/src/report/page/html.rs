@@ -42,13 +42,16 @@ impl Html {
         self.with(tag, attributes, |html| html.text(text));
     }
 
-    /// Adds an element with sentences; text between backticks becomes `code`.
-    pub(super) fn prose(&mut self, tag: &'static str, attributes: Attributes<'_>, text: &str) {
-        self.with(tag, attributes, |html| {
-            for (place, part) in text.split('`').enumerate() {
-                if place % 2 == 1 { html.words("code", &[], part) } else { html.text(part) }
-            }
-        });
+    /// Adds a paragraph.
+    pub(super) fn prose(&mut self, class: &str, text: &str) {
+        self.with("p", &[("class", &class)], |html| html.sentences(text));
+    }
+
+    /// Adds sentences; text between backticks becomes `code`.
+    pub(super) fn sentences(&mut self, text: &str) {
+        for (place, part) in text.split('`').enumerate() {
+            if place % 2 == 1 { self.words("code", &[], part) } else { self.text(part) }
+        }
     }
 
     /// Adds an element without content.

@@ -96,11 +96,11 @@ impl Content<'_> {
             table::facts(&mut headline, &self.runs()[1..]);
         } else {
             let class = if headline.is_empty() { "verdict" } else { "note" };
-            headline.prose("p", &[("class", &class)], &self.comparison.comparability());
+            headline.prose(class, &self.comparison.comparability());
         }
         let warnings: Vec<String> =
             self.comparison.warning().into_iter().chain(self.comparison.builds()).collect();
-        warnings.iter().for_each(|words| headline.prose("p", &[("class", &"warning")], words));
+        warnings.iter().for_each(|words| headline.prose("warning", words));
         Ok(headline)
     }
 
@@ -128,21 +128,21 @@ impl Content<'_> {
                 (true, Some(loss)) => format!("{}: train loss {}", run.status, units::number(loss)),
                 (true, None) => run.status.clone(),
             };
-            html.prose("p", &[("class", &"verdict")], &words);
+            html.prose("verdict", &words);
             if run.status == "diverged" {
-                html.prose("p", &[("class", &"doubt")], &divergence(run));
+                html.prose("doubt", &divergence(run));
             }
             return;
         }
         let verdict = self.comparison.verdict(ranking, 0);
         let (answer, doubt) = verdict.split_once(";\n").unwrap_or((&verdict, ""));
-        html.prose("p", &[("class", &"verdict")], answer.trim());
+        html.prose("verdict", answer.trim());
         if !doubt.is_empty() {
-            html.prose("p", &[("class", &"doubt")], doubt.trim());
+            html.prose("doubt", doubt.trim());
         }
         let stopped = self.comparison.better_stopped(ranking);
         if !stopped.is_empty() {
-            html.prose("p", &[("class", &"doubt")], stopped.trim());
+            html.prose("doubt", stopped.trim());
         }
     }
 
@@ -192,7 +192,7 @@ impl Content<'_> {
         main.into_iter().for_each(|chart| self.chart(html, chart));
         if all > groups.len() {
             let words = format!("The best {} of {all} curves are drawn.", groups.len());
-            html.prose("p", &[("class", &"note")], &words);
+            html.prose("note", &words);
         }
         if !others.is_empty() {
             let names: Vec<&str> = others.iter().map(|chart| chart.title.as_str()).collect();
@@ -255,7 +255,7 @@ impl Content<'_> {
         let below = notes(self.comparison, ranking)
             + &self.comparison.uneven(ranking)
             + &self.comparison.left_out(ranking);
-        below.lines().for_each(|line| html.prose("p", &[("class", &"note")], line.trim()));
+        below.lines().for_each(|line| html.prose("note", line.trim()));
     }
 
     /// The values of the best settings with their intervals, if they have any.

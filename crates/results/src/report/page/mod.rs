@@ -130,7 +130,7 @@ fn warn(headline: &mut Html, warnings: &[String]) {
     let more = warnings.len().saturating_sub(MOST_WARNINGS);
     let more = (more > 0).then(|| format!("and {more} more"));
     let shown = warnings.iter().take(MOST_WARNINGS).chain(&more);
-    shown.for_each(|words| headline.prose("p", &[("class", &"warning")], words));
+    shown.for_each(|words| headline.prose("warning", words));
 }
 
 /// A page under construction.
@@ -195,7 +195,7 @@ impl Content<'_> {
                 "div",
                 &[("class", &"plot"), ("role", &"img"), ("tabindex", &0), ("aria-label", &label)],
             );
-            notes(chart).iter().for_each(|words| html.prose("p", &[("class", &"note")], words));
+            notes(chart).iter().for_each(|words| html.prose("note", words));
         });
         self.charts.push(chart.json());
         if let Some(drawing) = chart.drawing() {

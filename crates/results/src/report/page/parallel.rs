@@ -54,7 +54,7 @@ pub(super) fn parallel(
         ];
         html.with("div", scroll, |html| html.with("svg", size, |html| axes.draw(html, drawn, &y)));
         let note = "A line for each setting: the best one thick, the best fifth in colour.";
-        html.words("p", &[("class", &"note")], note);
+        html.prose("note", note);
     });
 }
 

@@ -78,7 +78,7 @@ impl Content<'_> {
                         let more = targets.len().saturating_sub(MOST_TARGETS);
                         let more =
                             if more > 0 { format!("; {more} more targets are not") } else { String::new() };
-                        html.prose("p", &[("class", &"note")], &format!("{of}{every}{more}."));
+                        html.prose("note", &format!("{of}{every}{more}."));
                     });
                 }
                 None => {}
@@ -139,7 +139,7 @@ impl Content<'_> {
             let (name, axes) = ("confusion", ["actual", "predicted"]);
             let map = HeatMap { name, caption, axes, rows: &actual, columns: &predicted };
             content.heat_table(html, &map, cell);
-            html.prose("p", &[("class", &"note")], &format!("{of}."));
+            html.prose("note", &format!("{of}."));
         });
     }
 }

@@ -84,7 +84,7 @@ impl Content<'_> {
                              what is counted.";
                 notes.push(words.to_owned());
             }
-            notes.iter().for_each(|words| html.prose("p", &[("class", &"note")], words));
+            notes.iter().for_each(|words| html.prose("note", words));
         });
     }
 

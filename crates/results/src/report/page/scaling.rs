@@ -37,7 +37,7 @@ impl Content<'_> {
                     content.figure(html, (&format!("devices-{number}"), &title, &label), drawing);
                 }
                 table::table(html, "Devices side by side", &sweep.columns());
-                sweep.sentences().iter().for_each(|words| html.prose("p", &[("class", &"note")], words));
+                sweep.sentences().iter().for_each(|words| html.prose("note", words));
             }
         });
     }

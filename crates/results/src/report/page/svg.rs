@@ -27,7 +27,7 @@ pub(super) struct Frame {
 }
 
 /// Margins of a frame: top, right, bottom, left.
-const ROOM: [f64; 4] = [10.0, 24.0, 44.0, 74.0];
+const MARGINS: [f64; 4] = [10.0, 24.0, 44.0, 74.0];
 
 impl Frame {
     pub(super) fn new(width: f64, height: f64, x: Axis, y: Axis) -> Self {
@@ -46,12 +46,12 @@ impl Frame {
 
     /// The horizontal position of a share (0 to 1) of the axis.
     pub(super) fn at(&self, share: f64) -> f64 {
-        px(ROOM[3] + share * (self.width - ROOM[1] - ROOM[3]))
+        px(MARGINS[3] + share * (self.width - MARGINS[1] - MARGINS[3]))
     }
 
     /// The vertical position of a value.
     pub(super) fn up(&self, value: f64) -> f64 {
-        px(self.height - ROOM[2] - self.y.place(value) * (self.height - ROOM[0] - ROOM[2]))
+        px(self.height - MARGINS[2] - self.y.place(value) * (self.height - MARGINS[0] - MARGINS[2]))
     }
 
     /// Draws the chart: axes with their names, then the marks. `ticks` are horizontal positions with labels.
@@ -63,7 +63,7 @@ impl Frame {
     ) -> Svg {
         let mut html = Html::default();
         let (left, right) = (self.at(0.0), self.at(1.0));
-        let (top, bottom) = (ROOM[0], self.height - ROOM[2]);
+        let (top, bottom) = (MARGINS[0], self.height - MARGINS[2]);
         for &tick in self.y.ticks.iter().filter(|tick| (-1e-9..=1.0 + 1e-9).contains(&self.y.place(**tick))) {
             let y = self.up(tick);
             line(&mut html, "grid", [left, y, right, y]);

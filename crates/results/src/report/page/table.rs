@@ -16,7 +16,7 @@ pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
         &[("class", &class_of_all), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
     html.with("div", scroll, |html| {
         html.with("table", &[("class", &"sortable")], |html| {
-            html.prose("caption", &[], caption);
+            html.with("caption", &[], |html| html.sentences(caption));
             html.with("thead", &[], |html| {
                 html.with("tr", &[], |html| {
                     for column in columns {

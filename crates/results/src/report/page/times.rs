@@ -97,9 +97,7 @@ impl Content<'_> {
         if !html.is_empty() {
             let (thing, first) = self.counted();
             let noise = noise::warnings(&comparison.runs, &comparison.configurations, thing, first);
-            noise
-                .iter()
-                .for_each(|words| html.prose("p", &[("class", &"note")], &format!("Noise: {words}.")));
+            noise.iter().for_each(|words| html.prose("note", &format!("Noise: {words}.")));
         }
     }
 
@@ -135,22 +133,18 @@ impl Content<'_> {
         }
         if settings < places.len() {
             let words = self.part_of(settings, places.len());
-            html.prose("p", &[("class", &"note")], &words);
+            html.prose("note", &words);
         }
         if places.len() < self.comparison.runs.len() {
-            html.prose(
-                "p",
-                &[("class", &"note")],
-                "Of repeats the best one is shown, or the first where they are not ranked.",
-            );
+            html.prose("note", "Of repeats the best one is shown, or the first where they are not ranked.");
         }
         if places.iter().any(|&place| self.comparison.runs[place].devices().contains(' ')) {
             let words = "Of several devices the first one's loop is timed; all-reduce includes the wait for the others.";
-            html.prose("p", &[("class", &"note")], words);
+            html.prose("note", words);
         }
         if places.iter().any(|&place| self.comparison.runs[place].is_virtual()) {
             let words = "Virtual devices share the host's processor: their times say nothing of real ones.";
-            html.prose("p", &[("class", &"warning")], words);
+            html.prose("warning", words);
         }
         if let [own] = &read[..] {
             let caption = format!("Phases of the training loop{}", self.of_run(own.place, places));

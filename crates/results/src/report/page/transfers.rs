@@ -109,7 +109,7 @@ impl Content<'_> {
         table::table(html, "What moved: bytes, and in how many copies", &columns);
         if shown.len() < places.len() {
             let words = self.part_of(shown.len(), places.len());
-            html.prose("p", &[("class", &"note")], &words);
+            html.prose("note", &words);
         }
     }
 

@@ -113,11 +113,8 @@ fn check(kind: Kind, cell: &[u8], column: &str) -> Result<(), String> {
     let (is_it, what) = match kind {
         _ if cell.is_empty() => return Ok(()),
         Kind::Truth | Kind::Words => return Ok(()),
-        Kind::Whole => {
-            let whole = cells::integer(cell).and_then(|value| i64::try_from(value).ok());
-            (whole.is_some(), "is not an integer")
-        }
-        Kind::Number => (cells::number(cell).is_some(), "is not a number"),
+        Kind::Whole => (cells::parsed::<i64>(cell).is_some(), "is not an integer"),
+        Kind::Number => (cells::parsed::<f64>(cell).is_some(), "is not a number"),
     };
     if is_it { Ok(()) } else { Err(cells::wrong(cell, column, what)) }
 }
@@ -137,10 +134,10 @@ fn rows(
             let place = |(wanted, _): &(String, Kind)| names.iter().position(|name| name == wanted);
             Ok(columns.iter().map(place).collect())
         };
-        let take = |places: &Vec<Option<usize>>, row: &[&[u8]]| {
+        let take = |places: &Vec<Option<usize>>, row: &csv::ByteRecord| {
             cells[0].push(folder.clone());
             for (((name, kind), place), cells) in columns.iter().zip(places).zip(&mut cells).skip(1) {
-                let cell = place.map_or(&b""[..], |place| row[place]);
+                let cell = place.map_or(&b""[..], |place| &row[place]);
                 check(*kind, cell, name)?;
                 cells.push(String::from_utf8_lossy(cell).into_owned());
             }

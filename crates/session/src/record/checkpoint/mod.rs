@@ -11,7 +11,7 @@ mod file;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread::{self, JoinHandle},
     time::Instant,
 };
@@ -20,7 +20,7 @@ use self::file::{BEST, Description};
 use super::{RecordError, Sink, durable::sync_files};
 use crate::{
     event::{Checkpoint, Event, SavedState},
-    host::{Durability, sync_path},
+    host::{Durability, lock, sync_path},
     plan::Trial,
     program::Parameter,
     spec,
@@ -184,7 +184,7 @@ impl Checkpoints {
     fn save(&mut self, checkpoint: &Checkpoint) -> Result<(), RecordError> {
         self.wait()?;
         let (writer, checkpoint, rows) = (Arc::clone(&self.writer), checkpoint.clone(), self.rows);
-        let save = move || writer.lock().unwrap_or_else(PoisonError::into_inner).save(&checkpoint, rows);
+        let save = move || lock(&writer).save(&checkpoint, rows);
         let thread = thread::Builder::new().name("checkpoint".to_owned()).spawn(save.clone());
         match thread {
             Ok(thread) => self.under_way = Some(thread),

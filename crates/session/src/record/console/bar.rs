@@ -9,7 +9,7 @@ use super::plain;
 use crate::event::{Best, Header, Progress};
 
 /// Runs shorter than this draw no bar.
-const PATIENCE_S: f64 = 0.25;
+const FIRST_DRAW_S: f64 = 0.25;
 
 /// Seconds between two redraws.
 pub(super) const REDRAW_S: f64 = 0.1;
@@ -36,7 +36,7 @@ impl Bar {
         width: usize,
         err: &mut dyn Write,
     ) {
-        let due_s = if self.last_s == 0.0 { PATIENCE_S } else { self.last_s + REDRAW_S };
+        let due_s = if self.last_s == 0.0 { FIRST_DRAW_S } else { self.last_s + REDRAW_S };
         if progress.elapsed_s < due_s {
             return;
         }

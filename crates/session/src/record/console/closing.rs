@@ -247,14 +247,7 @@ mod tests {
 
     #[test]
     fn a_busy_machine_stands_with_the_bound() {
-        let load = |others_cores| Load {
-            window_s: 1.0,
-            others_cores,
-            stolen_cores: 0.0,
-            cores: 2,
-            throttles: 0,
-            withheld_s: 0.0,
-        };
+        let load = |others_cores| Load { window_s: 1.0, others_cores, cores: 2, ..Load::default() };
         let mut outcome = Outcome { load: Some(load(0.9)), ..sample::outcome() };
         let bound = |outcome: &Outcome| messages::bound_by(outcome, 0.5).unwrap();
         assert_eq!(bound(&outcome), "log, 64.0 % of the training time; the machine was busy with others");

@@ -14,7 +14,7 @@ use std::{
     collections::BTreeSet,
     io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -27,7 +27,7 @@ use validated::Validated;
 use super::{LabTable, RecordError, Sink, error::STANDARD_OUTPUT, lab::step_in_words, messages};
 use crate::{
     event::{Best, Event, Header, Level, Outcome, Progress, ValidationRow},
-    host::{Stream, escape_line, escape_uncoloured},
+    host::{Stream, escape_line, escape_uncoloured, lock},
 };
 
 /// How much is printed.
@@ -54,7 +54,7 @@ impl Warned {
     /// Whether the warning is new; records it.
     fn is_new(&self, warning: &str) -> bool {
         // A poisoned set is still usable: at worst a warning is printed twice.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(warning.to_owned())
+        lock(&self.0).insert(warning.to_owned())
     }
 }
 

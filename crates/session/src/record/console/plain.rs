@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Seconds between two lines of progress.
-const QUIET_S: f64 = 5.0;
+const LINE_INTERVAL_S: f64 = 5.0;
 
 /// Seconds between two lines for short runs.
 const SHORTEST_S: f64 = 0.25;
@@ -57,7 +57,7 @@ pub(super) struct PrintInterval {
 
 /// Seconds between two lines of progress: a twentieth of a short time limit.
 fn between_s(header: &Header) -> f64 {
-    header.max_time_s.map_or(QUIET_S, |most| (most / LINES as f64).clamp(SHORTEST_S, QUIET_S))
+    header.max_time_s.map_or(LINE_INTERVAL_S, |most| (most / LINES as f64).clamp(SHORTEST_S, LINE_INTERVAL_S))
 }
 
 impl PrintInterval {
@@ -109,16 +109,7 @@ mod tests {
             let header = Header { epochs_planned, ..sample::header() };
             let mut pace = PrintInterval::default();
             let is_due = |&epoch: &u64| {
-                let row = ValidationRow {
-                    step: epoch,
-                    epoch,
-                    rows: 1,
-                    loss: 1.0,
-                    accuracy: None,
-                    elapsed_s: 0.0,
-                    scores: Default::default(),
-                    confusion: Vec::new(),
-                };
+                let row = ValidationRow { step: epoch, epoch, rows: 1, ..ValidationRow::default() };
                 pace.validation_is_due(&header, &row)
             };
             (1..=epochs_planned).filter(is_due).collect()
@@ -154,16 +145,7 @@ mod tests {
         let reported = (1..=100).filter(|tenth| pace.progress_is_due(&header, &at(f64::from(*tenth) / 10.0)));
         assert_eq!(reported.count(), 20);
         let mut pace = PrintInterval::default();
-        let row = |elapsed_s| ValidationRow {
-            step: 9,
-            epoch: 3,
-            rows: 1,
-            loss: 1.0,
-            accuracy: None,
-            elapsed_s,
-            scores: Default::default(),
-            confusion: Vec::new(),
-        };
+        let row = |elapsed_s| ValidationRow { step: 9, epoch: 3, elapsed_s, ..ValidationRow::default() };
         let due = [0.1, 0.5, 0.9, 9.8, 9.9, 10.0].map(|s| pace.validation_is_due(&header, &row(s)));
         assert_eq!(due, [false, true, false, true, false, true]);
     }

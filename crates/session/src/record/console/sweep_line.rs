@@ -4,16 +4,19 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::Write,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::Instant,
 };
 
 use super::bar::{CLEAR, REDRAW_S};
-use crate::{host::escape_line, units};
+use crate::{
+    host::{escape_line, lock},
+    units,
+};
 
 /// Without a terminal, seconds between two lines of a short sweep; a long one prints a line per twentieth of
 /// its time.
-const QUIET_S: f64 = 5.0;
+const LINE_INTERVAL_S: f64 = 5.0;
 
 /// How the line is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +75,7 @@ impl SweepLine {
 
     /// Updates the completed share of a running trial.
     pub fn progress(&self, trial: usize, share: f64, err: &mut dyn Write) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.running.insert(trial);
         state.shares.insert(trial, share);
         self.show(&mut state, self.elapsed_s(), err);
@@ -80,11 +83,11 @@ impl SweepLine {
 
     /// From now on shows this setting as the best: its value, and its trial.
     pub fn show_best(&self, best: Option<[String; 2]>) {
-        self.state().best = best;
+        lock(&self.state).best = best;
     }
 
     pub fn ended(&self, trial: usize, is_failure: bool, err: &mut dyn Write) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.shares.insert(trial, 1.0);
         state.end(trial);
         state.failed += usize::from(is_failure);
@@ -93,7 +96,7 @@ impl SweepLine {
 
     /// A trial waits at a rung, or it does not run any more.
     pub fn pauses(&self, trial: usize, is_over: bool) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.running.remove(&trial);
         if is_over {
             state.end(trial);
@@ -101,22 +104,18 @@ impl SweepLine {
     }
 
     pub fn skipped(&self, trial: usize) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.skipped += usize::from(state.end(trial));
     }
 
     /// Erases the line, then runs `print`, so that the two outputs do not mix.
     pub fn apart<R>(&self, err: &mut dyn Write, print: impl FnOnce(&mut dyn Write) -> R) -> R {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if std::mem::take(&mut state.is_drawn) {
             let _ = write!(err, "{CLEAR}"); // a write error is no reason to end a run
             let _ = err.flush();
         }
         print(err)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn elapsed_s(&self) -> f64 {
@@ -127,7 +126,7 @@ impl SweepLine {
         let between_s = match self.mode {
             LineMode::Hidden => return,
             LineMode::Redrawn => REDRAW_S,
-            LineMode::Lines => QUIET_S.max(elapsed_s / 20.0),
+            LineMode::Lines => LINE_INTERVAL_S.max(elapsed_s / 20.0),
         };
         if elapsed_s - state.last_s < between_s || state.ended >= self.trials {
             return;
@@ -197,7 +196,7 @@ mod tests {
     use super::*;
 
     fn text(line: &SweepLine, elapsed_s: f64) -> String {
-        line.text(&line.state(), elapsed_s, usize::MAX)
+        line.text(&lock(&line.state), elapsed_s, usize::MAX)
     }
 
     #[test]
@@ -219,10 +218,10 @@ mod tests {
             "20/60  1 failed  2 running  best 0.06150, n 3 (#12: lr 0.01 width 32)  39.0 s left"
         );
         assert_eq!(
-            line.text(&line.state(), 10.0, 67),
+            line.text(&lock(&line.state), 10.0, 67),
             "20/60  1 failed  2 running  best 0.06150, n 3 (#12: …)  39.0 s left"
         );
-        assert_eq!(line.text(&line.state(), 10.0, 78).chars().count(), 78);
+        assert_eq!(line.text(&lock(&line.state), 10.0, 78).chars().count(), 78);
         // A trial that took no time prints no line.
         assert!(page.is_empty());
     }
@@ -232,7 +231,7 @@ mod tests {
         let line = SweepLine::new(2, BTreeSet::new(), 2.0, LineMode::Redrawn);
         let mut page = Vec::new();
         let mut show = |share: f64, elapsed_s: f64| {
-            let mut state = line.state();
+            let mut state = lock(&line.state);
             state.running.insert(0);
             state.shares.insert(0, share);
             line.show(&mut state, elapsed_s, &mut page);

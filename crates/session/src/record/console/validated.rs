@@ -96,12 +96,9 @@ mod tests {
             let row = ValidationRow {
                 step,
                 epoch: step / 3,
-                rows: 20,
                 loss,
-                accuracy: None,
-                elapsed_s: 0.0,
                 scores: scores.into(),
-                confusion: Vec::new(),
+                ..ValidationRow::default()
             };
             validated.see(&header, &row, is_best);
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     op::{Kind, Op, Record, Slice},
-    program::{HalfCopies, Offsets, Program, library_operands},
+    program::{Bf16Copies, Offsets, Program, library_operands},
 };
 
 /// A copy that is due before a product: offsets in elements from the arena's base.
@@ -15,7 +15,7 @@ pub struct Conversion {
 }
 
 pub struct Copies<'a> {
-    table: HalfCopies,
+    table: Bf16Copies,
     /// Where the copies begin.
     base: u64,
     places: &'a Offsets,
@@ -24,7 +24,7 @@ pub struct Copies<'a> {
 
 impl<'a> Copies<'a> {
     pub fn new(program: &Program, base: u64, places: &'a Offsets) -> Self {
-        Self { table: HalfCopies::new(program), base, places, current: Vec::new() }
+        Self { table: Bf16Copies::new(program), base, places, current: Vec::new() }
     }
 
     fn place(&self, operand: Slice) -> Option<u64> {

@@ -8,13 +8,13 @@
 use super::{Op, Program, Programs, Slice, aligned, is_large};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HalfCopies {
+pub struct Bf16Copies {
     /// The operands, and the first element of each copy. An element of the arena holds two of a copy.
     places: Vec<(Slice, usize)>,
     pub elements: usize,
 }
 
-impl HalfCopies {
+impl Bf16Copies {
     pub fn new(program: &Program) -> Self {
         let mut own = Self::default();
         for operand in program.instructions.iter().filter_map(|i| library_operands(&i.op)).flatten() {
@@ -70,11 +70,11 @@ mod tests {
             (Program { batch: rows, rows, instructions }, [x, weight, dy, y, dx, to])
         };
         let (large, [x, weight, dy, others @ ..]) = program(200);
-        let copies = HalfCopies::new(&large);
+        let copies = Bf16Copies::new(&large);
         let [of_x, of_weight, of_dy] = [x.len / 2, weight.len / 2, dy.len / 2].map(aligned);
         assert_eq!([x, weight, dy].map(|of| copies.place(of)), [0, of_x, of_x + of_weight].map(Some));
         assert_eq!(copies.elements, of_x + of_weight + of_dy);
         assert_eq!(others.map(|of| copies.place(of)), [None; 3]);
-        assert_eq!(HalfCopies::new(&program(8).0), HalfCopies::default(), "small products have none");
+        assert_eq!(Bf16Copies::new(&program(8).0), Bf16Copies::default(), "small products have none");
     }
 }
