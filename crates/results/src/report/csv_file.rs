@@ -8,7 +8,7 @@ use std::{
 
 use csv::{ErrorKind, StringRecord};
 
-use super::{ReportError, csv_lines::take_lines};
+use super::{ReportError, csv_lines::take_lines, texts::Texts};
 use crate::{host::open_regular, units};
 
 /// Maximum bytes; a larger file is refused.
@@ -19,35 +19,44 @@ pub(super) struct CsvFile {
     /// The columns' names.
     pub(super) columns: StringRecord,
     /// The lines below the header.
-    pub(super) rows: Vec<StringRecord>,
+    pub(super) rows: Vec<Texts>,
 }
 
 /// Reads a file into memory, without an incomplete last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let mut text = String::new();
     let read = open_regular(path).and_then(|(file, length)| match length {
-        ..=LARGEST => file.take(LARGEST).read_to_string(&mut text),
+        ..=LARGEST => {
+            // With some extra room the end of the file is found without reallocating.
+            text.reserve(length as usize + 64);
+            file.take(LARGEST).read_to_string(&mut text)
+        }
         _ => Err(io::Error::other(format!("it is larger than {}", units::bytes(LARGEST)))),
     });
     read.map_err(|e| ReportError::read(path, e))?;
     let whole = &text[..text.rfind('\n').map_or(0, |newline| newline + 1)];
-    let mut rows = Vec::new();
+    let (mut columns, mut rows) = (StringRecord::new(), Vec::new());
     if whole.contains('"') {
         // Cells may contain line breaks, so parse the file as a whole.
-        let reader = csv::ReaderBuilder::new().has_headers(false).from_reader(whole.as_bytes());
-        for row in reader.into_records() {
-            rows.push(row.map_err(|e| malformed(path, &e))?);
+        let mut reader = csv::Reader::from_reader(whole.as_bytes());
+        columns.clone_from(reader.headers().map_err(|e| malformed(path, &e))?);
+        for row in reader.records() {
+            rows.push(row.map_err(|e| malformed(path, &e))?.iter().collect());
         }
     } else {
         let width = whole.lines().find(|line| !line.is_empty()).map_or(0, |line| line.split(',').count());
         let take = &mut |cells: &[&[u8]]| {
-            rows.push(cells.iter().map(|cell| String::from_utf8_lossy(cell)).collect());
+            let cells = cells.iter().map(|cell| String::from_utf8_lossy(cell));
+            if columns.is_empty() {
+                columns = cells.collect()
+            } else {
+                rows.push(cells.collect())
+            }
             Ok(())
         };
         take_lines(whole.as_bytes(), &mut 0, width, take).map_err(|fault| fault.in_file(path))?;
     }
-    let mut rows = rows.into_iter();
-    Ok(CsvFile { columns: rows.next().unwrap_or_default(), rows: rows.collect() })
+    Ok(CsvFile { columns, rows })
 }
 
 fn malformed(path: &Path, error: &csv::Error) -> ReportError {
