@@ -1,4 +1,4 @@
-//! Several short texts in one. Of a sweep with 100,000 trials there are millions, so each of its own would take GBs.
+//! Short texts kept together in one: millions of them, for a sweep with 100,000 trials, would each take dozens of bytes more.
 
 use std::ops::Index;
 
