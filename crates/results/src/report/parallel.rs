@@ -25,7 +25,7 @@ pub(super) fn map<T: Sync, R: Send>(items: &[T], of: impl Fn(&T) -> R + Sync) ->
     let threads = (items.len() / BLOCK).clamp(1, logical_cores().unwrap_or(1));
     let mut done = thread::scope(|scope| {
         // If a thread cannot be started, the others do its work.
-        let start = |_| thread::Builder::new().spawn_scoped(scope, &work).ok();
+        let start = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
         let others: Vec<_> = (1..threads).filter_map(start).collect();
         let mut done = work();
         for other in others {

@@ -181,8 +181,9 @@ impl Run {
     /// Adds the cells of a summary, by column.
     pub(super) fn take_figures<'a>(&mut self, cells: impl Iterator<Item = (&'a str, &'a str)>) {
         let known = std::mem::take(&mut self.figures);
-        // A map shortens the lifetime of the cells to that of the others.
-        self.figures = Leaves::from_cells(known.iter().chain(cells.map(|(column, cell)| (column, cell))));
+        let mut all: Vec<(&str, &str)> = known.iter().collect();
+        cells.for_each(|cell| all.push(cell));
+        self.figures = Leaves::from_cells(all.into_iter());
     }
 
     /// Adds what is known without a summary.

@@ -79,10 +79,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
             .map_err(|message| ReportError::malformed(&path, 1, message))?;
     // The axes are the columns between the trial's number and its status.
     let axes: Vec<String> = file.columns.iter().take(status).skip(trial + 1).map(str::to_owned).collect();
-    // The folder of a trial that finished has its figures.
-    for row in file.rows.iter_mut().filter(|row| row[status] == *FINISHED && !row[own].is_empty()) {
-        *row = row.iter().take(reason + 1).collect();
-    }
+    drop_figures(&mut file.rows, [status, own, reason]);
     let mut runs = Vec::with_capacity(file.rows.len());
     let mut listed = HashSet::new();
     let ran = |row: &Texts| !matches!(&row[status], "skipped" | SAME_AS | PLANNED);
@@ -133,6 +130,13 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         }
     }
     Ok(runs)
+}
+
+/// Drops the figures of trials that finished, which their folders have: of many trials they take much memory.
+fn drop_figures(rows: &mut [Texts], [status, own, reason]: [usize; 3]) {
+    for row in rows.iter_mut().filter(|row| row[status] == *FINISHED && !row[own].is_empty()) {
+        *row = row.iter().take(reason + 1).collect();
+    }
 }
 
 /// Whether a trial has gone on since it had this status in the table, by itself or past its rung. A fault of its recording is
