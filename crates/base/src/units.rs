@@ -77,13 +77,21 @@ pub fn counted(value: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
-/// Numbers in order: `1, 3 to 5, 8`.
+/// Pieces of a list of numbers that are named.
+const MOST_PIECES: usize = 8;
+
+/// Numbers in order: `1, 3 to 5, 8`; of many `1, 3, 5, 7, 9, 11, 13, 15 and 49,992 more`.
 pub fn numbers(numbers: &[usize]) -> String {
-    let together = numbers.chunk_by(|a, b| a + 1 == *b).map(|piece| match piece {
+    let mut pieces = numbers.chunk_by(|a, b| a + 1 == *b);
+    let words = |piece: &[usize]| match piece {
         [first, .., last] if piece.len() > 2 => format!("{first} to {last}"),
         piece => piece.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
-    });
-    together.collect::<Vec<_>>().join(", ")
+    };
+    let named = pieces.by_ref().take(MOST_PIECES).map(words).collect::<Vec<_>>().join(", ");
+    match pieces.map(<[usize]>::len).sum::<usize>() {
+        0 => named,
+        more => format!("{named} and {} more", count(more as u64)),
+    }
 }
 
 /// A rate without its unit, such as rows/s: `160.2 k`, `5.126 M`.
@@ -198,6 +206,8 @@ mod tests {
     #[test]
     fn numbers_in_a_row_are_taken_together() {
         assert_eq!(numbers(&[1, 3, 4, 5, 8, 9]), "1, 3 to 5, 8, 9");
+        let odd: Vec<usize> = (0..2000).map(|number| 2 * number + 1).collect();
+        assert_eq!(numbers(&odd), "1, 3, 5, 7, 9, 11, 13, 15 and 1,992 more");
     }
 
     #[test]

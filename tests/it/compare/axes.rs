@@ -155,7 +155,7 @@ fn trials_that_wait_have_no_table() {
     sweep(&runs, &["optimizer.sgd.lr", "decay"], &drawn(|_| "waiting", |at| 2.0 + at[1] - at[0]));
     insta::assert_snapshot!(runs.answer(&["S"], 120), @r"
     best: no run has finished
-      not ranked: 40 waiting (#0 to 7 and 32 more, best so far 1.169 of #26)
+      not ranked: 40 waiting (#0 to 39, best so far 1.169 of #26)
     ");
 }
 

@@ -105,6 +105,8 @@ fn trials_that_go_on_are_what_they_are_alone() {
     // Side by side it is the same choice, and one that was stopped goes on by itself.
     let beside = place.run(&[&GRID[..], &[STOP, "-q", "--jobs=3"]].concat()).ended_by(0).0;
     assert_eq!(rungs(&beside), rungs(&halved));
+    // The claims to all trials have ended: to those that were stopped, too.
+    assert_eq!([&halved, &beside].map(|sweep| fs::read(sweep.join(".claims")).unwrap()), [[2; 9]; 2]);
     let stopped = expected.iter().position(|(epochs, _)| *epochs < 9).unwrap();
     let folder = &trials(&beside)[stopped];
     let ended = place.runner(&["run", "-q", "--resume", folder.0.to_str().unwrap()]);
@@ -229,16 +231,39 @@ pub fn ended_at_a_rung(place: &Sandbox, arguments: &[&str], signal: &str) -> ([P
     let first = order(&whole)[0];
     assert!(other.claim(first).unwrap() == Claim::New && other.go_on().unwrap());
     let mut child = quiet(place.command(&["run", "-q", "--resume", sweep.to_str().unwrap()]));
-    let waits = |trial: &Folder| {
-        fs::read_to_string(trial.0.join("summary.csv")).is_ok_and(|text| text.contains(",waiting,"))
-    };
-    let mut others = trials(&whole);
-    others.remove(first);
-    let here = |trial: &Folder| Folder(sweep.join(trial.0.file_name().unwrap()));
-    wait_until(&mut child, || others.iter().all(|trial| waits(&here(trial))));
+    wait_until(&mut child, || waiting(&sweep) == 8);
     send(signal, &child);
     child.wait().unwrap();
     ([whole, sweep], first)
+}
+
+/// How many trials wait at a rung.
+fn waiting(sweep: &Path) -> usize {
+    let waits = |trial: fs::DirEntry| {
+        fs::read_to_string(trial.path().join("summary.csv")).is_ok_and(|text| text.contains(",waiting,"))
+    };
+    fs::read_dir(sweep).unwrap().flatten().map(waits).filter(|waits| *waits).count()
+}
+
+/// Of three processes one dies, and all trials wait for its trial: another takes it over, although the third has more of them.
+#[test]
+fn the_trial_that_others_wait_for_is_taken_over() {
+    let place = Sandbox::new(SPEC);
+    let [whole, sweep] = [0; 2].map(|_| place.run(&[&GRID[..], &[STOP, "-q"]].concat()).ended_by(0).0);
+    trials(&sweep).iter().for_each(|trial| fs::remove_dir_all(&trial.0).unwrap());
+    fs::remove_file(sweep.join("rungs.csv")).unwrap();
+    let first = order(&whole)[0];
+    let dies = Claims::new(&sweep, true, || false).unwrap().unwrap();
+    assert!(dies.claim(first).unwrap() == Claim::New && dies.go_on().unwrap());
+    let lives = Claims::new(&sweep, true, || false).unwrap().unwrap();
+    (0..first).for_each(|trial| assert_eq!(lives.claim(trial).unwrap(), Claim::New));
+    let mut child = quiet(place.command(&["run", "-q", "--resume", sweep.to_str().unwrap()]));
+    wait_until(&mut child, || waiting(&sweep) == 8 - first);
+    drop(dies);
+    wait_until(&mut child, || rungs(&sweep).iter().any(|row| row.starts_with(&format!("1,{first},"))));
+    drop(lives);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!((rungs(&sweep), statuses(&sweep)), (rungs(&whole), statuses(&whole)));
 }
 
 /// Resumed alone, a trial would run past its rung, and would not be judged.

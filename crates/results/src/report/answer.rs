@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{host::escape_line, units};
 
-/// Maximum run numbers in a list.
-const MOST_NUMBERS: usize = 8;
+/// Maximum keys in a list.
+const MOST_KEYS: usize = 8;
 
 impl Comparison {
     /// For each task its best setting, with a table below, for a terminal of `width` columns.
@@ -273,7 +273,7 @@ impl Comparison {
         let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
         let word = |(status, places): &(&str, Vec<usize>)| {
             let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
-            let numbers = some_numbers(&numbers);
+            let numbers = units::numbers(&numbers);
             let status = match *status {
                 "finished" => format!("without {}", ranking.metric.name),
                 status => status.to_owned(),
@@ -292,7 +292,7 @@ impl Comparison {
             let so_far = so_far
                 .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
             let so_far = so_far.unwrap_or_default();
-            format!("{} {status} ({numbers}{so_far})", places.len())
+            format!("{} {status} (#{numbers}{so_far})", units::count(places.len() as u64))
         };
         let words: Vec<String> = grouped(ended).iter().map(word).collect();
         if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }
@@ -305,15 +305,9 @@ fn in_all_rows(constant: &[Column]) -> String {
     let told = constant.iter().filter(|column| !["", "-"].contains(&column.cells[0].as_str()));
     let mut words: Vec<String> =
         told.map(|column| format!("{} {}", column.title, escape_line(&column.cells[0]))).collect();
-    let more = units::and_more(words.len().saturating_sub(MOST_NUMBERS));
-    words.truncate(MOST_NUMBERS);
+    let more = units::and_more(words.len().saturating_sub(MOST_KEYS));
+    words.truncate(MOST_KEYS);
     if words.is_empty() { String::new() } else { format!("  in all rows: {}{more}\n", words.join(", ")) }
-}
-
-/// `#1, 3 to 5`, without those beyond a maximum.
-pub(super) fn some_numbers(numbers: &[usize]) -> String {
-    let (shown, left_out) = numbers.split_at(numbers.len().min(MOST_NUMBERS));
-    format!("#{}{}", units::numbers(shown), units::and_more(left_out.len()))
 }
 
 /// A line about those of `all` that are not shown.

@@ -14,6 +14,7 @@ use super::{
     grouping::{distinct, grouped},
     lab::Findings,
     machines::Machine,
+    parallel,
     run::{DAMAGED, DELETED, PLANNED, REPEAT, Run, SAME_AS},
     speeds::{self, Ratio},
     sweep,
@@ -227,44 +228,54 @@ fn cut_settings(runs: &[Run], filter: &Filter) -> Option<String> {
     })
 }
 
-/// Compares each curve with the reference, which is the only one kept in memory.
+/// Compares each curve with the reference, which is the only one kept in memory: that of the first run with losses.
 fn curves(
     runs: &mut [Run],
     fault: &mut Option<ReportError>,
 ) -> (Option<usize>, Vec<Option<CurveDifference>>) {
-    let (mut first, mut reference) = (Vec::new(), None);
+    let mut first = Vec::new();
+    let is_first = |run: &mut Run| {
+        let read = run.metrics().map(|path| curve::read(&path, |step, loss| first.push((step, loss))));
+        match read {
+            Some(Ok(tail)) => run.torn = tail.torn,
+            Some(Err(e)) => run.report_damage(e, fault),
+            None => {}
+        }
+        let has_losses = run.status != DAMAGED && !first.is_empty();
+        if !has_losses {
+            first.clear();
+        }
+        has_losses
+    };
+    let reference = runs.iter_mut().position(is_first);
     let mut differences = vec![None; runs.len()];
+    let Some(reference) = reference else { return (None, differences) };
     let tasks = Tasks::new(runs).by_run(runs.len());
-    for (place, run) in runs.iter_mut().enumerate() {
-        let Some(metrics) = &run.metrics else { continue };
-        let means = run.has_epoch_means();
-        let mut against = Against::new(if reference.is_some() { &first } else { &[] });
-        let mut own = Vec::new();
-        let read = curve::read(metrics, |step, loss| match reference {
-            Some(_) => against.take(step, loss),
-            None => own.push((step, loss)),
-        });
-        match (read, reference) {
-            (Err(e), _) => run.report_damage(e, fault),
-            (Ok(tail), Some((reference, reference_means))) => {
+    let (before, others) = runs.split_at_mut(reference + 1);
+    let (means, begin) = (before[reference].has_epoch_means(), reference + 1);
+    let read = parallel::map(others, |run| {
+        let mut against = Against::new(&first);
+        let tail = curve::read(&run.metrics()?, |step, loss| against.take(step, loss));
+        Some(tail.map(|tail| (tail, against.difference())))
+    });
+    for (place, (run, read)) in (begin..).zip(others.iter_mut().zip(read)) {
+        match read {
+            Some(Ok((tail, difference))) => {
                 run.torn = tail.torn;
                 let found = if tasks[reference] != tasks[place] {
                     CurveDifference::OtherTask
-                } else if means != reference_means {
+                } else if run.has_epoch_means() != means {
                     CurveDifference::MeansAndSteps
                 } else {
-                    against.difference()
+                    difference
                 };
                 differences[place] = tail.has_losses.then_some(found);
             }
-            (Ok(tail), None) => {
-                run.torn = tail.torn;
-                reference = (!own.is_empty()).then_some((place, means));
-                first = own;
-            }
+            Some(Err(e)) => run.report_damage(e, fault),
+            None => {}
         }
     }
-    (reference.map(|(place, _)| place), differences)
+    (Some(reference), differences)
 }
 
 #[cfg(test)]

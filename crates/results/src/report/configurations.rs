@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    differences::{file_name, is_path},
+    differences::{file_name, is_path, keys},
     differing::{is_inferred, is_of_record},
     grouping::{distinct, grouped},
     leaves::Leaves,
@@ -115,7 +115,9 @@ pub(super) fn configurations(runs: &[Run]) -> Vec<Configuration> {
         !is_copy || run.folder.is_none()
     });
     let swept = distinct(runs.iter().flat_map(|run| &run.axes).map(|(key, _)| key.as_str()));
-    let settings = grouped(ended.map(|(place, run)| ((identity(run, &swept), weak_devices(run)), place)));
+    let differ: Vec<&str> = keys(runs.iter().filter_map(|run| run.spec.as_ref())).into_iter().collect();
+    let identity = |run| (identity(run, &swept, &differ), weak_devices(run));
+    let settings = grouped(ended.map(|(place, run)| (identity(run), place)));
     let on_machines = |(setting, (_, places)): (usize, (_, Vec<usize>))| {
         let by_machine = grouped(places.into_iter().map(|place| (machine(&runs[place]), place)));
         by_machine.into_iter().map(move |(_, places)| (setting, places)).collect::<Vec<_>>()
@@ -195,9 +197,9 @@ fn machine(run: &Run) -> Identity<'_> {
     facts.chain(devices.map(|device| ("device", kind(device)))).collect()
 }
 
-/// The identity of a run's spec and data. A trial's axes are part of its spec, as for a single run. Keys
-/// about recording only count if they are swept.
-fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
+/// The identity of a run's spec and data: by the keys of the specs in which runs `differ`. A trial's axes are part of its spec,
+/// as for a single run. Keys about recording only count if they are swept.
+fn identity<'a>(run: &'a Run, swept: &[&str], differ: &[&'a str]) -> (bool, bool, Identity<'a>) {
     let is_swept = |key: &str| {
         let is_of =
             |axis: &&str| key.strip_prefix(axis).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -206,7 +208,7 @@ fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
     let is_free = |key: &str| {
         (is_of_record(key) && !is_swept(key)) || key == REPEAT || SEEDS.contains(&key) || is_inferred(key)
     };
-    let spec = run.spec.iter().flat_map(Leaves::iter);
+    let spec = run.spec.iter().flat_map(|spec| differ.iter().filter_map(|key| Some((*key, spec.get(key)?))));
     let axes =
         run.axes.iter().filter(|_| run.spec.is_none()).map(|(key, value)| (key.as_str(), value.as_str()));
     let digest = run.rows_digest();
@@ -218,7 +220,8 @@ fn identity<'a>(run: &'a Run, swept: &[&str]) -> Identity<'a> {
     let pairs = axes.chain(spec).filter(|(key, value)| !is_free(key) && !is_known(key, value));
     let digest = digest.map(|digest| ("data", digest));
     let name = |key: &str, value| if is_sampled && is_file(key, value) { value } else { file_name(value) };
-    pairs.map(|(key, value)| (key, name(key, value))).chain(digest).collect()
+    let pairs = pairs.map(|(key, value)| (key, name(key, value))).chain(digest);
+    (run.spec.is_some(), is_sampled, pairs.collect())
 }
 
 /// The number of devices if it changes the global batch (weak scaling), otherwise 0.

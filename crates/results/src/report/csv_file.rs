@@ -8,7 +8,7 @@ use std::{
 
 use csv::{ErrorKind, StringRecord};
 
-use super::ReportError;
+use super::{ReportError, texts::Texts};
 use crate::{host::open_regular, units};
 
 /// Maximum bytes; a larger file is refused.
@@ -19,25 +19,29 @@ pub(super) struct CsvFile {
     /// The columns' names.
     pub(super) columns: StringRecord,
     /// The lines below the header.
-    pub(super) rows: Vec<StringRecord>,
+    pub(super) rows: Vec<Texts>,
 }
 
 /// Reads a file into memory, without an incomplete last line.
 pub(super) fn read(path: &Path) -> Result<CsvFile, ReportError> {
     let mut text = String::new();
     let read = open_regular(path).and_then(|(file, length)| match length {
-        ..=LARGEST => file.take(LARGEST).read_to_string(&mut text),
+        ..=LARGEST => {
+            // With some extra room the end of the file is found without reallocating.
+            text.reserve(length as usize + 64);
+            file.take(LARGEST).read_to_string(&mut text)
+        }
         _ => Err(io::Error::other(format!("it is larger than {}", units::bytes(LARGEST)))),
     });
     read.map_err(|e| ReportError::read(path, e))?;
     let whole = &text[..text.rfind('\n').map_or(0, |newline| newline + 1)];
+    let mut reader = csv::Reader::from_reader(whole.as_bytes());
+    let columns = reader.headers().map_err(|e| malformed(path, &e))?.clone();
     let mut rows = Vec::new();
-    let reader = csv::ReaderBuilder::new().has_headers(false).from_reader(whole.as_bytes());
-    for row in reader.into_records() {
-        rows.push(row.map_err(|e| malformed(path, &e))?);
+    for row in reader.records() {
+        rows.push(row.map_err(|e| malformed(path, &e))?.iter().collect());
     }
-    let mut rows = rows.into_iter();
-    Ok(CsvFile { columns: rows.next().unwrap_or_default(), rows: rows.collect() })
+    Ok(CsvFile { columns, rows })
 }
 
 fn malformed(path: &Path, error: &csv::Error) -> ReportError {

@@ -24,18 +24,22 @@ pub(super) struct Difference {
     pub(super) values: Vec<(Option<String>, Vec<usize>)>,
 }
 
+/// The keys that differ among tables. Most keys are equal in all of them.
+pub(super) fn keys<'a>(tables: impl IntoIterator<Item = &'a Leaves>) -> BTreeSet<&'a str> {
+    let mut tables = tables.into_iter();
+    let Some(first) = tables.next() else { return BTreeSet::new() };
+    tables.flat_map(|other| first.differing(other)).collect()
+}
+
 /// The `wanted` keys that differ among the tables.
 pub(super) fn differences(tables: &[(usize, &Leaves)], wanted: impl Fn(&str) -> bool) -> Vec<Difference> {
-    // Most keys are equal in all tables: only the others need grouping.
-    let first = tables.first().map(|(_, first)| *first).into_iter();
-    let keys = first.flat_map(|first| tables.iter().flat_map(|(_, other)| first.differing(other)));
-    let keys: BTreeSet<&str> = keys.filter(|key| wanted(key)).collect();
+    let keys = keys(tables.iter().map(|(_, table)| *table)).into_iter().filter(|key| wanted(key));
     let difference = |key: &str| {
         let values = grouped(tables.iter().map(|(place, leaves)| (leaves.get(key), *place)));
         let values = values.into_iter().map(|(value, places)| (value.map(str::to_owned), places));
         Difference { key: key.to_owned(), values: values.collect() }
     };
-    keys.into_iter().map(difference).collect()
+    keys.map(difference).collect()
 }
 
 #[cfg(test)]

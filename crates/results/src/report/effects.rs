@@ -14,6 +14,7 @@ use super::{
     machines::environment,
     ranking::{Candidate, Ranking},
     run::{Run, SEEDS, mean},
+    texts::Texts,
 };
 use crate::{host::escape_line, units};
 
@@ -137,12 +138,12 @@ fn first_rung<'a>(comparison: &'a Comparison, ranking: &'a Ranking) -> Option<(S
     let rung = file.rows.first()?.get(epochs)?.to_owned();
     let by_trial: HashMap<usize, &Run> =
         places().filter_map(|place| Some((runs[place].trial?, &runs[place]))).collect();
-    let point = |row: &csv::StringRecord| -> Option<Point<'a>> {
+    let point = |row: &Texts| -> Option<Point<'a>> {
         let run = *by_trial.get(&row[trial].parse().ok()?)?;
         let value = row[value].parse().ok().filter(|value: &f64| !value.is_nan())?;
         Some((ranking.keys.iter().map(|key| run.axis(key).and_then(known)).collect(), value))
     };
-    let rows = file.rows.iter().filter(|row| row[epochs] == rung);
+    let rows = file.rows.iter().filter(|row| row[epochs] == *rung);
     (metric == ranking.metric.full_name()).then(|| (rung.clone(), rows.filter_map(point).collect()))
 }
 

@@ -194,7 +194,7 @@ pub(super) fn written(columns: &[Column], format: Format) -> String {
     let rows = columns.first().map_or(0, |column| column.cells.len());
     match format {
         Format::Csv => csv(columns, rows),
-        Format::Json => format!("{:#}\n", objects(columns)),
+        Format::Json => json_lines(columns, rows),
         Format::Md => markdown(columns, rows),
         Format::Latex => latex(columns, rows),
     }
@@ -214,11 +214,23 @@ fn csv(columns: &[Column], rows: usize) -> String {
 /// An object per row, by titles.
 pub(super) fn objects(columns: &[Column]) -> Value {
     let rows = columns.first().map_or(0, |column| column.cells.len());
-    let cell = |column: &Column, row: usize| {
-        (column.title.clone(), json_value(&column.title, column.cells[row].clone()))
-    };
-    let object = |row| Value::Object(columns.iter().map(|column| cell(column, row)).collect());
-    Value::Array((0..rows).map(object).collect())
+    Value::Array((0..rows).map(|row| object(columns, row)).collect())
+}
+
+fn object(columns: &[Column], row: usize) -> Value {
+    let cell = |column: &Column| (column.title.clone(), json_value(&column.title, column.cells[row].clone()));
+    Value::Object(columns.iter().map(cell).collect())
+}
+
+/// The same as text. Of many rows, no more than one is in memory as an object.
+fn json_lines(columns: &[Column], rows: usize) -> String {
+    let mut text = "[".to_owned();
+    for row in 0..rows {
+        text += if row == 0 { "\n  " } else { ",\n  " };
+        // A string has no line breaks: they are escaped.
+        text += &format!("{:#}", object(columns, row)).replace('\n', "\n  ");
+    }
+    text + if rows == 0 { "]\n" } else { "\n]\n" }
 }
 
 fn markdown(columns: &[Column], rows: usize) -> String {

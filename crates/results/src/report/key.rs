@@ -134,11 +134,9 @@ pub(super) fn known_figures(runs: &[Run]) -> Vec<&str> {
     let of_targets = runs.first().into_iter().flat_map(Run::names_of_targets);
     let logged = runs.iter().flat_map(Run::logged_names).map(|name| -> &str { name });
     let logged = distinct(logged.chain(of_targets));
-    let is_number = |(column, cell): &(&String, &String)| {
-        !WORDS.contains(&column.as_str()) && cell.parse::<f64>().is_ok()
-    };
+    let is_number = |(column, cell): &(&str, &str)| !WORDS.contains(column) && cell.parse::<f64>().is_ok();
     let figures = runs.iter().flat_map(|run| run.figures.iter().filter(is_number));
-    let figures: BTreeSet<&str> = figures.map(|(column, _)| column.as_str()).collect();
+    let figures: BTreeSet<&str> = figures.map(|(column, _)| column).collect();
     learned.chain(logged).chain(figures).collect()
 }
 
@@ -147,7 +145,7 @@ fn names(run: &Run) -> impl Iterator<Item = &str> {
     let axes = run.axes.iter().map(|(axis, _)| axis.as_str());
     let tables = [&run.spec, &run.environment].into_iter().flatten().flat_map(Leaves::keys);
     let logged = run.logged_names().map(|name| -> &str { name });
-    let figures = run.figures.keys().map(String::as_str).chain(logged);
+    let figures = run.figures.keys().chain(logged);
     axes.chain(figures).chain(tables).chain(["status"])
 }
 

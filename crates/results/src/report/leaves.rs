@@ -1,5 +1,5 @@
-//! TOML files as dotted keys with values. Runs of a sweep differ in only a few lines, so the common part is
-//! parsed and stored once.
+//! TOML files as dotted keys with values, and rows of CSV files as columns with cells. Runs of a sweep differ in only a few
+//! values, so the common part is parsed and stored once.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::ReportError;
+use super::{ReportError, texts::Texts};
 use crate::{
     host::{self, lock},
     spec::add_leaves,
@@ -18,9 +18,39 @@ use crate::{
 /// A table's leaves by dotted key, sorted. In arrays of tables, indices are part of the key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leaves {
-    shared: Arc<Vec<(String, String)>>,
-    /// Values that replace shared ones, by their index, ascending.
-    own: Vec<(usize, String)>,
+    shared: Shared,
+    own: Own,
+}
+
+/// Values that replace shared ones.
+#[derive(Clone, Debug, Default)]
+struct Own {
+    /// The index of each among the shared ones, ascending.
+    places: Box<[u32]>,
+    values: Texts,
+}
+
+impl Own {
+    fn get(&self, place: usize) -> Option<&str> {
+        self.values.get(self.places.binary_search(&(place as u32)).ok()?)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.places().zip(self.values.iter())
+    }
+
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().map(|place| *place as usize)
+    }
+}
+
+impl<T: AsRef<str>> FromIterator<(usize, T)> for Own {
+    /// In ascending order.
+    fn from_iter<I: IntoIterator<Item = (usize, T)>>(own: I) -> Self {
+        let (places, values): (Vec<u32>, Vec<T>) =
+            own.into_iter().map(|(place, value)| (place as u32, value)).unzip();
+        Self { places: places.into(), values: values.into_iter().collect() }
+    }
 }
 
 impl Leaves {
@@ -59,21 +89,43 @@ impl Leaves {
         Ok(Some(leaves))
     }
 
+    /// The cells of a row that are not empty, by their columns; of equal columns the last counts.
+    pub(super) fn from_cells<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut known: Vec<(&str, &str)> = cells.filter(|(_, cell)| !cell.is_empty()).collect();
+        known.reverse();
+        known.sort_by_key(|(column, _)| *column);
+        known.dedup_by_key(|(column, _)| *column);
+        let is_alike = |row: &Shared| {
+            row.len() == known.len() && row.iter().zip(&known).all(|((column, _), (own, _))| column == own)
+        };
+        let rows = lock(&ROWS).clone();
+        if let Some(shared) = rows.into_iter().find(is_alike) {
+            let own = known.iter().enumerate().filter(|(place, (_, cell))| shared[*place].1 != *cell);
+            let own = own.map(|(place, (_, cell))| (place, *cell)).collect();
+            return Self { shared, own };
+        }
+        let row: Self =
+            known.iter().map(|(column, cell)| ((*column).to_owned(), (*cell).to_owned())).collect();
+        let mut rows = lock(&ROWS);
+        rows.truncate(MOST_TEMPLATES - 1);
+        rows.push_front(row.shared.clone());
+        row
+    }
+
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         let place = self.shared.binary_search_by(|(known, _)| known.as_str().cmp(key)).ok()?;
         Some(self.value(place))
     }
 
     fn value(&self, place: usize) -> &str {
-        let own = self.own.binary_search_by_key(&place, |(own, _)| *own);
-        own.map_or(&self.shared[place].1, |own| &self.own[own].1)
+        self.own.get(place).unwrap_or(&self.shared[place].1)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut own = self.own.iter().peekable();
         self.shared.iter().enumerate().map(move |(place, (key, value))| {
             let own = own.next_if(|(own, _)| *own == place);
-            (key.as_str(), own.map_or(value, |(_, value)| value).as_str())
+            (key.as_str(), own.map_or(value.as_str(), |(_, value)| value))
         })
     }
 
@@ -84,7 +136,7 @@ impl Leaves {
     /// The keys whose values differ, or that only one of the two has.
     pub(super) fn differing<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         if Arc::ptr_eq(&self.shared, &other.shared) {
-            let places = self.own.iter().chain(&other.own).map(|(place, _)| *place);
+            let places = self.own.places().chain(other.own.places());
             let differing = places.filter(|&place| self.value(place) != other.value(place));
             return differing.map(|place| self.shared[place].0.as_str()).collect();
         }
@@ -96,7 +148,7 @@ impl Leaves {
 impl FromIterator<(String, String)> for Leaves {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(leaves: I) -> Self {
         let sorted: BTreeMap<_, _> = leaves.into_iter().collect();
-        Self { shared: Arc::new(sorted.into_iter().collect()), own: Vec::new() }
+        Self { shared: Arc::new(sorted.into_iter().collect()), own: Own::default() }
     }
 }
 
@@ -114,6 +166,12 @@ impl Hash for Leaves {
     }
 }
 
+/// Leaves that several tables share.
+type Shared = Arc<Vec<(String, String)>>;
+
+/// Rows read recently, newest first.
+static ROWS: Mutex<VecDeque<Shared>> = Mutex::new(VecDeque::new());
+
 /// Files parsed recently, newest first.
 static TEMPLATES: Mutex<VecDeque<Arc<Template>>> = Mutex::new(VecDeque::new());
 
@@ -123,7 +181,7 @@ const MOST_TEMPLATES: usize = 8;
 /// A parsed file against which others are compared line by line.
 struct Template {
     lines: Vec<Line>,
-    leaves: Arc<Vec<(String, String)>>,
+    leaves: Shared,
 }
 
 struct Line {
@@ -135,7 +193,7 @@ struct Line {
 }
 
 impl Template {
-    fn new(text: &str, leaves: Arc<Vec<(String, String)>>) -> Self {
+    fn new(text: &str, leaves: Shared) -> Self {
         let mut table: Option<Arc<str>> = Some(Arc::from(""));
         let line = |text: &str| {
             if let Some(header) = text.trim_start().strip_prefix('[') {
@@ -159,7 +217,7 @@ impl Template {
             }
         }
         own.sort_unstable_by_key(|(place, _)| *place);
-        lines.next().is_none().then(|| Leaves { shared: self.leaves.clone(), own })
+        lines.next().is_none().then(|| Leaves { shared: self.leaves.clone(), own: own.into_iter().collect() })
     }
 
     /// Parses a line that gives a known key a different value.
@@ -259,6 +317,20 @@ mod tests {
             ("layers.1.linear.out_features", "3"),
         ];
         assert_eq!(found.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn rows_share_what_is_equal() {
+        let row = |cells: &[(&'static str, &'static str)]| Leaves::from_cells(cells.iter().copied());
+        let first = row(&[("b", "1"), ("a", "x"), ("c", ""), ("d", "0.5")]);
+        let second = row(&[("b", "2"), ("a", "x"), ("d", "0.25")]);
+        assert_eq!(second.iter().collect::<Vec<_>>(), [("a", "x"), ("b", "2"), ("d", "0.25")]);
+        assert!(Arc::ptr_eq(&first.shared, &second.shared) && first != second);
+        assert_eq!(first.differing(&second), ["b", "d"]);
+        // Of equal columns the last counts, and what is added comes last.
+        let third = Leaves::from_cells(first.iter().chain([("b", "3"), ("e", "y")]));
+        assert_eq!(third.iter().collect::<Vec<_>>(), [("a", "x"), ("b", "3"), ("d", "0.5"), ("e", "y")]);
+        assert_eq!([third.get("b"), third.get("c")], [Some("3"), None]);
     }
 
     /// A text has the same leaves whether it is parsed by itself or against another file.

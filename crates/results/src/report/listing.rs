@@ -1,9 +1,6 @@
 //! Lists the runs and sweeps of a folder, one per line.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -16,12 +13,17 @@ use super::{
     grid::{self, Column, Columns},
     grouping::{distinct, grouped},
     key::Key,
+    leaves::Leaves,
     order::Direction,
     run::{PLANNED, Run, UNFINISHED, more_is_better},
     sweep,
     text::status_in_words,
 };
-use crate::{host::escape_line, record::has_checkpoints, units};
+use crate::{
+    host::escape_line,
+    record::{RunDir, has_checkpoints},
+    units,
+};
 
 /// Stands for a metric where trials are judged by different ones.
 const SEVERAL: &str = "several metrics";
@@ -34,37 +36,46 @@ pub(super) struct Entry {
     pub(super) folder: PathBuf,
     pub(super) runs: Vec<Run>,
     is_sweep: bool,
-    /// The best of its runs, and the value of their setting; set at the first use.
-    judged: OnceLock<(usize, Option<f64>)>,
+    /// The best of its runs, and the value of their setting.
+    judged: (usize, Option<f64>),
 }
 
 impl Entry {
-    fn new(runs: Vec<Run>, folder: PathBuf, is_sweep: bool) -> Self {
-        Self { folder, runs, is_sweep, judged: OnceLock::new() }
+    /// `None` if there is no run.
+    fn new((found, runs): (Found, Vec<Run>)) -> Option<Self> {
+        let is_sweep = matches!(found, Found::Sweep(_));
+        let (Found::Run(folder) | Found::Sweep(folder)) = found;
+        let mut entry = Self { folder, runs, is_sweep, judged: (0, None) };
+        if !entry.runs.is_empty() && entry.monitor().is_some() {
+            entry.judged = entry.ranked().unwrap_or_else(|| entry.best_so_far());
+        }
+        Some(entry).filter(|entry| !entry.runs.is_empty())
     }
 
     /// The run that represents it: the best if all monitor the same metric, otherwise the first.
     pub(super) fn best(&self) -> &Run {
-        &self.runs[self.judged().0]
+        &self.runs[self.judged.0]
     }
 
-    /// As `compare` ranks the runs, by the mean over seeds; where it ranks none, the best so far.
-    fn judged(&self) -> (usize, Option<f64>) {
-        *self.judged.get_or_init(|| {
-            if self.monitor().is_none() {
-                return (0, None);
-            }
-            let ranking = self.is_sweep.then(|| Comparison::from_runs(self.runs.clone()).only_ranking());
-            if let Some(best) = ranking.flatten().as_ref().and_then(|ranking| ranking.settings.first()) {
-                return (best.places[0], Some(best.value));
-            }
-            let has_finished = self.has_finished();
-            let counts = |run: &Run| !has_finished || run.status == FINISHED;
-            let counted = self.runs.iter().enumerate().filter(|(_, run)| counts(run));
-            let best = counted.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
-            let value = |run: &Run| run.learned(run.monitor())?.parse().ok();
-            best.map_or((0, None), |(place, run)| (place, value(run)))
-        })
+    /// As `compare` ranks the runs of a sweep, by the mean over seeds; `None` where it ranks none.
+    fn ranked(&mut self) -> Option<(usize, Option<f64>)> {
+        if !self.is_sweep {
+            return None;
+        }
+        let comparison = Comparison::from_runs(std::mem::take(&mut self.runs));
+        let ranking = comparison.only_ranking();
+        self.runs = comparison.runs;
+        let best = ranking?.settings.into_iter().next()?;
+        Some((best.places[0], Some(best.value)))
+    }
+
+    fn best_so_far(&self) -> (usize, Option<f64>) {
+        let has_finished = self.has_finished();
+        let counts = |run: &Run| !has_finished || run.status == FINISHED;
+        let counted = self.runs.iter().enumerate().filter(|(_, run)| counts(run));
+        let best = counted.min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
+        let value = |run: &Run| run.learned(run.monitor())?.parse().ok();
+        best.map_or((0, None), |(place, run)| (place, value(run)))
     }
 
     /// Whether one of its runs finished with a value.
@@ -131,7 +142,7 @@ impl Entry {
     }
 
     pub(super) fn value(&self) -> Option<f64> {
-        self.judged().1
+        self.judged.1
     }
 }
 
@@ -158,26 +169,30 @@ pub struct ListRequest<'a> {
 /// # Errors
 /// The path holds no run, or an option names a column that no run has.
 pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportError> {
-    let mut entries = entries(request.path)?;
-    for entry in entries.iter_mut().filter(|entry| entry.is_sweep) {
-        let trials = entry.runs.len().to_string();
-        entry.runs.iter_mut().for_each(|run| _ = run.figures.insert(TRIALS.to_owned(), trials.clone()));
-    }
-    let named = request.filter.or(request.sort).is_some();
-    let all: Vec<Run> =
-        entries.iter().filter(|_| named).flat_map(|entry| entry.runs.iter().cloned()).collect();
-    if let Some(text) = request.filter {
-        let filter = Filter::new(text, &all)?;
-        entries.iter_mut().for_each(|entry| entry.runs.retain(|run| filter.holds(run)));
-        entries.retain(|entry| !entry.runs.is_empty());
-        if entries.is_empty() && !request.json {
-            return Ok(format!("none of {} has `{text}`\n", units::counted(all.len() as u64, "run")));
+    let (mut found, mut all) = (read(request.path)?, Vec::new());
+    for (own, runs) in &mut found {
+        let trials = runs.len().to_string();
+        if matches!(own, Found::Sweep(_)) && request.filter.or(request.sort).is_some() {
+            runs.iter_mut().for_each(|run| run.take_figures([(TRIALS, trials.as_str())].into_iter()));
         }
     }
+    let counts: Vec<usize> = found.iter().map(|(_, runs)| runs.len()).collect();
+    found.iter_mut().for_each(|(_, runs)| all.append(runs));
+    let filter = request.filter.map(|text| Filter::new(text, &all)).transpose()?;
+    let is_kept = |run: &Run| filter.as_ref().is_none_or(|filter| filter.holds(run));
+    let count = all.len();
+    let sort = request.sort.map(Direction::from_sort);
+    let key = sort.map(|(_, word)| Key::new(word, &all));
+    let mut all = all.into_iter();
+    for ((_, runs), count) in found.iter_mut().zip(counts) {
+        runs.extend(all.by_ref().take(count).filter(is_kept));
+    }
+    let mut entries: Vec<Entry> = found.into_iter().filter_map(Entry::new).collect();
+    if let Some(text) = request.filter.filter(|_| entries.is_empty() && !request.json) {
+        return Ok(format!("none of {} has `{text}`\n", units::counted(count as u64, "run")));
+    }
     entries.sort_by(|a, b| a.started().cmp(b.started()));
-    if let Some(word) = request.sort {
-        let (direction, word) = Direction::from_sort(word);
-        let key = Key::new(word, &all)?;
+    if let Some((direction, key)) = sort.map(|(direction, _)| direction).zip(key.transpose()?) {
         let text = |entry: usize| key.value(entries[entry].best()).unwrap_or_default();
         let number = |entry: usize| text(entry).parse().unwrap_or(f64::INFINITY);
         let order = direction.order(entries.len(), number, text);
@@ -291,13 +306,13 @@ fn common_folder(entries: &[Entry]) -> Option<&Path> {
 }
 
 pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
+    Ok(read(path)?.into_iter().filter_map(Entry::new).collect())
+}
+
+fn read(path: &str) -> Result<Vec<(Found, Vec<Run>)>, ReportError> {
     let found = find::find(&[path.to_owned()])?;
     let runs = sweep::read_all(&found, &mut None);
-    let entries = found.into_iter().zip(runs).map(|(found, runs)| match found {
-        Found::Run(folder) => Entry::new(runs, folder, false),
-        Found::Sweep(folder) => Entry::new(runs, folder, true),
-    });
-    Ok(entries.filter(|entry| !entry.runs.is_empty()).collect())
+    Ok(found.into_iter().zip(runs).collect())
 }
 
 /// The folder of the newest run or sweep of a path.
@@ -305,7 +320,22 @@ pub(super) fn entries(path: &str) -> Result<Vec<Entry>, ReportError> {
 /// # Errors
 /// The path holds no run.
 pub fn latest(path: &str) -> Result<PathBuf, ReportError> {
-    let entries = entries(path)?;
-    let newest = entries.into_iter().max_by(|a, b| a.started().cmp(b.started()));
-    newest.map(|entry| entry.folder).ok_or_else(|| ReportError::NoRun(path.to_owned()))
+    let found = find::find(&[path.to_owned()])?.into_iter().map(|found| (started(&found), found));
+    let newest = found.max_by(|a, b| a.0.cmp(&b.0));
+    let folder = newest.map(|(_, Found::Run(folder) | Found::Sweep(folder))| folder);
+    folder.ok_or_else(|| ReportError::NoRun(path.to_owned()))
+}
+
+/// When a run began, or the first trial of a sweep. Reads no other trial, of which there may be many.
+fn started(found: &Found) -> Option<String> {
+    let of_run = |folder: &Path| {
+        let environment = Leaves::read(&folder.join("environment.toml")).ok()??;
+        environment.get("started").map(str::to_owned)
+    };
+    match found {
+        Found::Run(folder) => of_run(folder),
+        Found::Sweep(folder) => {
+            RunDir::existing(folder.clone()).trials().values().find_map(|trial| of_run(trial.path()))
+        }
+    }
 }

@@ -57,7 +57,7 @@ impl Metric {
         {
             return Ok(Some(monitored));
         }
-        let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figures.contains_key(name));
+        let is_bare = !name.contains('.') && !runs.iter().any(|run| run.figure(name).is_some());
         let splits: &[&str] = if is_bare { &["validation", "train"] } else { &[] };
         let measured: Vec<String> = splits.iter().map(|split| format!("{split}.{name}")).collect();
         let is_known = |full: &&String| runs.iter().any(|run| run.has_learned(full));

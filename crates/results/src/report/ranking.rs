@@ -309,8 +309,10 @@ fn compare_with_best(settings: &mut [Candidate]) -> usize {
     // Pairs with the best setting come first; the others are needed only for their ranks.
     let all: Vec<&[Sample]> =
         std::iter::once(&*best).chain(&*others).map(|setting| &setting.samples[..]).collect();
-    let first = if pairs > MOST_PAIRS { 1 } else { all.len() };
-    let tested = (0..first).flat_map(|i| (i + 1..all.len()).map(move |j| (i, j)));
+    // A single value has no spread: of 100,000 settings with one each there is nothing to test.
+    let several: Vec<usize> = (0..all.len()).filter(|&own| all[own].len() > 1).collect();
+    let firsts = several.iter().filter(|&&own| pairs <= MOST_PAIRS || own == 0);
+    let tested = firsts.flat_map(|&i| several.iter().filter(move |&&j| j > i).map(move |&j| (i, j)));
     let tested = tested.filter_map(|(i, j)| Some(((i, j), MeanDifference::p_of(all[j], all[i])?)));
     let (tested, p): (Vec<(usize, usize)>, Vec<f64>) = tested.unzip();
     for ((i, j), p) in tested.into_iter().zip(holm(&p, pairs)) {

@@ -1,11 +1,9 @@
 //! A run, read from its folder.
 
 use std::{
-    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::OnceLock,
-    thread,
+    sync::{Arc, OnceLock},
 };
 
 use super::{
@@ -13,11 +11,12 @@ use super::{
     leaves::Leaves,
     live,
     logged::{self, Logged},
+    parallel,
 };
 pub(super) use crate::run::{REPEAT, SEEDS, mean};
 use crate::{
     event::Status,
-    host::{logical_cores, read_text},
+    host::read_text,
     record::{RunLock, damage},
 };
 
@@ -29,7 +28,7 @@ pub(super) struct Run {
     /// The folder, if it is readable.
     pub(super) folder: Option<PathBuf>,
     /// The sweep's folder, for a trial.
-    pub(super) sweep: Option<String>,
+    pub(super) sweep: Option<Arc<str>>,
     /// Its number in the sweep.
     pub(super) trial: Option<usize>,
     /// Where values are tables, these are their short names.
@@ -44,13 +43,13 @@ pub(super) struct Run {
     /// The folder of the equal trial that was run instead.
     pub(super) twin: Option<PathBuf>,
     /// Non-empty cells of `summary.csv`.
-    pub(super) figures: BTreeMap<String, String>,
+    pub(super) figures: Leaves,
     /// `spec.toml`.
     pub(super) spec: Option<Leaves>,
     /// `environment.toml`.
     pub(super) environment: Option<Leaves>,
-    /// Path of `metrics.csv`, which may be large and is read only for its curve.
-    pub(super) metrics: Option<PathBuf>,
+    /// Whether there is a `metrics.csv`, which may be large and is read only for its curve.
+    pub(super) has_metrics: bool,
     /// What `metrics.csv` has beyond the summary; read on first use.
     pub(super) logged: OnceLock<Logged>,
     /// The validation at its best step, by metric; read on first use.
@@ -59,8 +58,7 @@ pub(super) struct Run {
     pub(super) torn: bool,
 }
 
-/// Minimum number of folders per reading thread.
-const WORTH_A_THREAD: usize = 50;
+const METRICS: &str = "metrics.csv";
 
 /// Figures that tell what was learned.
 pub(super) const LEARNED: [&str; 3] = ["validation.loss", "validation.accuracy", "train.loss"];
@@ -117,22 +115,13 @@ impl Run {
         Self::read(folder).unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
     }
 
-    /// Reads folders in order, using several threads if there are many.
+    /// Reads folders in order.
     pub(super) fn read_all(folders: &[PathBuf], fault: &mut Option<ReportError>) -> Vec<Self> {
-        let threads = (folders.len() / WORTH_A_THREAD).clamp(1, logical_cores().unwrap_or(1));
-        let read = |folders: &[PathBuf]| folders.iter().map(|folder| Self::read(folder)).collect::<Vec<_>>();
-        let results: Vec<_> = thread::scope(|scope| {
-            let parts = folders.chunks(folders.len().div_ceil(threads).max(1));
-            let started: Vec<_> = parts.map(|part| (part, scope.spawn(move || read(part)))).collect();
-            // If a thread panicked, its folders are read here.
-            started.into_iter().flat_map(|(part, own)| own.join().unwrap_or_else(|_| read(part))).collect()
-        });
-        let damaged =
-            |folder: &PathBuf, e, fault: &mut _| Self::damaged(folder.display().to_string(), e, fault);
-        let run = |(result, folder): (Result<Self, ReportError>, _)| {
-            result.unwrap_or_else(|e| damaged(folder, e, fault))
-        };
-        results.into_iter().zip(folders).map(run).collect()
+        let read = parallel::map(folders, |folder| Self::read(folder)).into_iter().zip(folders);
+        read.map(|(run, folder)| {
+            run.unwrap_or_else(|e| Self::damaged(folder.display().to_string(), e, fault))
+        })
+        .collect()
     }
 
     /// The row of an unreadable folder.
@@ -145,7 +134,7 @@ impl Run {
     /// Marks the run as damaged: if one part is unreadable, the rest is not trusted either.
     pub(super) fn report_damage(&mut self, error: ReportError, fault: &mut Option<ReportError>) {
         (self.status, self.reason) = (DAMAGED.to_owned(), error.to_string());
-        (self.folder, self.metrics, self.figures) = (None, None, BTreeMap::new());
+        (self.folder, self.has_metrics, self.figures) = (None, false, Leaves::default());
         fault.get_or_insert(error);
     }
 
@@ -154,15 +143,14 @@ impl Run {
         (self.status, self.reason) = (DELETED.to_owned(), format!("was {listed}, and its folder is gone"));
     }
 
-    fn read(folder: &Path) -> Result<Self, ReportError> {
+    pub(super) fn read(folder: &Path) -> Result<Self, ReportError> {
         let spec = Leaves::read(&folder.join("spec.toml"))?;
         let summary = match csv_file::read(&folder.join("summary.csv")) {
             Err(ReportError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
             summary => Some(summary?),
         };
-        let metrics = folder.join("metrics.csv");
-        let metrics = metrics.exists().then_some(metrics);
-        if spec.is_none() || (summary.is_none() && metrics.is_none()) {
+        let has_metrics = folder.join(METRICS).exists();
+        if spec.is_none() || (summary.is_none() && !has_metrics) {
             let no_run = || ReportError::NoRun(folder.display().to_string());
             return Err(fs::read_dir(folder).err().map_or_else(no_run, |e| ReportError::read(folder, e)));
         }
@@ -170,16 +158,16 @@ impl Run {
             path: folder.display().to_string(),
             folder: Some(folder.to_owned()),
             spec,
-            metrics,
+            has_metrics,
             environment: Leaves::read(&folder.join("environment.toml"))?,
             tags: tags(folder),
             ..Self::default()
         };
         if let Some((file, row)) = summary.as_ref().and_then(|file| Some((file, file.rows.first()?))) {
-            run.take_figures(file.columns.iter().zip(row));
+            run.take_figures(file.columns.iter().zip(row.iter()));
         }
         match run.figures.get("status") {
-            Some(status) => run.status = status.clone(),
+            Some(status) => run.status = status.to_owned(),
             None => run.report_unfinished()?,
         }
         if run.status == Status::Finished.name()
@@ -192,8 +180,10 @@ impl Run {
 
     /// Adds the cells of a summary, by column.
     pub(super) fn take_figures<'a>(&mut self, cells: impl Iterator<Item = (&'a str, &'a str)>) {
-        let known = cells.filter(|(_, cell)| !cell.is_empty());
-        self.figures.extend(known.map(|(column, cell)| (column.to_owned(), cell.to_owned())));
+        let known = std::mem::take(&mut self.figures);
+        let mut all: Vec<(&str, &str)> = known.iter().collect();
+        cells.for_each(|cell| all.push(cell));
+        self.figures = Leaves::from_cells(all.into_iter());
     }
 
     /// Adds what is known without a summary.
@@ -204,8 +194,8 @@ impl Run {
             false => (UNFINISHED.to_owned(), "killed: no process is at work on it".to_owned()),
         };
         let mut known = Vec::new();
-        if let Some(metrics) = &self.metrics {
-            let file = live::metrics(metrics)?;
+        if let Some(metrics) = self.metrics() {
+            let file = live::metrics(&metrics)?;
             if let Some(row) = file.last {
                 known.extend([("steps", row.step.to_string()), ("epochs", row.epoch.to_string())]);
             }
@@ -236,8 +226,13 @@ impl Run {
         Ok(())
     }
 
+    /// The path of its `metrics.csv`, if it has one.
+    pub(super) fn metrics(&self) -> Option<PathBuf> {
+        self.folder.as_ref().filter(|_| self.has_metrics).map(|folder| folder.join(METRICS))
+    }
+
     pub(super) fn figure(&self, column: &str) -> Option<&str> {
-        self.figures.get(column).map(String::as_str)
+        self.figures.get(column)
     }
 
     pub(super) fn number(&self, column: &str) -> Option<f64> {
@@ -314,8 +309,8 @@ impl Run {
             return self.learned_last(name);
         }
         let is_known = LEARNED.contains(&name) || logged::is_name(name);
-        let metrics = self.metrics.as_ref().filter(|_| is_known)?;
-        let read = || logged::read_validation(metrics, best_step).unwrap_or_default();
+        let metrics = self.metrics().filter(|_| is_known)?;
+        let read = || logged::read_validation(&metrics, best_step).unwrap_or_default();
         self.best_row.get_or_init(read).get(metric).map(String::as_str)
     }
 
@@ -349,7 +344,7 @@ impl Run {
 
     /// A file that cannot be read counts as empty.
     fn logged(&self) -> &Logged {
-        let read = || self.metrics.as_ref().and_then(|path| logged::read(path).ok()).unwrap_or_default();
+        let read = || self.metrics().and_then(|path| logged::read(&path).ok()).unwrap_or_default();
         self.logged.get_or_init(read)
     }
 

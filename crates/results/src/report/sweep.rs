@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use super::{
@@ -10,7 +11,9 @@ use super::{
     configurations::{FINISHED, STOPPED},
     csv_file, csv_lines,
     find::{self, Found},
+    parallel,
     run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
+    texts::Texts,
 };
 use crate::{record::lost_summary, spec::short_values};
 
@@ -67,7 +70,7 @@ fn tagged(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
 
 fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, ReportError> {
     let path = folder.join("sweep.csv");
-    let file = csv_file::read(&path)?;
+    let mut file = csv_file::read(&path)?;
     if file.columns.is_empty() {
         return unlisted(folder, &HashSet::new(), &[], fault);
     }
@@ -76,26 +79,25 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
             .map_err(|message| ReportError::malformed(&path, 1, message))?;
     // The axes are the columns between the trial's number and its status.
     let axes: Vec<String> = file.columns.iter().take(status).skip(trial + 1).map(str::to_owned).collect();
-    let mut runs = Vec::new();
+    drop_figures(&mut file.rows, [status, own, reason]);
+    let mut runs = Vec::with_capacity(file.rows.len());
     let mut listed = HashSet::new();
-    let ran = |row: &csv::StringRecord| !matches!(&row[status], "skipped" | SAME_AS | PLANNED);
-    let run_folder = |row: &csv::StringRecord| folder.join(&row[own]);
-    let is_there = |row: &csv::StringRecord| ran(row) && !row[own].is_empty() && run_folder(row).is_dir();
-    let there: Vec<bool> = file.rows.iter().map(is_there).collect();
-    let folders = file.rows.iter().zip(&there).filter(|(_, is_there)| **is_there);
-    let mut read =
-        Run::read_all(&folders.map(|(row, _)| run_folder(row)).collect::<Vec<_>>(), fault).into_iter();
-    for (row, is_there) in file.rows.iter().zip(there) {
+    let ran = |row: &Texts| !matches!(&row[status], "skipped" | SAME_AS | PLANNED);
+    let run_folder = |row: &Texts| folder.join(&row[own]);
+    let is_there = |row: &Texts| ran(row) && !row[own].is_empty() && run_folder(row).is_dir();
+    let read = parallel::map(&file.rows, |row| is_there(row).then(|| Run::read(&run_folder(row))));
+    let sweep: Arc<str> = folder.display().to_string().into();
+    for (row, read) in file.rows.iter().zip(read) {
         let cell = |column: usize| row.get(column).unwrap_or_default();
-        let (ran, run_folder) = (ran(row), run_folder(row));
-        let mut run = match is_there.then(|| read.next()).flatten() {
-            Some(run) => {
-                listed.insert(cell(own).to_owned());
-                run
+        let (ran, run_folder, is_there) = (ran(row), run_folder(row), read.is_some());
+        let mut run = match read {
+            Some(read) => {
+                listed.insert(cell(own));
+                read.unwrap_or_else(|e| Run::damaged(run_folder.display().to_string(), e, fault))
             }
-            None => Run { path: format!("{} trial {}", folder.display(), cell(trial)), ..Run::default() },
+            None => Run { path: format!("{sweep} trial {}", cell(trial)), ..Run::default() },
         };
-        run.sweep = Some(folder.display().to_string());
+        run.sweep = Some(Arc::clone(&sweep));
         run.trial = cell(trial).parse().ok();
         run.axes = axes.iter().cloned().zip(row.iter().skip(trial + 1).map(str::to_owned)).collect();
         let has_finished = is_there && cell(status) == FINISHED;
@@ -112,7 +114,7 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         run.twin = (cell(status) == SAME_AS).then_some(run_folder);
         if !went_on(&run, cell(status)) {
             if ran && run.figure("status").is_none() {
-                run.take_figures(file.columns.iter().zip(row).skip(reason + 1));
+                run.take_figures(file.columns.iter().zip(row.iter()).skip(reason + 1));
             }
             run.status = cell(status).to_owned();
             run.reason = cell(reason).to_owned();
@@ -128,6 +130,13 @@ fn trials(folder: &Path, fault: &mut Option<ReportError>) -> Result<Vec<Run>, Re
         }
     }
     Ok(runs)
+}
+
+/// Drops the figures of trials that finished, which their folders have: of many trials they take much memory.
+fn drop_figures(rows: &mut [Texts], [status, own, reason]: [usize; 3]) {
+    for row in rows.iter_mut().filter(|row| row[status] == *FINISHED && !row[own].is_empty()) {
+        *row = row.iter().take(reason + 1).collect();
+    }
 }
 
 /// Whether a trial has gone on since it had this status in the table, by itself or past its rung. A fault of its recording is
@@ -194,7 +203,7 @@ fn call_paths_as_written(runs: &mut [Run]) {
 /// Trials that were started but have no row: the sweep is still running, or was killed.
 fn unlisted(
     folder: &Path,
-    listed: &HashSet<String>,
+    listed: &HashSet<&str>,
     axes: &[String],
     fault: &mut Option<ReportError>,
 ) -> Result<Vec<Run>, ReportError> {
@@ -205,7 +214,7 @@ fn unlisted(
             continue;
         }
         let mut run = Run::read_or_report(&path, fault);
-        run.sweep = Some(folder.display().to_string());
+        run.sweep = Some(folder.display().to_string().into());
         let number = path.file_name().and_then(|name| name.to_str()?.split('-').next()?.parse().ok());
         run.trial = number;
         run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();

@@ -32,6 +32,9 @@ const FEATURES: [&str; 6] = [
     "data.parquet.categorical",
 ];
 
+/// The key that says what is minimized.
+const LOSS: &str = "model.loss";
+
 /// The name for the digest of the data in messages.
 const DATA: &str = "the data";
 
@@ -53,15 +56,34 @@ impl Tasks {
         // Runs of older versions have no digest: if there is one, data files are identified by their names
         // instead.
         let is_known = trainings().all(|(_, run, _)| run.digest().is_some());
-        let tasks: Vec<(usize, Leaves)> =
-            trainings().map(|(number, run, spec)| (number, task(run, spec, is_known))).collect();
-        let tables: Vec<_> = tasks.iter().map(|(number, task)| (*number, task)).collect();
+        // Most runs are alike in all that a task is made of.
+        let differ: Vec<&str> = differences::keys(trainings().map(|(_, _, spec)| spec))
+            .into_iter()
+            .filter(|key| *key == LOSS || key.starts_with("data."))
+            .collect();
+        let alike = grouped(trainings().map(|(number, run, spec)| {
+            let values: Vec<Option<&str>> = differ.iter().map(|key| spec.get(key)).collect();
+            ((values, digest(run, is_known)), (number, run, spec))
+        }));
+        let tasks: Vec<(Leaves, Vec<usize>)> = alike
+            .into_iter()
+            .map(|(_, runs)| {
+                let (_, run, spec) = runs[0];
+                (task(run, spec, is_known), runs.into_iter().map(|(number, ..)| number).collect())
+            })
+            .collect();
+        let tables: Vec<_> = tasks.iter().map(|(task, numbers)| (numbers[0], task)).collect();
         let keys = differences::differences(&tables, |_| true)
             .into_iter()
             .map(|difference| difference.key)
             .collect();
-        let groups = grouped(tasks.iter().map(|(number, task)| (task, *number)));
-        Self { groups: groups.into_iter().map(|(_, numbers)| numbers).collect(), keys }
+        let groups = grouped(tasks.iter().map(|(task, numbers)| (task, numbers))).into_iter();
+        let groups = groups.map(|(_, numbers)| {
+            let mut numbers: Vec<usize> = numbers.into_iter().flatten().copied().collect();
+            numbers.sort_unstable();
+            numbers
+        });
+        Self { groups: groups.collect(), keys }
     }
 
     /// The task of each of `count` runs, in order; `None` for a run without a spec.
@@ -104,7 +126,7 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     let is_one_of =
         |key: &str, keys: &[&str]| keys.iter().any(|k| key == *k || key.starts_with(&format!("{k}.")));
     let decides = |(key, value): &(&str, &str)| {
-        *key == "model.loss"
+        *key == LOSS
             || (key.starts_with("data.")
                 && !is_one_of(key, &HARMLESS)
                 && (drops_rows || !is_one_of(key, &FEATURES))
@@ -112,8 +134,11 @@ fn task(run: &Run, spec: &Leaves, digest_is_known: bool) -> Leaves {
     };
     let keys = spec.iter().filter(decides);
     let task = keys.map(|(key, value)| (key.to_owned(), file_name(value).to_owned()));
-    // Synthetic rows are drawn anew for each seed, so their table in the spec identifies them instead of the
-    // digest.
-    let digest = || (DATA.to_owned(), run.digest().unwrap_or_default().to_owned());
-    task.chain((digest_is_known && !run.draws_rows()).then(digest)).collect()
+    task.chain(digest(run, digest_is_known).map(|digest| (DATA.to_owned(), digest.to_owned()))).collect()
+}
+
+/// The digest by which a task is known. Synthetic rows are drawn anew for each seed, so their table in the spec identifies them
+/// instead.
+fn digest(run: &Run, is_known: bool) -> Option<&str> {
+    (is_known && !run.draws_rows()).then(|| run.digest().unwrap_or_default())
 }

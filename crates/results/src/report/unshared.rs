@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use super::{
-    answer::some_numbers,
     comparison::Comparison,
     metric::Metric,
     ranking::{Candidate, Ranking},
@@ -25,7 +24,7 @@ pub(super) fn unshared(sweep: &Comparison, shared: &[&Candidate], metric: &Metri
         0 => String::new(),
         count => {
             let settings = units::counted(count as u64, "setting");
-            format!("; not shared: {settings} ({})", some_numbers(&numbers))
+            format!("; not shared: {settings} (#{})", units::numbers(&numbers))
         }
     };
     format!("best {}, {value}{alone}", ranking.name(sweep, best))

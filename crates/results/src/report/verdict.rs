@@ -116,7 +116,7 @@ fn points(runs: &[&Run]) -> Result<Vec<Point>, ReportError> {
 
 /// The point of a run, from its folder; `None` if its files lack the figures.
 fn point(run: &Run) -> Result<Option<Point>, ReportError> {
-    let Some(folder) = run.metrics.as_deref().and_then(Path::parent) else { return Ok(None) };
+    let Some(folder) = run.folder.as_deref().filter(|_| run.has_metrics) else { return Ok(None) };
     let (Some(used), Some(train_s), Some(steps_per_s), Some(samples_per_s)) = (
         run.figure("devices_used"),
         run.number("train_s"),

@@ -97,7 +97,7 @@ fn seconds_left(runs: &[Run]) -> Option<f64> {
     let finished = runs.iter().filter(|run| run.status == FINISHED);
     let times: Vec<f64> = finished.filter_map(|run| run.number("wall_s")).collect();
     let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let elapsed_s = |run: &Run| live::metrics(run.metrics.as_deref()?).ok()?.elapsed_s();
+    let elapsed_s = |run: &Run| live::metrics(&run.metrics()?).ok()?.elapsed_s();
     let running: Vec<f64> = runs
         .iter()
         .filter(|run| run.status == RUNNING)
@@ -113,7 +113,7 @@ pub(super) fn progress(run: &Run, is_over: bool) -> String {
     let mut parts = Vec::new();
     let limit = |key: &str| run.axis(key).and_then(|text| text.parse::<f64>().ok());
     let planned = limit("trainer.max_epochs");
-    let metrics = run.metrics.as_deref().and_then(|path| live::metrics(path).ok());
+    let metrics = run.metrics().and_then(|path| live::metrics(&path).ok());
     if let Some(figure) = run.figure("epochs") {
         let planned =
             planned.map(|epochs| format!(" of {}", units::count(epochs as u64))).unwrap_or_default();
@@ -161,7 +161,7 @@ mod tests {
     fn a_sweep_tells_its_best_trial_and_the_time_left() {
         let trial = |number: usize, status: &str, figures: &[(&str, &str)]| Run {
             trial: Some(number),
-            sweep: Some("S".to_owned()),
+            sweep: Some("S".into()),
             status: status.to_owned(),
             axes: vec![
                 ("optimizer.sgd.lr".to_owned(), format!("0.{}", number / 10)),

@@ -21,7 +21,7 @@ pub const CLAIMS_FILE: &str = ".claims";
 
 /// A process has begun the trial.
 const BEGUN: u8 = 1;
-/// The trial has finished, and its folder shows that.
+/// The trial has finished or was stopped at a rung, and its folder shows that.
 const FINISHED: u8 = 2;
 
 /// Locked, shared, by every process that is at work.
@@ -159,7 +159,7 @@ impl Claims {
         Ok(Claim::New)
     }
 
-    /// Ends the claim to a trial that has finished, as its folder shows. The system searches all locks of a
+    /// Ends the claim to a trial that does not go on, as its folder shows. The system searches all locks of a
     /// file at every claim, so a sweep that kept them would slow down with the square of its trials.
     pub fn finish(&self, trial: usize) -> Result<(), RecordError> {
         let marked = self.trials.mark(trial as u64, FINISHED);

@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 impl<P: Planned> Sweep<'_, '_, P> {
     /// The next trial: one that waited at a rung and can be judged, else one whose turn has not come. While trials of this
-    /// process wait for those of others, these are tried again: their processes may have died.
+    /// process wait for one of another, that is tried again: its process may have died.
     pub fn next(&self, phase: &Phase) -> Option<usize> {
         loop {
             let due = self.rungs.as_ref().and_then(|rungs| rungs.take_due());
@@ -41,7 +41,7 @@ impl<P: Planned> Sweep<'_, '_, P> {
             thread::sleep(POLL_INTERVAL);
             let mut elsewhere = lock(&phase.elsewhere);
             let others = elsewhere.len();
-            let first = (0..others).min_by_key(|place| elsewhere[*place]);
+            let first = self.rungs.as_ref().and_then(|rungs| rungs.awaited(&elsewhere));
             if let Some(first) = first.map(|place| elsewhere.swap_remove(place)) {
                 drop(elsewhere);
                 self.say_waiting(phase, others);

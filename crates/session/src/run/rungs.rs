@@ -213,6 +213,16 @@ impl Rungs {
         lock(&self.state).has_waiting()
     }
 
+    /// The position of a trial for which others of this process wait: the first at their rung that was not judged, as
+    /// [`Rungs::take_due`] found.
+    pub fn awaited(&self, trials: &[usize]) -> Option<usize> {
+        let state = lock(&self.state);
+        let rungs = state.waiting.iter().filter(|(_, own)| !own.is_empty());
+        let firsts: Vec<usize> =
+            rungs.filter_map(|(epochs, _)| Some(state.rungs.get(epochs)?.settled)).collect();
+        trials.iter().position(|trial| self.places.get(*trial).is_some_and(|place| firsts.contains(place)))
+    }
+
     /// Gives the end of a trial that was stopped its reason, if that is not known.
     pub fn explain(&self, trial: usize, end: &mut TrialEnd) {
         let state = lock(&self.state);

@@ -27,6 +27,7 @@ fn trials_are_judged_in_one_order() {
     let waits = Some((Status::Waiting, "for the trials before it at its rung".to_owned()));
     assert_eq!(own.judge(1, 1, Some(0.6)), waits);
     assert_eq!((own.take_due(), own.has_waiting()), (None, true));
+    assert_eq!([own.awaited(&[5, 0, 1]), own.awaited(&[5, 1]), other.awaited(&[0])], [Some(1), None, None]);
     assert_eq!(other.judge(0, 1, Some(0.5)), None);
     assert_eq!((own.take_due(), own.has_waiting()), (Some(1), false));
     assert_eq!(own.judge(1, 1, Some(0.6)), stopped(1, 2));

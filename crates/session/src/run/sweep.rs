@@ -222,11 +222,11 @@ impl<P: Planned> Sweep<'_, '_, P> {
     fn work(&self, phase: &Phase) {
         while let Some(index) = self.next(phase) {
             if let Some((end, exit)) = self.turn(index, phase) {
-                let has_finished = matches!(end, TrialEnd::Ran { status: Status::Finished, .. });
+                // Whatever the rungs bring, neither of them goes on.
+                let ends = [Status::Finished, Status::Stopped];
+                let is_over = matches!(end, TrialEnd::Ran { status, .. } if ends.contains(&status));
                 self.set(index, end, exit);
-                // At rungs, others wait for trials whose folders show nothing yet.
-                let is_free = has_finished && self.rungs.is_none();
-                if is_free && let Err(fault) = self.claims.finish(index) {
+                if is_over && let Err(fault) = self.claims.finish(index) {
                     self.with(|progress| progress.unlisted(fault));
                 }
             }

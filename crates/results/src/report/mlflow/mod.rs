@@ -68,17 +68,20 @@ pub fn write_mlflow(path: &str, to: &Path) -> Result<usize, ReportError> {
     };
     let parent_id = parent.as_ref().map(|entry| entry.id.clone());
     let of_run = |(run, folder): &(&Run, &Path)| Entry::of_run(run, folder, parent_id.as_deref());
-    let mut entries = runs.iter().map(of_run).collect::<Result<Vec<_>, _>>()?;
-    entries.extend(parent);
     let experiment = Experiment::find(to, name)?;
-    entries.iter().try_for_each(|entry| experiment.check_is_new(entry))?;
-    entries.iter().try_for_each(|entry| experiment.write(entry))?;
+    // One by one, since a sweep may have 100,000 of them.
+    let each = |what: &dyn Fn(Entry) -> Result<(), ReportError>| {
+        runs.iter().map(of_run).chain(parent.clone().map(Ok)).try_for_each(|entry| what(entry?))
+    };
+    each(&|entry| experiment.check_is_new(&entry))?;
+    each(&|entry| experiment.write(entry))?;
     // Write `meta.yaml` last, so that a failed export can be repeated.
-    entries.iter().try_for_each(|entry| experiment.complete(entry))?;
-    Ok(entries.len())
+    each(&|entry| experiment.complete(&entry))?;
+    Ok(runs.len() + usize::from(parent.is_some()))
 }
 
 /// What MLflow stores of a run.
+#[derive(Clone)]
 struct Entry {
     id: String,
     name: String,
@@ -88,8 +91,9 @@ struct Entry {
     end: Option<i64>,
     status: u8,
     params: BTreeMap<String, String>,
-    /// Lines of time, value and step, by name.
+    /// Lines of time, value and step, by name; those of curves are in this file.
     metrics: BTreeMap<String, String>,
+    curves: Option<PathBuf>,
     tags: BTreeMap<String, String>,
 }
 
@@ -112,6 +116,7 @@ impl Entry {
             status: status(""),
             params: BTreeMap::new(),
             metrics: BTreeMap::new(),
+            curves: None,
             tags: own,
         })
     }
@@ -123,16 +128,14 @@ impl Entry {
         entry.params = spec.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         // A parameter must be a single line.
         entry.params.values_mut().for_each(|value| *value = value.replace('\n', " "));
-        if let Some(metrics) = &run.metrics {
-            entry.metrics = curves(metrics, entry.start)?;
-        }
+        entry.curves = run.metrics();
         let at = entry.end.unwrap_or(entry.start);
         let step = run.figure("steps").unwrap_or("0");
-        for (column, cell) in &run.figures {
-            if WORDS.contains(&column.as_str()) {
-                entry.tags.insert(column.clone(), cell.clone());
+        for (column, cell) in run.figures.iter() {
+            if WORDS.contains(&column) {
+                entry.tags.insert(column.to_owned(), cell.to_owned());
             } else if cell.parse::<f64>().is_ok() {
-                entry.metrics.insert(column.clone(), format!("{at} {cell} {step}\n"));
+                entry.metrics.insert(column.to_owned(), format!("{at} {cell} {step}\n"));
             }
         }
         entry.tags.insert("status".to_owned(), run.status.clone());
@@ -242,10 +245,13 @@ impl Experiment {
     }
 
     /// Writes everything except the file that makes the run visible.
-    fn write(&self, entry: &Entry) -> Result<(), ReportError> {
+    fn write(&self, entry: Entry) -> Result<(), ReportError> {
+        let curves = entry.curves.map(|path| curves(&path, entry.start)).transpose()?;
+        let mut metrics = curves.unwrap_or_default();
+        metrics.extend(entry.metrics);
         let run = self.folder.folder(&entry.id)?;
         run.folder("params")?.write_values(&entry.params)?;
-        run.folder("metrics")?.write_values(&entry.metrics)?;
+        run.folder("metrics")?.write_values(&metrics)?;
         run.folder("tags")?.write_values(&entry.tags)?;
         run.folder("artifacts")?.copy_files(&entry.folder)
     }

@@ -33,6 +33,9 @@ const POINTS: [usize; 2] = [200, 2000];
 /// Maximum curves in a chart; if there are more, the best are drawn.
 const MOST_CURVES: usize = 100;
 
+/// Maximum runs whose curves are read for a chart.
+const MOST_READ: usize = 1000;
+
 /// The splits, in their order in a run's curves, behind which the means of training epochs follow.
 const SPLITS: [&str; 2] = ["train", "validation"];
 const MEANS: usize = 2;
@@ -93,7 +96,7 @@ impl Content<'_> {
             self.section("curves", "Curves", |content, html| content.curves(html, groups, "loss"));
         }
         if self.comparison.runs.len() == 1 {
-            table::facts(&mut headline, &self.runs()[1..]);
+            table::facts(&mut headline, &self.runs().1[1..]);
         } else {
             let class = if headline.is_empty() { "verdict" } else { "note" };
             headline.prose(class, &self.comparison.comparability());
@@ -167,7 +170,7 @@ impl Content<'_> {
     /// Whether the runs have curves; without reading them, since of many runs only those that are drawn are
     /// read.
     fn has_curves(&self, places: &[usize]) -> bool {
-        let metrics = |place: &usize| self.comparison.runs[*place].metrics.as_ref();
+        let metrics = |place: &usize| self.comparison.runs[*place].metrics();
         places.iter().filter_map(metrics).any(|path| path.exists())
     }
 
@@ -175,6 +178,13 @@ impl Content<'_> {
     fn curves(&mut self, html: &mut Html, mut groups: Vec<Group>, figure: &str) {
         let all = groups.len();
         groups.truncate(MOST_CURVES);
+        let most = MOST_READ / groups.len().max(1);
+        let is_thinned = groups.iter().any(|(_, places)| places.len() > most);
+        // They are in the order of their values: the best alone would be no fair sample.
+        for (_, places) in &mut groups {
+            let every = places.len().div_ceil(most);
+            *places = places.iter().copied().step_by(every.max(1)).collect();
+        }
         let places: Vec<usize> = groups.iter().flat_map(|(_, places)| places.iter().copied()).collect();
         for &place in &places {
             if !self.metrics.contains_key(&place) {
@@ -191,7 +201,13 @@ impl Content<'_> {
             charts.iter().partition(|chart| chart.title.ends_with(first));
         main.into_iter().for_each(|chart| self.chart(html, chart));
         if all > groups.len() {
+            let all = units::count(all as u64);
             let words = format!("The best {} of {all} curves are drawn.", groups.len());
+            html.prose("note", &words);
+        }
+        if is_thinned {
+            let words =
+                format!("Of each setting {most} runs at most are drawn, evenly from its best to its worst.");
             html.prose("note", &words);
         }
         if !others.is_empty() {

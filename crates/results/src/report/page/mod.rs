@@ -29,6 +29,7 @@ use self::{curves::Chart, html::Html, svg::Svg};
 use super::{
     ReportError, columns,
     comparison::{AxesByTask, Comparison},
+    configurations::Configuration,
     grid::Column,
     grouping::distinct,
     key::short,
@@ -112,7 +113,8 @@ pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
         content.section("runs", "Runs", |content, html| {
             let count = units::counted(comparison.runs.len() as u64, "run");
             table::folded(html, &count, comparison.runs.len() > MOST_ROWS, |html| {
-                table::table(html, "Every run with its figures", &content.runs());
+                let (caption, runs) = content.runs();
+                table::table(html, caption, &runs);
             });
         });
     }
@@ -169,8 +171,8 @@ impl Content<'_> {
 
     /// The curves of a run.
     fn curves_of(&mut self, place: usize) -> Vec<MetricCurves> {
-        let Some(path) = &self.comparison.runs[place].metrics else { return Vec::new() };
-        live::curves(path).unwrap_or_else(|e| {
+        let Some(path) = self.comparison.runs[place].metrics() else { return Vec::new() };
+        live::curves(&path).unwrap_or_else(|e| {
             self.warnings.push(format!("curves of {} are not shown: {e}", self.name(place)));
             Vec::new()
         })
@@ -249,14 +251,18 @@ impl Content<'_> {
         if self.comparison.runs.len() == 1 {
             return vec![0];
         }
-        let rank = |place: &&usize| self.names.get(*place).map_or(usize::MAX, |(rank, _)| *rank);
         let configurations = self.comparison.configurations.iter();
-        let first = configurations.filter_map(|own| own.places.iter().min_by_key(rank).copied());
-        let mut first: Vec<usize> = first.collect();
+        let best = |own: &Configuration| own.places.iter().copied().min_by_key(|place| self.rank(*place));
+        let mut first: Vec<usize> = configurations.filter_map(best).collect();
         if !self.comparison.is_about_times() {
-            first.sort_by_key(|place| rank(&place));
+            first.sort_by_key(|place| self.rank(*place));
         }
         first
+    }
+
+    /// The place of a run among those that are ranked, which come before all others.
+    fn rank(&self, place: usize) -> usize {
+        self.names.get(&place).map_or(usize::MAX, |(rank, _)| *rank)
     }
 
     /// A sentence about the first `shown` of [`Content::firsts`].
@@ -282,8 +288,8 @@ impl Content<'_> {
         }
     }
 
-    /// Figures of every run, formatted for people.
-    fn runs(&self) -> Vec<Column> {
+    /// Figures of every run, formatted for people; the best first, if there are too many to show. And what they are.
+    fn runs(&self) -> (&'static str, Vec<Column>) {
         let runs = &self.comparison.runs;
         let (thing, first) = self.counted();
         let mut columns = columns::columns(self.comparison, thing, first);
@@ -300,7 +306,13 @@ impl Content<'_> {
         let titles = short(&titles.iter().map(String::as_str).collect::<Vec<_>>());
         let titles: Vec<String> = titles.into_iter().map(str::to_owned).collect();
         columns.iter_mut().zip(titles).for_each(|(column, title)| column.title = title);
-        columns
+        if runs.len() <= table::MOST_ROWS {
+            return ("Every run with its figures", columns);
+        }
+        let mut order: Vec<usize> = (0..runs.len()).collect();
+        order.sort_by_key(|place| self.rank(*place));
+        columns.iter_mut().for_each(|column| column.pick(&order));
+        ("Runs with their figures, the best first", columns)
     }
 }
 

@@ -4,14 +4,18 @@ use super::html::Html;
 use crate::{report::grid::Column, units};
 
 /// A table with more rows than this scrolls.
-const MOST_ROWS: usize = 25;
+const TALL: usize = 25;
 
-/// A table with a row per line, which the script makes sortable.
+/// Maximum rows of a table. Browsers take long for more.
+pub(super) const MOST_ROWS: usize = 1000;
+
+/// A table with a row per line, which the script makes sortable; a note tells of rows that are left out.
 pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
-    let rows = columns.first().map_or(0, |column| column.cells.len());
+    let all = columns.first().map_or(0, |column| column.cells.len());
+    let rows = all.min(MOST_ROWS);
     let class = |column: &Column| if column.numeric { "number" } else { "words" };
     // A wide table scrolls, also by keyboard.
-    let class_of_all = if rows > MOST_ROWS { "wide tall" } else { "wide" };
+    let class_of_all = if rows > TALL { "wide tall" } else { "wide" };
     let scroll: super::html::Attributes<'_> =
         &[("class", &class_of_all), ("tabindex", &0), ("role", &"region"), ("aria-label", &caption)];
     html.with("div", scroll, |html| {
@@ -42,6 +46,11 @@ pub(super) fn table(html: &mut Html, caption: &str, columns: &[Column]) {
             });
         });
     });
+    if rows < all {
+        let [rows, all] = [rows, all].map(|count| units::count(count as u64));
+        let words = format!("The first {rows} of {all} rows; `runner compare --export csv` has all.");
+        html.prose("note", &words);
+    }
 }
 
 /// The rank of each value among all, with equal values sharing a rank: a short sort key that is exact even
@@ -82,4 +91,25 @@ pub(super) fn folded(html: &mut Html, summary: &str, is_much: bool, inner: impl 
         html.words("summary", &[], summary);
         inner(html);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_is_cut_says_so() {
+        for (rows, note) in [(1000, None), (1234, Some("The first 1,000 of 1,234 rows; "))] {
+            let mut html = Html::default();
+            table(&mut html, "x", &[Column::of_numbers("a", (0..rows).map(|row| row.to_string()))]);
+            let html = html.into_string();
+            assert!(html.contains(">999</td>") && !html.contains(">1000</td>"), "{rows}");
+            let found = html.split_once("<p class=\"note\">").map(|(_, note)| note);
+            assert_eq!(
+                found.map(|found| found.starts_with(note.unwrap_or("?"))),
+                note.map(|_| true),
+                "{html}"
+            );
+        }
+    }
 }

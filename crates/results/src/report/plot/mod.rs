@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{
     ReportError,
     find::{Found, find, folders_in, is_run, is_sweep},
-    live,
+    live, parallel,
     run::more_is_better,
     series::Series,
 };
@@ -19,6 +19,11 @@ pub(super) use chart::{Axis, is_log, tick_label};
 
 /// More curves than this cannot be distinguished.
 const MOST_RUNS: usize = 8;
+
+/// How many runs are read before the best of them are chosen.
+const AT_ONCE: usize = 1000;
+
+const SPLITS: [&str; 2] = ["train", "validation"];
 
 /// The options of a plot.
 pub struct PlotRequest<'a> {
@@ -39,14 +44,9 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
         Some((split @ ("train" | "validation"), column)) => (Some(split), column),
         _ => (None, request.metric),
     };
-    let mut runs = Vec::new();
-    for folder in folders(request.paths)? {
-        runs.push(Curves::read(&folder, column)?);
-    }
-    let number = runs.len();
-    runs.retain(|run| run.splits().any(|series| !series.is_empty()));
+    let Read { all, mut runs, with_values, with_split } = Read::new(&folders(request.paths)?, column)?;
     if runs.is_empty() {
-        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: number });
+        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: all });
     }
     let mut title = Vec::new();
     let curves: Vec<Series> = if let [run] = &mut runs[..] {
@@ -58,42 +58,80 @@ pub fn plot(request: &PlotRequest<'_>) -> Result<String, ReportError> {
             .map(|(_, series)| series)
             .collect()
     } else {
-        let some_validate = runs.iter().any(|run| !run.validation.is_empty());
-        let split = split.unwrap_or(if some_validate { "validation" } else { "train" });
+        let split = split.unwrap_or(if with_split[1] > 0 { "validation" } else { "train" });
         title.push(format!("{split} {column}"));
-        let without = runs.iter().filter(|run| run.series(split).is_empty()).count();
-        if without > 0 {
-            title.push(format!("{} without it", units::counted(without as u64, "run")));
+        let with_it = with_split[usize::from(split == "validation")];
+        if with_it < with_values {
+            let without = (with_values - with_it) as u64;
+            title.push(format!("{} without it", units::counted(without, "run")));
         }
+        if with_it > MOST_RUNS {
+            let which = if more_is_better(column) { "highest" } else { "lowest" };
+            let with_it = units::count(with_it as u64);
+            title.push(format!("the {MOST_RUNS} of {with_it} runs with the {which} value"));
+        }
+        keep_best(&mut runs, &[split], column);
         let one = |run: Curves| match split {
             "train" => run.train.named(run.name),
             _ => run.validation.named(run.name),
         };
-        best(runs.into_iter().map(one).filter(|series| !series.is_empty()).collect(), column, &mut title)
+        runs.into_iter().map(one).filter(|series| !series.is_empty()).collect()
     };
     if curves.is_empty() {
-        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: number });
+        return Err(ReportError::NoValues { metric: request.metric.to_owned(), runs: all });
     }
     let style = Style { linear: request.style.linear || more_is_better(column), ..request.style };
     Ok(draw(&title.join("; "), &curves, &style))
 }
 
-/// If there are too many curves, those with the best values, in their original order.
-fn best(curves: Vec<Series>, column: &str, title: &mut Vec<String>) -> Vec<Series> {
-    if curves.len() <= MOST_RUNS {
-        return curves;
+/// The curves that may be drawn, in the order of their runs, and how many runs there are.
+#[derive(Default)]
+struct Read {
+    all: usize,
+    runs: Vec<Curves>,
+    with_values: usize,
+    /// Those that have values of each of [`SPLITS`].
+    with_split: [usize; 2],
+}
+
+impl Read {
+    /// Of many runs only the best are in memory.
+    fn new(folders: &[PathBuf], column: &str) -> Result<Self, ReportError> {
+        let mut read = Self { all: folders.len(), ..Self::default() };
+        for folders in folders.chunks(AT_ONCE) {
+            for run in parallel::map(folders, |folder| Curves::read(folder, column)) {
+                let run = run?;
+                let has = SPLITS.map(|split| !run.series(split).is_empty());
+                read.with_split.iter_mut().zip(has).for_each(|(count, has)| *count += usize::from(has));
+                if has.contains(&true) {
+                    read.with_values += 1;
+                    read.runs.push(run);
+                }
+            }
+            keep_best(&mut read.runs, &SPLITS, column);
+        }
+        Ok(read)
     }
-    let (sign, which) = if more_is_better(column) { (-1.0, "highest") } else { (1.0, "lowest") };
-    title.push(format!("the {MOST_RUNS} of {} runs with the {which} value", curves.len()));
-    let mut ranked: Vec<(usize, Series)> = curves.into_iter().enumerate().collect();
-    let value = |series: &Series| {
-        let best = if sign > 0.0 { series.lowest() } else { series.highest() };
-        best.map_or(f64::INFINITY, |(_, value)| sign * value)
-    };
-    ranked.sort_by(|a, b| value(&a.1).total_cmp(&value(&b.1)));
-    ranked.truncate(MOST_RUNS);
-    ranked.sort_by_key(|(place, _)| *place);
-    ranked.into_iter().map(|(_, series)| series).collect()
+}
+
+/// Drops all runs but those with the best values in one of the splits.
+fn keep_best(runs: &mut Vec<Curves>, splits: &[&str], column: &str) {
+    let mut is_kept = vec![false; runs.len()];
+    for split in splits {
+        let cost = |run: &Curves| {
+            let series = run.series(split);
+            let is_more = more_is_better(column);
+            let best = if is_more { series.highest() } else { series.lowest() };
+            best.map_or(f64::INFINITY, |(_, value)| if is_more { -value } else { value })
+        };
+        let has_it = |(_, run): &(usize, &Curves)| !run.series(split).is_empty();
+        let costs = runs.iter().enumerate().filter(has_it).map(|(place, run)| (place, cost(run)));
+        let mut costs: Vec<(usize, f64)> = costs.collect();
+        costs.sort_by(|a, b| a.1.total_cmp(&b.1));
+        costs.iter().take(MOST_RUNS).for_each(|(place, _)| is_kept[*place] = true);
+    }
+    let mut is_kept = is_kept.into_iter();
+    runs.retain(|_| is_kept.next() == Some(true));
 }
 
 /// The folders of all runs, including those of sweeps' trials.
@@ -153,9 +191,5 @@ impl Curves {
 
     fn series(&self, split: &str) -> &Series {
         if split == "train" { &self.train } else { &self.validation }
-    }
-
-    fn splits(&self) -> impl Iterator<Item = &Series> {
-        [&self.train, &self.validation].into_iter()
     }
 }
