@@ -188,48 +188,68 @@ struct Solo {
     }
 };
 
-// A barrier over all blocks of a cooperative launch. `barrier`: arrivals and generation; the host zeroes them
-// once.
-__device__ __forceinline__ void meet(unsigned* barrier) {
+// Adds to a counter. What this thread knows to be written before is visible to whoever reads the sum by
+// `acquired`; both without the fence of a whole multiprocessor.
+__device__ __forceinline__ unsigned add_released(unsigned* counter, unsigned n) {
+#ifdef CUSIM
+    return atomicAdd(counter, n);
+#else
+    unsigned before;
+    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(n) : "memory");
+    return before;
+#endif
+}
+
+__device__ __forceinline__ unsigned acquired(const unsigned* counter) {
+#ifdef CUSIM
+    return __atomic_load_n(counter, __ATOMIC_SEQ_CST);
+#else
+    unsigned now;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    return now;
+#endif
+}
+
+// A barrier over all blocks of a cooperative launch, in two halves: work between them must not need what
+// other blocks write before it. `barrier`: a word that the host zeroes once. The blocks add up to half of what
+// a word counts, so each time all have arrived its upper bit changes, and the rest is 0 again.
+__device__ __forceinline__ unsigned arrive(unsigned* barrier) {
     __syncthreads();
-    if (threadIdx.x == 0) {
-        volatile unsigned* generation = barrier + 1;
-        unsigned seen = *generation;
-        __threadfence();   // makes the block's writes visible before its arrival
-        if (atomicAdd(barrier, 1u) == gridDim.x - 1) {
-            *(volatile unsigned*)barrier = 0;
-            __threadfence();
-            *generation = seen + 1;
-        } else {
-            while (*generation == seen) relax();
-        }
-        __threadfence();   // invalidates this multiprocessor's L1 cache of other blocks' memory
-    }
+    if (threadIdx.x > 0) return 0;
+    return add_released(barrier, blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1u);
+}
+
+__device__ __forceinline__ void wait_for_all(const unsigned* barrier, unsigned arrived) {
+    if (threadIdx.x == 0)
+        while (((acquired(barrier) ^ arrived) & 0x80000000u) == 0) relax();
     __syncthreads();
 }
 
+__device__ __forceinline__ void meet(unsigned* barrier) { wait_for_all(barrier, arrive(barrier)); }
+
 const int TEAM_SUM = 8192;   // up to this many elements one block is faster than a grid barrier
 
-// All threads of a cooperative launch.
+// All threads of a cooperative launch, numbered from a block on.
 struct Team {
-    unsigned thread, threads;
+    unsigned block, thread, threads;
     unsigned* barrier;
 
-    __device__ Team(unsigned* barrier)
-        : thread(blockIdx.x * blockDim.x + threadIdx.x), threads(gridDim.x * blockDim.x), barrier(barrier) {}
+    __device__ Team(unsigned* barrier, unsigned first = 0)
+        : block(blockIdx.x >= first ? blockIdx.x - first : blockIdx.x + gridDim.x - first),
+          thread(block * blockDim.x + threadIdx.x), threads(gridDim.x * blockDim.x), barrier(barrier) {}
 
     template <class Term, class Finish>
     __device__ void sum(double* partial, unsigned n, Term term, Finish finish) const {
         bool alone = n <= TEAM_SUM || gridDim.x == 1;
-        if (alone && blockIdx.x > 0) return;
+        if (alone && block > 0) return;
         unsigned stride = alone ? blockDim.x : threads;
         double own = 0.0;
         for (unsigned i = thread; i < n; i += stride) own += term(i);
         double total = block_sum(own);
         if (!alone) {
-            if (threadIdx.x == 0) partial[blockIdx.x] = total;
+            if (threadIdx.x == 0) partial[block] = total;
             meet(barrier);
-            if (blockIdx.x > 0) return;
+            if (block > 0) return;
             own = 0.0;
             for (unsigned b = threadIdx.x; b < gridDim.x; b += blockDim.x) own += ((volatile double*)partial)[b];
             total = block_sum(own);

@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) interpret(const Op* ops, in
     }
 }
 
-// All blocks of a cooperative launch; `barrier`: two words that the host zeroes once.
+// All blocks of a cooperative launch; `barrier`: a word that the host zeroes once.
 extern "C" __global__ void __launch_bounds__(256) interpret_grid(const Op* ops, int count, float* arena, Run* run,
                                                             unsigned* barrier, int steps, int rows, int own_rows) {
     __shared__ Op own_ops[MOST_OPS];

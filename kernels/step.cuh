@@ -89,8 +89,8 @@ __device__ __forceinline__ void operands(float (&to)[DEPTH][TILE], const float* 
 // TM x TN and every LANES-th group of DEPTH terms. The LANES lanes of a tile lie 32 / LANES apart, so that
 // neighbours read neighbouring elements. If B is contiguous along k, neighbours start at different groups, to
 // avoid conflicts on one bank of shared memory.
-template <int M, int N, int K, int TM, int TN, int LANES, int DEPTH, Side A, Side B, class Finish>
-__device__ __forceinline__ void product_tiles(const float* a, const float* b, int flags, Solo s, Finish finish) {
+template <int M, int N, int K, int TM, int TN, int LANES, int DEPTH, Side A, Side B, class S, class Finish>
+__device__ __forceinline__ void product_tiles(const float* a, const float* b, int flags, S s, Finish finish) {
     const int DOWN = (M + TM - 1) / TM, ACROSS = (N + TN - 1) / TN, BESIDE = 32 / LANES;
     const int GROUPS = K / DEPTH, TURNS = (GROUPS + LANES - 1) / LANES;
     const bool TURNED = B == ALONG_K && GROUPS % LANES == 0;
@@ -147,7 +147,10 @@ template <int N>
 __device__ __forceinline__ void copy_ahead(float* to, const float* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     u32 at = (u32)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(4 * N) : "memory");
+    if constexpr (N == 4)   // past the L1 cache
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(at), "l"(from), "n"(4 * N) : "memory");
 #else
     float of[N];
     load<N, true>(of, from);
@@ -159,6 +162,20 @@ __device__ __forceinline__ void copy_ahead(float* to, const float* from) {
 __device__ __forceinline__ void copied() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// Ends a group of copies; waits until all but the last `LATER` groups have arrived.
+__device__ __forceinline__ void end_group() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <int LATER>
+__device__ __forceinline__ void copied_but() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 #endif
 }
 

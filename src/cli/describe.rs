@@ -55,10 +55,16 @@ pub fn describe(trial: &Trial, machine: &Machine, dataset: &Dataset) -> String {
 /// The resources that a compiled step needs on its multiprocessor.
 fn compiled_step(trial: &Trial, machine: &Machine) -> Option<String> {
     let gpu = trial.devices.used.first()?.real_gpu(machine).filter(|_| trial.engine == Engine::Compiled)?;
-    let (precision, room) = (trial.spec.devices.precision, gpu.limits.shared_bytes);
-    let StepSource { threads, elements, barriers, .. } =
+    let (precision, room) = (trial.spec.devices.precision, gpu.limits.step_room());
+    let StepSource { blocks, threads, elements, barriers, .. } =
         StepSources::new(&trial.programs, precision, room).ok()?.full;
-    let [shared, room] = [4 * elements as u64, room].map(units::bytes);
+    let [shared, room] = [4 * elements as u64, room.shared_bytes].map(units::bytes);
+    if blocks > 1 {
+        return Some(format!(
+            "a grid of {blocks} blocks of {threads} threads, with {shared} of shared memory each; {barriers} barriers of the \
+             grid a step"
+        ));
+    }
     Some(format!(
         "one block of {threads} threads keeps {shared} of {room} in shared memory; {barriers} barriers a step"
     ))

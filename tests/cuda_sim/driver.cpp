@@ -154,7 +154,7 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
         case 10: *value = 32; break;               // warp
         case 12: *value = 65536; break;            // registers per block
         case 13: *value = 1980000; break;          // clock, kHz
-        case 16: *value = MULTIPROCESSORS; break;
+        case 16: *value = multiprocessors(); break;
         case 31: *value = 1; break;                // concurrent kernels
         case 33: *value = device + 1; break;       // PCI bus
         case 36: *value = 2619000; break;          // memory clock, kHz

@@ -36,6 +36,12 @@ int run_kernel(Stream* stream, const char* name, const Bound& bound, const Grid&
     return LAUNCH_FAILED;
 }
 
+// Blocks of a multiprocessor: as many as its shared memory holds, up to two.
+int at_once(int threads, size_t shared) {
+    bool fits = threads > 0 && threads <= 1024 && shared <= SHARED_BYTES;
+    return fits ? 1 + (shared > 0 && 2 * (shared + 1024) <= SHARED_BYTES + 1024) : 0;
+}
+
 int launch(void* handle, const Grid& grid, void* stream, void** arguments) {
     const Function* function = (const Function*)handle;
     if (!function || !stream_of(stream)) return INVALID_HANDLE;
@@ -43,7 +49,7 @@ int launch(void* handle, const Grid& grid, void* stream, void** arguments) {
     for (int d = 0; d < 3; d++) threads *= grid.threads[d], blocks *= grid.blocks[d];
     if (threads == 0 || threads > 1024 || blocks == 0 || blocks > 0x7fffffff) return INVALID_VALUE;
     if (grid.shared_bytes > (unsigned)function->shared_limit) return INVALID_VALUE;
-    if (grid.cooperative && blocks > MULTIPROCESSORS) return COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (grid.cooperative && blocks > (uint64_t)multiprocessors() * at_once((int)threads, grid.shared_bytes)) return COOPERATIVE_LAUNCH_TOO_LARGE;
     if (fails("launch")) return LAUNCH_FAILED;
     if (fails("lost")) stream_of(stream)->device->lost = true;
     const char* name = function->kernel->name;
@@ -111,7 +117,7 @@ EXPORT int cuFuncSetAttribute(Handle function, int attribute, int value) {
 }
 EXPORT int cuFuncSetCacheConfig(Handle, int) { return SUCCESS; }
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Handle, int threads, size_t shared) {
-    return *blocks = threads > 0 && threads <= 1024 && shared <= SHARED_BYTES, SUCCESS;
+    return *blocks = at_once(threads, shared), SUCCESS;
 }
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Handle function, int threads, size_t shared,
                                                                 unsigned) {

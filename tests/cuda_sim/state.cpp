@@ -3,6 +3,7 @@
 
 #include "state.h"
 
+#include <atomic>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -32,6 +33,14 @@ long setting(const char* name, long otherwise) {
 int device_count() {
     static int count = (int)setting("RUNNER_SIM_DEVICES", 1);
     return count;
+}
+
+static std::atomic<int> most_multiprocessors{0};
+
+int multiprocessors() {
+    static int count = (int)setting("RUNNER_SIM_MULTIPROCESSORS", 4);
+    int set = most_multiprocessors;
+    return set ? set : count;
 }
 
 namespace {
@@ -318,3 +327,8 @@ bool usable(void* handle, const void* at, size_t bytes) {
 }
 
 }   // namespace cusim
+
+// The multiprocessors of this process's devices.
+extern "C" __attribute__((visibility("default"))) void cusim_multiprocessors(int count) {
+    cusim::most_multiprocessors = count;
+}

@@ -27,11 +27,11 @@ enum Result {
     CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905
 };
 
-const int MULTIPROCESSORS = 4;
 const unsigned SHARED_BY_DEFAULT = 48 << 10;
 
 long setting(const char* name, long otherwise);
 int device_count();
+int multiprocessors();   // RUNNER_SIM_MULTIPROCESSORS, or 4
 
 // ----------------------------------------------------------------------------------------------------------- objects
 

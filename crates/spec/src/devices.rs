@@ -168,7 +168,8 @@ words! {
         Team = "team",
         /// One block of a GPU keeps the trial in its shared memory and runs hundreds of steps per launch.
         Persistent = "persistent",
-        /// As `persistent`, by a kernel that is compiled for this trial alone.
+        /// A kernel that is compiled for this trial alone runs hundreds of steps per launch: in one block as `persistent`,
+        /// or in a grid of blocks if the trial does not fit.
         Compiled = "compiled",
         /// All blocks of one GPU launch work together.
         Cooperative = "cooperative",

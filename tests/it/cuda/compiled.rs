@@ -1,9 +1,90 @@
 //! The engine `compiled`: what it reports, and the check that a compiled step must pass before it is used.
 
-use super::{LINREG, Sim};
+use super::{LINREG, Sim, parity::same};
 use crate::process::Sandbox;
 
 const COMPILED: &str = "devices.engine=compiled";
+
+/// A GPU with as many multiprocessors as an H100.
+const LARGE: (&str, &str) = ("RUNNER_SIM_MULTIPROCESSORS", "132");
+
+/// Classes whose job does not fit the shared memory of a block.
+const WIDE: &str = r#"
+name = "wide"
+[devices]
+num_gpus = 1
+[data]
+batch_size = 8
+[data.synthetic_regression]
+weights = [WEIGHTS]
+train_rows = 36
+validation_rows = 40
+[model]
+layers = [ { linear = { out_features = 96 } }, "relu", { dropout = { p = 0.2 } }, { linear = { out_features = 1 } } ]
+[optimizer.adam]
+lr = 0.003
+[trainer]
+max_epochs = 2
+"#;
+
+fn wide() -> Sandbox {
+    let weights: Vec<String> = (0..256).map(|i| format!("{}.5", i % 7 - 3)).collect();
+    Sandbox::new(&WIDE.replace("WEIGHTS", &weights.join(", ")))
+}
+
+/// The interpreter over all blocks takes the same steps; the GPU's size and streamed rows change no bit.
+#[test]
+fn a_job_too_large_for_a_block_runs_in_a_grid() {
+    let Some(sim) = Sim::get() else { return };
+    let place = wide();
+    let other = sim.run(&place, &["devices.engine=cooperative"], &[]).ended_by(0);
+    let before = sim.calls().len();
+    let ran = sim.run(&place, &[COMPILED], &[LARGE]).ended_by(0);
+    assert_eq!(ran.summary("engine"), "compiled");
+    assert!(!ran.text("run.log").contains("is not used"), "{}", ran.text("run.log"));
+    same(&other, &ran, 2e-6, "a grid");
+    let launches = sim.calls().split_off(before);
+    let of = |what: &str| launches.iter().filter(|call| call.starts_with(what)).count();
+    // The check runs interpreter and compiled kernel twice; the interpreter then validates after both epochs.
+    assert_eq!(of("launch_cooperative last_step blocks 32 threads 256"), 2, "{launches:?}");
+    assert!(of("launch_cooperative steps blocks 32 threads 256") >= 2 + 2, "{launches:?}");
+    assert!(of("launch_cooperative interpret_grid") >= 2 + 2, "{launches:?}");
+    let smaller = sim.run(&place, &[COMPILED], &[("RUNNER_SIM_MULTIPROCESSORS", "16")]).ended_by(0);
+    assert_eq!(smaller.model(), ran.model());
+    let streamed = sim.run(&place, &[COMPILED, "data.placement=streamed"], &[LARGE]).ended_by(0);
+    assert_eq!(streamed.numbers(), ran.numbers());
+    let few = sim.run(&place, &[COMPILED], &[("RUNNER_SIM_MULTIPROCESSORS", "2")]);
+    assert!(
+        few.ended.stderr.contains("it needs a grid of 32 blocks, and this GPU runs 4 at once"),
+        "{}",
+        few.ended.stderr
+    );
+}
+
+#[test]
+fn a_step_over_a_grid_that_differs_is_not_used() {
+    let Some(sim) = Sim::get() else { return };
+    let wrong = [("RUNNER_SIM_FAIL", "miscompile:1"), LARGE];
+    let place = wide();
+    let ran = sim.run(&place, &[COMPILED], &wrong).ended_by(0);
+    let log = ran.text("run.log");
+    assert!(log.contains("the compiled step is not used: its loss differs"), "{log}");
+    assert!(log.contains("The engine `cooperative` runs the steps"), "{log}");
+}
+
+/// The plan considers it for a long run, and says what it takes.
+#[test]
+fn check_says_what_a_grid_takes() {
+    let Some(sim) = Sim::get() else { return };
+    let place = wide();
+    let check = |arguments: &[&str]| {
+        sim.runner(&place, &[&["check", "spec.toml"], arguments].concat(), &[LARGE]).stdout
+    };
+    let text = check(&[COMPILED]);
+    assert!(text.contains("a grid of 32 blocks of 256 threads, with "), "{text}");
+    assert!(text.contains("of shared memory each; 3 barriers of the grid a step"), "{text}");
+    assert!(check(&["trainer.max_epochs=20000"]).contains("`compiled`"));
+}
 
 #[test]
 fn the_kernel_of_the_trial_runs_the_steps_after_its_trial() {

@@ -22,6 +22,9 @@ const ALONE: &str = "RUNNER_TEST_ALONE";
 /// Target architectures; those that the library does not know are skipped.
 const ARCHITECTURES: [i32; 4] = [75, 80, 90, 100];
 
+/// Those of steps over a grid, which take some seconds each.
+const STEP_ARCHITECTURES: [i32; 3] = [75, 80, 90];
+
 type Status = i32;
 
 /// The library, and the builtins that some of its versions do not find by themselves.
@@ -135,6 +138,23 @@ fn every_kernel_compiles_without_a_spill() {
         assert_eq!(entries, kernels, "sm_{architecture}: the log tells of other kernels:\n{log}");
         for line in log.lines().filter(|line| line.contains("spill stores")) {
             assert!(line.contains(" 0 bytes spill stores, 0 bytes spill loads"), "sm_{architecture}: {line}");
+        }
+    }
+    let functions = sources::with_kernels(|_| false);
+    for (name, step) in super::grid::steps() {
+        for architecture in STEP_ARCHITECTURES.into_iter().filter(|a| known.contains(a)) {
+            let (_, log) =
+                compiler.compile(&(functions.clone() + &step), architecture).unwrap_or_else(|log| {
+                    panic!("{name} for sm_{architecture} does not compile:\n{log}\n{step}")
+                });
+            let spills: Vec<&str> = log.lines().filter(|line| line.contains("spill stores")).collect();
+            assert_eq!(spills.len(), 1, "{log}");
+            assert!(
+                spills[0].contains(" 0 bytes spill stores, 0 bytes spill loads"),
+                "{name}, sm_{architecture}: {log}\n{step}"
+            );
+            let registers = log.lines().find_map(|line| line.trim().strip_prefix("ptxas info    : Used"));
+            println!("{name}, sm_{architecture}: used{}", registers.unwrap_or_default());
         }
     }
     assert!(compiler.compile("extern \"C\" __global__ void f() { no }", 80).unwrap_err().contains("error"));

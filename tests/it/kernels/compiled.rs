@@ -33,7 +33,7 @@ pub const ADAM: UpdateRule = UpdateRule::Adam(Adam {
     decoupled: false,
 });
 
-const STEPS: usize = 5;
+pub const STEPS: usize = 5;
 
 impl Job {
     /// 64-32-10 under Adam.
@@ -59,7 +59,7 @@ impl Job {
         })
     }
 
-    fn bench(&self, programs: &Programs) -> Bench {
+    pub fn bench(&self, programs: &Programs) -> Bench {
         let mut bench = Bench::new(Some(&programs.layout));
         let (mut numbers, rows) = (Numbers(31), self.batch * (STEPS + 1));
         bench.contents[0] = numbers.take(rows * self.features);
@@ -78,7 +78,7 @@ impl Job {
     }
 }
 
-fn hyper() -> Vec<Hyper> {
+pub fn hyper() -> Vec<Hyper> {
     let hyper = |t| Hyper { rate: 0.05 / (t + 1) as f32, first: 0.2, correction: 0.9, decay_factor: 1.0 };
     (0..=STEPS).map(hyper).collect()
 }
@@ -91,7 +91,7 @@ fn run(driver: &Driver, engine: Engine, programs: &Programs, bench: &Bench) -> V
     kept(bench, &machine.read()).map(|(_, numbers)| numbers).collect()
 }
 
-fn kept(bench: &Bench, all: &[Vec<f32>]) -> impl Iterator<Item = (usize, Vec<f32>)> {
+pub fn kept(bench: &Bench, all: &[Vec<f32>]) -> impl Iterator<Item = (usize, Vec<f32>)> {
     let lasts = |role: Role| matches!(role, Role::Values | Role::State | Role::Log);
     let buffers = bench.layout.buffers.iter().enumerate().skip(5);
     buffers
@@ -101,7 +101,8 @@ fn kept(bench: &Bench, all: &[Vec<f32>]) -> impl Iterator<Item = (usize, Vec<f32
         .into_iter()
 }
 
-fn check(driver: &Driver, job: &Job, what: &str) {
+/// Runs a job in three orders of threads: the numbers are the reference's, and the bits are the same.
+pub fn check(driver: &Driver, engine: Engine, job: &Job, what: &str) {
     let programs = job.programs();
     let bench = job.bench(&programs);
     let mut memory: Memory = bench.memory();
@@ -115,7 +116,7 @@ fn check(driver: &Driver, job: &Job, what: &str) {
     let mut first = None;
     for order in Order::ALL {
         driver.order(order);
-        let got = run(driver, Engine::Compiled, &programs, &bench);
+        let got = run(driver, engine, &programs, &bench);
         match &first {
             Some(first) => assert!(*first == bits(&got), "{what}, {order:?}: other bits"),
             None => {
@@ -150,7 +151,7 @@ fn every_loss_at_odd_sizes_follows_the_reference() {
         ] {
             let layers = vec![linear(hidden, true), Layer::Tanh, linear(outputs, true)];
             let what = format!("{loss:?} {features}-{hidden}-{outputs} of {batch}");
-            check(driver, &Job { layers, loss, features, targets, batch, rule }, &what);
+            check(driver, Engine::Compiled, &Job { layers, loss, features, targets, batch, rule }, &what);
         }
     }
 }
@@ -158,8 +159,8 @@ fn every_loss_at_odd_sizes_follows_the_reference() {
 #[test]
 fn the_jobs_that_it_is_for_follow_the_reference() {
     let Some(driver) = Driver::get() else { return };
-    check(driver, &Job::digits(), "digits");
-    check(driver, &Job::linear_regression(), "linear regression");
+    check(driver, Engine::Compiled, &Job::digits(), "digits");
+    check(driver, Engine::Compiled, &Job::linear_regression(), "linear regression");
     let deep = vec![
         linear(64, true),
         Layer::Relu,
@@ -171,6 +172,7 @@ fn the_jobs_that_it_is_for_follow_the_reference() {
     ];
     check(
         driver,
+        Engine::Compiled,
         &Job { layers: deep, batch: 64, features: 10, ..Job::linear_regression() },
         "three hidden layers",
     );
@@ -194,7 +196,7 @@ fn no_barrier_can_be_missing() {
         }
         all
     };
-    let source = Machine::new(driver, &bench).source(&programs.train);
+    let source = Machine::new(driver, &bench).source(Engine::Compiled, &programs.train);
     let right = left(&source);
     assert!(right.iter().all(|bits| *bits == right[0]));
     const BARRIER: &str = "        __syncthreads();\n";
@@ -217,7 +219,7 @@ fn a_step_has_few_barriers() {
     let Some(driver) = Driver::get() else { return };
     for (job, barriers) in [(Job::digits(), 5), (Job::linear_regression(), 4)] {
         let programs = job.programs();
-        let source = Machine::new(driver, &job.bench(&programs)).source(&programs.train);
+        let source = Machine::new(driver, &job.bench(&programs)).source(Engine::Compiled, &programs.train);
         assert_eq!(source.barriers, barriers, "{}", source.text);
         assert!(source.text.contains("rows_ahead<") && !source.text.contains("gather_op"), "{}", source.text);
         let learns = matches!(job.rule, UpdateRule::Adam(_));

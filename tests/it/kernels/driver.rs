@@ -34,6 +34,9 @@ pub fn build(name: &str, variables: &[(&str, &str)]) -> Option<PathBuf> {
     Some(out)
 }
 
+/// Of the simulated GPU.
+pub const MULTIPROCESSORS: u32 = 64;
+
 /// The order in which threads and blocks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
@@ -80,6 +83,7 @@ impl Driver {
         let (mut context, mut module) = (0, 0);
         // SAFETY: calls as the driver's documentation has them; both pointers are to live variables.
         unsafe {
+            driver.function::<unsafe extern "C" fn(i32)>("cusim_multiprocessors")(MULTIPROCESSORS as i32);
             checked("cuInit", driver.function::<Init>("cuInit")(0));
             let retain = driver.function::<Retain>("cuDevicePrimaryCtxRetain");
             checked("cuDevicePrimaryCtxRetain", retain(&mut context, 0));

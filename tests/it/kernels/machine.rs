@@ -9,7 +9,7 @@ use runner::program::{
 
 use super::{
     compile::{Compiler, sources},
-    driver::{Driver, Grid, Memory, Module, argument, folder},
+    driver::{Driver, Grid, MULTIPROCESSORS, Memory, Module, argument, folder},
 };
 use crate::conformance::{Bench, SEED};
 
@@ -27,6 +27,14 @@ pub enum Engine {
     Grid { blocks: u32, threads: u32 },
     /// One block, with a kernel compiled for this program.
     Compiled,
+    /// The same over a grid, with the arena in global memory.
+    CompiledGrid,
+}
+
+impl Engine {
+    pub fn is_compiled(self) -> bool {
+        matches!(self, Self::Compiled | Self::CompiledGrid)
+    }
 }
 
 /// The part of a block's shared memory that a test's arena may use, in numbers.
@@ -93,7 +101,7 @@ impl<'a> Machine<'a> {
             sums,
             non_finite,
             _partial: partial,
-            barrier: driver.holding(&[0u32; 2]),
+            barrier: driver.holding(&[0u32]),
             run: driver.holding(&[at]),
             at,
             precision: Precision::F32,
@@ -108,12 +116,21 @@ impl<'a> Machine<'a> {
     }
 
     /// The source of a program's compiled kernel; panics with the reason if there is none.
-    pub fn source(&self, program: &Program) -> StepSource {
+    pub fn source(&self, engine: Engine, program: &Program) -> StepSource {
+        self.try_source(engine, program).unwrap()
+    }
+
+    /// The same, or the reason why there is none.
+    pub fn try_source(&self, engine: Engine, program: &Program) -> Result<StepSource, String> {
         let place = |s: Slice| Some((self.places[s.buffer.0] + s.offset) as u64);
         let (layout, precision) = (&self.bench.layout, self.precision);
+        // A grid is for arenas that do not fit.
+        let (elements, room) =
+            (if engine == Engine::CompiledGrid { ROOM + 1 } else { self.arena_floats }, ROOM);
+        let place = &place;
         let options =
-            StepOptions { layout, precision, place: &place, elements: self.arena_floats, room: ROOM };
-        StepSource::new("steps", program, &options).unwrap()
+            StepOptions { layout, precision, place, elements, room, multiprocessors: MULTIPROCESSORS };
+        StepSource::new("steps", program, &options)
     }
 
     /// Compiles and loads a source, once per process.
@@ -131,8 +148,8 @@ impl<'a> Machine<'a> {
 
     /// Runs a program once per `hyper`, or `steps` times if there is none; the counters continue.
     pub fn run(&mut self, engine: Engine, program: &Program, steps: usize, hyper: &[Hyper]) {
-        if engine == Engine::Compiled {
-            let source = self.source(program);
+        if engine.is_compiled() {
+            let source = self.source(engine, program);
             return self.run_compiled(self.compiled(&source.text), &source, program, steps, hyper);
         }
         let mut records = self.records(program);
@@ -187,7 +204,7 @@ impl<'a> Machine<'a> {
                 ];
                 self.driver.launch("interpret_grid", grid, arguments);
             }
-            Engine::Compiled => unreachable!("run above"),
+            Engine::Compiled | Engine::CompiledGrid => unreachable!("run above"),
         }
         self.after(before, program, steps as u64);
     }
@@ -206,9 +223,20 @@ impl<'a> Machine<'a> {
         self.at.hyper = if hyper.is_empty() { 0 } else { table.address };
         self.at.index = 0;
         self.run.write(&[self.at]);
-        let grid = Grid { shared_bytes: 4 * source.elements as u32, ..Grid::new(1, source.threads) };
+        let StepSource { blocks, threads, .. } = *source;
+        // The simulator puts two blocks on a multiprocessor if they use its shared memory.
+        let shared_bytes = 4 * source.elements.max(1) as u32;
+        let grid = Grid { shared_bytes, cooperative: blocks > 1, ..Grid::new(blocks, threads) };
         let (mut arena, mut run, mut count) = (self.arena.address, self.run.address, steps as i32);
-        let arguments = &mut [argument(&mut arena), argument(&mut run), argument(&mut count)];
+        let ahead = self.driver.holding(&vec![f32::NAN; source.ahead]);
+        let (mut barrier, mut ahead) = (self.barrier.address, ahead.address);
+        let arguments = &mut [
+            argument(&mut arena),
+            argument(&mut run),
+            argument(&mut barrier),
+            argument(&mut ahead),
+            argument(&mut count),
+        ];
         assert_eq!(self.driver.try_launch_of(module, "steps", grid, arguments), 0, "{}", source.text);
         self.after(before, program, steps as u64);
     }

@@ -6,6 +6,7 @@ mod compile;
 mod compiled;
 #[allow(unsafe_code)]
 pub mod driver;
+mod grid;
 #[allow(unsafe_code)]
 mod libraries;
 mod machine;

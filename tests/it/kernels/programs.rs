@@ -15,11 +15,12 @@ use crate::conformance::{
     programs::{Sizes, adam, bench, lowered, mlp, rmsprop, sgd},
 };
 
-const ENGINES: [Engine; 4] = [
+const ENGINES: [Engine; 5] = [
     Engine::Kernels { blocks: 3 },
     Engine::Walk { threads: 128 },
     Engine::Grid { blocks: 3, threads: 64 },
     Engine::Compiled,
+    Engine::CompiledGrid,
 ];
 
 /// The programs of an epoch and a validation; each with the number of consecutive runs, and whether it
@@ -58,7 +59,7 @@ fn run(
             let hyper = if *train { &hyper[step..step + part] } else { &[] };
             // Only training is compiled.
             let of_validation = Engine::Walk { threads: 128 };
-            let engine = if engine == Engine::Compiled && !*train { of_validation } else { engine };
+            let engine = if engine.is_compiled() && !*train { of_validation } else { engine };
             machine.run(engine, program, part, hyper);
             step += if *train { part } else { 0 };
         }

@@ -1,7 +1,9 @@
 //! Elementwise functions that are ops of their own because no product fuses them, and their derivatives.
 
+use std::ops::Range;
+
 use super::{
-    Access, Backward, Cost, Encoder, FUNCTION, Kind, Lowering, Operation, Record, Refused, Slice,
+    Access, Backward, Cost, Encoder, FUNCTION, Kind, Lowering, Op, Operation, Record, Refused, Slice,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -106,6 +108,11 @@ impl Operation for Activate {
         });
     }
 
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let [x, y] = [self.x, self.y].map(|slice| slice.rows(rows, self.width));
+        Some(Self { x, y, rows: rows.len(), ..self.clone() }.into())
+    }
+
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         let (activation, n) =
             (Activation::number(Some(self.activation)), self.rows.saturating_mul(self.width));
@@ -145,6 +152,11 @@ impl Operation for ActivateBackward {
         split.each(self.rows, |rows| {
             (Job::Backward(activation), Access::new([saved.rows(&rows, width)], [dy.rows(&rows, width)]))
         });
+    }
+
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let [saved, dy] = [self.saved, self.dy].map(|slice| slice.rows(rows, self.width));
+        Some(Self { saved, dy, rows: rows.len(), ..self.clone() }.into())
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {

@@ -1,8 +1,10 @@
 //! Dropout: the mask is a pure function of (seed, layer, step, global row, unit). It is computed when needed,
 //! never stored.
 
+use std::ops::Range;
+
 use super::{
-    Access, Backward, Cost, Encoder, Kind, Lowering, Operation, Record, Refused, Size, Slice,
+    Access, Backward, Cost, Encoder, Kind, Lowering, Op, Operation, Record, Refused, Size, Slice,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -74,6 +76,11 @@ impl Operation for Dropout {
         });
     }
 
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let [x, y] = [self.x, self.y].map(|slice| slice.rows(rows, self.width));
+        Some(Self { x, y, first: self.first + rows.start, rows: rows.len(), ..self.clone() }.into())
+    }
+
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         let backward = self.backward_op(self.y).record(e)?;
         Ok(Record { kind: Kind::Dropout as i32, at: e.places([self.x, self.y])?, ..backward })
@@ -115,6 +122,11 @@ impl Operation for DropoutBackward {
     fn split(&self, split: &mut Split<'_>) {
         let (dy, width, job) = (self.dy, self.width, self.job());
         split.each(self.rows, |rows| (job.from(rows.start), Access::new([], [dy.rows(&rows, width)])));
+    }
+
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let (dy, first) = (self.dy.rows(rows, self.width), self.first + rows.start);
+        Some(Self { dy, first, rows: rows.len(), ..self.clone() }.into())
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {

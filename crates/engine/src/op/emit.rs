@@ -3,21 +3,18 @@
 
 use std::fmt::Write;
 
-use super::{
-    Record,
-    record::{NONE, Precision},
-};
+use super::{GridTiles, Record, record::NONE};
 
 /// How an operand of a product is stored; the names are those of `kernels/step.cuh`.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Operand {
+pub enum Operand {
     AlongK,
     AlongSide,
     Ones,
 }
 
 impl Operand {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::AlongK => "ALONG_K",
             Self::AlongSide => "ALONG_SIDE",
@@ -38,10 +35,22 @@ pub struct Learning {
     pub stride: usize,
 }
 
+/// Who computes an instruction.
+#[derive(Clone, Debug)]
+pub enum WorkSplit {
+    /// All threads of the scope `s`, which lie in this many blocks.
+    Threads { blocks: u32 },
+    /// A block, for the rows of part `part`. Holds the record of the part after the first, if there is one.
+    Rows(Option<Box<Record>>),
+    /// The blocks of a grid, in tiles.
+    Tiles(GridTiles),
+}
+
 /// What the text of instructions depends on besides their records.
+#[derive(Clone, Debug)]
 pub struct Emitter {
     pub threads: u32,
-    pub precision: Precision,
+    pub split: WorkSplit,
     /// The offsets of a batch's features and targets, if a step finds them in one of two buffers.
     pub batch: Option<[u64; 2]>,
     pub learning: Option<Learning>,
@@ -50,16 +59,24 @@ pub struct Emitter {
 impl Emitter {
     /// The record as a constant named `op`.
     pub fn record_text(&self, r: &Record) -> String {
-        let at = r.at.map(|at| match self.batch {
-            Some([x, _]) if at == x => "x".to_owned(),
-            Some([_, y]) if at == y => "y".to_owned(),
-            _ if at == NONE => "NONE".to_owned(),
-            _ => format!("{at}ull"),
-        });
+        let next = if let WorkSplit::Rows(Some(next)) = &self.split { next } else { r };
+        let at = |i: usize| {
+            let (at, apart) = (r.at[i], next.at[i].wrapping_sub(r.at[i]));
+            let own = match self.batch {
+                Some([x, _]) if at == x => "x".to_owned(),
+                Some([_, y]) if at == y => "y".to_owned(),
+                _ if at == NONE => "NONE".to_owned(),
+                _ => format!("{at}ull"),
+            };
+            if apart == 0 { own } else { format!("{own} + part * {apart}ull") }
+        };
+        let at: [String; 8] = std::array::from_fn(at);
+        let first = match next.first - r.first {
+            0 => r.first.to_string(),
+            apart => format!("{} + (int)part * {apart}", r.first),
+        };
         let f = r.f.map(|f| format!("{f:?}f"));
-        let Record {
-            kind, rows, inputs, outputs, activation, loss, flags, layer, first, total_rows, n, ..
-        } = r;
+        let Record { kind, rows, inputs, outputs, activation, loss, flags, layer, total_rows, n, .. } = r;
         format!(
             "const Op op = {{{kind}, {rows}, {inputs}, {outputs}, {activation}, {loss}, 0, {flags}, {layer}, {first}, \
              {total_rows}, {n}, {{{}}}, {:?}, {{{}}}}};",
@@ -89,7 +106,10 @@ impl Emitter {
             Some(to) => self.learn(to, shape[2]),
             None => "c.finish(i, j, z);".to_owned(),
         };
-        self.tiles(&mut text, shape, sides, ["c.a", "c.b", "c.flags"], &finish);
+        match self.split {
+            WorkSplit::Tiles(tiles) => tiles.write(&mut text, r, shape, sides, &finish),
+            _ => self.tiles(&mut text, shape, sides, ["c.a", "c.b", "c.flags"], &finish),
+        }
         text
     }
 
@@ -105,6 +125,12 @@ impl Emitter {
         text
     }
 
+    /// Threads of the scope `s`, and the blocks that they lie in.
+    pub fn scope(&self) -> [u32; 2] {
+        let blocks = if let WorkSplit::Threads { blocks } = self.split { blocks } else { 1 };
+        [self.threads * blocks, blocks]
+    }
+
     fn tiles(
         &self,
         text: &mut String,
@@ -113,7 +139,7 @@ impl Emitter {
         [left, right, flags]: [&str; 3],
         finish: &str,
     ) {
-        let Tiles { rows, columns, lanes, depth, .. } = Tiles::best(shape, self.threads);
+        let Tiles { rows, columns, lanes, depth, .. } = Tiles::best(shape, self.scope());
         let [m, k, n] = shape;
         let (a, b) = (a.name(), b.name());
         let _ = write!(
@@ -135,7 +161,7 @@ impl Emitter {
     }
 }
 
-/// How the threads of a block share a product.
+/// How the threads of a block, or of a grid, share a product without shared memory of their own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiles {
     /// Rows of a thread's tile.
@@ -155,9 +181,9 @@ impl Tiles {
     /// The fastest division by this estimate: a multiprocessor does 128 multiply-adds and loads 32 elements
     /// from shared memory per cycle; a thread waits about 25 cycles for each exchange between lanes and about
     /// 30 for its first elements.
-    pub fn best([m, k, n]: [i32; 3], threads: u32) -> Self {
+    pub fn best([m, k, n]: [i32; 3], [threads, blocks]: [u32; 2]) -> Self {
         let depth = [4, 2, 1].into_iter().find(|depth| k % depth == 0).unwrap_or(1);
-        let threads = threads as i32;
+        let [threads, blocks] = [threads, blocks].map(|n| n as i32);
         let mut best = Self { rows: 1, columns: 1, lanes: 1, depth, warps: 1, cycles: f64::INFINITY };
         for rows in [1, 2, 4] {
             for columns in [1, 2, 4] {
@@ -167,7 +193,7 @@ impl Tiles {
                     let rounds = f64::from((warps + threads / 32 - 1) / (threads / 32));
                     let terms = f64::from((k / depth + lanes - 1) / lanes * depth);
                     let tile = f64::from(rows * columns);
-                    let busy = f64::from(warps.min(threads / 32));
+                    let busy = f64::from((warps.min(threads / 32) + blocks - 1) / blocks);
                     // The warps share four schedulers. A step takes at least the latency of one chain of
                     // additions.
                     let work = terms * (tile / 4.0 + f64::from(rows + columns) * 0.5) * busy;

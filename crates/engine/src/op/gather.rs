@@ -1,7 +1,9 @@
 //! Fetches the rows of a batch.
 
+use std::ops::Range;
+
 use super::{
-    Access, BufferId, Cost, Encoder, Kind, Operation, Record, Refused, Size, Slice, Store,
+    Access, BufferId, Cost, Encoder, Kind, Op, Operation, Record, Refused, Size, Slice, Store,
     record::{FLAG_CHUNK, FLAG_ORDERED, FLAG_VALIDATION},
     reference::Memory,
     run::{Context, Failure, RowFetch, Slices},
@@ -74,6 +76,11 @@ impl Operation for Gather {
             let job = Job { fetch: fetch.from(rows.start), width, target_width, in_place };
             (job, Access::new([], [x.rows(&rows, width), y.rows(&rows, target_width)]))
         });
+    }
+
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let (x, y) = (self.x.rows(rows, self.width), self.y.rows(rows, self.target_width));
+        Some(Self { x, y, first: self.first + rows.start, rows: rows.len(), ..self.clone() }.into())
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {

@@ -1,7 +1,9 @@
 //! The gradient of a Linear layer's input: dx = dy Wᵀ.
 
+use std::ops::Range;
+
 use super::{
-    Access, Activation, Cost, Emitter, Encoder, Kind, Operation, Record, Refused, Size, Slice,
+    Access, Activation, Cost, Emitter, Encoder, Kind, Op, Operation, Record, Refused, Size, Slice,
     emit::Operand,
     product,
     reference::{Memory, product_of, transposed},
@@ -23,6 +25,9 @@ pub struct InputGradient {
     pub inputs: usize,
     pub outputs: usize,
 }
+
+/// How its operands are stored.
+const OPERANDS: [Operand; 2] = [Operand::AlongK, Operand::AlongK];
 
 impl Operation for InputGradient {
     fn access(&self) -> Access {
@@ -76,9 +81,20 @@ impl Operation for InputGradient {
         })
     }
 
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let wide = |slice: Slice| slice.rows(rows, self.inputs);
+        let derivative = self.derivative.map(|(f, saved)| (f, wide(saved)));
+        let (dy, dx) = (self.dy.rows(rows, self.outputs), wide(self.dx));
+        Some(Self { dy, dx, derivative, rows: rows.len(), ..self.clone() }.into())
+    }
+
+    fn operands(&self) -> Option<[Operand; 2]> {
+        Some(OPERANDS)
+    }
+
     fn emit(&self, r: &Record, e: &Emitter) -> String {
         let shape = [r.rows, r.outputs, r.inputs];
-        e.product(r, "input_gradient_product(op, own)", shape, [Operand::AlongK, Operand::AlongK], None)
+        e.product(r, "input_gradient_product(op, own)", shape, OPERANDS, None)
     }
 }
 

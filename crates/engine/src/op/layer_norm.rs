@@ -1,8 +1,10 @@
 //! PyTorch's LayerNorm over the last dimension, with a weight and a bias.
 
+use std::ops::Range;
+
 use super::{
-    Access, Backward, Cost, Encoder, FLAG_UPDATE, Kind, Lowering, Operation, Record, Refused, Size, Slice,
-    product,
+    Access, Backward, Cost, Encoder, FLAG_UPDATE, Kind, Lowering, Op, Operation, Record, Refused, Size,
+    Slice, product,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -107,6 +109,12 @@ impl Operation for LayerNorm {
         });
     }
 
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let [x, y] = [self.x, self.y].map(|slice| slice.rows(rows, self.width));
+        let stats = self.stats.map(|stats| stats.rows(rows, 2));
+        Some(Self { x, y, stats, rows: rows.len(), ..self.clone() }.into())
+    }
+
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {
         Ok(Record {
             f: [self.eps, 0.0, 0.0, 0.0, 0.0, 0.0],
@@ -165,6 +173,11 @@ impl Operation for LayerNormBackward {
             let reads = [dy.rows(&rows, width), x.rows(&rows, width), weight, stats.rows(&rows, 2)];
             (Job::Backward { width }, Access::new(reads, [dx.rows(&rows, width)]))
         });
+    }
+
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let [dy, x, dx] = [self.dy, self.x, self.dx].map(|slice| slice.rows(rows, self.width));
+        Some(Self { dy, x, dx, stats: self.stats.rows(rows, 2), rows: rows.len(), ..self.clone() }.into())
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {

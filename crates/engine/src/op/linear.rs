@@ -1,8 +1,10 @@
 //! A fully connected layer: y = f(x W + b).
 
+use std::ops::Range;
+
 use super::{
     Access, ActivateBackward, Activation, Backward, BiasGradient, Cost, Emitter, Encoder, InputGradient,
-    Kind, Lowering, Operation, Record, Refused, Size, Slice, WeightGradient,
+    Kind, Lowering, Op, Operation, Record, Refused, Size, Slice, WeightGradient,
     emit::Operand,
     product,
     reference::{Memory, product_of},
@@ -47,6 +49,9 @@ impl Linear {
         y
     }
 }
+
+/// How its operands are stored.
+const OPERANDS: [Operand; 2] = [Operand::AlongK, Operand::AlongSide];
 
 impl Operation for Linear {
     fn access(&self) -> Access {
@@ -108,9 +113,19 @@ impl Operation for Linear {
         })
     }
 
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let wide = |slice: Slice| slice.rows(rows, self.outputs);
+        let (x, y, pre) = (self.x.rows(rows, self.inputs), wide(self.y), self.pre.map(wide));
+        Some(Self { x, y, pre, rows: rows.len(), ..self.clone() }.into())
+    }
+
+    fn operands(&self) -> Option<[Operand; 2]> {
+        Some(OPERANDS)
+    }
+
     fn emit(&self, r: &Record, e: &Emitter) -> String {
         let shape = [r.rows, r.inputs, r.outputs];
-        e.product(r, "linear_product(op, own)", shape, [Operand::AlongK, Operand::AlongSide], None)
+        e.product(r, "linear_product(op, own)", shape, OPERANDS, None)
     }
 
     fn learns(&self) -> bool {

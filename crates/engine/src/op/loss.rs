@@ -1,7 +1,9 @@
 //! Losses and their gradients, computed in one pass over the predictions.
 
+use std::ops::Range;
+
 use super::{
-    Access, Cost, Encoder, FUNCTION, Kind, Operation, Record, Refused, Size, Slice,
+    Access, Cost, Encoder, FUNCTION, Kind, Op, Operation, Record, Refused, Size, Slice,
     reference::Memory,
     run::{Context, Slices},
     split::Split,
@@ -70,6 +72,15 @@ impl Operation for Loss {
             let reads = [prediction.rows(&rows, width), target.rows(&rows, target_width)];
             (Job { kind, width, total_rows }, Access::new(reads, [per_row.part(rows), hits, gradient]))
         });
+    }
+
+    fn of_rows(&self, rows: &Range<usize>) -> Option<Op> {
+        let (wide, single) = (|of: Slice| of.rows(rows, self.width), |of: Slice| of.rows(rows, 1));
+        let target = self.target.rows(rows, if self.kind.classifies() { 1 } else { self.width });
+        let (prediction, gradient) = (wide(self.prediction), self.gradient.map(wide));
+        let (per_row, hits) = (single(self.per_row), self.hits.map(single));
+        let rows = rows.len();
+        Some(Self { prediction, target, per_row, hits, gradient, rows, ..self.clone() }.into())
     }
 
     fn record(&self, e: &Encoder<'_>) -> Result<Record, Refused> {

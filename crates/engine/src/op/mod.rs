@@ -19,6 +19,7 @@ mod cost;
 mod dropout;
 mod emit;
 mod gather;
+mod grid_tiles;
 mod input_gradient;
 mod layer_norm;
 mod layout;
@@ -49,8 +50,9 @@ pub use bias_gradient::BiasGradient;
 pub use clip::Clip;
 pub use cost::{Cost, FUNCTION, LARGE_PRODUCT, is_large};
 pub use dropout::{Dropout, DropoutBackward, keeps as dropout_keeps};
-pub use emit::{Emitter, Learning, Tiles};
+pub use emit::{Emitter, Learning, Operand, Tiles, WorkSplit};
 pub use gather::{Gather, RowSource};
+pub use grid_tiles::{GRID_THREADS, GridTiles};
 pub use input_gradient::InputGradient;
 pub use layer_norm::{LayerNorm, LayerNormBackward, LayerNormGradient};
 pub use layout::{ALIGN, Buffer, BufferId, Layout, Parameter, Role, Slice, aligned};
@@ -70,6 +72,8 @@ pub use sgd::Sgd;
 pub use update::{Update, UpdateRule};
 pub use weight_gradient::{SUM_ROWS, WeightGradient};
 pub use zero::Zero;
+
+use std::ops::Range;
 
 use run::{Context, Slices};
 use split::Split;
@@ -101,6 +105,16 @@ pub trait Operation {
     /// Its source text in a compiled step, given its record.
     fn emit(&self, record: &Record, emitter: &Emitter) -> String {
         emitter.call(record)
+    }
+
+    /// How the operands of its product are stored, if it is one.
+    fn operands(&self) -> Option<[Operand; 2]> {
+        None
+    }
+
+    /// The op for some of its rows, if no row needs another one.
+    fn of_rows(&self, _: &Range<usize>) -> Option<Op> {
+        None
     }
 
     /// Whether it has parameters, so that the backward pass must reach it.

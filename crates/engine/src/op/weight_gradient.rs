@@ -29,6 +29,9 @@ pub struct WeightGradient {
 /// the threads.
 pub const SUM_ROWS: usize = 64;
 
+/// How its operands are stored.
+const OPERANDS: [Operand; 2] = [Operand::AlongSide, Operand::AlongSide];
+
 impl Operation for WeightGradient {
     fn access(&self) -> Access {
         Access::new([self.x, self.dy], [self.to])
@@ -81,10 +84,13 @@ impl Operation for WeightGradient {
         })
     }
 
+    fn operands(&self) -> Option<[Operand; 2]> {
+        Some(OPERANDS)
+    }
+
     fn emit(&self, r: &Record, e: &Emitter) -> String {
         let shape = [r.inputs, r.rows, r.outputs];
-        let sides = [Operand::AlongSide, Operand::AlongSide];
-        e.product(r, "weight_gradient_product(op, own, at)", shape, sides, Some(r.at[2]))
+        e.product(r, "weight_gradient_product(op, own, at)", shape, OPERANDS, Some(r.at[2]))
     }
 }
 

@@ -113,7 +113,7 @@ pub fn on_gpus(
 /// # Errors
 /// Why no such kernel can be made.
 fn compiled_step(precision: Precision, programs: &Programs, limits: GpuLimits) -> Result<f64, String> {
-    let sources = StepSources::new(programs, precision, limits.shared_bytes)?;
+    let sources = StepSources::new(programs, precision, limits.step_room())?;
     let clock_hz = limits.multiprocessor_flops_per_s / FLOPS_PER_CLOCK;
     Ok(sources.full.cycles / clock_hz.max(1.0))
 }
@@ -147,7 +147,7 @@ fn fastest(
 ) -> Chosen {
     let by_rates = |rates: GpuRates, engine| {
         // The upload of streamed rows takes the same time with every engine, so it is left out.
-        let speed = Speed { upload_bytes_per_s: None, ..rates.speed(engine, precision) };
+        let speed = Speed { upload_bytes_per_s: None, ..rates.speed(engine, precision, fits) };
         LowerBound::new(programs, speed, (data_bytes, None)).serial_s()
     };
     let estimate = |i: usize| {

@@ -6,7 +6,8 @@
 //! | `graph` | a node of a graph | the same | the same |
 //! | `cooperative` | a barrier over the grid | our own products on all multiprocessors | the same |
 //! | `persistent` | a barrier within the block | our own products on one multiprocessor | shared memory |
-//! | `compiled` | as `persistent`, which overestimates it: it has no measured rates | the same | the same |
+//! | `compiled`, one block | as `persistent`, which overestimates it: it has no measured rates | the same | the same |
+//! | `compiled`, a grid | nothing: it has no measured rates | the library's rate | L2 cache or memory |
 //!
 //! With every engine the data's rows are in the GPU's memory and are read from there or from the L2 cache.
 //! The block of `persistent` reads them through its multiprocessor's L1 cache. That cache and shared memory
@@ -66,10 +67,11 @@ impl GpuRates {
         }
     }
 
-    /// The speed of an engine, without all-reduce.
-    pub fn speed(&self, engine: Engine, precision: Precision) -> Speed {
+    /// The speed of an engine, without all-reduce. `in_block`: whether the job fits the shared memory of a block.
+    pub fn speed(&self, engine: Engine, precision: Precision, in_block: bool) -> Speed {
         let library = self.product(precision);
         let (processor, flops_per_s, instruction_s) = match engine {
+            Engine::Compiled if !in_block => (Processor::Gpu, library, 0.0),
             Engine::Persistent | Engine::Compiled => {
                 (Processor::GpuWalk, self.block_flops_per_s, self.block_barrier_s)
             }
@@ -80,6 +82,7 @@ impl GpuRates {
         };
         let (whole, shared) = ([self.cache_bytes_per_s, self.memory_bytes_per_s], self.shared_bytes_per_s);
         let ([cache_bytes_per_s, memory_bytes_per_s], rows_bytes_per_s) = match engine {
+            Engine::Compiled if !in_block => (whole, whole),
             Engine::Persistent | Engine::Compiled => ([shared; 2], whole.map(|rate| rate.min(shared))),
             _ => (whole, whole),
         };

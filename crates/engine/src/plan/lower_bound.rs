@@ -9,7 +9,7 @@ use super::{
     read_cost::ReadCost,
 };
 use crate::{
-    program::{Cost, Gather, Op, Phase, Program, Programs, RowSource},
+    program::{Cost, Gather, MemoryPlan, Op, Phase, Program, Programs, RowSource},
     spec::Precision,
 };
 
@@ -100,7 +100,9 @@ impl LowerBound {
         let mut slowest: Option<Self> = None;
         for (place, programs) in ranks {
             let Some(gpu) = place.real_gpu(machine) else { continue };
-            let bound = Self::new(programs, Speed { sums, ..gpu.speed?.speed(engine, precision) }, data);
+            let in_block = 4 * MemoryPlan::new(programs).train.elements as u64 <= gpu.limits.shared_bytes;
+            let bound =
+                Self::new(programs, Speed { sums, ..gpu.speed?.speed(engine, precision, in_block) }, data);
             if slowest.is_none_or(|known| known.serial_s() < bound.serial_s()) {
                 slowest = Some(bound);
             }

@@ -4,7 +4,7 @@ use super::{
     gpu_rates::GpuRates,
     rates::{AllReduceRates, MachineRates, Speed},
 };
-use crate::spec::Precision;
+use crate::{program::StepRoom, spec::Precision};
 
 /// The facts about a machine that planning needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,4 +106,12 @@ pub struct GpuLimits {
     pub instruction_s: [f64; 3],
     /// Share of the peak that small products reach.
     pub product_shares: [f64; 3],
+}
+
+impl GpuLimits {
+    /// What a compiled step may use.
+    pub fn step_room(self) -> StepRoom {
+        let multiprocessors = if self.cooperative { self.multiprocessors } else { 0 };
+        StepRoom { shared_bytes: self.shared_bytes, multiprocessors }
+    }
 }

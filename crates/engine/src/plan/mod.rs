@@ -57,6 +57,7 @@ use self::{
     run_length::{RunLength, validation_chunk},
 };
 use crate::{
+    program::{MemoryPlan, Programs},
     spec::{EngineChoice, Metric, Policy, Problem, Spec},
     units,
 };
@@ -80,8 +81,7 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
     let devices = devices::choose(&spec.devices, machine).map_err(PlanError::Missing)?;
     let Resolved { spec, layers, length } = Resolved::new(spec, facts, devices.used.len(), machine)?;
     let batch = length.batch;
-    let on_cpu = devices.on_cpu();
-    let over_hosts = devices.over_hosts();
+    let (on_cpu, over_hosts) = (devices.on_cpu(), devices.over_hosts());
     let by_library = false;
     let policy =
         chunk_policy::ChunkPolicy { spec: &spec, facts, on_cpu, over_hosts, threads, machine, by_library };
@@ -122,6 +122,7 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         None => (Engine::Serial, EngineReason::ThreadPerDevice),
     };
     let plan = Plan {
+        is_one_block: is_one_block(engine, &devices.used, &programs, machine),
         devices,
         engine,
         engine_reason,
@@ -140,6 +141,13 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         resident,
     };
     Ok(Trial { spec, facts, plan: plan.into() })
+}
+
+/// Whether a trial's steps take one block of its GPU.
+fn is_one_block(engine: Engine, used: &[DeviceId], programs: &Programs, machine: &Machine) -> bool {
+    let fits = |gpu: &Gpu| 4 * MemoryPlan::new(programs).train.elements as u64 <= gpu.limits.shared_bytes;
+    let gpu = if let [one] = used { one.real_gpu(machine) } else { None };
+    matches!(engine, Engine::Persistent | Engine::Compiled) && gpu.is_some_and(fits)
 }
 
 /// A spec that fits its data, with shapes and length filled in.

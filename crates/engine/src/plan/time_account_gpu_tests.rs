@@ -43,7 +43,7 @@ fn planned(layers: &str, batch: usize, features: usize, rows: usize) -> Trial {
 /// The trial, as run by a GPU with these rates.
 fn on_gpu(trial: &Trial, rates: GpuRates, engine: Engine) -> Trial {
     let mut trial = trial.clone();
-    let speed = rates.speed(engine, Precision::F32);
+    let speed = rates.speed(engine, Precision::F32, true);
     trial.lower_bound = LowerBound::new(&trial.programs, speed, (trial.data_bytes, None));
     (trial.engine, trial.devices.used) = (engine, vec![DeviceId::Gpu(0)]);
     trial

@@ -35,6 +35,8 @@ pub struct Plan {
     pub devices: ResolvedDevices,
     pub engine: Engine,
     pub engine_reason: EngineReason,
+    /// Whether its steps take one block of a GPU, which leaves room for others.
+    pub is_one_block: bool,
     /// The all-reduce method, for several devices with GPUs among them.
     pub sums: Option<AllReducePlan>,
     pub threads: usize,
@@ -106,11 +108,6 @@ impl Trial {
     /// Names of the targets, if there are several: column names, or numbers from 0.
     pub fn target_names(&self) -> Vec<String> {
         target_names(&self.spec, self.facts)
-    }
-
-    /// Whether its steps take one block of a GPU, which leaves room for others.
-    pub fn is_one_block(&self) -> bool {
-        matches!(self.engine, Engine::Persistent | Engine::Compiled) && self.world_size() == 1
     }
 
     pub fn world_size(&self) -> usize {

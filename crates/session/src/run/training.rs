@@ -143,7 +143,7 @@ impl Planned for Trial {
     }
 
     fn gpu_need(&self) -> (u64, bool) {
-        (self.footprint.devices.iter().copied().max().unwrap_or(0), self.is_one_block())
+        (self.footprint.devices.iter().copied().max().unwrap_or(0), self.is_one_block)
     }
 
     fn steps_and_engine(&self) -> Option<(u64, &'static str)> {

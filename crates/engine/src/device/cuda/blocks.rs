@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::{
-    engines::{Attempt, COMPARED, LaunchKind as Part, LoadedEngine},
+    engines::{Attempt, COMPARED, LaunchKind as Part},
     executor::CudaExecutor,
     launch::Queued,
 };
@@ -135,9 +135,7 @@ impl CudaExecutor {
     /// fails, the interpreter runs this block and all later ones.
     fn prove(&mut self, run: RunRecord, hyper: &[Hyper]) -> Result<(), DeviceError> {
         let Some(unproven) = self.unproven.take_if(|_| !hyper.is_empty()) else { return Ok(()) };
-        let (Some(compiled), Some(LoadedEngine::Persistent { threads })) =
-            (&self.train.compiled, &self.train.loaded_engine)
-        else {
+        let (Some(compiled), Some(interpreter)) = (&self.train.compiled, &self.train.loaded_engine) else {
             return Ok(());
         };
         let values = self.layout.whole(self.layout.values);
@@ -150,8 +148,11 @@ impl CudaExecutor {
             log_width: unproven.log_width,
             elements: self.train.elements,
         };
-        let own = attempt.run(&self.gpu, &self.train.full, *threads, Some(compiled))?;
-        let other = attempt.run(&self.gpu, &self.train.full, *threads, None)?;
+        let (gpu, train) = (&self.gpu, &self.train);
+        let own = attempt.run(gpu, |places, count| compiled.queue_on(gpu, places, count, false))?;
+        let other = attempt.run(gpu, |places, count| {
+            interpreter.interpret(gpu, places, &train.full, count, train.elements)
+        })?;
         self.notice = unproven.verdict(&own, &other);
         if self.notice.is_some() {
             self.train.compiled = None;

@@ -131,10 +131,7 @@ impl CudaExecutor {
         let Loader { staging, products, .. } = loader;
         let mut unproven = None;
         if engine == Engine::Compiled {
-            let sources = StepSources::new(&programs, precision, context.gpu.job_shared_bytes());
-            let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
-            train.compiled = Some(Compiled::load(&context, &sources.map_err(unusable)?)?);
-            unproven = Some(Unproven::new(&programs, precision, must_be_faster));
+            unproven = Some(compile(&mut train, &gpu, &programs, precision, must_be_faster)?);
         }
         let most_steps = train.most_steps().min(validate.as_ref().map_or(usize::MAX, Loaded::most_steps));
         let first = programs.train.instructions.first().map(|i| &i.op);
@@ -143,7 +140,9 @@ impl CudaExecutor {
         let marks = all.clone().map(Loaded::marks).max().unwrap_or(0);
         let records = all.flat_map(|loaded| [Some(&loaded.full), loaded.last.as_ref()]).flatten();
         let records = records.fold((0, 0), |(n, bytes), steps| (n + 1, bytes + steps.records.bytes as u64));
-        let bytes = gpu.bytes() + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
+        let compiled = train.compiled.as_ref().map_or(0, Compiled::bytes);
+        let bytes =
+            gpu.bytes() + compiled + device_log.bytes() + products.as_ref().map_or(0, Products::bytes);
         Ok(Self {
             train,
             validate,
@@ -166,6 +165,21 @@ impl CudaExecutor {
             records,
         })
     }
+}
+
+/// Compiles the trial's own steps; returns what they have to prove.
+fn compile(
+    train: &mut Loaded,
+    gpu: &GpuContext,
+    programs: &Programs,
+    precision: Precision,
+    must_be_faster: bool,
+) -> Result<Unproven, DeviceError> {
+    let context = &gpu.context;
+    let sources = StepSources::new(programs, precision, context.gpu.limits(false).step_room());
+    let unusable = |why| DeviceError::Unusable { device: context.name.clone(), why };
+    train.compiled = Some(Compiled::load(context, &sources.map_err(unusable)?)?);
+    Ok(Unproven::new(programs, precision, must_be_faster, train.interpreter(gpu)))
 }
 
 /// The engine for validation. Validation chunks are larger than batches; if they do not fit into a block,

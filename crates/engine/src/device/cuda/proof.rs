@@ -4,7 +4,10 @@
 
 use super::engines::Outcome;
 use crate::{
-    plan::agreement::{Curve, Rule},
+    plan::{
+        Engine,
+        agreement::{Curve, Rule},
+    },
     program::{LogTarget, Op, Precision, Programs},
     units,
 };
@@ -13,6 +16,8 @@ use crate::{
 pub struct Unproven {
     /// Whether it must be faster too, because the user did not ask for this engine.
     must_be_faster: bool,
+    /// The engine that interprets the steps otherwise.
+    interpreter: Engine,
     rule: Rule,
     regression: bool,
     /// Elements per log row; 0 if steps log nothing.
@@ -20,12 +25,13 @@ pub struct Unproven {
 }
 
 impl Unproven {
-    pub fn new(programs: &Programs, precision: Precision, must_be_faster: bool) -> Self {
+    pub fn new(programs: &Programs, precision: Precision, must_be_faster: bool, interpreter: Engine) -> Self {
         let ops = || programs.train.instructions.iter().map(|i| &i.op);
         let regression = ops().any(|op| matches!(op, Op::Loss(loss) if !loss.kind.classifies()));
         let rows = ops().any(|op| matches!(op, Op::Log(log) if matches!(log.to, LogTarget::Row(_))));
         Self {
             must_be_faster,
+            interpreter,
             rule: Rule { target_square: 0.0, precision },
             regression,
             log_width: if rows { programs.layout.log_width } else { 0 },
@@ -52,15 +58,18 @@ impl Unproven {
         if !self.rule.holds(&difference) {
             return Some(format!(
                 "the compiled step is not used: its loss differs from the interpreter's by {:.1e} times the limit of \
-                 `runner parity`, its parameters by {:.1e}; please report this. The engine `persistent` runs the steps",
-                difference.of_limit, difference.parameters
+                 `runner parity`, its parameters by {:.1e}; please report this. The engine `{}` runs the steps",
+                difference.of_limit,
+                difference.parameters,
+                self.interpreter.name()
             ));
         }
         (self.must_be_faster && own >= other).then(|| {
             format!(
-                "the compiled step is not used: {} took it {}, and the engine `persistent` {}, which runs the steps",
+                "the compiled step is not used: {} took it {}, and the engine `{}` {}, which runs the steps",
                 units::counted(compiled.losses.len().max(1) as u64, "step"),
                 units::seconds(own),
+                self.interpreter.name(),
                 units::seconds(other)
             )
         })

@@ -22,7 +22,7 @@ use crate::{
         DeviceError,
         cuda::{
             ffi::{Context, Gpu},
-            launch::{Kernels, Shape, Stream, arguments, launch},
+            launch::{Kernels, Shape, Stream, arguments, blocks_at_once, launch},
             memory::{DeviceMemory, Pinned},
         },
     },
@@ -145,7 +145,7 @@ fn connected(
         context.enter()?;
         let loaded = Kernels::new(context);
         // All blocks must run at the same time, on every GPU. This query also loads the kernel.
-        let at_once = loaded.at_once(loaded.peer_sum()?, THREADS)?;
+        let at_once = blocks_at_once(context, loaded.peer_sum()?, THREADS, 0)?;
         blocks = blocks.min(usize::try_from(at_once).unwrap_or(0));
         kernels.push(loaded);
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUfunction;
 
-use super::{gpu_context::GpuContext, steps::Steps};
+use super::gpu_context::GpuContext;
 use crate::{
     device::{
         DeviceError,
         cuda::{
             ffi::Context,
-            launch::{Event, Module, Shape, allow_shared, arguments, launch},
+            launch::{Event, Module, Shape, allow_shared, arguments, blocks_at_once, launch},
             memory::DeviceMemory,
         },
     },
@@ -22,13 +22,14 @@ use crate::{
 pub struct Compiled {
     full: Kernel,
     last: Option<Kernel>,
+    /// A grid's second buffer for the batch.
+    ahead: Option<DeviceMemory>,
     _module: Arc<Module>,
 }
 
 struct Kernel {
     function: CUfunction,
-    threads: u32,
-    shared_bytes: u32,
+    shape: Shape,
 }
 
 // SAFETY: the handles are tokens that the driver accepts from any thread.
@@ -41,15 +42,34 @@ impl Compiled {
         let text = full.text.clone() + last.map_or("", |last| &last.text);
         let module = Module::compiled(context, text)?;
         let kernel = |name: &str, source: &StepSource| {
+            let StepSource { blocks, threads, .. } = *source;
             let (function, shared_bytes) = (module.function(context, name)?, 4 * source.elements as u32);
             allow_shared(context, function, u64::from(shared_bytes), name)?;
-            Ok(Kernel { function, threads: source.threads, shared_bytes })
+            let together = blocks > 1;
+            let at_once =
+                if together { blocks_at_once(context, function, threads, shared_bytes)? } else { 1 };
+            if u64::from(blocks) > at_once {
+                return Err(DeviceError::Unusable {
+                    device: context.name.clone(),
+                    why: format!(
+                        "the compiled step needs {blocks} blocks, and {at_once} run at once; leave `devices.engine` to the plan"
+                    ),
+                });
+            }
+            Ok(Kernel { function, shape: Shape { blocks, threads, shared_bytes, together } })
         };
+        let ahead = last.map_or(0, |last| last.ahead).max(full.ahead);
+        let ahead = (ahead > 0).then(|| DeviceMemory::new(context, 4 * ahead, "the next batch"));
         Ok(Self {
             full: kernel("steps", full)?,
             last: last.map(|last| kernel("last_step", last)).transpose()?,
+            ahead: ahead.transpose()?,
             _module: module,
         })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.ahead.as_ref().map_or(0, |ahead| ahead.bytes)
     }
 
     /// Queues `count` full steps, or the last one.
@@ -57,7 +77,8 @@ impl Compiled {
         self.queue_on(gpu, [gpu.arena.at, gpu.run.at], count, is_last)
     }
 
-    fn queue_on(
+    /// The same on another arena and with other counters.
+    pub fn queue_on(
         &self,
         gpu: &GpuContext,
         [arena, run]: [u64; 2],
@@ -65,19 +86,12 @@ impl Compiled {
         is_last: bool,
     ) -> Result<(), DeviceError> {
         let kernel = self.last.as_ref().filter(|_| is_last).unwrap_or(&self.full);
-        let Kernel { function, threads, shared_bytes } = *kernel;
-        let shape = Shape { threads, shared_bytes, ..Shape::WARP };
-        // SAFETY: (float*, Run*, int); the arena has the offsets with which the source was generated.
-        unsafe {
-            launch(
-                &gpu.context,
-                &gpu.stream,
-                function,
-                shape,
-                arguments![arena, run, count as i32],
-                "a compiled step",
-            )
-        }
+        let Kernel { function, shape } = *kernel;
+        let ahead = self.ahead.as_ref().map_or(0, |ahead| ahead.at);
+        let arguments = arguments![arena, run, gpu.barrier.at, ahead, count as i32];
+        // SAFETY: (float*, Run*, unsigned*, float*, int); the arena has the offsets with which the source was
+        // generated.
+        unsafe { launch(&gpu.context, &gpu.stream, function, shape, arguments, "a compiled step") }
     }
 }
 
@@ -107,14 +121,12 @@ pub struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Runs the steps on a copy of the arena, with a separate log and sums: by the compiled kernel if given,
-    /// else by the interpreter.
+    /// Runs the steps on a copy of the arena, with a separate log and sums. `queue` queues a number of them on an
+    /// arena and a run's counters.
     pub fn run(
         &self,
         gpu: &GpuContext,
-        steps: &Steps,
-        threads: u32,
-        compiled: Option<&Compiled>,
+        queue: impl Fn([u64; 2], usize) -> Result<(), DeviceError>,
     ) -> Result<Outcome, DeviceError> {
         let (context, stream, count) = (&gpu.context, &gpu.stream, self.hyper.len());
         let (log_numbers, sums_bytes) = (count * self.log_width, 2 * crate::op::SUMS * size_of::<f64>());
@@ -144,10 +156,7 @@ impl Attempt<'_> {
                 stream.upload_from(run[0].hyper, self.hyper)?;
             }
             begin.record(stream)?;
-            match compiled {
-                Some(compiled) => compiled.queue_on(gpu, [arena.at, table.at], count, false)?,
-                None => gpu.interpret([arena.at, table.at], steps, count, threads, self.elements)?,
-            }
+            queue([arena.at, table.at], count)?;
             end.record(stream)?;
             gpu.wait(&end, || "trying the compiled steps".into())?;
             seconds = end.seconds_after(&begin)?.min(seconds);

@@ -16,16 +16,15 @@ use crate::{
         DeviceError,
         cuda::{
             all_reduce::Communicator,
-            launch::{Graph, Shape, Stream, arguments, launch},
+            launch::{Graph, Shape, Stream, arguments, blocks_at_once, launch},
         },
     },
-    op::{Record, RunRecord},
+    op::{GRID_THREADS, Record, RunRecord},
     plan,
 };
 
 /// The most blocks of `interpret_grid`.
 const MOST_BLOCKS: u64 = 1024;
-const GRID_THREADS: u32 = 256;
 /// Steps per graph, so that the cost of its launch is shared by many.
 const GRAPH_STEPS: usize = 16;
 
@@ -105,10 +104,16 @@ impl GpuContext {
     }
 
     /// Runs `count` steps in a cooperative grid.
-    fn interpret_grid(&self, steps: &Steps, count: usize, blocks: u32) -> Result<(), DeviceError> {
+    fn interpret_grid(
+        &self,
+        [arena, run]: [u64; 2],
+        steps: &Steps,
+        count: usize,
+        blocks: u32,
+    ) -> Result<(), DeviceError> {
         let shape = Shape { blocks, threads: GRID_THREADS, shared_bytes: 0, together: true };
         let Steps { records, count: ops, rows, own_rows, .. } = steps;
-        let (arena, run, barrier) = (self.arena.at, self.run.at, self.barrier.at);
+        let barrier = self.barrier.at;
         let arguments = arguments![records.at, *ops, arena, run, barrier, count as i32, *rows, *own_rows];
         // SAFETY: (const Op*, int, float*, Run*, unsigned*, int, int, int).
         unsafe { self.launch(self.kernels.interpret_grid()?, shape, arguments, "interpret_grid") }
@@ -138,7 +143,7 @@ impl GpuContext {
 impl Loaded {
     /// Prepares the engine.
     pub(super) fn load_engine(&self, gpu: &GpuContext) -> Result<LoadedEngine, DeviceError> {
-        let (context, engine, full) = (&gpu.context, self.engine, &self.full);
+        let (context, engine, full) = (&gpu.context, self.interpreter(gpu), &self.full);
         let unusable = |why: String| DeviceError::Unusable { device: context.name.clone(), why };
         let queued = gpu.sums.is_some() && engine == plan::Engine::Graph;
         if full.reduces() && engine != plan::Engine::Launch && !queued {
@@ -149,7 +154,7 @@ impl Loaded {
             )));
         }
         match engine {
-            plan::Engine::Persistent | plan::Engine::Compiled => {
+            plan::Engine::Persistent => {
                 let (bytes, room) = (4 * self.elements as u64, context.gpu.job_shared_bytes());
                 if bytes > room {
                     return Err(unusable(format!(
@@ -166,7 +171,7 @@ impl Loaded {
                         "it has no cooperative launches; leave `devices.engine` to the plan".into(),
                     ));
                 }
-                let at_once = gpu.kernels.at_once(gpu.kernels.interpret_grid()?, GRID_THREADS)?;
+                let at_once = blocks_at_once(context, gpu.kernels.interpret_grid()?, GRID_THREADS, 0)?;
                 // Blocks without work would only slow down the barrier.
                 let useful = full.widest.div_ceil(u64::from(GRID_THREADS));
                 let blocks = useful.min(at_once).clamp(1, MOST_BLOCKS) as u32;
@@ -208,13 +213,38 @@ impl Loaded {
                 .try_for_each(|(count, is_last)| compiled.queue(gpu, count, is_last));
         }
         let places = [gpu.arena.at, gpu.run.at];
-        full.into_iter().chain(last).try_for_each(|(steps, count)| match engine {
-            LoadedEngine::Persistent { threads } => {
-                gpu.interpret(places, steps, count, *threads, self.elements)
+        full.into_iter()
+            .chain(last)
+            .try_for_each(|(steps, count)| engine.interpret(gpu, places, steps, count, self.elements))
+    }
+
+    /// The engine that runs these programs where no compiled step does.
+    pub fn interpreter(&self, gpu: &GpuContext) -> plan::Engine {
+        match self.engine {
+            plan::Engine::Compiled if 4 * self.elements as u64 <= gpu.context.gpu.job_shared_bytes() => {
+                plan::Engine::Persistent
             }
-            LoadedEngine::Cooperative { blocks } => gpu.interpret_grid(steps, count, *blocks),
-            _ => (0..count).try_for_each(|_| gpu.step(steps)),
-        })
+            plan::Engine::Compiled => plan::Engine::Cooperative,
+            engine => engine,
+        }
+    }
+}
+
+impl LoadedEngine {
+    /// Queues `count` steps by the interpreter, or launch by launch if the engine has none.
+    pub fn interpret(
+        &self,
+        gpu: &GpuContext,
+        places: [u64; 2],
+        steps: &Steps,
+        count: usize,
+        elements: usize,
+    ) -> Result<(), DeviceError> {
+        match self {
+            Self::Persistent { threads } => gpu.interpret(places, steps, count, *threads, elements),
+            Self::Cooperative { blocks } => gpu.interpret_grid(places, steps, count, *blocks),
+            Self::Graph { .. } | Self::Launch => (0..count).try_for_each(|_| gpu.step(steps)),
+        }
     }
 }
 

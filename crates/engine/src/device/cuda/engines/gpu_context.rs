@@ -36,7 +36,7 @@ pub struct GpuContext {
     pub arena: DeviceMemory,
     /// The counters, followed by the learning rates.
     pub run: DeviceMemory,
-    /// Two words for the grid barrier.
+    /// The word of the grid barrier.
     pub barrier: DeviceMemory,
     /// The partial sums of the blocks of a launch.
     pub partial: DeviceMemory,
@@ -59,7 +59,7 @@ impl GpuContext {
             side: None,
             arena: zeros(arena_bytes, "parameters and activations")?,
             run: zeros(size_of::<RunRecord>() + most_steps * size_of::<Hyper>(), "learning rates")?,
-            barrier: zeros(2 * size_of::<u32>(), "the barrier of a grid")?,
+            barrier: zeros(size_of::<u32>(), "the barrier of a grid")?,
             partial: zeros(PARTIAL_BYTES, "sums over blocks")?,
             step: 0,
             hang_timeout: HangTimeout::new(context.least_wait),

@@ -66,6 +66,21 @@ pub fn allow_shared(
     context.check(status, || format!("giving `{name}` {bytes} bytes of shared memory"))
 }
 
+/// How many blocks of a kernel run on the GPU at the same time.
+pub fn blocks_at_once(
+    context: &Context,
+    function: CUfunction,
+    threads: u32,
+    shared_bytes: u32,
+) -> Result<u64, DeviceError> {
+    let mut each = 0;
+    let ask = context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
+    // SAFETY: the kernel is loaded, the pointer to a live local.
+    let status = unsafe { ask(&raw mut each, function, threads as i32, shared_bytes as usize, 0) };
+    context.check(status, || "asking how many blocks run at once".into())?;
+    Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(context.gpu.multiprocessors))
+}
+
 /// Queues a kernel.
 ///
 /// # Safety

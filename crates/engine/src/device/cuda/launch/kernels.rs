@@ -173,17 +173,6 @@ impl Kernels {
         });
         Ok(kernel?.function)
     }
-
-    /// How many blocks of a kernel run on the GPU at the same time.
-    pub fn at_once(&self, kernel: CUfunction, threads: u32) -> Result<u64, DeviceError> {
-        let mut each = 0;
-        let context = &self.context;
-        let ask = context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags;
-        // SAFETY: the kernel is loaded, the pointer to a live local.
-        let status = unsafe { ask(&raw mut each, kernel, threads as i32, 0, 0) };
-        context.check(status, || "asking how many blocks run at once".into())?;
-        Ok(u64::from(u32::try_from(each).unwrap_or(0)) * u64::from(context.gpu.multiprocessors))
-    }
 }
 
 impl Ops {

@@ -15,7 +15,7 @@ pub use hang_timeout::HangTimeout;
 pub use heartbeat::{CallGuard, Heartbeat, Watch};
 pub use in_flight::{Done, InFlightQueue, Queued};
 pub(in crate::device::cuda) use kernel::arguments;
-pub use kernel::{Shape, allow_shared, is_large_product, launch, shape};
+pub use kernel::{Shape, allow_shared, blocks_at_once, is_large_product, launch, shape};
 pub use kernels::{Kernels, Module, Modules, cache_trouble};
 pub use side_stream::SideStream;
 pub use stream::{Event, Stream};

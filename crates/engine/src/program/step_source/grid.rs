@@ -1,0 +1,349 @@
+//! The source of a step for a grid of blocks, whose job stays in global memory.
+//!
+//! Each op is divided over the blocks. Ops whose rows need no other row run by rows: a block has the same rows
+//! in all of them, so between two of these a barrier of the block suffices. Large products run in tiles, and
+//! everything else by all threads of the grid, or by the last block alone. A barrier over the grid stands where a block
+//! touches what another one writes. The number of blocks depends on the program alone, so every GPU gives the
+//! same sums.
+
+use std::fmt::Write;
+
+use super::{
+    Access, Emitter, Encoder, GRID_THREADS, GridTiles, Op, PARTIAL_SUMS, Precision, Record, Step,
+    StepOptions, StepSource, Tiles, Window, WorkSplit, aligned,
+    pieces::{self, Piece},
+};
+
+/// The most and the fewest blocks. A GPU with half as many multiprocessors runs them at once.
+const BLOCKS: [u32; 2] = [8, 128];
+
+/// Multiply-adds of a step that are worth a block.
+const WORK_OF_A_BLOCK: f64 = 32_768.0;
+
+/// The most blocks of a grid that a multiprocessor runs at once. Two have half of its registers each, so a step
+/// spills some; a GPU with enough multiprocessors gives each block one of its own.
+const BLOCKS_EACH: u32 = 2;
+
+/// The most elements of a weight that every block reads, to save a barrier.
+const READ_BY_ALL: usize = 8192;
+
+/// Elements of a weight's gradient from which tiles pay.
+const IN_TILES: usize = 8192;
+
+/// Approximate cycles of a barrier over the grid, and of a piece's first loads from the L2 cache.
+const GRID_BARRIER_CYCLES: f64 = 1900.0;
+const PIECE_CYCLES: f64 = 600.0;
+
+/// Bytes per cycle that a block gets from the L2 cache.
+const BYTES_PER_CYCLE: f64 = 32.0;
+
+/// Which blocks do a piece.
+enum Spread {
+    /// All, or as many as have work; which touches what is not distinguished.
+    All { tiles: bool },
+    /// The last one.
+    Last,
+    /// All, each for its rows. Holds what each touches.
+    Rows { parts: usize, accesses: Vec<(usize, Access)> },
+}
+
+/// An instruction, or several that were merged.
+struct Share {
+    text: String,
+    access: Access,
+    spread: Spread,
+    /// Blocks that have work.
+    blocks: usize,
+    elements: usize,
+    /// An estimate for each of these blocks.
+    cycles: f64,
+    /// Whether it has a barrier over the grid within.
+    waits: bool,
+}
+
+/// Whether an earlier piece must be complete before a later one begins: for all blocks, or in each block.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+enum Order {
+    Free,
+    InBlock,
+    InGrid,
+}
+
+/// The source of a step.
+///
+/// # Errors
+/// Why a GPU cannot run it.
+pub fn source(step: &Step<'_>, options: &StepOptions<'_>) -> Result<StepSource, String> {
+    let StepOptions { layout, precision, place, elements, room, multiprocessors } = *options;
+    let large = format!("a step of {elements} numbers, and shared memory has room for {room}");
+    if precision != Precision::F32 {
+        return Err(format!("{large}; in a grid of blocks it multiplies in f32 alone"));
+    }
+    let mut grid =
+        Grid { step, encoder: Encoder { layout, precision, place }, blocks: blocks(step), each: 1 };
+    let shares = pieces::pieces(step, true).into_iter().map(|piece| grid.share(piece));
+    let shares = shares.collect::<Result<Vec<Share>, String>>()?;
+    let elements = shares.iter().map(|share| share.elements).max().unwrap_or(0);
+    if grid.blocks > multiprocessors {
+        let fit = u32::try_from(room / elements.max(1)).unwrap_or(u32::MAX);
+        grid.each = fit.min(BLOCKS_EACH);
+    }
+    let at_once = multiprocessors.saturating_mul(grid.each);
+    if grid.blocks > at_once {
+        return Err(format!(
+            "{large}; it needs a grid of {} blocks, and this GPU runs {at_once} at once",
+            grid.blocks
+        ));
+    }
+    let places = stages(&shares);
+    let stages = places.iter().map(|[stage, _]| stage + 1).max().unwrap_or(0);
+    if stages < 2 {
+        return Err("a step of one stage, in which no rows can be fetched ahead".into());
+    }
+    let (text, cycles) = grid.write(&shares, &places, stages)?;
+    let barriers = stages + shares.iter().filter(|share| share.waits).count();
+    let cycles = cycles + barriers as f64 * GRID_BARRIER_CYCLES;
+    let ahead = aligned(step.gather.x.len) + aligned(step.gather.y.len);
+    Ok(StepSource { text, blocks: grid.blocks, threads: GRID_THREADS, elements, ahead, barriers, cycles })
+}
+
+/// The blocks of a program's grid.
+fn blocks(step: &Step<'_>) -> u32 {
+    let [least, most] = BLOCKS;
+    let worth = (step.program.cost().flops / 2.0 / WORK_OF_A_BLOCK).clamp(1.0, f64::from(most));
+    (worth as u32).next_power_of_two().clamp(least, most)
+}
+
+/// Stage and level of each piece. A barrier over the grid separates stages, a barrier of the block the levels of
+/// a stage.
+fn stages(shares: &[Share]) -> Vec<[usize; 2]> {
+    let mut places: Vec<[usize; 2]> = Vec::new();
+    for (number, share) in shares.iter().enumerate() {
+        let mut place = [0, 0];
+        for (earlier, [stage, level]) in shares[..number].iter().zip(&places) {
+            let least = match order(earlier, share) {
+                Order::InGrid => [stage + 1, 0],
+                Order::InBlock => [*stage, level + 1],
+                Order::Free => continue,
+            };
+            place = place.max(least);
+        }
+        places.push(place);
+    }
+    places
+}
+
+fn order(earlier: &Share, later: &Share) -> Order {
+    if !earlier.access.conflicts(&later.access) {
+        return Order::Free;
+    }
+    let (Some(before), Some(after)) = (earlier.by_block(), later.by_block()) else { return Order::InGrid };
+    let mut window = Window::default();
+    before.iter().for_each(|(block, access)| window.add(*block, access));
+    let apart = after.iter().all(|(block, access)| window.admits(*block, access));
+    if apart { Order::InBlock } else { Order::InGrid }
+}
+
+impl Share {
+    /// What each block touches, if that is known; the last block counts as `usize::MAX`.
+    fn by_block(&self) -> Option<Vec<(usize, Access)>> {
+        match &self.spread {
+            Spread::All { .. } => None,
+            Spread::Last => Some(vec![(usize::MAX, self.access)]),
+            Spread::Rows { accesses, .. } => Some(accesses.clone()),
+        }
+    }
+}
+
+struct Grid<'a> {
+    step: &'a Step<'a>,
+    encoder: Encoder<'a>,
+    blocks: u32,
+    /// Blocks of a multiprocessor.
+    each: u32,
+}
+
+impl Grid<'_> {
+    fn emitter(&self, split: WorkSplit) -> Emitter {
+        let [x, y] = [self.step.gathers.at[0], self.step.gathers.at[1]];
+        Emitter { threads: GRID_THREADS, split, batch: Some([x, y]), learning: self.step.learning.clone() }
+    }
+
+    /// How many rows a block has at once: a divisor of the rows, so that all parts are alike.
+    fn rows_each(&self) -> usize {
+        let rows = self.step.program.rows;
+        (1..=rows.div_ceil(self.blocks as usize)).rev().find(|each| rows.is_multiple_of(*each)).unwrap_or(1)
+    }
+
+    fn share(&self, piece: Piece<'_>) -> Result<Share, String> {
+        let Piece { op, record, access } = piece;
+        let alone = match op {
+            Op::Mean(_) | Op::Norm(_) => !access.writes.contains(&PARTIAL_SUMS),
+            op => matches!(op, Op::Log(_)),
+        };
+        if alone {
+            let text = op.emit(record, &self.emitter(WorkSplit::Threads { blocks: 1 }));
+            let (spread, blocks, cycles) = (Spread::Last, 1, PIECE_CYCLES);
+            return Ok(Share { text, access, spread, blocks, elements: 0, cycles, waits: false });
+        }
+        match (op, op.product(), op.operands()) {
+            (Op::WeightGradient(_), Some([m, _, n]), _) if m * n < IN_TILES => Ok(self.by_all(piece)),
+            (Op::Linear(_) | Op::InputGradient(_), Some([_, k, n]), _) if k * n <= READ_BY_ALL => {
+                self.by_rows(piece)
+            }
+            (_, Some(shape), Some(operands)) => {
+                let tiles = GridTiles::best(shape.map(|n| n as i32), operands, self.blocks);
+                let tiles = tiles.ok_or_else(|| format!("a product of {shape:?}"))?;
+                let text = op.emit(record, &self.emitter(WorkSplit::Tiles(tiles)));
+                let (spread, blocks) = (Spread::All { tiles: true }, tiles.blocks as usize);
+                let GridTiles { elements, cycles, .. } = tiles;
+                Ok(Share { text, access, spread, blocks, elements, cycles, waits: false })
+            }
+            _ if op.of_rows(&(0..1)).is_some() => self.by_rows(piece),
+            _ => Ok(self.by_all(piece)),
+        }
+    }
+
+    /// By all threads of the grid.
+    fn by_all(&self, Piece { op, record, access }: Piece<'_>) -> Share {
+        let emitter = self.emitter(WorkSplit::Threads { blocks: self.blocks });
+        let shape = match op {
+            Op::BiasGradient(sum) => Some([1, sum.rows, sum.outputs]),
+            op => op.product(),
+        };
+        let tiles = shape.map(|shape| Tiles::best(shape.map(|n| n as i32), emitter.scope()));
+        let all = self.blocks as usize;
+        let warps = GRID_THREADS as usize / 32;
+        let blocks = tiles.map_or(all, |tiles| (tiles.warps as usize).div_ceil(warps).min(all));
+        let bytes = op.cost().bytes / f64::from(self.blocks);
+        let cycles = PIECE_CYCLES + tiles.map_or(bytes / BYTES_PER_CYCLE, |tiles| tiles.cycles);
+        let (text, waits) = (op.emit(record, &emitter), access.writes.contains(&PARTIAL_SUMS));
+        Share { text, access, spread: Spread::All { tiles: false }, blocks, elements: 0, cycles, waits }
+    }
+
+    /// By rows, if the op can.
+    fn by_rows(&self, piece: Piece<'_>) -> Result<Share, String> {
+        let each = self.rows_each();
+        let parts = self.step.program.rows / each;
+        let own = |part: usize| piece.op.of_rows(&(part * each..(part + 1) * each));
+        let Some((first, next)) = self.of_parts(own, parts)? else { return Ok(self.by_all(piece)) };
+        let emitter = self.emitter(WorkSplit::Rows(next.map(Box::new)));
+        let text = piece.op.emit(&first, &emitter);
+        let accesses = (0..parts).filter_map(|part| Some((part % self.blocks as usize, own(part)?.access())));
+        let spread = Spread::Rows { parts, accesses: accesses.collect() };
+        let work = match piece.op.product() {
+            Some([_, k, n]) => Tiles::best([each, k, n].map(|n| n as i32), emitter.scope()).cycles,
+            None => 0.0,
+        };
+        let rounds = parts.div_ceil(self.blocks as usize) as f64;
+        let (blocks, cycles) = (parts.min(self.blocks as usize), rounds * (PIECE_CYCLES + work));
+        Ok(Share { text, access: piece.access, spread, blocks, elements: 0, cycles, waits: false })
+    }
+
+    /// The records of the first part and of the one after it.
+    fn of_parts(
+        &self,
+        own: impl Fn(usize) -> Option<Op>,
+        parts: usize,
+    ) -> Result<Option<(Record, Option<Record>)>, String> {
+        let record =
+            |part: usize| own(part).map(|op| op.record(&self.encoder).map_err(super::why)).transpose();
+        let Some(first) = record(0)? else { return Ok(None) };
+        Ok(Some((first, if parts > 1 { record(1)? } else { None })))
+    }
+
+    /// The text, and the estimated cycles of a step without its barriers.
+    fn write(&self, shares: &[Share], places: &[[usize; 2]], stages: usize) -> Result<(String, f64), String> {
+        let Step { name, program, gather, gathers, .. } = self.step;
+        let mut text = format!(
+            "struct {name}_program {{\n    static const int THREADS = {GRID_THREADS}, BLOCKS = {}, BATCH = {}, ROWS = {};\n    \
+             static const u64 X = {}, Y = {}, BEHIND_X = {};\n",
+            self.blocks,
+            program.batch,
+            program.rows,
+            gathers.at[0],
+            gathers.at[1],
+            aligned(gather.x.len)
+        );
+        text += &self.rows_ahead()?;
+        text += "    template <class Meanwhile>\n    static __device__ __forceinline__ void step(float* own, float* shared, const \
+                 Run& at, unsigned* barrier, u64 x, u64 y, Meanwhile meanwhile) {\n        const Hyper& hyper = *at.hyper;\n";
+        let mut cycles = 0.0;
+        for stage in 0..stages {
+            match stage {
+                0 => {}
+                1 => {
+                    text += "        { unsigned arrived = arrive(barrier); meanwhile(); wait_for_all(barrier, arrived); }\n"
+                }
+                _ => text += "        meet(barrier);\n",
+            }
+            cycles += self.write_stage(&mut text, shares, places, stage);
+        }
+        text += "        meet(barrier);\n";
+        let _ = write!(
+            text,
+            "    }}\n}};\nextern \"C\" __global__ void __launch_bounds__({GRID_THREADS}, {}) {name}(float* arena, Run* \
+             run, unsigned* barrier, float* ahead, int steps) {{\n    grid_steps<{name}_program>(arena, run, barrier, ahead, \
+             steps);\n}}\n",
+            self.each
+        );
+        Ok((text, cycles))
+    }
+
+    /// The functions that fetch rows.
+    fn rows_ahead(&self) -> Result<String, String> {
+        let each = self.rows_each();
+        let parts = self.step.program.rows / each;
+        let own = |part: usize| Op::from(self.step.gather.clone()).of_rows(&(part * each..(part + 1) * each));
+        let Some((first, next)) = self.of_parts(own, parts)? else {
+            return Err("a step without rows".into());
+        };
+        let op = self.emitter(WorkSplit::Rows(next.map(Box::new))).record_text(&first);
+        let parts = format!(
+            "for (unsigned part = blockIdx.x; part < {parts}; part += BLOCKS) {{ {op} Run then = at;"
+        );
+        let scope = "then, Solo(threadIdx.x, THREADS)); }\n    }\n";
+        Ok(format!(
+            "    static __device__ __forceinline__ void gather(float* own, const Run& at, Batch batch) {{\n        const u64 x = \
+             batch.x, y = batch.y;\n        {parts} then.offset += part * {each}; gather_op(op, own, {scope}    static \
+             __device__ __forceinline__ void expect(const Run& at) {{\n        const u64 x = 0, y = 0;\n        {parts} \
+             then.position += BATCH, then.offset += ROWS + part * {each}; expect_rows(op, {scope}"
+        ))
+    }
+
+    /// Writes the pieces of a stage; returns the estimated cycles of its busiest block. Pieces by all threads begin at
+    /// the blocks that have the least to do.
+    fn write_stage(&self, text: &mut String, shares: &[Share], places: &[[usize; 2]], stage: usize) -> f64 {
+        let all = self.blocks as usize;
+        let mut busy = vec![0.0; all];
+        let mut own: Vec<_> = shares.iter().zip(places).filter(|(_, place)| place[0] == stage).collect();
+        // Tiles first, so that smaller pieces find the blocks that have none.
+        own.sort_by_key(|(share, place)| (place[1], !matches!(share.spread, Spread::All { tiles: true })));
+        let mut at_level = 0;
+        for (share, [_, level]) in own {
+            if *level > at_level {
+                *text += "        __syncthreads();\n";
+                at_level = *level;
+            }
+            let busiest = |first: usize, busy: &[f64]| {
+                (first..first + share.blocks).map(|block| busy[block % all]).fold(0.0, f64::max)
+            };
+            let (first, scope) = match &share.spread {
+                Spread::Last => (all - 1, format!("{{ Team s(barrier, {}); ", all - 1)),
+                Spread::All { tiles: true } => (0, "{ ".to_owned()),
+                Spread::All { tiles: false } => {
+                    let first = (0..all).min_by(|a, b| busiest(*a, &busy).total_cmp(&busiest(*b, &busy)));
+                    let first = first.unwrap_or(0);
+                    (first, format!("{{ Team s(barrier, {first}); "))
+                }
+                Spread::Rows { parts, .. } => {
+                    let parts = format!("for (unsigned part = blockIdx.x; part < {parts}; part += BLOCKS)");
+                    (0, format!("{parts} {{ Solo s(threadIdx.x, THREADS); "))
+                }
+            };
+            (first..first + share.blocks).for_each(|block| busy[block % all] += share.cycles);
+            let _ = writeln!(text, "        {scope}{} }}", share.text);
+        }
+        busy.into_iter().fold(0.0, f64::max)
+    }
+}

@@ -1,0 +1,148 @@
+//! Compiled steps over a grid of blocks: wide and odd products against the reference, proof that no barrier is
+//! superfluous, and what the job of the documentation takes. Whole epochs under every rule, with all layers, are in
+//! `programs`.
+
+use runner::{
+    program::{LossKind, Precision, Programs, StepRoom, StepSource, StepSources},
+    spec::{Layer, Policy},
+};
+
+use super::{
+    compiled::{ADAM, Job, PLAIN, STEPS, check, hyper, kept},
+    driver::{Driver, Order},
+    machine::{Engine, Machine},
+};
+use crate::conformance::{
+    bits,
+    gradients::linear,
+    programs::{Sizes, lowered},
+};
+
+/// An H100's.
+const ROOM: StepRoom = StepRoom { shared_bytes: 232_448 - (12 << 10), multiprocessors: 132 };
+
+/// 784-256-10 at batch 256 under Adam.
+pub fn images() -> Job {
+    let layers = vec![linear(256, true), Layer::Relu, linear(10, true)];
+    Job { layers, loss: LossKind::CrossEntropy, features: 784, targets: 1, batch: 256, rule: ADAM }
+}
+
+fn source(programs: &Programs) -> StepSource {
+    StepSources::new(programs, Precision::F32, ROOM).unwrap().full
+}
+
+/// Sources of steps over a grid, each with a name.
+pub fn steps() -> Vec<(&'static str, String)> {
+    let sizes = Sizes { rows: 1000, batch: 250, validation: 100 };
+    let layers = vec![
+        Layer::Dropout { p: 0.1 },
+        linear(300, true),
+        Layer::Gelu,
+        Layer::LayerNorm { eps: 1e-5 },
+        linear(301, true),
+        Layer::Dropout { p: 0.4 },
+        Layer::Tanh,
+        linear(10, true),
+    ];
+    let deep = lowered(&layers, ADAM, Some(0.5), Policy::PerEpoch, sizes);
+    let wide = vec![linear(2048, true), Layer::Relu, linear(2048, true), Layer::Relu, linear(10, true)];
+    let wide = Job { layers: wide, batch: 1024, rule: PLAIN, ..images() }.programs();
+    [("784-256-10", images().programs()), ("all layers, clipped", deep), ("784-2048-2048-10", wide)]
+        .map(|(name, programs)| (name, source(&programs).text))
+        .into()
+}
+
+#[test]
+fn wide_and_odd_products_follow_the_reference() {
+    let Some(driver) = Driver::get() else { return };
+    let wide = vec![linear(96, true), Layer::Gelu, linear(132, false), Layer::Tanh, linear(10, true)];
+    let odd = vec![linear(131, true), Layer::Relu, linear(67, true), Layer::Sigmoid, linear(3, true)];
+    let classes = LossKind::CrossEntropy;
+    for (what, job) in [
+        ("wide", Job { layers: wide, loss: classes, features: 112, targets: 1, batch: 12, rule: ADAM }),
+        ("odd", Job { layers: odd, loss: LossKind::Huber, features: 71, targets: 3, batch: 13, rule: PLAIN }),
+        ("narrow", Job { features: 7, batch: 13, ..Job::digits() }),
+        ("linear regression", Job::linear_regression()),
+    ] {
+        check(driver, Engine::CompiledGrid, &job, what);
+    }
+}
+
+/// Replaces each barrier by what its absence allows: a block comes to its stage only when all others have done the
+/// next one. The numbers must then differ.
+#[test]
+fn no_barrier_of_the_grid_can_be_missing() {
+    let Some(driver) = Driver::get() else { return };
+    let layers = vec![linear(96, true), Layer::Relu, linear(10, true)];
+    let job = Job { layers, features: 96, batch: 16, ..Job::digits() };
+    let programs = job.programs();
+    let bench = job.bench(&programs);
+    driver.order(Order::Forward);
+    let left = |source: &StepSource| {
+        let mut machine = Machine::new(driver, &bench);
+        let module = machine.compiled(&source.text);
+        machine.run_compiled(module, source, &programs.train, STEPS, &hyper()[..STEPS]);
+        bits(&kept(&bench, &machine.read()).map(|(_, numbers)| numbers).collect::<Vec<_>>())
+    };
+    let source = Machine::new(driver, &bench).source(Engine::CompiledGrid, &programs.train);
+    let right = left(&source);
+    let (head, step) = source.text.split_once("const Hyper& hyper = *at.hyper;\n").unwrap();
+    let is_barrier = |line: &&str| line.contains("arrive(barrier)") || line.trim() == "meet(barrier);";
+    let lines: Vec<&str> = step.lines().collect();
+    let barriers: Vec<usize> = (0..lines.len()).filter(|i| is_barrier(&lines[*i])).collect();
+    assert_eq!(barriers.len(), source.barriers, "{}", source.text);
+    assert_eq!(source.barriers, 3, "{}", source.text);
+    for (number, missing) in barriers.iter().enumerate() {
+        let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        // Without a barrier the spare batch is still fetched.
+        changed[*missing] = if number == 0 { "meanwhile();".into() } else { String::new() };
+        // The stage before it, and the barrier after the next one: that of the next step, if it is the step's last.
+        let before = number.checked_sub(1).map_or(0, |earlier| barriers[earlier] + 1);
+        let behind = barriers[(number + 1) % barriers.len()];
+        let waits = "{ if (blockIdx.x == 0 && threadIdx.x == 0) while (__atomic_load_n(&done, 5) < LATE) relax(); __syncthreads(); }";
+        let counts =
+            "{ __syncthreads(); if (blockIdx.x > 0 && threadIdx.x == 0) __atomic_add_fetch(&done, 1, 5); }";
+        // Only once. The last barrier's next stage is the first of the next step, so it is counted twice.
+        let times = if behind < *missing { 2 } else { 1 };
+        let late = format!("const int LATE = {times} * (BLOCKS - 1); static int done;");
+        changed[behind] = format!("{counts}\n{}", changed[behind]);
+        changed[before] = format!("{waits}\n{}", changed[before]);
+        let hyper = "const Hyper& hyper = *at.hyper;";
+        let text = format!("{head}{hyper} {late}\n{}\n", changed.join("\n"));
+        let found = left(&StepSource { text, ..source.clone() });
+        assert!(found != right, "nothing shows that barrier {number} is missing:\n{}", source.text);
+    }
+}
+
+/// What makes a step fast: three barriers for a net of two layers, rows fetched ahead, updates fused with gradients,
+/// and large products in tiles. A GPU with half as many multiprocessors gets the same source, with fewer registers.
+#[test]
+fn a_net_of_two_layers_takes_three_barriers() {
+    let programs = images().programs();
+    let source = source(&programs);
+    assert_eq!((source.blocks, source.threads, source.barriers), (128, 256, 3), "{}", source.text);
+    assert!(4 * source.elements <= 48 << 10, "{}", source.elements);
+    assert_eq!(source.ahead, 256 * 784 + 256);
+    assert_eq!(source.text.matches("grid_product<").count(), 2, "{}", source.text);
+    assert_eq!(source.text.matches("learn(Adam{").count(), 4, "{}", source.text);
+    assert!(!source.text.contains("adam_op"), "{}", source.text);
+    // At an H100's 1.98 GHz, by the plan's estimate.
+    assert!(source.cycles / 1.98e9 < 15e-6, "{}", source.cycles);
+    let smaller = StepSources::new(&programs, Precision::F32, StepRoom { multiprocessors: 64, ..ROOM });
+    let smaller = smaller.unwrap().full;
+    assert_eq!(smaller.text, source.text.replace("__launch_bounds__(256, 1)", "__launch_bounds__(256, 2)"));
+    assert_eq!(StepSource { text: source.text.clone(), ..smaller }, source);
+}
+
+#[test]
+fn what_a_grid_cannot_do_is_refused_by_name() {
+    let programs = images().programs();
+    let why = |precision, room| StepSources::new(&programs, precision, room).unwrap_err();
+    let large = why(Precision::Tf32, ROOM);
+    assert!(
+        large.starts_with("a step of ") && large.ends_with(" in a grid of blocks it multiplies in f32 alone"),
+        "{large}"
+    );
+    let few = why(Precision::F32, StepRoom { multiprocessors: 40, ..ROOM });
+    assert!(few.ends_with("it needs a grid of 128 blocks, and this GPU runs 80 at once"), "{few}");
+}
