@@ -3,12 +3,12 @@
 //! `programs`.
 
 use runner::{
-    program::{LossKind, Precision, Programs, StepRoom, StepSource, StepSources},
+    program::{LossKind, Precision, Programs, StepRoom, StepSource, StepSources, UpdateRule},
     spec::{Layer, Policy},
 };
 
 use super::{
-    compiled::{ADAM, Job, PLAIN, STEPS, check, hyper, kept},
+    compiled::{ADAM, Job, STEPS, check, hyper, kept},
     driver::{Driver, Order},
     machine::{Engine, Machine},
 };
@@ -46,7 +46,7 @@ pub fn steps() -> Vec<(&'static str, String)> {
     ];
     let deep = lowered(&layers, ADAM, Some(0.5), Policy::PerEpoch, sizes);
     let wide = vec![linear(2048, true), Layer::Relu, linear(2048, true), Layer::Relu, linear(10, true)];
-    let wide = Job { layers: wide, batch: 1024, rule: PLAIN, ..images() }.programs();
+    let wide = Job { layers: wide, batch: 1024, rule: UpdateRule::PLAIN_SGD, ..images() }.programs();
     [("784-256-10", images().programs()), ("all layers, clipped", deep), ("784-2048-2048-10", wide)]
         .map(|(name, programs)| (name, source(&programs).text))
         .into()
@@ -60,7 +60,17 @@ fn wide_and_odd_products_follow_the_reference() {
     let classes = LossKind::CrossEntropy;
     for (what, job) in [
         ("wide", Job { layers: wide, loss: classes, features: 112, targets: 1, batch: 12, rule: ADAM }),
-        ("odd", Job { layers: odd, loss: LossKind::Huber, features: 71, targets: 3, batch: 13, rule: PLAIN }),
+        (
+            "odd",
+            Job {
+                layers: odd,
+                loss: LossKind::Huber,
+                features: 71,
+                targets: 3,
+                batch: 13,
+                rule: UpdateRule::PLAIN_SGD,
+            },
+        ),
         ("narrow", Job { features: 7, batch: 13, ..Job::digits() }),
         ("linear regression", Job::linear_regression()),
     ] {
