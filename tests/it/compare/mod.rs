@@ -18,6 +18,7 @@ mod machine;
 mod metrics;
 mod options;
 mod settings;
+mod redrawn;
 mod tables;
 mod tasks;
 mod two_sweeps;

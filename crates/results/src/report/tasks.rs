@@ -115,6 +115,21 @@ impl Tasks {
         let verb = if several { "differ" } else { "differs" };
         let (tasks, keys, groups) = (self.groups.len(), self.keys.join(", "), groups.join("; "));
         Some(format!("{tasks} tasks, whose losses are not comparable: {keys} {verb} ({groups})"))
+/// If a run's seed draws validation rows from a table that all seeds share: their number over that of training rows. `None` also of
+/// folds.
+pub(super) fn redrawn_share(run: &Run) -> Option<f64> {
+    let spec = run.spec.as_ref()?;
+    if spec.get("data.split.seed").or_else(|| spec.get("data.folds")).is_some() {
+        return None;
+    }
+    let fraction = |key: &str| spec.get(key)?.parse::<f64>().ok();
+    let of_source = |source: &str| fraction(&format!("data.{source}.validation_fraction"));
+    let of_sources = || ["csv", "idx", "npy", "parquet"].into_iter().find_map(of_source);
+    let validation = fraction("data.split.validation").or_else(of_sources).filter(|own| *own > 0.0)?;
+    let test = fraction("data.split.test").unwrap_or(0.0);
+    Some(validation / (1.0 - validation - test))
+}
+
     }
 }
 
