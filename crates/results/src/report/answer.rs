@@ -40,6 +40,8 @@ impl Comparison {
             text += &notes(self, ranking);
             text += &self.uneven(ranking);
             text += &self.left_out(ranking);
+            let shown = self.shown_settings(ranking, question)?;
+            text += &self.input_lines(shown.iter().flat_map(|setting| setting.places.iter().copied()));
             // Folded axes could be mistaken for seeds.
             if question.by.is_empty() {
                 text += &self.effects(ranking);
@@ -50,7 +52,7 @@ impl Comparison {
             sections.push(text);
         }
         let apart = self.judged_apart(question).map(|words| format!("{words}\n"));
-        let of_data = [self.tasks.difference(), self.sampled()].into_iter().flatten();
+        let of_data = [self.task_difference(), self.sampled()].into_iter().flatten();
         let apart: String = of_data.map(|words| format!("{words}\n")).chain(apart).collect();
         let space = if apart.is_empty() { "" } else { "\n" };
         Ok(apart + space + &sections.join("\n"))
@@ -107,7 +109,7 @@ impl Comparison {
             };
             return format!("one {each} each cannot tell whether that is more than luck (`{way_out}` can)");
         }
-        let named = |setting: &Candidate| format!("#{}{}", self.number(setting.places[0]), apart(setting));
+        let named = |setting: &Candidate| self.numbered(&setting.places) + &apart(setting);
         let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =
             ranking.rivals().partition(|rival| rival.p.is_some());
         let mut words = Vec::new();
@@ -123,8 +125,7 @@ impl Comparison {
         }
         if words.is_empty() {
             let next = &ranking.settings[1];
-            let number = self.number(next.places[0]);
-            let next = format!("of which #{number} is next{}", apart(next));
+            let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
             words.push(match each {
                 "fold" => format!("ahead on these folds of all others, {next}"),
                 _ => format!("better than all others, {next}"),
@@ -146,8 +147,8 @@ impl Comparison {
             1 => format!("one {each}"),
             seeds => format!("{seeds} {each}s"),
         };
-        let (number, value) = (self.number(first.places[0]), metric.word(first.value));
-        format!("; {side}, but of {seeds}: #{number} {value}")
+        let (number, value) = (self.numbered(&first.places), metric.word(first.value));
+        format!("; {side}, but of {seeds}: {number} {value}")
     }
 
     /// The name of the task's specs, as a heading if there are several tasks.
@@ -202,6 +203,27 @@ impl Comparison {
             let title = if is_median { format!("median {title}") } else { (*title).to_owned() };
             columns.push(Column::of_numbers(&title, shown.iter().map(cell)));
         }
+    /// The columns of the settings that a question shows, how many of them tell the settings, and the keys that are equal in all.
+    pub(super) fn screen_columns(
+        &self,
+        ranking: &Ranking,
+        shown: &[&Candidate],
+        question: &Question,
+    ) -> (Vec<Column>, usize, Vec<Column>) {
+        let mut columns = self.columns_of(ranking, shown);
+        let first = if self.inputs.is_empty() { 1 } else { 2 };
+        let keys: Vec<Column> = columns.splice(first..first + ranking.keys.len(), []).collect();
+        // What was asked for is shown, and so is what tells a single setting.
+        let is_left_out = |column: &Column| {
+            let is_constant = column.cells.windows(2).all(|pair| pair[0] == pair[1]);
+            is_constant && shown.len() > 1 && question.by.is_empty()
+        };
+        let (constant, keys): (Vec<Column>, Vec<Column>) = keys.into_iter().partition(is_left_out);
+        let count = first + keys.len();
+        columns.splice(first..first, keys);
+        (columns, count, constant)
+    }
+
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
             columns.pop();
         }
@@ -249,9 +271,9 @@ impl Comparison {
     pub(super) fn uneven(&self, ranking: &Ranking) -> String {
         let mut text = String::new();
         let mut say = |what: &str, settings: &mut dyn Iterator<Item = &Candidate>| {
-            let numbers: Vec<usize> = settings.map(|setting| self.number(setting.places[0])).collect();
-            if !numbers.is_empty() {
-                let _ = writeln!(text, "  {what}: #{}", units::numbers(&numbers)); // cannot fail
+            let places: Vec<usize> = settings.map(|setting| setting.places[0]).collect();
+            if !places.is_empty() {
+                let _ = writeln!(text, "  {what}: {}", self.numbers(&places)); // cannot fail
             }
         };
         let all = || ranking.settings.iter();
@@ -272,8 +294,7 @@ impl Comparison {
     pub(super) fn left_out(&self, ranking: &Ranking) -> String {
         let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
         let word = |(status, places): &(&str, Vec<usize>)| {
-            let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
-            let numbers = units::numbers(&numbers);
+            let numbers = self.numbers(places);
             let status = match *status {
                 "finished" => format!("without {}", ranking.metric.name),
                 status => status.to_owned(),
@@ -287,7 +308,7 @@ impl Comparison {
             });
             let of = |place: usize| match places.len() {
                 1 => String::new(),
-                _ => format!(" of #{}", self.number(place)),
+                _ => format!(" of {}", self.numbered(&[place])),
             };
             let so_far = so_far
                 .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));

@@ -190,7 +190,7 @@ pub fn gate(
     let all = Comparison::from_runs(runs.cloned().collect());
     if !condition.metric.is_learned {
         warnings.extend(all.warning().into_iter().chain(all.builds()));
-    } else if let Some(message) = all.tasks.difference().filter(|_| condition.is_relative) {
+    } else if let Some(message) = all.task_difference().filter(|_| condition.is_relative) {
         let hint = Some("hold runs against a baseline of their own task".to_owned());
         return Err(ReportError::Query { message, hint });
     }

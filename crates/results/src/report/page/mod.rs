@@ -85,7 +85,7 @@ pub type Drawing = (String, String);
 /// # Errors
 /// There is no run, or no run has the metric.
 pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
-    let comparison = Comparison::read(request.paths, request.filter)?.with_inputs();
+    let comparison = Comparison::read(request.paths, request.filter)?;
     let mut content = Content {
         comparison: &comparison,
         tasks: comparison.axes_by_task(),
