@@ -11,7 +11,7 @@ use super::{
     grid::{self, Column},
     grouping::{distinct, grouped},
     key::short,
-    metric::Metric,
+    metric::{Metric, Valued},
     notes::notes,
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
@@ -250,18 +250,25 @@ impl Comparison {
         if shown.iter().any(|setting| setting.samples.len() > 1) {
             columns.push(numbers("n", &|setting| setting.samples.len().to_string()));
         }
-        let values = numbers(&metric.name, &|setting| metric.with_interval(setting.value, setting.interval));
+        let values: Vec<Valued> = shown.iter().map(|setting| (setting.value, setting.interval)).collect();
+        let values = Column::of_numbers(&metric.name, metric.in_column(&values));
         columns.push(values.with_exact(exact(|setting| Some(setting.value))));
         if ranking.settings.len() > 1 {
-            let against = |setting: &Candidate| match setting.difference {
+            let differences = shown.iter().filter_map(|setting| setting.difference);
+            let differences: Vec<MeanDifference> = differences.collect();
+            let values: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
+            let words =
+                differences.iter().zip(metric.in_column(&values)).map(|(own, words)| signed(own, words));
+            let mut words = words.collect::<Vec<_>>().into_iter();
+            let cells = shown.iter().map(|setting| match setting.difference {
                 None => "best".to_owned(),
                 Some(difference) => in_words(metric, &difference),
             };
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
-            columns.push(numbers("vs best", &against).with_exact(exact));
+            columns.push(Column::of_numbers("vs best", cells).with_exact(exact));
         }
         if ranking.pairs > 0 {
-            let words = numbers("p", &|setting| setting.p.map(p_value).unwrap_or_default());
+            let words = numbers("p-value", &|setting| setting.p.map(p_value).unwrap_or_default());
             columns.push(words.with_exact(exact(|setting| setting.p)));
         }
         columns
@@ -353,6 +360,9 @@ pub(super) fn p_value(p: f64) -> String {
 
 /// With its interval, or else with its sign.
 fn in_words(metric: &Metric, difference: &MeanDifference) -> String {
-    let sign = if difference.interval.is_none() && difference.mean > 0.0 { "+" } else { "" };
-    format!("{sign}{}", metric.with_interval(difference.mean, difference.interval))
+    signed(difference, metric.with_interval(difference.mean, difference.interval))
+}
+
+fn signed(difference: &MeanDifference, words: String) -> String {
+    if difference.interval.is_none() && difference.mean > 0.0 { format!("+{words}") } else { words }
 }

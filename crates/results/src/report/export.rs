@@ -147,7 +147,7 @@ impl Comparison {
         columns.numbers("difference", |setting| text(difference(setting)));
         columns.numbers("difference_low", |setting| text(interval(setting)[0]));
         columns.numbers("difference_high", |setting| text(interval(setting)[1]));
-        columns.numbers("p", |setting| text(setting.p));
+        columns.numbers("p_value", |setting| text(setting.p));
         Ok(columns.all())
     }
 

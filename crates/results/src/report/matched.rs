@@ -22,7 +22,7 @@ use crate::{host::escape_line, units};
 const EVERYTHING: &str = "status";
 
 /// Columns behind the keys.
-const FIGURES: [&str; 5] = ["n", "first", "second", "difference", "p"];
+const FIGURES: [&str; 5] = ["n", "first", "second", "difference", "p-value"];
 
 /// Settings that two groups share.
 pub(super) struct Matched {
