@@ -91,6 +91,7 @@ fn a_run_and_a_sweep_are_shown_as_json() {
             "tags": [],
             "status": "finished",
             "reason": null,
+            "best": { "validation.loss": 0.5 },
             "last": {},
         })
     );

@@ -176,16 +176,7 @@ impl Comparison {
         if shown.is_empty() {
             return Ok(String::new());
         }
-        let mut columns = self.columns_of(ranking, &shown);
-        let keys: Vec<Column> = columns.splice(1..=ranking.keys.len(), []).collect();
-        // What was asked for is shown, and so is what tells a single setting.
-        let is_left_out = |column: &Column| {
-            let is_constant = column.cells.windows(2).all(|pair| pair[0] == pair[1]);
-            is_constant && shown.len() > 1 && question.by.is_empty()
-        };
-        let (constant, keys): (Vec<Column>, Vec<Column>) = keys.into_iter().partition(is_left_out);
-        let count = 1 + keys.len();
-        columns.splice(1..1, keys);
+        let (mut columns, count, constant) = self.screen_columns(ranking, &shown, question);
         let needed = columns.len();
         let is_doubtful = self.warning().is_some();
         for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
@@ -200,9 +191,18 @@ impl Comparison {
             };
             // Beside means, a median is called so.
             let is_median = metric.is_learned && shown.iter().any(|setting| setting.samples.len() > 1);
-            let title = if is_median { format!("median {title}") } else { (*title).to_owned() };
+            let last = if metric.is_last { "last " } else { "" };
+            let median = if is_median { "median " } else { "" };
+            let title = format!("{median}{last}{title}");
             columns.push(Column::of_numbers(&title, shown.iter().map(cell)));
         }
+        while columns.len() > needed && grid::width(&columns) > usize::from(width) {
+            columns.pop();
+        }
+        let more = more(&shown, ranking.settings.len(), "setting");
+        Ok(format!("\n{}{}{more}", grid::table(&columns, count, width), in_all_rows(&constant)))
+    }
+
     /// The columns of the settings that a question shows, how many of them tell the settings, and the keys that are equal in all.
     pub(super) fn screen_columns(
         &self,
@@ -222,13 +222,6 @@ impl Comparison {
         let count = first + keys.len();
         columns.splice(first..first, keys);
         (columns, count, constant)
-    }
-
-        while columns.len() > needed && grid::width(&columns) > usize::from(width) {
-            columns.pop();
-        }
-        let more = more(&shown, ranking.settings.len(), "setting");
-        Ok(format!("\n{}{}{more}", grid::table(&columns, count, width), in_all_rows(&constant)))
     }
 
     /// Columns: number, keys, count, value with interval, difference from the best.
@@ -262,8 +255,8 @@ impl Comparison {
             let mut words = words.collect::<Vec<_>>().into_iter();
             let cells = shown.iter().map(|setting| match setting.difference {
                 None => "best".to_owned(),
-                Some(difference) => in_words(metric, &difference),
-            };
+                Some(_) => words.next().unwrap_or_default(),
+            });
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
             columns.push(Column::of_numbers("vs best", cells).with_exact(exact));
         }
@@ -320,7 +313,7 @@ impl Comparison {
             let so_far = so_far
                 .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
             let so_far = so_far.unwrap_or_default();
-            format!("{} {status} (#{numbers}{so_far})", units::count(places.len() as u64))
+            format!("{} {status} ({numbers}{so_far})", units::count(places.len() as u64))
         };
         let words: Vec<String> = grouped(ended).iter().map(word).collect();
         if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }

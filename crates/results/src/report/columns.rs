@@ -5,6 +5,7 @@ use super::{
     comparison::Comparison,
     grid::{Column, Columns, done},
     grouping::distinct,
+    logged::Logged,
     run::Run,
     speeds,
 };
@@ -84,6 +85,7 @@ pub(super) fn with_best(comparison: &Comparison) -> Vec<Column> {
         let word = if name == "accuracy" { units::percent } else { units::number };
         others.figures(&format!("best epoch's {name}"), word, value);
     }
-    columns.splice(loss + 1..loss + 1, logged.known());
+    columns.retain(|column| column.title != LAST_ACCURACY);
+    columns.splice(best + 1..best + 1, others.known());
     columns
 }

@@ -167,6 +167,11 @@ impl Comparison {
         !learn || runs.iter().all(|run| is_not_run(run) || run.kind() != "train")
     }
 
+    /// Whether there is one run alone.
+    pub fn is_single(&self) -> bool {
+        self.runs.len() == 1
+    }
+
     /// Whether all runs are trials of exactly two sweeps.
     pub fn is_of_two_sweeps(&self) -> bool {
         let sweeps = distinct(self.runs.iter().map(|run| run.sweep.as_deref()));

@@ -4,7 +4,7 @@ use super::{
     ReportError,
     grouping::{distinct, grouped},
     key::{Key, known_figures, runs_have},
-    logged,
+    logged::{self, best_column},
     run::{Run, more_is_better},
 };
 use crate::{spec::nearest, units};
@@ -143,6 +143,16 @@ impl Metric {
         text?.parse().ok().filter(|value: &f64| !value.is_nan())
     }
 
+    /// The column of an export with its values: `best_validation_f1`, or `final_train_accuracy` of the last epoch.
+    pub(super) fn column(&self) -> String {
+        match (self.full_name().split_once('.'), self.full_name()) {
+            (_, TRAIN_LOSS) => "epoch_train_loss".to_owned(),
+            (Some(("validation", name)), _) if !self.is_last => best_column(name),
+            (Some((split @ ("train" | "validation"), name)), _) => format!("final_{split}_{name}"),
+            (_, figure) => figure.to_owned(),
+        }
+    }
+
     pub(super) fn full_name(&self) -> &str {
         self.key.name()
     }
@@ -169,17 +179,6 @@ impl Metric {
                 format!("{value} [{low}, {high}]")
             }
         }
-        let fixed = |value: f64| unsigned_zero(format!("{:.digits$}", scale * value));
-        let interval = interval.map(|[low, high]| format!(" [{}, {}]", fixed(low), fixed(high)));
-        format!("{}{unit}{}", fixed(value), interval.unwrap_or_default())
-    }
-}
-
-/// Formats values with the unit and decimals of the largest: `0.1 k`, `215.6 k`.
-pub(super) fn in_one_unit<const N: usize>(values: [f64; N], word: fn(f64) -> String) -> [String; N] {
-    let text = word(values.into_iter().map(f64::abs).fold(0.0, f64::max));
-    let (number, unit) = text.rsplit_once(' ').unwrap_or((&text, ""));
-    let scale = match unit {
     }
 
     /// Values with their intervals in a column; all have the same number of decimals if there are intervals.
@@ -231,6 +230,17 @@ pub(super) fn in_one_unit<const N: usize>(values: [f64; N], word: fn(f64) -> Str
 
     fn with_digits(&self, (value, interval): Valued, digits: usize) -> String {
         let (scale, unit) = self.scale().unwrap_or((1.0, ""));
+        let fixed = |value: f64| unsigned_zero(format!("{:.digits$}", scale * value));
+        let interval = interval.map(|[low, high]| format!(" [{}, {}]", fixed(low), fixed(high)));
+        format!("{}{unit}{}", fixed(value), interval.unwrap_or_default())
+    }
+}
+
+/// Formats values with the unit and decimals of the largest: `0.1 k`, `215.6 k`.
+pub(super) fn in_one_unit<const N: usize>(values: [f64; N], word: fn(f64) -> String) -> [String; N] {
+    let text = word(values.into_iter().map(f64::abs).fold(0.0, f64::max));
+    let (number, unit) = text.rsplit_once(' ').unwrap_or((&text, ""));
+    let scale = match unit {
         "" | "s" | "B" => 1.0,
         "µs" => 1e-6,
         "ms" => 1e-3,

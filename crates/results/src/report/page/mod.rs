@@ -293,13 +293,13 @@ impl Content<'_> {
     fn runs(&self) -> (&'static str, Vec<Column>) {
         let runs = &self.comparison.runs;
         let (thing, first) = self.counted();
-        let mut columns = columns::columns(self.comparison, thing, first);
-        if !self.comparison.inputs.is_empty() {
-            let letters = (0..runs.len()).map(|place| self.comparison.letters(&[place]));
-            let trials = runs.iter().map(|run| run.trial.map(|trial| trial.to_string()).unwrap_or_default());
-            let input = [Column::of_words("input", letters), Column::of_numbers("trial", trials)];
-            columns.splice(1..1, input);
-        }
+        let mut columns = match runs.len() {
+            1 => columns::with_best(self.comparison),
+            _ if self.comparison.inputs.is_empty() => {
+                columns::columns(self.comparison, thing, columns::counted(thing, first))
+            }
+            _ => columns::columns(self.comparison, "#", |place| self.comparison.numbered(&[place])),
+        };
         columns.push(Column::of_words("reason", runs.iter().map(|run| run.reason.clone())));
         columns.push(Column::of_words("folder", runs.iter().map(|run| run.path.clone())));
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
