@@ -66,14 +66,15 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
             None => fit(&against.text(terminal_width())),
         }));
     }
+    let is_asked = options.metric.is_some() || !question.by.is_empty();
+    let is_times = options.times || (comparison.is_about_times() && !is_asked);
     if let Some(format) = options.export {
-        return exported(&comparison, &question, !options.pivot.is_empty(), format);
+        return exported(&comparison, &question, [is_times, !options.pivot.is_empty()], format);
     }
     if !options.pivot.is_empty() {
         return Ok(print(&comparison.pivot(&question, terminal_width())?));
     }
-    let is_asked = options.metric.is_some() || !options.by.is_empty();
-    let mut text = match options.times || (comparison.is_about_times() && !is_asked) {
+    let mut text = match is_times {
         true => comparison.times(&question, terminal_width())?,
         false => {
             let builds = comparison.builds().map(|words| format!("{words}\n")).unwrap_or_default();
@@ -89,7 +90,7 @@ fn compared(options: &CompareOptions) -> Result<Exit, ReportError> {
 fn exported(
     comparison: &Comparison,
     question: &Question,
-    is_pivot: bool,
+    [is_times, is_pivot]: [bool; 2],
     format: ExportFormat,
 ) -> Result<Exit, ReportError> {
     // The comparison on the screen already says this in its first line.
@@ -106,9 +107,10 @@ fn exported(
     let Some(format) = format.format() else {
         return Ok(print_bytes(&comparison.export_parquet(question)?));
     };
-    let text = match question.by.is_empty() {
-        true => comparison.export(question, format)?,
-        false => comparison.export_groups(question, is_pivot, format)?,
+    let is_table = matches!(format, Format::Md | Format::Latex);
+    let text = match !question.by.is_empty() || (is_table && !is_times && !comparison.is_single()) {
+        true => comparison.export_settings(question, is_pivot, format)?,
+        false => comparison.export(question, format)?,
     };
     Ok(match format {
         Format::Csv => print_bytes(text.as_bytes()),

@@ -229,3 +229,29 @@ fn the_best_of_stopped_trials_is_listed() {
     let finished = values("finished");
     assert_eq!(values("stopped"), finished);
 }
+
+/// A lucky split beats the mean over all folds, and says nothing about it.
+#[test]
+fn runs_on_other_splits_are_not_held_against_each_other() {
+    let spec = "
+        name = 'p'
+        data.csv = { path = 'penguins.csv', target = 'species', categorical = ['island', 'sex'], missing = 'mean' }
+        model.layers = [{ linear = { out_features = 3 } }]
+        model.loss = 'cross_entropy'
+        optimizer.adam.lr = 0.05
+        trainer.max_epochs = 2
+    ";
+    let runs = Runs(Sandbox::new(spec));
+    let table = concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/data/penguins.csv");
+    fs::copy(table, runs.0.path().join("penguins.csv")).unwrap();
+    let folds = runs.run(&["data.folds=5", "data.fold=0..5", "optimizer.adam.lr=0.0001"]);
+    let [better, worse] = ["0.05", "0.01"].map(|lr| runs.run(&[&format!("optimizer.adam.lr={lr}")]));
+    let shown = runs.ran(&["clean", "--keep-best", "1"]);
+    let end = "\nkept: 2 best\neach task has its own best: runs of other data, splits or losses are not comparable\n\
+               nothing was removed: `--yes` removes them for good\n";
+    assert!(shown.contains("\n1 folder, ") && shown.ends_with(end), "{shown}");
+    let row = shown.lines().find(|line| line.contains(worse.file_name().unwrap().to_str().unwrap()));
+    assert!(row.is_some_and(|row| row.ends_with("  not of the 1 best of its task")), "{shown}");
+    runs.ran(&["clean", "--keep-best", "1", "--yes"]);
+    assert_eq!([&folds, &better, &worse].map(|folder| folder.is_dir()), [true, true, false]);
+}

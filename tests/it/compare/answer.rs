@@ -46,11 +46,11 @@ fn the_best_setting_stands_first_with_what_tells_it_apart() {
       not distinguishable from #10 (paired difference 0.0004 [-0.0014, 0.0022], p 0.56)
       RUNS/a/S/009
 
-      #    lr  width  n          validation loss                   vs best       p    time
-      9  0.01     32  6  0.0611 [0.0590, 0.0632]                      best          500 ms
-     10  0.01      8  6  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56  500 ms
-      8   0.1     32  6  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001  500 ms
-     11   0.1      8  6  0.0861 [0.0840, 0.0882]   0.0250 [0.0241, 0.0259]  <0.001  500 ms
+      #    lr  width  n          validation loss                   vs best  p-value    time
+      9  0.01     32  6  0.0611 [0.0590, 0.0632]                      best           500 ms
+     10  0.01      8  6  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]     0.56  500 ms
+      8   0.1     32  6  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]   <0.001  500 ms
+     11   0.1      8  6  0.0861 [0.0840, 0.0882]   0.0250 [0.0241, 0.0259]   <0.001  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 6 pairs
       Student's intervals assume normally distributed values
 
@@ -188,7 +188,7 @@ fn fewer_seeds_are_not_the_best() {
 
      #    lr  n    validation loss   vs best    time
      1  0.01  2  0.45 [0.11, 0.80]      best  500 ms
-     0   0.1  1             0.4441  +0.01867  500 ms
+     0   0.1  1               0.44  +0.01867  500 ms
       means over n seeds [95 %, Student]
       Student's intervals assume normally distributed values
       fewer seeds, ranked last: #0
@@ -213,4 +213,24 @@ fn a_filter_by_results_is_warned_of() {
     );
     assert_eq!(filtered("validation.loss < 0.15"), "");
     assert_eq!(filtered("repeat < 2"), "");
+}
+
+/// One column has one number of decimals, whatever the widths of its intervals: rounded values stand in their order.
+#[test]
+fn ranked_values_look_ranked() {
+    let runs = Runs::new();
+    let narrow = [0.1405, 0.1404, 0.1406];
+    learned(
+        &runs,
+        "a",
+        &[("1", "8", &[0.12, 0.16, 0.1401]), ("2", "8", &narrow), ("3", "8", &[0.13, 0.15, 0.1417])],
+    );
+    insta::assert_snapshot!(runs.answer(&["a"], 120).split("\n\n").nth(1).unwrap(), @r"
+    #  lr  n             validation loss                vs best  p-value    time
+    0   1  3  0.14003 [0.09035, 0.18972]                   best           500 ms
+    4   2  3  0.14050 [0.14025, 0.14075]  0.000 [-0.049, 0.050]     1.00  500 ms
+    2   3  3  0.14057 [0.11561, 0.16553]  0.001 [-0.024, 0.025]     1.00  500 ms
+     means and paired differences over n seeds [95 %, Student]; p by Holm, 3 pairs
+     Student's intervals assume normally distributed values
+    ");
 }

@@ -73,7 +73,7 @@ fn exports_read_back() {
     assert_eq!(keys, columns.iter().collect::<Vec<_>>());
 
     insta::assert_snapshot!(comparison.export(&Question::default(), Format::Md).unwrap(), @r"
-    | run | devices.num_gpus | status | devices | steps | train loss | validation loss | best validation loss | train time | steps/s | rows/s vs run 1 | logging | h2d | d2h |
+    | run | devices.num_gpus | status | devices | steps | train loss | last validation loss | best validation loss | train time | steps/s | rows/s vs run 1 | logging | h2d | d2h |
     | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
     | 1 | 0 | finished | cpu | 3 | 1.000 | 0.5000 | 0.5000 in epoch 1 | 3.00 ms | 1000 | 1.00x | 0.30 % | 4 KiB | 12 B |
     | 2 | 1 | same as run 1 |  |  |  |  |  |  |  |  |  |  |  |
@@ -91,7 +91,7 @@ fn a_single_run_is_a_table_for_a_page() {
     runs.write("linreg/a_b/spec.toml", &logged);
     runs.write(
         "linreg/a_b/metrics.csv",
-        "step,epoch,split,rows,loss,mae,elapsed_s\n3,1,train,32,1.0,,0.1\n3,1,validation,32,0.5,0.25,0.1\n",
+        "step,epoch,split,rows,loss,mae,elapsed_s\n1,1,train,32,1.0,,0.1\n1,1,validation,32,0.5,0.25,0.1\n",
     );
     let exported = |format| runs.read(&["linreg"]).export(&Question::default(), format).unwrap();
     insta::assert_snapshot!(exported(Format::Md), @r"
@@ -101,9 +101,9 @@ fn a_single_run_is_a_table_for_a_page() {
     | devices | cpu |
     | steps | 3 |
     | train loss | 1.000 |
-    | validation loss | 0.5000 |
-    | validation mae | 0.2500 |
+    | last validation loss | 0.5000 |
     | best validation loss | 0.5000 in epoch 1 |
+    | best epoch's mae | 0.2500 |
     | train time | 3.00 ms |
     | steps/s | 1000 |
     | logging | 0.30 % |
@@ -119,9 +119,9 @@ fn a_single_run_is_a_table_for_a_page() {
     devices & cpu \\
     steps & 3 \\
     train loss & 1.000 \\
-    validation loss & 0.5000 \\
-    validation mae & 0.2500 \\
+    last validation loss & 0.5000 \\
     best validation loss & 0.5000 in epoch 1 \\
+    best epoch's mae & 0.2500 \\
     train time & 3.00 ms \\
     steps/s & 1000 \\
     logging & 0.30 \% \\

@@ -25,16 +25,16 @@ fn groups_are_exported_and_pivoted() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines[0],
-        "optimizer.sgd.lr,runs,n,value,low,high,difference,difference_low,difference_high,p"
+        "optimizer.sgd.lr,runs,n,value,low,high,difference,difference_low,difference_high,p_value"
     );
     assert!(lines[1].starts_with("0.01,12,6,0.06129") && lines[2].starts_with("0.1,6,6,0.0810"), "{text}");
     insta::assert_snapshot!(ran(&["--where", "repeat = 0 and width = 32", "--export", "latex"]).stdout, @r"
-    \begin{tabular}{rrrrllrrr}
+    \begin{tabular}{rrrr}
     \toprule
-    run & optimizer.sgd.lr & model.width & repeat & status & devices & steps & best validation loss & train time \\
+    \# & lr & validation loss & vs best \\
     \midrule
-    1 & 0.1 & 32 & 0 & finished & cpu & 100 & 0.08100 in epoch 7 & 500 ms \\
-    2 & 0.01 & 32 & 0 & finished & cpu & 100 & 0.06000 in epoch 7 & 500 ms \\
+    1 & 0.01 & 0.06000 & best \\
+    0 & 0.1 & 0.08100 & +0.02100 \\
     \bottomrule
     \end{tabular}
     ");
@@ -46,7 +46,10 @@ fn groups_are_exported_and_pivoted() {
     | 0.1 |  | 0.0811 [0.0790, 0.0832] |
     ");
     let grouped = ran(&["--by", "width", "--where", "lr = 0.01", "--export", "md"]).stdout;
-    assert!(grouped.starts_with("| # | width | n | validation loss | vs best | p |\n| ---:"), "{grouped}");
+    assert!(
+        grouped.starts_with("| # | width | n | validation loss | vs best | p-value |\n| ---:"),
+        "{grouped}"
+    );
     assert!(grouped.contains(" | 32 | 6 | 0.0611 [0.0590, 0.0632] | best |"), "{grouped}");
     let refused = ran(&["--pivot", "lr"]);
     assert!(refused.stderr.starts_with("error: `--pivot` takes two keys"), "{}", refused.stderr);
@@ -78,9 +81,9 @@ fn folded_axes_are_no_seeds() {
       not distinguishable from #1 (paired difference 0.011 [-0.030, 0.053], p 0.18)
       RUNS/a/S/000
 
-     #    lr  n    validation loss                vs best     p    time
-     0   0.1  2  0.44 [0.38, 0.50]                   best        500 ms
-     1  0.01  2  0.45 [0.35, 0.56]  0.011 [-0.030, 0.053]  0.18  500 ms
+     #    lr  n    validation loss                vs best  p-value    time
+     0   0.1  2  0.44 [0.38, 0.50]                   best           500 ms
+     1  0.01  2  0.45 [0.35, 0.56]  0.011 [-0.030, 0.053]     0.18  500 ms
       means and paired differences over n seeds [95 %, Student]; p by Holm, 1 pair
       Student's intervals assume normally distributed values
     ");
@@ -93,9 +96,9 @@ fn folded_axes_are_no_seeds() {
       one shared seed cannot tell it from #1 (paired difference +0.008200)
       RUNS/b/S/000
 
-     #    lr  n    validation loss    vs best    time
-     0   0.1  2  0.44 [0.38, 0.50]       best  500 ms
-     1  0.01  1             0.4432  +0.008200  500 ms
+     #    lr  n       validation loss    vs best    time
+     0   0.1  2  0.440 [0.376, 0.504]       best  500 ms
+     1  0.01  1                 0.443  +0.008200  500 ms
       means over n seeds [95 %, Student]
       Student's intervals assume normally distributed values
       fewer seeds, ranked last: #1
@@ -143,7 +146,7 @@ fn a_table_is_ordered_by_its_titles() {
     };
     assert_eq!(order("-validation loss"), ["0.1 32", "0.01 32", "0.01 8"]);
     assert_eq!(order("n")[0], "0.01 8");
-    assert_eq!(order("p")[0], "0.1 32");
+    assert_eq!(order("p-value")[0], "0.1 32");
     assert_eq!(order("-vs best")[0], "0.1 32");
     assert_eq!(order("time").len(), 3);
     let ended = Sandbox::new("").runner(&["compare", &runs.named("a"), "--top", "0"]);
@@ -163,5 +166,35 @@ fn keys_are_those_of_the_task() {
         runs.write(&format!("{run}/spec.toml"), &format!("{spec}\n[data.csv]\ntarget = \"{target}\"\n"));
     }
     let text = runs.answer(&["a", "linreg"], 120);
-    assert!(text.contains("best: #2 lr 0.01, validation loss 0.1000;"), "{text}");
+    assert!(
+        text.starts_with(
+            "2 tasks, whose losses are not comparable: data.csv.target differs (#0, 1 A; #4 B)\n"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("best: #1 A lr 0.01, validation loss 0.1000;"), "{text}");
+}
+
+/// The p of dropout is an axis: what tells settings apart has another name.
+#[test]
+fn an_axis_called_p_is_no_p_value() {
+    let runs = Runs::new();
+    learned(
+        &runs,
+        "a",
+        &[("0.3", "32", &shifted(0.02, 0.001)), ("0.1", "32", &BEST), ("0.2", "32", &shifted(0.001, 0.002))],
+    );
+    let table = std::fs::read_to_string(runs.path("a/S/sweep.csv")).unwrap();
+    runs.write("a/S/sweep.csv", &table.replacen("optimizer.sgd.lr", "model.layers.1.dropout.p", 1));
+    let rows = |more: &[&str]| -> Vec<String> {
+        let ended = Sandbox::new("").runner(&[&["compare", &runs.named("a")], more].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let table = ended.stdout.split("\n\n").nth(1).unwrap().lines();
+        let rows = table.take_while(|row| !row.starts_with("  "));
+        rows.map(|row| row.split_whitespace().skip(1).take(1).collect()).collect()
+    };
+    assert_eq!(rows(&[]), ["p", "0.1", "0.2", "0.3"]);
+    assert_eq!(rows(&["--sort", "-p"]), ["p", "0.3", "0.2", "0.1"]);
+    assert_eq!(rows(&["--sort", "p-value"]), ["p", "0.3", "0.2", "0.1"]);
+    assert_eq!(rows(&["--where", "p < 0.25"]), ["p", "0.1", "0.2"]);
 }

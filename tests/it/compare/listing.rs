@@ -42,6 +42,13 @@ fn runs_are_listed_found_and_shown() {
     let json: serde_json::Value = serde_json::from_str(&chosen).unwrap();
     assert_eq!((json.as_array().unwrap().len(), &json[0]["value"]), (1, &serde_json::json!(0.5)));
     assert_eq!(json[0]["path"], "RUNS/linreg/b");
+    // Of a sweep with a trial that passes, all trials count.
+    let whole = ran(&["list", &linreg, "--where", "num_gpus = 2"]);
+    assert_eq!(
+        (whole.lines().count(), whole.contains("  2 finished, 1 not run, 1 unfinished  ")),
+        (2, true),
+        "{whole}"
+    );
     assert_eq!(ran(&["latest", &linreg]), "RUNS/linreg/b\n");
     let shown = ran(&["show", &runs.named("linreg/b")]);
     let head = "RUNS/linreg/b\n  seed: 0\n  started: 3000.0\n  command: runner\n\n run ";
@@ -84,6 +91,7 @@ fn a_run_and_a_sweep_are_shown_as_json() {
             "tags": [],
             "status": "finished",
             "reason": null,
+            "best": { "validation.loss": 0.5 },
             "last": {},
         })
     );

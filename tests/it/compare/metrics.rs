@@ -111,8 +111,8 @@ fn runs_with_different_monitors_are_ranked_apart() {
     best: #2, validation mae 0.1250
       RUNS/linreg/b
 
-     #  validation mae    loss     time  steps/s
-     2          0.1250  0.5000  3.00 ms     1000
+     #  validation mae  last loss     time  steps/s
+     2          0.1250     0.5000  3.00 ms     1000
     ");
     let place = Sandbox::new("");
     let shown = |words: &[&str]| {
@@ -126,9 +126,9 @@ fn runs_with_different_monitors_are_ranked_apart() {
       one seed each cannot tell whether that is more than luck (`sweep.repeats=5` can)
       RUNS/linreg/a
 
-     #  lr          monitor  validation mae  vs best    loss     time  steps/s
-     1   a  validation.loss          0.2500     best  0.5000  3.00 ms     1000
-     2   b   validation.mae          0.5000  +0.2500  0.5000  3.00 ms     1000
+     #  lr          monitor  validation mae  vs best  last loss     time  steps/s
+     1   a  validation.loss          0.2500     best     0.5000  3.00 ms     1000
+     2   b   validation.mae          0.5000  +0.2500     0.5000  3.00 ms     1000
       validation mae of the last epoch: only some of the runs monitor it
     ");
     insta::assert_snapshot!(shown(&["show", &runs.named("linreg/b")]), @r"
@@ -137,19 +137,20 @@ fn runs_with_different_monitors_are_ranked_apart() {
       started: 1000.0
       command: runner
 
-     run                                  1
-     status                        finished
-     devices                            cpu
-     steps                                3
-     train loss                       1.000
-     validation loss                 0.5000
-     validation mae                  0.5000
-     best validation mae  0.1250 in epoch 2
-     train time                     3.00 ms
-     steps/s                           1000
-     logging                         0.30 %
-     h2d                              4 KiB
-     d2h                               12 B
+     run                                    1
+     status                          finished
+     devices                              cpu
+     steps                                  3
+     train loss                         1.000
+     last validation loss              0.5000
+     best validation mae    0.1250 in epoch 2
+     best epoch's accuracy             50.0 %
+     best epoch's loss                 0.5000
+     train time                       3.00 ms
+     steps/s                             1000
+     logging                           0.30 %
+     h2d                                4 KiB
+     d2h                                 12 B
     ");
     runs.write(
         "S/sweep.csv",

@@ -9,6 +9,7 @@ use runner::{
 
 mod answer;
 mod axes;
+mod best_epoch;
 mod exports;
 mod faults;
 mod groups;
@@ -17,6 +18,7 @@ mod listing;
 mod machine;
 mod metrics;
 mod options;
+mod redrawn;
 mod settings;
 mod tables;
 mod tasks;

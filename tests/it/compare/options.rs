@@ -54,7 +54,7 @@ fn shared_settings_are_ordered_and_counted() {
         (
             Some(2),
             "error: the settings of two sweeps have no column `bogus`\n\
-             \x20 = hint: `--sort` takes one of lr, width, n, first, second, difference, p\n"
+             \x20 = hint: `--sort` takes one of lr, width, n, first, second, difference, p-value\n"
         )
     );
     let table = ordered(&["--sort", "-difference", "--top", "2", "--export", "md"]);
@@ -82,7 +82,10 @@ fn exports_are_ordered_and_counted() {
     assert_eq!(rates(&["--sort", "-lr", "--top", "2"]), ["0.3", "0.2"]);
     assert_eq!(rates(&["--top", "2"]), ["0.2", "0.3"]);
     let table = compared(&runs, &["a"], &["--export", "md", "--top", "1"]).stdout;
-    assert!(table.lines().nth(2).is_some_and(|row| row.starts_with("| 2 | 0.2 | ")), "{table}");
+    assert!(
+        table.lines().nth(2).is_some_and(|row| row.starts_with("| 1 | 0.2 | 0.3000 | best |")),
+        "{table}"
+    );
     let times = compared(&runs, &["a"], &["--times", "--top", "2"]).stdout;
     let numbers: Vec<usize> =
         times.lines().filter_map(|row| row.split_whitespace().next()?.parse().ok()).collect();
@@ -121,9 +124,9 @@ fn what_is_measured_is_ranked_as_it_is_compared() {
       not distinguishable from #1 (paired difference -500 [-4803, 3803], p 0.67)
       RUNS/a/S/004
 
-     #   lr  n    steps per second             vs best     p  median loss    time
-     4  0.1  3  2000 [-2303, 6303]                best             0.5000  500 ms
-     1  0.2  3                1500  -500 [-4803, 3803]  0.67       0.5000  500 ms
+     #   lr  n    steps per second             vs best  p-value  median loss    time
+     4  0.1  3  2000 [-2303, 6303]                best                0.5000  500 ms
+     1  0.2  3                1500  -500 [-4803, 3803]     0.67       0.5000  500 ms
       means and paired differences over n runs [95 %, Student]; p by Holm, 1 pair
       Student's intervals assume normally distributed values
     ");

@@ -83,7 +83,8 @@ fn a_sweep_over_what_is_recorded_has_settings() {
         assert_eq!(ended.code, Some(0), "{ended:?}");
         let rows = ended.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let rows = rows.filter(|row| row[..].first().is_some_and(|number| number.parse::<u32>().is_ok()));
-        let mut values: Vec<String> = rows.map(|row| row[1].to_owned()).collect();
+        // Behind the number and the letters of the inputs.
+        let mut values: Vec<String> = rows.map(|row| row[2].to_owned()).collect();
         values.sort_unstable();
         (values, ended.stdout)
     };

@@ -20,10 +20,10 @@ fn a_run_that_diverged_and_one_that_logs_means() {
     insta::assert_snapshot!(table.split("\nruns\n").next().unwrap(), @r"
     3 runs, comparable: same processor, instruction set, threads and version
 
-     run  logging.policy  status    devices  steps  train loss  validation loss  best validation loss  train time  steps/s  rows/s vs run 2  logging    h2d   d2h
-       1        buffered  diverged  cpu          3       99.00           0.5000     0.5000 in epoch 1     3.00 ms     9000                    0.30 %  4 KiB  12 B
-       2        buffered  finished  cpu          3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
-       3       per_epoch  finished  cpu          3       1.500           0.5000     0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
+     run  logging.policy  status    devices  steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs run 2  logging    h2d   d2h
+       1        buffered  diverged  cpu          3       99.00                0.5000     0.5000 in epoch 1     3.00 ms     9000                    0.30 %  4 KiB  12 B
+       2        buffered  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
+       3       per_epoch  finished  cpu          3       1.500                0.5000     0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
     ");
 }
 
@@ -58,9 +58,9 @@ fn two_runs_of_the_same_bits() {
     insta::assert_snapshot!(runs.table(&["linreg/a", "linreg/b"], 160), @r"
     2 runs, comparable: same processor, instruction set, threads and version
 
-     run  status    devices  steps  train loss  validation loss  best validation loss  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
-       1  finished  cpu          3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
-       2  finished  cpu          3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
+     run  status    devices  steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
+       1  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
+       2  finished  cpu          3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2000            2.00x   0.30 %  4 KiB  12 B
 
     repeats taken together
 
@@ -92,10 +92,10 @@ fn runs_that_differ_in_everything() {
     insta::assert_snapshot!(runs.table(&["linreg"], 200), @r"
     3 runs, whose times say nothing of each other: cpu.model differs
 
-     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss  validation loss  best validation loss  train time  steps/s  logging    h2d   d2h
-       1                 0                   3  finished  cpu                      3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
-       2                 0                   4  finished  cpu                      3       1.100           0.5000     0.5000 in epoch 1     3.00 ms    500.0   0.30 %  4 KiB  12 B
-       3                 2                   3  finished  virtual:0 virtual:1      3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
+     run  devices.num_gpus  trainer.max_epochs  status    devices              steps  train loss  last validation loss  best validation loss  train time  steps/s  logging    h2d   d2h
+       1                 0                   3  finished  cpu                      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
+       2                 0                   4  finished  cpu                      3       1.100                0.5000     0.5000 in epoch 1     3.00 ms    500.0   0.30 %  4 KiB  12 B
+       3                 2                   3  finished  virtual:0 virtual:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000   0.30 %  4 KiB  12 B
 
     runs
       1  RUNS/linreg/a
@@ -131,7 +131,7 @@ fn a_narrow_terminal_turns_the_table() {
      devices                             cpu                cpu
      steps                                 3                  3
      train loss                        1.000              1.000
-     validation loss                  0.5000             0.5000
+     last validation loss             0.5000             0.5000
      best validation loss  0.5000 in epoch 1  0.5000 in epoch 1
      train time                      3.00 ms            3.00 ms
      steps/s                            1000               1000
@@ -149,10 +149,10 @@ fn a_killed_sweep_shows_every_trial() {
     insta::assert_snapshot!(runs.table(&["linreg/S"], 200), @r"
     3 runs (1 more trial is the same as one of them); no environment.toml in run 4
 
-     run  devices.num_gpus  status         devices      steps  train loss  validation loss  best validation loss  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
-       1                 0  finished       cpu              3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
+     run  devices.num_gpus  status         devices      steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
+       1                 0  finished       cpu              3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
        2                 1  same as run 1
-       3                 2  finished       gpu:0 gpu:1      3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     2500            2.50x   0.30 %  4 KiB  12 B
+       3                 2  finished       gpu:0 gpu:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2500            2.50x   0.30 %  4 KiB  12 B
        4                 3  unfinished                      1       4.000
 
     runs
@@ -177,10 +177,10 @@ fn the_end_of_a_sweep() {
     insta::assert_snapshot!(runs.masked(&sweep_end(&runs.path("linreg/S"), 160).unwrap()), @r"
     linreg: 4 trials, 2 finished, 1 not run, 1 unfinished
 
-     trial  devices.num_gpus  status           devices      steps  train loss  validation loss  best validation loss  train time  steps/s  rows/s vs trial 0
-         0                 0  finished         cpu              3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000              1.00x
+     trial  devices.num_gpus  status           devices      steps  train loss  last validation loss  best validation loss  train time  steps/s  rows/s vs trial 0
+         0                 0  finished         cpu              3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     1000              1.00x
          1                 1  same as trial 0
-         2                 2  finished         gpu:0 gpu:1      3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     2500              2.50x
+         2                 2  finished         gpu:0 gpu:1      3       1.000                0.5000     0.5000 in epoch 1     3.00 ms     2500              2.50x
          3                 3  unfinished                        1       4.000
 
     more devices

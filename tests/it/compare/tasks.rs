@@ -38,10 +38,20 @@ fn runs_over_other_data_are_said_to_be_so_at_once() {
     insta::assert_snapshot!(table, @r"
     3 runs of 2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3); same processor, instruction set, threads and version
 
-     run  data.csv.path  status    devices  steps  train loss  validation loss  best validation loss  train time  steps/s  rows/s vs run 1  logging    h2d   d2h
-       1    /here/x.csv  finished  cpu          3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
-       2   /there/x.csv  finished  cpu          3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
-       3    /here/x.csv  finished  cpu          3       1.000           0.5000     0.5000 in epoch 1     3.00 ms     1000            1.00x   0.30 %  4 KiB  12 B
+     run                                   1                  2                  3
+     data.csv.path               /here/x.csv       /there/x.csv        /here/x.csv
+     status                         finished           finished           finished
+     devices                             cpu                cpu                cpu
+     steps                                 3                  3                  3
+     train loss                        1.000              1.000              1.000
+     last validation loss             0.5000             0.5000             0.5000
+     best validation loss  0.5000 in epoch 1  0.5000 in epoch 1  0.5000 in epoch 1
+     train time                      3.00 ms            3.00 ms            3.00 ms
+     steps/s                            1000               1000               1000
+     rows/s vs run 1                   1.00x              1.00x              1.00x
+     logging                          0.30 %             0.30 %             0.30 %
+     h2d                               4 KiB              4 KiB              4 KiB
+     d2h                                12 B               12 B               12 B
 
     repeats taken together
 

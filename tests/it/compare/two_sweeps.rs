@@ -25,9 +25,9 @@ fn sweeps_are_held_against_each_other() {
       second  RUNS/b/S
               best #7 lr 0.01, 0.0615 [0.0590, 0.0640]; not shared: 1 setting (#8)
 
-       lr  width  n                    first                   second                difference       p
-     0.01     32  6  0.0611 [0.0590, 0.0632]  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]    0.56
-      0.1     32  6  0.0611 [0.0590, 0.0632]  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]  <0.001
+       lr  width  n                    first                   second                difference  p-value
+     0.01     32  6  0.0611 [0.0590, 0.0632]  0.0615 [0.0590, 0.0640]  0.0004 [-0.0014, 0.0022]     0.56
+      0.1     32  6  0.0611 [0.0590, 0.0632]  0.0811 [0.0790, 0.0832]   0.0200 [0.0191, 0.0209]   <0.001
       differences of means, paired by seed [95 %, Student]; p by Holm
     ");
     let gate = |condition: &str, paths: &[&str]| {

@@ -17,7 +17,7 @@ fn several_inputs_are_told_apart() {
     let page = page(&place, &[paths[0], paths[1], paths[2], "-o", "page.html"]);
     let what = table(&page, "What the letters in the names of runs stand for");
     let sweep = "a sweep of 6 trials";
-    let expected = [["A", sweep, "#1 to 6"], ["B", sweep, "#7 to 12"], ["C", "a run", "#13"]];
+    let expected = [["A", sweep, "#0 to 5"], ["B", sweep, "#0 to 5"], ["C", "a run", "#13"]];
     for ((row, first), path) in what.iter().zip(expected).zip(paths) {
         assert_eq!(
             (&row[..3], &row[3..]),
@@ -25,18 +25,34 @@ fn several_inputs_are_told_apart() {
         );
     }
     let runs = table(&page, "Every run with its figures");
-    let own: Vec<[&str; 3]> = runs.iter().map(|row| [&row[0][..], &row[1], &row[2]]).collect();
-    assert_eq!([own[0], own[6], own[12]], [["1", "A", "0"], ["7", "B", "0"], ["13", "C", ""]]);
-    let letter = |number: &str| runs.iter().find(|row| row[0] == number).unwrap()[1].clone();
+    let names: Vec<&str> = runs.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!([names[0], names[5], names[6], names[12]], ["0 A", "5 A", "0 B", "13 C"]);
+    // The number is that with which the trial's folder begins.
+    let folder = |row: &Vec<String>| row.last().unwrap().rsplit('/').next().unwrap().to_owned();
+    assert!(
+        runs[..12].iter().all(|row| folder(row).starts_with(&format!("00{}-", &row[0][..1]))),
+        "{runs:?}"
+    );
     let settings = table(&page, "Settings by validation loss, the best first");
-    assert!(settings.len() > 2 && settings.iter().all(|row| row[1] == letter(&row[0])), "{settings:?}");
+    let named = |number: &str, letters: &str| names.contains(&&*format!("{number} {}", &letters[..1]));
+    assert!(settings.len() > 2 && settings.iter().all(|row| named(&row[0], &row[1])), "{settings:?}");
     for line in charts(&page).iter().flat_map(|chart| chart["lines"].as_array().unwrap()) {
         let mut words = line["name"].as_str().unwrap().trim_start_matches('#').split(' ');
-        let [number, own] = [words.next().unwrap(), words.next().unwrap()];
-        assert_eq!(own, letter(number), "{line}");
+        assert!(named(words.next().unwrap(), words.next().unwrap()), "{line}");
     }
-    // Numbers are enough to distinguish single runs, or the trials of one sweep.
-    for paths in [&[paths[0]][..], &["runs/small/*/000*", paths[2]]] {
-        assert!(!self::page(&place, &[paths, &["-o", "page.html"]].concat()).contains("id=\"inputs\""));
+    // On the screen the folders of what is shown stand below.
+    let compared = place.runner(&["compare", paths[0], paths[1], paths[2]]).stdout;
+    for (letter, path) in ["A", "B", "C"].iter().zip(paths) {
+        assert!(compared.contains(&format!("\n  {letter}  {path}\n")), "{compared}");
     }
+    // Numbers are enough to distinguish the trials of one sweep, also where they are named alone, or single runs.
+    for paths in
+        [&[paths[0]][..], &["runs/small/*-sweep-*/000*", paths[2]], &[&format!("{}/00[24]*", paths[1])]]
+    {
+        let has_letters =
+            self::page(&place, &[paths, &["-o", "page.html"]].concat()).contains("id=\"inputs\"");
+        assert_eq!(has_letters, paths.len() == 2, "{paths:?}");
+    }
+    let alone = place.runner(&["compare", &format!("{}/00[24]*", paths[1])]).stdout;
+    assert!(["best: #2\n", "best: #4\n"].iter().any(|best| alone.contains(best)), "{alone}");
 }

@@ -11,7 +11,7 @@ use super::{
     grid::{self, Column},
     grouping::{distinct, grouped},
     key::short,
-    metric::Metric,
+    metric::{Metric, Valued},
     notes::notes,
     order::{BESIDE, Question},
     ranking::{Candidate, Ranking},
@@ -40,6 +40,8 @@ impl Comparison {
             text += &notes(self, ranking);
             text += &self.uneven(ranking);
             text += &self.left_out(ranking);
+            let shown = self.shown_settings(ranking, question)?;
+            text += &self.input_lines(shown.iter().flat_map(|setting| setting.places.iter().copied()));
             // Folded axes could be mistaken for seeds.
             if question.by.is_empty() {
                 text += &self.effects(ranking);
@@ -50,7 +52,7 @@ impl Comparison {
             sections.push(text);
         }
         let apart = self.judged_apart(question).map(|words| format!("{words}\n"));
-        let of_data = [self.tasks.difference(), self.sampled()].into_iter().flatten();
+        let of_data = [self.task_difference(), self.sampled()].into_iter().flatten();
         let apart: String = of_data.map(|words| format!("{words}\n")).chain(apart).collect();
         let space = if apart.is_empty() { "" } else { "\n" };
         Ok(apart + space + &sections.join("\n"))
@@ -107,7 +109,7 @@ impl Comparison {
             };
             return format!("one {each} each cannot tell whether that is more than luck (`{way_out}` can)");
         }
-        let named = |setting: &Candidate| format!("#{}{}", self.number(setting.places[0]), apart(setting));
+        let named = |setting: &Candidate| self.numbered(&setting.places) + &apart(setting);
         let (tested, untested): (Vec<&Candidate>, Vec<&Candidate>) =
             ranking.rivals().partition(|rival| rival.p.is_some());
         let mut words = Vec::new();
@@ -123,8 +125,7 @@ impl Comparison {
         }
         if words.is_empty() {
             let next = &ranking.settings[1];
-            let number = self.number(next.places[0]);
-            let next = format!("of which #{number} is next{}", apart(next));
+            let next = format!("of which {} is next{}", self.numbered(&next.places), apart(next));
             words.push(match each {
                 "fold" => format!("ahead on these folds of all others, {next}"),
                 _ => format!("better than all others, {next}"),
@@ -146,8 +147,8 @@ impl Comparison {
             1 => format!("one {each}"),
             seeds => format!("{seeds} {each}s"),
         };
-        let (number, value) = (self.number(first.places[0]), metric.word(first.value));
-        format!("; {side}, but of {seeds}: #{number} {value}")
+        let (number, value) = (self.numbered(&first.places), metric.word(first.value));
+        format!("; {side}, but of {seeds}: {number} {value}")
     }
 
     /// The name of the task's specs, as a heading if there are several tasks.
@@ -175,16 +176,7 @@ impl Comparison {
         if shown.is_empty() {
             return Ok(String::new());
         }
-        let mut columns = self.columns_of(ranking, &shown);
-        let keys: Vec<Column> = columns.splice(1..=ranking.keys.len(), []).collect();
-        // What was asked for is shown, and so is what tells a single setting.
-        let is_left_out = |column: &Column| {
-            let is_constant = column.cells.windows(2).all(|pair| pair[0] == pair[1]);
-            is_constant && shown.len() > 1 && question.by.is_empty()
-        };
-        let (constant, keys): (Vec<Column>, Vec<Column>) = keys.into_iter().partition(is_left_out);
-        let count = 1 + keys.len();
-        columns.splice(1..1, keys);
+        let (mut columns, count, constant) = self.screen_columns(ranking, &shown, question);
         let needed = columns.len();
         let is_doubtful = self.warning().is_some();
         for (name, title) in BESIDE.iter().filter(|(name, _)| *name != ranking.metric.full_name()) {
@@ -199,7 +191,9 @@ impl Comparison {
             };
             // Beside means, a median is called so.
             let is_median = metric.is_learned && shown.iter().any(|setting| setting.samples.len() > 1);
-            let title = if is_median { format!("median {title}") } else { (*title).to_owned() };
+            let last = if metric.is_last { "last " } else { "" };
+            let median = if is_median { "median " } else { "" };
+            let title = format!("{median}{last}{title}");
             columns.push(Column::of_numbers(&title, shown.iter().map(cell)));
         }
         while columns.len() > needed && grid::width(&columns) > usize::from(width) {
@@ -207,6 +201,27 @@ impl Comparison {
         }
         let more = more(&shown, ranking.settings.len(), "setting");
         Ok(format!("\n{}{}{more}", grid::table(&columns, count, width), in_all_rows(&constant)))
+    }
+
+    /// The columns of the settings that a question shows, how many of them tell the settings, and the keys that are equal in all.
+    pub(super) fn screen_columns(
+        &self,
+        ranking: &Ranking,
+        shown: &[&Candidate],
+        question: &Question,
+    ) -> (Vec<Column>, usize, Vec<Column>) {
+        let mut columns = self.columns_of(ranking, shown);
+        let first = if self.inputs.is_empty() { 1 } else { 2 };
+        let keys: Vec<Column> = columns.splice(first..first + ranking.keys.len(), []).collect();
+        // What was asked for is shown, and so is what tells a single setting.
+        let is_left_out = |column: &Column| {
+            let is_constant = column.cells.windows(2).all(|pair| pair[0] == pair[1]);
+            is_constant && shown.len() > 1 && question.by.is_empty()
+        };
+        let (constant, keys): (Vec<Column>, Vec<Column>) = keys.into_iter().partition(is_left_out);
+        let count = first + keys.len();
+        columns.splice(first..first, keys);
+        (columns, count, constant)
     }
 
     /// Columns: number, keys, count, value with interval, difference from the best.
@@ -228,18 +243,25 @@ impl Comparison {
         if shown.iter().any(|setting| setting.samples.len() > 1) {
             columns.push(numbers("n", &|setting| setting.samples.len().to_string()));
         }
-        let values = numbers(&metric.name, &|setting| metric.with_interval(setting.value, setting.interval));
+        let values: Vec<Valued> = shown.iter().map(|setting| (setting.value, setting.interval)).collect();
+        let values = Column::of_numbers(&metric.name, metric.in_column(&values));
         columns.push(values.with_exact(exact(|setting| Some(setting.value))));
         if ranking.settings.len() > 1 {
-            let against = |setting: &Candidate| match setting.difference {
+            let differences = shown.iter().filter_map(|setting| setting.difference);
+            let differences: Vec<MeanDifference> = differences.collect();
+            let values: Vec<Valued> = differences.iter().map(|own| (own.mean, own.interval)).collect();
+            let words =
+                differences.iter().zip(metric.in_column(&values)).map(|(own, words)| signed(own, words));
+            let mut words = words.collect::<Vec<_>>().into_iter();
+            let cells = shown.iter().map(|setting| match setting.difference {
                 None => "best".to_owned(),
-                Some(difference) => in_words(metric, &difference),
-            };
+                Some(_) => words.next().unwrap_or_default(),
+            });
             let exact = exact(|setting| Some(setting.difference.map_or(0.0, |difference| difference.mean)));
-            columns.push(numbers("vs best", &against).with_exact(exact));
+            columns.push(Column::of_numbers("vs best", cells).with_exact(exact));
         }
         if ranking.pairs > 0 {
-            let words = numbers("p", &|setting| setting.p.map(p_value).unwrap_or_default());
+            let words = numbers("p-value", &|setting| setting.p.map(p_value).unwrap_or_default());
             columns.push(words.with_exact(exact(|setting| setting.p)));
         }
         columns
@@ -249,9 +271,9 @@ impl Comparison {
     pub(super) fn uneven(&self, ranking: &Ranking) -> String {
         let mut text = String::new();
         let mut say = |what: &str, settings: &mut dyn Iterator<Item = &Candidate>| {
-            let numbers: Vec<usize> = settings.map(|setting| self.number(setting.places[0])).collect();
-            if !numbers.is_empty() {
-                let _ = writeln!(text, "  {what}: #{}", units::numbers(&numbers)); // cannot fail
+            let places: Vec<usize> = settings.map(|setting| setting.places[0]).collect();
+            if !places.is_empty() {
+                let _ = writeln!(text, "  {what}: {}", self.numbers(&places)); // cannot fail
             }
         };
         let all = || ranking.settings.iter();
@@ -272,8 +294,7 @@ impl Comparison {
     pub(super) fn left_out(&self, ranking: &Ranking) -> String {
         let ended = ranking.left_out.iter().map(|&place| (self.runs[place].status.as_str(), place));
         let word = |(status, places): &(&str, Vec<usize>)| {
-            let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
-            let numbers = units::numbers(&numbers);
+            let numbers = self.numbers(places);
             let status = match *status {
                 "finished" => format!("without {}", ranking.metric.name),
                 status => status.to_owned(),
@@ -287,12 +308,12 @@ impl Comparison {
             });
             let of = |place: usize| match places.len() {
                 1 => String::new(),
-                _ => format!(" of #{}", self.number(place)),
+                _ => format!(" of {}", self.numbered(&[place])),
             };
             let so_far = so_far
                 .map(|(place, best)| format!(", best so far {}{}", ranking.metric.word(best), of(place)));
             let so_far = so_far.unwrap_or_default();
-            format!("{} {status} (#{numbers}{so_far})", units::count(places.len() as u64))
+            format!("{} {status} ({numbers}{so_far})", units::count(places.len() as u64))
         };
         let words: Vec<String> = grouped(ended).iter().map(word).collect();
         if words.is_empty() { String::new() } else { format!("  not ranked: {}\n", words.join("; ")) }
@@ -332,6 +353,9 @@ pub(super) fn p_value(p: f64) -> String {
 
 /// With its interval, or else with its sign.
 fn in_words(metric: &Metric, difference: &MeanDifference) -> String {
-    let sign = if difference.interval.is_none() && difference.mean > 0.0 { "+" } else { "" };
-    format!("{sign}{}", metric.with_interval(difference.mean, difference.interval))
+    signed(difference, metric.with_interval(difference.mean, difference.interval))
+}
+
+fn signed(difference: &MeanDifference, words: String) -> String {
+    if difference.interval.is_none() && difference.mean > 0.0 { format!("+{words}") } else { words }
 }

@@ -81,7 +81,7 @@ impl Comparison {
         let all: Vec<usize> = (0..self.runs.len()).collect();
         let [(metric, _)] = &Metric::declared(&self.runs, &all)[..] else { return None };
         let ranking = Ranking::sorted(self, &all, metric, &[]).ok()?;
-        (self.tasks.difference().is_none() && !ranking.settings.is_empty()).then_some(ranking)
+        (self.task_difference().is_none() && !ranking.settings.is_empty()).then_some(ranking)
     }
 
     /// `stopped #17 was better at its best epoch: 0.05890`: a trial that, as it turns out, successive halving
@@ -100,7 +100,7 @@ impl Comparison {
         let Some((place, value)) = better else { return String::new() };
         let is_best = !metric.is_last && metric.full_name() == self.runs[place].monitor();
         let when = if is_best { " at its best epoch" } else { "" };
-        format!("  stopped #{} was better{when}: {}\n", self.number(place), metric.word(value))
+        format!("  stopped {} was better{when}: {}\n", self.numbered(&[place]), metric.word(value))
     }
 }
 

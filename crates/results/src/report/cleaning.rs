@@ -13,8 +13,10 @@ use super::{
     ReportError,
     configurations::FINISHED,
     grid::{self, Columns},
+    grouping::grouped,
     listing::{self, Entry},
-    run::DAMAGED,
+    run::{DAMAGED, Run},
+    tasks::Tasks,
 };
 use crate::units;
 
@@ -24,7 +26,7 @@ pub struct CleanRequest<'a> {
     pub runs_dir: &'a Path,
     /// A folder inside it.
     pub path: &'a Path,
-    /// How many of the best runs of each name are kept.
+    /// How many of the best runs of each name and task are kept.
     pub keep_best: Option<usize>,
     /// Runs younger than this are kept.
     pub older_than: Option<Duration>,
@@ -36,6 +38,8 @@ pub struct CleanRequest<'a> {
 pub struct Cleaning {
     removable: Vec<Removable>,
     kept: BTreeMap<&'static str, usize>,
+    /// Whether runs of one name are of several tasks, so that each has its own best.
+    has_tasks: bool,
 }
 
 struct Removable {
@@ -53,7 +57,7 @@ impl Cleaning {
     /// The path holds no run.
     pub fn new(request: &CleanRequest<'_>, is_live: impl Fn(&Path) -> bool) -> Result<Self, ReportError> {
         let entries = listing::entries(&request.path.display().to_string())?;
-        let best = best(&entries, request.keep_best.unwrap_or(0));
+        let (best, has_tasks) = best(&entries, request.keep_best.unwrap_or(0));
         let (mut removable, mut kept) = (Vec::new(), BTreeMap::new());
         for entry in entries {
             match request
@@ -64,13 +68,13 @@ impl Cleaning {
                 None => {
                     let name = entry.folder.strip_prefix(request.runs_dir).unwrap_or(&entry.folder);
                     let (name, bytes) = (name.display().to_string(), size(&entry.folder));
-                    let why = request.reason_to_go(&entry);
+                    let why = request.reason_to_go(&entry, has_tasks);
                     removable.push(Removable { name, entry, bytes, why });
                 }
             }
         }
         removable.sort_by(|a, b| a.entry.started().cmp(b.entry.started()));
-        Ok(Self { removable, kept })
+        Ok(Self { removable, kept, has_tasks })
     }
 
     /// The folders that would be removed.
@@ -81,7 +85,10 @@ impl Cleaning {
     /// A table of these folders, and what is kept.
     pub fn text(&self, width: u16) -> String {
         let kept: Vec<_> = self.kept.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-        let kept = if kept.is_empty() { String::new() } else { format!("kept: {}\n", kept.join(", ")) };
+        let mut kept = if kept.is_empty() { String::new() } else { format!("kept: {}\n", kept.join(", ")) };
+        if self.has_tasks {
+            kept += "each task has its own best: runs of other data, splits or losses are not comparable\n";
+        }
         if self.removable.is_empty() {
             return format!("nothing to remove\n{kept}");
         }
@@ -123,9 +130,10 @@ impl CleanRequest<'_> {
 
 impl CleanRequest<'_> {
     /// Why a folder is removed, and what is lost with it.
-    fn reason_to_go(&self, entry: &Entry) -> String {
+    fn reason_to_go(&self, entry: &Entry, has_tasks: bool) -> String {
+        let of_task = if has_tasks { " of its task" } else { "" };
         let of_best = self.keep_best.map(|count| match entry.cost().is_finite() {
-            true => format!("not of the {count} best"),
+            true => format!("not of the {count} best{of_task}"),
             false => "no value".to_owned(),
         });
         let old = self.older_than.and_then(|_| {
@@ -143,19 +151,41 @@ fn is_older(entry: &Entry, age: Duration, now: DateTime<Utc>) -> bool {
     started.is_ok_and(|started| (now - started.to_utc()).to_std().is_ok_and(|since| since > age))
 }
 
-/// The folders of the best `count` of each name and metric, and of the best `count` among the finished ones,
-/// so that a value from the middle of a run does not displace a finished run.
-fn best(entries: &[Entry], count: usize) -> HashSet<PathBuf> {
-    let mut groups: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
+/// The folders of the best `count` of each name, task and metric, and of the best `count` among the finished ones, so that a value
+/// from the middle of a run does not displace a finished run. Also whether runs of a name are of several tasks.
+fn best(entries: &[Entry], count: usize) -> (HashSet<PathBuf>, bool) {
+    let mut names: BTreeMap<_, Vec<&Entry>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.cost().is_finite()) {
-        groups.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(entry);
+        names.entry((entry.folder.parent(), entry.best().monitor())).or_default().push(entry);
     }
-    groups.values_mut().for_each(|group| group.sort_by(|a, b| a.cost().total_cmp(&b.cost())));
-    let best = |group: &[&Entry]| {
-        let finished = group.iter().filter(|entry| entry.has_finished()).take(count);
-        group.iter().take(count).chain(finished).map(|entry| entry.folder.clone()).collect::<Vec<_>>()
+    let (mut best, mut has_tasks) = (HashSet::new(), false);
+    for named in names.values() {
+        let tasks = grouped(tasks(named).into_iter().zip(named.iter().copied()));
+        has_tasks |= tasks.len() > 1;
+        for (_, mut group) in tasks {
+            group.sort_by(|a, b| a.cost().total_cmp(&b.cost()));
+            let finished = group.iter().filter(|entry| entry.has_finished()).take(count);
+            best.extend(group.iter().take(count).chain(finished).map(|entry| entry.folder.clone()));
+        }
+    }
+    (best, has_tasks)
+}
+
+/// The tasks of each of these, several for a sweep over data or losses.
+fn tasks(entries: &[&Entry]) -> Vec<Vec<Option<usize>>> {
+    let first_of_each = |entry: &&Entry| -> Vec<Run> {
+        let tasks = Tasks::new(&entry.runs).places(entry.runs.len());
+        tasks.into_iter().map(|places| entry.runs[places[0]].clone()).collect()
     };
-    groups.values().flat_map(|group| best(group)).collect()
+    let firsts: Vec<Vec<Run>> = entries.iter().map(first_of_each).collect();
+    let all = firsts.concat();
+    let mut tasks = Tasks::new(&all).by_run(all.len()).into_iter();
+    let of_entry = |own: &Vec<Run>| {
+        let mut own: Vec<_> = tasks.by_ref().take(own.len()).collect();
+        own.sort_unstable();
+        own
+    };
+    firsts.iter().map(of_entry).collect()
 }
 
 /// Bytes of all files in a folder, not counting links.

@@ -5,6 +5,7 @@ use super::{
     comparison::Comparison,
     grid::{Column, Columns, done},
     grouping::distinct,
+    logged::Logged,
     run::Run,
     speeds,
 };
@@ -17,13 +18,19 @@ const MOST_KEYS: usize = 4;
 /// If more keys differ, only these are shown.
 const SHOWN_OF_MANY: [&str; 2] = ["kind", "name"];
 
-/// The columns of a comparison: number, axes, figures. A run is called `thing`, and the first one has the
-/// number `first`.
-pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec<Column> {
+const LAST_ACCURACY: &str = "last validation accuracy";
+
+/// The columns of a comparison: number, axes, figures. The run at a place is called `name(place)`: `thing` and its number.
+pub(super) fn columns(
+    comparison: &Comparison,
+    thing: &str,
+    name: impl Fn(usize) -> String + Copy,
+) -> Vec<Column> {
     let runs = &comparison.runs;
-    let number = |column: &'static str| move |run: &Run| run.number(column);
     let mut columns = Columns::new(runs);
-    columns.extend([Column::of_numbers(thing, (first..first + runs.len()).map(|number| number.to_string()))]);
+    let number = |place| name(place).trim_start_matches(thing).trim_start().to_owned();
+    columns.extend([Column::of_numbers(thing, (0..runs.len()).map(number))]);
+    let number = |column: &'static str| move |run: &Run| run.number(column);
     let swept = runs.iter().all(|run| !run.axes.is_empty());
     let shown = |key: &&String| {
         swept
@@ -39,38 +46,46 @@ pub(super) fn columns(comparison: &Comparison, thing: &str, first: usize) -> Vec
     let originals = comparison.originals();
     let original = |run: &Run| originals.get(run.twin.as_deref()?);
     columns.words("status", |run| match original(run) {
-        Some(place) => format!("same as {thing} {}", place + first),
+        Some(place) => format!("same as {}", name(*place)),
         None => run.status.clone(),
     });
     columns.words("devices", Run::devices);
     columns.figures(steps, |value| units::count(value as u64), number("steps"));
     columns.figures("train loss", units::number, number("epoch_train_loss"));
-    columns.figures("validation loss", units::number, number("final_validation_loss"));
+    columns.figures("last validation loss", units::number, number("final_validation_loss"));
     columns.extend([best::column(runs)]);
-    columns.figures("validation accuracy", units::percent, number("final_validation_accuracy"));
+    columns.figures(LAST_ACCURACY, units::percent, number("final_validation_accuracy"));
     columns.figures(time, units::seconds, number("train_s"));
     columns.figures(rate, units::rate, number("steps_per_s"));
-    columns
-        .extend([speeds::column(&comparison.ratios(), &kinds, |place| format!("{thing} {}", place + first))]);
+    columns.extend([speeds::column(&comparison.ratios(), &kinds, name)]);
     columns.figures("logging", units::percent, number("logging_share"));
     columns.figures("h2d", |value| units::bytes(value as u64), number("bytes_h2d"));
     columns.figures("d2h", |value| units::bytes(value as u64), number("bytes_d2h"));
     columns.known()
 }
 
-/// The same with the metrics that runs log beside the loss, as in the last validation.
-pub(super) fn with_logged(comparison: &Comparison) -> Vec<Column> {
-    let mut columns = columns(comparison, "run", 1);
-    let Some(loss) = columns.iter().position(|column| column.title == "validation loss") else {
-        return columns;
-    };
-    let runs = &comparison.runs;
-    let names = runs.iter().flat_map(Run::logged_names).filter(|name| name.starts_with("validation."));
-    let mut logged = Columns::new(runs);
-    for name in distinct(names) {
-        let value = |run: &Run| run.learned_last(name)?.parse().ok();
-        logged.figures(&name.replace('.', " "), units::number, value);
+/// `run 1` of the first place, where the first number is 1.
+pub(super) fn counted(thing: &str, first: usize) -> impl Fn(usize) -> String + Copy {
+    move |place| format!("{thing} {}", place + first)
+}
+
+/// The same of few runs: beside the best value the other metrics of that validation, at which the best weights were kept.
+pub(super) fn with_best(comparison: &Comparison) -> Vec<Column> {
+    let (runs, mut columns) = (&comparison.runs, columns(comparison, "run", counted("run", 1)));
+    let title = best::column(runs).title;
+    let Some(best) = columns.iter().position(|column| column.title == title) else { return columns };
+    let validations: Vec<Logged> = runs.iter().map(Run::best_validation).collect();
+    let rows: Vec<(&Run, &Logged)> = runs.iter().zip(&validations).collect();
+    let mut others = Columns::new(&rows);
+    for name in distinct(validations.iter().flat_map(Logged::keys)) {
+        let full = format!("validation.{name}");
+        let value = |(run, validation): &(&Run, &Logged)| {
+            validation.get(name).filter(|_| run.monitor() != full)?.parse().ok()
+        };
+        let word = if name == "accuracy" { units::percent } else { units::number };
+        others.figures(&format!("best epoch's {name}"), word, value);
     }
-    columns.splice(loss + 1..loss + 1, logged.known());
+    columns.retain(|column| column.title != LAST_ACCURACY);
+    columns.splice(best + 1..best + 1, others.known());
     columns
 }

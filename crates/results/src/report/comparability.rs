@@ -59,7 +59,7 @@ impl Comparison {
             sentence += &format!(" of {} kinds ({})", kinds.len(), kinds.join(", "));
             comparable = "comparable within each kind: ";
         }
-        if let Some(difference) = self.tasks.difference() {
+        if let Some(difference) = self.task_difference() {
             let and = if kinds.len() > 1 { " and" } else { "" };
             sentence += &format!("{and} of {difference};");
             comparable = "";

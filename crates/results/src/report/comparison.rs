@@ -37,7 +37,6 @@ pub struct Comparison {
     /// Keys that distinguish the runs: the sweeps' axes, or what differs between the specs.
     pub(super) axes: Vec<String>,
     pub(super) runs: Vec<Run>,
-    is_one_sweep: bool,
     /// The run whose loss curve is the reference.
     pub(super) curve_reference: Option<usize>,
     /// Per run: its loss curve against the reference's.
@@ -125,16 +124,12 @@ impl Comparison {
         let environment = differing::environment(&runs);
         Self {
             axes: differing::axes(&runs, &spec),
-            is_one_sweep: {
-                let sweeps = distinct(runs.iter().map(|run| run.sweep.as_deref()));
-                sweeps.len() == 1 && sweeps[0].is_some()
-            },
             curve_reference: None,
             curves: vec![None; runs.len()],
             configurations: configurations(&runs),
             tasks: Tasks::new(&runs),
             findings: Findings::default(),
-            inputs: Vec::new(),
+            inputs: sweep::inputs(&runs),
             cut: None,
             runs,
             spec,
@@ -172,19 +167,48 @@ impl Comparison {
         !learn || runs.iter().all(|run| is_not_run(run) || run.kind() != "train")
     }
 
+    /// Whether there is one run alone.
+    pub fn is_single(&self) -> bool {
+        self.runs.len() == 1
+    }
+
     /// Whether all runs are trials of exactly two sweeps.
     pub fn is_of_two_sweeps(&self) -> bool {
         let sweeps = distinct(self.runs.iter().map(|run| run.sweep.as_deref()));
         sweeps.len() == 2 && !sweeps.contains(&None)
     }
 
-    /// A run's displayed number: for a sweep's trial its number, for a run among several its position,
-    /// counted from 1.
+    /// A run's displayed number: for a sweep's trial its own, with which its folder begins, for another run its position, counted
+    /// from 1. If inputs have letters, only both together name a run.
     pub(super) fn number(&self, place: usize) -> usize {
-        self.runs[place].trial.filter(|_| self.is_one_sweep).unwrap_or(place + 1)
+        self.runs[place].trial.unwrap_or(place + 1)
     }
 
-    /// `#7`, or `#7 B` if inputs have letters.
+    /// `#1, 3 to 5`, or `#1, 3 A, #2 B` if inputs have letters.
+    pub(super) fn numbers(&self, places: &[usize]) -> String {
+        let mut places = places.to_vec();
+        places.sort_unstable();
+        let by_input = grouped(places.iter().map(|&place| (self.letters(&[place]), self.number(place))));
+        let words = |(letter, numbers): &(String, Vec<usize>)| {
+            let space = if letter.is_empty() { "" } else { " " };
+            format!("#{}{space}{letter}", units::numbers(numbers))
+        };
+        by_input.iter().map(words).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A sentence if the runs are of several tasks.
+    pub(super) fn task_difference(&self) -> Option<String> {
+        let has_trials = self.runs.iter().any(|run| run.trial.is_some());
+        self.tasks.difference(|places| match places {
+            _ if has_trials => self.numbers(places),
+            [place] => format!("run {}", place + 1),
+            _ => {
+                format!("runs {}", units::numbers(&places.iter().map(|place| place + 1).collect::<Vec<_>>()))
+            }
+        })
+    }
+
+    /// `#7`, or `#7 B` if inputs have letters: the first letter is that of the number.
     pub(super) fn numbered(&self, places: &[usize]) -> String {
         let letters = self.letters(places);
         let space = if letters.is_empty() { "" } else { " " };

@@ -39,47 +39,47 @@ impl MeanDifference {
         }
     }
 
-    /// The difference of `own` and `other` times `factor`.
-    pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64) -> Self {
-        Self::without_interval(own, other, factor).with_interval()
+    /// The difference of `own` and `other` times `factor`; of values that share rows, see [`Moments::error_squared`].
+    pub(super) fn new(own: &[Sample], other: &[Sample], factor: f64, shared: f64) -> Self {
+        Self::without_interval(own, other, factor, shared).with_interval()
     }
 
     /// Only its p-value, which is cheaper to compute.
-    pub(super) fn p_of(own: &[Sample], other: &[Sample]) -> Option<f64> {
-        Self::without_interval(own, other, 1.0).p
+    pub(super) fn p_of(own: &[Sample], other: &[Sample], shared: f64) -> Option<f64> {
+        Self::without_interval(own, other, 1.0, shared).p
     }
 
-    fn without_interval(own: &[Sample], other: &[Sample], factor: f64) -> Self {
+    fn without_interval(own: &[Sample], other: &[Sample], factor: f64, shared: f64) -> Self {
         let is_same = |(own, other): (&Sample, &Sample)| own.0.is_some() && own.0 == other.0;
         if own.len() == other.len() && !own.is_empty() && own.iter().zip(other).all(is_same) {
             let paired: Vec<f64> =
                 own.iter().zip(other).map(|(own, other)| own.1 - factor * other.1).collect();
-            return Self { is_paired: true, ..Self::of_values(&paired) };
+            return Self { is_paired: true, ..Self::of_values(&paired, shared) };
         }
         let keys: HashMap<&str, f64> =
             other.iter().filter_map(|(key, value)| Some((key.as_deref()?, *value))).collect();
         let paired: Vec<f64> =
             own.iter().filter_map(|(key, value)| Some(value - factor * keys.get(key.as_deref()?)?)).collect();
         if paired.len() > 1 || (paired.len() == 1 && own.len().min(other.len()) == 1) {
-            return Self { is_paired: true, ..Self::of_values(&paired) };
+            return Self { is_paired: true, ..Self::of_values(&paired, shared) };
         }
         let values = |samples: &[Sample], factor: f64| -> Moments {
-            Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>())
+            Moments::new(&samples.iter().map(|(_, value)| factor * value).collect::<Vec<_>>(), shared)
         };
         Self::welch(&values(own, 1.0), &values(other, factor))
     }
 
     /// The difference of the mean of some values from 0.
-    pub(super) fn from_values(values: &[f64]) -> Self {
-        Self::of_values(values).with_interval()
+    pub(super) fn from_values(values: &[f64], shared: f64) -> Self {
+        Self::of_values(values, shared).with_interval()
     }
 
     fn with_interval(self) -> Self {
         Self { interval: self.error.and_then(|_| self.interval_at(ALPHA)), ..self }
     }
 
-    fn of_values(values: &[f64]) -> Self {
-        let moments = Moments::new(values);
+    fn of_values(values: &[f64], shared: f64) -> Self {
+        let moments = Moments::new(values, shared);
         if moments.variance.sqrt() <= ROUNDING * moments.mean.abs() && moments.count > 1 {
             // Equal values give a sign but no spread, so use the sign test.
             let p = if moments.mean == 0.0 { 1.0 } else { 0.5_f64.powf(moments.count as f64 - 1.0) };
@@ -115,22 +115,26 @@ struct Moments {
     mean: f64,
     /// The sample variance, with divisor n - 1.
     variance: f64,
+    shared: f64,
 }
 
 impl Moments {
-    fn new(values: &[f64]) -> Self {
+    fn new(values: &[f64], shared: f64) -> Self {
         let count = values.len();
         if values.windows(2).all(|pair| pair[0] == pair[1]) {
-            return Self { count, mean: values.first().copied().unwrap_or(f64::NAN), variance: 0.0 };
+            return Self { count, mean: values.first().copied().unwrap_or(f64::NAN), variance: 0.0, shared };
         }
         let mean = values.iter().sum::<f64>() / count as f64;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Self { count, mean, variance: squares / (count as f64 - 1.0) }
+        Self { count, mean, variance: squares / (count as f64 - 1.0), shared }
     }
 
-    /// The squared standard error of the mean.
+    /// The squared standard error of the mean: the variance times 1/n, plus `shared` where each value is of another random split
+    /// of the same rows. Its n trainings share rows, so the values spread less than their mean strays. `shared` is the number of
+    /// validation rows over that of training rows (C. Nadeau and Y. Bengio, *Machine Learning* 52 (2003), section 3, the corrected
+    /// resampled t-test); 0 of independent values.
     fn error_squared(&self) -> f64 {
-        self.variance / self.count as f64
+        self.variance * (1.0 / self.count as f64 + self.shared)
     }
 }
 
@@ -161,18 +165,18 @@ mod tests {
             let mut normal = || (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
             let mut values = |spread: f64| (0..count).map(|_| spread * normal()).collect::<Vec<f64>>();
             // Four standard deviations of the share.
-            let share = coverage(|| MeanDifference::of_values(&values(1.0)));
+            let share = coverage(|| MeanDifference::of_values(&values(1.0), 0.0));
             assert!((share - 0.95).abs() < 0.007, "{count}: {share}");
             // Degrees of freedom that are rounded down make intervals of two settings wider, not narrower.
             let [few, many] = [1.0, 3.0];
             let share = coverage(|| {
-                let [own, other] = [few, many].map(|spread| Moments::new(&values(spread)));
+                let [own, other] = [few, many].map(|spread| Moments::new(&values(spread), 0.0));
                 MeanDifference::welch(&own, &other)
             });
             assert!(share > 0.93, "{count}: {share}");
             let share = coverage(|| {
                 let skewed: Vec<f64> = (0..count).map(|_| -uniform().ln() - 1.0).collect();
-                MeanDifference::of_values(&skewed)
+                MeanDifference::of_values(&skewed, 0.0)
             });
             assert!((0.875..0.915).contains(&share), "{count}: {share}");
         }
@@ -182,7 +186,7 @@ mod tests {
     #[test]
     fn intervals_and_p_values_agree() {
         for shift in [0.0, 0.5, 1.0, 2.0, 3.0] {
-            let found = MeanDifference::from_values(&[shift - 1.0, shift, shift + 0.5, shift + 2.0]);
+            let found = MeanDifference::from_values(&[shift - 1.0, shift, shift + 0.5, shift + 2.0], 0.0);
             let [low, high] = found.interval.unwrap();
             assert_eq!(low <= 0.0 && high >= 0.0, found.p.unwrap() >= ALPHA, "{found:?}");
         }
@@ -202,7 +206,7 @@ mod tests {
                 panic!("{line}")
             };
             let is_paired = kind == "paired";
-            let found = MeanDifference::new(&samples(a, is_paired), &samples(b, is_paired), 1.0);
+            let found = MeanDifference::new(&samples(a, is_paired), &samples(b, is_paired), 1.0, 0.0);
             let [mean, low, high, p] = [mean, low, high, p].map(|cell| cell.parse::<f64>().unwrap());
             let interval = found.interval.unwrap();
             // Welch's degrees of freedom are rounded down here, so the interval is a little wider than
@@ -221,11 +225,11 @@ mod tests {
 
     #[test]
     fn one_run_each_cannot_tell() {
-        let one = MeanDifference::new(&samples("3", true), &samples("1", true), 1.0);
+        let one = MeanDifference::new(&samples("3", true), &samples("1", true), 1.0, 0.0);
         assert_eq!((one.mean, one.interval, one.p), (2.0, None, None));
-        let other_seeds = MeanDifference::new(&samples("3", false), &samples("1 2", false), 1.0);
+        let other_seeds = MeanDifference::new(&samples("3", false), &samples("1 2", false), 1.0, 0.0);
         assert_eq!((other_seeds.mean, other_seeds.interval, other_seeds.p), (1.5, None, None));
-        let equal = MeanDifference::new(&samples("3 4", true), &samples("1 2", true), 1.0);
+        let equal = MeanDifference::new(&samples("3 4", true), &samples("1 2", true), 1.0, 0.0);
         assert_eq!((equal.interval, equal.p), (None, Some(0.5)));
     }
 }

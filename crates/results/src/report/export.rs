@@ -8,9 +8,12 @@ use super::{
     configurations::Configuration,
     curve::CurveDifference,
     grid::{Column, Columns, turned},
+    grouping::distinct,
     key::WORDS,
+    logged::{Logged, best_column},
+    metric::Metric,
     order::Question,
-    parquet,
+    parallel, parquet,
     ranking::{Candidate, Ranking},
     run::Run,
 };
@@ -33,15 +36,16 @@ pub enum Format {
 }
 
 impl Comparison {
-    /// The comparison in a format for other programs: a row for each run that the question shows; of a single run, in a text
-    /// format, a row for each figure.
+    /// The comparison in a format for other programs: a row for each run that the question shows, in a text format with its times;
+    /// there of a single run a row for each figure.
     ///
     /// # Errors
     /// The question names a column that no run has.
     pub fn export(&self, question: &Question, format: Format) -> Result<String, ReportError> {
         let mut columns = match format {
-            Format::Csv | Format::Json => self.data(),
-            Format::Md | Format::Latex => columns::with_logged(self),
+            Format::Csv | Format::Json => self.data_for(question)?,
+            Format::Md | Format::Latex if self.runs.len() == 1 => columns::with_best(self),
+            Format::Md | Format::Latex => columns::columns(self, "run", columns::counted("run", 1)),
         };
         let shown = self.shown_runs(question)?;
         columns.iter_mut().for_each(|column| column.pick(&shown));
@@ -61,7 +65,7 @@ impl Comparison {
         let columns = match question.by.is_empty() {
             true => {
                 let shown = self.shown_runs(question)?;
-                let mut columns = self.data();
+                let mut columns = self.data_for(question)?;
                 columns.iter_mut().for_each(|column| column.pick(&shown));
                 columns
             }
@@ -70,12 +74,12 @@ impl Comparison {
         parquet::table(&columns)
     }
 
-    /// The settings of a question, folded over everything except its keys. In data formats there is a row per
-    /// setting; in text formats the same table as on the screen, per task.
+    /// The settings of a question, over the seeds or folded over everything except its keys. In data formats there is a row per
+    /// setting; in text formats a table as on the screen, per task, without figures beside the metric.
     ///
     /// # Errors
-    /// The question names a column that no run has.
-    pub fn export_groups(
+    /// The question names a column that no run has, or no run can be ranked.
+    pub fn export_settings(
         &self,
         question: &Question,
         is_pivot: bool,
@@ -88,11 +92,19 @@ impl Comparison {
         let table = |ranking: &Ranking| {
             let columns = match is_pivot {
                 true => ranking.pivot(),
-                false => self.columns_of(ranking, &self.shown_settings(ranking, question)?),
+                false => self.screen_columns(ranking, &self.shown_settings(ranking, question)?, question).0,
             };
             Ok(written(&columns, format))
         };
-        Ok(rankings.iter().map(table).collect::<Result<Vec<_>, ReportError>>()?.join("\n"))
+        let ranked = rankings.iter().filter(|ranking| !ranking.settings.is_empty());
+        let tables: Vec<String> = ranked.map(table).collect::<Result<_, ReportError>>()?;
+        match &tables[..] {
+            [] => Err(ReportError::Query {
+                message: "no run that finished can be ranked".to_owned(),
+                hint: None,
+            }),
+            tables => Ok(tables.join("\n")),
+        }
     }
 
     /// Training times in the JSON format of hyperfine, with a result per configuration.
@@ -147,8 +159,22 @@ impl Comparison {
         columns.numbers("difference", |setting| text(difference(setting)));
         columns.numbers("difference_low", |setting| text(interval(setting)[0]));
         columns.numbers("difference_high", |setting| text(interval(setting)[1]));
-        columns.numbers("p", |setting| text(setting.p));
+        columns.numbers("p_value", |setting| text(setting.p));
         Ok(columns.all())
+    }
+
+    /// One column per figure of a run, and that of the question's metric.
+    fn data_for(&self, question: &Question) -> Result<Vec<Column>, ReportError> {
+        let mut columns = self.data();
+        if let Some(name) = &question.metric {
+            let metric = Metric::new(name, &self.runs)?;
+            let title = metric.column();
+            if !columns.iter().any(|column| column.title == title) {
+                let value = |run| metric.value(run).map(|value| value.to_string()).unwrap_or_default();
+                columns.push(Column::of_numbers(&title, self.runs.iter().map(value)));
+            }
+        }
+        Ok(columns)
     }
 
     /// One column per figure of a run.
@@ -180,6 +206,11 @@ impl Comparison {
             Column::of_numbers("curve_parts_at_step", steps),
             Column::of_numbers("curve_largest_relative", largest),
         ]);
+        let best = parallel::map(&self.runs, Run::best_validation);
+        for name in distinct(best.iter().flat_map(Logged::keys)) {
+            let cells = best.iter().map(|own| own.get(name).cloned().unwrap_or_default());
+            columns.extend([Column::of_numbers(&best_column(name), cells)]);
+        }
         columns.all()
     }
 

@@ -87,7 +87,7 @@ impl Condition {
         let statistic = |setting: &Candidate| {
             let values: Vec<f64> = setting.samples.iter().map(|(_, value)| *value).collect();
             match self.statistic {
-                Statistic::Mean => MeanDifference::from_values(&values).mean,
+                Statistic::Mean => MeanDifference::from_values(&values, 0.0).mean,
                 Statistic::Median => {
                     Estimate::from_values(&values).map_or(f64::NAN, |estimate| estimate.median)
                 }
@@ -102,8 +102,8 @@ impl Condition {
         };
         let compared = format!("{} of n {} against {}{of_base}", word(value), own.samples.len(), word(bound));
         let holds = self.operator.holds(value, bound);
-        let interval = self.difference(&own.samples, &base.samples, alpha);
-        let is_constant = interval.is_none() && self.mean(&own.samples, &base.samples).p.is_some();
+        let interval = self.difference(own, base, alpha);
+        let is_constant = interval.is_none() && self.mean(own, base).p.is_some();
         let difference = match interval {
             Some(interval) => {
                 format!("; difference {}", self.metric.with_interval(value - bound, Some(interval)))
@@ -135,26 +135,28 @@ impl Condition {
     }
 
     /// The mean minus the bound.
-    fn mean(&self, own: &[Sample], baseline: &[Sample]) -> MeanDifference {
+    fn mean(&self, own: &Candidate, baseline: &Candidate) -> MeanDifference {
         if self.is_relative {
-            return MeanDifference::new(own, baseline, self.factor);
+            return own.minus(baseline, self.factor);
         }
-        MeanDifference::from_values(&own.iter().map(|(_, value)| value - self.factor).collect::<Vec<_>>())
+        let above: Vec<f64> = own.samples.iter().map(|(_, value)| value - self.factor).collect();
+        MeanDifference::from_values(&above, own.shared)
     }
 
     /// An interval, with error probability `alpha`, for the statistic minus the bound; `None` with too few
     /// values.
-    fn difference(&self, own: &[Sample], baseline: &[Sample], alpha: f64) -> Option<[f64; 2]> {
+    fn difference(&self, own: &Candidate, baseline: &Candidate, alpha: f64) -> Option<[f64; 2]> {
         let factor = self.factor;
         match self.statistic {
             Statistic::Mean => self.mean(own, baseline).interval_at(alpha),
             // Combine the intervals of both medians. Each is wrong on a given side with half its error
             // probability, so that the result is wrong with probability at most `alpha`.
             Statistic::Median if self.is_relative => {
-                let ([low, high], [base_low, base_high]) = (median(own, alpha)?, median(baseline, alpha)?);
+                let ([low, high], [base_low, base_high]) =
+                    (median(&own.samples, alpha)?, median(&baseline.samples, alpha)?);
                 Some([low - factor * base_high, high - factor * base_low])
             }
-            Statistic::Median => median(own, alpha).map(|ends| ends.map(|end| end - factor)),
+            Statistic::Median => median(&own.samples, alpha).map(|ends| ends.map(|end| end - factor)),
         }
     }
 }
@@ -188,7 +190,7 @@ pub fn gate(
     let all = Comparison::from_runs(runs.cloned().collect());
     if !condition.metric.is_learned {
         warnings.extend(all.warning().into_iter().chain(all.builds()));
-    } else if let Some(message) = all.tasks.difference().filter(|_| condition.is_relative) {
+    } else if let Some(message) = all.task_difference().filter(|_| condition.is_relative) {
         let hint = Some("hold runs against a baseline of their own task".to_owned());
         return Err(ReportError::Query { message, hint });
     }

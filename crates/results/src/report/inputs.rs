@@ -1,34 +1,20 @@
-//! The inputs of a page: sweeps and single runs, called A, B and so on, since their runs may have equal names.
-
-use std::collections::HashMap;
+//! Several inputs of a comparison: sweeps and single runs, called A, B and so on, since their trials may have equal numbers.
 
 use super::{
     comparison::Comparison,
     grid::{Column, Columns},
     grouping::{distinct, grouped},
-    run::Run,
+    sweep::input,
 };
-use crate::units;
+use crate::{host::escape_line, units};
 
 /// Maximum inputs in the name of a setting that several have.
 const MOST_NAMED: usize = 3;
 
 impl Comparison {
-    /// Gives its inputs letters, if there are several and a sweep is among them. Otherwise a number is enough: it is that of a
-    /// run, or of a trial.
-    pub(super) fn with_inputs(mut self) -> Self {
-        let names: Vec<&str> = distinct(self.runs.iter().map(input));
-        if names.len() > 1 && self.runs.iter().any(|run| run.sweep.is_some()) {
-            let places: HashMap<&str, usize> = names.into_iter().zip(0..).collect();
-            self.inputs = self.runs.iter().map(|run| places[input(run)]).collect();
-        }
-        self
-    }
-
-    /// The letters of the inputs that these runs are of: `B`, or `A+B`; empty if inputs have none.
+    /// The letters of the inputs that these runs are of: `B`, or `B+A`; empty if inputs have none.
     pub(super) fn letters(&self, places: &[usize]) -> String {
-        let mut own = distinct(places.iter().filter_map(|&place| self.inputs.get(place).copied()));
-        own.sort_unstable();
+        let own = distinct(places.iter().filter_map(|&place| self.inputs.get(place).copied()));
         let more = own.len() > MOST_NAMED;
         let own: Vec<String> = own.into_iter().take(MOST_NAMED).map(letter).collect();
         own.join("+") + if more { "+\u{2026}" } else { "" }
@@ -45,17 +31,23 @@ impl Comparison {
             None => "a run".to_owned(),
         });
         columns.words("runs", |(_, places)| {
-            format!("#{}", units::numbers(&places.iter().map(|place| place + 1).collect::<Vec<_>>()))
+            format!(
+                "#{}",
+                units::numbers(&places.iter().map(|&place| self.number(place)).collect::<Vec<_>>())
+            )
         });
         columns.words("name", |input| first(input).axis("name").unwrap_or_default().to_owned());
         columns.words("folder", |input| self::input(first(input)).to_owned());
         columns.known()
     }
-}
 
-/// The folder of a run's sweep, or else its own.
-fn input(run: &Run) -> &str {
-    run.sweep.as_deref().unwrap_or(&run.path)
+    /// A line for each input of these runs; empty if inputs have no letters.
+    pub(super) fn input_lines(&self, places: impl Iterator<Item = usize>) -> String {
+        let known = places.filter_map(|place| Some((*self.inputs.get(place)?, input(&self.runs[place]))));
+        let mut known = distinct(known);
+        known.sort_unstable();
+        known.iter().map(|(own, folder)| format!("  {}  {}\n", letter(*own), escape_line(folder))).collect()
+    }
 }
 
 /// `A` to `Z`, then `AA` and so on.

@@ -8,7 +8,6 @@ use super::{
     order::Question,
     ranking::Ranking,
 };
-use crate::units;
 
 impl Comparison {
     /// The named metric, or the one that all runs are judged by.
@@ -76,10 +75,7 @@ impl Comparison {
 
     /// `runs are judged by different metrics: validation loss (#1, 2), validation accuracy (#3)`.
     fn in_words(&self, judged: &[Judged]) -> String {
-        let one = |(metric, places): &Judged| {
-            let numbers: Vec<usize> = places.iter().map(|&place| self.number(place)).collect();
-            format!("{} (#{})", metric.name, units::numbers(&numbers))
-        };
+        let one = |(metric, places): &Judged| format!("{} ({})", metric.name, self.numbers(places));
         let all = distinct(judged.iter().map(one)).join(", ");
         format!("runs are judged by different metrics: {all}")
     }

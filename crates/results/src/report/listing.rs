@@ -185,7 +185,11 @@ pub fn list(request: &ListRequest<'_>, width: usize) -> Result<String, ReportErr
     let key = sort.map(|(_, word)| Key::new(word, &all));
     let mut all = all.into_iter();
     for ((_, runs), count) in found.iter_mut().zip(counts) {
-        runs.extend(all.by_ref().take(count).filter(is_kept));
+        let own: Vec<Run> = all.by_ref().take(count).collect();
+        // A sweep is listed as a whole: of what it came to, a part says nothing.
+        if own.iter().any(is_kept) {
+            *runs = own;
+        }
     }
     let mut entries: Vec<Entry> = found.into_iter().filter_map(Entry::new).collect();
     if let Some(text) = request.filter.filter(|_| entries.is_empty() && !request.json) {

@@ -46,6 +46,11 @@ fn column_of_target(column: &str) -> Option<(&'static str, &str)> {
     OF_TARGETS.into_iter().find_map(|metric| Some((metric, column.strip_prefix(metric)?.strip_prefix('_')?)))
 }
 
+/// The column of an export with this metric of the validation at the best epoch.
+pub(super) fn best_column(metric: &str) -> String {
+    format!("best_validation_{metric}")
+}
+
 /// The metric by which the values of a name or a column are read: of one target, that of all.
 pub(super) fn metric_of(name: &str) -> &str {
     let column = name.strip_prefix("validation.").unwrap_or(name);

@@ -22,7 +22,7 @@ use crate::{host::escape_line, units};
 const EVERYTHING: &str = "status";
 
 /// Columns behind the keys.
-const FIGURES: [&str; 5] = ["n", "first", "second", "difference", "p"];
+const FIGURES: [&str; 5] = ["n", "first", "second", "difference", "p-value"];
 
 /// Settings that two groups share.
 pub(super) struct Matched {
@@ -88,7 +88,7 @@ impl Matched {
         let pair = |setting: Candidate| {
             let base = others.remove(&written(own, &setting))?;
             let own = setting;
-            let difference = MeanDifference::new(&own.samples, &base.samples, 1.0);
+            let difference = own.minus(&base, 1.0);
             Some(Pair { own, base, difference })
         };
         let pairs: Vec<Pair> = rank(own)?.into_iter().filter_map(pair).collect();

@@ -4,7 +4,7 @@ use super::{
     ReportError,
     grouping::{distinct, grouped},
     key::{Key, known_figures, runs_have},
-    logged,
+    logged::{self, best_column},
     run::{Run, more_is_better},
 };
 use crate::{spec::nearest, units};
@@ -17,6 +17,9 @@ const BEST: &str = "best_value";
 
 /// A metric, and the indices of the runs that are judged by it.
 pub(super) type Judged = (Metric, Vec<usize>);
+
+/// A value with its interval, if it has one.
+pub(super) type Valued = (f64, Option<[f64; 2]>);
 
 /// A metric, with its formatting and direction.
 #[derive(Clone, Debug)]
@@ -140,6 +143,16 @@ impl Metric {
         text?.parse().ok().filter(|value: &f64| !value.is_nan())
     }
 
+    /// The column of an export with its values: `best_validation_f1`, or `final_train_accuracy` of the last epoch.
+    pub(super) fn column(&self) -> String {
+        match (self.full_name().split_once('.'), self.full_name()) {
+            (_, TRAIN_LOSS) => "epoch_train_loss".to_owned(),
+            (Some(("validation", name)), _) if !self.is_last => best_column(name),
+            (Some((split @ ("train" | "validation"), name)), _) => format!("final_{split}_{name}"),
+            (_, figure) => figure.to_owned(),
+        }
+    }
+
     pub(super) fn full_name(&self) -> &str {
         self.key.name()
     }
@@ -157,24 +170,69 @@ impl Metric {
     /// `0.446 [0.425, 0.493]`, with only as many digits as are meaningful.
     pub(super) fn with_interval(&self, value: f64, interval: Option<[f64; 2]>) -> String {
         let Some([low, high]) = interval else { return self.word(value) };
-        let probe = self.word(12345.0);
-        let (scale, unit) = match probe.as_str() {
-            "12345" => (1.0, ""),
-            "1234500.0 %" => (100.0, " %"),
-            _ => {
+        let own = [(value, interval)];
+        match (self.digits(&own), self.scale()) {
+            (Some(digits), _) => self.with_digits(own[0], digits),
+            (None, Some(_)) => format!("{} [{}, {}]", self.word(value), self.word(low), self.word(high)),
+            (None, None) => {
                 let [value, low, high] = in_one_unit([value, low, high], self.word);
-                return format!("{value} [{low}, {high}]");
+                format!("{value} [{low}, {high}]")
             }
-        };
-        let width = scale * (high - low);
-        // Two significant digits of the interval's width.
-        let digits = if width > 0.0 { (1 - width.log10().floor() as i32).clamp(0, 12) as usize } else { 4 };
-        let largest = scale * [value, low, high].map(f64::abs).into_iter().fold(0.0, f64::max);
-        if largest != 0.0 && !(1e-4..1e6).contains(&largest) {
-            return format!("{} [{}, {}]", self.word(value), self.word(low), self.word(high));
         }
+    }
+
+    /// Values with their intervals in a column; all have the same number of decimals if there are intervals.
+    pub(super) fn in_column(&self, column: &[Valued]) -> Vec<String> {
+        match self.digits(column) {
+            Some(digits) => column.iter().map(|own| self.with_digits(*own, digits)).collect(),
+            None => column.iter().map(|(value, interval)| self.with_interval(*value, *interval)).collect(),
+        }
+    }
+
+    /// The factor and the unit of what is written with a fixed number of decimals; `None` of rates, times and sizes.
+    fn scale(&self) -> Option<(f64, &'static str)> {
+        match self.word(12345.0).as_str() {
+            "12345" => Some((1.0, "")),
+            "1234500.0 %" => Some((100.0, " %")),
+            _ => None,
+        }
+    }
+
+    /// The decimals of a column: enough for the width of each interval, and to tell values apart where that takes no more than six
+    /// significant digits; `None` if there is no interval, or values are too small or large for decimals.
+    fn digits(&self, column: &[Valued]) -> Option<usize> {
+        let (scale, _) = self.scale()?;
+        let ends = column
+            .iter()
+            .flat_map(|(value, interval)| [*value].into_iter().chain(interval.iter().flatten().copied()));
+        let largest = scale * ends.map(f64::abs).fold(0.0, f64::max);
+        if column.iter().all(|own| own.1.is_none()) || (largest != 0.0 && !(1e-4..1e6).contains(&largest)) {
+            return None;
+        }
+        let decimals = |digits: i32, of: f64| (digits - 1 - of.log10().floor() as i32).clamp(0, 12) as usize;
+        let of_interval =
+            |[low, high]: [f64; 2]| if high > low { decimals(2, scale * (high - low)) } else { 4 };
+        let own = column.iter().filter_map(|own| own.1).map(of_interval).max()?;
+        if column.len() == 1 || largest == 0.0 {
+            return Some(own);
+        }
+        let most = decimals(6, largest).max(1);
+        let word = |value: f64, digits: usize| format!("{:.digits$}", scale * value);
+        let is_told = |digits: &usize| {
+            column.windows(2).all(|pair| {
+                let [a, b] = [pair[0].0, pair[1].0];
+                a == b || word(a, *digits) != word(b, *digits)
+            })
+        };
+        let own = own.min(most);
+        Some((own..=most).find(is_told).unwrap_or(own))
+    }
+
+    fn with_digits(&self, (value, interval): Valued, digits: usize) -> String {
+        let (scale, unit) = self.scale().unwrap_or((1.0, ""));
         let fixed = |value: f64| unsigned_zero(format!("{:.digits$}", scale * value));
-        format!("{}{unit} [{}, {}]", fixed(value), fixed(low), fixed(high))
+        let interval = interval.map(|[low, high]| format!(" [{}, {}]", fixed(low), fixed(high)));
+        format!("{}{unit}{}", fixed(value), interval.unwrap_or_default())
     }
 }
 

@@ -62,8 +62,14 @@ pub(super) fn notes(comparison: &Comparison, ranking: &Ranking) -> String {
     if counts.min().is_some_and(|fewest| fewest < MANY) {
         text += "\n  Student's intervals assume normally distributed values";
     }
-    if ranking.each == "fold" {
+    let divides = |setting: &Candidate| {
+        setting.places.iter().any(|&place| comparison.runs[place].axis("data.folds").is_some())
+    };
+    if ranking.each == "fold" || (ranking.each == "seed" && ranking.settings.iter().any(divides)) {
         text += "\n  folds share rows of training: the true intervals are wider, and p is larger (Nadeau and Bengio, 2003)";
+    } else if ranking.settings.iter().any(|setting| setting.shared > 0.0) {
+        text += "\n  seeds draw other validation rows from the same data: intervals and p allow for the training rows that they share \
+                 (Nadeau and Bengio, 2003)";
     }
     text + "\n"
 }

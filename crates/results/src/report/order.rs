@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{
     ReportError,
     comparison::Comparison,
-    key::Key,
+    key::{Key, short},
     metric::Metric,
     ranking::{Candidate, Ranking},
     run::Run,
@@ -150,9 +150,13 @@ impl Ranking {
     fn by_title(&self, question: &Question) -> Option<Vec<usize>> {
         let sort = question.sort.as_deref()?;
         let (direction, word) = Direction::from_sort(sort);
+        let keys: Vec<&str> = self.keys.iter().map(String::as_str).collect();
+        if short(&keys).iter().chain(&keys).any(|key| *key == word) {
+            return None;
+        }
         let figure: &dyn Fn(&Candidate) -> f64 = match word {
             "n" => &|own| own.samples.len() as f64,
-            "p" => &|own| own.p.unwrap_or(f64::INFINITY),
+            "p-value" => &|own| own.p.unwrap_or(f64::INFINITY),
             "vs best" => &|own| own.difference.map_or(0.0, |difference| difference.mean),
             title if title == self.metric.name => &|own| own.value,
             _ => return None,

@@ -13,6 +13,7 @@ use super::{
     metric::Metric,
     run::{REPEAT, Run, SAME_AS, SEEDS, mean},
     student::holm,
+    tasks::redrawn_share,
 };
 use crate::host::escape_line;
 
@@ -31,6 +32,8 @@ pub(super) struct Candidate {
     pub(super) places: Vec<usize>,
     /// A value per seed, or per run for a measured metric; if `--by` folds axes, the mean over them.
     pub(super) samples: Vec<Sample>,
+    /// The number of validation rows over that of training rows, where each seed draws both anew from the same rows; else 0.
+    pub(super) shared: f64,
     /// Number of combinations of the folded axes it has, and the maximum over all settings.
     pub(super) combinations: [usize; 2],
     /// Number of seeds or repeats that lack a combination and are not counted.
@@ -135,10 +138,12 @@ impl Ranking {
             true if of_runs(1) && !of_runs(0) => "fold",
             true => "seed",
         };
+        let redrawn = places.iter().filter_map(|&place| redrawn_share(&runs[place]));
+        let shared = if each == "seed" { redrawn.fold(0.0, f64::max) } else { 0.0 };
         let setting = |places: Vec<usize>| {
             let values =
                 (0..keys.len()).map(|key| value(key, &runs[places[0]]).unwrap_or_else(|| "-".to_owned()));
-            Candidate::new(values.collect(), places, (runs, metric, each), &folded)
+            Candidate::new(values.collect(), places, (runs, metric, each, shared), &folded)
         };
         let mut settings: Vec<Candidate> = groups.into_iter().filter_map(setting).collect();
         let most = settings.iter().map(|setting| setting.combinations[0]).max().unwrap_or(1);
@@ -204,7 +209,7 @@ impl Candidate {
     fn new(
         values: Vec<String>,
         places: Vec<usize>,
-        (runs, metric, each): (&[Run], &Metric, &str),
+        (runs, metric, each, shared): (&[Run], &Metric, &str, f64),
         folded: &[&String],
     ) -> Option<Self> {
         let known = places.into_iter().filter_map(|place| Some((place, metric.value(&runs[place])?)));
@@ -218,7 +223,7 @@ impl Candidate {
         if of_samples.is_empty() {
             return None;
         }
-        let mean = MeanDifference::from_values(&of_samples);
+        let mean = MeanDifference::from_values(&of_samples, shared);
         known.sort_by(|a, b| metric.cost(a.1).total_cmp(&metric.cost(b.1)));
         let places = known.into_iter().map(|(place, _)| place).collect();
         let combinations = [of_combinations.len(); 2];
@@ -226,6 +231,7 @@ impl Candidate {
             values,
             places,
             samples,
+            shared,
             combinations,
             incomplete,
             value: mean.mean,
@@ -237,6 +243,11 @@ impl Candidate {
 }
 
 impl Candidate {
+    /// Its mean minus `factor` times that of another.
+    pub(super) fn minus(&self, other: &Self, factor: f64) -> MeanDifference {
+        MeanDifference::new(&self.samples, &other.samples, factor, self.shared.max(other.shared))
+    }
+
     /// Whether its runs validate on several folds of their data, but not on all of them.
     pub(super) fn lacks_folds(&self, runs: &[Run]) -> bool {
         let own = || self.places.iter().map(|&place| &runs[place]);
@@ -304,16 +315,17 @@ fn compare_with_best(settings: &mut [Candidate]) -> usize {
     let pairs = repeated * repeated.saturating_sub(1) / 2;
     let Some((best, others)) = settings.split_first_mut() else { return pairs };
     for other in others.iter_mut() {
-        other.difference = Some(MeanDifference::new(&other.samples, &best.samples, 1.0));
+        other.difference = Some(other.minus(best, 1.0));
     }
     // Pairs with the best setting come first; the others are needed only for their ranks.
+    let shared = best.shared;
     let all: Vec<&[Sample]> =
         std::iter::once(&*best).chain(&*others).map(|setting| &setting.samples[..]).collect();
     // A single value has no spread: of 100,000 settings with one each there is nothing to test.
     let several: Vec<usize> = (0..all.len()).filter(|&own| all[own].len() > 1).collect();
     let firsts = several.iter().filter(|&&own| pairs <= MOST_PAIRS || own == 0);
     let tested = firsts.flat_map(|&i| several.iter().filter(move |&&j| j > i).map(move |&j| (i, j)));
-    let tested = tested.filter_map(|(i, j)| Some(((i, j), MeanDifference::p_of(all[j], all[i])?)));
+    let tested = tested.filter_map(|(i, j)| Some(((i, j), MeanDifference::p_of(all[j], all[i], shared)?)));
     let (tested, p): (Vec<(usize, usize)>, Vec<f64>) = tested.unzip();
     for ((i, j), p) in tested.into_iter().zip(holm(&p, pairs)) {
         if i == 0 {

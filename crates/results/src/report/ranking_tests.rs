@@ -11,6 +11,7 @@ fn setting(values: Vec<f64>) -> Candidate {
     Candidate {
         values: Vec::new(),
         places: Vec::new(),
+        shared: 0.0,
         combinations: [1; 2],
         incomplete: 0,
         value: values.iter().sum(),

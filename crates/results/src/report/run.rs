@@ -11,6 +11,7 @@ use super::{
     leaves::Leaves,
     live,
     logged::{self, Logged},
+    metrics_file::NO_METRIC,
     parallel,
 };
 pub(super) use crate::run::{REPEAT, SEEDS, mean};
@@ -309,9 +310,24 @@ impl Run {
             return self.learned_last(name);
         }
         let is_known = LEARNED.contains(&name) || logged::is_name(name);
-        let metrics = self.metrics().filter(|_| is_known)?;
-        let read = || logged::read_validation(&metrics, best_step).unwrap_or_default();
-        self.best_row.get_or_init(read).get(metric).map(String::as_str)
+        let row = if is_known { self.best_row() } else { None };
+        row?.get(metric).map(String::as_str)
+    }
+
+    /// The whole validation at its best epoch, by metric: `loss`, `f1`, `mae_price`; empty if it has none. Reads `metrics.csv`,
+    /// which alone has it.
+    pub(super) fn best_validation(&self) -> Logged {
+        let Some(value) = self.figure("best_value") else { return Logged::new() };
+        let is_metric = |(name, _): &(&String, &String)| !NO_METRIC.contains(&name.as_str());
+        let row = self.best_row().into_iter().flatten().filter(is_metric);
+        let mut best: Logged = row.map(|(name, cell)| (name.clone(), cell.clone())).collect();
+        best.extend(self.monitor().strip_prefix("validation.").map(|own| (own.to_owned(), value.to_owned())));
+        best
+    }
+
+    fn best_row(&self) -> Option<&Logged> {
+        let (metrics, step) = (self.metrics()?, self.figure("best_step")?);
+        Some(self.best_row.get_or_init(|| logged::read_validation(&metrics, step).unwrap_or_default()))
     }
 
     /// A learned figure in its last epoch.

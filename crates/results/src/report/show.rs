@@ -53,7 +53,7 @@ pub fn show(path: &str, width: u16) -> Result<String, ReportError> {
             text += &format!("  {name}: {}\n", escape_line(words));
         }
     }
-    Ok(format!("{text}\n{}", grid::side_by_side(&columns::with_logged(&comparison))))
+    Ok(format!("{text}\n{}", grid::side_by_side(&columns::with_best(&comparison))))
 }
 
 /// The same as one JSON object, with all figures as in the files; of a sweep its settings, best first, and its trials.
@@ -101,6 +101,10 @@ fn json_of_run(run: &Run) -> Value {
     let names = names.into_iter().chain(run.names_of_targets());
     let logged: Map<_, _> =
         names.map(|name| (name.to_owned(), known(name, run.learned_last(name)))).collect();
+    let validation = run.best_validation().into_iter();
+    let best: Map<_, _> = validation
+        .map(|(metric, cell)| (format!("validation.{metric}"), known(&metric, Some(&cell))))
+        .collect();
     json!({
         "path": run.path,
         "trial": axes,
@@ -111,6 +115,7 @@ fn json_of_run(run: &Run) -> Value {
         "status": run.status,
         "reason": known("reason", Some(&run.reason)),
         "figures": figures,
+        "best": best,
         "last": logged,
     })
 }

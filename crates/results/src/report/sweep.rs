@@ -11,6 +11,7 @@ use super::{
     configurations::{FINISHED, STOPPED},
     csv_file, csv_lines,
     find::{self, Found},
+    grouping::distinct,
     parallel,
     run::{DAMAGED, DELETED, PLANNED, RUNNING, Run, SAME_AS, UNFINISHED},
     texts::Texts,
@@ -21,8 +22,10 @@ use crate::{record::lost_summary, spec::short_values};
 /// first error.
 pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<Vec<Run>> {
     let folder = |found: &Found| if let Found::Run(folder) = found { Some(folder.clone()) } else { None };
-    let alone: Vec<_> = found.iter().filter_map(folder).collect();
-    let mut alone = Run::read_all(&alone, fault).into_iter();
+    let folders: Vec<_> = found.iter().filter_map(folder).collect();
+    let mut alone = Run::read_all(&folders, fault);
+    alone.iter_mut().zip(&folders).for_each(|(run, folder)| run.trial = trial_number(folder));
+    let mut alone = alone.into_iter();
     let runs = |found: &Found| match found {
         Found::Run(_) => alone.next().into_iter().collect(),
         Found::Sweep(folder) => tagged(folder, fault)
@@ -31,6 +34,33 @@ pub(super) fn read_all(found: &[Found], fault: &mut Option<ReportError>) -> Vec<
     let mut all: Vec<Vec<Run>> = found.iter().map(runs).collect();
     call_short(&mut all.iter_mut().flatten().collect::<Vec<_>>());
     all
+}
+
+/// The number of a trial's folder; `None` of another run.
+fn trial_number(folder: &Path) -> Option<usize> {
+    number_of(folder).filter(|_| folder.parent().is_some_and(find::is_sweep))
+}
+
+/// The input of each run, if there are several and trials among them. Otherwise a number is enough: it is that of a run, or of a
+/// trial.
+pub(super) fn inputs(runs: &[Run]) -> Vec<usize> {
+    let names: Vec<&str> = distinct(runs.iter().map(input));
+    if names.len() < 2 || runs.iter().all(|run| run.trial.is_none()) {
+        return Vec::new();
+    }
+    let places: HashMap<&str, usize> = names.into_iter().zip(0..).collect();
+    runs.iter().map(|run| places[input(run)]).collect()
+}
+
+/// The folder of a run's sweep, also of a trial that is named alone, or else its own.
+pub(super) fn input(run: &Run) -> &str {
+    let parent = run.trial.and_then(|_| Path::new(&run.path).parent()?.to_str());
+    run.sweep.as_deref().or(parent).unwrap_or(&run.path)
+}
+
+/// The number with which a folder's name begins.
+fn number_of(folder: &Path) -> Option<usize> {
+    folder.file_name()?.to_str()?.split('-').next()?.parse().ok()
 }
 
 /// Gives values that are tables short names, by their keys, such that the runs stay distinguishable.
@@ -215,8 +245,7 @@ fn unlisted(
         }
         let mut run = Run::read_or_report(&path, fault);
         run.sweep = Some(folder.display().to_string().into());
-        let number = path.file_name().and_then(|name| name.to_str()?.split('-').next()?.parse().ok());
-        run.trial = number;
+        run.trial = number_of(&path);
         run.axes = axes.iter().filter_map(|axis| Some((axis.clone(), run.axis(axis)?.to_owned()))).collect();
         runs.push(run);
     }

@@ -97,7 +97,7 @@ fn times(comparison: &Comparison, width: u16) -> String {
         Repeats::new(runs, configurations).table(width)
     } else {
         // Numbered from 0, like the trials' folders.
-        let mut columns = columns::columns(comparison, "trial", 0);
+        let mut columns = columns::columns(comparison, "trial", columns::counted("trial", 0));
         let is_last = |run: &Run| {
             run.figure("best_step").is_none_or(|best_step| Some(best_step) == run.figure("steps"))
         };

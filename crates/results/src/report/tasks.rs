@@ -6,7 +6,6 @@ use super::{
     leaves::Leaves,
     run::Run,
 };
-use crate::units;
 
 /// Keys of `[data]` that do not change rows or targets.
 const HARMLESS: [&str; 9] = [
@@ -102,20 +101,33 @@ impl Tasks {
     }
 
     /// `2 tasks, whose losses are not comparable: the data differ (runs 1, 2; run 3)`; `None` if all runs
-    /// have the same task.
-    pub(super) fn difference(&self) -> Option<String> {
+    /// have the same task. `name` tells the runs at some places.
+    pub(super) fn difference(&self, name: impl Fn(&[usize]) -> String) -> Option<String> {
         if self.groups.len() < 2 {
             return None;
         }
         let several = self.keys.len() > 1 || self.keys.first().is_some_and(|key| key == DATA);
-        let runs = |group: &Vec<usize>| {
-            format!("{} {}", if group.len() == 1 { "run" } else { "runs" }, units::numbers(group))
-        };
+        let runs = |group: &Vec<usize>| name(&group.iter().map(|number| number - 1).collect::<Vec<_>>());
         let groups: Vec<String> = self.groups.iter().map(runs).collect();
         let verb = if several { "differ" } else { "differs" };
         let (tasks, keys, groups) = (self.groups.len(), self.keys.join(", "), groups.join("; "));
         Some(format!("{tasks} tasks, whose losses are not comparable: {keys} {verb} ({groups})"))
     }
+}
+
+/// If a run's seed draws validation rows from a table that all seeds share: their number over that of training rows. `None` also of
+/// folds.
+pub(super) fn redrawn_share(run: &Run) -> Option<f64> {
+    let spec = run.spec.as_ref()?;
+    if spec.get("data.split.seed").or_else(|| spec.get("data.folds")).is_some() {
+        return None;
+    }
+    let fraction = |key: &str| spec.get(key)?.parse::<f64>().ok();
+    let of_source = |source: &str| fraction(&format!("data.{source}.validation_fraction"));
+    let of_sources = || ["csv", "idx", "npy", "parquet"].into_iter().find_map(of_source);
+    let validation = fraction("data.split.validation").or_else(of_sources).filter(|own| *own > 0.0)?;
+    let test = fraction("data.split.test").unwrap_or(0.0);
+    Some(validation / (1.0 - validation - test))
 }
 
 /// Everything that determines a run's losses besides model and training.

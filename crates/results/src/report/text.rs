@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{
     ReportError,
     answer::more,
-    columns,
+    columns::{self, counted},
     comparison::{Comparison, is_not_run},
     configurations::{has_repeats, jobs, runs_of},
     curve::CurveDifference,
@@ -28,7 +28,7 @@ impl Comparison {
     pub fn times(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
         let shown = self.shown_runs(question)?;
-        let mut columns = columns::columns(self, "run", 1);
+        let mut columns = columns::columns(self, "run", counted("run", 1));
         columns.iter_mut().for_each(|column| column.pick(&shown));
         let table = grid::table(&columns, 1, width) + &more(&shown, self.runs.len(), "run");
         let mut text = format!("{}\n{builds}\n{table}", self.comparability());

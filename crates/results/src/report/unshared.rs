@@ -18,13 +18,12 @@ pub(super) fn unshared(sweep: &Comparison, shared: &[&Candidate], metric: &Metri
     let shared: HashSet<usize> = shared.iter().flat_map(|setting| setting.places.iter().copied()).collect();
     let is_alone = |setting: &&Candidate| setting.places.iter().all(|place| !shared.contains(place));
     let alone = ranking.settings.iter().filter(is_alone);
-    let mut numbers: Vec<usize> = alone.map(|setting| sweep.number(setting.places[0])).collect();
-    numbers.sort_unstable();
-    let alone = match numbers.len() {
+    let places: Vec<usize> = alone.map(|setting| setting.places[0]).collect();
+    let alone = match places.len() {
         0 => String::new(),
         count => {
             let settings = units::counted(count as u64, "setting");
-            format!("; not shared: {settings} (#{})", units::numbers(&numbers))
+            format!("; not shared: {settings} ({})", sweep.numbers(&places))
         }
     };
     format!("best {}, {value}{alone}", ranking.name(sweep, best))

@@ -13,8 +13,15 @@ pub(super) fn trial_name<'a>(number: usize, axes: impl Iterator<Item = (&'a str,
         let words: Vec<String> = value.trim_end_matches(')').split([' ', '(']).map(short_number).collect();
         words.join("_")
     };
-    let axes = axes.map(|(key, value)| format!("-{key}={}", words(value)));
-    let mut name = folder_name(&format!("{number:03}{}", axes.collect::<String>()));
+    let mut name = format!("{number:03}");
+    for (place, (key, value)) in axes.enumerate() {
+        let longer = folder_name(&format!("{name}-{key}={}", words(value)));
+        // Axes that do not fit are left out: half a word says nothing.
+        if longer.len() > LONGEST_TRIAL && place > 0 {
+            break;
+        }
+        name = longer;
+    }
     cut(&mut name, LONGEST_TRIAL);
     name
 }
@@ -68,6 +75,10 @@ mod tests {
             "004-optimizer=sgd_lr_.1_momentum_.9"
         );
         assert_eq!(name(7, &[]), "007");
+        // What does not fit is left out.
+        let long =
+            [("lr", "0.001"), ("out_features", "128"), ("weight_decay", "0.0001"), ("batch_size", "64")];
+        assert_eq!(name(8, &long), "008-lr=.001-out_features=128-weight_decay=.0001");
         // Of letters of two bytes only whole ones are kept.
         assert_eq!(name(1, &[("path", &"é".repeat(200))]), format!("001-path={}", "é".repeat(25)));
         // A name cannot leave its folder.

@@ -24,6 +24,7 @@ use super::{
     ReportError, csv_lines,
     find::{Found, find_one},
     leaves::Leaves,
+    logged::best_column,
     metrics_file::NO_METRIC,
     run::Run,
     sweep,
@@ -138,6 +139,10 @@ impl Entry {
                 entry.metrics.insert(column.to_owned(), format!("{at} {cell} {step}\n"));
             }
         }
+        let best_step = run.figure("best_step").unwrap_or(step);
+        let best = run.best_validation().into_iter();
+        let best = best.map(|(metric, cell)| (best_column(&metric), format!("{at} {cell} {best_step}\n")));
+        entry.metrics.extend(best);
         entry.tags.insert("status".to_owned(), run.status.clone());
         let known = |key: &str| run.environment.as_ref()?.get(key).map(str::to_owned);
         let description = run.axis("description").filter(|text| !text.is_empty()).map(str::to_owned);

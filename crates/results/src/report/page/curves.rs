@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::report::{
-    plot::{Axis, is_log},
-    run::more_is_better,
-    series::Series,
+use crate::{
+    report::{
+        plot::{Axis, is_log},
+        run::more_is_better,
+        series::Series,
+    },
+    units,
 };
 
 /// Number of curves in colour, for the best; others are grey and have no band.
@@ -15,6 +18,9 @@ pub(super) const COLORS: usize = 7;
 
 /// Values with a smaller relative difference look the same.
 const SEEN: f64 = 1e-3;
+
+/// Maximum number of hidden lines that are named.
+const MOST_HIDDEN: usize = 8;
 
 /// Curves over a common axis.
 pub(super) struct Chart {
@@ -184,6 +190,10 @@ impl Line {
                 values[place(step)].push(value);
             }
         }
+        for (step, value) in ended(runs) {
+            let later = values.iter_mut().skip(place(step) + 1).filter(|values| !values.is_empty());
+            later.for_each(|values| values.push(value));
+        }
         let mean = |values: &Vec<f64>| {
             (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
         };
@@ -210,6 +220,15 @@ impl Line {
             }
             for (means, (sum, count)) in means.iter_mut().zip(sums) {
                 means.extend((count > 0.0).then(|| sum / count));
+            }
+        }
+        for (step, value) in ended(runs) {
+            let later = means.iter_mut().enumerate().skip(place(step) + 1);
+            for (cell, means) in later.filter(|(_, means)| !means.is_empty()) {
+                means.push(value);
+                let ends = 2 * cell..2 * cell + 2;
+                low[ends.clone()].iter_mut().flatten().for_each(|low| *low = low.min(value));
+                high[ends].iter_mut().flatten().for_each(|high| *high = high.max(value));
             }
         }
         // A bucket at the border of two cells has its mean in one of them, but its extremes may be in the
@@ -241,6 +260,12 @@ fn not_finite(runs: &[&Series]) -> u64 {
     runs.iter().map(|run| run.not_finite).sum()
 }
 
+/// The last points of runs that others of their line may outlast. They count on with it: without them the mean would jump to that
+/// of the others.
+fn ended(runs: &[&Series]) -> impl Iterator<Item = (f64, f64)> {
+    runs.iter().filter_map(|run| run.last())
+}
+
 /// A curve's points without duplicates.
 fn distinct_points(run: &Series) -> impl Iterator<Item = (f64, f64)> + '_ {
     let mut last = None;
@@ -250,4 +275,100 @@ fn distinct_points(run: &Series) -> impl Iterator<Item = (f64, f64)> + '_ {
 /// Rounds to six digits, more than a screen can show.
 fn shortened(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// A description of a chart for people who cannot see it.
+pub(super) fn label(chart: &Chart) -> String {
+    let names: Vec<&str> = chart.lines.iter().take(8).map(|line| line.name.as_str()).collect();
+    let values =
+        |[low, high]: [f64; 2]| format!("; values from {} to {}", units::number(low), units::number(high));
+    let lines = units::counted(chart.lines.len() as u64, "line");
+    let values = chart.ends().map(values).unwrap_or_default();
+    format!("{} over {}, {lines}: {}{values}", chart.title, chart.across, names.join(", "))
+}
+
+/// Notes on what the lines do not show.
+pub(super) fn notes(chart: &Chart) -> Vec<String> {
+    let thinned = chart.thinned.map(|width| {
+        let width = if width < 2.0 { units::number(width) } else { units::count(width.round() as u64) };
+        let width = format!("about {width} {}", chart.across);
+        format!("Thinned: a point stands for {width}. Lines are means, bands reach from the lowest to the highest value.")
+    });
+    let are_grey = chart.lines.len() > COLORS;
+    let grey = (are_grey && thinned.is_some())
+        .then(|| "Grey lines go through the lowest and the highest values instead.".to_owned());
+    let uneven = chart.uneven.then(|| {
+        "Some runs of a line end before others: from there on they count with their last values.".to_owned()
+    });
+    let lost: u64 = chart.lines.iter().map(|line| line.not_finite).sum();
+    let lost = (lost > 0).then(|| {
+        let verb = if lost == 1 { "is" } else { "are" };
+        format!("{} {verb} not finite, and not drawn.", units::counted(lost, "value"))
+    });
+    let pale = chart.lines.iter().any(|line| line.is_pale);
+    let pale = pale.then(|| "train is the mean over the rows of each epoch; each step is grey.".to_owned());
+    let is_band = thinned.is_none() && chart.lines.iter().any(|line| line.band.is_some());
+    let band = is_band.then(|| {
+        let grey = if are_grey { "; grey lines have none" } else { "" };
+        format!("Lines are means over seeds or folds; bands reach from the lowest to the highest{grey}.")
+    });
+    let mut hidden = chart.hidden();
+    let more = format!("{} more", hidden.len().saturating_sub(MOST_HIDDEN));
+    if hidden.len() > MOST_HIDDEN {
+        hidden.splice(MOST_HIDDEN.., [&*more]);
+    }
+    let hidden =
+        (!hidden.is_empty()).then(|| format!("Hidden by lines that look the same: {}.", hidden.join(", ")));
+    pale.into_iter().chain(band).chain(thinned).chain(grey).chain(uneven).chain(lost).chain(hidden).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that stopped early stays where it was: the mean does not fall because it is gone.
+    #[test]
+    fn a_run_that_ends_before_others_counts_with_its_last_value() {
+        let series = |values: &[f64]| {
+            let mut series = Series::default();
+            (1..).zip(values).for_each(|(step, value)| series.push(f64::from(step), *value));
+            series
+        };
+        let chart = |runs: &[Series], most: usize| {
+            Chart::new("loss".to_owned(), "step", &[("#0".to_owned(), runs.iter().collect())], most)
+        };
+        let few = chart(&[series(&[1.0, 0.8]), series(&[3.0, 2.0, 1.0, 0.6])], 9);
+        let rounded = |values: &[Option<f64>]| -> Vec<f64> {
+            values.iter().flatten().map(|value| (value * 1e6).round() / 1e6).collect()
+        };
+        assert_eq!(rounded(&few.lines[0].y), [2.0, 1.4, 0.9, 0.7]);
+        let band = few.lines[0].band.as_ref().unwrap();
+        assert_eq!(band.each_ref().map(|end| rounded(end)), [[1.0, 0.8, 0.8, 0.6], [3.0, 2.0, 1.0, 0.8]]);
+        let note = "Some runs of a line end before others: from there on they count with their last values.";
+        assert!(notes(&few).iter().any(|words| words == note));
+        let many = chart(&[series(&[1.0; 100]), series(&[3.0; 1000])], 20);
+        assert_eq!(rounded(&many.lines[0].y), [2.0; 10]);
+        let band = many.lines[0].band.as_ref().unwrap();
+        assert!(
+            rounded(&band[0]).iter().all(|low| *low == 1.0)
+                && rounded(&band[1]).iter().all(|high| *high == 3.0)
+        );
+        let even = chart(&[series(&[1.0, 0.8]), series(&[3.0, 2.0])], 9);
+        assert!(notes(&even).iter().all(|words| words != note));
+    }
+
+    #[test]
+    fn lines_without_values_hide_none_and_few_hidden_ones_are_named() {
+        let said = |count: usize, value: Option<f64>| {
+            let mut series = Series::default();
+            value.into_iter().for_each(|value| series.push(1.0, value));
+            let runs = |name: usize| (format!("#{name}"), vec![&series]);
+            let groups: Vec<_> = (0..count).map(runs).collect();
+            notes(&Chart::new("loss".to_owned(), "step", &groups, 9)).pop()
+        };
+        assert_eq!(said(3, None), None);
+        assert_eq!(said(3, Some(0.5)).unwrap(), "Hidden by lines that look the same: #1, #2.");
+        let many = said(100, Some(0.5)).unwrap();
+        assert!(many.ends_with(" the same: #1, #2, #3, #4, #5, #6, #7, #8, 91 more."), "{many}");
+    }
 }

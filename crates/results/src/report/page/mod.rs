@@ -25,7 +25,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use self::{curves::Chart, html::Html, svg::Svg};
+use self::{
+    curves::{Chart, label, notes},
+    html::Html,
+    svg::Svg,
+};
 use super::{
     ReportError, columns,
     comparison::{AxesByTask, Comparison},
@@ -45,9 +49,6 @@ pub use svg::HEAD as SVG;
 
 /// Warnings at the top of the page.
 const MOST_WARNINGS: usize = 20;
-
-/// Maximum number of hidden lines that are named.
-const MOST_HIDDEN: usize = 8;
 
 /// A table with more rows than this is collapsed at first.
 const MOST_ROWS: usize = 16;
@@ -84,7 +85,7 @@ pub type Drawing = (String, String);
 /// # Errors
 /// There is no run, or no run has the metric.
 pub fn page(request: &PageRequest<'_>) -> Result<Page, ReportError> {
-    let comparison = Comparison::read(request.paths, request.filter)?.with_inputs();
+    let comparison = Comparison::read(request.paths, request.filter)?;
     let mut content = Content {
         comparison: &comparison,
         tasks: comparison.axes_by_task(),
@@ -292,13 +293,13 @@ impl Content<'_> {
     fn runs(&self) -> (&'static str, Vec<Column>) {
         let runs = &self.comparison.runs;
         let (thing, first) = self.counted();
-        let mut columns = columns::columns(self.comparison, thing, first);
-        if !self.comparison.inputs.is_empty() {
-            let letters = (0..runs.len()).map(|place| self.comparison.letters(&[place]));
-            let trials = runs.iter().map(|run| run.trial.map(|trial| trial.to_string()).unwrap_or_default());
-            let input = [Column::of_words("input", letters), Column::of_numbers("trial", trials)];
-            columns.splice(1..1, input);
-        }
+        let mut columns = match runs.len() {
+            1 => columns::with_best(self.comparison),
+            _ if self.comparison.inputs.is_empty() => {
+                columns::columns(self.comparison, thing, columns::counted(thing, first))
+            }
+            _ => columns::columns(self.comparison, "#", |place| self.comparison.numbered(&[place])),
+        };
         columns.push(Column::of_words("reason", runs.iter().map(|run| run.reason.clone())));
         columns.push(Column::of_words("folder", runs.iter().map(|run| run.path.clone())));
         columns.retain(|column| column.cells.iter().any(|cell| !cell.is_empty()));
@@ -313,71 +314,5 @@ impl Content<'_> {
         order.sort_by_key(|place| self.rank(*place));
         columns.iter_mut().for_each(|column| column.pick(&order));
         ("Runs with their figures, the best first", columns)
-    }
-}
-
-/// A description of a chart for people who cannot see it.
-fn label(chart: &Chart) -> String {
-    let names: Vec<&str> = chart.lines.iter().take(8).map(|line| line.name.as_str()).collect();
-    let values =
-        |[low, high]: [f64; 2]| format!("; values from {} to {}", units::number(low), units::number(high));
-    let lines = units::counted(chart.lines.len() as u64, "line");
-    let values = chart.ends().map(values).unwrap_or_default();
-    format!("{} over {}, {lines}: {}{values}", chart.title, chart.across, names.join(", "))
-}
-
-/// Notes on what the lines do not show.
-fn notes(chart: &Chart) -> Vec<String> {
-    let thinned = chart.thinned.map(|width| {
-        let width = if width < 2.0 { units::number(width) } else { units::count(width.round() as u64) };
-        let width = format!("about {width} {}", chart.across);
-        format!("Thinned: a point stands for {width}. Lines are means, bands reach from the lowest to the highest value.")
-    });
-    let are_grey = chart.lines.len() > curves::COLORS;
-    let grey = (are_grey && thinned.is_some())
-        .then(|| "Grey lines go through the lowest and the highest values instead.".to_owned());
-    let uneven = chart.uneven.then(|| {
-        "Some runs of a line end before others: from there on it is the mean of those that go on.".to_owned()
-    });
-    let lost: u64 = chart.lines.iter().map(|line| line.not_finite).sum();
-    let lost = (lost > 0).then(|| {
-        let verb = if lost == 1 { "is" } else { "are" };
-        format!("{} {verb} not finite, and not drawn.", units::counted(lost, "value"))
-    });
-    let pale = chart.lines.iter().any(|line| line.is_pale);
-    let pale = pale.then(|| "train is the mean over the rows of each epoch; each step is grey.".to_owned());
-    let is_band = thinned.is_none() && chart.lines.iter().any(|line| line.band.is_some());
-    let band = is_band.then(|| {
-        let grey = if are_grey { "; grey lines have none" } else { "" };
-        format!("Lines are means over seeds or folds; bands reach from the lowest to the highest{grey}.")
-    });
-    let mut hidden = chart.hidden();
-    let more = format!("{} more", hidden.len().saturating_sub(MOST_HIDDEN));
-    if hidden.len() > MOST_HIDDEN {
-        hidden.splice(MOST_HIDDEN.., [&*more]);
-    }
-    let hidden =
-        (!hidden.is_empty()).then(|| format!("Hidden by lines that look the same: {}.", hidden.join(", ")));
-    pale.into_iter().chain(band).chain(thinned).chain(grey).chain(uneven).chain(lost).chain(hidden).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::series::Series;
-
-    #[test]
-    fn lines_without_values_hide_none_and_few_hidden_ones_are_named() {
-        let said = |count: usize, value: Option<f64>| {
-            let mut series = Series::default();
-            value.into_iter().for_each(|value| series.push(1.0, value));
-            let runs = |name: usize| (format!("#{name}"), vec![&series]);
-            let groups: Vec<_> = (0..count).map(runs).collect();
-            notes(&Chart::new("loss".to_owned(), "step", &groups, 9)).pop()
-        };
-        assert_eq!(said(3, None), None);
-        assert_eq!(said(3, Some(0.5)).unwrap(), "Hidden by lines that look the same: #1, #2.");
-        let many = said(100, Some(0.5)).unwrap();
-        assert!(many.ends_with(" the same: #1, #2, #3, #4, #5, #6, #7, #8, 91 more."), "{many}");
     }
 }

@@ -121,11 +121,23 @@ impl<'a> Drawn<'a> {
         let levels = self.levels(key);
         let numbers: Option<Vec<f64>> = levels.iter().map(|level| level.parse().ok()).collect();
         let are_many = levels.len() > MOST_LEVELS || self.is_sampled();
-        match numbers.filter(|_| are_many).and_then(|numbers| ends(numbers.into_iter())) {
-            Some((low, high)) => Scale::Numbers(Axis::new(low, high, 4, false)),
+        let numbers = numbers.filter(|_| are_many);
+        match numbers.as_ref().and_then(|numbers| ends(numbers.iter().copied())) {
+            Some((low, high)) => {
+                let is_linear = !spread_by_factors(numbers.as_deref().unwrap_or_default());
+                Scale::Numbers(Axis::new(low, high, 4, is_linear))
+            }
             None => Scale::Levels(levels),
         }
     }
+}
+
+/// Whether sorted values stand more evenly on a logarithmic axis: the one in the middle is nearer to the middle of the axis.
+fn spread_by_factors(sorted: &[f64]) -> bool {
+    let (Some(low), Some(high)) = (sorted.first(), sorted.last()) else { return false };
+    let middle = sorted[sorted.len() / 2];
+    let off = |place: f64| (place - 0.5).abs();
+    *low > 0.0 && off((middle / low).ln() / (high / low).ln()) < off((middle - low) / (high - low))
 }
 
 fn ends(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
@@ -182,4 +194,17 @@ impl Scale<'_> {
 pub(super) fn metric_labels(y: &Axis) -> Vec<(f64, String)> {
     let within = y.ticks.iter().map(|&tick| (y.place(tick), tick_label(tick)));
     within.filter(|(share, _)| (0.0..=1.0).contains(share)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Draws of `uniform(0, 0.5)` reach small values, too, but most are not.
+    #[test]
+    fn values_choose_their_axis() {
+        assert!(!spread_by_factors(&[0.003, 0.08, 0.17, 0.26, 0.31, 0.42, 0.49]));
+        assert!(spread_by_factors(&[1e-4, 4e-4, 0.002, 0.01, 0.03, 0.1]));
+        assert!(!spread_by_factors(&[0.0, 1.0, 1000.0]) && !spread_by_factors(&[]));
+    }
 }

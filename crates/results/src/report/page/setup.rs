@@ -69,8 +69,8 @@ fn keys<'a>(html: &mut Html, caption: &str, lines: impl Iterator<Item = (&'a str
 /// `0.03 (#1, 3), 0.1 (#2)`.
 fn values(difference: &Difference, comparison: &Comparison) -> String {
     let words = |(value, runs): &(Option<String>, Vec<usize>)| {
-        let runs: Vec<usize> = runs.iter().map(|run| comparison.number(run - 1)).collect();
-        format!("{} (#{})", value.as_deref().unwrap_or("absent"), units::numbers(&runs))
+        let runs: Vec<usize> = runs.iter().map(|run| run - 1).collect();
+        format!("{} ({})", value.as_deref().unwrap_or("absent"), comparison.numbers(&runs))
     };
     let more = difference.values.len().saturating_sub(MOST_VALUES);
     let more = (more > 0).then(|| format!("and {more} more"));

@@ -24,6 +24,10 @@ const LOG_FROM: f64 = 50.0;
 /// The same of curves, which fall fast at first: a linear axis shows little else.
 const CURVES_LOG_FROM: f64 = 10.0;
 
+/// The same, if half of all values are in the lowest tenth of a linear axis: many curves look equal there.
+const BOTTOM_LOG_FROM: f64 = 3.0;
+const BOTTOM: f64 = 0.1;
+
 /// A relative range below this is treated as constant: labels would be equal.
 const FLAT: f64 = 5e-4;
 
@@ -59,9 +63,11 @@ pub(super) fn draw(title: &str, curves: &[Series], style: &Style) -> String {
 
 /// Whether a linear axis would show little but the first values of curves.
 pub(in crate::report) fn is_log(values: impl Iterator<Item = f64>) -> bool {
-    let ends = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
-    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), ends);
-    low > 0.0 && high / low >= CURVES_LOG_FROM
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let (Some(low), Some(high)) = (values.first(), values.last()) else { return false };
+    let is_at_bottom = values[values.len() / 2] - low < BOTTOM * (high - low);
+    *low > 0.0 && (high / low >= CURVES_LOG_FROM || (high / low >= BOTTOM_LOG_FROM && is_at_bottom))
 }
 
 /// An axis from its lower to its upper end.
@@ -251,6 +257,15 @@ mod tests {
         for [low, high] in [[0.0, 10.0], [-1.0, 10.0], [1.0, f64::INFINITY], [f64::NAN, 1.0]] {
             assert!(!Axis::logarithmic(low, high, 6).is_log, "{low} {high}");
         }
+    }
+
+    #[test]
+    fn values_at_the_bottom_of_a_linear_axis_make_it_logarithmic() {
+        let falls = |values: &[f64]| is_log(values.iter().copied());
+        assert!(falls(&[2.3, 1.0, 0.45, 0.4, 0.38, 0.36, 0.35]) && falls(&[5.0, 0.5]));
+        assert!(!falls(&[2.3, 2.0, 1.5, 1.0, 0.8, 0.6, 0.5]) && !falls(&[5.0, 0.51]));
+        assert!(!falls(&[0.9, 0.35, 0.34, 0.33, 0.32]), "it spans less than a factor of three");
+        assert!(!falls(&[2.3, 0.1, 0.1, 0.0]) && !falls(&[]));
     }
 
     #[test]
