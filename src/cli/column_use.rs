@@ -8,6 +8,9 @@ const MOST_CATEGORIES: usize = 50;
 /// Minimum average number of rows per class or category.
 pub(super) const ROWS_EACH: usize = 5;
 
+/// Of fewer rows, many a column of whole numbers has another one in nearly every row.
+const ROWS_TO_DOUBT: usize = 50;
+
 /// What a column is used for.
 #[derive(PartialEq)]
 pub(super) enum Use {
@@ -81,6 +84,9 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
         0 => "it has no numbers and no text".to_owned(),
         1 => "all its values are equal".to_owned(),
         _ if column.is_numeric() && column.counts_rows => "it counts the rows".to_owned(),
+        _ if column.is_numeric() && column.is_nearly_unique && is_of_identity(&column.name) => {
+            "by its name it identifies rows, and nearly every row has another number".to_owned()
+        }
         _ if column.is_numeric() => return Use::Number,
         _ if column.numbers > rows / 2 || (is_marked && is_of_numbers(column, rows)) => {
             no_numbers(column, rows) + "; `missing_values` names texts that stand for missing ones"
@@ -92,4 +98,78 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
             format!("it has {texts}{more} different texts{}: too many for categories", example(column))
         }
     })
+}
+
+/// A sentence on a feature that may be an identifier.
+pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Option<String> {
+    let is_doubtful = *purpose == Use::Number && column.is_nearly_unique && rows >= ROWS_TO_DOUBT;
+    is_doubtful.then(|| {
+        let name = column.name.escape_debug();
+        format!(
+            "`{name}` may identify rows: nearly every row has another whole number; if it does, `ignore` leaves it out"
+        )
+    })
+}
+
+/// Whether a name is one of an index or an identifier: `id`, `customer_id`, `CustomerID`, `Unnamed: 0`.
+fn is_of_identity(name: &str) -> bool {
+    let words = words(name);
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["unnamed", number] => number.bytes().all(|byte| byte.is_ascii_digit()),
+        ["id" | "uuid" | "guid", ..] | [.., "id" | "uuid" | "guid"] => true,
+        ["index" | "idx" | "row" | "rowid" | "rownum" | "rownumber"] => true,
+        ["row" | "record" | "line", "index" | "number" | "num" | "no" | "nr"] => true,
+        _ => false,
+    }
+}
+
+/// The words of a name in lower case; a capital after a small letter, or before one, begins a word.
+fn words(name: &str) -> Vec<String> {
+    let letters: Vec<char> = name.chars().collect();
+    let (mut words, mut word) = (Vec::new(), String::new());
+    for (place, &letter) in letters.iter().enumerate() {
+        let before = place.checked_sub(1).map(|place| letters[place]);
+        let after = letters.get(place + 1);
+        let begins = letter.is_uppercase()
+            && (before.is_some_and(char::is_lowercase) || after.is_some_and(|after| after.is_lowercase()));
+        if begins || !letter.is_alphanumeric() {
+            words.push(std::mem::take(&mut word));
+        }
+        if letter.is_alphanumeric() {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_say_identity() {
+        for name in [
+            "id",
+            "ID",
+            "house_id",
+            "id_house",
+            "Customer ID",
+            "customerId",
+            "CustomerID",
+            "PassengerId",
+            "IDCustomer",
+        ] {
+            assert!(is_of_identity(name), "{name}");
+        }
+        for name in ["index", "Index", "uuid", "Unnamed: 0", "row", "Row Number", "row_no", "rowid"] {
+            assert!(is_of_identity(name), "{name}");
+        }
+        for name in
+            ["", "width", "paid", "acid", "Unnamed: x", "body_mass_index", "rows", "idle", "number", "Idaho"]
+        {
+            assert!(!is_of_identity(name), "{name}");
+        }
+    }
 }

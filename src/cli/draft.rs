@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::column_use::{ROWS_EACH, Use, commas, has_commas, is_of_numbers, no_numbers, reason, use_of};
+use super::column_use::{ROWS_EACH, Use, commas, doubt, has_commas, is_of_numbers, no_numbers, reason, use_of};
 use crate::{
     data::{ColumnProfile, CsvProfile},
     spec::{Location, MISSING_VALUES, Problem, default_name, nearest},
@@ -25,7 +25,7 @@ const ROWS_TO_FOLD: usize = 50;
 const MOST_NOTES: usize = 10;
 
 /// The text of a spec for the table at `data`, to be written to `file`; and sentences on the target, if none was named, on
-/// texts taken for missing values, and on the columns that are left out.
+/// texts taken for missing values, on the columns that are left out, and on those that may identify rows.
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.
@@ -74,20 +74,8 @@ pub fn draft(
         let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, purpose));
         return Err(refusal(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
-    let taken = targets.first().filter(|_| named.is_empty());
-    let taken = taken
-        .map(|target| format!("the target is the last column, `{}`; {OTHER}", target.name.escape_debug()));
-    let mut left_out: Vec<String> =
-        uses.iter().filter_map(|(column, purpose)| reason(column, purpose)).collect();
-    if left_out.len() > MOST_NOTES {
-        let more = units::count((left_out.len() - MOST_NOTES) as u64);
-        left_out.truncate(MOST_NOTES);
-        left_out.push(format!("{more} more are left out: the draft has their names and the reasons"));
-    }
     let draft = Draft { data, file, profile: &profile, targets, is_class, uses };
-    let missing = draft.markers().map(|(_, words)| format!("taken for missing values: {words}"));
-    let notes = taken.into_iter().chain(missing).chain(left_out).collect();
-    Ok((draft.text(), notes))
+    Ok((draft.text(), draft.notes(named)))
 }
 
 /// Texts such as `-` among the numbers of a column stand for missing values, in all columns: unless one of them is a class of
@@ -166,6 +154,37 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
+    /// What the terminal says.
+    fn notes(&self, named: &[String]) -> Vec<String> {
+        let target = self.targets.first().filter(|_| named.is_empty());
+        let target = target.map(|target| {
+            format!("the target is the last column, `{}`; {OTHER}", target.name.escape_debug())
+        });
+        let missing = self.markers().map(|(_, words)| format!("taken for missing values: {words}"));
+        let shortened = |mut notes: Vec<String>, what: &str| {
+            if notes.len() > MOST_NOTES {
+                let more = units::count((notes.len() - MOST_NOTES) as u64);
+                notes.truncate(MOST_NOTES);
+                notes.push(format!("{more} more {what}"));
+            }
+            notes
+        };
+        let left_out = shortened(self.left_out(), "are left out: the draft has their names and the reasons");
+        let doubts = shortened(self.doubts(), "may identify rows: the draft has their names");
+        target.into_iter().chain(missing).chain(left_out).chain(doubts).collect()
+    }
+
+    /// Why columns are left out.
+    fn left_out(&self) -> Vec<String> {
+        self.uses.iter().filter_map(|(column, purpose)| reason(column, purpose)).collect()
+    }
+
+    /// On features that may be identifiers.
+    fn doubts(&self) -> Vec<String> {
+        let rows = self.profile.rows;
+        self.uses.iter().filter_map(|(column, purpose)| doubt(column, purpose, rows)).collect()
+    }
+
     fn text(&self) -> String {
         let CsvProfile { rows, columns, .. } = self.profile;
         let stem = self.data.file_name().unwrap_or_default().to_string_lossy();
@@ -287,10 +306,10 @@ impl Draft<'_> {
         }
         let ignored = named(&|purpose| matches!(purpose, Use::Ignored(_)));
         if !ignored.is_empty() {
-            let reasons = self.uses.iter().filter_map(|(column, purpose)| reason(column, purpose));
-            lines.extend(reasons.map(|why| format!("# {why}")));
+            lines.extend(self.left_out().iter().map(|why| format!("# {why}")));
             lines.push(format!("ignore = [{}]", ignored.join(", ")));
         }
+        lines.extend(self.doubts().iter().map(|doubt| format!("# {doubt}")));
         lines
     }
 

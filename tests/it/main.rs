@@ -33,6 +33,7 @@ mod mlflow;
 mod moved;
 mod new_csv;
 mod new_csv_markers;
+mod new_csv_rows;
 mod notebooks;
 mod parity;
 mod plot;

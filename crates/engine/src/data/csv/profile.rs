@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     path::Path,
 };
 
@@ -32,6 +33,8 @@ pub struct CsvProfile {
     pub header: bool,
     /// Number of rows, without the header.
     pub rows: usize,
+    /// Number of rows whose cells are all equal to those of an earlier row.
+    pub repeated: usize,
     /// In the order of the file.
     pub columns: Vec<ColumnProfile>,
 }
@@ -49,6 +52,8 @@ pub struct ColumnProfile {
     pub is_whole: bool,
     /// Whether the numbers count the rows: each is one more than the previous one.
     pub counts_rows: bool,
+    /// Whether all numbers are integers, and at least nine of ten rows have one of their own; repeated rows count once.
+    pub is_nearly_unique: bool,
     /// The first cell that is neither missing nor a number.
     pub text: Option<String>,
     /// Whether all such cells are equal.
@@ -59,6 +64,8 @@ pub struct ColumnProfile {
     pub taken: Vec<String>,
     /// Distinct values other than missing ones, up to a thousand.
     distinct: HashSet<String>,
+    /// The bits of its distinct numbers, as long as all are integers.
+    whole: HashSet<u64>,
     last: f64,
 }
 
@@ -124,6 +131,7 @@ impl CsvProfile {
             })
             .collect();
         let (mut reader, mut record, mut records) = (text.reader(), csv::StringRecord::new(), 0);
+        let mut seen = HashSet::new();
         let unreadable = |e| file::problem(&text.path, format!("cannot be read: {e}"));
         while reader.read_record(&mut record).map_err(unreadable)? {
             records += 1;
@@ -139,13 +147,22 @@ impl CsvProfile {
             for (column, cell) in columns.iter_mut().zip(&record) {
                 column.take(cell.trim(), &missing);
             }
+            seen.insert(hash_of(&record));
         }
         let rows = records - usize::from(header);
         if rows == 0 {
             return Err(file::problem(&text.path, "a header and no rows"));
         }
-        Ok(Self { is_parquet, delimiter: text.delimiter(), header, rows, columns })
+        columns.iter_mut().for_each(|column| column.finish(seen.len()));
+        let repeated = rows - seen.len();
+        Ok(Self { is_parquet, delimiter: text.delimiter(), header, rows, repeated, columns })
     }
+}
+
+fn hash_of(record: &csv::StringRecord) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    record.iter().for_each(|cell| cell.trim().hash(&mut hasher));
+    hasher.finish()
 }
 
 impl ColumnProfile {
@@ -163,6 +180,11 @@ impl ColumnProfile {
                 self.counts_rows &= self.is_whole && (self.numbers == 0 || value == self.last + 1.0);
                 self.numbers += 1;
                 self.last = value;
+                if self.is_whole {
+                    self.whole.insert(value.to_bits());
+                } else {
+                    self.whole = HashSet::new();
+                }
             }
             Err(_) => {
                 self.is_one_text &= self.text.get_or_insert_with(|| cell.to_owned()) == cell;
@@ -171,6 +193,12 @@ impl ColumnProfile {
                 }
             }
         }
+    }
+
+    /// Once all of the table was read, of which `rows` rows are different.
+    fn finish(&mut self, rows: usize) {
+        let whole = std::mem::take(&mut self.whole).len();
+        self.is_nearly_unique = whole > 0 && whole * 10 >= rows.min(self.numbers) * 9;
     }
 
     /// Texts of its cells that often stand for missing values, such as `?`.
