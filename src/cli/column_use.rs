@@ -59,7 +59,7 @@ fn is_few(column: &ColumnProfile, rows: usize) -> bool {
 
 /// What is wrong with a column of numbers and other cells.
 pub(super) fn no_numbers(column: &ColumnProfile, rows: usize) -> String {
-    let others = rows - column.missing - column.numbers;
+    let others = rows - column.missing.len() - column.numbers;
     let verb = if others == 1 { "is" } else { "are" };
     let [others, all] = [others, rows].map(|count| units::count(count as u64));
     let what = match column.text.as_ref().filter(|_| column.is_one_text) {

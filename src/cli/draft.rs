@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::column_use::{ROWS_EACH, Use, commas, doubt, has_commas, is_of_numbers, no_numbers, reason, use_of};
+use super::{
+    column_use::{ROWS_EACH, Use, commas, doubt, has_commas, is_of_numbers, no_numbers, reason, use_of},
+    missing_cells::MissingCells,
+};
 use crate::{
     data::{ColumnProfile, CsvProfile},
     spec::{Location, MISSING_VALUES, Problem, default_name, nearest},
@@ -74,7 +77,8 @@ pub fn draft(
         let reasons = uses.iter().filter_map(|(column, purpose)| reason(column, purpose));
         return Err(refusal(message).hint(reasons.collect::<Vec<_>>().join("; ")).into());
     }
-    let draft = Draft { data, file, profile: &profile, targets, is_class, uses };
+    let missing = MissingCells::new(&targets, &uses);
+    let draft = Draft { data, file, profile: &profile, targets, is_class, uses, missing };
     Ok((draft.text(), draft.notes(named)))
 }
 
@@ -151,6 +155,7 @@ struct Draft<'a> {
     targets: Vec<&'a ColumnProfile>,
     is_class: bool,
     uses: Vec<(&'a ColumnProfile, Use)>,
+    missing: MissingCells,
 }
 
 impl Draft<'_> {
@@ -243,12 +248,7 @@ impl Draft<'_> {
 
     /// Whether rows are held out for validation.
     fn validates(&self) -> bool {
-        let [lost, ..] = self.missing_cells();
-        // Several columns may lack cells in the same rows, so at least this many rows are dropped.
-        let columns = self.uses.iter().filter(|(_, purpose)| matches!(purpose, Use::Number | Use::Category));
-        let most = columns.map(|(column, _)| column.missing).max().unwrap_or(0);
-        let dropped = if lost > 0 { lost.max(most) } else { 0 };
-        self.profile.rows.saturating_sub(dropped) >= ROWS_TO_VALIDATE
+        self.profile.rows - self.missing.rows_without_target >= ROWS_TO_VALIDATE
     }
 
     /// The keys of the data source.
@@ -270,7 +270,7 @@ impl Draft<'_> {
             format!("target = {name}    # {about}"),
         ];
         lines.extend(self.features());
-        lines.extend(self.missing());
+        lines.extend(self.missing.line());
         lines.extend(self.markers().map(|(list, words)| format!("missing_values = {list}    # {words}")));
         if self.profile.delimiter != ',' {
             lines.push(format!("delimiter = {}", quoted(&self.profile.delimiter.to_string())));
@@ -313,16 +313,6 @@ impl Draft<'_> {
         lines
     }
 
-    /// Missing cells of targets, of numeric features and of text features.
-    fn missing_cells(&self) -> [usize; 3] {
-        let of = |wanted: Use| {
-            let used = self.uses.iter().filter(|(_, purpose)| *purpose == wanted);
-            used.map(|(column, _)| column.missing).sum()
-        };
-        let lost = self.targets.iter().map(|target| target.missing).sum();
-        [lost, of(Use::Number), of(Use::Category)]
-    }
-
     /// Texts that stand for missing values, as a list with the usual ones; and which columns have them. `None` if there are no
     /// such texts.
     fn markers(&self) -> Option<(String, String)> {
@@ -339,30 +329,6 @@ impl Draft<'_> {
             words.push(format!("and of {} more columns", marked.len() - MOST_NOTES));
         }
         (!marked.is_empty()).then(|| (format!("[{}]", all.join(", ")), words.join(", ")))
-    }
-
-    /// The line on how missing cells are handled.
-    fn missing(&self) -> Option<String> {
-        let cells = |count: usize| units::counted(count as u64, "missing cell");
-        let how = match self.missing_cells() {
-            [0, 0, 0] => return None,
-            [0, numbers, 0] => format!("fills {}", cells(numbers)),
-            [0, 0, texts] => format!("takes {} of text as a category", cells(texts)),
-            [0, numbers, texts] => {
-                format!(
-                    "fills {}, takes {} of text as a category",
-                    cells(numbers),
-                    units::count(texts as u64)
-                )
-            }
-            [lost, ..] => {
-                return Some(format!(
-                    "missing = \"drop\"    # {} of the target cannot be filled",
-                    cells(lost)
-                ));
-            }
-        };
-        Some(format!("missing = \"mean\"    # {how}; \"drop\" leaves their rows out"))
     }
 
     /// The table's path relative to the spec's folder.

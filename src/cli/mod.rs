@@ -23,6 +23,7 @@ mod launch;
 mod link;
 mod machine;
 mod measure;
+mod missing_cells;
 mod parity;
 mod plot;
 mod png;

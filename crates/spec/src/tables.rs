@@ -48,7 +48,7 @@ words! {
     pub enum Missing {
         /// An error that names line and column.
         Error = "error",
-        /// The column's mean over the training rows; for text a category of its own.
+        /// The column's mean over the training rows; for text a category of its own; a row without a target is left out.
         Mean = "mean",
         /// The row is left out.
         Drop = "drop",

@@ -197,13 +197,20 @@ fn missing_cells_have_texts_of_their_own() {
     let words = names(&["?", "unknown", "-999"]);
     let spec = Csv { missing_values: Some(words), categorical: names(&["kind"]), ..folder.spec("y") };
     let filled = Csv { missing: Missing::Mean, ..spec.clone() };
+    let filled = read(filled, Task::Regression);
     assert_eq!(
-        folder.problems(filled, Task::Regression),
-        "\
-missing cell in the target column `y`
-  --> rows.csv:6:4 | ,x,?
-  hint: `data.csv.missing = \"drop\"` leaves such rows out; a target is never filled
-"
+        (memory(&filled.train), &filled.train.targets[..]),
+        (
+            &[1.0, 1.0, 0.0, 0.0, 3.0, 0.0, 1.0, 0.0, 3.0, 0.0, 0.0, 1.0, 5.0, 0.0, 1.0, 0.0][..],
+            &[1.0, 2.0, 3.0, 4.0][..]
+        )
+    );
+    assert_eq!(
+        filled.notes[..2],
+        [
+            "dropped 1 row without a target",
+            "filled 2 missing cells of `a` with 3, the mean of its training rows"
+        ]
     );
     let dropped = read(Csv { missing: Missing::Drop, ..spec.clone() }, Task::Regression);
     assert_eq!(

@@ -10,7 +10,7 @@ use crate::{
     plan::MOST_RANKED,
     record::confusion_csv,
     report::run_digest,
-    spec::Metric,
+    spec::{Metric, Missing},
     train::Scores,
     units,
 };
@@ -80,7 +80,10 @@ fn evaluated(
     };
     let (count, [loss, hits]) = forward(trained, &mut rows, warn, &mut take)?;
     if rows.dropped() > 0 {
-        warn(format!("rows left out for missing cells, as in training: {}", rows.dropped()));
+        let table = trained.spec.data.source.table();
+        let fills = table.is_some_and(|(_, table)| table.missing == Missing::Mean);
+        let why = if fills { "without a target" } else { "for missing cells" };
+        warn(format!("rows left out {why}, as in training: {}", rows.dropped()));
     }
     if classifies && scores.value(Metric::Auc).is_none() {
         warn(format!(

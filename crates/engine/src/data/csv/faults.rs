@@ -135,8 +135,9 @@ impl<'a> Faults<'a> {
             Kind::Missing if is_trained && is_target => at(format!("missing cell in {whose}"))
                 .hint("`evaluate` compares with the target: leave such rows out"),
             Kind::Missing if is_trained => at(format!("missing cell in {whose}")).hint(MISSING_HINT),
-            Kind::Missing if is_target => at(format!("missing cell in {whose}"))
-                .hint("`data.csv.missing = \"drop\"` leaves such rows out; a target is never filled"),
+            Kind::Missing if is_target => at(format!("missing cell in {whose}")).hint(
+                "`data.csv.missing = \"mean\"` and `\"drop\"` leave such rows out; a target is never filled",
+            ),
             Kind::Missing => at(format!("missing cell in {whose}"))
                 .hint("`data.csv.missing = \"mean\"` fills such cells, `\"drop\"` leaves their rows out"),
             Kind::Infinite => at(format!("`{found}` in {whose} is not a finite number")),

@@ -1,6 +1,6 @@
 //! Which cells are missing, and which are numbers.
 
-use super::faults::Kind;
+use super::{columns::Columns, faults::Kind};
 use crate::spec::{Csv, MISSING_VALUES, Missing};
 
 /// Texts that stand for missing cells, ASCII letters in either case. An empty cell is always missing.
@@ -30,6 +30,15 @@ impl MissingCells {
         let numbers = words.iter().filter_map(|word| word.parse().ok()).filter(|x: &f64| x.is_finite());
         let longest = words.iter().map(String::len).max().unwrap_or(0);
         Self { longest, numbers: numbers.collect(), words, rule }
+    }
+
+    /// Whether a row is left out: with any missing cell, or where cells are filled, without a target.
+    pub(super) fn drops<'a>(&self, columns: &Columns, cell: impl Fn(usize) -> &'a str) -> bool {
+        match self.rule {
+            Missing::Error => false,
+            Missing::Mean => columns.targets.iter().any(|&column| self.has(cell(column))),
+            Missing::Drop => columns.used().any(|column| self.has(cell(column))),
+        }
     }
 
     /// Whether a cell is missing.

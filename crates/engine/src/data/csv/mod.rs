@@ -4,7 +4,7 @@
 //!   case.
 //! - Numeric features come first, in the order of the spec or the file; then each categorical column,
 //!   one-hot. Only numeric features are standardized.
-//! - A missing target is an error, or its row is dropped; it is never filled.
+//! - A missing target is an error, or its row is dropped, also where features are filled; it is never filled.
 //! - Classes are the sorted distinct integers or words of the target column.
 //! - Categories and classes are those of the training file; a validation file may not contain new ones.
 
@@ -40,7 +40,7 @@ use super::{
     split::{Division, Split},
 };
 use crate::{
-    spec::{Csv, Location, Parquet, Problem},
+    spec::{Csv, Location, Missing, Parquet, Problem},
     units,
 };
 pub(super) use new_rows::{CsvModel, CsvRows};
@@ -106,7 +106,7 @@ fn open_with(
     let targets = spec.target.len();
     let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
 
-    let notes = left_out(&columns).into_iter().chain(split.note()).chain(dropped(&table, ""));
+    let notes = left_out(&columns).into_iter().chain(split.note()).chain(dropped(spec, &table, ""));
     let mut notes: Vec<String> = notes.chain(features.notes(&columns)).collect();
     let warnings = constant(&columns, &train_x, features.width());
     let preprocessing = serde_json::to_value(StoredCsv {
@@ -119,7 +119,7 @@ fn open_with(
         None => Some(Part::in_memory(split.held_rows(), rest_x, rest_y)),
         Some((text, columns)) => {
             let table = Table::read(spec, &text, &columns, task)?;
-            notes.extend(dropped(&table, " to validate on"));
+            notes.extend(dropped(spec, &table, " to validate on"));
             Some(Part::in_memory(table.rows, features.apply(&table)?, target.apply(&table)?))
         }
     };
@@ -159,8 +159,9 @@ fn left_out(columns: &Columns) -> Option<String> {
     (!names.is_empty()).then(|| format!("left out {left} of {all} columns: {}{more}", shown.join(", ")))
 }
 
-fn dropped(table: &Table<'_>, which: &str) -> Option<String> {
+fn dropped(spec: &Csv, table: &Table<'_>, which: &str) -> Option<String> {
     let count = table.dropped.len();
     let rows = if count == 1 { "row" } else { "rows" };
-    (count > 0).then(|| format!("dropped {count} {rows}{which} with missing cells"))
+    let why = if spec.missing == Missing::Mean { "without a target" } else { "with missing cells" };
+    (count > 0).then(|| format!("dropped {count} {rows}{which} {why}"))
 }

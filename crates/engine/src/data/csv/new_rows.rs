@@ -59,8 +59,8 @@ impl CsvModel {
     }
 }
 
-/// Rows of one file. With `missing = "drop"`, rows to evaluate are left out if they have missing cells. In
-/// rows to predict such cells are errors, since every row needs a prediction.
+/// Rows of one file. Rows to evaluate are left out if training leaves such rows out. With `missing = "drop"`, missing
+/// cells of rows to predict are errors, since every row needs a prediction.
 pub(in crate::data) struct CsvRows {
     path: PathBuf,
     next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
@@ -119,7 +119,7 @@ impl CsvRows {
             return match (&self.columns, self.rows) {
                 (None, _) => Err(empty(&self.spec, &self.path).into()),
                 // Nothing has no metrics, but predictions of no rows are none.
-                (_, 0) if self.with_targets => Err(no_rows(&self.path, self.dropped).into()),
+                (_, 0) if self.with_targets => Err(no_rows(&self.path, self.spec.missing, self.dropped).into()),
                 _ => Ok(None),
             };
         };

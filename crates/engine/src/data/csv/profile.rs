@@ -44,8 +44,8 @@ pub struct CsvProfile {
 pub struct ColumnProfile {
     /// The name in the header, trimmed.
     pub name: String,
-    /// Number of cells that are empty or a word for a missing value.
-    pub missing: usize,
+    /// The rows, counted from 0, whose cell is empty or a word for a missing value; in any order.
+    pub missing: Vec<u32>,
     /// Number of cells that are finite numbers within the range of f32.
     pub numbers: usize,
     /// Whether all numbers are integers.
@@ -58,8 +58,8 @@ pub struct ColumnProfile {
     pub text: Option<String>,
     /// Whether all such cells are equal.
     pub is_one_text: bool,
-    /// Those of them that often stand for missing values, such as `?`, and how many cells have each.
-    markers: BTreeMap<String, usize>,
+    /// Those of them that often stand for missing values, such as `?`, and the rows that have each.
+    markers: BTreeMap<String, Vec<u32>>,
     /// Those of them that were taken for missing values.
     pub taken: Vec<String>,
     /// Distinct values other than missing ones, up to a thousand.
@@ -144,8 +144,9 @@ impl CsvProfile {
                     format!("expected {} cells, as in the first line, found {}", columns.len(), record.len());
                 return Err(Problem::new(text.line(start), message));
             }
+            let row = u32::try_from(records - 1 - usize::from(header)).unwrap_or(u32::MAX);
             for (column, cell) in columns.iter_mut().zip(&record) {
-                column.take(cell.trim(), &missing);
+                column.take(cell.trim(), row, &missing);
             }
             seen.insert(hash_of(&record));
         }
@@ -166,9 +167,9 @@ fn hash_of(record: &csv::StringRecord) -> u64 {
 }
 
 impl ColumnProfile {
-    fn take(&mut self, cell: &str, missing: &MissingCells) {
+    fn take(&mut self, cell: &str, row: u32, missing: &MissingCells) {
         if missing.has(cell) {
-            self.missing += 1;
+            self.missing.push(row);
             return;
         }
         if self.distinct.len() < MOST_DISTINCT && !self.distinct.contains(cell) {
@@ -189,7 +190,7 @@ impl ColumnProfile {
             Err(_) => {
                 self.is_one_text &= self.text.get_or_insert_with(|| cell.to_owned()) == cell;
                 if is_marker(cell) && self.markers.len() < MOST_DISTINCT {
-                    *self.markers.entry(cell.to_owned()).or_default() += 1;
+                    self.markers.entry(cell.to_owned()).or_default().push(row);
                 }
             }
         }
@@ -208,8 +209,8 @@ impl ColumnProfile {
 
     /// Texts such as `?` in a column that has only numbers besides, of `rows` cells.
     pub fn markers_among_numbers(&self, rows: usize) -> impl Iterator<Item = &str> {
-        let marked: usize = self.markers.values().sum();
-        let are_all = self.numbers > 0 && self.missing + self.numbers + marked == rows;
+        let marked: usize = self.markers.values().map(Vec::len).sum();
+        let are_all = self.numbers > 0 && self.missing.len() + self.numbers + marked == rows;
         self.markers().filter(move |_| are_all)
     }
 
@@ -220,7 +221,7 @@ impl ColumnProfile {
         if self.taken.is_empty() {
             return;
         }
-        self.missing += self.taken.iter().filter_map(|cell| self.markers.get(cell)).sum::<usize>();
+        self.missing.extend(self.taken.iter().filter_map(|cell| self.markers.get(cell)).flatten());
         self.distinct.retain(|cell| !is_one(cell));
         let usual = MissingCells::usual();
         let others = || self.distinct.iter().filter(|cell| usual.number(cell).is_err());

@@ -18,7 +18,7 @@ pub(super) struct Table<'a> {
     pub(super) text: &'a Text,
     pub(super) columns: &'a Columns,
     pub(super) rows: usize,
-    /// Rows left out because of a missing cell, by their numbers in the file.
+    /// Rows left out because of a missing cell, by their numbers in the file: with `missing = "mean"`, those without a target.
     pub(super) dropped: Vec<u32>,
     /// One per numeric feature; NaN where a cell is missing.
     pub(super) numeric: Vec<Vec<f64>>,
@@ -110,7 +110,7 @@ impl<'a> Table<'a> {
         if table.rows > 0 {
             return Ok(table);
         }
-        Err(no_rows(&text.path, table.dropped.len()).into())
+        Err(no_rows(&text.path, spec.missing, table.dropped.len()).into())
     }
 
     /// Reads the rows of `text`, which is a part of a file and may have none.
@@ -148,9 +148,7 @@ impl<'a> Table<'a> {
             start = record.position().map_or(0, |position| position.byte()) as usize;
             if record.len() != columns.names.len() {
                 faults.uneven(start, record.len());
-            } else if missing.rule == Missing::Drop
-                && columns.used().any(|column| missing.has(record.get(column).unwrap_or_default().trim()))
-            {
+            } else if missing.drops(columns, |column| record.get(column).unwrap_or_default().trim()) {
                 table.dropped.push((table.rows + table.dropped.len()) as u32);
             } else {
                 table.push(&record, start, &missing, &mut faults);
@@ -233,10 +231,13 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The problem of a file without rows, or with nothing but `dropped` rows that have missing cells.
-pub(super) fn no_rows(path: &Path, dropped: usize) -> Problem {
+/// The problem of a file without rows, or with nothing but rows that were dropped.
+pub(super) fn no_rows(path: &Path, rule: Missing, dropped: usize) -> Problem {
     if dropped == 0 {
         return file::problem(path, "a header and no rows");
+    }
+    if rule == Missing::Mean {
+        return file::problem(path, format!("all {dropped} rows lack the target"));
     }
     file::problem(path, format!("all {dropped} rows have missing cells"))
         .hint("`data.csv.missing = \"mean\"` fills them, `data.csv.ignore` leaves columns out")

@@ -1,0 +1,56 @@
+//! The missing cells of a table, and what a drafted spec does about them.
+
+use std::collections::HashSet;
+
+use super::column_use::Use;
+use crate::{data::ColumnProfile, units};
+
+pub(super) struct MissingCells {
+    /// Rows without a target, which nothing can be learned from.
+    pub(super) rows_without_target: usize,
+    /// Cells of features in the other rows: numbers, and texts.
+    numbers: usize,
+    texts: usize,
+    /// Rows with a missing cell in any column that is used.
+    rows: usize,
+}
+
+impl MissingCells {
+    pub(super) fn new(targets: &[&ColumnProfile], uses: &[(&ColumnProfile, Use)]) -> Self {
+        let lost: HashSet<u32> = targets.iter().flat_map(|target| &target.missing).copied().collect();
+        let rows_of = |wanted: Use| {
+            let used = uses.iter().filter(move |(_, purpose)| *purpose == wanted);
+            used.flat_map(|(column, _)| &column.missing).filter(|row| !lost.contains(*row))
+        };
+        let others: HashSet<&u32> = rows_of(Use::Number).chain(rows_of(Use::Category)).collect();
+        Self {
+            rows_without_target: lost.len(),
+            numbers: rows_of(Use::Number).count(),
+            texts: rows_of(Use::Category).count(),
+            rows: lost.len() + others.len(),
+        }
+    }
+
+    /// The line on how they are handled.
+    pub(super) fn line(&self) -> Option<String> {
+        let cells = |count: usize| units::counted(count as u64, "missing cell");
+        let rows = |count: usize| units::counted(count as u64, "row");
+        let texts = match self.numbers {
+            0 => cells(self.texts),
+            _ => units::count(self.texts as u64),
+        };
+        let how: Vec<String> = [
+            (self.rows_without_target, format!("drops {} without a target", rows(self.rows_without_target))),
+            (self.numbers, format!("fills {}", cells(self.numbers))),
+            (self.texts, format!("takes {texts} of text as a category")),
+        ]
+        .into_iter()
+        .filter_map(|(count, words)| (count > 0).then_some(words))
+        .collect();
+        let other = match self.numbers + self.texts {
+            0 => String::new(),
+            _ => format!("; \"drop\" leaves {} out", rows(self.rows)),
+        };
+        (!how.is_empty()).then(|| format!("missing = \"mean\"    # {}{other}", how.join(", ")))
+    }
+}
