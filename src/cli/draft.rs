@@ -218,7 +218,7 @@ impl Draft<'_> {
             "# Drafted for {}: {}, {}. Every line may be changed.\n\
              name = {}\n\n\
              [data]\n\
-             batch_size = {batch}\n\n\
+             batch_size = {batch}\n{}\n\
              [data.{}]\n{}\n\
              [model]\n\
              layers = [\n    {{ linear = {{ out_features = {hidden} }} }},\n    \"relu\",\n    \
@@ -232,6 +232,10 @@ impl Draft<'_> {
             units::counted(*rows as u64, "row"),
             units::counted(columns.len() as u64, "column"),
             quoted(&name),
+            match self.is_class && self.validates() {
+                true => "split = { stratify = true }    # each class has its share of the rows to validate on\n",
+                false => "",
+            },
             if self.profile.is_parquet { "parquet" } else { "csv" },
             self.source(),
             match self.is_class {

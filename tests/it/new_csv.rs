@@ -61,12 +61,13 @@ fn a_table_with_text_and_missing_cells() {
 
     [data]
     batch_size = 16
+    split = { stratify = true }    # each class has its share of the rows to validate on
 
     [data.csv]
     path = "penguins.csv"
     target = "species"    # 3 classes
     categorical = ["island", "sex"]    # text, a column of 0 and 1 for each value
-    missing = "mean"    # fills 8 missing cells, takes 11 of text as a category; "drop" leaves their rows out
+    missing = "mean"    # fills 8 missing cells, takes 11 of text as a category; "drop" leaves 11 rows out
     standardize = true    # features to mean 0 and deviation 1
 
     [model]
@@ -140,6 +141,7 @@ fn columns_that_do_not_help_are_left_out() {
 
     [data]
     batch_size = 16
+    split = { stratify = true }    # each class has its share of the rows to validate on
 
     [data.csv]
     path = "a.csv"
@@ -149,7 +151,7 @@ fn columns_that_do_not_help_are_left_out() {
     # `2` is left out: it has 60 different texts, such as `word 1`: too many for categories
     # `3` is left out: 1 of its 60 cells is `n.k.`, which is no finite number; `missing_values` names texts that stand for missing ones
     ignore = ["0", "1", "2", "3"]
-    missing = "drop"    # 6 missing cells of the target cannot be filled
+    missing = "mean"    # drops 6 rows without a target
     delimiter = ";"
     header = false    # columns are named "0", "1" and so on
     standardize = true    # features to mean 0 and deviation 1

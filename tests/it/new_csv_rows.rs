@@ -58,3 +58,38 @@ fn rows_without_a_target() {
     let none = place.runner(&["check", "spec.toml"]).stderr;
     assert!(none.starts_with("error: all 2 rows lack the target\n"), "{none}");
 }
+
+/// A class of few rows has its share of the validation rows; a model that predicts one class for all is called so.
+#[test]
+fn rare_classes() {
+    let place = Sandbox::new("");
+    let class = |n: u64| match n {
+        0..30 => "late",
+        30..33 => "lost",
+        _ => "ok",
+    };
+    let row = |n: u64| format!("{}.5,{}.25,{}\n", n * 7 % 89, n * 3 % 50, class(n));
+    fs::write(place.path().join("a.csv"), format!("a,b,state\n{}", (0..300).map(row).collect::<String>())).unwrap();
+    let text = drafted(&place, &["a.csv", "--target", "state"]);
+    let split = "[data]\nbatch_size = 16\nsplit = { stratify = true }    # each class has its share of the rows to validate on\n\n";
+    assert!(text.contains(split), "{text}");
+    let rare = "warning: classes with fewer than 5 rows are hardly learned: `lost` (3)\n";
+    let checked = place.runner(&["check", "spec.toml", "-q"]);
+    assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), rare));
+    let confusion = place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0).text("confusion.csv");
+    let rows = |line: &str| line.split(',').skip(1).map(|cell| cell.parse::<u64>().unwrap()).sum::<u64>();
+    assert_eq!(confusion.lines().skip(1).map(rows).collect::<Vec<_>>(), [6, 1, 53]);
+    // Without the shares, a part of the rows may lack a class.
+    fs::write(place.path().join("spec.toml"), text.replace("split = {", "# ")).unwrap();
+    let lacking: Vec<String> = (0..8).map(|seed| place.runner(&["check", "spec.toml", "-q", &format!("seed={seed}")]).stderr).collect();
+    let words = "warning: classes without a row to validate on: `lost`; `data.split.stratify=true` gives each part its share\n";
+    assert!(lacking.iter().any(|told| *told == format!("{rare}{words}")), "{lacking:?}");
+    assert!(lacking.iter().any(|told| told == rare), "{lacking:?}");
+    // From a feature that says nothing of the class, only the most frequent one can be predicted.
+    let rows: String = (0..300).map(|n| format!("{},{}\n", n % 2, class(n))).collect();
+    fs::write(place.path().join("a.csv"), format!("a,state\n{rows}")).unwrap();
+    drafted(&place, &["a.csv", "--target", "state"]);
+    let ended = place.run(&["-q"]).ended;
+    let words = "warning: the model predicts `ok` for every row to validate on: 53 of 60 are `ok`\n";
+    assert_eq!((ended.code, ended.stderr), (Some(0), format!("{rare}{words}")));
+}

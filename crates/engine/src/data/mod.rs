@@ -6,6 +6,7 @@
 
 mod array_file;
 mod arrays;
+mod classes;
 mod csv;
 mod digest;
 mod file;
@@ -88,7 +89,7 @@ pub struct Dataset {
     /// Sentences for the log: rows dropped, categories found, ...
     pub notes: Vec<String>,
     /// Warnings about the data.
-    pub warnings: Vec<String>,
+    pub warnings: Arc<Vec<String>>,
     /// Fingerprints of its files at the time they were read.
     pub files: Vec<FileFingerprint>,
     /// Equal for equal data; see `digest.rs`.
@@ -162,9 +163,13 @@ fn open_with(
     dataset.target_spread =
         if dataset.classes.is_none() { TargetSpread::new(&dataset.train.targets) } else { None };
     check(&dataset)?;
+    let mut warnings = std::mem::take(&mut dataset.warnings);
+    let all = Arc::make_mut(&mut warnings);
     if dataset.validation.as_ref().is_some_and(|part| dataset.train.equals(part)) {
-        dataset.warnings.push("the rows to validate on are those to train on".to_owned());
+        all.push("the rows to validate on are those to train on".to_owned());
     }
+    all.extend(classes::warnings(&dataset, division.may_stratify()));
+    dataset.warnings = warnings;
     Ok(dataset)
 }
 
@@ -221,7 +226,7 @@ impl Dataset {
             preprocessing: serde_json::Value::Null,
             truth: None,
             notes: Vec::new(),
-            warnings: Vec::new(),
+            warnings: Arc::default(),
             files: Vec::new(),
             digest: String::new(),
             is_sampled: false,

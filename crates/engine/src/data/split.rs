@@ -69,6 +69,11 @@ impl Division {
 }
 
 impl Division {
+    /// Whether parts are drawn without regard to classes.
+    pub(super) fn may_stratify(&self) -> bool {
+        !self.stratify && (self.folds.is_some() || self.validation > 0.0)
+    }
+
     /// The problem, at the key that is responsible.
     fn refused(&self, why: &str) -> Problem {
         let hint = match self.folds {

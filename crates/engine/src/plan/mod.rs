@@ -140,7 +140,7 @@ pub fn plan(spec: &Spec, facts: DatasetInfo, machine: &Machine, threads: usize) 
         footprint,
         resident,
     };
-    Ok(Trial { spec, facts, plan: plan.into() })
+    Ok(Trial { spec, facts, plan: plan.into(), data_warnings: Arc::default() })
 }
 
 /// Whether a trial's steps take one block of its GPU.

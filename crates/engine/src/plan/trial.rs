@@ -27,6 +27,8 @@ pub struct Trial {
     pub spec: Spec,
     pub facts: DatasetInfo,
     pub plan: Shared<Plan>,
+    /// Warnings about the data.
+    pub data_warnings: Arc<Vec<String>>,
 }
 
 /// What will happen. Thousands of trials that differ only in learning rates and seeds have equal plans.

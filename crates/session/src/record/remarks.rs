@@ -2,6 +2,7 @@
 //! the start of a run.
 
 use crate::{
+    event::Confusion,
     plan::{Footprint, TargetSpread, Trial, global_batch},
     spec::{Curve, Interval, Placement, Policy, Rule, Scaling, Source},
     units::{self, count, counted},
@@ -21,7 +22,23 @@ pub fn remarks(trial: &Trial) -> Vec<String> {
         flush_every(trial),
         chain(trial),
     ];
-    all.into_iter().flatten().chain(milestones(trial)).collect()
+    let data = trial.data_warnings.iter().cloned();
+    all.into_iter().flatten().chain(milestones(trial)).chain(data).collect()
+}
+
+/// A model that predicts one class for every validation row, though they have several.
+pub fn one_class(names: &[String], confusion: &Confusion) -> Option<String> {
+    let outputs = names.len() as u64;
+    let (first, rows) =
+        (confusion.first()?[0] % outputs, confusion.iter().map(|[_, count]| count).sum::<u64>());
+    if confusion.len() < 2 || confusion.iter().any(|[cell, _]| cell % outputs != first) {
+        return None;
+    }
+    let is_right = |[cell, count]: &[u64; 2]| (cell / outputs == first).then_some(*count);
+    let right = confusion.iter().find_map(is_right).unwrap_or(0);
+    let name = &names[usize::try_from(first).ok()?];
+    let [right, rows] = [right, rows].map(count);
+    Some(format!("the model predicts `{name}` for every row to validate on: {right} of {rows} are `{name}`"))
 }
 
 /// Targets with a root mean square above this produce gradients too large for usual learning rates.

@@ -76,7 +76,6 @@ pub fn begin(
         warning(format!("an older checkpoint serves, since a newer one cannot be used: {damaged}"))
     }));
     events.extend(resumed.map(|Resumed { name, .. }| info(format!("resumed from checkpoints/{name}"))));
-    events.extend(dataset.warnings.iter().cloned().map(warning));
     events.extend(dataset.notes.iter().cloned().map(info));
     sender.send_all(events)
 }

@@ -9,6 +9,7 @@
 mod announce;
 mod best_setting;
 mod changes;
+mod confusion;
 mod cost;
 mod datasets;
 mod device_group;

@@ -13,6 +13,7 @@ use super::{
     Datasets, ExecuteError, Planned, RunFacts,
     announce::{begin, compare_with_truth, report_devices, timed_by},
     changes::{changes_in_words, not_the_trials, refused_unasked},
+    confusion::{class_names, save_confusion},
     device_group::{bf16_unit, device_group, slow_devices},
     engine_trials::{useful_threads, warm_up},
     hosts::wait_for_ranks,
@@ -20,8 +21,8 @@ use super::{
 };
 use crate::{
     collective::ProcessGroup,
-    data::{Dataset, FileFingerprint, TrainedData, Weights, read_weights},
-    event::{Closed, Confusion, Event, Level, Outcome, Status},
+    data::{Dataset, FileFingerprint, Weights, read_weights},
+    event::{Closed, Event, Level, Outcome, Status},
     plan::{self, AllReduceMethod, AllReducePlan, Machine, PlanError, ResolvedDevices, Trial},
     record::{
         self, CheckpointIdentity, DataFacts, EventSender, RecordError, RunDir, RunFiles, TrainingFiles,
@@ -109,6 +110,7 @@ impl Planned for Trial {
         let plan = |spec: &Spec| plan::plan(spec, dataset.facts(), machine, useful_threads(spec, threads));
         let mut planned = datasets.engines.settle(plan(spec)?, threads, &dataset.digest, plan)?;
         datasets.plans.share(&mut planned);
+        planned.data_warnings = Arc::clone(&dataset.warnings);
         initial_weights(&planned, datasets).map_err(PlanError::Problems)?;
         Ok(planned)
     }
@@ -295,11 +297,19 @@ impl Planned for Trial {
             outcome.reason = outcome.reason.map(|reason| format!("{reason}; {hint}"));
         }
         let saved = save_all(self, (&dataset, &hash), &values, &best, folder, &outcome);
-        let saved = saved.and_then(|()| save_confusion(self, &dataset, &confusion, folder, &outcome));
+        let classes = class_names(self, &dataset);
+        let is_measured = outcome.best.is_some() && !confusion.is_empty();
+        let saved = saved.and_then(|()| match &classes {
+            Some(names) if is_measured => save_confusion(names, &confusion, folder),
+            _ => Ok(()),
+        });
         if let Err(e) = saved {
             (outcome.status, outcome.reason) = (Status::Failed, Some(e.to_string()));
         } else if let Some(values) = &values {
             let _ = compare_with_truth(self, &dataset, values, sender); // `execute` notices a closed recorder
+        }
+        if let Some(words) = classes.and_then(|names| record::one_class(&names, &confusion)) {
+            let _ = sender.send(Event::Notice(Level::Warning, words));
         }
         Ok(outcome)
     }
@@ -346,33 +356,6 @@ fn save_all(
     }
     let Some(values) = values else { return Ok(()) };
     save(trial, made_of, values, at, &[], &folder.file("model.safetensors"))
-}
-
-/// Writes `confusion.csv`: the confusion matrix of the best weights on the validation rows.
-fn save_confusion(
-    trial: &Trial,
-    dataset: &Dataset,
-    confusion: &Confusion,
-    folder: &RunDir,
-    outcome: &Outcome,
-) -> Result<(), RecordError> {
-    let (Some(classes), true) = (dataset.classes, outcome.best.is_some() && !confusion.is_empty()) else {
-        return Ok(());
-    };
-    // A model may have more outputs than there are classes.
-    let layers = trial.spec.model.layers.iter();
-    let outputs = layers.fold(dataset.features, |width, layer| layer.outputs(width)).max(classes);
-    let stored = dataset.stored_preprocessing();
-    let names = TrainedData::new(&trial.spec, stored.as_deref(), outputs).ok();
-    let names = names.and_then(|data| data.class_names());
-    let names = names.unwrap_or_else(|| (0..outputs).map(|class| class.to_string()).collect());
-    let mut counts = vec![0; names.len() * names.len()];
-    for [cell, count] in confusion {
-        if let Some(to) = usize::try_from(*cell).ok().and_then(|cell| counts.get_mut(cell)) {
-            *to = *count;
-        }
-    }
-    folder.write("confusion.csv", &record::confusion_csv(&names, &counts))
 }
 
 /// Writes weights and their metadata; `step` and `epoch` tell when they were taken.

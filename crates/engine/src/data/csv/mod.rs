@@ -130,7 +130,7 @@ fn open_with(
         target_scales: target.scales().to_vec(),
         preprocessing: preprocessing.unwrap_or_default(),
         notes,
-        warnings,
+        warnings: warnings.into(),
         apart: split.apart(table.numbers()),
         ..Dataset::new(train, validation, features.width(), targets)
     })
