@@ -13,7 +13,8 @@ use crate::{
 /// Prints predictions, or writes them to a file.
 pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
     let trained = open(&options.model, false).map_err(report)?;
-    let predicted = predicted(&trained, &input(&options.data), options.out.as_deref(), &mut warn);
+    let to = (options.out.as_deref(), options.force);
+    let predicted = predicted(&trained, &input(&options.data), to, &mut warn);
     predicted.map(|()| Exit::Done).map_err(report)
 }
 

@@ -2,6 +2,7 @@
 
 mod complete;
 mod launch;
+mod model;
 mod options;
 mod scale;
 mod start;
@@ -19,10 +20,10 @@ use crate::{
     host,
     run::{Exit, print, print_error},
 };
+pub use model::{EvaluateOptions, ExportOptions, ModelOptions, PredictOptions};
 pub use options::{
-    CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, EvaluateOptions, ExportFormat,
-    ExportOptions, ListOptions, ModelOptions, NewOptions, PlotOptions, PredictOptions, ReportOptions,
-    ServeOptions, StatusOptions, WatchOptions,
+    CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, ExportFormat, ListOptions,
+    NewOptions, PlotOptions, ReportOptions, ServeOptions, StatusOptions, WatchOptions,
 };
 pub use scale::{HostCounts, LinkOption};
 use start::MOST_VIRTUAL_GPUS;

@@ -2,14 +2,12 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{
-    ArgGroup, Args, Subcommand, ValueEnum,
-    builder::{PathBufValueParser, TypedValueParser},
-};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::{
     complete::run_path,
+    model::{EvaluateOptions, ExportOptions, PredictOptions, named},
     runs_dir,
     start::{CheckOptions, MOST_VIRTUAL_GPUS, ParityOptions, StartOptions},
 };
@@ -193,14 +191,6 @@ pub struct CleanOptions {
     pub yes: bool,
 }
 
-/// A path in whose place `-` has no meaning.
-fn named() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
-        true => Err("`-` is no file here: name one"),
-        false => Ok(path),
-    })
-}
-
 fn age(text: &str) -> Result<Duration, &'static str> {
     duration::parse(text).ok_or("expected a time such as `30d`, `12h` or `1d12h`")
 }
@@ -284,66 +274,6 @@ pub struct ServeOptions {
     /// The port on this machine; 0 is any that is free
     #[arg(long, value_name = "N", default_value_t = 7700)]
     pub port: u16,
-}
-
-#[derive(Args)]
-pub struct ModelOptions {
-    /// The run's folder, or a folder or glob that holds one run; the model of a sweep is that of its best trial
-    #[arg(value_name = "RUN", add = run_path())]
-    pub run: String,
-    /// Use the last weights, not those of the best validation
-    #[arg(long)]
-    pub last: bool,
-}
-
-#[derive(Args)]
-pub struct PredictOptions {
-    #[command(flatten)]
-    pub model: ModelOptions,
-    /// The rows: a CSV or Parquet file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
-    /// model trained on arrays, an npy or IDX file
-    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
-    pub data: PathBuf,
-    /// Write to FILE, which is replaced once all is written [default: standard output]
-    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    pub out: Option<PathBuf>,
-}
-
-#[derive(Args)]
-pub struct EvaluateOptions {
-    #[command(flatten)]
-    pub model: ModelOptions,
-    /// The rows, as for `predict`, with their labels [default: those that `data.split.test` kept from the run]
-    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
-    pub data: Option<PathBuf>,
-    /// The labels of arrays
-    #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
-    pub labels: Option<PathBuf>,
-    /// Write the confusion matrix to FILE as CSV, a line for each actual class
-    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
-    pub confusion: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-#[group(id = "format", required = true, multiple = false, args = ["onnx", "mlflow", "parquet"])]
-pub struct ExportOptions {
-    #[command(flatten)]
-    pub model: ModelOptions,
-    /// Write the model to FILE for ONNX Runtime, with what was done to the columns of its training file
-    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
-    pub onnx: Option<PathBuf>,
-    /// Write the run, or a sweep with its trials, into the MLflow file store DIR
-    #[arg(long, value_name = "DIR", value_parser = named(), value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
-    pub mlflow: Option<PathBuf>,
-    /// Write the rows of `metrics.csv`, of a sweep those of all trials, into the Parquet FILE
-    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath, conflicts_with = "last")]
-    pub parquet: Option<PathBuf>,
-    /// Print the path alone
-    #[arg(short, long)]
-    pub quiet: bool,
 }
 
 #[derive(Args)]

@@ -16,15 +16,18 @@ use super::{
     Model, repeated,
 };
 
-/// A file appears whole; one of that name is replaced, but never the rows themselves.
+/// Earlier predictions.
+const OLD: &str = "prediction\n1\n";
+
+/// A file appears whole; earlier predictions of that name are replaced, but never the rows themselves.
 #[test]
 fn a_file_is_replaced_at_the_end() {
     let model = Model::price();
-    let path = model.write("out.csv", "old\n");
+    let path = model.write("out.csv", OLD);
     let to = |data: &str, out: &str| model.place.runner(&["predict", &model.run, data, "-o", out]);
     model.write("wrong.csv", "width\n1\n");
     assert_eq!(to("wrong.csv", "out.csv").code, Some(2));
-    assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), OLD);
     let ended = to("new.csv", "out.csv");
     assert_eq!((ended.code, &ended.stdout[..]), (Some(0), ""));
     assert_eq!(fs::read_to_string(&path).unwrap(), model.predicted("new.csv"));
@@ -38,11 +41,34 @@ fn a_file_is_replaced_at_the_end() {
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
+/// Any other file is replaced only by `--force`, and never one that is read or belongs to the run.
+#[test]
+fn another_file_is_not_replaced() {
+    let model = Model::price();
+    let to = |more: &[&str]| model.place.runner(&[&["predict", &model.run, "new.csv", "-o"], more].concat());
+    for (name, text) in [("w2.toml", "[data.csv]\n"), ("more.csv", "prediction_0,prediction_1\n1,2\n")] {
+        let path = model.write(name, text);
+        let ended = to(&[name]);
+        let refused = format!(
+            "error: `{name}` holds something else than predictions of this model\n  \
+             = hint: write to another file; `--force` replaces it\n"
+        );
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+        assert!(ended.stderr.ends_with(&refused), "{ended:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert_eq!(to(&[name, "--force"]).code, Some(0));
+        assert_eq!(fs::read_to_string(&path).unwrap(), model.predicted("new.csv"));
+    }
+    assert!(to(&["new.csv", "--force"]).stderr.contains("`new.csv` is a file that is read"));
+    let spec = PathBuf::from(&model.run).join("spec.toml");
+    assert!(to(&[spec.to_str().unwrap(), "--force"]).stderr.contains("` lies in the run's folder"));
+}
+
 /// What a signal ends leaves nothing beside the file that was to be written.
 #[test]
 fn a_signal_removes_what_was_begun() {
     let model = Model::price();
-    let path = model.write("out.csv", "old\n");
+    let path = model.write("out.csv", OLD);
     let names = || {
         let entries = fs::read_dir(model.place.path()).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
@@ -60,7 +86,7 @@ fn a_signal_removes_what_was_begun() {
     send("-TERM", &child);
     assert_eq!(child.wait().unwrap().signal(), Some(15));
     assert_eq!(names(), before);
-    assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
+    assert_eq!(fs::read_to_string(&path).unwrap(), OLD);
 }
 
 /// A link stays, and its target has the predictions.
@@ -69,7 +95,7 @@ fn a_link_is_followed() {
     let model = Model::price();
     let to = |out: &str| model.place.runner(&["predict", &model.run, "new.csv", "-o", out]);
     let expected = model.predicted("new.csv");
-    let target = model.write("target.csv", "old\n");
+    let target = model.write("target.csv", OLD);
     let link = |to: &str, name: &str| {
         let path = model.place.path().join(name);
         std::os::unix::fs::symlink(to, &path).unwrap();

@@ -32,6 +32,8 @@ pub enum PredictError {
     OtherData { folder: PathBuf, found: String, recorded: String },
     #[error("`{}` holds something else than {what}", file.display())]
     IsOther { file: PathBuf, what: &'static str },
+    #[error("`{}` holds something else than predictions of this model", file.display())]
+    IsNoPrediction { file: PathBuf },
     #[error("the model is too large for `{}`: ONNX holds at most 2 GiB", file.display())]
     TooLarge { file: PathBuf },
     #[error("numbers have no confusion matrix")]
@@ -70,6 +72,7 @@ impl PredictError {
             Self::IsOfRun { .. } | Self::IsInput { .. } | Self::IsOther { .. } => {
                 Some("write to another file")
             }
+            Self::IsNoPrediction { .. } => Some("write to another file; `--force` replaces it"),
             Self::NoTestRows { .. } => {
                 Some("name the rows after the run, or train with `data.split.test=0.1`")
             }

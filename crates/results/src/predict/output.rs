@@ -10,21 +10,27 @@ use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{data::Input, record::Lines, train::largest};
 
 /// Writes a prediction for each row of `input`, in the same order, to standard output or to the file `to`. A
-/// regular file is replaced only once all predictions are written. `warn` receives warnings about the rows.
+/// regular file is replaced only once all predictions are written, and only if it holds earlier ones or with
+/// `force`. `warn` receives warnings about the rows.
 ///
 /// # Errors
-/// A problem with the rows; complete blocks before it have then been written to standard output.
-/// What is wrong with the rows; whole blocks before it are written to standard output by then.
+/// A problem with the rows; complete blocks before it have then been written to standard output. The file
+/// holds something else.
 pub fn predict(
     trained: &Trained,
     input: &Input,
-    to: Option<&Path>,
+    (to, force): (Option<&Path>, bool),
     warn: &mut dyn FnMut(String),
 ) -> Result<(), PredictError> {
     let Some(path) = to.filter(|path| *path != Path::new("-")) else {
         return write(trained, input, &mut io::stdout().lock(), "standard output", warn);
     };
     let file = OutputFile::new(path, &trained.folder, input.path())?;
+    let mut head = Lines::new();
+    header(&mut head, trained);
+    if !force && file.replaces_other(head.bytes()) {
+        return Err(PredictError::IsNoPrediction { file: path.to_owned() });
+    }
     file.write(|out| write(trained, input, out, &file.name(), warn))
 }
 
@@ -39,7 +45,7 @@ fn write(
     let classes = trained.data.class_names();
     let mut lines = Lines::new();
     let scales = trained.data.target_scales();
-    header(&mut lines, classes.as_deref(), &trained.data.target_names());
+    header(&mut lines, trained);
     let mut flush = |lines: &mut Lines| {
         let written = out.write_all(lines.bytes());
         lines.clear();
@@ -70,7 +76,8 @@ fn write(
     Ok(())
 }
 
-fn header(lines: &mut Lines, classes: Option<&[String]>, targets: &[String]) {
+fn header(lines: &mut Lines, trained: &Trained) {
+    let (classes, targets) = (trained.data.class_names(), trained.data.target_names());
     match classes {
         Some(classes) => {
             lines.text("class");

@@ -49,9 +49,17 @@ impl<'a> OutputFile<'a> {
     /// # Errors
     /// It is something other than `what`.
     pub fn check_replaces(&self, head: &[u8], what: &'static str) -> Result<(), PredictError> {
+        if self.replaces_other(head) {
+            return Err(PredictError::IsOther { file: self.path.to_owned(), what });
+        }
+        Ok(())
+    }
+
+    /// Whether it exists and does not start with `head`.
+    pub fn replaces_other(&self, head: &[u8]) -> bool {
         // A path that is not a regular file is written to, not replaced.
-        let is_other = self.path.is_file() && is_replaceable(self.path, head).is_ok_and(|may| !may);
-        if is_other { Err(PredictError::IsOther { file: self.path.to_owned(), what }) } else { Ok(()) }
+        let is_replaced = self.path.is_file() && !is_standard_output(self.path);
+        is_replaced && is_replaceable(self.path, head).is_ok_and(|may| !may)
     }
 
     /// The file's name in messages.

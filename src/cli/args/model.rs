@@ -1,0 +1,81 @@
+//! Options of the commands that use a run's model.
+
+use std::path::PathBuf;
+
+use clap::{
+    Args,
+    builder::{PathBufValueParser, TypedValueParser},
+};
+
+use super::complete::run_path;
+
+/// A path in whose place `-` has no meaning.
+pub(super) fn named() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
+        true => Err("`-` is no file here: name one"),
+        false => Ok(path),
+    })
+}
+
+#[derive(Args)]
+pub struct ModelOptions {
+    /// The run's folder, or a folder or glob that holds one run; the model of a sweep is that of its best trial
+    #[arg(value_name = "RUN", add = run_path())]
+    pub run: String,
+    /// Use the last weights, not those of the best validation
+    #[arg(long)]
+    pub last: bool,
+}
+
+#[derive(Args)]
+pub struct PredictOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// The rows: a CSV or Parquet file with the columns of the training file, gzipped or not; `-` reads it from standard input. For a
+    /// model trained on arrays, an npy or IDX file
+    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    pub data: PathBuf,
+    /// Write to FILE; earlier predictions there are replaced once all is written [default: standard output]
+    #[arg(short, long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// Replace whatever FILE holds
+    #[arg(long, requires = "out")]
+    pub force: bool,
+}
+
+#[derive(Args)]
+pub struct EvaluateOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// The rows, as for `predict`, with their labels [default: those that `data.split.test` kept from the run]
+    #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
+    pub data: Option<PathBuf>,
+    /// The labels of arrays
+    #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
+    pub labels: Option<PathBuf>,
+    /// Write the confusion matrix to FILE as CSV, a line for each actual class
+    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
+    pub confusion: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+#[group(id = "format", required = true, multiple = false, args = ["onnx", "mlflow", "parquet"])]
+pub struct ExportOptions {
+    #[command(flatten)]
+    pub model: ModelOptions,
+    /// Write the model to FILE for ONNX Runtime, with what was done to the columns of its training file
+    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath)]
+    pub onnx: Option<PathBuf>,
+    /// Write the run, or a sweep with its trials, into the MLflow file store DIR
+    #[arg(long, value_name = "DIR", value_parser = named(), value_hint = clap::ValueHint::DirPath, conflicts_with = "last")]
+    pub mlflow: Option<PathBuf>,
+    /// Write the rows of `metrics.csv`, of a sweep those of all trials, into the Parquet FILE
+    #[arg(long, value_name = "FILE", value_parser = named(), value_hint = clap::ValueHint::FilePath, conflicts_with = "last")]
+    pub parquet: Option<PathBuf>,
+    /// Print the path alone
+    #[arg(short, long)]
+    pub quiet: bool,
+}
