@@ -14,6 +14,7 @@ use super::process::{Ended, Folder, Sandbox, Table};
 
 mod arrays;
 mod faults;
+mod foreign;
 mod killed;
 mod onnx;
 mod outputs;

@@ -181,6 +181,27 @@ impl TrainedData {
         }
     }
 
+    /// The standardized features, by their index, with names for messages.
+    pub fn standardized(&self) -> Vec<(usize, String)> {
+        let name = |feature: usize, scale: Option<Scale>, name: String| {
+            scale.filter(|scale| !scale.is_identity()).map(|_| (feature, name))
+        };
+        match self.preprocessing() {
+            Preprocessing::Table { columns, .. } => {
+                let columns = columns.iter().enumerate();
+                let named = columns.map(|(i, column)| {
+                    name(i, column.scale, format!("`{}`", file::printable(&column.name)))
+                });
+                named.flatten().collect()
+            }
+            Preprocessing::Array(ArrayScale::Standardize(scales)) => {
+                let scales = scales.iter().enumerate();
+                scales.filter_map(|(i, scale)| name(i, Some(*scale), format!("feature {i}"))).collect()
+            }
+            Preprocessing::Array(_) => Vec::new(),
+        }
+    }
+
     /// How rows are preprocessed before they go into the model.
     pub fn preprocessing(&self) -> Preprocessing<'_> {
         match &self.kind {

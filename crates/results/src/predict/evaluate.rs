@@ -31,7 +31,6 @@ pub struct Evaluation {
 ///
 /// # Errors
 /// A problem with the rows or with the file of the matrix.
-/// What is wrong with the rows, or with the file of the matrix.
 pub fn evaluate(
     trained: &Trained,
     input: Option<&Input>,

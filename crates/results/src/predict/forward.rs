@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{PredictError, Trained};
+use super::{PredictError, Trained, far::Far};
 use crate::{
     data::{NewRows, RowBlock},
     device::{
@@ -72,7 +72,6 @@ impl Pass {
 ///
 /// # Errors
 /// A problem with the rows, or an error returned by `take`.
-/// What is wrong with the rows, and what `take` returns.
 pub fn forward(
     trained: &Trained,
     rows: &mut NewRows<'_>,
@@ -85,13 +84,16 @@ pub fn forward(
         not_finite += rows.filter(|row| !row.iter().all(|y| y.is_finite())).count();
         take(predictions, targets)
     };
+    let mut far = Far::new(&trained.data);
     while let Some(block) = rows.next_block()? {
+        far.see(&block);
         if std::mem::take(&mut is_first) && !rows.unused().is_empty() {
             warn(format!("columns that the model does not use: {}", quoted(rows.unused())));
         }
         forward.push(block, &mut take)?;
     }
     let done = forward.finish(&mut take)?;
+    far.warnings().into_iter().for_each(&mut *warn);
     if not_finite > 0 {
         warn(format!("rows with an output that is not a finite number: {not_finite}"));
     }

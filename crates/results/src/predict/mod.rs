@@ -5,6 +5,7 @@
 
 mod error;
 mod evaluate;
+mod far;
 mod forward;
 mod onnx;
 mod output;
