@@ -2,9 +2,9 @@
 
 use std::{io::ErrorKind, path::Path};
 
-use super::args::{EvaluateOptions, ModelOptions, PredictOptions};
+use super::args::{CategoryRule, EvaluateOptions, ModelOptions, PredictOptions};
 use crate::{
-    data::Input,
+    data::{Input, RowOptions},
     host::escape_line,
     predict::{PredictError, Trained, WhichWeights, evaluate as evaluated, predict as predicted},
     run::{Exit, print, print_json, print_stderr, refuse, warn},
@@ -13,8 +13,9 @@ use crate::{
 /// Prints predictions, or writes them to a file.
 pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
     let trained = open(&options.model, false).map_err(report)?;
+    let rows = row_options(options.unknown_category);
     let to = (options.out.as_deref(), options.force);
-    let predicted = predicted(&trained, &input(&options.data), to, &mut warn);
+    let predicted = predicted(&trained, &input(&options.data), &rows, to, &mut warn);
     predicted.map(|()| Exit::Done).map_err(report)
 }
 
@@ -23,7 +24,8 @@ pub fn evaluate(options: &EvaluateOptions) -> Result<Exit, Exit> {
     let EvaluateOptions { labels, confusion, .. } = options;
     let trained = open(&options.model, false).map_err(report)?;
     let input = options.data.as_deref().map(input);
-    let evaluation = evaluated(&trained, input.as_ref(), labels.as_deref(), confusion.as_deref(), &mut warn);
+    let rows = (input.as_ref(), &row_options(options.unknown_category));
+    let evaluation = evaluated(&trained, rows, labels.as_deref(), confusion.as_deref(), &mut warn);
     let evaluation = evaluation.map_err(report)?;
     Ok(match options.json {
         true => print_json(&evaluation.json(&trained)),
@@ -41,6 +43,10 @@ pub(super) fn open(options: &ModelOptions, is_quiet: bool) -> Result<Trained, Pr
     let run = trained.chosen().map(|words| format!("run: {}\n", escape_line(&words))).unwrap_or_default();
     print_stderr(&format!("{run}weights: {}\n", trained.described()));
     Ok(trained)
+}
+
+fn row_options(unknown_category: CategoryRule) -> RowOptions {
+    RowOptions { takes_unknown: unknown_category == CategoryRule::Ignore }
 }
 
 fn input(path: &Path) -> Input {

@@ -20,7 +20,7 @@ use crate::{
     host,
     run::{Exit, print, print_error},
 };
-pub use model::{EvaluateOptions, ExportOptions, ModelOptions, PredictOptions};
+pub use model::{CategoryRule, EvaluateOptions, ExportOptions, ModelOptions, PredictOptions};
 pub use options::{
     CleanOptions, Command, CompareOptions, DevicesOptions, DiffOptions, ExportFormat, ListOptions,
     NewOptions, PlotOptions, ReportOptions, ServeOptions, StatusOptions, WatchOptions,

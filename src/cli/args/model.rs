@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{
-    Args,
+    Args, ValueEnum,
     builder::{PathBufValueParser, TypedValueParser},
 };
 
@@ -27,6 +27,13 @@ pub struct ModelOptions {
     pub last: bool,
 }
 
+/// What becomes of rows with a category that the training file lacks.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CategoryRule {
+    Error,
+    Ignore,
+}
+
 #[derive(Args)]
 pub struct PredictOptions {
     #[command(flatten)]
@@ -41,6 +48,9 @@ pub struct PredictOptions {
     /// Replace whatever FILE holds
     #[arg(long, requires = "out")]
     pub force: bool,
+    /// Rows with a category that the training file lacks: an error, or all inputs of the column 0
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error)]
+    pub unknown_category: CategoryRule,
 }
 
 #[derive(Args)]
@@ -50,6 +60,9 @@ pub struct EvaluateOptions {
     /// The rows, as for `predict`, with their labels [default: those that `data.split.test` kept from the run]
     #[arg(value_name = "DATA", value_hint = clap::ValueHint::FilePath)]
     pub data: Option<PathBuf>,
+    /// Rows with a category that the training file lacks: an error, or all inputs of the column 0
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error)]
+    pub unknown_category: CategoryRule,
     /// The labels of arrays
     #[arg(long, value_name = "FILE", requires = "data", value_hint = clap::ValueHint::FilePath)]
     pub labels: Option<PathBuf>,

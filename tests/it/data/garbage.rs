@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use proptest::prelude::*;
 use runner::{
-    data::{Input, Task, TrainedData, open, read_weights},
+    data::{Input, RowOptions, Task, TrainedData, open, read_weights},
     spec::{Csv, Missing, Source, Spec, load},
 };
 use tempfile::TempDir;
@@ -205,8 +205,10 @@ proptest! {
         fs::write(&path, bytes)?;
         let (spec, stored) = (trained().0, String::from_utf8_lossy(&stored).into_owned());
         let Ok(data) = TrainedData::new(&spec, Some(&stored), 3) else { return Ok(()) };
-        let input = Input::File(path);
-        for (opened, has_targets) in [(data.rows(&input), false), (data.labelled_rows(&input, None), true)] {
+        let (input, options) = (Input::File(path), RowOptions::default());
+        for (opened, has_targets) in
+            [(data.rows(&input, &options), false), (data.labelled_rows(&input, None, &options), true)]
+        {
             let Ok(mut rows) = opened else { continue };
             while let Ok(Some(block)) = rows.next_block() {
                 prop_assert_eq!(block.features.len(), block.rows * data.features().unwrap_or(0));

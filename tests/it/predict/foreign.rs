@@ -1,6 +1,53 @@
 //! New rows unlike those that the model was trained on.
 
-use super::Model;
+use std::fs;
+
+use super::{super::process::Sandbox, Model};
+
+/// A run on the categories `a` and `b`, and 1, 2 and 10; none of them was missing.
+fn of_categories() -> (Sandbox, String) {
+    let place = Sandbox::new(
+        "[data.csv]\npath = \"t.csv\"\ntarget = \"y\"\ncategorical = [\"kind\", \"floor\"]\nmissing = \"mean\"\n\
+         [model]\nloss = \"mse\"\nlayers = [{ linear = { out_features = 1 } }]\n\
+         [optimizer.sgd]\nlr = 0.01\n[trainer]\nmax_epochs = 3\n",
+    );
+    let row = |n: usize| format!("{}.5,{},{},{}.25\n", n % 7, ["a", "b"][n % 2], [1, 2, 10][n % 3], n % 9);
+    let rows: String = (0..60).map(row).collect();
+    fs::write(place.path().join("t.csv"), format!("x,kind,floor,y\n{rows}")).unwrap();
+    let run = place.run(&["-q"]).ended_by(0).0.display().to_string();
+    (place, run)
+}
+
+/// Without a way out, an error names it; with it, all inputs of the column are 0, and the rows are counted.
+#[test]
+fn categories_that_training_did_not_have() {
+    let (place, run) = of_categories();
+    let apply = |command: &str, rows: &str, more: &[&str]| {
+        fs::write(place.path().join("n.csv"), format!("x,kind,floor,y\n{rows}")).unwrap();
+        place.runner(&[&[command, &run, "n.csv"], more].concat())
+    };
+    let rows = "1.5,c,1,2\n1.5,,2,2\n1.5,a,10,2\n";
+    let refused = apply("predict", rows, &[]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    let file = place.path().join("n.csv").display().to_string();
+    insta::assert_snapshot!(refused.stderr.replace(&file, "n.csv"), @"");
+    let ignore = ["--unknown-category", "ignore"];
+    let warning = "warning: `kind`: 2 of 3 rows have no category of the training file, so its inputs are 0\n";
+    for command in ["predict", "evaluate"] {
+        let taken = apply(command, rows, &ignore);
+        assert_eq!(taken.code, Some(0), "{taken:?}");
+        assert!(taken.stderr.ends_with(warning), "{taken:?}");
+    }
+    // The model is linear: its inputs of `kind` are 0, and so add nothing.
+    let predictions = |rows: &str| -> Vec<f64> {
+        let text = apply("predict", rows, &ignore).stdout;
+        text.lines().skip(1).map(|line| line.parse().unwrap()).collect()
+    };
+    let found = predictions("1.5,c,1,0\n1.5,,1,0\n1.5,a,1,0\n1.5,a,nine,0\n1.5,c,nine,0\n");
+    assert_eq!(found[0], found[1]);
+    assert!((found[2] - found[0] - (found[3] - found[4])).abs() < 1e-4, "{found:?}");
+    assert!((found[2] - found[0]).abs() > 1e-3, "{found:?}");
+}
 
 /// Values far from the training rows are counted, a column at a time, on standard error alone.
 #[test]

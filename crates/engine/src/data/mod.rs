@@ -38,7 +38,7 @@ pub use arrays::ArrayScale;
 pub use csv::{ColumnKind, ColumnProfile, CsvProfile, StoredColumn};
 pub use digest::digest_of_files;
 pub use fingerprint::FileFingerprint;
-pub use new_rows::{Input, NewRows, Preprocessing, TrainedData};
+pub use new_rows::{Input, NewRows, Preprocessing, RowOptions, TrainedData};
 pub use order::epoch_order;
 pub use scale::Scale;
 pub use weights::{Tensor, Weights, read_metadata, read_weights, read_weights_among};

@@ -38,6 +38,14 @@ impl Input {
     }
 }
 
+/// How new rows are read.
+#[derive(Clone, Debug, Default)]
+pub struct RowOptions {
+    /// Whether rows with a category that the training file lacks are taken, with all inputs of the column 0;
+    /// otherwise they are errors.
+    pub takes_unknown: bool,
+}
+
 /// What a model stores about the data that it was trained on.
 pub struct TrainedData {
     kind: Kind,
@@ -217,8 +225,8 @@ impl TrainedData {
     ///
     /// # Errors
     /// What is wrong with the file as a whole; for a table that is only found with the first block.
-    pub fn rows<'a>(&'a self, input: &'a Input) -> Result<NewRows<'a>, Vec<Problem>> {
-        self.open(input, false, None)
+    pub fn rows<'a>(&'a self, input: &'a Input, options: &RowOptions) -> Result<NewRows<'a>, Vec<Problem>> {
+        self.open(input, (false, options), None)
     }
 
     /// Opens rows together with their targets; for arrays the targets are in the file `labels`.
@@ -229,6 +237,7 @@ impl TrainedData {
         &'a self,
         input: &'a Input,
         labels: Option<&'a Path>,
+        options: &RowOptions,
     ) -> Result<NewRows<'a>, Vec<Problem>> {
         let wrong =
             |message: &str, hint: &str| Err(Problem::new(Location::Nowhere, message).hint(hint).into());
@@ -240,14 +249,14 @@ impl TrainedData {
                 "the labels are missing",
                 "the model was trained on arrays: name the file of their labels with `--labels FILE`",
             ),
-            _ => self.open(input, true, labels),
+            _ => self.open(input, (true, options), labels),
         }
     }
 
     fn open<'a>(
         &'a self,
         input: &'a Input,
-        with_targets: bool,
+        how: (bool, &RowOptions),
         labels: Option<&'a Path>,
     ) -> Result<NewRows<'a>, Vec<Problem>> {
         let (width, scale, is_idx) = match &self.kind {
@@ -264,14 +273,14 @@ impl TrainedData {
                     Input::File(path) => {
                         let opened = open(path)?;
                         if file::is_parquet(&opened) {
-                            let rows = CsvRows::from_parquet(model, path.clone(), opened, with_targets)?;
+                            let rows = CsvRows::from_parquet(model, path.clone(), opened, how)?;
                             return Ok(NewRows(Rows::Csv(model, Box::new(rows))));
                         }
                         (path.clone(), Box::new(opened))
                     }
                 };
                 let reader = file::unpacked(reader).map_err(|e| unreadable(&path, &e))?;
-                let rows = CsvRows::new(model, path, reader, with_targets);
+                let rows = CsvRows::new(model, path, reader, how);
                 return Ok(NewRows(Rows::Csv(model, Box::new(rows))));
             }
             Kind::Array { width, scale, is_idx } => (*width, scale, *is_idx),
@@ -351,6 +360,11 @@ impl NewRows<'_> {
     /// Rows in memory that are already preprocessed for the model.
     pub fn from_part(part: Part) -> Self {
         Self(Rows::Held(part, 0))
+    }
+
+    /// The names of columns with categories that the training file lacks, and the number of rows so far that have them.
+    pub fn unknown_categories(&self) -> Vec<(String, usize)> {
+        if let Rows::Csv(model, rows) = &self.0 { rows.unknown(model) } else { Vec::new() }
     }
 
     /// The next rows; `None` at the end.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
 use crate::{
-    data::{Input, NewRows, digest_of_files},
+    data::{Input, NewRows, RowOptions, digest_of_files},
     plan::MOST_RANKED,
     record::confusion_csv,
     report::run_digest,
@@ -33,16 +33,16 @@ pub struct Evaluation {
 /// A problem with the rows or with the file of the matrix.
 pub fn evaluate(
     trained: &Trained,
-    input: Option<&Input>,
+    (input, options): (Option<&Input>, &RowOptions),
     labels: Option<&Path>,
     confusion: Option<&Path>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
-    let Some(path) = confusion else { return evaluated(trained, input, labels, warn) };
+    let Some(path) = confusion else { return evaluated(trained, (input, options), labels, warn) };
     let names = trained.data.class_names().ok_or(PredictError::NoClasses)?;
     let file = OutputFile::new(path, &trained.folder, input.and_then(Input::path).into_iter().chain(labels))?;
     file.check_replaces(b"actual,", "a confusion matrix")?;
-    let evaluation = evaluated(trained, input, labels, warn)?;
+    let evaluation = evaluated(trained, (input, options), labels, warn)?;
     let matrix = evaluation.confusion(&names);
     file.write(|out| {
         out.write_all(matrix.as_bytes()).map_err(|source| PredictError::Write { to: file.name(), source })
@@ -52,12 +52,12 @@ pub fn evaluate(
 
 fn evaluated(
     trained: &Trained,
-    input: Option<&Input>,
+    (input, options): (Option<&Input>, &RowOptions),
     labels: Option<&Path>,
     warn: &mut dyn FnMut(String),
 ) -> Result<Evaluation, PredictError> {
     let mut rows = match input {
-        Some(input) => trained.data.labelled_rows(input, labels)?,
+        Some(input) => trained.data.labelled_rows(input, labels, options)?,
         None => NewRows::from_part(trained.test_rows()?),
     };
     if let Some(Input::File(path)) = input {

@@ -15,6 +15,7 @@ use crate::{
     program::{Accumulator, Layout, Slice, lower_inference},
     spec::Init,
     train::initial_values,
+    units,
 };
 
 /// A chunk with fewer FLOPs than this is computed by one thread.
@@ -94,6 +95,12 @@ pub fn forward(
     }
     let done = forward.finish(&mut take)?;
     far.warnings().into_iter().for_each(&mut *warn);
+    for (column, count) in rows.unknown_categories() {
+        let [count, all] = [count, done.0].map(|count| units::count(count as u64));
+        warn(format!(
+            "`{column}`: {count} of {all} rows have no category of the training file, so its inputs are 0"
+        ));
+    }
     if not_finite > 0 {
         warn(format!("rows with an output that is not a finite number: {not_finite}"));
     }

@@ -7,7 +7,11 @@ use std::{
 };
 
 use super::{PredictError, Trained, forward::forward, output_file::OutputFile};
-use crate::{data::Input, record::Lines, train::largest};
+use crate::{
+    data::{Input, RowOptions},
+    record::Lines,
+    train::largest,
+};
 
 /// Writes a prediction for each row of `input`, in the same order, to standard output or to the file `to`. A
 /// regular file is replaced only once all predictions are written, and only if it holds earlier ones or with
@@ -19,11 +23,12 @@ use crate::{data::Input, record::Lines, train::largest};
 pub fn predict(
     trained: &Trained,
     input: &Input,
+    options: &RowOptions,
     (to, force): (Option<&Path>, bool),
     warn: &mut dyn FnMut(String),
 ) -> Result<(), PredictError> {
     let Some(path) = to.filter(|path| *path != Path::new("-")) else {
-        return write(trained, input, &mut io::stdout().lock(), "standard output", warn);
+        return write(trained, (input, options), &mut io::stdout().lock(), "standard output", warn);
     };
     let file = OutputFile::new(path, &trained.folder, input.path())?;
     let mut head = Lines::new();
@@ -31,17 +36,17 @@ pub fn predict(
     if !force && file.replaces_other(head.bytes()) {
         return Err(PredictError::IsNoPrediction { file: path.to_owned() });
     }
-    file.write(|out| write(trained, input, out, &file.name(), warn))
+    file.write(|out| write(trained, (input, options), out, &file.name(), warn))
 }
 
 fn write(
     trained: &Trained,
-    input: &Input,
+    (input, options): (&Input, &RowOptions),
     out: &mut dyn Write,
     name: &str,
     warn: &mut dyn FnMut(String),
 ) -> Result<(), PredictError> {
-    let mut rows = trained.data.rows(input)?;
+    let mut rows = trained.data.rows(input, options)?;
     let classes = trained.data.class_names();
     let mut lines = Lines::new();
     let scales = trained.data.target_scales();

@@ -22,6 +22,9 @@ use crate::{
 /// quadratic in the number of rows.
 const MOST_CATEGORIES: usize = 4096;
 
+/// The way to predict rows with a category that training did not have.
+const IGNORED: &str = "`--unknown-category ignore` sets the column's inputs to 0";
+
 /// A numeric column.
 struct Numeric {
     /// The value that replaces a missing cell.
@@ -41,6 +44,10 @@ struct Categorical {
 impl Categorical {
     fn width(&self) -> usize {
         self.categories.len() + usize::from(self.missing)
+    }
+
+    fn find(&self, word: &str) -> Option<usize> {
+        self.categories.binary_search_by(|known| known.as_str().cmp(word)).ok()
     }
 }
 
@@ -94,26 +101,37 @@ impl FeatureFit {
         self.numeric.len() + self.categorical.iter().map(Categorical::width).sum::<usize>()
     }
 
-    /// `[rows, width]` for all rows: numeric columns, then the one-hot features of each categorical column.
+    /// `[rows, width]` for all rows: numeric columns, then the one-hot features of each categorical column. Where
+    /// `unknown` is given, a category that is not in the training file has zeros only, and adds to the count of its
+    /// column there.
     ///
     /// # Errors
     /// Categories that are not in the training file, and numbers that are not finite after scaling.
-    pub(super) fn apply(&self, table: &Table<'_>) -> Result<Vec<f32>, Vec<Problem>> {
-        let places = self.places(table)?;
+    pub(super) fn apply(
+        &self,
+        table: &Table<'_>,
+        mut unknown: Option<&mut [usize]>,
+    ) -> Result<Vec<f32>, Vec<Problem>> {
+        let places = self.places(table, unknown.is_some())?;
         let mut features = memory::reserved(table.rows, self.width())
             .map_err(|bytes| file::fault(&table.text.path, 0, raw::Fault::Memory(bytes)))?;
         for row in 0..table.rows {
             for (fit, values) in self.numeric.iter().zip(&table.numeric) {
                 features.push(fit.scale.apply(or(values[row], fit.fill)));
             }
-            for ((fit, words), places) in self.categorical.iter().zip(&table.categorical).zip(&places) {
+            let categorical = self.categorical.iter().zip(&table.categorical).zip(&places).enumerate();
+            for (column, ((fit, words), places)) in categorical {
                 let start = features.len();
                 features.resize(start + fit.width(), 0.0);
                 let place = match words.codes[row] {
-                    Words::MISSING => fit.categories.len(),
+                    Words::MISSING => fit.missing.then_some(fit.categories.len()),
                     code => places[code as usize],
                 };
-                features[start + place] = 1.0;
+                match (place, &mut unknown) {
+                    (Some(place), _) => features[start + place] = 1.0,
+                    (None, Some(counts)) => counts[column] += 1,
+                    (None, None) => {}
+                }
             }
         }
         if let Some(bad) = raw::first_not_finite(&features) {
@@ -123,25 +141,32 @@ impl FeatureFit {
         Ok(features)
     }
 
-    /// For each categorical column, the one-hot position of each of the table's words.
-    fn places(&self, table: &Table<'_>) -> Result<Vec<Vec<usize>>, Vec<Problem>> {
+    /// For each categorical column, the one-hot position of each of the table's words; `None` for words that are
+    /// unknown and may be.
+    fn places(&self, table: &Table<'_>, may_be: bool) -> Result<Vec<Vec<Option<usize>>>, Vec<Problem>> {
         let (Table { text, columns, .. }, mut problems) = (table, Vec::new());
         let mut all = Vec::new();
         for ((fit, words), &column) in
             self.categorical.iter().zip(&table.categorical).zip(&columns.categorical)
         {
-            let find = |word: &str| fit.categories.binary_search_by(|known| known.as_str().cmp(word)).ok();
-            let hint = || known(&fit.categories);
-            match words.find_all((text, columns, column), "category", hint, find) {
-                Ok(places) => all.push(places),
+            if may_be {
+                all.push(words.distinct.iter().map(|word| fit.find(&word.text)).collect());
+                continue;
+            }
+            let hint = || match columns.is_trained {
+                true => format!("{}; {IGNORED}", known(&fit.categories)),
+                false => known(&fit.categories),
+            };
+            match words.find_all((text, columns, column), "category", hint, |word| fit.find(word)) {
+                Ok(places) => all.push(places.into_iter().map(Some).collect()),
                 Err(unknown) => problems.extend(unknown),
             }
             if let Some(record) = words.missing.filter(|_| !fit.missing) {
                 let name = columns.name(column);
                 let message = format!("missing cell in column `{name}`, which has none in the training file");
                 let hint = match columns.is_trained {
-                    true => "fill it in, or leave its row out",
-                    false => "`data.csv.missing = \"drop\"` leaves such rows out",
+                    true => format!("fill it in, or leave its row out; {IGNORED}"),
+                    false => "`data.csv.missing = \"drop\"` leaves such rows out".to_owned(),
                 };
                 problems.push(Problem::new(text.cell(record, column), message).hint(hint));
             }

@@ -102,7 +102,7 @@ fn open_with(
     let split = Split::new(division, table.rows, codes)?;
     let features = FeatureFit::new(spec, &table, &split)?;
     let target = TargetFit::new(spec, &table, &split)?;
-    let (train_x, rest_x) = split.apply(features.apply(&table)?, features.width());
+    let (train_x, rest_x) = split.apply(features.apply(&table, None)?, features.width());
     let targets = spec.target.len();
     let (train_y, rest_y) = split.apply(target.apply(&table)?, targets);
 
@@ -120,7 +120,7 @@ fn open_with(
         Some((text, columns)) => {
             let table = Table::read(spec, &text, &columns, task)?;
             notes.extend(dropped(spec, &table, " to validate on"));
-            Some(Part::in_memory(table.rows, features.apply(&table)?, target.apply(&table)?))
+            Some(Part::in_memory(table.rows, features.apply(&table, None)?, target.apply(&table)?))
         }
     };
     let train = Part::in_memory(split.train_rows(), train_x, train_y);

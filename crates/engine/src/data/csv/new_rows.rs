@@ -8,13 +8,13 @@ use super::{
     fit::FeatureFit,
     parquet::ParquetRows,
     parts::Parts,
-    stored::{StoredColumn, StoredCsv},
+    stored::{ColumnKind, StoredColumn, StoredCsv},
     table::{Table, no_rows},
     target::TargetFit,
     text::Text,
 };
 use crate::{
-    data::{RowBlock, Scale, Task},
+    data::{RowBlock, RowOptions, Scale, Task, file},
     spec::{Csv, Missing, Problem},
 };
 
@@ -53,6 +53,10 @@ impl CsvModel {
         self.stored.target.iter().map(|target| target.name.as_str()).collect()
     }
 
+    fn categorical(&self) -> impl Iterator<Item = &StoredColumn> {
+        self.stored.features.iter().filter(|column| column.kind == ColumnKind::Categorical)
+    }
+
     /// The feature columns, and whether missing numbers are filled.
     pub(in crate::data) fn columns(&self) -> (&[StoredColumn], bool) {
         (&self.stored.features, self.spec.missing == Missing::Mean)
@@ -72,6 +76,9 @@ pub(in crate::data) struct CsvRows {
     pub(in crate::data) unused: Vec<String>,
     rows: usize,
     pub(in crate::data) dropped: usize,
+    /// For each categorical column, the number of rows with a category that the training file lacks; `None` if such
+    /// rows are errors.
+    unknown: Option<Vec<usize>>,
 }
 
 impl CsvRows {
@@ -79,10 +86,10 @@ impl CsvRows {
         model: &CsvModel,
         path: PathBuf,
         reader: Box<dyn Read>,
-        with_targets: bool,
+        (with_targets, options): (bool, &RowOptions),
     ) -> Self {
         let mut parts = Parts::new(path.clone(), reader, model.spec.delimiter);
-        Self::with_parts(model, path, with_targets, Box::new(move || parts.next_part()))
+        Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part()))
     }
 
     /// The rows of a Parquet file.
@@ -90,27 +97,36 @@ impl CsvRows {
         model: &CsvModel,
         path: PathBuf,
         file: File,
-        with_targets: bool,
+        (with_targets, options): (bool, &RowOptions),
     ) -> Result<Self, Problem> {
         let targets = if with_targets { model.targets() } else { Vec::new() };
         let features = || model.stored.features.iter().map(|feature| feature.name.as_str());
         let is_wanted =
             |name: &str, _: Option<&str>| targets.contains(&name) || features().any(|own| own == name);
         let mut parts = ParquetRows::new(&path, file, is_wanted)?;
-        Ok(Self::with_parts(model, path, with_targets, Box::new(move || parts.next_part())))
+        Ok(Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part())))
     }
 
     fn with_parts(
         model: &CsvModel,
         path: PathBuf,
-        with_targets: bool,
+        (with_targets, options): (bool, &RowOptions),
         next_part: Box<dyn FnMut() -> Result<Option<Text>, Problem>>,
     ) -> Self {
         let mut spec = model.spec.clone();
         if !with_targets && spec.missing == Missing::Drop {
             spec.missing = Missing::Error;
         }
-        Self { path, next_part, spec, with_targets, columns: None, unused: Vec::new(), rows: 0, dropped: 0 }
+        let unknown = options.takes_unknown.then(|| vec![0; model.categorical().count()]);
+        let unused = Vec::new();
+        Self { path, next_part, spec, with_targets, columns: None, unused, rows: 0, dropped: 0, unknown }
+    }
+
+    /// The names of columns with such categories, and the number of rows that have them.
+    pub(in crate::data) fn unknown(&self, model: &CsvModel) -> Vec<(String, usize)> {
+        let counts = self.unknown.iter().flatten().copied();
+        let all = model.categorical().map(|column| file::printable(&column.name)).zip(counts);
+        all.filter(|(_, count)| *count > 0).collect()
     }
 
     /// The next rows; `None` at the end.
@@ -138,7 +154,7 @@ impl CsvRows {
         let table = Table::read_part(&self.spec, &text, &columns, model.task)?;
         let block = RowBlock {
             rows: table.rows,
-            features: model.features.apply(&table)?,
+            features: model.features.apply(&table, self.unknown.as_deref_mut())?,
             targets: if self.with_targets { model.target.apply(&table)? } else { Vec::new() },
         };
         (self.rows, self.dropped) = (self.rows + table.rows, self.dropped + table.dropped.len());
