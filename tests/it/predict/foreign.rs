@@ -67,3 +67,17 @@ fn values_far_from_the_training_rows() {
     assert_eq!(ended.stdout.lines().count(), 501);
     assert!(!model.predict("new.csv").stderr.contains("standard deviations"));
 }
+
+/// Numbers are compared as numbers, whatever their digits.
+#[test]
+fn categories_that_are_numbers() {
+    let (place, run) = of_categories();
+    let predicted = |rows: &str| {
+        fs::write(place.path().join("n.csv"), format!("x,kind,floor\n{rows}")).unwrap();
+        place.runner(&["predict", &run, "n.csv"])
+    };
+    let plain = predicted("1.5,a,1\n1.5,a,2\n1.5,a,10\n");
+    let others = predicted("1.5,a,1.0\n1.5,a,+2\n1.5,a,1e1\n");
+    assert_eq!((plain.code, &plain.stdout), (Some(0), &others.stdout));
+    assert!(predicted("1.5,a,1.5\n").stderr.contains("`1.5` in column `floor` is not a category"));
+}

@@ -35,19 +35,32 @@ struct Numeric {
 
 /// A text column.
 struct Categorical {
-    /// Sorted.
+    /// Sorted as texts.
     categories: Vec<String>,
+    /// Their values, if all are numbers; else empty.
+    numbers: Vec<f64>,
     /// Whether missing cells have a category of their own, which is the last.
     missing: bool,
 }
 
 impl Categorical {
+    fn new(categories: Vec<String>, missing: bool) -> Self {
+        let numbers: Option<Vec<f64>> = categories.iter().map(|category| finite(category)).collect();
+        Self { numbers: numbers.unwrap_or_default(), categories, missing }
+    }
+
     fn width(&self) -> usize {
         self.categories.len() + usize::from(self.missing)
     }
 
+    /// By its text, or by its value among numbers: `1.0` is `1`.
     fn find(&self, word: &str) -> Option<usize> {
-        self.categories.binary_search_by(|known| known.as_str().cmp(word)).ok()
+        let by_text = self.categories.binary_search_by(|known| known.as_str().cmp(word)).ok();
+        let by_value = || {
+            let number = finite(word)?;
+            self.numbers.iter().position(|known| *known == number)
+        };
+        by_text.or_else(by_value)
     }
 }
 
@@ -88,10 +101,8 @@ impl FeatureFit {
                 problems.push(file::problem(&text.path, message).hint(hint));
             }
             let sorted: BTreeSet<&str> = words.distinct.iter().map(|word| word.text.as_str()).collect();
-            fitted.categorical.push(Categorical {
-                categories: sorted.into_iter().map(str::to_owned).collect(),
-                missing: words.missing.is_some(),
-            });
+            let categories = sorted.into_iter().map(str::to_owned).collect();
+            fitted.categorical.push(Categorical::new(categories, words.missing.is_some()));
         }
         if problems.is_empty() { Ok(fitted) } else { Err(problems) }
     }
@@ -212,7 +223,8 @@ impl FeatureFit {
             }
             let all = column.categories.as_deref().unwrap_or_default();
             let categories: Vec<String> = all.iter().flatten().cloned().collect();
-            fitted.categorical.push(Categorical { missing: categories.len() < all.len(), categories });
+            let missing = categories.len() < all.len();
+            fitted.categorical.push(Categorical::new(categories, missing));
         }
         fitted
     }
@@ -233,6 +245,10 @@ impl FeatureFit {
         }
         notes
     }
+}
+
+fn finite(text: &str) -> Option<f64> {
+    text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
 /// `value`, or `fill` if it is missing (NaN).
