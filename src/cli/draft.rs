@@ -28,7 +28,7 @@ const ROWS_TO_FOLD: usize = 50;
 const MOST_NOTES: usize = 10;
 
 /// The text of a spec for the table at `data`, to be written to `file`; and sentences on the target, if none was named, on
-/// texts taken for missing values, on the columns that are left out, and on those that may identify rows.
+/// texts taken for missing values, on the columns that are left out, on those that may identify rows, and on repeated rows.
 ///
 /// # Errors
 /// The table cannot be read, has no such target, or has no column that a model could learn from.
@@ -176,7 +176,23 @@ impl Draft<'_> {
         };
         let left_out = shortened(self.left_out(), "are left out: the draft has their names and the reasons");
         let doubts = shortened(self.doubts(), "may identify rows: the draft has their names");
-        target.into_iter().chain(missing).chain(left_out).chain(doubts).collect()
+        target.into_iter().chain(missing).chain(left_out).chain(doubts).chain(self.repeats()).collect()
+    }
+
+    /// On rows that are there twice.
+    fn repeats(&self) -> Option<String> {
+        let what = match self.profile.repeated {
+            1 if self.validates() => {
+                "1 row is an exact repeat of another: if it is in validation, it may repeat a training row"
+                    .to_owned()
+            }
+            more @ 2.. if self.validates() => format!(
+                "{} rows are exact repeats of others: those in validation may repeat training rows",
+                units::count(more as u64)
+            ),
+            _ => return None,
+        };
+        Some(what)
     }
 
     /// Why columns are left out.
@@ -233,7 +249,8 @@ impl Draft<'_> {
             units::counted(columns.len() as u64, "column"),
             quoted(&name),
             match self.is_class && self.validates() {
-                true => "split = { stratify = true }    # each class has its share of the rows to validate on\n",
+                true =>
+                    "split = { stratify = true }    # each class has its share of the rows to validate on\n",
                 false => "",
             },
             if self.profile.is_parquet { "parquet" } else { "csv" },
