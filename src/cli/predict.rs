@@ -13,7 +13,7 @@ use crate::{
 /// Prints predictions, or writes them to a file.
 pub fn predict(options: &PredictOptions) -> Result<Exit, Exit> {
     let trained = open(&options.model, false).map_err(report)?;
-    let rows = row_options(options.unknown_category);
+    let rows = RowOptions { keep: options.keep.clone(), ..row_options(options.unknown_category) };
     let to = (options.out.as_deref(), options.force);
     let predicted = predicted(&trained, &input(&options.data), &rows, to, &mut warn);
     predicted.map(|()| Exit::Done).map_err(report)
@@ -46,7 +46,8 @@ pub(super) fn open(options: &ModelOptions, is_quiet: bool) -> Result<Trained, Pr
 }
 
 fn row_options(unknown_category: CategoryRule) -> RowOptions {
-    RowOptions { takes_unknown: unknown_category == CategoryRule::Ignore }
+    let takes_unknown = unknown_category == CategoryRule::Ignore;
+    RowOptions { takes_unknown, keep: Vec::new() }
 }
 
 fn input(path: &Path) -> Input {

@@ -48,6 +48,9 @@ pub struct PredictOptions {
     /// Replace whatever FILE holds
     #[arg(long, requires = "out")]
     pub force: bool,
+    /// Print these columns of the table before the predictions: `--keep id,date`
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    pub keep: Vec<String>,
     /// Rows with a category that the training file lacks: an error, or all inputs of the column 0
     #[arg(long, value_name = "HOW", value_enum, default_value_t = CategoryRule::Error)]
     pub unknown_category: CategoryRule,

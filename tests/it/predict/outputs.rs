@@ -64,6 +64,35 @@ fn another_file_is_not_replaced() {
     assert!(to(&[spec.to_str().unwrap(), "--force"]).stderr.contains("` lies in the run's folder"));
 }
 
+/// Columns of the rows stand before the predictions, whether the model uses them or not.
+#[test]
+fn columns_that_are_kept() {
+    let model = Model::kind();
+    let rows = model.new_rows();
+    let numbered = rows.lines().enumerate().map(|(n, line)| match n {
+        0 => format!("row id,{line}\n"),
+        _ => format!("\" {n}\"\"x, \",{line}\n"),
+    });
+    model.write("numbered.csv", numbered.collect::<String>());
+    let kept = |keep: &[&str]| model.place.runner(&[&["predict", &model.run, "numbered.csv"], keep].concat());
+    let expected = model.predicted("new.csv");
+    let width = |line: &str| line.rsplit(',').next().unwrap().to_owned();
+    let lines = rows.lines().zip(expected.lines()).enumerate().map(|(n, (row, line))| match n {
+        0 => format!("row id,width,{line}\n"),
+        _ => format!("\"{n}\"\"x,\",{},{line}\n", width(row)),
+    });
+    let lines: String = lines.collect();
+    for keep in [&["--keep", "row id,width"][..], &["--keep", "row id", "--keep", "width"]] {
+        let ended = kept(keep);
+        assert_eq!((ended.code, &ended.stdout), (Some(0), &lines));
+        assert!(!ended.stderr.contains("row id"), "{ended:?}");
+    }
+    let wrong = kept(&["--keep", "color"]);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
+    assert!(wrong.stderr.contains("error: no column `color` to keep\n"), "{wrong:?}");
+    assert!(wrong.stderr.ends_with(" = hint: did you mean `colour`?\n"), "{wrong:?}");
+}
+
 /// What a signal ends leaves nothing beside the file that was to be written.
 #[test]
 fn a_signal_removes_what_was_begun() {

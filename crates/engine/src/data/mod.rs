@@ -118,6 +118,8 @@ pub struct RowBlock {
     pub features: Vec<f32>,
     /// `[rows, targets]`; empty if targets are not read.
     pub targets: Vec<f32>,
+    /// `[rows, kept]`: the cells of the columns of [`RowOptions::keep`].
+    pub kept: Vec<String>,
 }
 
 /// Reads and splits the source of `[data]`. Features of an `npy` source stay in their file with `placement =

@@ -44,6 +44,8 @@ pub struct RowOptions {
     /// Whether rows with a category that the training file lacks are taken, with all inputs of the column 0;
     /// otherwise they are errors.
     pub takes_unknown: bool,
+    /// The names of a table's columns whose cells are kept beside the rows.
+    pub keep: Vec<String>,
 }
 
 /// What a model stores about the data that it was trained on.
@@ -80,7 +82,8 @@ impl Part {
         let [width, targets] = [features.len(), self.targets.len()].map(|all| all / self.rows.max(1));
         let rows = (BLOCK / width.max(1)).max(1).min(self.rows - *next);
         let of = |values: &[f32], width: usize| values[*next * width..(*next + rows) * width].to_vec();
-        let block = RowBlock { rows, features: of(features, width), targets: of(&self.targets, targets) };
+        let (features, targets) = (of(features, width), of(&self.targets, targets));
+        let block = RowBlock { rows, features, targets, kept: Vec::new() };
         *next += rows;
         (rows > 0).then_some(block)
     }
@@ -191,20 +194,13 @@ impl TrainedData {
 
     /// The standardized features, by their index, with names for messages.
     pub fn standardized(&self) -> Vec<(usize, String)> {
-        let name = |feature: usize, scale: Option<Scale>, name: String| {
-            scale.filter(|scale| !scale.is_identity()).map(|_| (feature, name))
-        };
         match self.preprocessing() {
             Preprocessing::Table { columns, .. } => {
-                let columns = columns.iter().enumerate();
-                let named = columns.map(|(i, column)| {
-                    name(i, column.scale, format!("`{}`", file::printable(&column.name)))
-                });
-                named.flatten().collect()
+                let scaled = columns.iter().enumerate().filter(|(_, column)| column.scale.is_some());
+                scaled.map(|(i, column)| (i, format!("`{}`", file::printable(&column.name)))).collect()
             }
             Preprocessing::Array(ArrayScale::Standardize(scales)) => {
-                let scales = scales.iter().enumerate();
-                scales.filter_map(|(i, scale)| name(i, Some(*scale), format!("feature {i}"))).collect()
+                (0..scales.len()).map(|i| (i, format!("feature {i}"))).collect()
             }
             Preprocessing::Array(_) => Vec::new(),
         }
@@ -282,6 +278,10 @@ impl TrainedData {
                 let reader = file::unpacked(reader).map_err(|e| unreadable(&path, &e))?;
                 let rows = CsvRows::new(model, path, reader, how);
                 return Ok(NewRows(Rows::Csv(model, Box::new(rows))));
+            }
+            Kind::Array { .. } if !how.1.keep.is_empty() => {
+                let problem = Problem::new(Location::Nowhere, "an array has no columns to keep");
+                return Err(problem.hint("leave out `--keep`").into());
             }
             Kind::Array { width, scale, is_idx } => (*width, scale, *is_idx),
         };
@@ -382,7 +382,7 @@ impl NewRows<'_> {
         let rows = features.len() / array.width;
         let end = (first + rows) * targets;
         let targets = labels.get(first * targets..end).unwrap_or_default().to_vec();
-        Ok((rows > 0).then_some(RowBlock { rows, features, targets }))
+        Ok((rows > 0).then_some(RowBlock { rows, features, targets, kept: Vec::new() }))
     }
 
     /// Names of the columns that are not used; known once the first rows have been read.

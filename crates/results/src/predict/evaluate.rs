@@ -73,7 +73,7 @@ fn evaluated(
     } else {
         Scores::of_numbers(&trained.data.target_scales())
     };
-    let mut take = |predictions: &[f32], targets: &[f32]| {
+    let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
         scores.add(predictions, targets);
         Ok(())
     };

@@ -21,8 +21,8 @@ use crate::{
 /// A chunk with fewer FLOPs than this is computed by one thread.
 const SHARED_CHUNK: f64 = 2e7;
 
-/// Receives a chunk's predictions (`[rows, outputs]`) and its targets.
-pub type Take<'a> = &'a mut dyn FnMut(&[f32], &[f32]) -> Result<(), PredictError>;
+/// Receives a chunk's predictions (`[rows, outputs]`), its targets, and the cells that are kept beside it.
+pub type Take<'a> = &'a mut dyn FnMut(&[f32], &[f32], &[String]) -> Result<(), PredictError>;
 
 /// The model for chunks of one size.
 struct Pass {
@@ -80,10 +80,10 @@ pub fn forward(
     take: Take<'_>,
 ) -> Result<(usize, [f64; 2]), PredictError> {
     let (mut forward, mut not_finite, mut is_first) = (Forward::new(trained), 0, true);
-    let mut take = |predictions: &[f32], targets: &[f32]| {
+    let mut take = |predictions: &[f32], targets: &[f32], kept: &[String]| {
         let rows = predictions.chunks_exact(trained.outputs);
         not_finite += rows.filter(|row| !row.iter().all(|y| y.is_finite())).count();
-        take(predictions, targets)
+        take(predictions, targets, kept)
     };
     let mut far = Far::new(&trained.data);
     while let Some(block) = rows.next_block()? {
@@ -138,6 +138,8 @@ impl<'a> Forward<'a> {
         self.pending.features.extend_from_slice(&block.features);
         self.pending.targets.extend_from_slice(&block.targets);
         self.pending.rows += block.rows;
+        let each = block.kept.len() / block.rows.max(1);
+        self.pending.kept.extend(block.kept);
         let (chunk, mut done) = (self.chunk, 0);
         while self.pending.rows - done >= chunk {
             let features = self.pending.features[done * width..(done + chunk) * width].to_vec();
@@ -147,12 +149,19 @@ impl<'a> Forward<'a> {
                 Some(pass) => pass,
                 none => none.insert(Pass::new(self.trained, chunk)?),
             };
-            run(pass, targets, features, own, take)?;
+            run(
+                pass,
+                targets,
+                (features, own),
+                &self.pending.kept[done * each..(done + chunk) * each],
+                take,
+            )?;
             done += chunk;
         }
         self.rows += block.rows;
         self.pending.rows -= done;
         self.pending.features.drain(..done * width);
+        self.pending.kept.drain(..done * each);
         self.pending.targets.drain(..(done * targets).min(self.pending.targets.len()));
         Ok(())
     }
@@ -161,10 +170,10 @@ impl<'a> Forward<'a> {
     /// number of correct predictions.
     fn finish(mut self, take: Take<'_>) -> Result<(usize, [f64; 2]), PredictError> {
         let mut sums = self.pass.as_mut().map_or(Ok([0.0; 2]), Pass::sums)?;
-        let RowBlock { rows, features, targets } = self.pending;
+        let RowBlock { rows, features, targets, kept } = self.pending;
         if rows > 0 {
             let mut last = Pass::new(self.trained, rows)?;
-            run(&mut last, self.trained.data.targets(), features, targets, take)?;
+            run(&mut last, self.trained.data.targets(), (features, targets), &kept, take)?;
             sums.iter_mut().zip(last.sums()?).for_each(|(sum, own)| *sum += own);
         }
         Ok((self.rows, sums))
@@ -175,12 +184,12 @@ impl<'a> Forward<'a> {
 fn run(
     pass: &mut Pass,
     width: usize,
-    features: Vec<f32>,
-    mut targets: Vec<f32>,
+    (features, mut targets): (Vec<f32>, Vec<f32>),
+    kept: &[String],
     take: Take<'_>,
 ) -> Result<(), PredictError> {
     targets.resize(pass.rows * width, 0.0);
     let targets = Arc::new(targets);
     let prediction = pass.run(features, &targets)?;
-    take(&prediction, &targets)
+    take(&prediction, &targets, kept)
 }

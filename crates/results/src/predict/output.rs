@@ -32,7 +32,7 @@ pub fn predict(
     };
     let file = OutputFile::new(path, &trained.folder, input.path())?;
     let mut head = Lines::new();
-    header(&mut head, trained);
+    header(&mut head, trained, &options.keep);
     if !force && file.replaces_other(head.bytes()) {
         return Err(PredictError::IsNoPrediction { file: path.to_owned() });
     }
@@ -50,14 +50,18 @@ fn write(
     let classes = trained.data.class_names();
     let mut lines = Lines::new();
     let scales = trained.data.target_scales();
-    header(&mut lines, trained);
+    header(&mut lines, trained, &options.keep);
     let mut flush = |lines: &mut Lines| {
         let written = out.write_all(lines.bytes());
         lines.clear();
         written.map_err(|source| PredictError::Write { to: name.to_owned(), source })
     };
-    let mut take = |prediction: &[f32], _: &[f32]| {
-        for row in prediction.chunks_exact(trained.outputs) {
+    let mut take = |prediction: &[f32], _: &[f32], kept: &[String]| {
+        for (number, row) in prediction.chunks_exact(trained.outputs).enumerate() {
+            let each = options.keep.len();
+            kept[number * each..(number + 1) * each].iter().for_each(|cell| {
+                lines.text(cell);
+            });
             match &classes {
                 Some(classes) => class_row(&mut lines, classes, row),
                 None => row.iter().zip(&scales).for_each(|(y, scale)| {
@@ -76,12 +80,16 @@ fn write(
     if count == 0 {
         warn("no rows to predict".to_owned());
         // The header alone, as of a table without rows.
-        take(&[], &[])?;
+        take(&[], &[], &[])?;
     }
     Ok(())
 }
 
-fn header(lines: &mut Lines, trained: &Trained) {
+/// The names of columns that are kept, and of predictions.
+fn header(lines: &mut Lines, trained: &Trained, kept: &[String]) {
+    kept.iter().for_each(|name| {
+        lines.text(name);
+    });
     let (classes, targets) = (trained.data.class_names(), trained.data.target_names());
     match classes {
         Some(classes) => {

@@ -24,7 +24,7 @@ pub fn predict_validation(trained: &Trained) -> Result<Option<Predicted>, Predic
         None => Scores::of_numbers(&scales),
     };
     let (mut kept, mut every, mut row) = (Vec::new(), 1, 0);
-    let mut take = |predictions: &[f32], targets: &[f32]| {
+    let mut take = |predictions: &[f32], targets: &[f32], _: &[String]| {
         scores.add(predictions, targets);
         if names.is_none() {
             let rows = predictions.chunks_exact(scales.len()).zip(targets.chunks_exact(scales.len()));

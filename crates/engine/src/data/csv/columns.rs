@@ -23,6 +23,8 @@ pub(super) struct Columns {
     pub(super) targets: Vec<usize>,
     pub(super) numeric: Vec<usize>,
     pub(super) categorical: Vec<usize>,
+    /// Columns whose cells are kept as they are.
+    pub(super) kept: Vec<usize>,
     /// Whether the rows are for a trained model, so messages must not suggest changing the spec.
     pub(super) is_trained: bool,
 }
@@ -63,7 +65,7 @@ impl Columns {
             problems.push(Problem::at_key("data.csv.target", message).hint(separator_hint(text, &names)));
         }
         if problems.is_empty() {
-            Ok(Self { names, targets, numeric, categorical, is_trained: false })
+            Ok(Self { names, targets, numeric, categorical, kept: Vec::new(), is_trained: false })
         } else {
             Err(problems)
         }
@@ -78,6 +80,7 @@ impl Columns {
             targets: (features.len()..features.len() + targets.len()).collect(),
             numeric: of_kind(ColumnKind::Numeric),
             categorical: of_kind(ColumnKind::Categorical),
+            kept: Vec::new(),
             is_trained: true,
         }
     }
@@ -113,9 +116,28 @@ impl Columns {
             );
         }
         match problems.is_empty() {
-            true => Ok(Self { names, targets, numeric, categorical, is_trained: self.is_trained }),
+            true => Ok(Self {
+                names,
+                targets,
+                numeric,
+                categorical,
+                kept: Vec::new(),
+                is_trained: self.is_trained,
+            }),
             false => Err(problems),
         }
+    }
+
+    /// Keeps the cells of the columns with these names.
+    pub(super) fn keep(&mut self, names: &[String], text: &Text) -> Result<(), Problem> {
+        for name in names {
+            let missing = || {
+                let message = format!("no column `{name}` to keep");
+                file::problem(&text.path, message).hint(name_hint(text, name, &self.names))
+            };
+            self.kept.push(self.names.iter().position(|own| own == name).ok_or_else(missing)?);
+        }
+        Ok(())
     }
 
     /// Names of the columns without a purpose, except `known`.

@@ -79,6 +79,8 @@ pub(in crate::data) struct CsvRows {
     /// For each categorical column, the number of rows with a category that the training file lacks; `None` if such
     /// rows are errors.
     unknown: Option<Vec<usize>>,
+    /// The names of the columns whose cells are kept.
+    keep: Vec<String>,
 }
 
 impl CsvRows {
@@ -100,9 +102,10 @@ impl CsvRows {
         (with_targets, options): (bool, &RowOptions),
     ) -> Result<Self, Problem> {
         let targets = if with_targets { model.targets() } else { Vec::new() };
-        let features = || model.stored.features.iter().map(|feature| feature.name.as_str());
+        let features = model.stored.features.iter().map(|feature| &feature.name);
+        let others: Vec<&String> = features.chain(&options.keep).collect();
         let is_wanted =
-            |name: &str, _: Option<&str>| targets.contains(&name) || features().any(|own| own == name);
+            |name: &str, _: Option<&str>| targets.contains(&name) || others.iter().any(|own| *own == name);
         let mut parts = ParquetRows::new(&path, file, is_wanted)?;
         Ok(Self::with_parts(model, path, (with_targets, options), Box::new(move || parts.next_part())))
     }
@@ -118,8 +121,19 @@ impl CsvRows {
             spec.missing = Missing::Error;
         }
         let unknown = options.takes_unknown.then(|| vec![0; model.categorical().count()]);
-        let unused = Vec::new();
-        Self { path, next_part, spec, with_targets, columns: None, unused, rows: 0, dropped: 0, unknown }
+        let (unused, keep) = (Vec::new(), options.keep.clone());
+        Self {
+            path,
+            next_part,
+            spec,
+            with_targets,
+            columns: None,
+            unused,
+            rows: 0,
+            dropped: 0,
+            unknown,
+            keep,
+        }
     }
 
     /// The names of columns with such categories, and the number of rows that have them.
@@ -135,7 +149,9 @@ impl CsvRows {
             return match (&self.columns, self.rows) {
                 (None, _) => Err(empty(&self.spec, &self.path).into()),
                 // Nothing has no metrics, but predictions of no rows are none.
-                (_, 0) if self.with_targets => Err(no_rows(&self.path, self.spec.missing, self.dropped).into()),
+                (_, 0) if self.with_targets => {
+                    Err(no_rows(&self.path, self.spec.missing, self.dropped).into())
+                }
                 _ => Ok(None),
             };
         };
@@ -145,17 +161,19 @@ impl CsvRows {
                 let targets = model.targets();
                 let wanted = if self.with_targets { &targets[..] } else { &[] };
                 let trained = Columns::from_stored(&model.stored.features, wanted);
-                let columns = trained.in_other(&self.spec, &text)?;
-                let known = self.spec.ignore.iter().map(String::as_str).chain(targets);
+                let mut columns = trained.in_other(&self.spec, &text)?;
+                columns.keep(&self.keep, &text)?;
+                let known = self.spec.ignore.iter().chain(&self.keep).map(String::as_str).chain(targets);
                 self.unused = columns.unused(&known.collect::<Vec<_>>());
                 columns
             }
         };
-        let table = Table::read_part(&self.spec, &text, &columns, model.task)?;
+        let mut table = Table::read_part(&self.spec, &text, &columns, model.task)?;
         let block = RowBlock {
             rows: table.rows,
             features: model.features.apply(&table, self.unknown.as_deref_mut())?,
             targets: if self.with_targets { model.target.apply(&table)? } else { Vec::new() },
+            kept: std::mem::take(&mut table.kept),
         };
         (self.rows, self.dropped) = (self.rows + table.rows, self.dropped + table.dropped.len());
         self.columns = Some(columns);

@@ -25,6 +25,8 @@ pub(super) struct Table<'a> {
     /// One per categorical feature.
     pub(super) categorical: Vec<Words>,
     pub(super) target: Target,
+    /// `[rows, kept]`: the cells of columns that are kept.
+    pub(super) kept: Vec<String>,
 }
 
 /// The columns to predict.
@@ -132,6 +134,7 @@ impl<'a> Table<'a> {
                 Task::Regression => Target::Numbers(Vec::new()),
                 Task::Classification => Target::Classes(Words::default()),
             },
+            kept: Vec::new(),
         };
         let missing = MissingCells::new(spec);
         let mut faults = Faults::new(text, columns);
@@ -190,6 +193,7 @@ impl<'a> Table<'a> {
         let columns = self.columns;
         self.rows += 1;
         let cell = |column: usize| record.get(column).unwrap_or_default().trim();
+        self.kept.extend(columns.kept.iter().map(|&column| cell(column).to_owned()));
         for (values, &column) in self.numeric.iter_mut().zip(&columns.numeric) {
             let cell = cell(column);
             let parsed = missing.number(cell);
