@@ -49,7 +49,11 @@ pub fn draft(
                 (commas(target), "write decimals with a point, thousands without a mark")
             }
             0 | 1 => ("all its values are equal".to_owned(), OTHER),
-            distinct if !target.is_numeric() && target.numbers > rows / 2 && distinct > MOST_CLASSES => {
+            distinct
+                if !target.is_numeric()
+                    && target.numbers > rows / 2
+                    && (distinct > MOST_CLASSES || distinct * ROWS_EACH > *rows) =>
+            {
                 (no_numbers(target, *rows), "leave cells empty that stand for missing values")
             }
             distinct if is_class && (distinct > rows / 2 || target.has_many()) => {

@@ -186,6 +186,8 @@ fn a_short_name_is_met_with_the_key() {
         ("logging.policy=[off,buffered]", "to try each value, write `logging.policy=off,buffered` after"),
         ("threads=2", "it is an option of the command: `--threads`"),
         ("devices.virtual_gpus=2", "it is an option of the command: `--virtual-gpus`"),
+        ("optimizer.sgd.lr=0,5", "a comma separates the values of a sweep: `0.5` is a number"),
+        ("data.csv.weights=[1.0]", "known here: "),
         // Several tables have this key, and the spec has none of them.
         ("gamma=0.5", "known here: "),
     ] {
@@ -226,6 +228,15 @@ fn a_word_that_is_nearly_a_command() {
         ("check", "error: the spec is missing\n"),
         ("parity -q", "error: the spec is missing\n"),
         ("spec.toml --seed 2", "error: no option `--seed`\n  = hint: keys have no dashes: `seed=2`\n"),
+        (
+            "spec.toml --epochs 5",
+            "error: no option `--epochs`\n  = hint: keys have no dashes: `trainer.max_epochs=5`\n",
+        ),
+        (
+            "check spec.toml --weight-decay=0.1",
+            "error: no option `--weight-decay`\n  = hint: `KEY=VALUE` sets a key of the spec, such as \
+             `trainer.max_epochs=5`; `--help` lists the options\n",
+        ),
         ("check spec.toml --trainer.max_epochs=3", "  = hint: keys have no dashes: `trainer.max_epochs=3`\n"),
     ] {
         let ended = place.runner(&typed.split(' ').collect::<Vec<_>>());

@@ -25,9 +25,23 @@ fn columns_that_identify_rows() {
     let rows: String = (0..440).chain(0..60).map(row).collect();
     fs::write(place.path().join("a.csv"), format!("id,HouseID,code,area,width,price\n{rows}")).unwrap();
     let told = place.runner(&["new", "csv", "--from", "a.csv", "--target", "price"]).stderr;
-    insta::assert_snapshot!(told, @"");
+    insta::assert_snapshot!(told, @r"
+    `id` is left out: by its name it identifies rows, and nearly every row has another number
+    `HouseID` is left out: by its name it identifies rows, and nearly every row has another number
+    `code` may identify rows: nearly every row has another whole number; if it does, `ignore` leaves it out
+    60 rows are exact repeats of others: those in validation may repeat training rows
+    ");
     let text = drafted(&place, &["a.csv", "--target", "price"]);
-    insta::assert_snapshot!(source(&text), @"");
+    insta::assert_snapshot!(source(&text), @r#"
+    path = "a.csv"
+    target = "price"    # a quantity
+    # `id` is left out: by its name it identifies rows, and nearly every row has another number
+    # `HouseID` is left out: by its name it identifies rows, and nearly every row has another number
+    ignore = ["id", "HouseID"]
+    # `code` may identify rows: nearly every row has another whole number; if it does, `ignore` leaves it out
+    standardize = true    # features to mean 0 and deviation 1
+    standardize_target = true    # losses are in the target's deviations
+    "#);
 }
 
 /// Rows without a target are left out, and counted; the missing features of the others are filled.
@@ -38,17 +52,32 @@ fn rows_without_a_target() {
         let a = if n < 334 { String::new() } else { format!("{}.5", n % 89) };
         format!("{a},{}.25,{}\n", n % 50, if n == 499 { String::new() } else { format!("{}.5", n % 97) })
     };
-    fs::write(place.path().join("a.csv"), format!("a,b,y\n{}", (0..500).map(row).collect::<String>())).unwrap();
+    fs::write(place.path().join("a.csv"), format!("a,b,y\n{}", (0..500).map(row).collect::<String>()))
+        .unwrap();
     let text = drafted(&place, &["a.csv", "--target", "y"]);
-    insta::assert_snapshot!(source(&text), @"");
+    insta::assert_snapshot!(source(&text), @r#"
+    path = "a.csv"
+    target = "y"    # a quantity
+    missing = "mean"    # drops 1 row without a target, fills 334 missing cells; "drop" leaves 335 rows out
+    standardize = true    # features to mean 0 and deviation 1
+    standardize_target = true    # losses are in the target's deviations
+    "#);
     let checked = place.runner(&["check", "spec.toml"]).stdout;
     assert!(checked.contains("             399 rows to train on, 100 to validate on; "), "{checked}");
-    assert!(checked.contains("             dropped 1 row without a target\n             filled 334 missing cells of `a` with "), "{checked}");
+    assert!(
+        checked.contains(
+            "             dropped 1 row without a target\n             filled 334 missing cells of `a` with "
+        ),
+        "{checked}"
+    );
     let ran = place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0);
     assert!(ran.text("run.log").contains("dropped 1 row without a target\n"));
     let evaluated = place.runner(&["evaluate", &ran.0.display().to_string(), "a.csv"]);
     let line = "warning: rows left out without a target, as in training: 1";
-    assert!(evaluated.code == Some(0) && evaluated.stderr.lines().any(|found| found == line), "{evaluated:?}");
+    assert!(
+        evaluated.code == Some(0) && evaluated.stderr.lines().any(|found| found == line),
+        "{evaluated:?}"
+    );
     assert!(evaluated.stdout.starts_with("rows  499\n"), "{evaluated:?}");
     // Strict, as before.
     let strict = place.runner(&["check", "spec.toml", "data.csv.missing=error", "data.csv.ignore=[\"a\"]"]);
@@ -69,7 +98,8 @@ fn rare_classes() {
         _ => "ok",
     };
     let row = |n: u64| format!("{}.5,{}.25,{}\n", n * 7 % 89, n * 3 % 50, class(n));
-    fs::write(place.path().join("a.csv"), format!("a,b,state\n{}", (0..300).map(row).collect::<String>())).unwrap();
+    fs::write(place.path().join("a.csv"), format!("a,b,state\n{}", (0..300).map(row).collect::<String>()))
+        .unwrap();
     let text = drafted(&place, &["a.csv", "--target", "state"]);
     let split = "[data]\nbatch_size = 16\nsplit = { stratify = true }    # each class has its share of the rows to validate on\n\n";
     assert!(text.contains(split), "{text}");
@@ -81,7 +111,9 @@ fn rare_classes() {
     assert_eq!(confusion.lines().skip(1).map(rows).collect::<Vec<_>>(), [6, 1, 53]);
     // Without the shares, a part of the rows may lack a class.
     fs::write(place.path().join("spec.toml"), text.replace("split = {", "# ")).unwrap();
-    let lacking: Vec<String> = (0..8).map(|seed| place.runner(&["check", "spec.toml", "-q", &format!("seed={seed}")]).stderr).collect();
+    let lacking: Vec<String> = (0..8)
+        .map(|seed| place.runner(&["check", "spec.toml", "-q", &format!("seed={seed}")]).stderr)
+        .collect();
     let words = "warning: classes without a row to validate on: `lost`; `data.split.stratify=true` gives each part its share\n";
     assert!(lacking.iter().any(|told| *told == format!("{rare}{words}")), "{lacking:?}");
     assert!(lacking.iter().any(|told| told == rare), "{lacking:?}");
@@ -92,4 +124,21 @@ fn rare_classes() {
     let ended = place.run(&["-q"]).ended;
     let words = "warning: the model predicts `ok` for every row to validate on: 53 of 60 are `ok`\n";
     assert_eq!((ended.code, ended.stderr), (Some(0), format!("{rare}{words}")));
+}
+
+/// The reason is the same in a table of any length.
+#[test]
+fn a_target_that_is_not_finite() {
+    let place = Sandbox::new("");
+    for rows in [3, 300] {
+        let row = |n: u64| format!("{n}.5,{}\n", if n == 1 { "inf".to_owned() } else { format!("{n}.25") });
+        fs::write(place.path().join("a.csv"), format!("x,y\n{}", (0..rows).map(row).collect::<String>()))
+            .unwrap();
+        let ended = place.runner(&["new", "csv", "--from", "a.csv"]);
+        let words = format!(
+            "error: `y` cannot be predicted: 1 of its {rows} cells is `inf`, which is no finite number\n \
+             = hint: leave cells empty that stand for missing values\n"
+        );
+        assert_eq!((ended.code, ended.stderr), (Some(2), words));
+    }
 }

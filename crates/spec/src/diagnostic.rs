@@ -32,6 +32,17 @@ impl Sources {
             arguments.iter().enumerate().map(|(place, a)| Text { name: name(place), text: a.clone() });
         Self(std::iter::once(file).chain(arguments).collect())
     }
+
+    /// The number that was meant, if the place is within the values of an override such as `lr=0,5`.
+    fn decimal_comma(&self, place: &Location) -> Option<String> {
+        let Location::Span { source: source @ 1.., range } = place else { return None };
+        let (name, values) = self.0.get(*source)?.text.split_once('=')?;
+        let (whole, digits) = values.trim().split_once(',').filter(|_| range.start > name.len())?;
+        let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // Two whole numbers such as 3 and 4 are rather two values.
+        let is_number = whole.strip_prefix(['+', '-']).unwrap_or(whole) == "0" && are_digits(digits);
+        is_number.then(|| format!("{whole}.{digits}"))
+    }
 }
 
 /// Everything that is wrong, each problem with its location in a source text or a file.
@@ -54,6 +65,15 @@ impl Failure {
             Location::Span { source, range } => (1, *source, range.start),
             _ => (0, 0, 0),
         });
+        for problem in &mut problems {
+            if let Some(number) = sources.decimal_comma(&problem.place) {
+                let words = format!("a comma separates the values of a sweep: `{number}` is a number");
+                problem.hint = Some(match problem.hint.take() {
+                    Some(hint) => format!("{hint}; {words}"),
+                    None => words,
+                });
+            }
+        }
         Self { problems, sources }
     }
 

@@ -39,13 +39,14 @@ impl<S> Points<S> {
         let mut reading = Reading::new(&self.folder);
         let root = node(tree);
         let spec = reader::read(&root, &mut reading, read);
-        reading.hint_elsewhere(|name| {
+        reading.hint_elsewhere(|path| {
+            let (table, name) = path.rsplit_once('.').unwrap_or(("", path));
             if let Some(option) = OPTIONS.into_iter().find(|option| *option == name.replace('_', "-")) {
                 return Some(format!("it is an option of the command: `--{option}`"));
             }
             let schema = self.schema.get_or_init(|| reader::describe(read));
             let Value::Table(tree) = &root.value else { return None };
-            let key = schema::key_named(schema, name, |table| key::is_written(tree, table))?;
+            let key = schema::key_named(schema, (table, name), |table| key::is_written(tree, table))?;
             Some(format!("did you mean `{key}`?"))
         });
         problems.extend(reading.into_problems());

@@ -39,22 +39,39 @@ pub fn schema() -> Value {
     schema.into()
 }
 
-/// The dotted path of key `name`. If several tables have it, the one whose table the spec has written; `None` if that is
+/// The dotted path of key `name`, which is not in `table`. If several tables have it, the one whose table the spec has written; `None` if that is
 /// ambiguous. If no key has the name, the shortest path that ends in it, that of one a letter
 /// away, or the shortest that begins with it.
 pub(super) fn key_named(
     schema: &reader::Json,
-    name: &str,
+    (table, name): (&str, &str),
     is_written: impl Fn(&str) -> bool,
 ) -> Option<String> {
     type Fits<'a> = &'a dyn Fn(&str) -> bool;
-    fn collect(schema: &Value, above: &str, fits: Fits<'_>, found: &mut Vec<(String, String)>) {
-        for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+    let within = format!("{table}.");
+    let collect_in = |schema: &Value, fits: Fits<'_>, found: &mut Vec<(String, String)>| {
+        collect(schema, "", (fits, &within), found);
+    };
+    /// Leaves out tables that exclude the one that the key is in: for `data.csv.weights` those of the other data sources.
+    fn collect(
+        schema: &Value,
+        above: &str,
+        (fits, within): (Fits<'_>, &str),
+        found: &mut Vec<(String, String)>,
+    ) {
+        let rules = schema["allOf"].as_array().into_iter().flatten();
+        let one_of = rules.flat_map(|rule| rule["oneOf"].as_array().into_iter().flatten());
+        let choices: Vec<&str> = one_of.filter_map(|choice| choice["required"][0].as_str()).collect();
+        let is_chosen = |name: &str| within.starts_with(&format!("{above}{name}."));
+        let has_chosen = choices.iter().any(|name| is_chosen(name));
+        let properties = schema["properties"].as_object().into_iter().flatten();
+        let is_excluded = |key: &str| has_chosen && choices.contains(&key) && !is_chosen(key);
+        for (key, inner) in properties.filter(|(key, _)| !is_excluded(key)) {
             let path = format!("{above}{key}");
             if fits(key) && !above.is_empty() {
                 found.push((above.trim_end_matches('.').to_owned(), path.clone()));
             }
-            collect(inner, &format!("{path}."), fits, found);
+            collect(inner, &format!("{path}."), (fits, within), found);
         }
     }
     let shortest = |found: Vec<(String, String)>| -> Vec<(String, String)> {
@@ -62,22 +79,22 @@ pub(super) fn key_named(
     };
     let (schema, mut found) = (schema.clone().into(), Vec::new());
     let name = suggest::called_here(name).unwrap_or(name);
-    collect(&schema, "", &|key| key == name, &mut found);
+    collect_in(&schema, &|key| key == name, &mut found);
     if found.is_empty() {
-        collect(&schema, "", &|key| suggest::ends_in(key, name), &mut found);
+        collect_in(&schema, &|key| suggest::ends_in(key, name), &mut found);
         found = shortest(found);
     }
     if found.is_empty() {
         let mut all = Vec::new();
-        collect(&schema, "", &|_| true, &mut all);
+        collect_in(&schema, &|_| true, &mut all);
         let last = |(_, path): &(String, String)| path.rsplit('.').next().unwrap_or_default().to_owned();
         let names: Vec<String> = all.iter().map(last).collect();
         // Farther away other words are meant.
         let near = suggest::nearest_within(name, 1, names.iter().map(String::as_str));
-        collect(&schema, "", &|key| near == Some(key), &mut found);
+        collect_in(&schema, &|key| near == Some(key), &mut found);
     }
     if found.is_empty() {
-        collect(&schema, "", &|key| suggest::begins_with(key, name), &mut found);
+        collect_in(&schema, &|key| suggest::begins_with(key, name), &mut found);
         found = shortest(found);
     }
     if found.len() > 1 {

@@ -1,9 +1,10 @@
 //! Values typed on the command line or within `choice(...)`: TOML if possible, otherwise plain text.
 
 use super::{
+    key::{self, Key},
     problem::Problem,
     sweep::Space,
-    tree::{self, Node, Span, Value},
+    tree::{self, Node, Span, Table, Value},
 };
 
 /// The functions of swept values, such as `logspace(...)`; see [`super::sweep::Space`].
@@ -33,6 +34,11 @@ pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
     if let Some(number) = bare_number(piece) {
         return Ok(Node { span, value: Value::Float(number) });
     }
+    let start_of = |part: &str| span.start + (part.as_ptr() as usize - piece.as_ptr() as usize);
+    if let Some(inner) = piece.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+        return Ok(table(inner, Span { start: start_of(inner), end: span.end - 1, ..span })?
+            .map_or_else(plain, |table| Node { span, value: Value::Table(table) }));
+    }
     let Some(inner) = piece.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return Ok(plain());
     };
@@ -41,11 +47,31 @@ pub(super) fn value(piece: &str, span: Span) -> Result<Node, Box<Problem>> {
         return Ok(plain());
     }
     let item = |item: &&str| {
-        let start = span.start + (item.as_ptr() as usize - piece.as_ptr() as usize);
+        let start = start_of(item);
         value(item, Span { start, end: start + item.len(), ..span })
     };
     let items = items.iter().map(item).collect::<Result<_, _>>()?;
     Ok(Node { span, value: Value::Array(items) })
+}
+
+/// Parses what stands within the braces of a table; `None` if that is no table.
+fn table(inner: &str, span: Span) -> Result<Option<Table>, Box<Problem>> {
+    let mut table = Table::default();
+    let span_of = |part: &str| {
+        let start = span.start + (part.as_ptr() as usize - inner.as_ptr() as usize);
+        Span { start, end: start + part.len(), ..span }
+    };
+    for entry in split_at_commas(inner) {
+        let Some((name, text)) = entry.split_once('=').map(|(name, text)| (name.trim(), text.trim())) else {
+            return Ok(None);
+        };
+        let Ok(key) = Key::parse(name, span_of(name)) else { return Ok(None) };
+        if text.is_empty() || key::is_written(&table, name) {
+            return Ok(None);
+        }
+        key::set(&mut table, &key, value(text, span_of(text))?)?;
+    }
+    Ok(Some(table))
 }
 
 /// Parses `.1`, `1.` and `-.5`, which TOML rejects.

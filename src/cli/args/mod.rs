@@ -216,7 +216,13 @@ fn dashed_key(error: &clap::Error, arguments: &[OsString]) -> Option<(String, St
     let name = option.strip_prefix("--").filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
     let (key, value) =
         name.split_once('=').map_or((name, None), |(key, value)| (key, Some(value.to_owned())));
-    let meant = key_of_option(key)?;
+    let Some(meant) = key_of_option(key) else {
+        let is_near = error.get(ContextKind::SuggestedArg).is_some();
+        let hint =
+            "`KEY=VALUE` sets a key of the spec, such as `trainer.max_epochs=5`; `--help` lists the options";
+        return (!is_near && takes_keys(arguments))
+            .then(|| (format!("no option `--{key}`"), hint.to_owned()));
+    };
     let mut words = arguments.iter().map(|word| word.to_string_lossy());
     let typed = words.find(|word| word.split('=').next() == Some(&format!("--{key}")[..]))?;
     let given = typed.split_once('=').map(|(_, value)| value.to_owned());
@@ -224,7 +230,13 @@ fn dashed_key(error: &clap::Error, arguments: &[OsString]) -> Option<(String, St
     Some((format!("no option `--{key}`"), format!("keys have no dashes: `{meant}={value}`")))
 }
 
-/// The key that is meant by an option's name: `trainer.max_epochs` for `max-epochs`.
+/// Whether the command takes keys of a spec.
+fn takes_keys(arguments: &[OsString]) -> bool {
+    let word = arguments.get(1).map(|word| word.to_string_lossy()).unwrap_or_default();
+    ["run", "check", "parity"].contains(&&*word) || Cli::command().find_subcommand(&*word).is_none()
+}
+
+/// The key that is meant by an option's name: `trainer.max_epochs` for `max-epochs` and `epochs`.
 fn key_of_option(name: &str) -> Option<String> {
     let schema = crate::spec::schema();
     let tables = schema["properties"].as_object()?;
@@ -233,8 +245,12 @@ fn key_of_option(name: &str) -> Option<String> {
     }
     let name = name.replace('-', "_");
     const TABLES: [&str; 5] = ["trainer", "data", "devices", "logging", "checkpoint"];
-    let has = |table: &&str| tables[*table]["properties"].get(&name).is_some();
-    TABLES.into_iter().find(has).map(|table| format!("{table}.{name}"))
+    let keys = |table: &str| tables[table]["properties"].as_object().into_iter().flatten();
+    let all: Vec<(&str, &String)> =
+        TABLES.into_iter().flat_map(|table| keys(table).map(move |(key, _)| (table, key))).collect();
+    let longer = || all.iter().find(|(_, key)| key.strip_suffix(&name[..]).is_some_and(|max| max == "max_"));
+    let found = all.iter().find(|(_, key)| **key == name).or_else(longer);
+    found.map(|(table, key)| format!("{table}.{key}"))
 }
 
 /// Error and hint for `--gpus N`, which is for a cluster's tasks.

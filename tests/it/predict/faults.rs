@@ -22,7 +22,7 @@ fn wrong_rows_are_shown_with_their_place() {
     5002 | pink,north,1,2,3,x
          | ^
          |
-         = hint: the training file has `blue`, `green`, `red`
+         = hint: the training file has `blue`, `green`, `red`; `--unknown-category ignore` sets the column's inputs to 0
     ");
     insta::assert_snapshot!(wrong(format!("{header}{good}red,,1,2,3,x\n")), @r"
     weights: best.safetensors, after epoch 1, step 3
@@ -33,7 +33,7 @@ fn wrong_rows_are_shown_with_their_place() {
     5002 | red,,1,2,3,x
          |     ^
          |
-         = hint: fill it in, or leave its row out
+         = hint: fill it in, or leave its row out; `--unknown-category ignore` sets the column's inputs to 0
     ");
     insta::assert_snapshot!(wrong(format!("{header}{good}red,north,1,2,a,x\n")), @r"
     weights: best.safetensors, after epoch 1, step 3
@@ -56,15 +56,9 @@ fn wrong_rows_are_shown_with_their_place() {
     ");
     insta::assert_snapshot!(wrong("colour,place,width\nred,north,1\n".to_owned()), @r"
     weights: best.safetensors, after epoch 1, step 3
-    error: no column `height`, which the training file has
+    error: no columns `height`, `depth`, which the training file has
     --> wrong.csv
      = hint: the columns are `colour`, `place`, `width`
-
-    error: no column `depth`, which the training file has
-    --> wrong.csv
-     = hint: the columns are `colour`, `place`, `width`
-
-    error: 2 problems
     ");
     insta::assert_snapshot!(wrong("colour;place;width\nred;north;1\n".to_owned()), @r"
     weights: best.safetensors, after epoch 1, step 3

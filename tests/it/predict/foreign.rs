@@ -30,7 +30,26 @@ fn categories_that_training_did_not_have() {
     let refused = apply("predict", rows, &[]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     let file = place.path().join("n.csv").display().to_string();
-    insta::assert_snapshot!(refused.stderr.replace(&file, "n.csv"), @"");
+    insta::assert_snapshot!(refused.stderr.replace(&file, "n.csv"), @r"
+    weights: best.safetensors, after epoch 3, step 6
+    error: `c` in column `kind` is not a category of the training file
+     --> n.csv:2:5
+      |
+    2 | 1.5,c,1,2
+      |     ^
+      |
+      = hint: the training file has `a`, `b`; `--unknown-category ignore` sets the column's inputs to 0
+
+    error: missing cell in column `kind`, which has none in the training file
+     --> n.csv:3:5
+      |
+    3 | 1.5,,2,2
+      |     ^
+      |
+      = hint: fill it in, or leave its row out; `--unknown-category ignore` sets the column's inputs to 0
+
+    error: 2 problems
+    ");
     let ignore = ["--unknown-category", "ignore"];
     let warning = "warning: `kind`: 2 of 3 rows have no category of the training file, so its inputs are 0\n";
     for command in ["predict", "evaluate"] {
@@ -80,4 +99,25 @@ fn categories_that_are_numbers() {
     let others = predicted("1.5,a,1.0\n1.5,a,+2\n1.5,a,1e1\n");
     assert_eq!((plain.code, &plain.stdout), (Some(0), &others.stdout));
     assert!(predicted("1.5,a,1.5\n").stderr.contains("`1.5` in column `floor` is not a category"));
+}
+
+/// A file with none of the columns is told so once.
+#[test]
+fn a_file_of_other_columns() {
+    let model = Model::price();
+    let path = model.write("other.csv", "a,b,colours\n1,2,red\n");
+    let ended = model.predict("other.csv");
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+    insta::assert_snapshot!(ended.stderr.replace(&path.display().to_string(), "other.csv"), @r"
+    weights: best.safetensors, after epoch 1, step 3
+    error: no columns `width`, `height`, `depth`, `place`, which the training file has
+    --> other.csv
+     = hint: the columns are `a`, `b`, `colours`
+
+    error: no column `colour`, which the training file has
+    --> other.csv
+     = hint: did you mean `colours`?
+
+    error: 2 problems
+    ");
 }

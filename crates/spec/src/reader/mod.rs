@@ -47,7 +47,7 @@ pub(super) struct Reading {
     problems: Vec<Problem>,
     /// Dotted keys with a reported problem.
     reported: Vec<String>,
-    /// Unknown keys that resemble no declared key of their table, each with the index of its problem.
+    /// Dotted unknown keys that resemble no declared key of their table, each with the index of its problem.
     unknown: Vec<(usize, String)>,
     path: Vec<Segment>,
     folder: PathBuf,
@@ -71,10 +71,10 @@ impl Reading {
         self.problems
     }
 
-    /// Adds a hint to unknown keys that exist elsewhere; `find` returns its text.
+    /// Adds a hint to unknown keys that exist elsewhere; `find` takes a dotted one and returns its text.
     pub fn hint_elsewhere(&mut self, find: impl Fn(&str) -> Option<String>) {
-        for (problem, name) in &self.unknown {
-            if let (Some(problem), Some(hint)) = (self.problems.get_mut(*problem), find(name)) {
+        for (problem, key) in &self.unknown {
+            if let (Some(problem), Some(hint)) = (self.problems.get_mut(*problem), find(key)) {
                 problem.hint = Some(hint);
             }
         }

@@ -94,19 +94,21 @@ impl Columns {
             return Err(file::problem(&text.path, message).hint(hint).into());
         }
         let places = places(&names);
-        let mut problems = Vec::new();
+        let mut missing: Vec<&str> = Vec::new();
         let mut find = |column: usize| {
-            let name = &self.names[column];
-            let found = places.get(name.as_str()).map(|places| places[0]);
-            if found.is_none() && problems.len() < MAX_PROBLEMS {
-                let message = format!("no column `{name}`, which the training file has");
-                problems.push(file::problem(&text.path, message).hint(name_hint(text, name, &names)));
-            }
-            found.unwrap_or_default()
+            let name = self.names[column].as_str();
+            places.get(name).map_or_else(
+                || {
+                    missing.push(name);
+                    0
+                },
+                |places| places[0],
+            )
         };
         let targets: Vec<_> = self.targets.iter().map(|&column| find(column)).collect();
         let numeric: Vec<_> = self.numeric.iter().map(|&column| find(column)).collect();
         let categorical: Vec<_> = self.categorical.iter().map(|&column| find(column)).collect();
+        let mut problems = without(text, &missing, &names);
         if self.is_trained {
             let used = targets.iter().chain(&numeric).chain(&categorical);
             let twice =
@@ -248,6 +250,22 @@ impl Search<'_> {
     }
 }
 
+/// The problems of columns that the training file has and this one lacks: one for each that has a similar name here, after one for
+/// all others.
+fn without(text: &Text, missing: &[&str], names: &[String]) -> Vec<Problem> {
+    let (near, others): (Vec<&str>, Vec<&str>) =
+        missing.iter().partition(|name| nearest(name, names).is_some());
+    let others = (!others.is_empty()).then_some(&others[..]);
+    let groups = others.into_iter().chain(near.chunks(1).take(MAX_PROBLEMS));
+    let problem = |group: &[&str]| {
+        let shown = listed(group.iter().map(|name| (*name).to_owned()));
+        let columns = if group.len() == 1 { "column" } else { "columns" };
+        let message = format!("no {columns} {shown}, which the training file has");
+        file::problem(&text.path, message).hint(name_hint(text, group[0], names))
+    };
+    groups.map(problem).collect()
+}
+
 fn named_twice(text: &Text, names: &[String], earlier: usize, column: usize) -> Problem {
     let name = file::printable(&names[column]);
     let message = format!("columns {} and {} are both named `{name}`", earlier + 1, column + 1);
@@ -274,18 +292,27 @@ fn separator_hint(text: &Text, names: &[String]) -> String {
 
 /// Suggests the most similar name, or lists all names.
 fn name_hint(text: &Text, name: &str, names: &[String]) -> String {
-    let likeness =
-        |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
-    let nearest = names.iter().map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
-    if let Some((_, other)) = nearest.filter(|(likeness, _)| *likeness >= 0.6) {
+    if let Some(other) = nearest(name, names) {
         return format!("did you mean `{}`?", file::printable(other));
     }
     if names.iter().all(|name| name.parse::<f64>().is_ok()) && names[0] != "0" && !text.is_parquet() {
         return "the first line holds only numbers: if it is no header, `data.csv.header = false`".into();
     }
+    format!("the columns are {}", listed(names.iter().cloned()))
+}
+
+/// A similar name.
+fn nearest<'a>(name: &str, names: &'a [String]) -> Option<&'a String> {
+    let likeness =
+        |other: &str| strsim::normalized_damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let nearest = names.iter().map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
+    nearest.filter(|(likeness, _)| *likeness >= 0.6).map(|(_, other)| other)
+}
+
+/// The first of the names, quoted.
+fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 20;
-    let shown: Vec<String> =
-        names.iter().take(SHOWN).map(|name| format!("`{}`", file::printable(name))).collect();
     let more = if names.len() > SHOWN { ", ..." } else { "" };
-    format!("the columns are {}{more}", shown.join(", "))
+    let shown: Vec<String> = names.take(SHOWN).map(|name| format!("`{}`", file::printable(&name))).collect();
+    format!("{}{more}", shown.join(", "))
 }

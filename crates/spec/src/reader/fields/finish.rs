@@ -37,16 +37,16 @@ impl Fields<'_> {
             let near = near
                 .or_else(|| suggest::nearest(&entry.key, known()))
                 .or_else(|| suggest::longer(&entry.key, known()));
+            let path = self.reading.path_to(Some(&entry.key));
             let hint = match near {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => {
-                    self.reading.unknown.push((self.reading.problems.len(), entry.key.clone()));
+                    self.reading.unknown.push((self.reading.problems.len(), path.clone()));
                     let mut names = self.known.clone();
                     names.dedup();
                     format!("known here: {}", suggest::listing(names.into_iter(), "and"))
                 }
             };
-            let path = self.reading.path_to(Some(&entry.key));
             let problem = Problem::new(entry.key_span.place(), format!("unknown key `{path}`")).hint(hint);
             self.reading.report(path, problem);
         }
