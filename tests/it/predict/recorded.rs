@@ -53,13 +53,15 @@ fn rows_that_the_run_was_trained_on() {
         ended.stderr.contains("warning: these rows include those that the run was trained on\n")
     };
     assert!(warned("copy.csv") && !warned("new.csv"));
-    // `show` has the metrics that the spec logs, as of the last validation.
+    // `show` has the metrics that the spec logs, as of the validation with the smallest loss.
     let shown = model.place.runner(&["show", &model.run]).stdout;
     let metrics = Folder(PathBuf::from(&model.run)).metrics().only("split", "validation");
+    let losses = metrics.f64s("loss");
+    let best = (0..losses.len()).min_by(|a, b| losses[*a].total_cmp(&losses[*b])).unwrap();
     for name in ["mae", "r2"] {
-        let last = runner::units::number(*metrics.f64s(name).last().unwrap());
-        let row = shown.lines().find(|line| line.trim().starts_with(&format!("validation {name} ")));
-        assert!(row.is_some_and(|row| row.trim().ends_with(&last)), "{shown}");
+        let value = runner::units::number(metrics.f64s(name)[best]);
+        let row = shown.lines().find(|line| line.trim().starts_with(&format!("best epoch's {name} ")));
+        assert!(row.is_some_and(|row| row.trim().ends_with(&value)), "{shown}");
     }
 }
 
