@@ -1,7 +1,7 @@
 //! Whether the times of runs can be compared: it depends on the hardware they used, and is reported once.
 
 use super::{FACTS, Facts, Runs};
-use crate::process::Sandbox;
+use crate::{process::Sandbox, run::LINREG};
 
 /// The first line, and the text below the machine.
 fn said(runs: &Runs) -> (String, Vec<String>) {
@@ -68,4 +68,20 @@ fn what_decides_times_is_said_once() {
     let warning = "warning: `host.threads` differs between the runs: their times say nothing of each other\n";
     let ended = compare(&["--export", "csv"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), warning));
+}
+
+/// One setting that was clamped to other numbers of devices is one place of the ranking, and its times say nothing.
+#[test]
+fn devices_whose_times_are_taken_together_are_named() {
+    let place = Sandbox::new(LINREG);
+    let run = |lr: &str, virtual_gpus: &str| {
+        let clamped = ["devices.num_gpus=4", "devices.on_missing=clamp", "--virtual-gpus", virtual_gpus];
+        let run = place.run(&[&clamped[..], &["-q", lr]].concat()).ended_by(0);
+        run.0.to_str().unwrap().to_owned()
+    };
+    let [lr, other] = ["optimizer.sgd.lr=0.01", "optimizer.sgd.lr=0.02"];
+    let runs = [run(lr, "1"), run(lr, "2"), run(other, "1")];
+    let table = place.runner(&[&["compare"][..], &runs.each_ref().map(String::as_str)].concat()).stdout;
+    let line = "  ran on different devices, whose times are taken together: #";
+    assert!(table.contains(line), "{table}");
 }

@@ -287,6 +287,11 @@ impl Comparison {
         say(&incomplete, &mut all().filter(|setting| setting.incomplete > 0));
         let fewer = "fewer combinations of the folded axes than others, which may decide the difference";
         say(fewer, &mut all().filter(|setting| setting.combinations[0] < setting.combinations[1]));
+        let devices = |setting: &Candidate| {
+            distinct(setting.places.iter().filter_map(|&place| self.runs[place].figure("devices_used"))).len()
+        };
+        let pooled = "ran on different devices, whose times are taken together";
+        say(pooled, &mut all().filter(|setting| setting.combinations[1] <= 1 && devices(setting) > 1));
         text
     }
 
