@@ -149,7 +149,8 @@ impl Trained {
     /// Which trial it is, if it is the best of a sweep.
     pub fn chosen(&self) -> Option<String> {
         let setting = self.setting.as_ref()?;
-        Some(format!("{}, the best trial: {setting}", self.folder.display()))
+        let fold = self.spec.data.fold.map(|fold| format!("; its luckiest fold, trained without fold {fold}"));
+        Some(format!("{}, the best trial: {setting}{}", self.folder.display(), fold.unwrap_or_default()))
     }
 
     /// A description of which weights these are.
