@@ -193,6 +193,9 @@ struct Solo {
 __device__ __forceinline__ unsigned add_released(unsigned* counter, unsigned n) {
 #ifdef CUSIM
     return atomicAdd(counter, n);
+#elif __CUDA_ARCH__ < 700
+    __threadfence();
+    return atomicAdd(counter, n);
 #else
     unsigned before;
     asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(counter), "r"(n) : "memory");
@@ -203,6 +206,10 @@ __device__ __forceinline__ unsigned add_released(unsigned* counter, unsigned n) 
 __device__ __forceinline__ unsigned acquired(const unsigned* counter) {
 #ifdef CUSIM
     return __atomic_load_n(counter, __ATOMIC_SEQ_CST);
+#elif __CUDA_ARCH__ < 700
+    unsigned now = *(const volatile unsigned*)counter;
+    __threadfence();
+    return now;
 #else
     unsigned now;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");

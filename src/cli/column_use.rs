@@ -84,7 +84,7 @@ pub(super) fn use_of(column: &ColumnProfile, rows: usize) -> Use {
         0 => "it has no numbers and no text".to_owned(),
         1 => "all its values are equal".to_owned(),
         _ if column.is_numeric() && column.counts_rows => "it counts the rows".to_owned(),
-        _ if column.is_numeric() && column.is_nearly_unique && is_of_identity(&column.name) => {
+        _ if column.is_numeric() && column.is_nearly_unique && is_of_identity(&column.name, rows) => {
             "by its name it identifies rows, and nearly every row has another number".to_owned()
         }
         _ if column.is_numeric() => return Use::Number,
@@ -112,12 +112,14 @@ pub(super) fn doubt(column: &ColumnProfile, purpose: &Use, rows: usize) -> Optio
 }
 
 /// Whether a name is one of an index or an identifier: `id`, `customer_id`, `CustomerID`, `Unnamed: 0`.
-fn is_of_identity(name: &str) -> bool {
+fn is_of_identity(name: &str, rows: usize) -> bool {
     let words = words(name);
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["unnamed", number] => number.bytes().all(|byte| byte.is_ascii_digit()),
         ["id" | "uuid" | "guid", ..] | [.., "id" | "uuid" | "guid"] => true,
-        ["index" | "idx" | "row" | "rowid" | "rownum" | "rownumber"] => true,
+        ["rowid" | "rownum" | "rownumber"] => true,
+        // An index may also be one of prices, in a short table.
+        ["index" | "idx" | "row"] => rows >= ROWS_TO_DOUBT,
         ["row" | "record" | "line", "index" | "number" | "num" | "no" | "nr"] => true,
         _ => false,
     }
@@ -161,15 +163,15 @@ mod tests {
             "PassengerId",
             "IDCustomer",
         ] {
-            assert!(is_of_identity(name), "{name}");
+            assert!(is_of_identity(name, ROWS_TO_DOUBT), "{name}");
         }
         for name in ["index", "Index", "uuid", "Unnamed: 0", "row", "Row Number", "row_no", "rowid"] {
-            assert!(is_of_identity(name), "{name}");
+            assert!(is_of_identity(name, ROWS_TO_DOUBT), "{name}");
         }
         for name in
             ["", "width", "paid", "acid", "Unnamed: x", "body_mass_index", "rows", "idle", "number", "Idaho"]
         {
-            assert!(!is_of_identity(name), "{name}");
+            assert!(!is_of_identity(name, ROWS_TO_DOUBT), "{name}");
         }
     }
 }

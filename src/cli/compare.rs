@@ -108,7 +108,13 @@ fn exported(
         return Ok(print_bytes(&comparison.export_parquet(question)?));
     };
     let is_table = matches!(format, Format::Md | Format::Latex);
-    let text = match !question.by.is_empty() || (is_table && !is_times && !comparison.is_single()) {
+    let mut is_of_settings = !question.by.is_empty();
+    if is_table && !is_times && !is_of_settings && !comparison.is_single() {
+        let (is_ranked, left_out) = comparison.ranked(question)?;
+        is_of_settings = is_ranked;
+        left_out.iter().filter(|_| is_ranked).for_each(warn);
+    }
+    let text = match is_of_settings {
         true => comparison.export_settings(question, is_pivot, format)?,
         false => comparison.export(question, format)?,
     };

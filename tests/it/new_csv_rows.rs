@@ -103,7 +103,8 @@ fn rare_classes() {
     let text = drafted(&place, &["a.csv", "--target", "state"]);
     let split = "[data]\nbatch_size = 16\nsplit = { stratify = true }    # each class has its share of the rows to validate on\n\n";
     assert!(text.contains(split), "{text}");
-    let rare = "warning: classes with fewer than 5 rows are hardly learned: `lost` (3)\n";
+    let rare =
+        "warning: classes with fewer than 5 rows to train and validate on are hardly learned: `lost` (3)\n";
     let checked = place.runner(&["check", "spec.toml", "-q"]);
     assert_eq!((checked.code, checked.stderr.as_str()), (Some(0), rare));
     let confusion = place.run(&["-q", "trainer.max_epochs=1"]).ended_by(0).text("confusion.csv");
@@ -114,7 +115,7 @@ fn rare_classes() {
     let lacking: Vec<String> = (0..8)
         .map(|seed| place.runner(&["check", "spec.toml", "-q", &format!("seed={seed}")]).stderr)
         .collect();
-    let words = "warning: classes without a row to validate on: `lost`; `data.split.stratify=true` gives each part its share\n";
+    let words = "warning: classes without a row to validate on: `lost`; `data.split.stratify=true` gives each part its share of a class with enough rows\n";
     assert!(lacking.iter().any(|told| *told == format!("{rare}{words}")), "{lacking:?}");
     assert!(lacking.iter().any(|told| told == rare), "{lacking:?}");
     // From a feature that says nothing of the class, only the most frequent one can be predicted.

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     super::{
+        data::idx::gzip,
         process::{Ended, Folder, Sandbox, tensors},
         run::LINREG,
     },
@@ -92,17 +93,20 @@ fn a_signal_ends_the_reading_of_rows() {
     git.ends();
 }
 
-/// A sweep keeps two data sets in memory, and reads the others again when their trials start.
+/// A sweep keeps two large data sets in memory, and reads the others again when their trials start.
 #[test]
 fn a_signal_ends_the_reading_of_rows_within_a_sweep() {
     let place = with_images(
         "trainer = { max_epochs = 1000000000, max_time = \"3s\" }\n\
          sweep.grid.seed = [1, 2, 3]\n",
     );
+    // More than 64 MiB of features.
+    let header = [&[0, 0, 8, 2][..], &1000_u32.to_be_bytes(), &20_000_u32.to_be_bytes()].concat();
+    std::fs::write(place.path().join("images"), gzip(&[header, vec![1; 20_000_000]].concat())).unwrap();
     // Created in advance, so that moving them into place takes well under three seconds.
     let endless = with_images("");
     make_images_endless(&endless);
-    let (command, runs) = place.prepared(&["--threads", "1"]);
+    let (command, runs) = place.prepared(&["--threads", "1", "data.split.test=0.01"]);
     let mut child = quiet(command);
     let sweep = wait_for_lines_of("sweep.csv", &runs, 4);
     wait_until(&mut child, || sweep.0.join("000-seed=1/metrics.csv").exists());

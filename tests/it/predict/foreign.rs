@@ -87,7 +87,7 @@ fn values_far_from_the_training_rows() {
     assert!(!model.predict("new.csv").stderr.contains("standard deviations"));
 }
 
-/// Numbers are compared as numbers, whatever their digits.
+/// Plain numbers are compared as numbers; codes such as `01` and `1e1` are not.
 #[test]
 fn categories_that_are_numbers() {
     let (place, run) = of_categories();
@@ -96,9 +96,12 @@ fn categories_that_are_numbers() {
         place.runner(&["predict", &run, "n.csv"])
     };
     let plain = predicted("1.5,a,1\n1.5,a,2\n1.5,a,10\n");
-    let others = predicted("1.5,a,1.0\n1.5,a,+2\n1.5,a,1e1\n");
+    let others = predicted("1.5,a,1.0\n1.5,a,2.00\n1.5,a,10.0\n");
     assert_eq!((plain.code, &plain.stdout), (Some(0), &others.stdout));
-    assert!(predicted("1.5,a,1.5\n").stderr.contains("`1.5` in column `floor` is not a category"));
+    for code in ["1.5", "01", "1e1", "+2"] {
+        let words = format!("`{code}` in column `floor` is not a category");
+        assert!(predicted(&format!("1.5,a,{code}\n")).stderr.contains(&words), "{code}");
+    }
 }
 
 /// A file with none of the columns is told so once.

@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    sync::{Mutex, MutexGuard},
+    sync::{LazyLock, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -184,10 +184,12 @@ pub fn average_1m() -> Option<f64> {
 /// Number of the machine's threads that run or wait for a core right now, including this one; `None` if this
 /// process may use only some of the cores.
 pub fn running() -> Option<usize> {
-    let stat = read_proc("/proc/stat")?;
-    let all = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
+    static ALL: LazyLock<Option<usize>> = LazyLock::new(|| {
+        let stat = read_proc("/proc/stat")?;
+        Some(stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count())
+    });
     let running = running_in(&read_proc("/proc/loadavg")?);
-    running.filter(|_| super::logical_cores() == Some(all))
+    running.filter(|_| super::logical_cores() == *ALL)
 }
 
 fn running_in(loadavg: &str) -> Option<usize> {

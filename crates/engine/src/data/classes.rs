@@ -18,12 +18,18 @@ pub(super) fn warnings(dataset: &Dataset, may_stratify: bool) -> Vec<String> {
     let rare = listed((0..classes).filter(|&class| (1..FEWEST).contains(&rows(class))), |class| {
         format!("`{}` ({})", name(dataset, class), rows(class))
     });
-    let rare = rare.map(|list| format!("classes with fewer than {FEWEST} rows are hardly learned: {list}"));
+    let rare = rare.map(|list| {
+        format!("classes with fewer than {FEWEST} rows to train and validate on are hardly learned: {list}")
+    });
     let parts = [("train on", Some(&in_train)), ("validate on", in_validation.as_ref())];
     let absent = parts.into_iter().filter_map(|(purpose, counts)| {
         let absent = (0..classes).filter(|&class| counts.is_some_and(|counts| counts[class] == 0));
         let list = listed(absent, |class| format!("`{}`", name(dataset, class)))?;
-        let way = if may_stratify { "; `data.split.stratify=true` gives each part its share" } else { "" };
+        let way = if may_stratify {
+            "; `data.split.stratify=true` gives each part its share of a class with enough rows"
+        } else {
+            ""
+        };
         Some(format!("classes without a row to {purpose}: {list}{way}"))
     });
     rare.into_iter().chain(absent).collect()

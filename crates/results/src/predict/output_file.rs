@@ -59,7 +59,7 @@ impl<'a> OutputFile<'a> {
     pub fn replaces_other(&self, head: &[u8]) -> bool {
         // A path that is not a regular file is written to, not replaced.
         let is_replaced = self.path.is_file() && !is_standard_output(self.path);
-        is_replaced && is_replaceable(self.path, head).is_ok_and(|may| !may)
+        is_replaced && !is_replaceable(self.path, head).unwrap_or(false)
     }
 
     /// The file's name in messages.

@@ -149,7 +149,7 @@ impl Trained {
     /// Which trial it is, if it is the best of a sweep.
     pub fn chosen(&self) -> Option<String> {
         let setting = self.setting.as_ref()?;
-        let fold = self.spec.data.fold.map(|fold| format!("; its luckiest fold, trained without fold {fold}"));
+        let fold = self.spec.data.fold.map(|fold| format!("; trained without the rows of fold {fold}"));
         Some(format!("{}, the best trial: {setting}{}", self.folder.display(), fold.unwrap_or_default()))
     }
 

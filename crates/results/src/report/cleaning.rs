@@ -13,7 +13,7 @@ use super::{
     ReportError,
     configurations::FINISHED,
     grid::{self, Columns},
-    grouping::grouped,
+    grouping::{distinct, grouped},
     listing::{self, Entry},
     run::{DAMAGED, Run},
     tasks::Tasks,
@@ -171,11 +171,22 @@ fn best(entries: &[Entry], count: usize) -> (HashSet<PathBuf>, bool) {
     (best, has_tasks)
 }
 
-/// The tasks of each of these, several for a sweep over data or losses.
-fn tasks(entries: &[&Entry]) -> Vec<Vec<Option<usize>>> {
+/// The tasks of each of these, several for a sweep over data or losses, and the splits: one fold is no match for the mean over all.
+fn tasks(entries: &[&Entry]) -> Vec<(Vec<Option<usize>>, Vec<[Option<String>; 2]>)> {
+    // The task of a damaged run is unknown, and another run of its sweep tells it.
     let first_of_each = |entry: &&Entry| -> Vec<Run> {
-        let tasks = Tasks::new(&entry.runs).places(entry.runs.len());
-        tasks.into_iter().map(|places| entry.runs[places[0]].clone()).collect()
+        let by_run = Tasks::new(&entry.runs).by_run(entry.runs.len());
+        let known = by_run.into_iter().zip(&entry.runs).filter_map(|(task, run)| Some((task?, run)));
+        grouped(known).into_iter().map(|(_, runs)| runs[0].clone()).collect()
+    };
+    let splits = |entry: &&Entry| {
+        let split = |run: &Run| {
+            let spec = run.spec.as_ref()?;
+            Some(["data.fold", "data.split.seed"].map(|key| spec.get(key).map(str::to_owned)))
+        };
+        let mut splits = distinct(entry.runs.iter().filter_map(split));
+        splits.sort_unstable();
+        splits
     };
     let firsts: Vec<Vec<Run>> = entries.iter().map(first_of_each).collect();
     let all = firsts.concat();
@@ -185,7 +196,7 @@ fn tasks(entries: &[&Entry]) -> Vec<Vec<Option<usize>>> {
         own.sort_unstable();
         own
     };
-    firsts.iter().map(of_entry).collect()
+    firsts.iter().map(of_entry).zip(entries.iter().map(splits)).collect()
 }
 
 /// Bytes of all files in a folder, not counting links.

@@ -107,6 +107,17 @@ impl Comparison {
         }
     }
 
+    /// Whether a run can be ranked, and a line on the runs of each ranking that cannot.
+    ///
+    /// # Errors
+    /// The question names a column that no run has.
+    pub fn ranked(&self, question: &Question) -> Result<(bool, Vec<String>), ReportError> {
+        let rankings = self.rankings(question)?;
+        let lines = rankings.iter().map(|ranking| self.left_out(ranking).trim().to_owned());
+        let lines = lines.filter(|line| !line.is_empty()).collect();
+        Ok((rankings.iter().any(|ranking| !ranking.settings.is_empty()), lines))
+    }
+
     /// Training times in the JSON format of hyperfine, with a result per configuration.
     pub fn export_times(&self) -> String {
         let result = |configuration: &Configuration| {

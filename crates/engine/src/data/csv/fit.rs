@@ -37,7 +37,7 @@ struct Numeric {
 struct Categorical {
     /// Sorted as texts.
     categories: Vec<String>,
-    /// Their values, if all are numbers; else empty.
+    /// Their values, if all are plain numbers of different values; else empty.
     numbers: Vec<f64>,
     /// Whether missing cells have a category of their own, which is the last.
     missing: bool,
@@ -45,8 +45,12 @@ struct Categorical {
 
 impl Categorical {
     fn new(categories: Vec<String>, missing: bool) -> Self {
-        let numbers: Option<Vec<f64>> = categories.iter().map(|category| finite(category)).collect();
-        Self { numbers: numbers.unwrap_or_default(), categories, missing }
+        let numbers: Option<Vec<f64>> = categories.iter().map(|category| plain_number(category)).collect();
+        let are_different = |numbers: &Vec<f64>| {
+            let different: BTreeSet<u64> = numbers.iter().map(|number| number.to_bits()).collect();
+            different.len() == numbers.len()
+        };
+        Self { numbers: numbers.filter(are_different).unwrap_or_default(), categories, missing }
     }
 
     fn width(&self) -> usize {
@@ -57,11 +61,21 @@ impl Categorical {
     fn find(&self, word: &str) -> Option<usize> {
         let by_text = self.categories.binary_search_by(|known| known.as_str().cmp(word)).ok();
         let by_value = || {
-            let number = finite(word)?;
+            let number = plain_number(word)?;
             self.numbers.iter().position(|known| *known == number)
         };
         by_text.or_else(by_value)
     }
+}
+
+/// A number as programs write whole numbers and fractions: `7`, `-7`, `7.0`. No code such as `007` or `1e3`, and no number of
+/// more digits than an f64 tells apart.
+fn plain_number(word: &str) -> Option<f64> {
+    let digits = word.strip_prefix('-').unwrap_or(word);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_code = whole.len() > 1 && whole.starts_with('0');
+    (is_plain(whole) && is_plain(fraction) && !is_code && digits.len() <= 15).then(|| finite(word))?
 }
 
 /// All feature columns.

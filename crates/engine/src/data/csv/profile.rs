@@ -199,7 +199,7 @@ impl ColumnProfile {
     /// Once all of the table was read, of which `rows` rows are different.
     fn finish(&mut self, rows: usize) {
         let whole = std::mem::take(&mut self.whole).len();
-        self.is_nearly_unique = whole > 0 && whole * 10 >= rows.min(self.numbers) * 9;
+        self.is_nearly_unique = whole > 0 && whole * 10 >= rows * 9;
     }
 
     /// Texts of its cells that often stand for missing values, such as `?`.

@@ -11,7 +11,6 @@ use cudarc::driver::sys::{
 };
 
 use super::library::{self, functions};
-use crate::host::variable;
 
 functions! {
     /// `libcuda.so.1`. Every function exists in drivers since CUDA 11.4, under the name used here.
@@ -99,9 +98,6 @@ impl From<String> for Absent {
     }
 }
 
-/// The most that the driver takes.
-const MOST_CONNECTIONS: &str = "32";
-
 pub struct Driver {
     functions: Functions,
     /// The newest CUDA version that it supports: 12080 means 12.8.
@@ -147,12 +143,6 @@ impl Driver {
             },
             _ => format!("the NVIDIA driver cannot be used: {missing}").into(),
         })?;
-        let connections = "CUDA_DEVICE_MAX_CONNECTIONS";
-        if variable(connections).is_none() {
-            // By default only 8 streams run at the same time (CUDA C++ programming guide, environment variables).
-            // SAFETY: this program reads the environment through the standard library, which locks it.
-            unsafe { std::env::set_var(connections, MOST_CONNECTIONS) };
-        }
         let mut driver = Self { functions, version: 0, path };
         // SAFETY: this is the first call, as the driver requires; the pointers are to live locals.
         let status = unsafe { (driver.cuInit)(0) };

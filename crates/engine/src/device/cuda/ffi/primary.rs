@@ -31,6 +31,9 @@ use crate::{
 /// large trial's time.
 const MOST_BYTES: usize = 64 << 20;
 
+/// The most bytes that are left in all, of device memory and of pinned memory each.
+const MOST_LEFT: usize = 1 << 30;
+
 /// A block serves a request if it is at most this many times as large, or small.
 const MOST_WASTE: usize = 2;
 const SMALL: usize = 64 << 10;
@@ -209,19 +212,11 @@ impl Primary {
 
     /// Leaves device memory for the next trial; false if it is to be freed.
     pub fn leave_device(&self, memory: Allocated) -> bool {
-        let is_left = !self.has_failed() && memory.bytes <= MOST_BYTES;
-        if is_left {
-            self.left().device.push(memory);
-        }
-        is_left
+        !self.has_failed() && leave(&mut self.left().device, memory)
     }
 
     pub fn leave_pinned(&self, memory: Allocated) -> bool {
-        let is_left = !self.has_failed() && memory.bytes <= MOST_BYTES;
-        if is_left {
-            self.left().pinned.push(memory);
-        }
-        is_left
+        !self.has_failed() && leave(&mut self.left().pinned, memory)
     }
 
     pub fn leave_stream(&self, stream: CUstream) -> bool {
@@ -305,6 +300,16 @@ impl Drop for Primary {
         }
         open().retain(|(_, own)| !std::ptr::eq(own.as_ptr(), self));
     }
+}
+
+/// Leaves a block for the next trial, unless it or all that is left is too large.
+fn leave(left: &mut Vec<Allocated>, memory: Allocated) -> bool {
+    let all: usize = left.iter().map(|block| block.bytes).sum();
+    let is_left = memory.bytes <= MOST_BYTES && all + memory.bytes <= MOST_LEFT;
+    if is_left {
+        left.push(memory);
+    }
+    is_left
 }
 
 #[cfg(test)]
