@@ -171,8 +171,11 @@ fn best(entries: &[Entry], count: usize) -> (HashSet<PathBuf>, bool) {
     (best, has_tasks)
 }
 
+/// A run's fold and the seed of its split.
+type Split = [Option<String>; 2];
+
 /// The tasks of each of these, several for a sweep over data or losses, and the splits: one fold is no match for the mean over all.
-fn tasks(entries: &[&Entry]) -> Vec<(Vec<Option<usize>>, Vec<[Option<String>; 2]>)> {
+fn tasks(entries: &[&Entry]) -> Vec<(Vec<Option<usize>>, Vec<Split>)> {
     // The task of a damaged run is unknown, and another run of its sweep tells it.
     let first_of_each = |entry: &&Entry| -> Vec<Run> {
         let by_run = Tasks::new(&entry.runs).by_run(entry.runs.len());
