@@ -42,7 +42,7 @@ fn runs_are_listed_found_and_shown() {
     let json: serde_json::Value = serde_json::from_str(&chosen).unwrap();
     assert_eq!((json.as_array().unwrap().len(), &json[0]["value"]), (1, &serde_json::json!(0.5)));
     assert_eq!(json[0]["path"], "RUNS/linreg/b");
-    // Of a sweep with a trial that passes, all trials count.
+    // If one trial of a sweep passes, all its trials count.
     let whole = ran(&["list", &linreg, "--where", "num_gpus = 2"]);
     assert_eq!(
         (whole.lines().count(), whole.contains("  2 finished, 1 not run, 1 unfinished  ")),

@@ -34,7 +34,7 @@ pub fn build(name: &str, variables: &[(&str, &str)]) -> Option<PathBuf> {
     Some(out)
 }
 
-/// Of the simulated GPU.
+/// The simulated GPU has this many.
 pub const MULTIPROCESSORS: u32 = 64;
 
 /// The order in which threads and blocks run.

@@ -104,7 +104,7 @@ fn categories_that_are_numbers() {
     }
 }
 
-/// A file with none of the columns is told so once.
+/// A file with none of the columns gets one message.
 #[test]
 fn a_file_of_other_columns() {
     let model = Model::price();

@@ -24,7 +24,6 @@ impl Comparison {
     ///
     /// # Errors
     /// The question names a column that no run has.
-    /// The question names a column that no run has.
     pub fn times(&self, question: &Question, width: u16) -> Result<String, ReportError> {
         let builds = self.builds().map(|words| format!("{words}\n")).unwrap_or_default();
         let shown = self.shown_runs(question)?;
