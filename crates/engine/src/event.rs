@@ -259,6 +259,8 @@ pub struct Outcome {
     pub epoch_train_rows: u64,
     pub final_validation_loss: Option<f64>,
     pub final_validation_accuracy: Option<f64>,
+    /// The other metrics of the last validation; see [`ValidationRow::scores`].
+    pub final_scores: BTreeMap<String, f64>,
     /// What `best.safetensors` holds.
     pub best: Option<Best>,
     /// Seconds of training before the last resume. The times below include them, except those of phases and
@@ -294,6 +296,7 @@ impl Outcome {
         (self.epochs, self.samples) = (None, None);
         (self.final_train_loss, self.epoch_train_loss) = (None, None);
         (self.final_validation_loss, self.final_validation_accuracy) = (None, None);
+        self.final_scores.clear();
         self.best = self.best.filter(|best| best.step <= last);
         self.account = None;
     }

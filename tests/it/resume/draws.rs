@@ -11,7 +11,7 @@ use super::{
         process::{Folder, Sandbox, Table},
     },
     SPEC,
-    sweeps::{are_equal, statuses},
+    sweeps::{are_equal, statuses, trials},
 };
 
 const SPACE: [&str; 5] = [
@@ -104,6 +104,53 @@ fn remove_trials(sweep: &Path, names: &[&str]) {
     for entry in fs::read_dir(sweep).unwrap().flatten() {
         if names.iter().any(|name| entry.file_name().to_string_lossy().starts_with(name)) {
             fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+}
+
+/// The sampler learns from the same metric, also after a kill. What no validation measures cannot judge.
+#[test]
+fn trials_are_judged_by_any_metric_that_validations_measure() {
+    let place = Sandbox::new(SPEC);
+    let by_r2 = [
+        "-q",
+        "sweep.sampler=tpe",
+        "sweep.trials=16",
+        "optimizer.adam.lr=loguniform(1e-4, 1)",
+        "trainer.max_epochs=4",
+        "sweep.stop={ asha = { metric = \"validation.r2\", min_epochs = 1, factor = 2 } }",
+    ];
+    let refused = place.runner(&[&["check", "spec.toml"], &by_r2[1..]].concat());
+    let words = "no validation measures `r2`";
+    assert!(refused.code == Some(2) && refused.stderr.contains(words), "{refused:?}");
+    assert!(refused.stderr.contains("hint: set `trainer.monitor = \"validation.r2\"` too"), "{refused:?}");
+    let arguments = [&by_r2[..], &["logging.metrics=[\"loss\", \"r2\"]"]].concat();
+    let whole = place.run(&arguments).ended_by(0).0;
+    let judged = text(&whole, "rungs.csv");
+    let judged = Table::read(&judged);
+    let columns = ["epochs", "trial", "value", "goes_on"].map(|name| judged.column(name));
+    let mut firsts: Vec<(f64, bool)> = Vec::new();
+    for row in 0..columns[0].len() {
+        let [epochs, trial, value, goes_on] = columns.each_ref().map(|column| column[row]);
+        let metrics = trials(&whole)[trial.parse::<usize>().unwrap()].table("metrics.csv");
+        let validations = metrics.column("split").into_iter().zip(metrics.column("r2"));
+        let values: Vec<&str> =
+            validations.filter(|(split, _)| *split == "validation").map(|row| row.1).collect();
+        assert_eq!(value, values[epochs.parse::<usize>().unwrap() - 1]);
+        if epochs == "1" {
+            let value: f64 = value.parse().unwrap();
+            let better = firsts.iter().filter(|(other, _)| *other >= value).count();
+            assert_eq!(goes_on == "true", better < ((firsts.len() + 1) / 2).max(1), "{value} of {firsts:?}");
+            firsts.push((value, goes_on == "true"));
+        }
+    }
+    assert_eq!(firsts.len(), 16);
+    for (signal, last) in [("-KILL", "011"), ("-INT", "013")] {
+        let sweep = cut(&place, &arguments, signal, last);
+        let ended = place.runner(&["run", "-q", "--resume", sweep.to_str().unwrap()]);
+        assert_eq!(ended.code, Some(0), "{signal} {last}: {ended:?}");
+        for file in ["points.csv", "rungs.csv"] {
+            assert_eq!(text(&sweep, file), text(&whole, file), "{signal} {last}");
         }
     }
 }

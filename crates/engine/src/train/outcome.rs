@@ -54,6 +54,7 @@ impl TrainLoop<'_> {
             epoch_train_rows: self.metric_buffer.epoch_loss.rows,
             final_validation_loss: self.validated.last.as_ref().map(|v| v.loss),
             final_validation_accuracy: self.validated.last.as_ref().and_then(|v| v.accuracy),
+            final_scores: self.validated.last.as_ref().map(|v| v.scores.clone()).unwrap_or_default(),
             best: self.validated.best,
             earlier_s: self.earlier.elapsed_s,
             loop_s: loop_time.as_secs_f64(),

@@ -1,5 +1,7 @@
 //! A small run as events, for the tests of the sinks.
 
+use std::collections::BTreeMap;
+
 use crate::{
     device::ClockCost,
     event::{
@@ -113,6 +115,7 @@ pub(super) fn outcome() -> Outcome {
         epoch_train_rows: 80,
         final_validation_loss: Some(0.1),
         final_validation_accuracy: Some(0.95),
+        final_scores: BTreeMap::new(),
         best: Some(Best { monitor: Monitor::LOSS, value: 0.05, epoch: 1, step: 3, is_restored: false }),
         earlier_s: 0.0,
         loop_s: 0.5,

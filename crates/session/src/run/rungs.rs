@@ -17,7 +17,7 @@ use crate::{
     host::lock,
     random::mix,
     record::{Claims, JointLines, RecordError, RunDir, SWEEP_FILE, SweepLock, TrialEnd},
-    spec::{Halving, Metric, Monitor},
+    spec::{Halving, Monitor},
     train::StopFlag,
     units,
 };
@@ -42,22 +42,30 @@ pub(super) struct Reached {
 
 impl Reached {
     pub fn new(outcome: &Outcome, metric: Monitor) -> Self {
-        let value = match metric.metric() {
-            Metric::Accuracy => outcome.final_validation_accuracy,
-            _ => outcome.final_validation_loss,
+        let value = match metric {
+            Monitor::LOSS => outcome.final_validation_loss,
+            Monitor::ACCURACY => outcome.final_validation_accuracy,
+            _ => outcome.final_scores.get(metric.column()).copied(),
         };
         Self { epochs: outcome.epochs.unwrap_or(0), value }
     }
 
-    /// Reads it from the summary of an earlier part of the sweep.
+    /// Reads it from the files of an earlier part of the sweep.
     pub fn in_folder(folder: &RunDir, metric: Monitor) -> Self {
         let figure = |name: &str| folder.figure(name);
-        let value = figure(&format!("final_validation_{}", metric.metric()));
-        Self {
-            epochs: figure("epochs").and_then(|text| text.parse().ok()).unwrap_or(0),
-            value: value.and_then(|text| text.parse().ok()),
-        }
+        let epochs = figure("epochs").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let value = match metric {
+            Monitor::LOSS | Monitor::ACCURACY => figure(&format!("final_validation_{}", metric.metric())),
+            _ => last_validation(folder).and_then(|mut row| row.remove(metric.column())),
+        };
+        Self { epochs, value: value.and_then(|text| text.parse().ok()) }
     }
+}
+
+/// The last row of `metrics.csv` that has a validation, by column: the summary has its loss and accuracy alone.
+fn last_validation(folder: &RunDir) -> Option<BTreeMap<String, String>> {
+    let rows = folder.csv("metrics.csv")?.into_deserialize::<BTreeMap<String, String>>();
+    rows.flatten().filter(|row| row.get("split").is_some_and(|split| split == "validation")).last()
 }
 
 /// The rungs of a sweep.

@@ -18,7 +18,7 @@ table! {
     /// Successive halving.
     #[derive(Copy)]
     pub struct Halving {
-        /// What trials are judged by at the last validation before a rung: `validation.loss` or `validation.accuracy`.
+        /// What trials are judged by at the last validation before a rung: a metric that validations measure.
         pub metric: Monitor = Monitor::LOSS,
         /// Epochs until the first rung.
         pub min_epochs: u64 = 1 => count,
@@ -84,9 +84,17 @@ impl Judged for Spec {
         if metric.is_of_classes() && !self.model.loss.classifies() {
             return refuse(format!("{metric} needs classes"), "set `metric = \"validation.loss\"`");
         }
-        if metric.needs_predictions() {
-            let hint = "use `validation.loss` or `validation.accuracy`";
-            return refuse(format!("trials are not compared by {metric} while they run"), hint);
+        if metric.is_of_numbers() && self.model.loss.classifies() {
+            return refuse(format!("{metric} needs numeric targets"), "set `metric = \"validation.loss\"`");
+        }
+        let is_monitored = || self.trainer.monitors().any(|(_, monitor)| monitor == halving.metric);
+        let is_measured = match halving.metric.target() {
+            Some(_) => is_monitored(),
+            None => !metric.needs_predictions() || self.scores().contains(&metric),
+        };
+        if !is_measured {
+            let why = format!("no validation measures `{}`", halving.metric.column());
+            return Err([why, format!("set `trainer.monitor = \"{}\"` too", halving.metric.name())]);
         }
         Ok(())
     }
